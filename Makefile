@@ -1,0 +1,65 @@
+# Requant. `make` lists what there is. Everything runs in .venv, which is made from the hash-pinned *.lock files.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes
+
+.DEFAULT_GOAL := help
+.PHONY: help serve test interop check format bench openapi lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+serve: $(VENV)/serve.done ## install what is needed and serve on http://127.0.0.1:8080
+	$(BIN)/python -m service
+
+test: $(VENV)/check.done ## run the tests that need nothing heavy
+	$(BIN)/python -m pytest
+
+interop: $(VENV)/interop.done ## run the tests against the real systems
+	$(VENV)-interop/bin/python -m pytest -m interop
+
+check: $(VENV)/check.done ## formatting, lint, types, and that openapi.json is current
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m service.openapi --check
+
+format: $(VENV)/check.done ## format the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/check.done ## run the benchmarks and print their tables
+	$(BIN)/python -m benchmarks
+
+openapi: $(VENV)/serve.done ## write openapi/openapi.json
+	$(BIN)/python -m service.openapi
+
+lock: $(VENV)/serve.done ## renew the hash-pinned requirements from pyproject.toml
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile $(UV) pyproject.toml -o requirements.lock
+	$(BIN)/uv pip compile $(UV) pyproject.toml --group check -c requirements.lock -o requirements-check.lock
+	$(BIN)/uv pip compile $(UV) pyproject.toml --group interop -c requirements.lock -o requirements-interop.lock
+
+UV := --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url
+
+clean: ## remove environments and caches
+	rm -rf $(VENV) $(VENV)-interop .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -prune -exec rm -rf {} +
+
+$(VENV)/python.done:
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/serve.done: $(VENV)/python.done requirements.lock
+	$(PIP) -r requirements.lock
+	@touch $@
+
+$(VENV)/check.done: $(VENV)/python.done requirements-check.lock
+	$(PIP) -r requirements-check.lock
+	@touch $@ $(VENV)/serve.done
+
+$(VENV)/interop.done: requirements-interop.lock
+	$(PYTHON) -m venv $(VENV)-interop
+	$(VENV)-interop/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-interop.lock
+	@mkdir -p $(VENV) && touch $@

@@ -1,0 +1,168 @@
+"""Every error that Requant raises on purpose, in one tree.
+
+RequantError
+├── TypeTextError             the text is not an MLIR type (parser, verifier)          question 1
+├── TypeFitError              the type does not fit this tensor (container check)      question 2
+├── UnsupportedError          the operation or profile does not take these types       question 3
+│   └── UnknownNameError      no profile, scheme or other named thing of that name
+├── PreconditionError         the arithmetic is not defined for this value
+├── ParameterError            a number given by the caller cannot be used (multiplier, factor)
+├── TensorDataError           the bytes or values of a tensor are not what its type promises
+│   ├── NpyError              the `.npy` container is malformed or of a refused kind
+│   └── Base64Error           the text is not base64
+├── RequestError              the message around the tensors
+│   ├── MalformedRequestError     it cannot be read at all
+│   ├── InvalidRequestError       it can be read, and a field of it is missing, unknown or wrong
+│   └── UnreadableEncodingError   it is in a media type or content coding that is not served
+└── LimitError                a stated limit was passed
+
+Each class has a stable `code`, which is part of the API: codes are added, never renamed. A message says what was
+wrong, where, and what was expected; it never holds more than a short excerpt of what the caller sent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+EXCERPT_LIMIT = 80
+
+
+def excerpt(text: str) -> str:
+    """Return at most `EXCERPT_LIMIT` characters of `text`, unprintable ones escaped, for use in a message."""
+    shown = text if len(text) <= EXCERPT_LIMIT else text[: EXCERPT_LIMIT - 3] + "..."
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in shown)
+
+
+class RequantError(Exception):
+    """Base of all errors. `pointer` is a JSON pointer to the request field at fault, when one is known."""
+
+    code: ClassVar[str] = "error"
+
+    def __init__(self, detail: str, *, pointer: str | None = None) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.pointer = pointer
+
+
+class TypeTextError(RequantError):
+    """The text is not a type of MLIR. `offset` is the index of the first wrong character.
+
+    `caret` is two lines: the part of the text around the offset, and a caret under the character. `hint` names the
+    likely intention when the mistake is a common one.
+    """
+
+    code = "type_invalid"
+
+    def __init__(
+        self,
+        detail: str,
+        *,
+        offset: int,
+        caret: str = "",
+        hint: str | None = None,
+        pointer: str | None = None,
+    ) -> None:
+        super().__init__(detail, pointer=pointer)
+        self.offset = offset
+        self.caret = caret
+        self.hint = hint
+
+
+class TypeFitError(RequantError):
+    """A valid type that does not fit the tensor that it is put on: rank, axis, number of scales, blocks, shape."""
+
+    code = "type_does_not_fit"
+
+
+class UnsupportedError(RequantError):
+    """A valid type that fits, but that the operation or the profile does not take."""
+
+    code = "unsupported"
+
+
+class UnknownNameError(UnsupportedError):
+    """No profile, scheme or operator of that name. The message lists those that exist."""
+
+    code = "unknown_name"
+
+
+class PreconditionError(RequantError):
+    """The named arithmetic is not defined for a value. `index`: the flat row-major index of the first such element."""
+
+    code = "precondition_failed"
+
+    def __init__(self, detail: str, *, index: int | None = None, pointer: str | None = None) -> None:
+        super().__init__(detail, pointer=pointer)
+        self.index = index
+
+
+class ParameterError(RequantError):
+    """A number given by the caller, such as a multiplier, a shift or a factor, is not usable."""
+
+    code = "parameter_invalid"
+
+
+class TensorDataError(RequantError):
+    """The data of a tensor disagree with its type: byte count, number of values, a value out of range."""
+
+    code = "tensor_data"
+
+
+class NpyError(TensorDataError):
+    """The `.npy` container is malformed, or holds what is not served (objects, Fortran order, foreign byte order)."""
+
+    code = "npy"
+
+
+class Base64Error(TensorDataError):
+    """The text is not standard base64 with padding (RFC 4648 section 4)."""
+
+    code = "base64"
+
+
+class RequestError(RequantError):
+    """Something around the tensors: the message itself."""
+
+    code = "request"
+
+
+class MalformedRequestError(RequestError):
+    """The message cannot be read: JSON that is not JSON, a body that ended early."""
+
+    code = "request_malformed"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldFault:
+    """One wrong field of a request: a JSON pointer, a stable code and a sentence."""
+
+    pointer: str
+    code: str
+    detail: str
+
+
+class InvalidRequestError(RequestError):
+    """The message can be read, and fields of it are missing, unknown or of the wrong kind. `faults` has at most 16."""
+
+    code = "request_invalid"
+
+    def __init__(self, detail: str, faults: tuple[FieldFault, ...] = (), *, pointer: str | None = None) -> None:
+        super().__init__(detail, pointer=pointer)
+        self.faults = faults[:16]
+
+
+class UnreadableEncodingError(RequestError):
+    """The media type or content coding of the message is not one that is served here."""
+
+    code = "media_type"
+
+
+class LimitError(RequantError):
+    """A stated limit was passed. `limit` is the number, in the unit that the message names."""
+
+    code = "limit_exceeded"
+
+    def __init__(self, detail: str, *, limit: int, pointer: str | None = None) -> None:
+        super().__init__(detail, pointer=pointer)
+        self.limit = limit

@@ -1,0 +1,105 @@
+"""The one decorator under every kernel, and the one place that names numba's options.
+
+A kernel is a serial loop over 1-D C-contiguous arrays and scalars. It releases the GIL, never checks bounds, never uses
+fast-math, and is compiled for a fixed list of signatures: by `compile_kernels` before the service is ready, or by its
+first call. It refuses any other argument types instead of compiling for them in the middle of a request.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numba
+from numba import types
+from numba.core import config
+from numba.core.typing.templates import Signature
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+# What numba compiles has numba's types; to the type checker it is opaque.
+Number = Any
+Array = Any
+
+_HERE = Path(__file__).parent
+_registry: list[Kernel] = []
+_lock = threading.Lock()
+
+
+def _use_cache_of_these_sources() -> None:
+    """Give each state of the kernels' sources its own cache directory.
+
+    numba notices a change in the file that defines a kernel, not in the files that it takes primitives from
+    (spec/service.md 2.6). A stale rounding primitive would be a wrong bit, so the directory's name is a digest of all
+    the sources. A directory that cannot be written disables the cache in numba; then nothing is set and each start
+    compiles.
+    """
+    digest = hashlib.sha256()
+    for source in sorted(_HERE.glob("*.py")):
+        digest.update(source.read_bytes())
+    root = Path(getattr(config, "CACHE_DIR", "") or _HERE / "__pycache__")
+    directory = root / f"kernels-{digest.hexdigest()[:16]}"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return
+    if os.access(directory, os.W_OK):
+        config.CACHE_DIR = str(directory)  # type: ignore[attr-defined]
+
+
+_use_cache_of_these_sources()
+
+
+def device(function: Function) -> Function:
+    """Make `function` callable from kernels, into which LLVM inlines it."""
+    compiled: Any = numba.njit(nogil=True, error_model="numpy")(function)
+    return cast(Function, compiled)
+
+
+def readable(dtype: types.Type) -> types.Array:
+    """Return the type of an input: 1-D, C-contiguous, possibly read-only (as arrays over received bytes are)."""
+    return types.Array(dtype, 1, "C", readonly=True)
+
+
+def writable(dtype: types.Type) -> types.Array:
+    """Return the type of an output: 1-D, C-contiguous."""
+    return types.Array(dtype, 1, "C")
+
+
+class Kernel:
+    """A function with its fixed signatures. Calling it is calling the compiled code."""
+
+    def __init__(self, function: Callable[..., None], signatures: Sequence[Signature]) -> None:
+        self._signatures = signatures
+        self._dispatcher: Any = numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=False)(function)
+        self._ready = False
+        _registry.append(self)
+
+    def compile(self) -> int:
+        """Compile, or load from the cache, every signature. Return how many there are."""
+        with _lock:
+            if not self._ready:
+                for signature in self._signatures:
+                    self._dispatcher.compile(signature)
+                self._dispatcher.disable_compile()
+                self._ready = True
+        return len(self._signatures)
+
+    def __call__(self, *arguments: Any) -> None:
+        if not self._ready:
+            self.compile()
+        self._dispatcher(*arguments)
+
+
+def kernel(*argument_lists: Sequence[types.Type]) -> Callable[[Callable[..., None]], Kernel]:
+    """Declare a kernel for each list of argument types. Kernels write to their arguments and return nothing."""
+    return lambda function: Kernel(function, [types.void(*arguments) for arguments in argument_lists])
+
+
+def compile_kernels() -> int:
+    """Compile, or load from the cache, all kernels that were imported. Return the number of specialisations."""
+    return sum(each.compile() for each in _registry)

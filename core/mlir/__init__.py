@@ -1,0 +1,41 @@
+"""The type language of MLIR: `parse_type` reads a text, `print_type` writes the canonical one."""
+
+from __future__ import annotations
+
+from core.mlir.parser import parse_type
+from core.mlir.printer import print_type
+from core.mlir.types import (
+    AnyType,
+    CalibratedType,
+    ElementType,
+    QuantileType,
+    QuantizedType,
+    StorageElement,
+    StorageType,
+    TensorType,
+    TupleType,
+    Type,
+    UniformPerAxisType,
+    UniformQuantizedType,
+    UniformSubChannelType,
+    UniformType,
+)
+
+__all__ = [
+    "AnyType",
+    "CalibratedType",
+    "ElementType",
+    "QuantileType",
+    "QuantizedType",
+    "StorageElement",
+    "StorageType",
+    "TensorType",
+    "TupleType",
+    "Type",
+    "UniformPerAxisType",
+    "UniformQuantizedType",
+    "UniformSubChannelType",
+    "UniformType",
+    "parse_type",
+    "print_type",
+]

@@ -1,0 +1,53 @@
+"""Rounding of exact numbers to a float format, as MLIR does when it stores a sub-channel scale (spec/mlir.md 1.8)."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import frexp, inf, isfinite, ldexp, nextafter
+
+from core.elements import FLOATS, FloatElement
+
+F64 = FLOATS["f64"]
+
+
+def round_to_format(value: float, element: FloatElement) -> float:
+    """Return `value` rounded to the nearest number of `element`, ties to even.
+
+    `value` lies within the legal interval of scales of `element` (spec/mlir.md 1.5), so there is no overflow. The
+    formats with more digits or more exponents than f64 hold every f64 as it is.
+    """
+    if element.precision >= F64.precision or value == 0.0 or not isfinite(value):
+        return value
+    # Both scalings are exact, and `round` of a float is exact with ties to even.
+    last_place = _last_place(frexp(value)[1], element)
+    return ldexp(round(ldexp(value, -last_place)), last_place)
+
+
+def reads_back(text: str, value: float, element: FloatElement) -> bool:
+    """Return whether the decimal number `text`, rounded once to `element`, is `value`, a finite number of `element`."""
+    approximate = float(text)
+    if element is F64:
+        return approximate == value
+    if element.precision < F64.precision:
+        # The exact number lies between the neighbours of its f64. Where both round alike, so does everything between.
+        below, above = (round_to_format(nextafter(approximate, limit), element) for limit in (-inf, inf))
+        if below == above:
+            return below == value
+    return _rounded_exactly(Fraction(text), element) == value
+
+
+def _rounded_exactly(number: Fraction, element: FloatElement) -> Fraction:
+    if number == 0:
+        return number
+    # The quotient of two integers of these lengths is off by at most one binade.
+    exponent = number.numerator.bit_length() - number.denominator.bit_length() + 1
+    if abs(number) < Fraction(2) ** (exponent - 1):
+        exponent -= 1
+    unit = Fraction(2) ** _last_place(exponent, element)
+    return round(number / unit) * unit
+
+
+def _last_place(exponent: int, element: FloatElement) -> int:
+    """Return the exponent of the last place of a number in [2^(exponent - 1), 2^exponent)."""
+    normal = exponent - element.precision
+    return normal if element.smallest == 0.0 else max(normal, frexp(element.smallest)[1] - 1)

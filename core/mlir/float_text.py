@@ -1,0 +1,105 @@
+"""Floats as MLIR writes them, to the letter (spec/mlir.md 1.12), and as it reads them from bits (1.1)."""
+
+from __future__ import annotations
+
+import struct
+from math import isfinite, isinf
+
+from core.elements import FloatElement
+from core.mlir.float_format import F64, reads_back
+
+# 59/196 is the ratio log10(2) of the original algorithm (LLVM's APFloat::toString). It is part of the contract.
+_LOG_NUMERATOR, _LOG_DENOMINATOR = 59, 196
+_SHORT_DIGITS = 6
+_PADDING = 3
+
+
+def float_from_bits(bits: int) -> float:
+    """Return the f64 with these 64 bits."""
+    return float(struct.unpack("<d", bits.to_bytes(8, "little"))[0])
+
+
+def float_text(value: float) -> str:
+    """Return the text of an f64: at most 6 digits if they identify it, else 17, else its bits in hexadecimal."""
+    text = _decimal_text(value, F64)
+    return text if text is not None else f"0x{_bits_of(value):X}"
+
+
+def scale_text(value: float, element: FloatElement) -> str:
+    """Return the text of a scale that is stored in the format `element`, which holds `value` exactly.
+
+    As `float_text` with the digits of that format. Where MLIR would print the format's bits, which it does not read
+    back (spec/mlir.md 1.12, 1.15), the text is the exact decimal integer, or for infinity a number too large for f64.
+    """
+    text = _decimal_text(value, element)
+    if text is not None:
+        return text
+    return "1.0E+400" if isinf(value) else f"{int(value)}.0"
+
+
+def _decimal_text(value: float, element: FloatElement) -> str | None:
+    """Return MLIR's decimal text of `value`, or None where it prints bits instead."""
+    if not isfinite(value):
+        return None
+    if value == 0.0:
+        return f"{value:e}"
+    sign = "-" if value < 0 else ""
+    significand, exponent = _exact_decimal(abs(value))
+    digits, last = _shortened(significand, exponent, _SHORT_DIGITS)
+    short = sign + _scientific(digits, last, places=_SHORT_DIGITS, mark="e", exponent_digits=2)
+    if reads_back(short, value, element):
+        return short
+    most_digits = 2 + element.precision * _LOG_NUMERATOR // _LOG_DENOMINATOR
+    long = sign + _plain_or_scientific(*_shortened(significand, exponent, most_digits), most_digits)
+    return long if "." in long else None
+
+
+def _exact_decimal(value: float) -> tuple[int, int]:
+    """Return integers (s, d) with `value` = s * 10^d exactly."""
+    numerator, denominator = value.as_integer_ratio()
+    halvings = denominator.bit_length() - 1
+    return numerator * 5**halvings, -halvings
+
+
+def _shortened(significand: int, exponent: int, digits: int) -> tuple[str, int]:
+    """Return at most `digits` decimal digits without trailing zeros, and the exponent of the last one.
+
+    A long significand is first truncated, not rounded, to a few more bits than the digits need. MLIR does that, and
+    it is why 0.998 does not come out as 9.980000e-01.
+    """
+    needed_bits = (digits * _LOG_DENOMINATOR + _LOG_NUMERATOR - 1) // _LOG_NUMERATOR
+    surplus = (significand.bit_length() - needed_bits) * _LOG_NUMERATOR // _LOG_DENOMINATOR
+    if surplus > 0:
+        significand //= 10**surplus
+        exponent += surplus
+    text = str(significand)
+    kept = text[:digits]
+    exponent += len(text) - len(kept)
+    if text[digits : digits + 1] >= "5":
+        kept = str(int(kept) + 1)
+    stripped = kept.rstrip("0")
+    return stripped, exponent + len(kept) - len(stripped)
+
+
+def _plain_or_scientific(digits: str, exponent: int, most_digits: int) -> str:
+    leading = exponent + len(digits) - 1
+    if exponent >= 0:
+        if exponent > _PADDING or len(digits) + exponent > most_digits:
+            return _scientific(digits, exponent)
+        return digits + "0" * exponent
+    if leading >= 0:
+        return f"{digits[: leading + 1]}.{digits[leading + 1 :]}"
+    if -leading > _PADDING:
+        return _scientific(digits, exponent)
+    return "0." + "0" * (-leading - 1) + digits
+
+
+def _scientific(digits: str, exponent: int, *, places: int = 1, mark: str = "E", exponent_digits: int = 1) -> str:
+    """Return `d.dddE+x` with at least `places` digits after the dot and `exponent_digits` in the exponent."""
+    leading = exponent + len(digits) - 1
+    sign = "-" if leading < 0 else "+"
+    return f"{digits[0]}.{digits[1:].ljust(places, '0')}{mark}{sign}{abs(leading):0{exponent_digits}}"
+
+
+def _bits_of(value: float) -> int:
+    return int.from_bytes(struct.pack("<d", value), "little")

@@ -1,0 +1,121 @@
+"""Tokens of MLIR's type language, read one at a time and in linear time (spec/mlir.md 1.1)."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import NamedTuple
+
+from core.errors import TypeTextError
+from core.mlir.diagnostics import shown, text_error
+
+MAXIMUM_NUMBER_LENGTH = 64
+
+# No quantifier here gives back what it took (`++`, `*+`, `?+`), so no text makes the matching more than linear.
+BLANKS = r"[ \t\r\n]*+"
+DECIMAL = r"[0-9]++\.[0-9]*+(?:[eE][-+]?+[0-9]++)?+"
+_TOKEN = re.compile(
+    rf"""
+    (?:[ \t\r\n]++|//[^\r\n]*+)*+
+    (?:
+        (?P<float>{DECIMAL})
+      | (?P<hexadecimal>0x[0-9a-fA-F]++)
+      | (?P<integer>[0-9]++)
+      | (?P<word>[A-Za-z_][A-Za-z0-9_$.]*+)
+      | (?P<dialect_type>![A-Za-z_$.-][A-Za-z0-9_$.-]*+)
+      | (?P<punctuation>->|[<>{{}}()\[\]:,?*-])
+      | (?P<end>\Z)
+      | (?P<unknown>.)
+    )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+class TokenKind(StrEnum):
+    """The kinds of token. The values are the group names of the pattern above."""
+
+    FLOAT = "float"
+    HEXADECIMAL = "hexadecimal"
+    INTEGER = "integer"
+    WORD = "word"
+    DIALECT_TYPE = "dialect_type"
+    PUNCTUATION = "punctuation"
+    END = "end"
+    UNKNOWN = "unknown"
+
+
+_KINDS = {kind.value: kind for kind in TokenKind}
+_NUMBERS = frozenset({TokenKind.FLOAT, TokenKind.HEXADECIMAL, TokenKind.INTEGER})
+
+
+class Token(NamedTuple):
+    """A token and the index of its first character. At the end of the text `text` is empty."""
+
+    kind: TokenKind
+    text: str
+    start: int
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.text)
+
+    def is_punctuation(self, text: str) -> bool:
+        return self.kind is TokenKind.PUNCTUATION and self.text == text
+
+
+class TokenStream:
+    """The text, the token that is looked at, and the end of the one before it.
+
+    One token of look-ahead is enough for the whole language. Two places read otherwise than in tokens, lists of
+    parameters and shapes (`4x4xf32` is one number and one word), and both go on with `rewind`.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.previous_end = 0
+        self.token = self._read(0)
+
+    def advance(self) -> Token:
+        """Return the token looked at and look at the next one."""
+        token = self.token
+        self.previous_end = token.end
+        self.token = self._read(token.end)
+        return token
+
+    def rewind(self, position: int) -> None:
+        """Look at the token that starts at or after `position`, whichever was looked at before."""
+        self.previous_end = position
+        self.token = self._read(position)
+
+    def looks_at(self, punctuation: str) -> bool:
+        return self.token.is_punctuation(punctuation)
+
+    def accept(self, punctuation: str) -> bool:
+        """Take the token if it is `punctuation`, and say whether it was."""
+        if not self.token.is_punctuation(punctuation):
+            return False
+        self.advance()
+        return True
+
+    def expect(self, punctuation: str, purpose: str, hint: str | None = None) -> Token:
+        """Take the token, which must be `punctuation`; `purpose` ends the sentence of the error otherwise."""
+        if not self.token.is_punctuation(punctuation):
+            raise self.unexpected(f"`{punctuation}` {purpose}", hint)
+        return self.advance()
+
+    def unexpected(self, expected: str, hint: str | None = None) -> TypeTextError:
+        """Return the error that says what should have stood in place of the token looked at."""
+        return self.error(self.token.start, f"expected {expected}, found {shown(self.token.text)}", hint)
+
+    def error(self, offset: int, detail: str, hint: str | None = None) -> TypeTextError:
+        return text_error(self.text, offset, detail, hint)
+
+    def _read(self, position: int) -> Token:
+        match = _TOKEN.match(self.text, position)
+        assert match is not None and match.lastgroup is not None  # one of `unknown` and `end` always matches
+        token = Token(_KINDS[match.lastgroup], match[match.lastgroup], match.start(match.lastgroup))
+        if len(token.text) > MAXIMUM_NUMBER_LENGTH and token.kind in _NUMBERS:
+            detail = f"a number of {len(token.text)} characters; a number has at most {MAXIMUM_NUMBER_LENGTH} here"
+            raise self.error(token.start, detail)
+        return token

@@ -1,0 +1,99 @@
+"""Canonical text: what the newest MLIR prints for a type, to the letter (spec/mlir.md 1.11, divergence in 1.15)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from core.elements import FloatElement, IndexElement, IntegerElement, Signedness
+from core.mlir.float_text import float_text, scale_text
+from core.mlir.types import (
+    AnyType,
+    CalibratedType,
+    QuantileType,
+    StorageType,
+    TensorType,
+    TupleType,
+    Type,
+    UniformPerAxisType,
+    UniformSubChannelType,
+    UniformType,
+)
+
+
+def print_type(type_: Type) -> str:
+    """Return the canonical text of `type_`, which `parse_type` reads back to an equal type.
+
+    Sub-channel scales that MLIR writes in a form that it does not read back are written as decimals instead.
+    """
+    match type_:
+        case IntegerElement() | FloatElement() | IndexElement():
+            return type_.name
+        case AnyType(storage=storage, expressed=expressed):
+            return f"!quant.any<{_storage(storage)}{'' if expressed is None else ':' + expressed.name}>"
+        case UniformType(scale=scale, zero_point=zero_point):
+            return f"{_uniform(type_)}, {_parameter(float_text(scale), zero_point)}>"
+        case UniformPerAxisType(axis=axis, scales=scales, zero_points=zero_points):
+            pairs = zip(scales, zero_points, strict=True)
+            parameters = ",".join([_parameter(float_text(scale), zero_point) for scale, zero_point in pairs])
+            return f"{_uniform(type_)}:{axis}, {{{parameters}}}>"
+        case UniformSubChannelType(blocks=blocks):
+            pairs_text = ", ".join(f"{axis}:{size}" for axis, size in blocks)
+            return f"{_uniform(type_)}:{{{pairs_text}}}, {_nested(type_)}>"
+        case CalibratedType(expressed=expressed, minimum=minimum, maximum=maximum):
+            return f"!quant.calibrated<{expressed.name}<{float_text(minimum)}:{float_text(maximum)}>>"
+        case QuantileType():
+            return _quantile(type_)
+        case TensorType(shape=shape, element=element, encoding=encoding):
+            suffix = "" if encoding is None else f", {encoding}"
+            return f"tensor<{_shape(shape)}{print_type(element)}{suffix}>"
+        case TupleType(members=members):
+            return f"tuple<{', '.join(print_type(member) for member in members)}>"
+
+
+def _uniform(type_: UniformType | UniformPerAxisType | UniformSubChannelType) -> str:
+    return f"!quant.uniform<{_storage(type_.storage)}:{type_.expressed.name}"
+
+
+def _storage(storage: StorageType) -> str:
+    element = storage.element
+    if isinstance(element, QuantileType):
+        name = _quantile(element)
+    elif isinstance(element, IntegerElement) and element.signedness is Signedness.SIGNLESS and not storage.signed:
+        name = f"u{element.width}"
+    else:
+        name = element.name
+    bounds = (storage.minimum, storage.maximum)
+    return name if bounds == storage.default_bounds else f"{name}<{bounds[0]}:{bounds[1]}>"
+
+
+def _quantile(type_: QuantileType) -> str:
+    table = ",".join([float_text(entry) for entry in type_.table])
+    bounds = "" if type_.minimum is None else f", <{type_.minimum}:{type_.maximum}>"
+    return f"!quant.quantile<{type_.storage.name}:{type_.value.name}, {{{table}}}{bounds}>"
+
+
+def _parameter(scale: str, zero_point: int) -> str:
+    return f"{scale}:{zero_point}" if zero_point else scale
+
+
+def _nested(type_: UniformSubChannelType) -> str:
+    """Return the parameters in braces nested as `scale_shape`. Zero points are printed as signed, as MLIR does."""
+    half, period = 1 << (type_.storage.width - 1), 1 << type_.storage.width
+    items = [
+        _parameter(scale_text(scale, type_.expressed), zero_point - period if zero_point >= half else zero_point)
+        for scale, zero_point in zip(type_.scales, type_.zero_points, strict=True)
+    ]
+    for size in reversed(type_.scale_shape):
+        items = [f"{{{', '.join(group)}}}" for group in _groups(items, size)]
+    return items[0]
+
+
+def _groups(items: list[str], size: int) -> Iterator[list[str]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+def _shape(shape: tuple[int | None, ...] | None) -> str:
+    if shape is None:
+        return "*x"
+    return "".join("?x" if dimension is None else f"{dimension}x" for dimension in shape)

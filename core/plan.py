@@ -1,0 +1,79 @@
+"""A plan: everything about one conversion that is decided before the first element is seen.
+
+The operations (`quantize`, `dequantize`, `requantize`) make plans from types and a profile; a plan holds a kernel and
+its parameter arrays, and works through a tensor in any pieces, with the same bits and the same tally.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.errors import PreconditionError, TensorDataError
+from core.mlir.types import TensorType
+from core.parameters.multipliers import Multiplier
+from core.profiles import Rounding
+from core.report import Report
+
+Array = NDArray[Any]
+
+_UNDEFINED = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan(ABC):
+    """A conversion of one tensor. `input_type` and `output_type` are bound: ranked, static, of the same shape.
+
+    `multipliers` are those that a requantization uses, one or one per channel, in its scheme's convention.
+    """
+
+    profile: str
+    rounding: Rounding
+    input_type: TensorType
+    output_type: TensorType
+    input_dtype: np.dtype[Any]
+    output_dtype: np.dtype[Any]
+    elements: int
+    multipliers: tuple[Multiplier, ...] = ()
+
+    @abstractmethod
+    def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
+        """Convert `source`, which begins at flat index `start` of the tensor, into `target`; add to `counts`.
+
+        counts: int64 [saturated low, saturated high, NaN, index of the first element that the arithmetic is not
+        defined for, or -1].
+        """
+
+    def new_counts(self) -> Array:
+        """Return the tally before the first piece."""
+        return np.array([0, 0, 0, -1], np.int64)
+
+    def report(self, counts: Array) -> Report:
+        """Turn the tally after the last piece into a report. Raise PreconditionError if an element was undefined."""
+        low, high, missing, undefined = counts.tolist()
+        if undefined >= 0:
+            raise PreconditionError(self.explain_undefined(), index=undefined)
+        return Report(self.profile, self.rounding, self.elements, low, high, missing)
+
+    def explain_undefined(self) -> str:
+        """Say what the profile's arithmetic demands of each element, for the plans that demand anything."""
+        return "the arithmetic is not defined for this element"
+
+    def run(self, source: Array, target: Array) -> Report:
+        """Convert a whole flat tensor. Both arrays are 1-D, contiguous, of this plan's dtypes and size.
+
+        Raise TensorDataError if they are not, PreconditionError if the arithmetic is not defined for an element.
+        """
+        for array, dtype, side in ((source, self.input_dtype, "input"), (target, self.output_dtype, "output")):
+            if array.dtype != dtype or array.shape != (self.elements,) or not array.flags.c_contiguous:
+                raise TensorDataError(
+                    f"the {side} must be {self.elements} contiguous elements of {dtype}; "
+                    f"this is {array.dtype} of shape {array.shape}"
+                )
+        counts = self.new_counts()
+        self.step(source, target, 0, counts)
+        return self.report(counts)

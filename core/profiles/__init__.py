@@ -1,0 +1,29 @@
+"""The named arithmetic contracts, as data. Plans turn them into kernels; a kernel never looks one up.
+
+A profile's bits never change: a correction gets a new name. Sources: spec/numerics.md, spec/mlir.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from core.errors import UnknownNameError, excerpt
+from core.profiles.litert import LITERT, LITERT_SINGLE_ROUNDING
+from core.profiles.onnx import ONNX
+from core.profiles.rule import Operation, OperationRule, Profile, Rounding, ZeroPoint
+from core.profiles.stablehlo import STABLEHLO
+from core.profiles.tosa import TOSA, TOSA_DOUBLE_ROUND
+
+__all__ = ["PROFILES", "Operation", "OperationRule", "Profile", "Rounding", "ZeroPoint", "profile_named"]
+
+PROFILES: Mapping[str, Profile] = {
+    profile.name: profile for profile in (STABLEHLO, ONNX, LITERT, LITERT_SINGLE_ROUNDING, TOSA, TOSA_DOUBLE_ROUND)
+}
+
+
+def profile_named(name: str) -> Profile:
+    """Return the profile of that name, or raise UnknownNameError listing those that exist."""
+    profile = PROFILES.get(name)
+    if profile is None:
+        raise UnknownNameError(f"no profile is named '{excerpt(name)}'; there are {', '.join(PROFILES)}")
+    return profile

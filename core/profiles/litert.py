@@ -1,0 +1,74 @@
+"""LiteRT: rounding away from zero from float, 31-bit fixed point between integers."""
+
+from __future__ import annotations
+
+from core.profiles.rule import NO_NAN, Operation, OperationRule, Profile, Rounding, ZeroPoint
+
+_QUANTIZE = OperationRule(
+    formula="min(max(int32(RNA(f32(x / f32(s)))) + z, lo), hi)",
+    precision="true division in f32; conversion to int32 gives -2^31 for everything that does not fit; the addition of "
+    "z wraps in int32",
+    rounding=Rounding.NEAREST_AWAY,
+    zero_point=ZeroPoint.AFTER_ROUNDING,
+    saturation="clamp after the int32 addition: above 2^31, and for +infinity, the result is lo (hi when z < 0)",
+    nan="as -2^31: lo when z >= 0, hi when z < 0",
+)
+_DEQUANTIZE = OperationRule(
+    formula="f32(f64(f32(s)) * f64(q - z))",
+    precision="exact difference, one f64 multiplication, one rounding to f32; equal to f32(f32(q - z) * f32(s)) for 8- "
+    "and 16-bit storage",
+    rounding=Rounding.NEAREST_EVEN,
+    zero_point=ZeroPoint.BEFORE_SCALING,
+    saturation="none",
+    nan=NO_NAN,
+    arithmetic="f64",
+    symmetric=("i16",),
+)
+_DOUBLE = OperationRule(
+    formula="clamp(RDBPOT(SRDHM((q - z_in) * 2^max(shift, 0), m), max(-shift, 0)) + z_out, lo, hi)",
+    precision="m, shift from f64(f32(s_in)) / f64(f32(s_out)); SRDHM(a, b) = floor((a*b + 2^30) / 2^31), saturating; "
+    "RDBPOT(x, n) = RNA(x / 2^n); the left shift wraps in int32",
+    rounding=Rounding.DOUBLE,
+    zero_point=ZeroPoint.AFTER_ROUNDING,
+    saturation="clamp after the exact addition of z_out; q - z_in outside int32 is an error",
+    nan=NO_NAN,
+    arithmetic="int64",
+    symmetric=("i16 to i16",),
+    scheme="litert",
+)
+_SINGLE = OperationRule(
+    formula="clamp(floor(((q - z_in) * m + 2^(30 - shift)) / 2^(31 - shift)) + z_out, lo, hi)",
+    precision="m, shift from f64(f32(s_in)) / f64(f32(s_out)); exact 64-bit product",
+    rounding=Rounding.SINGLE,
+    zero_point=ZeroPoint.AFTER_ROUNDING,
+    saturation="clamp after the exact addition of z_out; a scaled value outside int32 is an error",
+    nan=NO_NAN,
+    arithmetic="int64",
+    symmetric=("i16 to i16",),
+    scheme="litert_single_rounding",
+)
+
+LITERT = Profile(
+    name="litert",
+    title="LiteRT reference kernels",
+    summary="QUANTIZE, DEQUANTIZE and integer requantization as LiteRT's reference kernels compute them, with the "
+    "double rounding of every released build.",
+    source="LiteRT f67457790c9c (ai-edge-litert 2.3.0), BUILTIN_REF",
+    operations={
+        Operation.QUANTIZE: _QUANTIZE,
+        Operation.DEQUANTIZE: _DEQUANTIZE,
+        Operation.REQUANTIZE: _DOUBLE,
+    },
+)
+
+LITERT_SINGLE_ROUNDING = Profile(
+    name="litert_single_rounding",
+    title="LiteRT built with TFLITE_SINGLE_ROUNDING",
+    summary="As litert, with one rounding in the multiplication by a quantized multiplier.",
+    source="LiteRT f67457790c9c, TFLITE_SINGLE_ROUNDING=1",
+    operations={
+        Operation.QUANTIZE: _QUANTIZE,
+        Operation.DEQUANTIZE: _DEQUANTIZE,
+        Operation.REQUANTIZE: _SINGLE,
+    },
+)

@@ -1,0 +1,22 @@
+"""What happened to the elements of a tensor while it was converted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The tally of one conversion.
+
+    An element is saturated (low or high) when the integer that the profile's arithmetic gives before it is clamped lies
+    outside the storage bounds; it then holds a bound, or what the profile puts there instead. NaN inputs are counted in
+    `nan` only. `rounding` names the rule that was applied.
+    """
+
+    profile: str
+    rounding: str
+    elements: int
+    saturated_low: int
+    saturated_high: int
+    nan: int

@@ -1,0 +1,193 @@
+"""Requantize: quantized integers, or int32 accumulators, to integers of another scale, by multiplier and shift.
+
+The formula is the profile's (`core.profiles`); the derivation of multiplier and shift is its scheme's
+(`core.parameters.multipliers`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from core.errors import ParameterError, PreconditionError, RequantError, TypeFitError, UnsupportedError
+from core.kernels._jit import Kernel
+from core.kernels.requantize import REQUANTIZE, RequantizeRule
+from core.mlir.types import TensorType, Type
+from core.operands import QuantizedOperand, bind, quantized_operand, static_shape
+from core.operators.tosa import check_rescale
+from core.parameters.multipliers import INT32_MAX, INT32_MIN, Multiplier, Scheme, scheme_named
+from core.plan import Array, Plan
+from core.profiles import Operation, OperationRule, Rounding, profile_named
+
+_KERNEL_RULES: Mapping[tuple[str, Rounding], RequantizeRule] = {
+    ("litert", Rounding.DOUBLE): RequantizeRule.DOUBLE,
+    ("litert_single_rounding", Rounding.SINGLE): RequantizeRule.SINGLE,
+    ("tosa", Rounding.SINGLE): RequantizeRule.TOSA_SINGLE,
+    ("tosa", Rounding.DOUBLE): RequantizeRule.TOSA_DOUBLE,
+}
+
+# Sources other than int32 are widened piece by piece, into a buffer that stays in the cache.
+_WIDENED = 16384
+
+
+@dataclass(frozen=True, slots=True)
+class _Domain:
+    """What a scheme's multiplication takes: bounds of the multiplier and shift, and what it demands of each element."""
+
+    lowest_multiplier: int
+    lowest_shift: int
+    highest_shift: int
+    demand: str
+
+    def check(self, given: Multiplier, index: int) -> None:
+        if not self.lowest_multiplier <= given.multiplier <= INT32_MAX:
+            raise PreconditionError(
+                f"multiplier {given.multiplier} is outside of {self.lowest_multiplier} to {INT32_MAX}", index=index
+            )
+        if not self.lowest_shift <= given.shift <= self.highest_shift:
+            raise PreconditionError(
+                f"shift {given.shift} is outside of {self.lowest_shift} to {self.highest_shift}", index=index
+            )
+
+
+_FITS_INT32 = "the input minus its zero point must fit int32"
+_TOSA_DOMAIN = _Domain(0, 2, 62, "RESCALE requires -2^(shift-1) <= input - input zero point < 2^(shift-1)")
+_DOMAINS: Mapping[RequantizeRule, _Domain] = {
+    RequantizeRule.DOUBLE: _Domain(INT32_MIN, -31, 31, _FITS_INT32),
+    RequantizeRule.SINGLE: _Domain(0, -31, 30, f"{_FITS_INT32}, and so must the scaled value"),
+    RequantizeRule.TOSA_SINGLE: _TOSA_DOMAIN,
+    RequantizeRule.TOSA_DOUBLE: _TOSA_DOMAIN,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequantizePlan(Plan):
+    """Plan of `core.kernels.requantize`."""
+
+    kernel: Kernel
+    demand: str
+    run_length: int
+    kernel_multipliers: Array
+    kernel_shifts: Array
+    input_zero_points: Array
+    output_zero_points: Array
+    minimum: int
+    maximum: int
+
+    def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
+        """See Plan.step."""
+        if source.dtype == np.int32:
+            self._step_int32(source, target, start, counts)
+            return
+        for begin in range(0, source.size, _WIDENED):
+            piece = slice(begin, begin + _WIDENED)
+            self._step_int32(source[piece].astype(np.int32), target[piece], start + begin, counts)
+
+    def _step_int32(self, source: Array, target: Array, start: int, counts: Array) -> None:
+        self.kernel(
+            source,
+            target,
+            start,
+            self.run_length,
+            self.kernel_multipliers,
+            self.kernel_shifts,
+            self.input_zero_points,
+            self.output_zero_points,
+            self.minimum,
+            self.maximum,
+            counts,
+        )
+
+    def explain_undefined(self) -> str:
+        """See Plan.explain_undefined."""
+        return f"profile {self.profile} is not defined for this element: {self.demand}"
+
+
+def _derive(scheme: Scheme, source: QuantizedOperand, target: QuantizedOperand) -> tuple[Multiplier, ...]:
+    """Derive one multiplier for each channel, from the ratio of the scales.
+
+    LiteRT keeps scales as f32 and divides them in f64; MLIR, which derives TOSA's, keeps them as f64.
+    """
+    in_f32 = scheme.name.startswith("litert")
+    inputs, outputs = (
+        [float(np.float32(scale)) if in_f32 else scale for scale in operand.scales] for operand in (source, target)
+    )
+    channels = max(len(inputs), len(outputs))
+    derived = []
+    for channel in range(channels):
+        factor = inputs[channel % len(inputs)] / outputs[channel % len(outputs)]
+        try:
+            derived.append(scheme.derive(factor))
+        except RequantError as error:
+            raise ParameterError(f"channel {channel}: {error.detail}") from error
+    return tuple(derived)
+
+
+def _check_pair(rule: OperationRule, source: QuantizedOperand, target: QuantizedOperand, profile: str) -> None:
+    """Refuse what the profile's system refuses of this pair of types."""
+    source.check_expressed(TensorType((), target.expressed))
+    if source.axis is not None and target.axis is not None and source.axis != target.axis:
+        raise UnsupportedError(
+            f"the input is quantized along axis {source.axis} and the output along axis {target.axis}; "
+            "requantize takes one axis"
+        )
+    if rule.scheme == "tosa":
+        check_rescale(source, target)
+    if f"{source.storage_name} to {target.storage_name}" in rule.symmetric:
+        for operand, side in ((source, "input"), (target, "output")):
+            operand.check_symmetric(side, f"profile {profile} converts i16 to i16 only with zero points 0")
+
+
+def _each(values: tuple[int, ...], channels: int) -> tuple[int, ...]:
+    return values * channels if len(values) == 1 else values
+
+
+def plan_requantize(
+    input_type: TensorType,
+    output_type: Type,
+    profile: str = "litert",
+    multipliers: Sequence[Multiplier] | None = None,
+) -> RequantizePlan:
+    """Plan q -> q'. Both types are uniform, per tensor or along one axis; accumulators are i32 with their scale.
+
+    `multipliers` (one, or one per channel, in the scheme's convention) replace those derived from the scales. Raise
+    UnknownNameError, UnsupportedError, TypeFitError or ParameterError; PreconditionError when a multiplier or shift is
+    outside of what the scheme is defined for, `index` being its channel.
+    """
+    rule = profile_named(profile).rule(Operation.REQUANTIZE)
+    scheme = scheme_named(rule.scheme or profile)
+    shape = static_shape(input_type)
+    # LiteRT keeps zero points as int32, whatever the storage, and its integer path takes them as they are.
+    bounds = (INT32_MIN, INT32_MAX) if scheme.name.startswith("litert") else None
+    source = quantized_operand(input_type, "input", profile, bounds)
+    target = quantized_operand(bind(output_type, shape), "output", profile, bounds)
+    _check_pair(rule, source, target, profile)
+    count = max(len(source.scales), len(target.scales))
+    used = tuple(multipliers) if multipliers is not None else _derive(scheme, source, target)
+    if len(used) not in (1, count):
+        raise TypeFitError(f"{len(used)} multipliers are given for {count} channels; give one, or one for each channel")
+    kernel_rule = _KERNEL_RULES[scheme.name, rule.rounding]
+    for channel, each in enumerate(used):
+        _DOMAINS[kernel_rule].check(each, channel)
+    channels = source.channels if source.axis is not None else target.channels
+    return RequantizePlan(
+        profile=profile,
+        rounding=rule.rounding,
+        input_type=input_type,
+        output_type=target.tensor,
+        input_dtype=source.dtype,
+        output_dtype=target.dtype,
+        elements=source.elements,
+        multipliers=used,
+        kernel=REQUANTIZE[kernel_rule, channels.cycle],
+        demand=_DOMAINS[kernel_rule].demand,
+        run_length=channels.run,
+        kernel_multipliers=channels.lay_out(_each(tuple(each.multiplier for each in used), count), "<i4"),
+        kernel_shifts=channels.lay_out(_each(tuple(scheme.right_shift(each.shift) for each in used), count), "<i4"),
+        input_zero_points=channels.lay_out(_each(source.zero_points, count), "<i4"),
+        output_zero_points=channels.lay_out(_each(target.zero_points, count), "<i4"),
+        minimum=target.minimum,
+        maximum=target.maximum,
+    )

@@ -1,0 +1,57 @@
+"""The real systems' vectors through core. `tests/faces` sends the same cases over HTTP."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from core.dequantize import plan_dequantize
+from core.errors import RequantError
+from core.mlir import parse_type
+from core.mlir.types import TensorType
+from core.parameters.multipliers import Multiplier, derive_multiplier
+from core.plan import Plan
+from core.quantize import plan_quantize
+from core.requantize import plan_requantize
+from tests.vector_cases import Conversion, Derivation, conversions, derivations
+
+
+def plan_of(case: Conversion) -> Plan:
+    """Plan a case as the service does."""
+    input_type, output_type = parse_type(case.input_type), parse_type(case.output_type)
+    assert isinstance(input_type, TensorType)
+    if case.operation == "quantize":
+        return plan_quantize(input_type, output_type, case.profile)
+    if case.operation == "dequantize":
+        return plan_dequantize(input_type, output_type, case.profile)
+    multipliers = [Multiplier(*pair) for pair in case.multipliers] or None
+    return plan_requantize(input_type, output_type, case.profile, multipliers)
+
+
+def run(case: Conversion) -> np.ndarray:
+    plan = plan_of(case)
+    target = np.empty(plan.elements, plan.output_dtype)
+    plan.run(np.ascontiguousarray(case.values), target)
+    return target
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in conversions()])
+def test_conversion(case: Conversion) -> None:
+    if case.error is not None:
+        with pytest.raises(RequantError) as caught:
+            run(case)
+        assert caught.value.code == case.error
+        return
+    assert case.expected is not None
+    assert run(case).tobytes() == case.expected.tobytes()
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=f"{case.name}/{case.scheme}") for case in derivations()])
+def test_derivation(case: Derivation) -> None:
+    if case.error is not None:
+        with pytest.raises(RequantError) as caught:
+            derive_multiplier(case.factor, case.scheme)
+        assert caught.value.code == case.error
+        return
+    derived = derive_multiplier(case.factor, case.scheme)
+    assert (derived.multiplier, derived.shift) == (case.multiplier, case.shift)

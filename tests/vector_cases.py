@@ -230,9 +230,11 @@ def fixed_point_conversions() -> Iterator[Conversion]:
             (x, exact_y if exact_y == -(2**31) and column == "single" else y)
             for x, y, exact_y in zip(case["x"], case[column], exact, strict=True)
         ]
+        # A shift that C does not define is a fault of the multiplier; a result that does not fit, of the element.
+        undefined = "precondition_failed" if abs(multiplier[1]) <= 31 else "parameter_invalid"
         groups = (
             ([x for x, y in pairs if y is not None], [y for _, y in pairs if y is not None], None),
-            ([x for x, y in pairs if y is None], None, "precondition_failed"),
+            ([x for x, y in pairs if y is None], None, undefined),
         )
         for values, expected, error in groups:
             if values:
@@ -264,6 +266,7 @@ def fixed_point_conversions() -> Iterator[Conversion]:
 def tosa_conversions() -> Iterator[Conversion]:
     """tosa_rescale.json: RESCALE with scale32, SINGLE_ROUND and DOUBLE_ROUND."""
     errors = {"valid": None, "error": "unsupported", "unpredictable": "precondition_failed"}
+    of_the_multiplier = {"shift range", "multiplier<0"}
     profiles = {"SINGLE_ROUND": "tosa", "DOUBLE_ROUND": "tosa_double_round"}
     for case in load("tosa_rescale")["cases"]:
         if not case["scale32"] or case["rounding_mode"] not in profiles or case["in_t"] == "i48":
@@ -284,6 +287,7 @@ def tosa_conversions() -> Iterator[Conversion]:
         source = _Quantized(sides[0], [1.0] * count, [case["input_zp"]], axis)
         target = _Quantized(sides[1], [1.0] * count, [case["output_zp"]], axis)
         valid = case["status"] == "valid"
+        error = "parameter_invalid" if of_the_multiplier & set(case.get("reasons", ())) else errors[case["status"]]
         yield Conversion(
             f"tosa_rescale/{case['id']}",
             "requantize",
@@ -292,7 +296,7 @@ def tosa_conversions() -> Iterator[Conversion]:
             str(target),
             np.array(case["values"], source.dtype),
             np.array(case["output"], target.dtype) if valid else None,
-            errors[case["status"]],
+            error,
             tuple(zip(case["multiplier"], case["shift"], strict=True)),
         )
 

@@ -28,13 +28,16 @@ def float_text(value: float) -> str:
 def scale_text(value: float, element: FloatElement) -> str:
     """Return the text of a scale that is stored in the format `element`, which holds `value` exactly.
 
-    As `float_text` with the digits of that format. Where MLIR would print the format's bits, which it does not read
-    back (spec/mlir.md 1.12, 1.15), the text is the exact decimal integer, or for infinity a number too large for f64.
+    As MLIR with the digits of that format, except where MLIR does not read back what it prints (spec/mlir.md 1.12,
+    1.15): the format's bits instead of a decimal number, and a number near the ends of the format that, read as f64,
+    lies beyond them. There the text has the digits of f64, or is an integer, or for infinity a number beyond f64.
     """
     text = _decimal_text(value, element)
-    if text is not None:
+    if text is None:
+        return "1.0E+400" if isinf(value) else f"{int(value)}.0"
+    if element.smallest <= float(text) <= element.largest:
         return text
-    return "1.0E+400" if isinf(value) else f"{int(value)}.0"
+    return _decimal_text(value, F64) or f"{int(value)}.0"
 
 
 def _decimal_text(value: float, element: FloatElement) -> str | None:

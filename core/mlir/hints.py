@@ -1,4 +1,4 @@
-"""What the writer of a common mistake probably meant. Every function returns a sentence, or None when it has no idea."""
+"""What the writer of a common mistake probably meant. Functions return a sentence, or None for no idea."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ def type_hint(text: str, start: int, word: str) -> str | None:
         return f"types of the quant dialect start with `!`: `!quant.{word.removeprefix('quant.')}<...>`"
     if word.lower() in ("tensor", "tuple"):
         return f"write `{word.lower()}`"
-    if text[start : start + 1] == "!":
+    if text.startswith("[", start):
+        return "a shape has no brackets: `tensor<2x3xf32>`"
+    if text.startswith("!", start):
         return "write `!quant.uniform<`: no blanks from the `!` to the `<`"
     return None
 

@@ -113,7 +113,9 @@ class TokenStream:
 
     def _read(self, position: int) -> Token:
         match = _TOKEN.match(self.text, position)
-        assert match is not None and match.lastgroup is not None  # one of `unknown` and `end` always matches
+        # One of `unknown` and `end` always matches.
+        assert match is not None
+        assert match.lastgroup is not None
         token = Token(_KINDS[match.lastgroup], match[match.lastgroup], match.start(match.lastgroup))
         if len(token.text) > MAXIMUM_NUMBER_LENGTH and token.kind in _NUMBERS:
             detail = f"a number of {len(token.text)} characters; a number has at most {MAXIMUM_NUMBER_LENGTH} here"

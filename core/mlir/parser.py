@@ -74,10 +74,10 @@ def _read_tuple(stream: TokenStream, depth: int) -> TupleType:
 def _read_tensor(stream: TokenStream) -> TensorType:
     opening = stream.expect("<", "after `tensor`")
     shape = _read_shape(stream)
-    start = stream.token.start
+    if stream.token.text in ("tensor", "tuple"):
+        raise stream.error(stream.token.start, "a tensor holds no tensors or tuples")
     element = _read_type(stream, MAXIMUM_DEPTH)
-    if isinstance(element, TensorType | TupleType):
-        raise stream.error(start, "a tensor holds no tensors or tuples")
+    assert not isinstance(element, TensorType | TupleType)
     encoding = None
     if stream.looks_at(","):
         # An empty encoding is none, as in MLIR.

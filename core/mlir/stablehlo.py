@@ -1,7 +1,7 @@
 """StableHLO's constraints on element types, as its implementation enforces them on operands (spec/mlir.md 4.1).
 
 The numbers C3 to C13 are those of the StableHLO specification for quantized element types. What its implementation
-asks of other tensors (ranked; signless and unsigned integers; floats of at most 64 bits) was checked with jaxlib 0.10.2.
+asks of other tensors (ranked; signless or unsigned integers; floats of at most 64 bits) was checked with jaxlib 0.10.2.
 """
 
 from __future__ import annotations

@@ -1,0 +1,37 @@
+"""`python -m service`: read the settings and serve until a signal ends it."""
+
+from __future__ import annotations
+
+import sys
+
+import uvicorn
+from pydantic import ValidationError
+from pydantic_settings import CliApp
+
+from service.app import create_app
+from service.settings import Settings
+
+
+def main() -> None:
+    """Serve. One process: more CPUs are threads here, more machines are replicas."""
+    try:
+        settings = CliApp.run(Settings)
+    except ValidationError as error:
+        sys.exit("\n".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()))
+    uvicorn.run(
+        create_app(settings),
+        host=settings.host,
+        port=settings.port,
+        http="httptools",
+        loop="uvloop",
+        ws="none",
+        log_level=settings.log_level,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=settings.keep_alive_seconds,
+        timeout_graceful_shutdown=settings.shutdown_seconds,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""Tensors as base64 text: standard alphabet, padding, row-major little-endian bytes.
+
+pybase64 does the work because it releases the GIL; the standard library would freeze the event loop even from a thread.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pybase64
+from numpy.typing import NDArray
+
+from core.errors import Base64Error, TensorDataError
+
+_BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}")
+_NOT_BASE64 = "the data are not standard base64 with padding (RFC 4648 section 4)"
+
+
+def text_length(byte_count: int) -> int:
+    """Return how many characters `byte_count` bytes take in base64 with padding."""
+    return -(-byte_count // 3) * 4
+
+
+def decode(text: str, dtype: np.dtype[Any], elements: int) -> NDArray[Any]:
+    """Return the `elements` values of `dtype` that `text` holds. Nothing is allocated before the length is right."""
+    expected = elements * dtype.itemsize
+    if len(text) != text_length(expected):
+        if len(text) % 4 or not _BASE64.fullmatch(text):
+            raise Base64Error(_NOT_BASE64)
+        _refuse(len(text) // 4 * 3 - text[-2:].count("="), expected, elements, dtype)
+    try:
+        data = pybase64.b64decode_as_bytearray(text, validate=True)
+    except ValueError as error:
+        raise Base64Error(_NOT_BASE64) from error
+    if len(data) != expected:
+        _refuse(len(data), expected, elements, dtype)
+    return np.frombuffer(data, dtype)
+
+
+def encode(array: NDArray[Any]) -> bytes:
+    """Return the bytes of a contiguous array as base64 text."""
+    encoded: bytes = pybase64.b64encode(array.view(np.uint8).data)
+    return encoded
+
+
+def _refuse(found: int, expected: int, elements: int, dtype: np.dtype[Any]) -> None:
+    raise TensorDataError(
+        f"the data hold {found} bytes; the type has {elements} elements of {dtype.itemsize} bytes, which is {expected}"
+    )

@@ -1,0 +1,89 @@
+"""From start to readiness to the end: the service's threads, and the kernels compiled in them.
+
+The server accepts connections while the kernels compile, so that probes get an answer, but no request ever waits for a
+compiler: until the last kernel is there, work is refused with 503.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from enum import StrEnum
+
+from fastapi import FastAPI
+from starlette.requests import Request
+
+from core.errors import RequantError
+from core.warmup import compile_kernels
+from service.compute import Compute
+from service.settings import Settings
+
+_log = logging.getLogger("uvicorn.error")
+
+
+class HealthStatus(StrEnum):
+    """What the service is doing, as `/healthz` tells it."""
+
+    STARTING = "starting"
+    READY = "ready"
+    FAILED = "failed"
+    STOPPING = "stopping"
+
+
+class NotReadyError(RequantError):
+    """The service cannot take work at the moment."""
+
+    code = "not_ready"
+
+
+class Runtime:
+    """What lives as long as the process: the threads, the status, and how many kernels are there."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.status = HealthStatus.STARTING
+        self.kernels = 0
+        self.executor = ThreadPoolExecutor(settings.threads, thread_name_prefix="compute")
+        self.compute = Compute(self.executor, settings.inline_bytes)
+
+    async def warm_up(self) -> None:
+        """Compile or load every kernel, then be ready."""
+        try:
+            self.kernels = await asyncio.get_running_loop().run_in_executor(self.executor, compile_kernels)
+        except Exception:
+            # Stay up and say so: a probe restarts the process, a person reads this line.
+            self.status = HealthStatus.FAILED
+            _log.exception("The kernels could not be compiled; no work is taken.")
+        else:
+            self.status = HealthStatus.READY
+            _log.info("Ready: %d kernels, %d threads.", self.kernels, self.settings.threads)
+
+
+def runtime(request: Request) -> Runtime:
+    """Return the runtime of the application that serves `request`."""
+    found: Runtime = request.app.state.runtime
+    return found
+
+
+def require_ready(request: Request) -> Runtime:
+    """Return the runtime, or refuse the work while it is not ready."""
+    found = runtime(request)
+    if found.status is not HealthStatus.READY:
+        raise NotReadyError(f"the service is {found.status}; it takes work when its kernels are compiled")
+    return found
+
+
+@asynccontextmanager
+async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    """Start the warm-up in the background and, at the end, let the threads finish what they have."""
+    current: Runtime = app.state.runtime
+    warm_up = asyncio.create_task(current.warm_up())
+    try:
+        yield
+    finally:
+        current.status = HealthStatus.STOPPING
+        warm_up.cancel()
+        current.executor.shutdown(wait=False, cancel_futures=True)

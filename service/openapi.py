@@ -1,0 +1,125 @@
+"""The OpenAPI document: what FastAPI collects from the routes, completed and made kind to client generators.
+
+`python -m service.openapi` writes `openapi/openapi.json`; `--check` says whether that is current. The rules are those
+of spec/service.md 3.2.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fastapi.openapi.utils import get_openapi
+from pydantic.json_schema import models_json_schema
+from starlette.routing import BaseRoute
+
+from core.parameters.multipliers import SCHEMES
+from core.profiles import PROFILES
+from service import VERSION, schemas
+from service.operation import SCHEMAS
+from service.settings import Limits, Settings
+
+TITLE = "Requant"
+COMMITTED = Path(__file__).parent.parent / "openapi" / "openapi.json"
+
+_DESCRIPTION = """Bit-exact quantization arithmetic. Types are MLIR text; a profile names the system whose bits you get.
+
+Tensors are row-major and little-endian. JSON routes take them as base64 or, when small, as numbers; routes under
+`/v1/npy` take and give one `.npy` file. Errors are `application/problem+json` with a stable `code`."""
+
+_TAGS = [
+    {"name": "ops", "description": "The conversions, as JSON."},
+    {"name": "npy", "description": "The conversions, as .npy files."},
+    {"name": "params", "description": "Parameters of the arithmetic."},
+    {"name": "types", "description": "The type language."},
+    {"name": "meta", "description": "The service itself."},
+]
+
+_REQUESTS = (
+    schemas.QuantizeRequest,
+    schemas.DequantizeRequest,
+    schemas.RequantizeRequest,
+    schemas.MultiplierRequest,
+    schemas.ParseTypeRequest,
+)
+
+
+def document(routes: Sequence[BaseRoute], settings: Settings) -> dict[str, Any]:
+    """Return the document for these routes."""
+    found = get_openapi(
+        title=TITLE,
+        version=VERSION,
+        description=_DESCRIPTION,
+        routes=routes,
+        tags=_TAGS,
+        servers=[{"url": "/"}],
+        license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        separate_input_output_schemas=False,
+    )
+    found["info"]["x-limits"] = {name: getattr(settings, name) for name in Limits.model_fields}
+    components = found["components"]["schemas"]
+    components.update(_request_components())
+    components["Problem"] = schemas.Problem.model_json_schema(ref_template=SCHEMAS + "{model}")
+    components.update(components["Problem"].pop("$defs", {}))
+    components["ProfileName"] = _names(PROFILES, "The arithmetic contracts. GET /v1/profiles says what each is.")
+    components["SchemeName"] = _names(SCHEMES, "The ways to turn a real factor into a multiplier and a shift.")
+    _drop_validation_errors(found)
+    for component in components.values():
+        _tidy(component)
+    return found
+
+
+def _request_components() -> dict[str, Any]:
+    models = [(model, "validation") for model in _REQUESTS]
+    _, described = models_json_schema(models, ref_template=SCHEMAS + "{model}")  # type: ignore[arg-type]
+    found: dict[str, Any] = described["$defs"]
+    return found
+
+
+def _names(names: Any, description: str) -> dict[str, Any]:
+    return {"type": "string", "enum": list(names), "description": description}
+
+
+def _drop_validation_errors(found: dict[str, Any]) -> None:
+    """Drop the 422 that FastAPI adds to routes with a path parameter: any text is a valid one here."""
+    for unused in ("HTTPValidationError", "ValidationError"):
+        found["components"]["schemas"].pop(unused, None)
+    for path in found["paths"].values():
+        for operation in path.values():
+            if "application/json" in operation["responses"].get("422", {}).get("content", {}):
+                del operation["responses"]["422"]
+
+
+def _tidy(component: dict[str, Any]) -> None:
+    """Put in the references to enum components, and drop titles: some generators make a type of each."""
+    component.pop("title", None)
+    for field in component.get("properties", {}).values():
+        field.pop("title", None)
+        if name := field.pop(schemas.COMPONENT, None):
+            del field["type"]
+            field["$ref"] = SCHEMAS + name
+
+
+def text(settings: Settings) -> str:
+    """Return the document as it is committed: sorted, so that a difference is a difference in meaning."""
+    from service.app import create_app  # the application imports this module for its document
+
+    return json.dumps(create_app(settings).openapi(), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def main() -> None:
+    """Write the document to its committed place; with `--check`, fail if that would change it."""
+    current = text(Settings())
+    if "--check" in sys.argv[1:]:
+        if not COMMITTED.exists() or COMMITTED.read_text(encoding="utf-8") != current:
+            sys.exit("openapi/openapi.json is not current: run `make openapi`")
+        return
+    COMMITTED.parent.mkdir(parents=True, exist_ok=True)
+    COMMITTED.write_text(current, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

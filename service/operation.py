@@ -1,0 +1,115 @@
+"""How a route describes itself to OpenAPI: operation id, bodies, and the problems that it can answer with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel
+from starlette.responses import Response
+
+SCHEMAS = "#/components/schemas/"
+BINARY = "application/octet-stream"
+PROBLEM = "application/problem+json"
+
+_PROBLEMS = {
+    400: "The request or its data cannot be read.",
+    404: "There is nothing of that name.",
+    413: "A stated limit was passed.",
+    415: "The media type is not read here.",
+    422: "The request can be read, but is not valid.",
+    503: "The service is starting or stopping; repeat after the seconds in Retry-After.",
+}
+
+# Binary bodies as every client generator understands them (spec/service.md 3.1).
+_BINARY_CONTENT = {BINARY: {"schema": {"type": "string", "format": "binary", "contentMediaType": BINARY}}}
+
+
+def _header(kind: str, description: str) -> dict[str, Any]:
+    return {"description": description, "schema": {"type": kind}}
+
+
+REQUEST_ID_HEADER = {"X-Request-Id": _header("string", "The request's own id if it had one, else a new one.")}
+NPY_HEADERS = {
+    "Requant-Type": _header("string", "The type of the reply's tensor; absent when it is longer than 2 KiB."),
+    "Requant-Profile": _header("string", "The profile that was applied."),
+    "Requant-Saturated": {
+        "description": "How many elements were saturated.",
+        "schema": {"type": "integer", "format": "int64"},
+    },
+}
+
+
+def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the description of problem replies with these statuses."""
+    content = {PROBLEM: {"schema": {"$ref": f"{SCHEMAS}Problem"}}}
+    replies: dict[int | str, dict[str, Any]] = {}
+    for status in statuses:
+        headers = {**REQUEST_ID_HEADER}
+        if status == 503:
+            headers["Retry-After"] = _header("integer", "Seconds to wait.")
+        replies[status] = {"description": _PROBLEMS[status], "content": content, "headers": headers}
+    return replies
+
+
+def _ok(headers: dict[str, Any], content: dict[str, Any] | None = None) -> dict[int | str, dict[str, Any]]:
+    described = {"description": "Done.", "headers": {**REQUEST_ID_HEADER, **headers}}
+    return {200: described if content is None else {**described, "content": content}}
+
+
+def json_operation(
+    operation_id: str, body: type[BaseModel], reply: type[BaseModel], example: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the arguments of a POST route that reads and writes JSON. `example` is a request that works."""
+    content = {"application/json": {"schema": {"$ref": SCHEMAS + body.__name__}, "example": example}}
+    return {
+        "operation_id": operation_id,
+        "response_model": reply,
+        "responses": {**_ok({}), **problems(400, 413, 415, 422, 503)},
+        "openapi_extra": {"requestBody": {"required": True, "content": content}},
+    }
+
+
+def npy_operation(operation_id: str, parameters: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the arguments of a POST route that reads and writes one `.npy`."""
+    return {
+        "operation_id": operation_id,
+        "response_class": BinaryResponse,
+        "responses": {**_ok(NPY_HEADERS, _BINARY_CONTENT), **problems(400, 413, 415, 422, 503)},
+        "openapi_extra": {
+            "parameters": parameters,
+            "requestBody": {"required": True, "description": "One .npy file.", "content": _BINARY_CONTENT},
+        },
+    }
+
+
+def get_operation(operation_id: str, reply: type[BaseModel], *statuses: int) -> dict[str, Any]:
+    """Return the arguments of a GET route that writes JSON, with the problems that it can answer with."""
+    return {"operation_id": operation_id, "response_model": reply, "responses": {**_ok({}), **problems(*statuses)}}
+
+
+def health_operation(operation_id: str, reply: type[BaseModel]) -> dict[str, Any]:
+    """Return the arguments of the GET route that has the same reply with 200 and with 503."""
+    described = get_operation(operation_id, reply)
+    unready = problems(503)[503]
+    del unready["content"]
+    described["responses"][503] = {**unready, "model": reply}
+    return described
+
+
+def query_parameter(
+    name: str, description: str, *, required: bool = False, schema: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the description of one query parameter."""
+    return {
+        "name": name,
+        "in": "query",
+        "required": required,
+        "description": description,
+        "schema": schema or {"type": "string"},
+    }
+
+
+class BinaryResponse(Response):
+    """Tells FastAPI the media type of the binary routes."""
+
+    media_type = BINARY

@@ -1,0 +1,281 @@
+"""Errors as RFC 9457 problems: one table from error class to status, title and explanation, and replies made of it."""
+
+from __future__ import annotations
+
+import http
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from core import errors
+from service.lifespan import NotReadyError
+from service.middleware import common_headers, request_id
+from service.replies import json_text, last_reply
+
+_log = logging.getLogger("uvicorn.error")
+
+MEDIA_TYPE = "application/problem+json"
+_MOST_FAULTS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemKind:
+    """One kind of problem: its stable code, HTTP status, title, and the paragraph under `/problems/<code>`."""
+
+    code: str
+    status: int
+    title: str
+    explanation: str
+
+
+def _row(
+    error: type[errors.RequantError], status: int, title: str, explanation: str
+) -> tuple[type[errors.RequantError], ProblemKind]:
+    return error, ProblemKind(error.code, status, title, explanation)
+
+
+_TABLE: Mapping[type[errors.RequantError], ProblemKind] = dict(
+    (
+        _row(
+            errors.TypeTextError,
+            422,
+            "The text is not an MLIR type",
+            "A type text could not be parsed or breaks a rule of MLIR. `offset` is the index of the first wrong "
+            "character, `caret` shows it under the text, and `hint` names the likely intention. POST the text to "
+            "/v1/types/parse to try variants.",
+        ),
+        _row(
+            errors.TypeFitError,
+            422,
+            "The type does not fit the tensor",
+            "The type is valid MLIR, but not for this tensor: its rank, its axis, its number of scales or its blocks "
+            "disagree with the shape. The detail names both sides.",
+        ),
+        _row(
+            errors.UnsupportedError,
+            422,
+            "The operation does not take this type",
+            "The type is valid and fits the tensor, but the operation or the profile is not defined for it. GET "
+            "/v1/profiles lists what each profile defines.",
+        ),
+        _row(
+            errors.UnknownNameError,
+            422,
+            "There is nothing of that name",
+            "A profile or scheme was named that does not exist. The detail lists those that do. In a path the status "
+            "is 404.",
+        ),
+        _row(
+            errors.PreconditionError,
+            422,
+            "The arithmetic is not defined for a value",
+            "The named arithmetic has no defined result for an element of the tensor. `index` is the flat row-major "
+            "index of the first such element.",
+        ),
+        _row(
+            errors.ParameterError,
+            422,
+            "A number cannot be used",
+            "A multiplier, a shift, a factor or another number given in the request lies outside of what the "
+            "operation is defined for.",
+        ),
+        _row(
+            errors.TensorDataError,
+            400,
+            "The data disagree with the type",
+            "The bytes or values of a tensor are not what its type promises: another number of bytes, another number "
+            "of values, or a value that the element type cannot hold.",
+        ),
+        _row(
+            errors.NpyError,
+            400,
+            "The .npy body cannot be used",
+            "The body is not a .npy file, or one of a kind that is not served: objects, structured, complex, text or "
+            "big-endian elements, Fortran order, or a shape that promises more or fewer bytes than the body has. "
+            "numpy.save(file, numpy.ascontiguousarray(x)) writes what is served.",
+        ),
+        _row(
+            errors.Base64Error,
+            400,
+            "The text is not base64",
+            "`data` has to be standard base64 with padding (RFC 4648 section 4): the alphabet with `+` and `/`, no "
+            "white space, no line breaks.",
+        ),
+        _row(
+            errors.MalformedRequestError,
+            400,
+            "The request cannot be read",
+            "The body is not JSON in UTF-8, or it ended before its declared length.",
+        ),
+        _row(
+            errors.InvalidRequestError,
+            422,
+            "Fields of the request are wrong",
+            "The request can be read, but fields are missing, unknown or of the wrong kind. `errors` lists up to 16 "
+            "of them, each with a JSON pointer. Unknown fields are refused, so that a misspelt option cannot be "
+            "ignored silently.",
+        ),
+        _row(
+            errors.UnreadableEncodingError,
+            415,
+            "The media type is not read here",
+            "JSON routes read application/json. The routes under /v1/npy read application/octet-stream "
+            "(application/x-npy and application/x-binary mean the same). Bodies are not compressed.",
+        ),
+        _row(
+            errors.LimitError,
+            413,
+            "A limit was passed",
+            "The request is larger than a stated limit; `limit` is the number. GET /v1/info shows all limits. The "
+            "connection is closed after this reply, since the rest of the body is not read.",
+        ),
+        _row(
+            NotReadyError,
+            503,
+            "The service is not ready",
+            "The service is starting or stopping and takes no work. Repeat after the seconds in Retry-After.",
+        ),
+    )
+)
+
+_NOT_FOUND = ProblemKind(
+    "not_found", 404, "There is nothing at this path", "No route has this path. GET /docs shows those that exist."
+)
+_METHOD = ProblemKind(
+    "method_not_allowed", 405, "The path has no such method", "The path exists; the `Allow` header names its methods."
+)
+_INTERNAL = ProblemKind(
+    "internal_error", 500, "The service failed", "A fault of the service, not of the request. The log has the details."
+)
+
+PROBLEMS: Mapping[str, ProblemKind] = {kind.code: kind for kind in (*_TABLE.values(), _NOT_FOUND, _METHOD, _INTERNAL)}
+
+
+def kind_of(error: errors.RequantError) -> ProblemKind:
+    """Return the row of the table for an error: that of its class, or of the nearest class above."""
+    for cls in type(error).__mro__:
+        if (kind := _TABLE.get(cls)) is not None:
+            return kind
+    return _INTERNAL
+
+
+def problem_reply(
+    request: Request,
+    kind: ProblemKind,
+    detail: str,
+    members: Mapping[str, Any] | None = None,
+    *,
+    status: int | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """Return a problem as a reply. `status` overrides the table's."""
+    status = kind.status if status is None else status
+    problem = {
+        "type": f"/problems/{kind.code}",
+        "title": kind.title,
+        "status": status,
+        "detail": detail,
+        "code": kind.code,
+        **(members or {}),
+        "request_id": request_id(request.scope),
+    }
+    return Response(json_text(problem), status, {**common_headers(request.scope), **(headers or {})}, MEDIA_TYPE)
+
+
+def _members(error: errors.RequantError) -> dict[str, Any]:
+    """Return the extension members that an error fills."""
+    members: dict[str, Any] = {}
+    for name in ("offset", "caret", "hint", "index", "limit"):
+        value = getattr(error, name, None)
+        if value is not None and value != "":
+            members[name] = value
+    faults = getattr(error, "faults", ())
+    if faults:
+        members["errors"] = [{"pointer": f.pointer, "code": f.code, "detail": f.detail} for f in faults]
+    elif error.pointer is not None:
+        entry = {"pointer": error.pointer, "code": kind_of(error).code, "detail": error.detail}
+        if "offset" in members:
+            entry["offset"] = members["offset"]
+        members["errors"] = [entry]
+    return members
+
+
+def requant_problem(request: Request, error: errors.RequantError, status: int | None = None) -> Response:
+    """Return the reply for an error raised on purpose."""
+    kind = kind_of(error)
+    headers = {"retry-after": "1"} if kind.status == 503 else None
+    reply = problem_reply(request, kind, error.detail, _members(error), status=status, headers=headers)
+    # Without an end in sight the rest of the body is not waited for: over a limit, or chunked.
+    return last_reply(reply) if kind.status == 413 or "transfer-encoding" in request.headers else reply
+
+
+async def on_requant_error(request: Request, error: Exception) -> Response:
+    """Handle every error of `core.errors`."""
+    assert isinstance(error, errors.RequantError)
+    return requant_problem(request, error)
+
+
+async def on_http_exception(request: Request, error: Exception) -> Response:
+    """Handle what the router raises: no such path, no such method."""
+    assert isinstance(error, HTTPException)
+    if error.status_code == 404:
+        return problem_reply(request, _NOT_FOUND, "there is no route with this path")
+    if error.status_code == 405:
+        allow = (error.headers or {}).get("Allow", "")
+        return problem_reply(
+            request, _METHOD, f"the path takes {allow or 'another method'}", headers={"allow": allow} if allow else None
+        )
+    title = http.HTTPStatus(error.status_code).phrase
+    kind = ProblemKind("http_error", error.status_code, title, "")
+    return problem_reply(request, kind, title, headers=error.headers)
+
+
+async def on_unexpected(request: Request, error: Exception) -> Response:
+    """Handle a fault of the service. Nothing of the inside is told; uvicorn logs the traceback."""
+    _log.error("Request %s failed.", request_id(request.scope))
+    detail = "the service failed; the log has the details"
+    return problem_reply(request, _INTERNAL, detail, headers={"connection": "close"})
+
+
+@contextmanager
+def at(pointer: str, *kinds: type[errors.RequantError]) -> Iterator[None]:
+    """Put `pointer` on an error that passes through without one: only the route knows the field's name.
+
+    With `kinds`, only on errors of those classes.
+    """
+    try:
+        yield
+    except errors.RequantError as error:
+        if error.pointer is None and isinstance(error, kinds or errors.RequantError):
+            error.pointer = pointer
+        raise
+
+
+def invalid_request(error: ValidationError) -> errors.RequantError:
+    """Return what pydantic found as our own error, without the input that it would repeat."""
+    found = error.errors(include_url=False, include_input=False)
+    if found[0]["type"] == "json_invalid":
+        return errors.MalformedRequestError(f"the body is not JSON: {found[0]['ctx']['error']}")
+    if found[0]["type"] == "too_long":
+        limit = found[0]["ctx"]["max_length"]
+        return errors.LimitError(f"a list has more than {limit} items", limit=limit, pointer=_pointer(found[0]["loc"]))
+    faults = []
+    for item in found[:_MOST_FAULTS]:
+        pointer = _pointer(item["loc"])
+        detail = item["msg"][:1].lower() + item["msg"][1:]
+        faults.append(errors.FieldFault(errors.excerpt(pointer), item["type"], errors.excerpt(detail)))
+    first = f"{faults[0].pointer or 'the body'}: {faults[0].detail}"
+    more = "" if len(found) == 1 else f" (and {len(found) - 1} more)"
+    return errors.InvalidRequestError(first + more, tuple(faults))
+
+
+def _pointer(location: tuple[int | str, ...]) -> str:
+    """Return a JSON pointer (RFC 6901) for a place that pydantic names."""
+    return "".join("/" + str(key).replace("~", "~0").replace("/", "~1") for key in location)

@@ -1,0 +1,65 @@
+"""The interactive documentation, with every asset served from here: it works without the internet."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+
+from fastapi import APIRouter
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from service.problems import on_http_exception
+
+router = APIRouter(include_in_schema=False)
+
+# Swagger UI, from the package fastapi-offline, of which only these files are used.
+_PACKAGE = "fastapi_offline"
+_ASSETS = {
+    "swagger-ui-bundle.js": "text/javascript; charset=utf-8",
+    "swagger-ui.css": "text/css; charset=utf-8",
+    "favicon.png": "image/png",
+}
+
+# validatorUrl: Swagger UI would otherwise show a badge of an online validator.
+_PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Requant</title>
+<link rel="stylesheet" href="docs/assets/swagger-ui.css">
+<link rel="icon" href="docs/assets/favicon.png">
+</head>
+<body>
+<div id="swagger-ui"></div>
+<script src="docs/assets/swagger-ui-bundle.js"></script>
+<script>
+SwaggerUIBundle({url: "openapi.json", dom_id: "#swagger-ui", deepLinking: true, validatorUrl: null});
+</script>
+</body>
+</html>
+"""
+_POLICY = (
+    "default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; img-src 'self' data:"
+)
+
+
+@cache
+def _asset(name: str) -> bytes:
+    return (files(_PACKAGE) / "static" / name).read_bytes()
+
+
+@router.get("/docs")
+async def docs() -> Response:
+    """The page."""
+    return HTMLResponse(_PAGE, headers={"content-security-policy": _POLICY})
+
+
+@router.get("/docs/assets/{name}")
+async def asset(request: Request, name: str) -> Response:
+    """One of the page's files."""
+    if name not in _ASSETS:
+        return await on_http_exception(request, HTTPException(404))
+    return Response(_asset(name), headers={"cache-control": "public, max-age=86400"}, media_type=_ASSETS[name])

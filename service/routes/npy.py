@@ -1,0 +1,199 @@
+"""The `.npy` face of the three conversions: one file in, one file out, types in the query."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from urllib.parse import parse_qsl
+
+import numpy as np
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from core.dequantize import plan_dequantize
+from core.elements import FLOATS, IntegerElement, Signedness
+from core.errors import FieldFault, InvalidRequestError, NpyError, UnknownNameError, excerpt
+from core.mlir import print_type
+from core.mlir.types import ElementType, TensorType, Type
+from core.operands import bind
+from core.plan import Plan
+from core.quantize import plan_quantize
+from core.report import Report
+from core.requantize import plan_requantize
+from service.codecs import npy
+from service.lifespan import require_ready
+from service.operation import BINARY, SCHEMAS, npy_operation, query_parameter
+from service.problems import at
+from service.receive import BodyReader, require_media_type
+from service.replies import PiecesResponse
+from service.type_text import read_type
+
+router = APIRouter(prefix="/v1/npy", tags=["npy"])
+
+# The last is what `curl --data-binary` says of a file when it is told nothing else.
+_MEDIA_TYPES = frozenset({BINARY, "application/x-npy", "application/x-binary", "application/x-www-form-urlencoded"})
+_LONGEST_TYPE_HEADER = 2048
+_FIELDS = ("output_type", "input_type", "profile")
+
+Query = dict[str, str]
+Planner = Callable[[TensorType, Type | None, Query], Plan]
+
+
+def _parameters(
+    output_type: str, input_type: str, profile: str, *, required: tuple[str, ...]
+) -> list[dict[str, object]]:
+    profile_schema = {"$ref": f"{SCHEMAS}ProfileName", "default": profile}
+    return [
+        query_parameter("output_type", output_type, required="output_type" in required),
+        query_parameter("input_type", input_type, required="input_type" in required),
+        query_parameter("profile", f"Default: {profile}.", schema=profile_schema),
+    ]
+
+
+_STORED = "MLIR text, percent-encoded (a + as %2B). A bare quantized type takes its shape from the .npy."
+
+
+@router.post(
+    "/quantize",
+    **npy_operation(
+        "quantizeNpy",
+        _parameters(
+            _STORED,
+            "MLIR text. Default: the element type and shape of the .npy.",
+            "stablehlo",
+            required=("output_type",),
+        ),
+    ),
+)
+async def quantize_npy(request: Request) -> Response:
+    """Quantize a .npy of real numbers to the type that you name."""
+
+    def plan(input_type: TensorType, output_type: Type | None, query: Query) -> Plan:
+        assert output_type is not None
+        return plan_quantize(input_type, output_type, query.get("profile", "stablehlo"))
+
+    return await _convert(request, ("output_type",), plan)
+
+
+@router.post(
+    "/dequantize",
+    **npy_operation(
+        "dequantizeNpy",
+        _parameters(
+            "MLIR text. Default: the expressed type of the input.", _STORED, "stablehlo", required=("input_type",)
+        ),
+    ),
+)
+async def dequantize_npy(request: Request) -> Response:
+    """Turn a .npy of stored numbers back into the real numbers that they stand for."""
+
+    def plan(input_type: TensorType, output_type: Type | None, query: Query) -> Plan:
+        return plan_dequantize(input_type, output_type, query.get("profile", "stablehlo"))
+
+    return await _convert(request, ("input_type",), plan)
+
+
+@router.post(
+    "/requantize",
+    **npy_operation("requantizeNpy", _parameters(_STORED, _STORED, "litert", required=("output_type", "input_type"))),
+)
+async def requantize_npy(request: Request) -> Response:
+    """Move a .npy of stored numbers, or accumulators, to another scale in integer arithmetic."""
+
+    def plan(input_type: TensorType, output_type: Type | None, query: Query) -> Plan:
+        assert output_type is not None
+        return plan_requantize(input_type, output_type, query.get("profile", "litert"))
+
+    return await _convert(request, ("output_type", "input_type"), plan)
+
+
+def _query(request: Request, required: tuple[str, ...]) -> Query:
+    """Return the query's fields: known, each at most once, and the required ones there."""
+    text = request.scope["query_string"].decode("latin-1")
+    try:
+        pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=16)
+    except ValueError:
+        raise InvalidRequestError("the query has more than 16 parameters") from None
+    faults = []
+    query: Query = {}
+    for name, value in pairs:
+        if name not in _FIELDS:
+            known = ", ".join(_FIELDS)
+            faults.append(FieldFault(f"/{excerpt(name)}", "extra_forbidden", f"not a parameter; there are {known}"))
+        elif name in query:
+            faults.append(FieldFault(f"/{name}", "repeated", "given more than once"))
+        query[name] = value
+    faults += [FieldFault(f"/{name}", "missing", "required") for name in required if name not in query]
+    if faults:
+        first = faults[0]
+        raise InvalidRequestError(f"query parameter {first.pointer[1:]}: {first.detail}", tuple(faults))
+    return query
+
+
+async def _convert(request: Request, required: tuple[str, ...], plan_for: Planner) -> Response:
+    """Check what needs no body, receive the header, plan, receive the data to where they are used, run and reply."""
+    running = require_ready(request)
+    settings = running.settings
+    query = _query(request, required)
+    require_media_type(request.headers, _MEDIA_TYPES)
+    input_type, output_type = (
+        read_type(query[name], settings.max_query_type_bytes, f"/{name}") if name in query else None
+        for name in ("input_type", "output_type")
+    )
+    reader = BodyReader(request.scope, request.receive, settings.max_binary_bytes)
+    header, header_bytes = await _receive_header(reader, settings.max_rank)
+    if reader.declared is not None:
+        _check_size(header, reader.declared - header_bytes)
+    with at("/input_type"):
+        bound = bind(_element_of(header) if input_type is None else input_type, header.shape)
+    with at("/profile", UnknownNameError):
+        plan = plan_for(bound, output_type, query)
+    data = await reader.take(header.data_bytes)
+    _check_size(header, len(data) + await reader.skip_rest())
+    source = npy.as_dtype(header, data, plan.input_dtype, named=input_type is not None)
+
+    def work() -> Response:
+        target = np.empty(plan.elements, plan.output_dtype)
+        return _reply(plan, plan.run(source, target), target)
+
+    return await running.compute.run(len(data), work)
+
+
+async def _receive_header(reader: BodyReader, max_rank: int) -> tuple[npy.NpyHeader, int]:
+    """Return the header and how many bytes of the body it took."""
+    field_bytes = npy.length_field_bytes((await reader.take(npy.START_BYTES)).tobytes())
+    length = npy.header_length((await reader.take(field_bytes)).tobytes(), field_bytes)
+    header = npy.parse_header((await reader.take(length)).tobytes(), length, max_rank)
+    return header, npy.START_BYTES + field_bytes + length
+
+
+def _check_size(header: npy.NpyHeader, found: int) -> None:
+    if found != header.data_bytes:
+        raise NpyError(
+            f"the .npy promises {header.elements} elements of {header.item_bytes} bytes, which is {header.data_bytes}; "
+            f"the body has {found} bytes of data"
+        )
+
+
+def _element_of(header: npy.NpyHeader) -> ElementType:
+    """Return the MLIR type that a numpy element kind stands for by itself."""
+    if header.descr in npy.VOIDS:
+        raise NpyError(f"the .npy holds anonymous elements ({header.descr!r}); name their type with input_type")
+    dtype = np.dtype(header.descr)
+    bits = dtype.itemsize * 8
+    if dtype.kind == "f":
+        return FLOATS[f"f{bits}"]
+    return IntegerElement(bits, Signedness.UNSIGNED if dtype.kind == "u" else Signedness.SIGNLESS)
+
+
+def _reply(plan: Plan, report: Report, target: np.ndarray[tuple[int], np.dtype[np.generic]]) -> Response:
+    shape = tuple(dimension or 0 for dimension in plan.output_type.shape or ())
+    headers = {
+        "requant-profile": report.profile,
+        "requant-saturated": str(report.saturated_low + report.saturated_high),
+    }
+    text = print_type(plan.output_type)
+    # An encoding of a tensor may hold any text, and a header may not.
+    if len(text) <= _LONGEST_TYPE_HEADER and text.isascii() and text.isprintable():
+        headers["requant-type"] = text
+    return PiecesResponse([npy.write_header(plan.output_dtype, shape), target.view(np.uint8).data], BINARY, headers)

@@ -1,0 +1,291 @@
+"""The JSON face as pydantic models: what requests may hold, what replies hold, and how both look in OpenAPI.
+
+Requests refuse unknown fields, so a misspelt option is never ignored. Optional fields are absent, never null: they have
+a default here, and `model_fields_set` says whether they were there. Replies may grow, and say so to generated clients.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from service.lifespan import HealthStatus
+from service.settings import MOST_VALUES, Limits
+
+# Marks a field whose schema is the enum component of that name; `openapi` puts the reference there.
+COMPONENT = "x-component"
+
+Int32 = Annotated[int, Field(json_schema_extra={"format": "int32"})]
+Int64 = Annotated[int, Field(json_schema_extra={"format": "int64"})]
+
+
+def _drop_absent(schema: dict[str, Any]) -> None:
+    """Drop the defaults that only stand for absence: an empty text, an empty list, a zero."""
+    for field in schema.get("properties", {}).values():
+        if not field.get("default", True):
+            del field["default"]
+
+
+def _open_and_drop_absent(schema: dict[str, Any]) -> None:
+    """The same, and say that fields may be added: clients that refuse unknown fields need to be told."""
+    _drop_absent(schema)
+    schema["additionalProperties"] = True
+
+
+def _name(component: str, description: str) -> Any:
+    """Describe a text field by an enum component. `core` checks the name, so that its own message lists the others."""
+    return Field(description=description, json_schema_extra={COMPONENT: component})
+
+
+def _number(value: Any) -> Any:
+    if type(value) not in (int, float, str):
+        raise PydanticCustomError("number", 'input should be a number, "NaN", "Infinity" or "-Infinity"')
+    return value
+
+
+class RequestModel(BaseModel):
+    """Base of what clients send."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, json_schema_extra=_drop_absent)
+
+
+class ReplyModel(BaseModel):
+    """Base of what clients get."""
+
+    model_config = ConfigDict(frozen=True, json_schema_extra=_open_and_drop_absent)
+
+
+Values = Annotated[
+    list[Annotated[Any, BeforeValidator(_number)]],
+    FailFast(),
+    Field(
+        max_length=MOST_VALUES,
+        description="The elements in row-major order, as numbers. Floats that are not finite are the texts "
+        '"NaN", "Infinity" and "-Infinity". At most as many as the limit max_values says, 4096 by default.',
+    ),
+]
+Data = Annotated[
+    str,
+    Field(
+        description="The elements in row-major order, little-endian, as standard base64 with padding.",
+        json_schema_extra={"contentEncoding": "base64"},
+    ),
+]
+
+
+class Tensor(RequestModel):
+    """A tensor: its type, and either `data` or `values`."""
+
+    type: str = Field(
+        description="MLIR text: the shape and the element type.",
+        examples=["tensor<2x3xf32>", "tensor<4x!quant.uniform<i8:f32, 0.5:3>>"],
+    )
+    data: Data = ""
+    values: Values = []
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Tensor:
+        if len(self.model_fields_set & {"data", "values"}) != 1:
+            raise PydanticCustomError("tensor_form", "exactly one of data and values has to be there")
+        return self
+
+
+class MultiplierPair(RequestModel):
+    """An integer multiplier and a shift, in the sign convention of the profile's scheme."""
+
+    multiplier: Int32 = Field(ge=-(2**31), le=2**31 - 1)
+    shift: Int32 = Field(ge=-1024, le=1024)
+
+
+_OUTPUT_TYPE = "MLIR text. A bare element type takes its shape from the input."
+
+
+class QuantizeRequest(RequestModel):
+    """Real numbers to be quantized."""
+
+    input: Tensor
+    output_type: str = Field(description=_OUTPUT_TYPE, examples=["!quant.uniform<i8:f32, 0.5:3>"])
+    profile: Annotated[str, _name("ProfileName", "Default: stablehlo.")] = "stablehlo"
+
+
+class DequantizeRequest(RequestModel):
+    """Stored numbers to be turned back into real ones."""
+
+    input: Tensor
+    output_type: str = Field(
+        default="",
+        description=f"{_OUTPUT_TYPE} Default: the expressed type of the input.",
+        examples=["f32"],
+    )
+    profile: Annotated[str, _name("ProfileName", "Default: stablehlo.")] = "stablehlo"
+
+
+class RequantizeRequest(RequestModel):
+    """Stored numbers, or accumulators, to be moved to another scale."""
+
+    input: Tensor
+    output_type: str = Field(description=_OUTPUT_TYPE, examples=["!quant.uniform<i8:f32, 0.25:-1>"])
+    profile: Annotated[str, _name("ProfileName", "Default: litert.")] = "litert"
+    multipliers: list[MultiplierPair] = Field(
+        default=[],
+        description="Used instead of derived ones: one, or one for each channel.",
+    )
+
+
+class MultiplierRequest(RequestModel):
+    """Real factors for which integer multipliers and shifts are wanted."""
+
+    factors: list[str] = Field(
+        description="Decimal or C99 hexadecimal texts, read as binary64.", examples=[["0.0123", "0x1.8p-5"]]
+    )
+    scheme: Annotated[str, _name("SchemeName", "How to derive them.")]
+
+
+class ParseTypeRequest(RequestModel):
+    """A text that should be a type."""
+
+    text: str = Field(description="MLIR text.", examples=["tensor<2x3x!quant.uniform<i8:f32:1, {0.5:3, 0.25, 0.125}>>"])
+
+
+class OutputTensor(ReplyModel):
+    """A tensor: its type in canonical text, and `data` or `values`, whichever form the input had."""
+
+    type: str
+    data: Data = ""
+    values: Values = []
+
+
+class Report(ReplyModel):
+    """What happened to the elements."""
+
+    profile: str
+    rounding: str
+    elements: Int64
+    saturated_low: Int64 = Field(description="Elements clamped to the lower storage bound.")
+    saturated_high: Int64 = Field(description="Elements clamped to the upper storage bound.")
+    nan: Int64 = Field(description="NaN elements of the input.")
+
+
+class ConversionReply(ReplyModel):
+    """A converted tensor and what happened to its elements."""
+
+    output: OutputTensor
+    report: Report
+
+
+class UsedMultiplier(ReplyModel):
+    """An integer multiplier and a shift, in the sign convention of the profile's scheme."""
+
+    multiplier: Int32
+    shift: Int32
+
+
+class RequantizeReply(ConversionReply):
+    """A converted tensor, what happened to its elements, and the multipliers that did it: one, or one per channel."""
+
+    multipliers: list[UsedMultiplier]
+
+
+class DerivedMultiplier(ReplyModel):
+    """The multiplier and shift for one factor, and how well they stand for it."""
+
+    multiplier: Int32
+    shift: Int32 = Field(description="In the scheme's own sign convention.")
+    represented: str = Field(description="The real value that multiplier and shift stand for, as decimal text.")
+    relative_error: float = Field(description="represented / factor - 1.")
+
+
+class MultiplierReply(ReplyModel):
+    """One result for each factor, in the order of the request."""
+
+    scheme: str
+    results: list[DerivedMultiplier]
+
+
+class OperationRule(ReplyModel):
+    """How a profile computes one operation. x real, q stored, s scale, z zero point, lo and hi the storage bounds."""
+
+    formula: str
+    precision: str
+    rounding: str
+    zero_point: str
+    saturation: str
+    nan: str
+    scheme: str = Field(default="", description="How multipliers are derived.")
+
+
+class Profile(ReplyModel):
+    """A named arithmetic contract."""
+
+    name: str
+    title: str
+    summary: str
+    source: str
+    operations: dict[str, OperationRule]
+
+
+class ProfileList(ReplyModel):
+    """All profiles."""
+
+    profiles: list[Profile]
+
+
+class Info(ReplyModel):
+    """What is running, and its limits."""
+
+    name: str
+    version: str
+    python: str
+    packages: dict[str, str] = Field(description="Versions of the packages that compute.")
+    machine: str
+    threads: Int32
+    kernels: Int32 = Field(description="Kernels compiled.")
+    profiles: list[str]
+    schemes: list[str]
+    limits: Limits
+
+
+class Health(ReplyModel):
+    """Whether the service takes work."""
+
+    status: HealthStatus
+
+
+class FieldProblem(ReplyModel):
+    """One wrong field."""
+
+    pointer: str = Field(description="JSON pointer into the body; for a query parameter, / and its name.")
+    code: str
+    detail: str
+    offset: Int32 = Field(description="Index of the wrong character in a type text.")
+
+
+class Problem(ReplyModel):
+    """An error (RFC 9457). `code` is stable; GET the `type` for an explanation."""
+
+    type: str
+    title: str
+    status: Int32
+    detail: str
+    code: str
+    errors: list[FieldProblem] = Field(default=[])
+    offset: Int32 = Field(
+        default=0,
+        description="Index of the wrong character in a type text.",
+    )
+    caret: str = Field(default="", description="The text around the offset, and a caret under the character.")
+    hint: str = Field(default="", description="The likely intention.")
+    index: Int64 = Field(default=0, description="Flat row-major index of the element at fault.")
+    limit: Int64 = Field(default=0, description="The limit that was passed.")
+    request_id: str = ""
+
+
+class ProblemExplanation(ReplyModel):
+    """What a problem's code means."""
+
+    code: str
+    status: Int32
+    title: str
+    explanation: str

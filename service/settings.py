@@ -1,0 +1,81 @@
+"""Every setting of the service: environment variables with the prefix `REQUANT_`, or flags of `python -m service`."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+# The models of `schemas` stop reading a list here, whatever `max_values` allows below it.
+MOST_VALUES = 65_536
+
+_CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+
+
+def available_cpus(quota_file: Path = _CPU_QUOTA) -> int:
+    """Return how many CPUs this process may use: the smaller of its affinity and its cgroup quota, at least 1.
+
+    `os.cpu_count()` is the machine's number, which in a container is often far more than the quota.
+    """
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = quota_file.read_text(encoding="ascii").split()
+        if quota != "max":
+            cpus = min(cpus, math.ceil(int(quota) / int(period)))
+    except (OSError, ValueError, ZeroDivisionError):
+        pass  # no cgroup of version 2 here: the affinity decides
+    return max(1, cpus)
+
+
+def _size(default: int, description: str) -> Any:
+    """A limit in bytes. JSON readers of other languages need to be told that it may pass 2^31."""
+    return Field(default=default, ge=64, description=description, json_schema_extra={"format": "int64"})
+
+
+class Limits(BaseModel):
+    """The limits that a client can run into, as `/v1/info` shows them."""
+
+    model_config = ConfigDict(frozen=True, json_schema_extra={"additionalProperties": True})
+
+    max_binary_bytes: int = _size(64 << 20, "Largest body of a binary request, in bytes.")
+    max_json_bytes: int = _size(8 << 20, "Largest body of a JSON request, in bytes.")
+    max_json_tokens: int = _size(100_000, "Most strings, commas and opening brackets in a JSON request.")
+    max_values: int = Field(
+        default=4096, ge=1, le=MOST_VALUES, description="Most elements of a tensor given as `values`."
+    )
+    max_type_bytes: int = _size(1 << 20, "Longest type text in a JSON body, in bytes.")
+    max_query_type_bytes: int = _size(4096, "Longest type text in a query, in bytes.")
+    max_factors: int = _size(4096, "Most factors in one request for multipliers.")
+    max_rank: int = Field(default=32, ge=1, le=64, description="Highest rank of a tensor.")
+
+
+class Settings(Limits, BaseSettings):
+    """Where to listen, how much to use, and the limits. `REQUANT_PORT=8080` and `--port 8080` say the same."""
+
+    model_config = SettingsConfigDict(
+        frozen=True,
+        env_prefix="REQUANT_",
+        extra="forbid",
+        cli_prog_name="python -m service",
+        cli_kebab_case=True,
+    )
+
+    host: str = Field(default="127.0.0.1", description="Address to listen on.")
+    port: int = Field(default=8080, ge=1, le=65535, description="Port to listen on.")
+    threads: int = Field(
+        default_factory=available_cpus, ge=1, le=1024, description="Threads that compute. Default: the CPUs available."
+    )
+    inline_bytes: int = Field(
+        default=64 << 10, ge=0, description="Tensors up to this many bytes are computed without a change of thread."
+    )
+    keep_alive_seconds: int = Field(
+        default=75, ge=1, description="How long an idle connection stays open. Longer than a proxy's in front."
+    )
+    shutdown_seconds: int = Field(default=25, ge=0, description="How long requests may take to end after SIGTERM.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="Least severe level that is logged."
+    )

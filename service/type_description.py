@@ -1,0 +1,178 @@
+"""A type as one flat object: what `/v1/types/parse` answers, made for clients whose language has no unions.
+
+Scalars that a kind does not have are absent, lists that it does not have are empty. Real numbers are decimal texts that
+read back to the same binary64, because JSON cannot promise that in every language.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+from pydantic import Field
+
+from core.elements import FloatElement, IndexElement, IntegerElement
+from core.mlir import print_type
+from core.mlir.types import (
+    AnyType,
+    CalibratedType,
+    ElementType,
+    QuantileType,
+    StorageType,
+    TensorType,
+    TupleType,
+    Type,
+    UniformPerAxisType,
+    UniformSubChannelType,
+    UniformType,
+)
+from service.schemas import Int32, Int64, ReplyModel
+
+
+class TypeKind(StrEnum):
+    """The kinds of types."""
+
+    INTEGER = "integer"
+    FLOAT = "float"
+    INDEX = "index"
+    TENSOR = "tensor"
+    TUPLE = "tuple"
+    ANY = "any"
+    UNIFORM = "uniform"
+    UNIFORM_PER_AXIS = "uniform_per_axis"
+    UNIFORM_SUB_CHANNEL = "uniform_sub_channel"
+    CALIBRATED = "calibrated"
+    QUANTILE = "quantile"
+
+
+class ParsedType(ReplyModel):
+    """A parsed type. Of a tensor, the fields after `encoding` describe its element type."""
+
+    canonical: str = Field(description="The type as MLIR prints it.")
+    kind: TypeKind
+    ranked: bool = Field(default=False, description="Whether a tensor has a known rank. Only in tensors.")
+    shape: list[Int64] = Field(default=[], description="Dimensions of a tensor; -1 is dynamic.")
+    encoding: str = Field(default="", description="The encoding attribute of a tensor.")
+    element: str = Field(default="", description="The element type of a tensor, in canonical text.")
+    element_kind: TypeKind = Field(default=TypeKind.INDEX, description="The kind of a tensor's element type.")
+    bits: Int32 = Field(default=0, description="Bits of one number, or of one stored number.")
+    signed: bool = Field(default=False, description="Whether numbers, or stored numbers, can be negative.")
+    storage: str = Field(default="", description="What is stored: i8, u8, ...")
+    storage_min: Int64 = Field(default=0, description="Lower storage bound.")
+    storage_max: Int64 = Field(default=0, description="Upper storage bound.")
+    expressed: str = Field(default="", description="The float type that stored numbers stand for.")
+    axis: Int32 = Field(default=0, description="The quantized axis of uniform_per_axis.")
+    block_axes: list[Int32] = Field(default=[], description="The axes that uniform_sub_channel cuts into blocks.")
+    block_sizes: list[Int64] = Field(default=[], description="The block size of each of block_axes.")
+    scale_shape: list[Int64] = Field(default=[], description="The shape of the scales of uniform_sub_channel.")
+    scales: list[str] = Field(default=[], description="One scale, or one per channel or block.")
+    zero_points: list[Int64] = Field(default=[], description="One zero point for each scale.")
+    range_min: str = Field(default="", description="Lower end of a calibrated range.")
+    range_max: str = Field(default="", description="Upper end of a calibrated range.")
+    value: str = Field(default="", description="The type of a quantile's table entries.")
+    table: list[str] = Field(default=[], description="The table of a quantile.")
+    members: list[str] = Field(default=[], description="The member types of a tuple, in canonical text.")
+
+
+def describe(parsed: Type) -> ParsedType:
+    """Return the flat description of a type."""
+    fields: dict[str, Any] = {"canonical": print_type(parsed)}
+    if isinstance(parsed, TensorType):
+        fields |= _tensor(parsed)
+    elif isinstance(parsed, TupleType):
+        fields |= {"kind": TypeKind.TUPLE, "members": [print_type(member) for member in parsed.members]}
+    else:
+        kind, described = _element(parsed)
+        fields |= {"kind": kind, **described}
+    lists = ("shape", "block_axes", "block_sizes", "scale_shape", "scales", "zero_points", "table", "members")
+    return ParsedType(**{**{name: [] for name in lists}, **fields})
+
+
+def _tensor(tensor: TensorType) -> dict[str, Any]:
+    kind, described = _element(tensor.element)
+    fields: dict[str, Any] = {
+        "kind": TypeKind.TENSOR,
+        "ranked": tensor.shape is not None,
+        "shape": [-1 if dimension is None else dimension for dimension in tensor.shape or ()],
+        "element": print_type(tensor.element),
+        "element_kind": kind,
+        **described,
+    }
+    if tensor.encoding is not None:
+        fields["encoding"] = tensor.encoding
+    return fields
+
+
+def _element(element: ElementType) -> tuple[TypeKind, dict[str, Any]]:
+    """Return the kind of an element type and its fields."""
+    match element:
+        case IntegerElement():
+            return TypeKind.INTEGER, {"bits": element.width, "signed": element.signed}
+        case FloatElement():
+            return TypeKind.FLOAT, {"bits": element.width, "signed": True}
+        case IndexElement():
+            return TypeKind.INDEX, {}
+        case AnyType():
+            expressed = {} if element.expressed is None else {"expressed": element.expressed.name}
+            return TypeKind.ANY, {**_storage(element.storage), **expressed}
+        case UniformType():
+            return TypeKind.UNIFORM, {
+                **_uniform(element),
+                "scales": [repr(element.scale)],
+                "zero_points": [element.zero_point],
+            }
+        case UniformPerAxisType():
+            return TypeKind.UNIFORM_PER_AXIS, {**_uniform(element), **_parameters(element), "axis": element.axis}
+        case UniformSubChannelType():
+            return TypeKind.UNIFORM_SUB_CHANNEL, {
+                **_uniform(element),
+                **_parameters(element),
+                "block_axes": [axis for axis, _ in element.blocks],
+                "block_sizes": [size for _, size in element.blocks],
+                "scale_shape": list(element.scale_shape),
+            }
+        case CalibratedType():
+            return TypeKind.CALIBRATED, {
+                "expressed": element.expressed.name,
+                "range_min": repr(element.minimum),
+                "range_max": repr(element.maximum),
+            }
+        case QuantileType():
+            return TypeKind.QUANTILE, _quantile(element)
+
+
+def _uniform(element: UniformType | UniformPerAxisType | UniformSubChannelType) -> dict[str, Any]:
+    return {**_storage(element.storage), "expressed": element.expressed.name}
+
+
+def _parameters(element: UniformPerAxisType | UniformSubChannelType) -> dict[str, Any]:
+    return {"scales": [repr(scale) for scale in element.scales], "zero_points": list(element.zero_points)}
+
+
+def _storage(storage: StorageType) -> dict[str, Any]:
+    element = storage.element
+    if isinstance(element, QuantileType):
+        name = print_type(element)
+    elif isinstance(element, FloatElement):
+        name = element.name
+    else:
+        name = f"{'i' if storage.signed else 'u'}{element.width}"
+    return {
+        "storage": name,
+        "bits": storage.width,
+        "signed": storage.signed,
+        "storage_min": storage.minimum,
+        "storage_max": storage.maximum,
+    }
+
+
+def _quantile(element: QuantileType) -> dict[str, Any]:
+    low, high = element.bounds
+    return {
+        "storage": print_type(element.storage),
+        "bits": element.storage.width,
+        "storage_min": low,
+        "storage_max": high,
+        "value": print_type(element.value),
+        "table": [repr(entry) for entry in element.table],
+    }

@@ -1,0 +1,84 @@
+"""The real service as a process on a free port, for the tests that speak HTTP to it."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+from hypothesis import settings
+
+# A shared machine stalls at times; how long an example takes says nothing about the code.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
+
+ROOT = Path(__file__).parents[1]
+START_SECONDS = 300
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running service."""
+
+    port: int
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def connect(self) -> socket.socket:
+        """A plain connection, for what an HTTP client would not send."""
+        return socket.create_connection(("127.0.0.1", self.port), timeout=60)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _wait_until_ready(url: str, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            pytest.fail(f"the service ended with exit code {process.returncode}")
+        try:
+            if httpx.get(f"{url}/healthz").status_code == 200:
+                return
+        except httpx.TransportError:
+            pass
+        time.sleep(0.1)
+    pytest.fail(f"the service was not ready after {START_SECONDS} s")
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Start `python -m service` once for all tests. At the end it has to stop by itself on SIGTERM."""
+    port = _free_port()
+    log = tmp_path_factory.mktemp("service") / "log"
+    with log.open("wb") as output:
+        command = [sys.executable, "-m", "service", "--port", str(port)]
+        with subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT) as process:
+            running = Server(port)
+            try:
+                _wait_until_ready(running.url, process)
+                yield running
+                assert httpx.get(f"{running.url}/healthz").status_code == 200
+            finally:
+                process.terminate()
+                process.wait(timeout=60)
+    assert "Traceback" not in log.read_text(), log.read_text()
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[httpx.Client]:
+    """An HTTP client of the running service."""
+    with httpx.Client(base_url=server.url, timeout=120) as connected:
+        yield connected

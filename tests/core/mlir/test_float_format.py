@@ -1,0 +1,98 @@
+"""Rounding to small formats against an exact search in the list of all their values (ml_dtypes and numpy)."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from fractions import Fraction
+from random import Random
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from core.elements import FLOATS
+from core.mlir.float_format import reads_back, round_to_format
+
+_DTYPES = {
+    "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "f8E5M2": ml_dtypes.float8_e5m2,
+    "f8E4M3": ml_dtypes.float8_e4m3,
+    "f8E4M3FN": ml_dtypes.float8_e4m3fn,
+    "f8E5M2FNUZ": ml_dtypes.float8_e5m2fnuz,
+    "f8E4M3FNUZ": ml_dtypes.float8_e4m3fnuz,
+    "f8E4M3B11FNUZ": ml_dtypes.float8_e4m3b11fnuz,
+    "f8E3M4": ml_dtypes.float8_e3m4,
+    "f8E8M0FNU": ml_dtypes.float8_e8m0fnu,
+    "f6E2M3FN": ml_dtypes.float6_e2m3fn,
+    "f6E3M2FN": ml_dtypes.float6_e3m2fn,
+    "f4E2M1FN": ml_dtypes.float4_e2m1fn,
+}
+
+
+def _values(name: str) -> list[float]:
+    """Return the positive finite values of a format in order; an even index is an even bit pattern, less one."""
+    width = FLOATS[name].width
+    codes = np.arange(1 << width, dtype=np.uint16 if width > 8 else np.uint8)
+    with np.errstate(invalid="ignore"):  # signalling NaNs
+        numbers = codes.view(_DTYPES[name]).astype(np.float64)
+    return sorted({float(x) for x in numbers if np.isfinite(x) and x > 0})
+
+
+@pytest.mark.parametrize("name", _DTYPES)
+def test_nearest_with_ties_to_even(name: str) -> None:
+    element, values = FLOATS[name], _values(name)
+    assert (values[0], values[-1]) == (element.smallest, element.largest)
+    random = Random(5)
+    picks = values if len(values) < 600 else random.sample(values[:-1], 600)
+    for value in picks:
+        assert round_to_format(value, element) == value
+    for low in picks:
+        index = bisect_left(values, low)
+        if index + 1 == len(values):
+            continue
+        high = values[index + 1]
+        # With one bit of precision every significand is odd, and a tie goes to the greater exponent.
+        even = high if name == "f8E8M0FNU" or index % 2 == 0 else low
+        middle = (low + high) / 2
+        for x in (
+            middle,
+            float(np.nextafter(middle, low)),
+            float(np.nextafter(middle, high)),
+            random.uniform(low, high),
+        ):
+            distance = Fraction(x) - Fraction(low), Fraction(high) - Fraction(x)
+            expected = even if distance[0] == distance[1] else low if distance[0] < distance[1] else high
+            assert round_to_format(x, element) == expected, (low, x, high)
+
+
+@pytest.mark.parametrize("name", ["f32", "tf32"])
+def test_wide_formats(name: str) -> None:
+    random = Random(6)
+    for _ in range(2000):
+        x = random.uniform(1.0, 2.0) * 2.0 ** random.randint(-130, 126)
+        rounded = round_to_format(x, FLOATS[name])
+        if name == "f32":
+            assert rounded == float(np.float32(x))
+        else:
+            assert abs(rounded - x) <= 2.0**-11 * x or x < 2.0**-126
+            assert round_to_format(rounded, FLOATS[name]) == rounded
+
+
+@pytest.mark.parametrize("name", ["f64", "f80", "f128"])
+def test_formats_that_hold_every_f64(name: str) -> None:
+    for x in (0.0, -0.0, float("inf"), 5e-324, 0.1):
+        assert round_to_format(x, FLOATS[name]) == x
+
+
+def test_decimal_is_rounded_once() -> None:
+    """Just above the middle of two f32, where going through f64 first would lose the difference."""
+    one_up = float(np.nextafter(np.float32(1), np.float32(2)))
+    middle = f"1.{'0' * 7}5960464477539062500001"
+    assert float(middle) == 1 + 2.0**-24
+    assert reads_back(middle, one_up, FLOATS["f32"])
+    assert not reads_back(middle, 1.0, FLOATS["f32"])
+    assert reads_back("1.000000059604644775390625", 1.0, FLOATS["f32"])
+    assert not reads_back("0.1", 0.1, FLOATS["f128"])
+    assert reads_back("0.5", 0.5, FLOATS["f128"])
+    assert reads_back("0.000000e+00", 0.0, FLOATS["f80"])

@@ -1,0 +1,308 @@
+"""Bad input through the real server: a stable code, the place, no payload echoed, and the next request works."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+TARGET = "!quant.uniform<i8:f32, 0.5>"
+
+
+def npy(array: np.ndarray[Any, Any]) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, array, allow_pickle=True)
+    return buffer.getvalue()
+
+
+def npy_promising(shape: str, data: bytes = b"\0" * 16, descr: str = "'<f4'") -> bytes:
+    header = f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + data
+
+
+def refused(reply: httpx.Response, status: int, code: str) -> dict[str, Any]:
+    """Check that a reply is the problem that it should be, and return it."""
+    assert (reply.status_code, reply.json()["code"]) == (status, code), reply.text
+    assert reply.headers["content-type"] == "application/problem+json"
+    found: dict[str, Any] = reply.json()
+    assert found["type"] == f"/problems/{code}"
+    assert found["status"] == status
+    assert found["request_id"] == reply.headers["X-Request-Id"]
+    assert len(reply.content) < 4096
+    return found
+
+
+@pytest.fixture(autouse=True)
+def the_next_request_works(client: httpx.Client) -> Any:
+    yield
+    reply = client.post(
+        "/v1/quantize", json={"input": {"type": "tensor<2xf32>", "values": [1, -1]}, "output_type": TARGET}
+    )
+    assert reply.json()["output"]["values"] == [2, -2]
+
+
+def quantize(client: httpx.Client, tensor: dict[str, Any], output_type: str = TARGET, **more: Any) -> httpx.Response:
+    return client.post("/v1/quantize", json={"input": tensor, "output_type": output_type, **more})
+
+
+ONE = {"type": "tensor<1xf32>", "values": [1]}
+
+
+@pytest.mark.parametrize(
+    ("text", "offset"),
+    [
+        ("!quant.uniform<i8:f32, 0.5", 26),
+        ("!quant.uniform<i8:f33, 0.5>", 18),
+        ("", 0),
+        ("tensor<", 7),
+    ],
+)
+def test_a_type_that_does_not_parse(client: httpx.Client, text: str, offset: int) -> None:
+    for reply, pointer in (
+        (quantize(client, ONE, text), "/output_type"),
+        (client.post("/v1/types/parse", json={"text": text}), "/text"),
+        (client.post("/v1/npy/quantize", params={"output_type": text}, content=npy(np.zeros(1, "f4"))), "/output_type"),
+    ):
+        found = refused(reply, 422, "type_invalid")
+        assert found["offset"] == offset
+        line, caret = found["caret"].split("\n")
+        assert caret == " " * offset + "^"
+        assert line == text
+        assert found["errors"][0]["pointer"] == pointer
+        assert found["errors"][0]["offset"] == offset
+    found = refused(quantize(client, {"type": "tensor<1xf33>", "values": [1]}), 422, "type_invalid")
+    assert found["errors"][0]["pointer"] == "/input/type"
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (3, 2)])
+def test_a_scale_count_that_does_not_match_the_axis_names_both(client: httpx.Client, shape: tuple[int, ...]) -> None:
+    target = "!quant.uniform<i8:f32:1, {0.5,0.25,0.125,1.0}>"
+    by_npy = client.post("/v1/npy/quantize", params={"output_type": target}, content=npy(np.zeros(shape, "f4")))
+    dims = "x".join(map(str, shape))
+    by_json = quantize(client, {"type": f"tensor<{dims}xf32>", "values": [0] * 6}, target)
+    for reply in (by_npy, by_json):
+        found = refused(reply, 422, "type_does_not_fit")
+        assert "4" in found["detail"]
+        assert str(shape[1]) in found["detail"]
+
+
+@pytest.mark.parametrize(
+    ("tensor", "code"),
+    [
+        ({"type": "tensor<2xf32>", "data": base64.b64encode(b"\0" * 12).decode()}, "tensor_data"),
+        ({"type": "tensor<2xf32>", "data": base64.b64encode(b"\0" * 4).decode()}, "tensor_data"),
+        ({"type": "tensor<2xf32>", "data": ""}, "tensor_data"),
+        ({"type": "tensor<1099511627776x1099511627776xf32>", "data": "AAAA"}, "tensor_data"),
+        ({"type": "tensor<2xf32>", "data": "this is not base64!"}, "base64"),
+        ({"type": "tensor<1xf32>", "data": "AAAAAA-_"}, "base64"),
+        ({"type": "tensor<1xf32>", "data": "AAAAAA"}, "base64"),
+        ({"type": "tensor<1xf32>", "data": "AAAAAA==\n"}, "base64"),
+        ({"type": "tensor<2xf32>", "values": [1]}, "tensor_data"),
+        ({"type": "tensor<1xf32>", "values": ["one"]}, "tensor_data"),
+        ({"type": "tensor<1xf32>", "values": [1e39]}, "tensor_data"),
+        ({"type": "tensor<4294967296xf32>", "values": [1]}, "tensor_data"),
+    ],
+)
+def test_data_that_are_not_what_the_type_says(client: httpx.Client, tensor: dict[str, Any], code: str) -> None:
+    found = refused(quantize(client, tensor), 400, code)
+    pointer = "/input/data" if "data" in tensor else "/input/values"
+    assert found["errors"][0]["pointer"] == pointer
+
+
+NPY = {
+    "objects": npy(np.array([{}, 1], dtype=object)),
+    "pickle": b"\x80\x04\x95\x0b\x00\x00\x00\x00\x00\x00\x00]\x94(K\x01K\x02e.",
+    "Fortran order": npy(np.asfortranarray(np.ones((2, 3), np.float32))),
+    "big-endian": npy(np.ones(3, ">f4")),
+    "complex": npy(np.ones(3, "c8")),
+    "text": npy(np.array(["abc"])),
+    "dates": npy(np.array(["2020-01-01"], "datetime64[D]")),
+    "structured": npy(np.zeros(2, [("a", "f4")])),
+    "promises 16 GB": npy_promising("(4000000000,)"),
+    "promises 2^82": npy_promising(f"({2**40}, {2**40})"),
+    "promises one more": npy_promising("(5,)"),
+    "promises one less": npy_promising("(3,)"),
+    "no data": npy_promising("(3,)", b""),
+    "data after none": npy_promising("(0,)"),
+    "a header that says 4 GiB": b"\x93NUMPY\x03\x00\xff\xff\xff\xff" + b" " * 64,
+    "empty": b"",
+    "anonymous": npy_promising("(8,)", descr="'|V2'"),
+    "not numpy": b"GIF89a..........",
+}
+
+
+@pytest.mark.parametrize("name", NPY)
+@pytest.mark.parametrize("chunked", [False, True])
+def test_npy_bodies_that_cannot_be_used(client: httpx.Client, name: str, chunked: bool) -> None:
+    body = NPY[name]
+    content = (body[at : at + 7] for at in range(0, len(body), 7)) if chunked else body
+    refused(client.post("/v1/npy/quantize", params={"output_type": TARGET}, content=content), 400, "npy")
+
+
+def test_an_npy_of_another_element_type_than_named(client: httpx.Client) -> None:
+    params = {"input_type": "!quant.uniform<i8:f32, 0.5>"}
+    found = refused(client.post("/v1/npy/dequantize", params=params, content=npy(np.zeros(3, "u1"))), 400, "npy")
+    assert "'|u1'" in found["detail"]
+    assert "'|i1'" in found["detail"]
+    params = {"input_type": "tensor<4x!quant.uniform<i8:f32, 0.5>>"}
+    refused(client.post("/v1/npy/dequantize", params=params, content=npy(np.zeros(3, "i1"))), 422, "type_does_not_fit")
+    params = {"output_type": TARGET}
+    refused(client.post("/v1/npy/quantize", params=params, content=npy(np.zeros(3, "i8"))), 422, "unsupported")
+
+
+@pytest.mark.parametrize(
+    ("body", "pointers"),
+    [
+        ({"output_type": TARGET}, ["/input"]),
+        ({"input": ONE}, ["/output_type"]),
+        ({"input": ONE, "output_type": TARGET, "profil": "onnx"}, ["/profil"]),
+        ({"input": ONE, "output_type": TARGET, "profile": None}, ["/profile"]),
+        ({"input": ONE, "output_type": 3}, ["/output_type"]),
+        ({"input": {"type": "tensor<1xf32>"}, "output_type": TARGET}, ["/input"]),
+        ({"input": {**ONE, "data": "AAAAAA=="}, "output_type": TARGET}, ["/input"]),
+        ({"input": {**ONE, "values": None}, "output_type": TARGET}, ["/input/values"]),
+        ({"input": {**ONE, "values": [[1]]}, "output_type": TARGET}, ["/input/values/0"]),
+        ({"input": {**ONE, "values": [True]}, "output_type": TARGET}, ["/input/values/0"]),
+        ({"input": {**ONE, "values": "1"}, "output_type": TARGET}, ["/input/values"]),
+        ([], [""]),
+        ("text", [""]),
+        (None, [""]),
+    ],
+)
+def test_wrong_fields_are_named(client: httpx.Client, body: Any, pointers: list[str]) -> None:
+    reply = client.post("/v1/quantize", content=json.dumps(body), headers={"content-type": "application/json"})
+    found = refused(reply, 422, "request_invalid")
+    assert [error["pointer"] for error in found["errors"]] == pointers
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"\x93NUMPY\x01\x00", b'{"input": "\xff"}', b"[" * 100_000, b"NaN!"])
+def test_json_that_is_not_json(client: httpx.Client, body: bytes) -> None:
+    reply = client.post("/v1/quantize", content=body, headers={"content-type": "application/json"})
+    refused(reply, 400, "request_malformed")
+
+
+@pytest.mark.parametrize("token", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_tokens_that_are_not_numbers(client: httpx.Client, token: str) -> None:
+    body = f'{{"input": {{"type": "tensor<1xf32>", "values": [{token}]}}, "output_type": "{TARGET}"}}'
+    reply = client.post("/v1/quantize", content=body, headers={"content-type": "application/json"})
+    found = refused(reply, 400, "tensor_data")
+    assert '"Infinity"' in found["detail"]
+
+
+def test_of_a_repeated_field_the_last_one_counts(client: httpx.Client) -> None:
+    body = f'{{"input": {json.dumps(ONE)}, "output_type": "nonsense", "output_type": "{TARGET}"}}'
+    reply = client.post("/v1/quantize", content=body, headers={"content-type": "application/json"})
+    assert reply.json()["output"]["values"] == [2]
+
+
+@pytest.mark.parametrize("profile", ["nope", "", "STABLEHLO"])
+def test_an_unknown_profile(client: httpx.Client, profile: str) -> None:
+    found = refused(quantize(client, ONE, profile=profile), 422, "unknown_name")
+    assert found["errors"][0]["pointer"] == "/profile"
+    assert "stablehlo" in found["detail"]
+    params = {"output_type": TARGET, "profile": profile}
+    refused(client.post("/v1/npy/quantize", params=params, content=npy(np.zeros(1, "f4"))), 422, "unknown_name")
+
+
+def test_a_profile_that_does_not_define_the_operation(client: httpx.Client) -> None:
+    refused(quantize(client, ONE, profile="tosa"), 422, "unsupported")
+
+
+@pytest.mark.parametrize("text", ["f32", "!quant.uniform<i8:f32, 0.5>", "tensor<?xf32>", "tensor<*xf32>"])
+def test_data_need_a_static_tensor_type(client: httpx.Client, text: str) -> None:
+    refused(quantize(client, {"type": text, "values": [1]}), 422, "type_does_not_fit")
+
+
+def test_multipliers_that_cannot_be_used(client: httpx.Client) -> None:
+    body = {"factors": ["0.5", "abc"], "scheme": "litert"}
+    found = refused(client.post("/v1/parameters/multiplier", json=body), 422, "parameter_invalid")
+    assert found["errors"][0]["pointer"] == "/factors/1"
+    found = refused(client.post("/v1/parameters/multiplier", json={**body, "scheme": "x"}), 422, "unknown_name")
+    assert found["errors"][0]["pointer"] == "/scheme"
+    refused(client.post("/v1/parameters/multiplier", json={"factors": [0.5], "scheme": "tosa"}), 422, "request_invalid")
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "application/octet-stream"])
+def test_other_media_types(client: httpx.Client, kind: str) -> None:
+    reply = client.post("/v1/quantize", content=b"{}", headers={"content-type": kind})
+    assert "application/json" in refused(reply, 415, "media_type")["detail"]
+
+
+def test_media_types_of_the_npy_routes(client: httpx.Client) -> None:
+    params, file = {"output_type": TARGET}, npy(np.zeros(1, "f4"))
+    for kind in ("application/octet-stream", "application/x-npy", "application/x-binary", "Application/X-Npy; a=b"):
+        reply = client.post("/v1/npy/quantize", params=params, content=file, headers={"content-type": kind})
+        assert reply.status_code == 200, kind
+    for headers in ({"content-type": "application/json"}, {"content-encoding": "gzip"}):
+        refused(client.post("/v1/npy/quantize", params=params, content=file, headers=headers), 415, "media_type")
+
+
+@pytest.mark.parametrize(
+    ("query", "pointer"),
+    [
+        ("", "/output_type"),
+        ("output_type=f32&output_type=f32", "/output_type"),
+        ("output_type=f32&outputtype=f32", "/outputtype"),
+        ("&".join(f"a{n}=1" for n in range(40)), None),
+    ],
+)
+def test_queries_that_are_wrong(client: httpx.Client, query: str, pointer: str | None) -> None:
+    found = refused(client.post(f"/v1/npy/quantize?{query}", content=b""), 422, "request_invalid")
+    assert [error["pointer"] for error in found.get("errors", [])] == ([pointer] if pointer else [])
+
+
+def test_limits_are_stated_and_kept(client: httpx.Client) -> None:
+    limits = client.get("/v1/info").json()["limits"]
+    long_type = f"tensor<{'1x' * limits['max_type_bytes']}f32>"
+    found = refused(client.post("/v1/types/parse", json={"text": long_type}), 413, "limit_exceeded")
+    assert found["limit"] == limits["max_type_bytes"]
+
+    params = {"output_type": f"!quant.uniform<i8:f32:0, {{{'0.5,' * 1400}0.5}}>"}
+    found = refused(client.post("/v1/npy/quantize", params=params, content=b""), 413, "limit_exceeded")
+    assert found["limit"] == limits["max_query_type_bytes"]
+
+    count = limits["max_values"] + 1
+    found = refused(quantize(client, {"type": f"tensor<{count}xf32>", "values": [0] * count}), 413, "limit_exceeded")
+    assert found["limit"] == limits["max_values"]
+    found = refused(quantize(client, {"type": "tensor<1xf32>", "values": [0] * 70_000}), 413, "limit_exceeded")
+
+    rank = limits["max_rank"] + 1
+    found = refused(quantize(client, {"type": f"tensor<{'1x' * rank}f32>", "values": [0]}), 413, "limit_exceeded")
+    assert found["limit"] == limits["max_rank"]
+    refused(
+        client.post("/v1/npy/quantize", params={"output_type": TARGET}, content=npy_promising(f"({'1, ' * rank})")),
+        400,
+        "npy",
+    )
+
+    factors = ["1"] * (limits["max_factors"] + 1)
+    body = {"factors": factors, "scheme": "litert"}
+    found = refused(client.post("/v1/parameters/multiplier", json=body), 413, "limit_exceeded")
+
+    bodies: list[dict[str, Any]] = [
+        {f"x{number}": 0 for number in range(60_000)},
+        {"x": [[]] * 60_000},
+        {"x": [1] * 110_000},
+    ]
+    for hostile in bodies:
+        found = refused(client.post("/v1/quantize", json=hostile), 413, "limit_exceeded")
+        assert found["limit"] == limits["max_json_tokens"]
+
+
+def test_payloads_are_never_echoed(client: httpx.Client) -> None:
+    secret = "S3CRETpayload"
+    replies = [
+        quantize(client, {"type": "tensor<1xf32>", "data": secret}),
+        quantize(client, {"type": "tensor<1xf32>", "values": [secret]}),
+        quantize(client, {"type": 5, "values": [secret]}),
+        client.post("/v1/npy/quantize", params={"output_type": TARGET}, content=secret.encode()),
+        client.post("/v1/quantize", content=f"{{{secret}", headers={"content-type": "application/json"}),
+    ]
+    for reply in replies:
+        assert reply.status_code in (400, 422)
+        assert secret not in reply.text

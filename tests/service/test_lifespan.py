@@ -1,0 +1,69 @@
+"""Readiness: work is refused until the kernels are there, probes are always answered."""
+
+from __future__ import annotations
+
+import asyncio
+
+import httpx
+import pytest
+
+from service import lifespan
+from service.app import create_app
+from service.settings import Settings
+
+
+def replies(app_status: lifespan.HealthStatus) -> dict[str, httpx.Response]:
+    app = create_app(Settings())
+    app.state.runtime.status = app_status
+
+    async def ask() -> dict[str, httpx.Response]:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            found = {path: await client.post(path) for path in ("/v1/quantize", "/v1/npy/requantize")}
+            found["/healthz"] = await client.get("/healthz")
+            found["/v1/info"] = await client.get("/v1/info")
+            return found
+
+    return asyncio.run(ask())
+
+
+@pytest.mark.parametrize("status", [s for s in lifespan.HealthStatus if s is not lifespan.HealthStatus.READY])
+def test_until_ready_work_is_refused_and_probes_are_answered(status: lifespan.HealthStatus) -> None:
+    found = replies(status)
+    assert found["/v1/info"].status_code == 200
+    for path in ("/v1/quantize", "/v1/npy/requantize", "/healthz"):
+        assert found[path].status_code == 503, path
+        assert found[path].headers["retry-after"] == "1"
+    assert found["/healthz"].json() == {"status": str(status)}
+    assert found["/v1/quantize"].json()["code"] == "not_ready"
+
+
+def test_ready_is_ready() -> None:
+    found = replies(lifespan.HealthStatus.READY)
+    assert found["/healthz"].json() == {"status": "ready"}
+    assert found["/v1/quantize"].status_code == 400
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_ready_follows_the_kernels(fails: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def compile_kernels() -> int:
+        if fails:
+            raise OSError("no compiler")
+        return 7
+
+    monkeypatch.setattr(lifespan, "compile_kernels", compile_kernels)
+    app = create_app(Settings())
+    runtime: lifespan.Runtime = app.state.runtime
+
+    async def live() -> lifespan.HealthStatus:
+        async with lifespan.lifespan(app):
+            seen = [runtime.status]
+            while seen[-1] is lifespan.HealthStatus.STARTING:
+                await asyncio.sleep(0.001)
+                seen.append(runtime.status)
+            return seen[-1]
+
+    reached = asyncio.run(live())
+    assert reached is (lifespan.HealthStatus.FAILED if fails else lifespan.HealthStatus.READY)
+    assert runtime.kernels == (0 if fails else 7)
+    assert str(runtime.status) == "stopping"

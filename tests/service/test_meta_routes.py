@@ -1,0 +1,139 @@
+"""Types, multipliers, and what the service says about itself, through the real server."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import httpx
+import pytest
+
+
+def parsed(client: httpx.Client, text: str) -> dict[str, Any]:
+    reply = client.post("/v1/types/parse", json={"text": text})
+    assert reply.status_code == 200, reply.text
+    found: dict[str, Any] = reply.json()
+    assert None not in found.values()
+    return found
+
+
+def test_a_tensor_type_is_described_flat(client: httpx.Client) -> None:
+    found = parsed(client, "tensor<2x?x!quant.uniform<i8<-127:127>:f32:1, {0.1:3, 0.25, 0.125}>>")
+    assert found["canonical"] == (
+        "tensor<2x?x!quant.uniform<i8<-127:127>:f32:1, {1.000000e-01:3,2.500000e-01,1.250000e-01}>>"
+    )
+    assert (found["kind"], found["element_kind"]) == ("tensor", "uniform_per_axis")
+    assert found["shape"] == [2, -1]
+    assert (found["storage"], found["bits"], found["signed"]) == ("i8", 8, True)
+    assert (found["storage_min"], found["storage_max"]) == (-127, 127)
+    assert (found["expressed"], found["axis"]) == ("f32", 1)
+    assert [float(scale) for scale in found["scales"]] == [0.1, 0.25, 0.125]
+    assert found["zero_points"] == [3, 0, 0]
+    assert parsed(client, found["canonical"]) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "fields"),
+    [
+        ("f32", {"kind": "float", "bits": 32, "signed": True}),
+        ("i7", {"kind": "integer", "bits": 7, "signed": True}),
+        ("ui8", {"kind": "integer", "bits": 8, "signed": False}),
+        ("index", {"kind": "index"}),
+        ("tensor<*xf32>", {"kind": "tensor", "ranked": False, "shape": [], "element": "f32", "element_kind": "float"}),
+        ("tensor<f32>", {"kind": "tensor", "ranked": True, "shape": []}),
+        (
+            "!quant.uniform<u8:f32, 0.5:128>",
+            {"kind": "uniform", "storage": "u8", "scales": ["0.5"], "zero_points": [128]},
+        ),
+    ],
+)
+def test_kinds(client: httpx.Client, text: str, fields: dict[str, Any]) -> None:
+    found = parsed(client, text)
+    assert {name: found[name] for name in fields} == fields
+
+
+def test_multipliers(client: httpx.Client) -> None:
+    body = {"factors": ["0.5", "0x1.8p-5", "0"], "scheme": "litert"}
+    reply = client.post("/v1/parameters/multiplier", json=body).json()
+    assert reply["scheme"] == "litert"
+    assert [(r["multiplier"], r["shift"]) for r in reply["results"]] == [(1 << 30, 0), (3 << 29, -4), (0, 0)]
+    assert float(reply["results"][1]["represented"]) == 0.046875
+    assert reply["results"][1]["relative_error"] == 0.0
+
+
+def test_many_multipliers_are_derived_off_the_loop(client: httpx.Client) -> None:
+    body = {"factors": [f"0.{n}" for n in range(1, 2001)], "scheme": "tosa"}
+    results = client.post("/v1/parameters/multiplier", json=body).json()["results"]
+    assert len(results) == 2000
+    assert all(abs(result["relative_error"]) < 2**-30 for result in results)
+
+
+def test_info_states_the_limits(client: httpx.Client) -> None:
+    info = client.get("/v1/info").json()
+    assert info["name"] == "requant"
+    assert info["kernels"] > 0
+    assert info["limits"]["max_json_bytes"] == 8 << 20
+    assert info["limits"] == client.get("/openapi.json").json()["info"]["x-limits"]
+
+
+def test_profiles(client: httpx.Client) -> None:
+    profiles = client.get("/v1/profiles").json()["profiles"]
+    assert {"stablehlo", "onnx", "litert", "litert_single_rounding", "tosa", "tosa_double_round"} <= {
+        profile["name"] for profile in profiles
+    }
+    for profile in profiles:
+        assert client.get(f"/v1/profiles/{profile['name']}").json() == profile
+        for rule in profile["operations"].values():
+            assert rule["formula"]
+            assert None not in rule.values()
+    missing = client.get("/v1/profiles/nope")
+    assert (missing.status_code, missing.json()["code"]) == (404, "unknown_name")
+
+
+def test_every_problem_is_explained(client: httpx.Client) -> None:
+    unknown = client.get("/problems/nope")
+    assert (unknown.status_code, unknown.json()["code"]) == (404, "unknown_name")
+    for code in ("npy", "base64", "type_invalid", "limit_exceeded", "not_found", "internal_error"):
+        explained = client.get(f"/problems/{code}").json()
+        assert explained["code"] == code
+        assert len(explained["explanation"]) > 40
+
+
+def test_the_documentation_needs_no_internet(client: httpx.Client) -> None:
+    page = client.get("/docs")
+    assert page.headers["content-type"].startswith("text/html")
+    assert "//" not in page.text
+    assert "default-src 'self'" in page.headers["content-security-policy"]
+    links = re.findall(r'(?:src|href|url)[=:] ?"([^"]+)"', page.text)
+    assert {"docs/assets/swagger-ui-bundle.js", "docs/assets/swagger-ui.css", "openapi.json"} <= set(links)
+    kinds = {"js": "text/javascript", "css": "text/css", "png": "image/png", "json": "application/json"}
+    for link in links:
+        asset = client.get(f"/{link}")
+        assert asset.status_code == 200, link
+        assert asset.headers["content-type"].startswith(kinds[link.rpartition(".")[2]])
+    assert client.get("/docs/assets/redoc.standalone.js").status_code == 404
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/v1/info", "/nope", "/docs"])
+def test_every_reply_has_the_common_headers(client: httpx.Client, path: str) -> None:
+    reply = client.get(path, headers={"X-Request-Id": "a.b-c_9"})
+    assert reply.headers["X-Request-Id"] == "a.b-c_9"
+    assert reply.headers["X-Content-Type-Options"] == "nosniff"
+    assert reply.headers["Cache-Control"] == "no-store"
+    assert "server" not in reply.headers
+
+
+@pytest.mark.parametrize("given", ["", "x" * 65, "a b", "a;b", 'a"b'])
+def test_other_request_ids_are_replaced(client: httpx.Client, given: str) -> None:
+    reply = client.get("/nope", headers={"X-Request-Id": given})
+    assert re.fullmatch("[0-9a-f]{32}", reply.headers["X-Request-Id"])
+    assert reply.json()["request_id"] == reply.headers["X-Request-Id"]
+
+
+def test_other_methods_and_paths(client: httpx.Client) -> None:
+    wrong = client.get("/v1/quantize")
+    assert (wrong.status_code, wrong.headers["allow"], wrong.json()["code"]) == (405, "POST", "method_not_allowed")
+    for path in ("/", "/v1/quantize/", "/v1/quantise", "/redoc"):
+        missing = client.get(path)
+        assert (missing.status_code, missing.json()["code"]) == (404, "not_found")
+        assert missing.headers["content-type"] == "application/problem+json"

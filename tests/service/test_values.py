@@ -1,0 +1,111 @@
+"""Tensors as JSON numbers: exact in both directions."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Sequence
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.errors import TensorDataError
+from service.codecs import values
+
+F32 = np.dtype("<f4")
+I8 = np.dtype("i1")
+
+
+def decode(text: str, dtype: np.dtype[Any], elements: int | None = None) -> np.ndarray[Any, Any]:
+    """Decode a JSON array as the route does it."""
+
+    def literals() -> Sequence[Decimal | int | str]:
+        written: list[Decimal | int | str] = json.loads(text, parse_float=Decimal)
+        return written
+
+    numbers = json.loads(text)
+    return values.decode(numbers, dtype, len(numbers) if elements is None else elements, literals)
+
+
+@given(st.lists(st.integers(0, 2**32 - 1), max_size=20))
+def test_every_f32_reads_back_to_its_bits(patterns: list[int]) -> None:
+    array = np.array(patterns, np.uint32).view(np.float32)
+    again = decode(values.encode(array).decode("ascii"), F32)
+    assert np.array_equal(np.isnan(array), np.isnan(again))
+    numbers = ~np.isnan(array)
+    assert array[numbers].tobytes() == again[numbers].tobytes()
+
+
+def test_floats_are_written_with_the_fewest_digits() -> None:
+    array = np.array([0.1, 1.0, -0.0, 1e-45, 3.4028235e38, np.nan, np.inf, -np.inf], np.float32)
+    assert values.encode(array) == b'[0.1,1.0,-0.0,1e-45,3.4028235e+38,"NaN","Infinity","-Infinity"]'
+    assert values.encode(np.array([-128, 127], np.int8)) == b"[-128,127]"
+    assert values.encode(np.array([], np.int8)) == b"[]"
+
+
+@pytest.mark.parametrize(
+    ("literal", "bits"),
+    [
+        ("1.000000059604644775390625", 0x3F800000),  # a tie, to even
+        ("1.00000005960464477539062500000001", 0x3F800001),  # above the tie, and the same binary64
+        ("1.00000017881393432617187499999999", 0x3F800001),  # below the next tie, and the same binary64
+        ("-1.00000005960464477539062500000001", 0xBF800001),
+        ("1152921573326323713", 0x5D800001),  # an integer above a tie, and the same binary64
+        ("1152921573326323712", 0x5D800000),
+        ("7.0064923216240853546186479164495807e-46", 0x00000001),  # above half of the smallest subnormal
+        ("7.0064923216240853546186479164495806e-46", 0x00000000),
+        ("340282356779733661637539395458142568447.9", 0x7F7FFFFF),  # just below what rounds to infinity
+        ("-0.0", 0x80000000),
+        ("1e-400", 0x00000000),
+        ("16777217", 0x4B800000),
+    ],
+)
+def test_decimals_round_once(literal: str, bits: int) -> None:
+    assert decode(f"[{literal}]", F32).view(np.uint32)[0] == bits
+
+
+@given(st.integers(0, 0x7F7FFFFE), st.integers(-2, 2), st.booleans())
+def test_literals_around_every_tie_round_once(pattern: int, beside: int, negative: bool) -> None:
+    low, high = (Fraction(struct.unpack("<f", struct.pack("<I", p))[0]) for p in (pattern, pattern + 1))
+    digits = (low + high) / 2 * 10**200 + beside  # every tie of f32 has fewer decimals than 200
+    assert digits.denominator == 1
+    literal = f"{'-' if negative else ''}{digits.numerator}.0e-200"
+    expected = pattern + (beside > 0 or (beside == 0 and pattern % 2))
+    assert decode(f"[{literal}]", F32).view(np.uint32)[0] == expected + (negative << 31)
+
+
+def test_no_literals_are_asked_for_without_need() -> None:
+    def never() -> Sequence[Decimal | int | str]:
+        raise AssertionError("not needed")
+
+    assert values.decode([0.1, 1, "NaN", 3.5], F32, 4, never).size == 4
+
+
+@pytest.mark.parametrize("text", ["[1.5]", "[1.0]", '["1"]', "[true]", "[128]", "[-129]", "[1e3]", f"[{10**30}]"])
+def test_integers_have_to_be_integers_in_range(text: str) -> None:
+    with pytest.raises(TensorDataError, match="-128 to 127"):
+        decode(text, I8)
+
+
+@pytest.mark.parametrize(
+    "text", ["[1e39]", "[-1e39]", "[340282356779733661637539395458142568448]", f"[{10**400}]", "[1e999]"]
+)
+def test_floats_that_do_not_fit_are_not_infinity(text: str) -> None:
+    with pytest.raises(TensorDataError, match="Infinity"):
+        decode(text, F32)
+
+
+@pytest.mark.parametrize("text", ['["nan"]', '["inf"]', '["0.5"]', "[NaN]", "[Infinity]"])
+def test_other_spellings_are_refused(text: str) -> None:
+    with pytest.raises(TensorDataError):
+        decode(text, F32)
+
+
+def test_the_number_of_values_is_that_of_the_type() -> None:
+    with pytest.raises(TensorDataError, match=r"2 values.*3 elements"):
+        decode("[1, 2]", I8, 3)

@@ -1,11 +1,13 @@
 """A type as one flat object: what `/v1/types/parse` answers, made for clients whose language has no unions.
 
 Scalars that a kind does not have are absent, lists that it does not have are empty. Real numbers are decimal texts that
-read back to the same binary64, because JSON cannot promise that in every language.
+read back to the same binary64, because JSON cannot promise that in every language; scales and zero points come as bit
+patterns besides.
 """
 
 from __future__ import annotations
 
+import struct
 from enum import StrEnum
 from typing import Any
 
@@ -13,6 +15,8 @@ from pydantic import Field
 
 from core.elements import FloatElement, IndexElement, IntegerElement
 from core.mlir import print_type
+from core.mlir.casts import dcast_reason, qcast_reason, scast_reason
+from core.mlir.stablehlo import stablehlo_reason
 from core.mlir.types import (
     AnyType,
     CalibratedType,
@@ -45,6 +49,24 @@ class TypeKind(StrEnum):
     QUANTILE = "quantile"
 
 
+class TypeCheckName(StrEnum):
+    """The questions that can be asked of a type: is it MLIR, and who takes it."""
+
+    MLIR = "mlir"
+    QCAST = "qcast"
+    DCAST = "dcast"
+    SCAST = "scast"
+    STABLEHLO = "stablehlo"
+
+
+class TypeCheck(ReplyModel):
+    """One question and its answer."""
+
+    name: TypeCheckName
+    passes: bool
+    reason: str = Field(default="", description="Why not. Only where it does not pass.")
+
+
 class ParsedType(ReplyModel):
     """A parsed type. Of a tensor, the fields after `encoding` describe its element type."""
 
@@ -66,12 +88,21 @@ class ParsedType(ReplyModel):
     block_sizes: list[Int64] = Field(default=[], description="The block size of each of block_axes.")
     scale_shape: list[Int64] = Field(default=[], description="The shape of the scales of uniform_sub_channel.")
     scales: list[str] = Field(default=[], description="One scale, or one per channel or block.")
+    scale_bits: list[str] = Field(default=[], description="The scales as binary64 bit patterns, 0x and 16 digits.")
     zero_points: list[Int64] = Field(default=[], description="One zero point for each scale.")
+    zero_point_bits: list[str] = Field(
+        default=[], description="The zero points as 64-bit two's complement patterns, 0x and 16 digits."
+    )
     range_min: str = Field(default="", description="Lower end of a calibrated range.")
     range_max: str = Field(default="", description="Upper end of a calibrated range.")
     value: str = Field(default="", description="The type of a quantile's table entries.")
     table: list[str] = Field(default=[], description="The table of a quantile.")
     members: list[str] = Field(default=[], description="The member types of a tuple, in canonical text.")
+    checks: list[TypeCheck] = Field(
+        default=[],
+        description="Whether the type is MLIR (a text that is not is answered with 422), whether quant.qcast, "
+        "quant.dcast and quant.scast take it, and whether StableHLO does.",
+    )
 
 
 def describe(parsed: Type) -> ParsedType:
@@ -84,8 +115,35 @@ def describe(parsed: Type) -> ParsedType:
     else:
         kind, described = _element(parsed)
         fields |= {"kind": kind, **described}
-    lists = ("shape", "block_axes", "block_sizes", "scale_shape", "scales", "zero_points", "table", "members")
-    return ParsedType(**{**{name: [] for name in lists}, **fields})
+    return ParsedType(**{**{name: [] for name in _LISTS}, **fields, "checks": _checks(parsed)})
+
+
+_LISTS = (
+    "shape",
+    "block_axes",
+    "block_sizes",
+    "scale_shape",
+    "scales",
+    "scale_bits",
+    "zero_points",
+    "zero_point_bits",
+    "table",
+    "members",
+)
+
+
+def _checks(parsed: Type) -> list[TypeCheck]:
+    reasons = {
+        TypeCheckName.MLIR: None,
+        TypeCheckName.QCAST: qcast_reason(parsed),
+        TypeCheckName.DCAST: dcast_reason(parsed),
+        TypeCheckName.SCAST: scast_reason(parsed),
+        TypeCheckName.STABLEHLO: stablehlo_reason(parsed),
+    }
+    return [
+        TypeCheck(name=name, passes=True) if reason is None else TypeCheck(name=name, passes=False, reason=reason)
+        for name, reason in reasons.items()
+    ]
 
 
 def _tensor(tensor: TensorType) -> dict[str, Any]:
@@ -118,15 +176,18 @@ def _element(element: ElementType) -> tuple[TypeKind, dict[str, Any]]:
         case UniformType():
             return TypeKind.UNIFORM, {
                 **_uniform(element),
-                "scales": [repr(element.scale)],
-                "zero_points": [element.zero_point],
+                **_parameters((element.scale,), (element.zero_point,)),
             }
         case UniformPerAxisType():
-            return TypeKind.UNIFORM_PER_AXIS, {**_uniform(element), **_parameters(element), "axis": element.axis}
+            return TypeKind.UNIFORM_PER_AXIS, {
+                **_uniform(element),
+                **_parameters(element.scales, element.zero_points),
+                "axis": element.axis,
+            }
         case UniformSubChannelType():
             return TypeKind.UNIFORM_SUB_CHANNEL, {
                 **_uniform(element),
-                **_parameters(element),
+                **_parameters(element.scales, element.zero_points),
                 "block_axes": [axis for axis, _ in element.blocks],
                 "block_sizes": [size for _, size in element.blocks],
                 "scale_shape": list(element.scale_shape),
@@ -145,8 +206,13 @@ def _uniform(element: UniformType | UniformPerAxisType | UniformSubChannelType) 
     return {**_storage(element.storage), "expressed": element.expressed.name}
 
 
-def _parameters(element: UniformPerAxisType | UniformSubChannelType) -> dict[str, Any]:
-    return {"scales": [repr(scale) for scale in element.scales], "zero_points": list(element.zero_points)}
+def _parameters(scales: tuple[float, ...], zero_points: tuple[int, ...]) -> dict[str, Any]:
+    return {
+        "scales": [repr(scale) for scale in scales],
+        "scale_bits": [f"0x{struct.pack('>d', scale).hex().upper()}" for scale in scales],
+        "zero_points": list(zero_points),
+        "zero_point_bits": [f"0x{zero_point & (1 << 64) - 1:016X}" for zero_point in zero_points],
+    }
 
 
 def _storage(storage: StorageType) -> dict[str, Any]:

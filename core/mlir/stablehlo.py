@@ -67,7 +67,8 @@ def _integer_reason(element: IntegerElement) -> str | None:
 def _storage_reason(storage: StorageType) -> str | None:
     element = storage.element
     if not isinstance(element, IntegerElement):
-        return "the storage type is an integer type in StableHLO"
+        stored = element.name if isinstance(element, FloatElement) else "a quantile"
+        return f"the storage type is {stored}; StableHLO stores integers"
     if element.signedness is Signedness.SIGNED:
         return f"the storage type {element.name} is refused by StableHLO's operations; write i{element.width}"
     if element.width not in STORAGE_WIDTHS:

@@ -54,7 +54,7 @@ def test_taken(text: str) -> None:
         ("tensor<4x!quant.uniform<i8<-8:7>:f32, 1.0:8>>", "C7: zero point 8"),  # jaxlib
         ("tensor<4x!quant.uniform<i3:f32, 1.0>>", "3 bits"),  # jaxlib
         ("tensor<4x!quant.uniform<si8:f32, 1.0>>", "si8"),  # jaxlib
-        ("tensor<4x!quant.uniform<f8E4M3FN:f32, 1.0>>", "integer type"),  # jaxlib
+        ("tensor<4x!quant.uniform<f8E4M3FN:f32, 1.0>>", "stores integers"),  # jaxlib
         ("tensor<2x!quant.any<i8:f32>>", "uniform"),  # jaxlib
         ("tensor<2x!quant.calibrated<f32<0.0:1.0>>>", "uniform"),  # jaxlib
         ("tensor<2x!quant.uniform<i8:f32:{0:1}, {1.0,2.0}>>", "sub-channel"),  # jaxlib

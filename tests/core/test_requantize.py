@@ -167,15 +167,20 @@ def test_per_axis_in_any_pieces(shape: tuple[int, ...], axis: int, per_axis: str
 
 
 def test_large_narrow_inputs_are_widened_piece_by_piece() -> None:
-    """More elements than the widening buffer holds, with a zero point and a per-axis output."""
-    count = 40000
+    """More elements than the widening buffer holds, and channels that do not start anew with each piece."""
+    rows = 14000
     plan = plan_requantize(
-        tensor(f"tensor<{count}x!quant.uniform<u8:f32, 0.5:128>>"), parse_type("!quant.uniform<i8:f32, 0.25:-3>")
+        tensor(f"tensor<{rows}x3x!quant.uniform<u8:f32, 0.5:128>>"),
+        parse_type("!quant.uniform<i8:f32:1, {0.25:-3, 0.5:1, 1.0:7}>"),
     )
-    q = np.random.default_rng(7).integers(0, 256, count).astype(np.uint8)
-    stored = np.empty(count, np.int8)
-    plan.run(q, stored)
-    assert stored.tolist() == np.clip((q.astype(int) - 128) * 2 - 3, -128, 127).tolist()
+    q = np.random.default_rng(7).integers(0, 256, (rows, 3)).astype(np.uint8)
+    stored = np.empty(rows * 3, np.int8)
+    plan.run(q.ravel(), stored)
+    halved = [oracle.nearest_up(Fraction(int(v) - 128, 2)) for v in q[:, 2]]
+    expected = np.stack(
+        [(q[:, 0].astype(int) - 128) * 2 - 3, q[:, 1].astype(int) - 128 + 1, np.array(halved) + 7], axis=1
+    )
+    assert stored.reshape(rows, 3).tolist() == np.clip(expected, -128, 127).tolist()
 
 
 def test_high_multiply_and_rounding_shift_equal_their_vectors() -> None:

@@ -14,10 +14,12 @@ RequantError
 │   ├── MalformedRequestError     it cannot be read at all
 │   ├── InvalidRequestError       it can be read, and a field of it is missing, unknown or wrong
 │   └── UnreadableEncodingError   it is in a media type or content coding that is not served
-└── LimitError                a stated limit was passed
+├── LimitError                a stated limit was passed
+└── UnavailableError          no work is taken at the moment
 
 Each class has a stable `code`, which is part of the API: codes are added, never renamed. A message says what was
-wrong, where, and what was expected; it never holds more than a short excerpt of what the caller sent.
+wrong, where, and what was expected. Of what the caller sent it holds an excerpt; should one hold more, the base class
+cuts it to `DETAIL_LIMIT` characters.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 EXCERPT_LIMIT = 80
+DETAIL_LIMIT = 2000
 
 
 def excerpt(text: str) -> str:
@@ -34,12 +37,21 @@ def excerpt(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in shown)
 
 
+def _bounded(detail: str) -> str:
+    """Return `detail`, cut in the middle when it is long: the start says what was wrong, the end what was expected."""
+    if len(detail) <= DETAIL_LIMIT:
+        return detail
+    kept = (DETAIL_LIMIT - len("...")) // 2
+    return f"{detail[:kept]}...{detail[-kept:]}"
+
+
 class RequantError(Exception):
     """Base of all errors. `pointer` is a JSON pointer to the request field at fault, when one is known."""
 
     code: ClassVar[str] = "error"
 
     def __init__(self, detail: str, *, pointer: str | None = None) -> None:
+        detail = _bounded(detail)
         super().__init__(detail)
         self.detail = detail
         self.pointer = pointer
@@ -166,3 +178,9 @@ class LimitError(RequantError):
     def __init__(self, detail: str, *, limit: int, pointer: str | None = None) -> None:
         super().__init__(detail, pointer=pointer)
         self.limit = limit
+
+
+class UnavailableError(RequantError):
+    """No work is taken at the moment. The same request may be repeated a little later."""
+
+    code = "not_ready"

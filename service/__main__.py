@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from pydantic_settings import CliApp
 
 from service.app import create_app
+from service.http_protocol import HttpProtocol
 from service.settings import Settings
 
 
@@ -22,7 +23,7 @@ def main() -> None:
         create_app(settings),
         host=settings.host,
         port=settings.port,
-        http="httptools",
+        http=HttpProtocol,
         loop="uvloop",
         ws="none",
         log_level=settings.log_level,

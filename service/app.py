@@ -10,9 +10,10 @@ from starlette.exceptions import HTTPException
 from core.errors import RequantError
 from service import VERSION, openapi, problems
 from service.lifespan import Runtime, lifespan
-from service.middleware import CommonHeaders
+from service.middleware import CommonHeaders, HeadLikeGet
 from service.routes import convert, docs, meta, npy, parameters, types
 from service.settings import Settings
+from service.unread_body import UnreadBody
 
 
 class Application(FastAPI):
@@ -43,5 +44,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.runtime = Runtime(settings)
     for topic in (convert, npy, parameters, types, meta, docs):
         app.include_router(topic.router)
-    app.add_middleware(CommonHeaders)
+    # The last one added is the outermost.
+    for middleware in (HeadLikeGet, CommonHeaders, UnreadBody):
+        app.add_middleware(middleware)
     return app

@@ -7,16 +7,16 @@ compiler: until the last kernel is there, work is refused with 503.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from enum import StrEnum
 
 from fastapi import FastAPI
 from starlette.requests import Request
 
-from core.errors import RequantError
+from core.errors import UnavailableError
 from core.warmup import compile_kernels
 from service.compute import Compute
 from service.settings import Settings
@@ -33,12 +33,6 @@ class HealthStatus(StrEnum):
     STOPPING = "stopping"
 
 
-class NotReadyError(RequantError):
-    """The service cannot take work at the moment."""
-
-    code = "not_ready"
-
-
 class Runtime:
     """What lives as long as the process: the threads, the status, and how many kernels are there."""
 
@@ -46,18 +40,20 @@ class Runtime:
         self.settings = settings
         self.status = HealthStatus.STARTING
         self.kernels = 0
-        self.executor = ThreadPoolExecutor(settings.threads, thread_name_prefix="compute")
-        self.compute = Compute(self.executor, settings.inline_bytes)
+        self.compute = Compute(settings.threads, settings.inline_bytes)
 
     async def warm_up(self) -> None:
         """Compile or load every kernel, then be ready."""
         try:
-            self.kernels = await asyncio.get_running_loop().run_in_executor(self.executor, compile_kernels)
+            self.kernels = await asyncio.to_thread(compile_kernels)
         except Exception:
             # Stay up and say so: a probe restarts the process, a person reads this line.
             self.status = HealthStatus.FAILED
             _log.exception("The kernels could not be compiled; no work is taken.")
         else:
+            # What is there now stays. The collector would go through all of it while requests wait.
+            gc.collect()
+            gc.freeze()
             self.status = HealthStatus.READY
             _log.info("Ready: %d kernels, %d threads.", self.kernels, self.settings.threads)
 
@@ -72,7 +68,7 @@ def require_ready(request: Request) -> Runtime:
     """Return the runtime, or refuse the work while it is not ready."""
     found = runtime(request)
     if found.status is not HealthStatus.READY:
-        raise NotReadyError(f"the service is {found.status}; it takes work when its kernels are compiled")
+        raise UnavailableError(f"the service is {found.status}; it takes work when its kernels are compiled")
     return found
 
 
@@ -86,4 +82,4 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     finally:
         current.status = HealthStatus.STOPPING
         warm_up.cancel()
-        current.executor.shutdown(wait=False, cancel_futures=True)
+        current.compute.shut_down()

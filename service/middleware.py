@@ -1,4 +1,8 @@
-"""What every reply carries: the request's id and the two headers that keep browsers and caches from guessing."""
+"""What holds for every route.
+
+HEAD is answered like GET, and each reply carries the request's id and the two headers that keep browsers and caches
+from guessing.
+"""
 
 from __future__ import annotations
 
@@ -47,3 +51,16 @@ class CommonHeaders:
             await send(message)
 
         await self.app(scope, receive, send_with_headers)
+
+
+class HeadLikeGet:
+    """Pure ASGI middleware that gives HEAD requests to the routes as GET; uvicorn leaves the body out of the reply."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Change the method in a copy: the scope itself is also the server's."""
+        if scope["type"] == "http" and scope["method"] == "HEAD":
+            scope = {**scope, "method": "GET"}
+        await self.app(scope, receive, send)

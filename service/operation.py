@@ -24,16 +24,21 @@ _PROBLEMS = {
 _BINARY_CONTENT = {BINARY: {"schema": {"type": "string", "format": "binary", "contentMediaType": BINARY}}}
 
 
-def _header(kind: str, description: str) -> dict[str, Any]:
-    return {"description": description, "schema": {"type": kind}}
+def _header(kind: str, description: str, *, required: bool = True) -> dict[str, Any]:
+    return {"description": description, "required": required, "schema": {"type": kind}}
 
 
 REQUEST_ID_HEADER = {"X-Request-Id": _header("string", "The request's own id if it had one, else a new one.")}
 NPY_HEADERS = {
-    "Requant-Type": _header("string", "The type of the reply's tensor; absent when it is longer than 2 KiB."),
+    "Requant-Type": _header(
+        "string",
+        "The type of the reply's tensor; absent when it is longer than 2 KiB or not printable ASCII.",
+        required=False,
+    ),
     "Requant-Profile": _header("string", "The profile that was applied."),
     "Requant-Saturated": {
         "description": "How many elements were saturated.",
+        "required": True,
         "schema": {"type": "integer", "format": "int64"},
     },
 }
@@ -84,7 +89,8 @@ def npy_operation(operation_id: str, parameters: list[dict[str, Any]]) -> dict[s
 
 def get_operation(operation_id: str, reply: type[BaseModel], *statuses: int) -> dict[str, Any]:
     """Return the arguments of a GET route that writes JSON, with the problems that it can answer with."""
-    return {"operation_id": operation_id, "response_model": reply, "responses": {**_ok({}), **problems(*statuses)}}
+    replies = {**_ok({}), **problems(*statuses, 422)}
+    return {"operation_id": operation_id, "response_model": reply, "responses": replies}
 
 
 def health_operation(operation_id: str, reply: type[BaseModel]) -> dict[str, Any]:

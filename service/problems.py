@@ -15,14 +15,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from core import errors
-from service.lifespan import NotReadyError
 from service.middleware import common_headers, request_id
-from service.replies import json_text, last_reply
+from service.replies import json_text
 
 _log = logging.getLogger("uvicorn.error")
 
 MEDIA_TYPE = "application/problem+json"
 _MOST_FAULTS = 16
+
+# What pydantic says of Python's types, in the terms of JSON.
+_IN_JSON = {"model_type": "input should be an object", "list_type": "input should be an array"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +135,11 @@ _TABLE: Mapping[type[errors.RequantError], ProblemKind] = dict(
             errors.LimitError,
             413,
             "A limit was passed",
-            "The request is larger than a stated limit; `limit` is the number. GET /v1/info shows all limits. The "
-            "connection is closed after this reply, since the rest of the body is not read.",
+            "The request is larger than a stated limit; `limit` is the number. GET /v1/info shows all limits. If the "
+            "body was not read to its end, the connection is closed after this reply.",
         ),
         _row(
-            NotReadyError,
+            errors.UnavailableError,
             503,
             "The service is not ready",
             "The service is starting or stopping and takes no work. Repeat after the seconds in Retry-After.",
@@ -166,6 +168,26 @@ def kind_of(error: errors.RequantError) -> ProblemKind:
     return _INTERNAL
 
 
+def problem_text(
+    kind: ProblemKind,
+    detail: str,
+    request_id: str,
+    members: Mapping[str, Any] | None = None,
+    status: int | None = None,
+) -> bytes:
+    """Return the body of a problem."""
+    problem = {
+        "type": f"/problems/{kind.code}",
+        "title": kind.title,
+        "status": kind.status if status is None else status,
+        "detail": detail,
+        "code": kind.code,
+        **(members or {}),
+        "request_id": request_id,
+    }
+    return json_text(problem)
+
+
 def problem_reply(
     request: Request,
     kind: ProblemKind,
@@ -176,17 +198,9 @@ def problem_reply(
     headers: Mapping[str, str] | None = None,
 ) -> Response:
     """Return a problem as a reply. `status` overrides the table's."""
+    body = problem_text(kind, detail, request_id(request.scope), members, status)
     status = kind.status if status is None else status
-    problem = {
-        "type": f"/problems/{kind.code}",
-        "title": kind.title,
-        "status": status,
-        "detail": detail,
-        "code": kind.code,
-        **(members or {}),
-        "request_id": request_id(request.scope),
-    }
-    return Response(json_text(problem), status, {**common_headers(request.scope), **(headers or {})}, MEDIA_TYPE)
+    return Response(body, status, {**common_headers(request.scope), **(headers or {})}, MEDIA_TYPE)
 
 
 def _members(error: errors.RequantError) -> dict[str, Any]:
@@ -211,9 +225,7 @@ def requant_problem(request: Request, error: errors.RequantError, status: int | 
     """Return the reply for an error raised on purpose."""
     kind = kind_of(error)
     headers = {"retry-after": "1"} if kind.status == 503 else None
-    reply = problem_reply(request, kind, error.detail, _members(error), status=status, headers=headers)
-    # Without an end in sight the rest of the body is not waited for: over a limit, or chunked.
-    return last_reply(reply) if kind.status == 413 or "transfer-encoding" in request.headers else reply
+    return problem_reply(request, kind, error.detail, _members(error), status=status, headers=headers)
 
 
 async def on_requant_error(request: Request, error: Exception) -> Response:
@@ -228,7 +240,7 @@ async def on_http_exception(request: Request, error: Exception) -> Response:
     if error.status_code == 404:
         return problem_reply(request, _NOT_FOUND, "there is no route with this path")
     if error.status_code == 405:
-        allow = (error.headers or {}).get("Allow", "")
+        allow = (error.headers or {}).get("Allow", "").replace("GET", "GET, HEAD")
         return problem_reply(
             request, _METHOD, f"the path takes {allow or 'another method'}", headers={"allow": allow} if allow else None
         )
@@ -258,24 +270,26 @@ def at(pointer: str, *kinds: type[errors.RequantError]) -> Iterator[None]:
         raise
 
 
-def invalid_request(error: ValidationError) -> errors.RequantError:
-    """Return what pydantic found as our own error, without the input that it would repeat."""
+def invalid_request(error: ValidationError, max_values: int) -> errors.RequantError:
+    """Return what pydantic found as our own error, without the input that it would repeat.
+
+    `max_values` is the limit that a list of values has passed before it was found too long here.
+    """
     found = error.errors(include_url=False, include_input=False)
-    if found[0]["type"] == "json_invalid":
-        return errors.MalformedRequestError(f"the body is not JSON: {found[0]['ctx']['error']}")
     if found[0]["type"] == "too_long":
-        limit = found[0]["ctx"]["max_length"]
-        return errors.LimitError(f"a list has more than {limit} items", limit=limit, pointer=_pointer(found[0]["loc"]))
+        place = found[0]["loc"]
+        limit = max_values if place[-1] == "values" else found[0]["ctx"]["max_length"]
+        return errors.LimitError(f"a list has more than {limit} entries", limit=limit, pointer=pointer(*place))
     faults = []
     for item in found[:_MOST_FAULTS]:
-        pointer = _pointer(item["loc"])
-        detail = item["msg"][:1].lower() + item["msg"][1:]
-        faults.append(errors.FieldFault(errors.excerpt(pointer), item["type"], errors.excerpt(detail)))
+        path = pointer(*item["loc"])
+        detail = _IN_JSON.get(item["type"]) or item["msg"][:1].lower() + item["msg"][1:]
+        faults.append(errors.FieldFault(errors.excerpt(path), item["type"], errors.excerpt(detail)))
     first = f"{faults[0].pointer or 'the body'}: {faults[0].detail}"
     more = "" if len(found) == 1 else f" (and {len(found) - 1} more)"
     return errors.InvalidRequestError(first + more, tuple(faults))
 
 
-def _pointer(location: tuple[int | str, ...]) -> str:
-    """Return a JSON pointer (RFC 6901) for a place that pydantic names."""
+def pointer(*location: int | str) -> str:
+    """Return the JSON pointer (RFC 6901) for a place."""
     return "".join("/" + str(key).replace("~", "~0").replace("/", "~1") for key in location)

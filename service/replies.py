@@ -5,7 +5,6 @@ A stated Content-Length lets uvicorn hand each buffer to the socket as it is; a 
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -18,11 +17,6 @@ Piece = bytes | memoryview
 
 # Below this, one copy is cheaper than one more call of the transport.
 _JOIN_BELOW = 64 << 10
-
-# How much of the rest of a refused body is received, and how long: in all, and without a byte coming.
-_LINGER_BYTES = 256 << 20
-_LINGER_SECONDS = 10.0
-_PAUSE_SECONDS = 0.5
 
 
 class PiecesResponse(Response):
@@ -41,34 +35,6 @@ class PiecesResponse(Response):
         last = len(self.pieces) - 1
         for index, piece in enumerate(self.pieces):
             await send({"type": "http.response.body", "body": piece, "more_body": index < last})
-
-
-class LastReply(Response):
-    """A small reply after which the connection closes, to a client that may still be sending.
-
-    The reply goes out at once. Closing then, with bytes of the client unread, would reset the connection, and a client
-    that sends everything before it reads would never see why. So for a while what it sends is received and dropped.
-    """
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the reply, drop what still comes until it ends, pauses or is too much, and complete the reply."""
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        await send({"type": "http.response.body", "body": self.body, "more_body": True})
-        try:
-            async with asyncio.timeout(_LINGER_SECONDS):
-                dropped, more = 0, True
-                while more and dropped < _LINGER_BYTES:
-                    message = await asyncio.wait_for(receive(), _PAUSE_SECONDS)
-                    dropped += len(message.get("body", b""))
-                    more = message.get("more_body", False)
-        except TimeoutError:
-            pass
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-
-def last_reply(reply: Response) -> LastReply:
-    """Return a small reply as one that closes the connection."""
-    return LastReply(reply.body, reply.status_code, {**reply.headers, "connection": "close"})
 
 
 def json_text(value: Any) -> bytes:

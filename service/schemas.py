@@ -12,10 +12,12 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, mo
 from pydantic_core import PydanticCustomError
 
 from service.lifespan import HealthStatus
-from service.settings import MOST_VALUES, Limits
+from service.settings import MOST_ENTRIES, Limits
 
 # Marks a field whose schema is the enum component of that name; `openapi` puts the reference there.
 COMPONENT = "x-component"
+
+_MOST_UNKNOWN = 16
 
 Int32 = Annotated[int, Field(json_schema_extra={"format": "int32"})]
 Int64 = Annotated[int, Field(json_schema_extra={"format": "int64"})]
@@ -28,9 +30,13 @@ def _drop_absent(schema: dict[str, Any]) -> None:
             del field["default"]
 
 
-def _open_and_drop_absent(schema: dict[str, Any]) -> None:
-    """The same, and say that fields may be added: clients that refuse unknown fields need to be told."""
-    _drop_absent(schema)
+def _open_reply(schema: dict[str, Any]) -> None:
+    """Drop all defaults, since what a reply lacks is absent and has no value, and say that fields may be added.
+
+    Clients that refuse unknown fields need to be told the latter.
+    """
+    for field in schema.get("properties", {}).values():
+        field.pop("default", None)
     schema["additionalProperties"] = True
 
 
@@ -50,18 +56,29 @@ class RequestModel(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, json_schema_extra=_drop_absent)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _few_fields(cls, value: Any) -> Any:
+        """Refuse a great many unknown fields at once: each would become an error of its own before any is told."""
+        if isinstance(value, dict) and len(value) > len(cls.model_fields) + _MOST_UNKNOWN:
+            count, known = len(value), ", ".join(cls.model_fields)
+            raise PydanticCustomError(
+                "extra_forbidden", "there are {count} fields; known are {known}", {"count": count, "known": known}
+            )
+        return value
+
 
 class ReplyModel(BaseModel):
     """Base of what clients get."""
 
-    model_config = ConfigDict(frozen=True, json_schema_extra=_open_and_drop_absent)
+    model_config = ConfigDict(frozen=True, json_schema_extra=_open_reply)
 
 
 Values = Annotated[
     list[Annotated[Any, BeforeValidator(_number)]],
     FailFast(),
     Field(
-        max_length=MOST_VALUES,
+        max_length=MOST_ENTRIES,
         description="The elements in row-major order, as numbers. Floats that are not finite are the texts "
         '"NaN", "Infinity" and "-Infinity". At most as many as the limit max_values says, 4096 by default.',
     ),
@@ -128,8 +145,9 @@ class RequantizeRequest(RequestModel):
     input: Tensor
     output_type: str = Field(description=_OUTPUT_TYPE, examples=["!quant.uniform<i8:f32, 0.25:-1>"])
     profile: Annotated[str, _name("ProfileName", "Default: litert.")] = "litert"
-    multipliers: list[MultiplierPair] = Field(
+    multipliers: Annotated[list[MultiplierPair], FailFast()] = Field(
         default=[],
+        max_length=MOST_ENTRIES,
         description="Used instead of derived ones: one, or one for each channel.",
     )
 
@@ -137,7 +155,7 @@ class RequantizeRequest(RequestModel):
 class MultiplierRequest(RequestModel):
     """Real factors for which integer multipliers and shifts are wanted."""
 
-    factors: list[str] = Field(
+    factors: Annotated[list[str], FailFast()] = Field(
         description="Decimal or C99 hexadecimal texts, read as binary64.", examples=[["0.0123", "0x1.8p-5"]]
     )
     scheme: Annotated[str, _name("SchemeName", "How to derive them.")]
@@ -256,10 +274,10 @@ class Health(ReplyModel):
 class FieldProblem(ReplyModel):
     """One wrong field."""
 
-    pointer: str = Field(description="JSON pointer into the body; for a query parameter, / and its name.")
+    pointer: str = Field(description="JSON pointer (RFC 6901) into the body; for a query parameter, to its name.")
     code: str
     detail: str
-    offset: Int32 = Field(description="Index of the wrong character in a type text.")
+    offset: Int32 = Field(default=0, description="Index of the wrong character, where it is a type text that is wrong.")
 
 
 class Problem(ReplyModel):
@@ -279,7 +297,7 @@ class Problem(ReplyModel):
     hint: str = Field(default="", description="The likely intention.")
     index: Int64 = Field(default=0, description="Flat row-major index of the element at fault.")
     limit: Int64 = Field(default=0, description="The limit that was passed.")
-    request_id: str = ""
+    request_id: str
 
 
 class ProblemExplanation(ReplyModel):

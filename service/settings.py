@@ -10,8 +10,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-# The models of `schemas` stop reading a list here, whatever `max_values` allows below it.
-MOST_VALUES = 65_536
+# The models of `schemas` stop reading a list here, whatever a setting allows below it.
+MOST_ENTRIES = 65_536
 
 _CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
@@ -32,25 +32,40 @@ def available_cpus(quota_file: Path = _CPU_QUOTA) -> int:
 
 
 def _size(default: int, description: str) -> Any:
-    """A limit in bytes. JSON readers of other languages need to be told that it may pass 2^31."""
+    """A limit on bytes or entries. JSON readers of other languages need to be told that it may pass 2^31."""
     return Field(default=default, ge=64, description=description, json_schema_extra={"format": "int64"})
+
+
+def _count(default: int, most: int, description: str) -> Any:
+    """A limit that stays small."""
+    return Field(default=default, ge=1, le=most, description=description, json_schema_extra={"format": "int32"})
+
+
+def _as_reply(schema: dict[str, Any]) -> None:
+    """Describe the limits as what a reply shows: all of them, whatever their defaults, and perhaps more one day."""
+    schema["required"] = list(schema["properties"])
+    for field in schema["properties"].values():
+        del field["default"]
+    schema["additionalProperties"] = True
 
 
 class Limits(BaseModel):
     """The limits that a client can run into, as `/v1/info` shows them."""
 
-    model_config = ConfigDict(frozen=True, json_schema_extra={"additionalProperties": True})
+    model_config = ConfigDict(frozen=True, json_schema_extra=_as_reply)
 
     max_binary_bytes: int = _size(64 << 20, "Largest body of a binary request, in bytes.")
     max_json_bytes: int = _size(8 << 20, "Largest body of a JSON request, in bytes.")
-    max_json_tokens: int = _size(100_000, "Most strings, commas and opening brackets in a JSON request.")
-    max_values: int = Field(
-        default=4096, ge=1, le=MOST_VALUES, description="Most elements of a tensor given as `values`."
+    max_json_tokens: int = _size(
+        660_000,
+        "Most quotes, commas and opening brackets in a JSON request, brackets counted twice, those inside of strings "
+        "too. A list of 65536 multipliers has 525000, a type with 65536 scales 66000.",
     )
+    max_values: int = _count(4096, MOST_ENTRIES, "Most elements of a tensor given as `values`.")
     max_type_bytes: int = _size(1 << 20, "Longest type text in a JSON body, in bytes.")
     max_query_type_bytes: int = _size(4096, "Longest type text in a query, in bytes.")
     max_factors: int = _size(4096, "Most factors in one request for multipliers.")
-    max_rank: int = Field(default=32, ge=1, le=64, description="Highest rank of a tensor.")
+    max_rank: int = _count(32, 64, "Highest rank of a tensor.")
 
 
 class Settings(Limits, BaseSettings):

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import struct
 from enum import StrEnum
-from typing import Any
+from typing import Any, get_origin
 
 from pydantic import Field
 
-from core.elements import FloatElement, IndexElement, IntegerElement
+from core.elements import FloatElement, IndexElement, IntegerElement, Signedness
 from core.mlir import print_type
 from core.mlir.casts import dcast_reason, qcast_reason, scast_reason
+from core.mlir.printer import print_tensor, print_tuple
 from core.mlir.stablehlo import stablehlo_reason
 from core.mlir.types import (
     AnyType,
@@ -73,63 +74,60 @@ class ParsedType(ReplyModel):
     canonical: str = Field(description="The type as MLIR prints it.")
     kind: TypeKind
     ranked: bool = Field(default=False, description="Whether a tensor has a known rank. Only in tensors.")
-    shape: list[Int64] = Field(default=[], description="Dimensions of a tensor; -1 is dynamic.")
+    shape: list[Int64] = Field(
+        description="Dimensions of a tensor; -1 is dynamic. Readers that keep numbers as binary64 round those beyond "
+        "2^53; canonical is exact for every reader."
+    )
     encoding: str = Field(default="", description="The encoding attribute of a tensor.")
     element: str = Field(default="", description="The element type of a tensor, in canonical text.")
     element_kind: TypeKind = Field(default=TypeKind.INDEX, description="The kind of a tensor's element type.")
     bits: Int32 = Field(default=0, description="Bits of one number, or of one stored number.")
     signed: bool = Field(default=False, description="Whether numbers, or stored numbers, can be negative.")
-    storage: str = Field(default="", description="What is stored: i8, u8, ...")
+    storage: str = Field(default="", description="What is stored, as it was spelled: i8, u8, si8, ui8, ...")
     storage_min: Int64 = Field(default=0, description="Lower storage bound.")
     storage_max: Int64 = Field(default=0, description="Upper storage bound.")
     expressed: str = Field(default="", description="The float type that stored numbers stand for.")
     axis: Int32 = Field(default=0, description="The quantized axis of uniform_per_axis.")
-    block_axes: list[Int32] = Field(default=[], description="The axes that uniform_sub_channel cuts into blocks.")
-    block_sizes: list[Int64] = Field(default=[], description="The block size of each of block_axes.")
-    scale_shape: list[Int64] = Field(default=[], description="The shape of the scales of uniform_sub_channel.")
-    scales: list[str] = Field(default=[], description="One scale, or one per channel or block.")
-    scale_bits: list[str] = Field(default=[], description="The scales as binary64 bit patterns, 0x and 16 digits.")
-    zero_points: list[Int64] = Field(default=[], description="One zero point for each scale.")
+    block_axes: list[Int32] = Field(description="The axes that uniform_sub_channel cuts into blocks.")
+    block_sizes: list[Int64] = Field(description="The block size of each of block_axes.")
+    scale_shape: list[Int64] = Field(description="The shape of the scales of uniform_sub_channel.")
+    scales: list[str] = Field(description="One scale, or one per channel or block.")
+    scale_bits: list[str] = Field(description="The scales as binary64 bit patterns, 0x and 16 digits.")
+    zero_points: list[Int64] = Field(
+        description="One zero point for each scale. Readers that keep numbers as binary64 round those beyond 2^53; "
+        "zero_point_bits is exact for every reader."
+    )
     zero_point_bits: list[str] = Field(
-        default=[], description="The zero points as 64-bit two's complement patterns, 0x and 16 digits."
+        description="The zero points as 64-bit two's complement patterns, 0x and 16 digits."
     )
     range_min: str = Field(default="", description="Lower end of a calibrated range.")
     range_max: str = Field(default="", description="Upper end of a calibrated range.")
     value: str = Field(default="", description="The type of a quantile's table entries.")
-    table: list[str] = Field(default=[], description="The table of a quantile.")
-    members: list[str] = Field(default=[], description="The member types of a tuple, in canonical text.")
+    table: list[str] = Field(description="The table of a quantile.")
+    members: list[str] = Field(description="The member types of a tuple, in canonical text.")
     checks: list[TypeCheck] = Field(
-        default=[],
         description="Whether the type is MLIR (a text that is not is answered with 422), whether quant.qcast, "
         "quant.dcast and quant.scast take it, and whether StableHLO does.",
     )
 
 
 def describe(parsed: Type) -> ParsedType:
-    """Return the flat description of a type."""
-    fields: dict[str, Any] = {"canonical": print_type(parsed)}
+    """Return the flat description of a type. Each part of it is printed once: texts may be long."""
     if isinstance(parsed, TensorType):
-        fields |= _tensor(parsed)
+        fields = _tensor(parsed)
     elif isinstance(parsed, TupleType):
-        fields |= {"kind": TypeKind.TUPLE, "members": [print_type(member) for member in parsed.members]}
+        members = [print_type(member) for member in parsed.members]
+        fields = {"canonical": print_tuple(members), "kind": TypeKind.TUPLE, "members": members}
     else:
         kind, described = _element(parsed)
-        fields |= {"kind": kind, **described}
+        fields = {"canonical": print_type(parsed), "kind": kind, **described}
     return ParsedType(**{**{name: [] for name in _LISTS}, **fields, "checks": _checks(parsed)})
 
 
-_LISTS = (
-    "shape",
-    "block_axes",
-    "block_sizes",
-    "scale_shape",
-    "scales",
-    "scale_bits",
-    "zero_points",
-    "zero_point_bits",
-    "table",
-    "members",
-)
+# The lists that a description always has, empty where its kind has none.
+_LISTS = [
+    name for name, field in ParsedType.model_fields.items() if get_origin(field.annotation) is list and name != "checks"
+]
 
 
 def _checks(parsed: Type) -> list[TypeCheck]:
@@ -148,11 +146,13 @@ def _checks(parsed: Type) -> list[TypeCheck]:
 
 def _tensor(tensor: TensorType) -> dict[str, Any]:
     kind, described = _element(tensor.element)
+    element = print_type(tensor.element)
     fields: dict[str, Any] = {
+        "canonical": print_tensor(tensor, element),
         "kind": TypeKind.TENSOR,
         "ranked": tensor.shape is not None,
         "shape": [-1 if dimension is None else dimension for dimension in tensor.shape or ()],
-        "element": print_type(tensor.element),
+        "element": element,
         "element_kind": kind,
         **described,
     }
@@ -219,10 +219,10 @@ def _storage(storage: StorageType) -> dict[str, Any]:
     element = storage.element
     if isinstance(element, QuantileType):
         name = print_type(element)
-    elif isinstance(element, FloatElement):
-        name = element.name
+    elif isinstance(element, IntegerElement) and element.signedness is Signedness.SIGNLESS and not storage.signed:
+        name = f"u{element.width}"
     else:
-        name = f"{'i' if storage.signed else 'u'}{element.width}"
+        name = element.name
     return {
         "storage": name,
         "bits": storage.width,

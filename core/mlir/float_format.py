@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import cache
 from math import frexp, inf, isfinite, ldexp, nextafter
 
 from core.elements import FLOATS, FloatElement
@@ -33,7 +34,44 @@ def reads_back(text: str, value: float, element: FloatElement) -> bool:
         below, above = (round_to_format(nextafter(approximate, limit), element) for limit in (-inf, inf))
         if below == above:
             return below == value
+    elif approximate != value or value == 0.0:
+        # Nothing rounds to `value` in a finer format that does not in f64.
+        return approximate == value
+    else:
+        return _rounds_to_finer(text, value, element)
     return _rounded_exactly(Fraction(text), element) == value
+
+
+def _rounds_to_finer(text: str, value: float, element: FloatElement) -> bool:
+    """Return whether `text` rounds to `value`, which is not 0, in a format of more digits and exponents than f64.
+
+    There `value` is even, so the ends of the interval that rounds to it belong to it. Compared in integers: a fraction
+    would be reduced first, which takes longer than all the rest.
+    """
+    mantissa, _, power = text.lower().lstrip("-").partition("e")
+    whole, _, places = mantissa.partition(".")
+    digits, exponent = int(whole + places), int(power or "0") - len(places)
+    fraction, binade = frexp(abs(value))
+    # Both numbers, and how far the interval reaches above `value`, as integers of the same unit: 2^-shift, or less by a
+    # power of ten. `scale` is that of a quarter of the last place; below a power of two the interval is half as long.
+    scale = element.precision + 2 - binade
+    shift = max(scale, 0)
+    end = 1 << (shift - scale + 1)
+    exact = int(ldexp(fraction, F64.precision)) << (shift - scale + element.precision + 2 - F64.precision)
+    written = digits << shift
+    if exponent < 0:
+        exact, end = exact * power_of_ten(-exponent), end * power_of_ten(-exponent)
+    else:
+        written *= power_of_ten(exponent)
+    if written >= exact:
+        return written - exact <= end
+    return (exact - written) * (2 if fraction == 0.5 else 1) <= end
+
+
+@cache
+def power_of_ten(exponent: int) -> int:
+    """Return 10^exponent. There are as many as a float format has exponents: few enough to keep."""
+    return int(10**exponent)
 
 
 def _rounded_exactly(number: Fraction, element: FloatElement) -> Fraction:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import struct
+from functools import cache
 from math import isfinite, isinf
 
 from core.elements import FloatElement
-from core.mlir.float_format import F64, reads_back
+from core.mlir.float_format import F64, power_of_ten, reads_back
 
 # 59/196 is the ratio log10(2) of the original algorithm (LLVM's APFloat::toString). It is part of the contract.
 _LOG_NUMERATOR, _LOG_DENOMINATOR = 59, 196
@@ -61,7 +62,13 @@ def _exact_decimal(value: float) -> tuple[int, int]:
     """Return integers (s, d) with `value` = s * 10^d exactly."""
     numerator, denominator = value.as_integer_ratio()
     halvings = denominator.bit_length() - 1
-    return numerator * 5**halvings, -halvings
+    return numerator * _power_of_five(halvings), -halvings
+
+
+@cache
+def _power_of_five(exponent: int) -> int:
+    """Return 5^exponent. An f64 needs at most 1074 of them."""
+    return int(5**exponent)
 
 
 def _shortened(significand: int, exponent: int, digits: int) -> tuple[str, int]:
@@ -73,7 +80,7 @@ def _shortened(significand: int, exponent: int, digits: int) -> tuple[str, int]:
     needed_bits = (digits * _LOG_DENOMINATOR + _LOG_NUMERATOR - 1) // _LOG_NUMERATOR
     surplus = (significand.bit_length() - needed_bits) * _LOG_NUMERATOR // _LOG_DENOMINATOR
     if surplus > 0:
-        significand //= 10**surplus
+        significand //= power_of_ten(surplus)
         exponent += surplus
     text = str(significand)
     kept = text[:digits]

@@ -10,6 +10,8 @@ from core.errors import TypeTextError
 from core.mlir.diagnostics import shown, text_error
 
 MAXIMUM_NUMBER_LENGTH = 64
+MAXIMUM_LIST_LENGTH = 65_536
+MAXIMUM_ENTRIES = 4 * MAXIMUM_LIST_LENGTH
 
 # No quantifier here gives back what it took (`++`, `*+`, `?+`), so no text makes the matching more than linear.
 BLANKS = r"[ \t\r\n]*+"
@@ -74,6 +76,7 @@ class TokenStream:
     def __init__(self, text: str) -> None:
         self.text = text
         self.previous_end = 0
+        self._entries = 0
         self.token = self._read(0)
 
     def advance(self) -> Token:
@@ -110,6 +113,12 @@ class TokenStream:
 
     def error(self, offset: int, detail: str, hint: str | None = None) -> TypeTextError:
         return text_error(self.text, offset, detail, hint)
+
+    def count_entries(self, count: int, start: int) -> None:
+        """Count entries of lists, the last of which starts at `start`: a text has at most `MAXIMUM_ENTRIES`."""
+        self._entries += count
+        if self._entries > MAXIMUM_ENTRIES:
+            raise self.error(start, f"more than {MAXIMUM_ENTRIES} entries in the lists of one text")
 
     def _read(self, position: int) -> Token:
         match = _TOKEN.match(self.text, position)

@@ -10,7 +10,7 @@ import re
 
 from core.elements import FloatElement
 from core.mlir.brackets import MAXIMUM_DEPTH
-from core.mlir.lexer import BLANKS, DECIMAL, MAXIMUM_NUMBER_LENGTH, TokenStream
+from core.mlir.lexer import BLANKS, DECIMAL, MAXIMUM_LIST_LENGTH, MAXIMUM_NUMBER_LENGTH, TokenStream
 from core.mlir.literals import read_float, read_integer
 from core.mlir.verifier import scale_fault
 
@@ -69,6 +69,7 @@ class ParameterReader:
             elif shape != inner:
                 raise stream.error(start, f"ragged list: {_named(inner)} before, {_named(shape)} here")
             count += 1
+            stream.count_entries(1, start)
             if not stream.accept(","):
                 break
         stream.expect("}", "or `,` in the list of scales")
@@ -85,10 +86,13 @@ class ParameterReader:
             position = match.end()
             count += 1
         if count:
+            self._stream.count_entries(count, position)
             self._stream.rewind(position)
         return count
 
     def _add(self, scale: float, start: int, zero_point: int, zero_point_start: int) -> None:
+        if len(self.scales) == MAXIMUM_LIST_LENGTH:
+            raise self._stream.error(start, f"a list of more than {MAXIMUM_LIST_LENGTH} parameters")
         if not self._expressed.smallest <= scale <= self._expressed.largest:
             raise self._stream.error(start, scale_fault(scale, self._expressed) or "")
         lowest, highest = self._zero_point_range

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from core.elements import FloatElement, IndexElement, IntegerElement, Signedness
 from core.mlir.float_text import float_text, scale_text
@@ -33,8 +33,8 @@ def print_type(type_: Type) -> str:
         case UniformType(scale=scale, zero_point=zero_point):
             return f"{_uniform(type_)}, {_parameter(float_text(scale), zero_point)}>"
         case UniformPerAxisType(axis=axis, scales=scales, zero_points=zero_points):
-            pairs = zip(scales, zero_points, strict=True)
-            parameters = ",".join([_parameter(float_text(scale), zero_point) for scale, zero_point in pairs])
+            pairs = zip(_texts(scales, float_text), zero_points, strict=True)
+            parameters = ",".join([_parameter(scale, zero_point) for scale, zero_point in pairs])
             return f"{_uniform(type_)}:{axis}, {{{parameters}}}>"
         case UniformSubChannelType(blocks=blocks):
             pairs_text = ", ".join(f"{axis}:{size}" for axis, size in blocks)
@@ -43,11 +43,21 @@ def print_type(type_: Type) -> str:
             return f"!quant.calibrated<{expressed.name}<{float_text(minimum)}:{float_text(maximum)}>>"
         case QuantileType():
             return _quantile(type_)
-        case TensorType(shape=shape, element=element, encoding=encoding):
-            suffix = "" if encoding is None else f", {encoding}"
-            return f"tensor<{_shape(shape)}{print_type(element)}{suffix}>"
+        case TensorType(element=element):
+            return print_tensor(type_, print_type(element))
         case TupleType(members=members):
-            return f"tuple<{', '.join(print_type(member) for member in members)}>"
+            return print_tuple([print_type(member) for member in members])
+
+
+def print_tensor(type_: TensorType, element: str) -> str:
+    """Return the text of a tensor whose element type has the text `element`."""
+    suffix = "" if type_.encoding is None else f", {type_.encoding}"
+    return f"tensor<{_shape(type_.shape)}{element}{suffix}>"
+
+
+def print_tuple(members: list[str]) -> str:
+    """Return the text of a tuple whose members have these texts."""
+    return f"tuple<{', '.join(members)}>"
 
 
 def _uniform(type_: UniformType | UniformPerAxisType | UniformSubChannelType) -> str:
@@ -67,9 +77,15 @@ def _storage(storage: StorageType) -> str:
 
 
 def _quantile(type_: QuantileType) -> str:
-    table = ",".join([float_text(entry) for entry in type_.table])
+    table = ",".join(_texts(type_.table, float_text))
     bounds = "" if type_.minimum is None else f", <{type_.minimum}:{type_.maximum}>"
     return f"!quant.quantile<{type_.storage.name}:{type_.value.name}, {{{table}}}{bounds}>"
+
+
+def _texts(values: tuple[float, ...], text: Callable[[float], str]) -> list[str]:
+    """Return the text of each value. Equal ones are made once, but for zeros, which are equal with either sign."""
+    texts = {value: text(value) for value in set(values) if value}
+    return [texts[value] if value else text(value) for value in values]
 
 
 def _parameter(scale: str, zero_point: int) -> str:
@@ -79,9 +95,10 @@ def _parameter(scale: str, zero_point: int) -> str:
 def _nested(type_: UniformSubChannelType) -> str:
     """Return the parameters in braces nested as `scale_shape`. Zero points are printed as signed, as MLIR does."""
     half, period = 1 << (type_.storage.width - 1), 1 << type_.storage.width
+    texts = _texts(type_.scales, lambda scale: scale_text(scale, type_.expressed))
     items = [
-        _parameter(scale_text(scale, type_.expressed), zero_point - period if zero_point >= half else zero_point)
-        for scale, zero_point in zip(type_.scales, type_.zero_points, strict=True)
+        _parameter(text, zero_point - period if zero_point >= half else zero_point)
+        for text, zero_point in zip(texts, type_.zero_points, strict=True)
     ]
     for size in reversed(type_.scale_shape):
         items = [f"{{{', '.join(group)}}}" for group in _groups(items, size)]

@@ -11,7 +11,7 @@ from core.mlir.builtin_elements import element_at
 from core.mlir.diagnostics import shown
 from core.mlir.float_format import round_to_format
 from core.mlir.hints import expressed_hint, parameters_hint, storage_hint
-from core.mlir.lexer import Token, TokenKind, TokenStream
+from core.mlir.lexer import MAXIMUM_LIST_LENGTH, Token, TokenKind, TokenStream
 from core.mlir.literals import read_float, read_integer
 from core.mlir.parameter_list import ParameterReader
 from core.mlir.types import (
@@ -206,6 +206,9 @@ def _read_table(stream: TokenStream) -> tuple[float, ...]:
     entries: list[float] = []
     while True:
         start = stream.token.start
+        if len(entries) == MAXIMUM_LIST_LENGTH:
+            raise stream.error(start, f"a table of more than {MAXIMUM_LIST_LENGTH} entries")
+        stream.count_entries(1, start)
         entries.append(read_float(stream, "entry of the table"))
         if found := table_entry_fault(entries[-1]):
             raise stream.error(start, found)

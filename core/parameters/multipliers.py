@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Context, Decimal, Inexact
 from fractions import Fraction
 
 from core.errors import ParameterError, UnknownNameError, excerpt
@@ -16,6 +16,9 @@ from core.parameters.factors import parse_factor
 
 INT32_MIN = -(1 << 31)
 INT32_MAX = (1 << 31) - 1
+
+# Room for every value of every scheme: the longest have 309 digits before the point, or 62 after it.
+_EXACT = Context(prec=512, traps=[Inexact])
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +154,11 @@ def derive_multiplier(text: str, scheme: str) -> DerivedMultiplier:
     rule = scheme_named(scheme)
     factor = parse_factor(text)
     derived = rule.derive(factor)
-    # At most 32 significant bits, far inside a double's range: exact as a double, and Decimal writes all of its digits.
     value = represented(derived, rule)
     error = value / Fraction(factor) - 1 if factor else Fraction(0)
-    return DerivedMultiplier(derived.multiplier, derived.shift, str(Decimal(float(value))), float(error))
+    return DerivedMultiplier(derived.multiplier, derived.shift, _decimal_text(value), float(error))
+
+
+def _decimal_text(value: Fraction) -> str:
+    """Return all digits of `value`, whose denominator is a power of two. It may be 2^1024, which no double holds."""
+    return str(_EXACT.divide(Decimal(value.numerator), Decimal(value.denominator)))

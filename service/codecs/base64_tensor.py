@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from core.errors import Base64Error, TensorDataError
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}")
+# The last three characters when the bits that padding leaves over are 0, as encoders leave them (RFC 4648 section 3.5).
+_CANONICAL_END = re.compile(r"[^=]{3}|[^=][AEIMQUYcgkosw048]=|[AQgw]==")
 _NOT_BASE64 = "the data are not standard base64 with padding (RFC 4648 section 4)"
 
 
@@ -36,6 +38,8 @@ def decode(text: str, dtype: np.dtype[Any], elements: int) -> NDArray[Any]:
         raise Base64Error(_NOT_BASE64) from error
     if len(data) != expected:
         _refuse(len(data), expected, elements, dtype)
+    if text and not _CANONICAL_END.fullmatch(text, len(text) - 3):
+        raise Base64Error("the last character of the data has bits that belong to no byte; an encoder leaves them 0")
     return np.frombuffer(data, dtype)
 
 

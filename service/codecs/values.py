@@ -1,8 +1,8 @@
 """Tensors as JSON numbers, for small tensors and for people: exact in both directions.
 
 JSON readers give a decimal number as the nearest binary64. Rounding that once more to a narrower float is right unless
-the binary64 is a tie of the narrower type and the decimal was not: then the literal itself has to decide. It is asked
-for only in that case, which needs a literal of more than 17 digits.
+the binary64 is a tie of the narrower type and the decimal was not: then the literal itself has to decide. The literals
+are asked for only when there is a tie, and only those of ties are read: others may have any length and any exponent.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 from core.errors import TensorDataError
 
 Number = int | float | str
-Literals = Callable[[], Sequence[Decimal | int | str]]
+Literals = Callable[[], Sequence[str]]
 
 _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 def decode(values: Sequence[Number], dtype: np.dtype[Any], elements: int, literals: Literals) -> NDArray[Any]:
-    """Return `values` as `elements` values of `dtype`. `literals` gives the same numbers as they were written."""
+    """Return `values` as `elements` values of `dtype`. `literals` gives the same numbers as texts."""
     if len(values) != elements:
         raise TensorDataError(f"there are {len(values)} values; the type has {elements} elements")
     if dtype.kind == "f":
@@ -51,8 +51,8 @@ def _floats(values: Sequence[Number], dtype: np.dtype[Any], literals: Literals) 
     if ties.size:
         written = literals()
         for index in ties:
-            tie, literal = float(wide[index]), written[index]
-            assert not isinstance(literal, str)
+            # The conversion is exact for any number of digits, and next to a tie an exponent cannot be out of bounds.
+            tie, literal = float(wide[index]), Decimal(written[index])
             if literal != tie:
                 # The binary64 next to the tie, on the literal's side, rounds to where the literal belongs.
                 beside = np.nextafter(tie, math.inf if literal > tie else -math.inf)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import asdict
-from decimal import Decimal
 from typing import Any, TypeVar
 
 import numpy as np
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends
 from numpy.typing import NDArray
 from starlette.requests import Request
 from starlette.responses import Response
@@ -24,11 +23,12 @@ from core.quantize import plan_quantize
 from core.report import Report
 from core.requantize import plan_requantize
 from service.codecs import base64_tensor, values
-from service.compute import BYTES_PER_TYPE_CHARACTER
-from service.json_body import MEDIA_TYPE, read_json, receive_json
+from service.compute import CHARACTERS_PER_FACTOR
+from service.json_body import MEDIA_TYPE, receive_json
 from service.lifespan import require_ready
 from service.operation import json_operation
 from service.problems import at
+from service.query import no_query
 from service.replies import Piece, PiecesResponse, json_text
 from service.schemas import (
     ConversionReply,
@@ -41,7 +41,7 @@ from service.schemas import (
 from service.settings import Settings
 from service.type_text import read_tensor_type, read_type
 
-router = APIRouter(tags=["ops"])
+router = APIRouter(tags=["ops"], dependencies=[Depends(no_query)])
 
 Array = NDArray[Any]
 ConversionRequest = QuantizeRequest | DequantizeRequest | RequantizeRequest
@@ -124,19 +124,24 @@ async def _convert(
 ) -> Response:
     """Receive, read, plan, run and reply: the same for every conversion but for its plan."""
     running = require_ready(request)
-    body = await receive_json(request, running.settings)
-    call = read_json(body, model, running.settings)
+    call, body = await receive_json(request, model, running)
 
-    def work() -> Response:
+    def decide() -> tuple[Plan, str]:
         input_type = read_tensor_type(call.input.type, running.settings, "/input/type")
         with at("/profile", UnknownNameError):
             plan = plan_for(call, input_type, running.settings)
+        return plan, print_type(plan.output_type)
+
+    def convert() -> Response:
         source = _source(call.input, plan, body, running.settings)
         target = np.empty(plan.elements, plan.output_dtype)
-        return _reply(plan, plan.run(source, target), target, call)
+        return _reply(plan, output_type, plan.run(source, target), target, call)
 
-    types = len(call.input.type) + len(call.output_type)
-    return await running.compute.run(len(body) + types * BYTES_PER_TYPE_CHARACTER, work)
+    characters = len(call.input.type) + len(call.output_type)
+    if isinstance(call, RequantizeRequest):
+        characters += len(call.multipliers) * CHARACTERS_PER_FACTOR
+    plan, output_type = await running.compute.texts(characters, decide)
+    return await running.compute.arrays(len(body), convert)
 
 
 def _source(tensor: Tensor, plan: Plan, body: bytes, settings: Settings) -> Array:
@@ -145,8 +150,8 @@ def _source(tensor: Tensor, plan: Plan, body: bytes, settings: Settings) -> Arra
         with at("/input/data"):
             return base64_tensor.decode(tensor.data, plan.input_dtype, plan.elements)
 
-    def literals() -> list[Decimal | int | str]:
-        written: list[Decimal | int | str] = json.loads(body, parse_float=Decimal)["input"]["values"]
+    def literals() -> list[str]:
+        written: list[str] = json.loads(body, parse_float=str, parse_int=str)["input"]["values"]
         return written
 
     with at("/input/values"):
@@ -158,9 +163,9 @@ def _source(tensor: Tensor, plan: Plan, body: bytes, settings: Settings) -> Arra
         return values.decode(tensor.values, plan.input_dtype, plan.elements, literals)
 
 
-def _reply(plan: Plan, report: Report, target: Array, call: ConversionRequest) -> Response:
+def _reply(plan: Plan, output_type: str, report: Report, target: Array, call: ConversionRequest) -> Response:
     """Return the reply, in the form of the input. The tensor's data are never copied into the rest of the JSON."""
-    head = b'{"output":{"type":' + json_text(print_type(plan.output_type))
+    head = b'{"output":{"type":' + json_text(output_type)
     if "data" in call.input.model_fields_set:
         pieces: list[Piece] = [head, b',"data":"', base64_tensor.encode(target), b'"']
     else:

@@ -6,7 +6,7 @@ import platform
 from dataclasses import asdict
 from importlib.metadata import version
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -17,10 +17,11 @@ from service import VERSION, schemas
 from service.lifespan import HealthStatus, runtime
 from service.operation import get_operation, health_operation
 from service.problems import PROBLEMS, requant_problem
+from service.query import no_query
 from service.replies import json_reply
 from service.settings import Limits
 
-router = APIRouter(tags=["meta"])
+router = APIRouter(tags=["meta"], dependencies=[Depends(no_query)])
 
 _PACKAGES = ("numpy", "numba", "ml_dtypes", "fastapi", "pydantic", "uvicorn")
 

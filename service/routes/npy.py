@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from urllib.parse import parse_qsl
 
 import numpy as np
 from fastapi import APIRouter
@@ -12,7 +11,7 @@ from starlette.responses import Response
 
 from core.dequantize import plan_dequantize
 from core.elements import FLOATS, IntegerElement, Signedness
-from core.errors import FieldFault, InvalidRequestError, NpyError, UnknownNameError, excerpt
+from core.errors import NpyError, UnknownNameError
 from core.mlir import print_type
 from core.mlir.types import ElementType, TensorType, Type
 from core.operands import bind
@@ -24,6 +23,7 @@ from service.codecs import npy
 from service.lifespan import require_ready
 from service.operation import BINARY, SCHEMAS, npy_operation, query_parameter
 from service.problems import at
+from service.query import read_query
 from service.receive import BodyReader, require_media_type
 from service.replies import PiecesResponse
 from service.type_text import read_type
@@ -33,7 +33,8 @@ router = APIRouter(prefix="/v1/npy", tags=["npy"])
 # The last is what `curl --data-binary` says of a file when it is told nothing else.
 _MEDIA_TYPES = frozenset({BINARY, "application/x-npy", "application/x-binary", "application/x-www-form-urlencoded"})
 _LONGEST_TYPE_HEADER = 2048
-_FIELDS = ("output_type", "input_type", "profile")
+_TYPES = ("input_type", "output_type")
+_FIELDS = (*_TYPES, "profile")
 
 Query = dict[str, str]
 Planner = Callable[[TensorType, Type | None, Query], Plan]
@@ -107,56 +108,41 @@ async def requantize_npy(request: Request) -> Response:
     return await _convert(request, ("output_type", "input_type"), plan)
 
 
-def _query(request: Request, required: tuple[str, ...]) -> Query:
-    """Return the query's fields: known, each at most once, and the required ones there."""
-    text = request.scope["query_string"].decode("latin-1")
-    try:
-        pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=16)
-    except ValueError:
-        raise InvalidRequestError("the query has more than 16 parameters") from None
-    faults = []
-    query: Query = {}
-    for name, value in pairs:
-        if name not in _FIELDS:
-            known = ", ".join(_FIELDS)
-            faults.append(FieldFault(f"/{excerpt(name)}", "extra_forbidden", f"not a parameter; there are {known}"))
-        elif name in query:
-            faults.append(FieldFault(f"/{name}", "repeated", "given more than once"))
-        query[name] = value
-    faults += [FieldFault(f"/{name}", "missing", "required") for name in required if name not in query]
-    if faults:
-        first = faults[0]
-        raise InvalidRequestError(f"query parameter {first.pointer[1:]}: {first.detail}", tuple(faults))
-    return query
-
-
 async def _convert(request: Request, required: tuple[str, ...], plan_for: Planner) -> Response:
     """Check what needs no body, receive the header, plan, receive the data to where they are used, run and reply."""
     running = require_ready(request)
     settings = running.settings
-    query = _query(request, required)
+    query = read_query(request, _FIELDS, required)
     require_media_type(request.headers, _MEDIA_TYPES)
-    input_type, output_type = (
-        read_type(query[name], settings.max_query_type_bytes, f"/{name}") if name in query else None
-        for name in ("input_type", "output_type")
-    )
+    characters = sum(len(query.get(name, "")) for name in _TYPES)
+
+    def read_types() -> list[Type | None]:
+        limit = settings.max_query_type_bytes
+        return [read_type(query[name], limit, f"/{name}") if name in query else None for name in _TYPES]
+
+    input_type, output_type = await running.compute.texts(characters, read_types)
     reader = BodyReader(request.scope, request.receive, settings.max_binary_bytes)
     header, header_bytes = await _receive_header(reader, settings.max_rank)
     if reader.declared is not None:
         _check_size(header, reader.declared - header_bytes)
-    with at("/input_type"):
-        bound = bind(_element_of(header) if input_type is None else input_type, header.shape)
-    with at("/profile", UnknownNameError):
-        plan = plan_for(bound, output_type, query)
+
+    def decide() -> tuple[Plan, str]:
+        with at("/input_type"):
+            bound = bind(_element_of(header) if input_type is None else input_type, header.shape)
+        with at("/profile", UnknownNameError):
+            plan = plan_for(bound, output_type, query)
+        return plan, print_type(plan.output_type)
+
+    plan, type_text = await running.compute.texts(characters, decide)
     data = await reader.take(header.data_bytes)
     _check_size(header, len(data) + await reader.skip_rest())
     source = npy.as_dtype(header, data, plan.input_dtype, named=input_type is not None)
 
-    def work() -> Response:
+    def convert() -> Response:
         target = np.empty(plan.elements, plan.output_dtype)
-        return _reply(plan, plan.run(source, target), target)
+        return _reply(plan, type_text, plan.run(source, target), target)
 
-    return await running.compute.run(len(data), work)
+    return await running.compute.arrays(len(data), convert)
 
 
 async def _receive_header(reader: BodyReader, max_rank: int) -> tuple[npy.NpyHeader, int]:
@@ -186,13 +172,12 @@ def _element_of(header: npy.NpyHeader) -> ElementType:
     return IntegerElement(bits, Signedness.UNSIGNED if dtype.kind == "u" else Signedness.SIGNLESS)
 
 
-def _reply(plan: Plan, report: Report, target: np.ndarray[tuple[int], np.dtype[np.generic]]) -> Response:
+def _reply(plan: Plan, text: str, report: Report, target: np.ndarray[tuple[int], np.dtype[np.generic]]) -> Response:
     shape = tuple(dimension or 0 for dimension in plan.output_type.shape or ())
     headers = {
         "requant-profile": report.profile,
         "requant-saturated": str(report.saturated_low + report.saturated_high),
     }
-    text = print_type(plan.output_type)
     # An encoding of a tensor may hold any text, and a header may not.
     if len(text) <= _LONGEST_TYPE_HEADER and text.isascii() and text.isprintable():
         headers["requant-type"] = text

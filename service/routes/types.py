@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.compute import BYTES_PER_TYPE_CHARACTER
-from service.json_body import read_json, receive_json
+from service.json_body import receive_json
 from service.lifespan import runtime
 from service.operation import json_operation
+from service.query import no_query
 from service.replies import json_reply
 from service.schemas import ParseTypeRequest
 from service.type_description import ParsedType, describe
 from service.type_text import read_type
 
-router = APIRouter(prefix="/v1/types", tags=["types"])
+router = APIRouter(prefix="/v1/types", tags=["types"], dependencies=[Depends(no_query)])
 
 
 _EXAMPLE = {"text": "tensor<2x3x!quant.uniform<i8:f32:1, {0.5:3, 0.25, 0.125}>>"}
@@ -25,10 +25,9 @@ _EXAMPLE = {"text": "tensor<2x3x!quant.uniform<i8:f32:1, {0.5:3, 0.25, 0.125}>>"
 async def parse_type(request: Request) -> Response:
     """Parse an MLIR type. A text that is none is answered with where it stops being one."""
     running = runtime(request)
-    settings = running.settings
-    call = read_json(await receive_json(request, settings), ParseTypeRequest, settings)
+    call, _ = await receive_json(request, ParseTypeRequest, running)
 
     def work() -> Response:
-        return json_reply(describe(read_type(call.text, settings.max_type_bytes, "/text")))
+        return json_reply(describe(read_type(call.text, running.settings.max_type_bytes, "/text")))
 
-    return await running.compute.run(len(call.text) * BYTES_PER_TYPE_CHARACTER, work)
+    return await running.compute.texts(len(call.text), work)

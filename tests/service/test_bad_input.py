@@ -101,6 +101,7 @@ def test_a_scale_count_that_does_not_match_the_axis_names_both(client: httpx.Cli
         ({"type": "tensor<2xf32>", "data": "this is not base64!"}, "base64"),
         ({"type": "tensor<1xf32>", "data": "AAAAAA-_"}, "base64"),
         ({"type": "tensor<1xf32>", "data": "AAAAAA"}, "base64"),
+        ({"type": "tensor<1xf32>", "data": "AAAAAB=="}, "base64"),
         ({"type": "tensor<1xf32>", "data": "AAAAAA==\n"}, "base64"),
         ({"type": "tensor<2xf32>", "values": [1]}, "tensor_data"),
         ({"type": "tensor<1xf32>", "values": ["one"]}, "tensor_data"),
@@ -248,12 +249,46 @@ def test_media_types_of_the_npy_routes(client: httpx.Client) -> None:
         ("", "/output_type"),
         ("output_type=f32&output_type=f32", "/output_type"),
         ("output_type=f32&outputtype=f32", "/outputtype"),
+        ("output_type=f32&a%2Fb~c=f32", "/a~1b~0c"),
         ("&".join(f"a{n}=1" for n in range(40)), None),
     ],
 )
 def test_queries_that_are_wrong(client: httpx.Client, query: str, pointer: str | None) -> None:
     found = refused(client.post(f"/v1/npy/quantize?{query}", content=b""), 422, "request_invalid")
     assert [error["pointer"] for error in found.get("errors", [])] == ([pointer] if pointer else [])
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/v1/quantize"),
+        ("POST", "/v1/dequantize"),
+        ("POST", "/v1/requantize"),
+        ("POST", "/v1/parameters/multiplier"),
+        ("POST", "/v1/types/parse"),
+        ("GET", "/v1/info"),
+        ("GET", "/v1/profiles"),
+        ("GET", "/v1/profiles/onnx"),
+        ("GET", "/problems/npy"),
+        ("GET", "/healthz"),
+    ],
+)
+def test_routes_without_parameters_refuse_a_query(client: httpx.Client, method: str, path: str) -> None:
+    found = refused(client.request(method, f"{path}?profile=onnx", json={}), 422, "request_invalid")
+    assert [error["pointer"] for error in found["errors"]] == ["/profile"]
+
+
+def test_numbers_of_any_form_beside_one_that_is_a_tie(client: httpx.Client) -> None:
+    for other in ("1e-9999999999999999999", f"0.{'1' * 5000}", "1e-400"):
+        body = f'{{"input": {{"type": "tensor<2xf32>", "values": [16777217,{other}]}}, "output_type": "{TARGET}"}}'
+        reply = client.post("/v1/quantize", content=body, headers={"content-type": "application/json"})
+        assert reply.status_code == 200, reply.text
+
+
+def test_a_long_type_is_not_echoed(client: httpx.Client) -> None:
+    members = f"tuple<{','.join(['f32'] * 200_000)}>"
+    found = refused(quantize(client, ONE, members), 422, "type_does_not_fit")
+    assert len(found["detail"]) <= 2000
 
 
 def test_limits_are_stated_and_kept(client: httpx.Client) -> None:
@@ -270,6 +305,8 @@ def test_limits_are_stated_and_kept(client: httpx.Client) -> None:
     found = refused(quantize(client, {"type": f"tensor<{count}xf32>", "values": [0] * count}), 413, "limit_exceeded")
     assert found["limit"] == limits["max_values"]
     found = refused(quantize(client, {"type": "tensor<1xf32>", "values": [0] * 70_000}), 413, "limit_exceeded")
+    assert found["limit"] == limits["max_values"]
+    assert str(limits["max_values"]) in found["detail"]
 
     rank = limits["max_rank"] + 1
     found = refused(quantize(client, {"type": f"tensor<{'1x' * rank}f32>", "values": [0]}), 413, "limit_exceeded")
@@ -285,9 +322,10 @@ def test_limits_are_stated_and_kept(client: httpx.Client) -> None:
     found = refused(client.post("/v1/parameters/multiplier", json=body), 413, "limit_exceeded")
 
     bodies: list[dict[str, Any]] = [
-        {f"x{number}": 0 for number in range(60_000)},
-        {"x": [[]] * 60_000},
-        {"x": [1] * 110_000},
+        {f"x{number}": 0 for number in range(limits["max_json_tokens"] // 3 + 1)},
+        {"x": [[]] * (limits["max_json_tokens"] // 3 + 1)},
+        {"x": [1] * limits["max_json_tokens"]},
+        {"x": '"' * limits["max_json_tokens"]},
     ]
     for hostile in bodies:
         found = refused(client.post("/v1/quantize", json=hostile), 413, "limit_exceeded")

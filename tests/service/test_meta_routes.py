@@ -52,6 +52,39 @@ def test_kinds(client: httpx.Client, text: str, fields: dict[str, Any]) -> None:
     assert {name: found[name] for name in fields} == fields
 
 
+@pytest.mark.parametrize("storage", ["i8", "u8", "si8", "ui8", "i4", "ui4"])
+def test_the_spelling_of_the_storage_is_kept(client: httpx.Client, storage: str) -> None:
+    found = parsed(client, f"!quant.uniform<{storage}:f32, 0.5>")
+    assert (found["storage"], found["signed"]) == (storage, "u" not in storage)
+
+
+@pytest.mark.parametrize(
+    "path", ["/healthz", "/v1/info", "/v1/profiles", "/problems/npy", "/docs", "/nope", "/v1/quantize"]
+)
+def test_head_is_answered_like_get(client: httpx.Client, path: str) -> None:
+    head, get = client.head(path), client.get(path)
+    assert head.status_code == get.status_code
+    assert head.content == b""
+    own = {"date", "x-request-id"}
+    assert {k: v for k, v in head.headers.items() if k not in own} == {
+        k: v for k, v in get.headers.items() if k not in own
+    }
+
+
+def test_the_methods_of_a_path_are_named(client: httpx.Client) -> None:
+    assert client.post("/healthz").headers["allow"] == "GET, HEAD"
+    assert client.head("/v1/quantize").headers["allow"] == "POST"
+
+
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_the_largest_factor_has_a_represented_value(client: httpx.Client, sign: str) -> None:
+    body = {"factors": [f"{sign}1.7976931348623157e308"], "scheme": "litert"}
+    (result,) = client.post("/v1/parameters/multiplier", json=body).json()["results"]
+    assert abs(result["multiplier"]) * 2.0 ** (result["shift"] - 1023 - 31) == 2.0
+    assert result["represented"] == f"{sign}{2**1024}"
+    assert result["relative_error"] == 1 / (2**53 - 1)
+
+
 def test_multipliers(client: httpx.Client) -> None:
     body = {"factors": ["0.5", "0x1.8p-5", "0"], "scheme": "litert"}
     reply = client.post("/v1/parameters/multiplier", json=body).json()

@@ -9,13 +9,12 @@ from typing import Any
 
 import httpx
 import pytest
-from pydantic import ValidationError
 from starlette.requests import Request
 
 from core import errors
 from service import problems
 from service.app import create_app
-from service.lifespan import NotReadyError
+from service.json_body import read_json
 from service.schemas import QuantizeRequest
 from service.settings import Settings
 
@@ -86,12 +85,8 @@ def test_members_that_do_not_apply_are_absent() -> None:
     assert body_of(errors.TypeTextError("no", offset=0))["offset"] == 0
 
 
-def test_replies_that_leave_the_body_unread_close_the_connection() -> None:
-    assert problems.requant_problem(request(), errors.LimitError("big", limit=3)).headers["connection"] == "close"
-    chunked = Request({"type": "http", "headers": [(b"transfer-encoding", b"chunked")]})
-    assert problems.requant_problem(chunked, errors.NpyError("no")).headers["connection"] == "close"
-    assert "connection" not in problems.requant_problem(request(), errors.NpyError("no")).headers
-    assert problems.requant_problem(request(), NotReadyError("wait")).headers["retry-after"] == "1"
+def test_a_service_that_is_not_ready_says_when_to_come_back() -> None:
+    assert problems.requant_problem(request(), errors.UnavailableError("wait")).headers["retry-after"] == "1"
 
 
 def test_pointers_are_put_on_errors_without_one() -> None:
@@ -101,9 +96,9 @@ def test_pointers_are_put_on_errors_without_one() -> None:
 
 
 def invalid(body: bytes) -> errors.RequantError:
-    with pytest.raises(ValidationError) as caught:
-        QuantizeRequest.model_validate_json(body)
-    return problems.invalid_request(caught.value)
+    with pytest.raises(errors.RequestError) as caught:
+        read_json(body, QuantizeRequest, Settings())
+    return caught.value
 
 
 def test_pydantic_errors_become_faults_with_pointers() -> None:
@@ -118,7 +113,7 @@ def test_pydantic_errors_become_faults_with_pointers() -> None:
 
 
 def test_faults_are_bounded_in_number_and_length() -> None:
-    body = json.dumps({f"{'x' * 5000}{index}": 0 for index in range(500)}).encode()
+    body = json.dumps({f"{'x' * 5000}{index}": 0 for index in range(18)}).encode()
     found = body_of(invalid(body))
     assert len(found["errors"]) == 16
     assert len(json.dumps(found)) < 5000
@@ -127,6 +122,16 @@ def test_faults_are_bounded_in_number_and_length() -> None:
 def test_text_that_is_not_json_is_malformed() -> None:
     for body in (b"", b"{", b"\x93NUMPY", b'{"input": "\xff"}', b"[" * 10_000):
         assert isinstance(invalid(body), errors.MalformedRequestError)
+
+
+@pytest.mark.parametrize("length", [1999, 2000, 2001, 3_000_000])
+def test_details_are_bounded(length: int) -> None:
+    error = errors.TypeFitError("what" + "x" * (length - 8) + "expected"[:4])
+    assert error.detail == str(error)
+    assert len(error.detail) == (length if length <= 2000 else 1999)
+    assert (error.detail.startswith("what"), error.detail.endswith("expe")) == (True, True)
+    assert ("..." in error.detail) is (length > 2000)
+    assert len(body_of(error)["detail"]) <= 2000
 
 
 def test_nothing_of_the_inside_is_told() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from fractions import Fraction
 from random import Random
@@ -96,3 +97,18 @@ def test_decimal_is_rounded_once() -> None:
     assert not reads_back("0.1", 0.1, FLOATS["f128"])
     assert reads_back("0.5", 0.5, FLOATS["f128"])
     assert reads_back("0.000000e+00", 0.0, FLOATS["f80"])
+
+
+@pytest.mark.parametrize("name", ["f80", "f128"])
+def test_the_interval_that_rounds_to_a_value_in_a_finer_format(name: str) -> None:
+    element, random = FLOATS[name], Random(9)
+    values = [1.0, 0.1, 3.0, 5e-324, 2.0**-1022, 2.0**-1000, 1.7976931348623157e308, 2.0**1023]
+    values += [random.uniform(0.5, 1) * 2.0 ** random.randrange(-300, 300) for _ in range(200)]
+    for value in values:
+        above = Fraction(2) ** (math.frexp(value)[1] - element.precision - 1)
+        below = above / 2 if math.frexp(value)[0] == 0.5 else above
+        for offset, inside in ((above, True), (-below, True), (above * 101 / 100, False), (-below * 101 / 100, False)):
+            number = (Fraction(value) + offset) * 10**1300
+            # More digits than any of these numbers has, but for the last of them.
+            assert number.denominator == 1 or not inside
+            assert reads_back(f"{round(number)}.0e-1300", value, element) is inside, (value, offset)

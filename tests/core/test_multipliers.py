@@ -1,0 +1,31 @@
+"""The real values that multipliers stand for, written with all of their digits."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.errors import ParameterError
+from core.parameters.multipliers import SCHEMES, Multiplier, derive_multiplier, represented
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@given(factor=st.floats(allow_nan=False, allow_infinity=False))
+def test_represented_has_all_digits(scheme: str, factor: float) -> None:
+    try:
+        derived = derive_multiplier(repr(factor), scheme)
+    except ParameterError:
+        return
+    value = represented(Multiplier(derived.multiplier, derived.shift), SCHEMES[scheme])
+    assert Fraction(derived.represented) == value
+    assert derived.relative_error == (float(value / Fraction(factor) - 1) if factor else 0.0)
+
+
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_a_value_beyond_every_double(sign: str) -> None:
+    derived = derive_multiplier(f"{sign}1.7976931348623157e308", "litert")
+    assert derived.represented == f"{sign}{2**1024}"
+    assert derived.relative_error == 1 / (2**53 - 1)

@@ -74,6 +74,12 @@ class FloatElement:
     largest: float
     dtype: np.dtype[np.generic] | None
 
+    @property
+    def tensor_dtype(self) -> np.dtype[np.generic]:
+        """`dtype`, for a type that has tensors."""
+        assert self.dtype is not None, self.name
+        return self.dtype
+
 
 @dataclass(frozen=True, slots=True)
 class IndexElement:

@@ -12,17 +12,31 @@ from typing import Any
 
 import numpy as np
 
-from core.channels import Channels, channels_along
+from core.channels import Channels, channels_of
 from core.elements import FloatElement, IntegerElement, integer_dtype
 from core.errors import TypeFitError, UnsupportedError, excerpt
-from core.mlir.fit import check_fits
+from core.lanes import LANES
+from core.mlir.casts import scast_reason
+from core.mlir.fit import fit_fault
 from core.mlir.printer import print_type
 from core.mlir.stablehlo import stablehlo_reason
-from core.mlir.types import ElementType, StorageType, TensorType, Type, UniformPerAxisType, UniformType
+from core.mlir.types import (
+    ElementType,
+    StorageType,
+    TensorType,
+    Type,
+    UniformPerAxisType,
+    UniformSubChannelType,
+    UniformType,
+)
+from core.profiles import OperationRule
+from core.profiles.rule import TypeRules, ZeroPointRange
 
-_STORAGE_NAMES = "i8, u8, i16, u16 and i32"
-_SIGNED_WIDTHS = (8, 16, 32)
-_UNSIGNED_WIDTHS = (8, 16)
+_INT32_BOUNDS = (-(1 << 31), (1 << 31) - 1)
+_TYPE_RULES = {
+    TypeRules.STABLEHLO: ("StableHLO", stablehlo_reason),
+    TypeRules.SIGNLESS: ("MLIR's lowering", scast_reason),
+}
 
 
 def _shape_text(shape: tuple[int | None, ...]) -> str:
@@ -55,40 +69,72 @@ def bind(given: Type, shape: tuple[int, ...]) -> TensorType:
         return replace(given, shape=shape)
     if isinstance(given, ElementType):
         return TensorType(shape, given)
-    raise TypeFitError(f"{print_type(given)} is not the type of a tensor")
+    raise TypeFitError(f"{excerpt(print_type(given))} is not the type of a tensor")
 
 
-def float_dtype(tensor: TensorType, side: str) -> np.dtype[Any]:
-    """Return the numpy dtype of a tensor of floats that conversions take (f32), or raise UnsupportedError."""
+def float_element(tensor: TensorType, side: str) -> FloatElement:
+    """Return the element type of a tensor of floats that conversions take, or raise UnsupportedError."""
     element = tensor.element
-    if not isinstance(element, FloatElement) or element.name != "f32" or element.dtype is None:
+    if not isinstance(element, FloatElement) or element.name not in LANES:
         raise UnsupportedError(
-            f"the {side} has elements of {excerpt(print_type(element))}; this operation takes f32 there"
+            f"the {side} has elements of {excerpt(print_type(element))}; this operation takes {', '.join(LANES)} there"
         )
-    return element.dtype
+    return element
 
 
 @dataclass(frozen=True, slots=True)
 class QuantizedOperand:
-    """A tensor of uniformly quantized integers. `scales` are f64 as the type keeps them; one entry for each channel."""
+    """A uniformly quantized tensor. `scales` are f64 as the type keeps them; one entry for each channel or block.
+
+    `storage` is `i8`, `u4`, `f8E4M3FN`...: what is computed with, however the type spells it. [lowest, highest] is what
+    the storage holds, [minimum, maximum] its bounds in the type; for small floats they say nothing. `blocks` is the
+    block's size along each dimension.
+    """
 
     tensor: TensorType
     expressed: FloatElement
-    storage_name: str
+    storage: str
+    width: int
     dtype: np.dtype[Any]
+    lowest: int
+    highest: int
     minimum: int
     maximum: int
     scales: tuple[float, ...]
     zero_points: tuple[int, ...]
+    granularity: str
+    blocks: tuple[int, ...]
     axis: int | None
 
     @property
     def channels(self) -> Channels:
-        return channels_along(static_shape(self.tensor), self.axis)
+        return channels_of(static_shape(self.tensor), self.blocks)
 
     @property
     def elements(self) -> int:
         return prod(static_shape(self.tensor))
+
+    @property
+    def layout_name(self) -> str:
+        """The granularity, with blocks along another axis than the last told apart."""
+        shape = static_shape(self.tensor)
+        outer = self.granularity == "sub_channel" and bool(shape) and self.blocks[-1] == 1 and max(self.blocks) > 1
+        return "sub_channel_outer" if outer else self.granularity
+
+    @property
+    def input_bounds(self) -> tuple[int, int] | None:
+        """What stored numbers must lie within, where their container holds more than the storage type."""
+        exact = self.is_float or self.width == self.dtype.itemsize * 8
+        return None if exact else (self.lowest, self.highest)
+
+    @property
+    def is_float(self) -> bool:
+        """Whether stored numbers are small floats."""
+        return self.storage.startswith("f")
+
+    def check_no_zero_points(self, side: str) -> None:
+        """Raise UnsupportedError unless every zero point is 0: small floats have none."""
+        self.check_symmetric(side, f"{self.storage} storage has no zero point")
 
     def check_expressed(self, floats: TensorType) -> None:
         """Raise UnsupportedError unless the tensor of floats on the other side has this type's expressed type."""
@@ -106,60 +152,93 @@ class QuantizedOperand:
 
 
 def _storage_name(storage: StorageType) -> str:
-    """`i8`, `u8`...: what is computed with, however the type spells it."""
-    return f"{'i' if storage.signed else 'u'}{storage.width}"
+    if isinstance(storage.element, IntegerElement):
+        return f"{'i' if storage.signed else 'u'}{storage.width}"
+    return storage.element.name if isinstance(storage.element, FloatElement) else "quantile"
 
 
-def _storage_dtype(storage: StorageType, side: str) -> np.dtype[Any]:
-    widths = _SIGNED_WIDTHS if storage.signed else _UNSIGNED_WIDTHS
-    if isinstance(storage.element, IntegerElement) and storage.width in widths:
-        return integer_dtype(storage.width, signed=storage.signed)
-    name = _storage_name(storage) if isinstance(storage.element, IntegerElement) else "non-integer"
-    raise UnsupportedError(f"the {side} has {name} storage; this operation takes {_STORAGE_NAMES}")
-
-
-def _check_zero_points(zero_points: tuple[int, ...], bounds: tuple[int, int], side: str) -> None:
-    lowest, highest = bounds
-    for channel, zero_point in enumerate(zero_points):
+def _zero_points(given: tuple[int, ...], storage: StorageType, rule: OperationRule, side: str) -> tuple[int, ...]:
+    """Return the zero points that the rule computes with."""
+    lowest, highest = storage.default_bounds
+    if rule.zero_points is ZeroPointRange.TRUNCATED:
+        return tuple((zero_point - lowest) % (1 << storage.width) + lowest for zero_point in given)
+    if rule.zero_points is ZeroPointRange.INT32:
+        lowest, highest = _INT32_BOUNDS
+    for channel, zero_point in enumerate(given):
         if not lowest <= zero_point <= highest:
             raise UnsupportedError(
                 f"zero point {zero_point} of channel {channel} of the {side} is outside of {lowest} to {highest}"
             )
+    return given
 
 
-def quantized_operand(
-    tensor: TensorType, side: str, profile: str, zero_point_bounds: tuple[int, int] | None = None
-) -> QuantizedOperand:
-    """Check a tensor type for a conversion under `profile` and take it apart. `side` is "input" or "output".
+def _check_taken(what: str, found: str, taken: tuple[str, ...], side: str, profile: str) -> None:
+    if found not in taken:
+        listed = ", ".join(taken) if len(taken) < 32 else "i1 to i32 and u1 to u32"
+        raise UnsupportedError(f"the {side} has {found} {what}; profile {profile} takes {listed} here")
 
-    Zero points must lie in `zero_point_bounds`, by default what the storage holds. Raise TypeFitError if the parameters
-    do not fit the shape, UnsupportedError if it is not a uniform type over a storage that is taken, if a zero point is
-    out of bounds, or if the profile's own rules refuse it.
+
+def _blocks(
+    element: UniformType | UniformPerAxisType | UniformSubChannelType, shape: tuple[int, ...]
+) -> tuple[int, ...]:
+    match element:
+        case UniformType():
+            sizes: dict[int, int] = {}
+        case UniformPerAxisType(axis=along):
+            sizes = {along: 1}
+        case UniformSubChannelType(blocks=blocks):
+            sizes = dict(blocks)
+    return tuple(sizes.get(axis, max(dimension, 1)) for axis, dimension in enumerate(shape))
+
+
+def quantized_operand(tensor: TensorType, side: str, rule: OperationRule, profile: str) -> QuantizedOperand:
+    """Check a tensor type for a rule of a profile and take it apart. `side` is "input" or "output".
+
+    Raise TypeFitError if the parameters do not fit the shape, UnsupportedError if it is not a uniform type, if the rule
+    does not list its storage, expressed type or granularity, if a zero point is out of range, or if the profile's own
+    system refuses it.
     """
     element = tensor.element
-    if not isinstance(element, (UniformType, UniformPerAxisType)):
-        raise UnsupportedError(
-            f"the {side} has elements of {excerpt(print_type(element))}; this operation takes "
-            "!quant.uniform there, per tensor or per axis"
-        )
-    check_fits(tensor)
-    if profile == "stablehlo" and (reason := stablehlo_reason(tensor)) is not None:
-        raise UnsupportedError(f"StableHLO does not take the {side}: {reason}")
-    dtype = _storage_dtype(element.storage, side)
-    scales, zero_points, axis = (
-        ((element.scale,), (element.zero_point,), None)
-        if isinstance(element, UniformType)
-        else (element.scales, element.zero_points, element.axis)
-    )
-    _check_zero_points(zero_points, zero_point_bounds or element.storage.default_bounds, side)
+    match element:
+        case UniformType(scale=scale, zero_point=zero_point):
+            granularity, scales, given = "per_tensor", (scale,), (zero_point,)
+        case UniformPerAxisType(scales=scales, zero_points=given):
+            granularity = "per_axis"
+        case UniformSubChannelType(scales=scales, zero_points=given):
+            granularity = "sub_channel"
+        case _:
+            raise UnsupportedError(
+                f"the {side} has elements of {excerpt(print_type(element))}; this operation takes !quant.uniform there"
+            )
+    storage = element.storage
+    name = _storage_name(storage)
+    if (fault := fit_fault(tensor, short_blocks=rule.short_blocks)) is not None:
+        raise TypeFitError(f"the {side} does not fit: {fault}")
+    if rule.type_rules is not None:
+        system, reason_of = _TYPE_RULES[rule.type_rules]
+        if (reason := reason_of(tensor)) is not None:
+            raise UnsupportedError(f"{system} does not take the {side}: {reason}")
+    _check_taken("storage", name, rule.storages, side, profile)
+    _check_taken("as its expressed type", element.expressed.name, rule.expressed, side, profile)
+    _check_taken("parameters", granularity, rule.granularities, side, profile)
+    is_float = isinstance(storage.element, FloatElement)
+    lowest, highest = storage.default_bounds
+    if is_float and (storage.minimum, storage.maximum) != (lowest, highest):
+        raise UnsupportedError(f"the {side} narrows the bounds of {name}; conversions to small floats have no bounds")
+    shape = static_shape(tensor)
     return QuantizedOperand(
         tensor=tensor,
         expressed=element.expressed,
-        storage_name=_storage_name(element.storage),
-        dtype=dtype,
-        minimum=element.storage.minimum,
-        maximum=element.storage.maximum,
+        storage=name,
+        width=storage.width,
+        dtype=np.dtype("|u1") if is_float else integer_dtype(storage.width, signed=storage.signed),
+        lowest=lowest,
+        highest=highest,
+        minimum=storage.minimum,
+        maximum=storage.maximum,
         scales=scales,
-        zero_points=zero_points,
-        axis=axis,
+        zero_points=_zero_points(given, storage, rule, side),
+        granularity=granularity,
+        blocks=_blocks(element, shape),
+        axis=element.axis if isinstance(element, UniformPerAxisType) else None,
     )

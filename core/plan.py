@@ -29,6 +29,7 @@ class Plan(ABC):
     """A conversion of one tensor. `input_type` and `output_type` are bound: ranked, static, of the same shape.
 
     `multipliers` are those that a requantization uses, one or one per channel, in its scheme's convention.
+    `input_bounds` is what stored inputs must lie within, where their container holds more.
     """
 
     profile: str
@@ -39,6 +40,7 @@ class Plan(ABC):
     output_dtype: np.dtype[Any]
     elements: int
     multipliers: tuple[Multiplier, ...] = ()
+    input_bounds: tuple[int, int] | None = None
 
     @abstractmethod
     def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
@@ -74,6 +76,15 @@ class Plan(ABC):
                     f"the {side} must be {self.elements} contiguous elements of {dtype}; "
                     f"this is {array.dtype} of shape {array.shape}"
                 )
+        self._check_bounds(source)
         counts = self.new_counts()
         self.step(source, target, 0, counts)
         return self.report(counts)
+
+    def _check_bounds(self, source: Array) -> None:
+        if self.input_bounds is None or source.size == 0:
+            return
+        lowest, highest = self.input_bounds
+        if source.min() < lowest or source.max() > highest:
+            index = int(np.argmax((source < lowest) | (source > highest)))
+            raise TensorDataError(f"element {index} is {source[index]}; its type holds {lowest} to {highest}")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from core.errors import ParameterError, RequantError, TypeFitError, UnsupportedError
+from core.errors import ParameterError, TypeFitError, UnsupportedError
 from core.kernels._jit import Kernel
 from core.kernels.requantize import REQUANTIZE, RequantizeRule
 from core.mlir.types import TensorType, Type
@@ -41,17 +41,15 @@ class _Domain:
     highest_shift: int
     demand: str
 
-    def check(self, given: Multiplier, channel: int) -> None:
-        if not self.lowest_multiplier <= given.multiplier <= INT32_MAX:
-            raise ParameterError(
-                f"multiplier {given.multiplier} is outside of {self.lowest_multiplier} to {INT32_MAX}",
-                pointer=f"/multipliers/{channel}/multiplier",
-            )
-        if not self.lowest_shift <= given.shift <= self.highest_shift:
-            raise ParameterError(
-                f"shift {given.shift} is outside of {self.lowest_shift} to {self.highest_shift}",
-                pointer=f"/multipliers/{channel}/shift",
-            )
+    def check(self, given: Multiplier) -> None:
+        """Raise ParameterError for a multiplier or shift outside of the domain."""
+        bounds = {
+            "multiplier": (given.multiplier, self.lowest_multiplier, INT32_MAX),
+            "shift": (given.shift, self.lowest_shift, self.highest_shift),
+        }
+        for name, (value, lowest, highest) in bounds.items():
+            if not lowest <= value <= highest:
+                raise ParameterError(f"{name} {value} is outside of {lowest} to {highest}", pointer=f"/{name}")
 
 
 _FITS_INT32 = "the input minus its zero point must fit int32"
@@ -70,7 +68,7 @@ class RequantizePlan(Plan):
 
     kernel: Kernel
     demand: str
-    run_length: int
+    layout: tuple[int, int, int, int]
     kernel_multipliers: Array
     kernel_shifts: Array
     input_zero_points: Array
@@ -92,7 +90,7 @@ class RequantizePlan(Plan):
             source,
             target,
             start,
-            self.run_length,
+            *self.layout,
             self.kernel_multipliers,
             self.kernel_shifts,
             self.input_zero_points,
@@ -107,24 +105,42 @@ class RequantizePlan(Plan):
         return f"profile {self.profile} is not defined for this element: {self.demand}"
 
 
-def _derive(scheme: Scheme, source: QuantizedOperand, target: QuantizedOperand) -> tuple[Multiplier, ...]:
+def _derive(
+    scheme: Scheme, domain: _Domain, source: QuantizedOperand, target: QuantizedOperand
+) -> tuple[Multiplier, ...]:
     """Derive one multiplier for each channel, from the ratio of the scales.
 
-    LiteRT keeps scales as f32 and divides them in f64; MLIR, which derives TOSA's, keeps them as f64.
+    LiteRT keeps scales as f32 and divides them in f64; MLIR, which derives TOSA's, keeps them as f64. Raise
+    ParameterError naming the channel and its scales where the scheme has no multiplier for their ratio.
     """
-    in_f32 = scheme.name.startswith("litert")
     inputs, outputs = (
-        [float(np.float32(scale)) if in_f32 else scale for scale in operand.scales] for operand in (source, target)
+        [float(np.float32(scale)) if scheme.scales_in_f32 else scale for scale in operand.scales]
+        for operand in (source, target)
     )
-    channels = max(len(inputs), len(outputs))
     derived = []
-    for channel in range(channels):
-        factor = inputs[channel % len(inputs)] / outputs[channel % len(outputs)]
+    for channel in range(max(len(inputs), len(outputs))):
+        scale_in, scale_out = inputs[channel % len(inputs)], outputs[channel % len(outputs)]
         try:
-            derived.append(scheme.derive(factor))
-        except RequantError as error:
-            raise ParameterError(f"channel {channel}: {error.detail}") from error
+            multiplier = scheme.derive(scale_in / scale_out)
+            domain.check(multiplier)
+        except ParameterError as error:
+            raise ParameterError(f"channel {channel}, scales {scale_in!r} to {scale_out!r}: {error.detail}") from error
+        derived.append(multiplier)
     return tuple(derived)
+
+
+def _given(multipliers: Sequence[Multiplier], channels: int, domain: _Domain) -> tuple[Multiplier, ...]:
+    """Check the caller's multipliers: one, or one for each channel, all within the scheme's domain."""
+    if len(multipliers) not in (1, channels):
+        raise TypeFitError(
+            f"{len(multipliers)} multipliers are given for {channels} channels; give one, or one for each channel"
+        )
+    for index, each in enumerate(multipliers):
+        try:
+            domain.check(each)
+        except ParameterError as error:
+            raise ParameterError(error.detail, pointer=f"/multipliers/{index}{error.pointer}") from None
+    return tuple(multipliers)
 
 
 def _check_pair(rule: OperationRule, source: QuantizedOperand, target: QuantizedOperand, profile: str) -> None:
@@ -137,9 +153,10 @@ def _check_pair(rule: OperationRule, source: QuantizedOperand, target: Quantized
         )
     if rule.scheme == "tosa":
         check_rescale(source, target)
-    if f"{source.storage_name} to {target.storage_name}" in rule.symmetric:
-        for operand, side in ((source, "input"), (target, "output")):
-            operand.check_symmetric(side, f"profile {profile} converts i16 to i16 only with zero points 0")
+    if (source.storage, target.storage) in rule.symmetric_pairs:
+        reason = f"profile {profile} converts {source.storage} to {target.storage} only with zero points 0"
+        source.check_symmetric("input", reason)
+        target.check_symmetric("output", reason)
 
 
 def _each(values: tuple[int, ...], channels: int) -> tuple[int, ...]:
@@ -161,18 +178,13 @@ def plan_requantize(
     rule = profile_named(profile).rule(Operation.REQUANTIZE)
     scheme = scheme_named(rule.scheme or profile)
     shape = static_shape(input_type)
-    # LiteRT keeps zero points as int32, whatever the storage, and its integer path takes them as they are.
-    bounds = (INT32_MIN, INT32_MAX) if scheme.name.startswith("litert") else None
-    source = quantized_operand(input_type, "input", profile, bounds)
-    target = quantized_operand(bind(output_type, shape), "output", profile, bounds)
+    source = quantized_operand(input_type, "input", rule, profile)
+    target = quantized_operand(bind(output_type, shape), "output", rule, profile)
     _check_pair(rule, source, target, profile)
     count = max(len(source.scales), len(target.scales))
-    used = tuple(multipliers) if multipliers is not None else _derive(scheme, source, target)
-    if len(used) not in (1, count):
-        raise TypeFitError(f"{len(used)} multipliers are given for {count} channels; give one, or one for each channel")
     kernel_rule = _KERNEL_RULES[scheme.name, rule.rounding]
-    for channel, each in enumerate(used):
-        _DOMAINS[kernel_rule].check(each, channel)
+    domain = _DOMAINS[kernel_rule]
+    used = _derive(scheme, domain, source, target) if multipliers is None else _given(multipliers, count, domain)
     channels = source.channels if source.axis is not None else target.channels
     return RequantizePlan(
         profile=profile,
@@ -184,8 +196,9 @@ def plan_requantize(
         elements=source.elements,
         multipliers=used,
         kernel=REQUANTIZE[kernel_rule, channels.cycle],
-        demand=_DOMAINS[kernel_rule].demand,
-        run_length=channels.run,
+        demand=domain.demand,
+        input_bounds=source.input_bounds,
+        layout=channels.scalars,
         kernel_multipliers=channels.lay_out(_each(tuple(each.multiplier for each in used), count), "<i4"),
         kernel_shifts=channels.lay_out(_each(tuple(scheme.right_shift(each.shift) for each in used), count), "<i4"),
         input_zero_points=channels.lay_out(_each(source.zero_points, count), "<i4"),

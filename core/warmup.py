@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 # Imported for their kernels, which register themselves.
+import core.kernels.blocks
+import core.kernels.compare
 import core.kernels.dequantize
+import core.kernels.dequantize_any
+import core.kernels.error_sums
+import core.kernels.packing
 import core.kernels.quantize
-import core.kernels.requantize  # noqa: F401
+import core.kernels.quantize_any
+import core.kernels.requantize
+import core.kernels.scale
+import core.kernels.small_floats  # noqa: F401
 from core.kernels._jit import compile_kernels
 
 __all__ = ["compile_kernels"]

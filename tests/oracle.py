@@ -215,5 +215,10 @@ def tosa_rescale(v: int, m: int, shift: int, *, double: bool) -> int | None:
 
 
 def rescaled(scaled: int, z_out: int, lo: int, hi: int) -> Stored:
-    """C.7: sat(scaled + z_out); `scaled` is what the scheme makes of q - z_in."""
+    """D.5: sat(scaled + z_out); `scaled` is what the scheme makes of q - z_in."""
     return _clamped(scaled + z_out, lo, hi)
+
+
+def rescaled_litert(scaled: int, z_out: int, lo: int, hi: int) -> Stored:
+    """C.7, with the addition in int32 as the compiled kernels do it (seen live: tests/interop/test_litert.py)."""
+    return _clamped(wrap32(scaled + z_out), lo, hi)

@@ -10,7 +10,7 @@ import numpy as np
 from numba import types
 
 from core.kernels._jit import Array, Kernel, Number, kernel, readable, writable
-from core.kernels.layout import first_channel, next_channel, piece_length
+from core.kernels.layout import first_parameter, piece_length
 
 
 def _dequantize(cycle: bool, double: bool) -> Kernel:
@@ -22,9 +22,12 @@ def _dequantize(cycle: bool, double: bool) -> Kernel:
                 readable(storage),  # source
                 writable(types.float32),  # target
                 types.int64,  # start: index of source[0] in the whole tensor
-                types.int64,  # run: consecutive elements of one channel
-                readable(types.float32),  # scales, one per channel
-                readable(types.int32),  # zero points, one per channel
+                types.int64,  # run     \
+                types.int64,  # channels | core.kernels.layout
+                types.int64,  # group    |
+                types.int64,  # groups  /
+                readable(types.float32),  # scales, one for each parameter
+                readable(types.int32),  # zero points, one for each parameter
             )
             for storage in storages
         )
@@ -34,20 +37,23 @@ def _dequantize(cycle: bool, double: bool) -> Kernel:
         target: Array,
         start: Number,
         run: Number,
+        channels: Number,
+        group: Number,
+        groups: Number,
         scales: Array,
         zero_points: Array,
     ) -> None:
-        channels = scales.size
-        channel = first_channel(start, run, channels, cycle)
         done = 0
         while done < source.size:
-            length = piece_length(source.size - done, start + done, run, channel, channels, cycle)
+            element = start + done
+            length = piece_length(source.size - done, element, run, channels, cycle)
+            parameter = first_parameter(element, run, channels, group, groups, cycle)
             inputs = source[done : done + length]
             outputs = target[done : done + length]
-            piece_scales = scales[channel:]
-            piece_zero_points = zero_points[channel:]
-            scale = scales[channel]
-            zero_point = zero_points[channel]
+            piece_scales = scales[parameter:]
+            piece_zero_points = zero_points[parameter:]
+            scale = scales[parameter]
+            zero_point = zero_points[parameter]
             for i in range(inputs.size):
                 if cycle:
                     scale = piece_scales[i]
@@ -58,7 +64,6 @@ def _dequantize(cycle: bool, double: bool) -> Kernel:
                 else:
                     outputs[i] = np.float32(np.int32(np.int32(inputs[i]) - zero_point)) * scale
             done += length
-            channel = next_channel(channel, channels, cycle)
 
     return dequantize
 

@@ -1,10 +1,13 @@
-"""How parameters follow the elements of a flat tensor. Every per-axis kernel is one of these two loops.
+"""How parameters follow the elements of a flat tensor. Every kernel with parameters is one of these two loops.
 
-    runs:   element e has channel (e // run) % channels     long runs of one channel; per tensor is one endless run
-    cycle:  element e has channel e % channels              channels one after the other: a last axis, or short runs
-                                                            whose parameters were repeated element by element
+    runs:   element e has parameter  ((e // group) % groups) * channels + (e // run) % channels
+    cycle:  element e has parameter  ((e // group) % groups) * channels + e % channels
 
-`e` counts from the start of the whole tensor, so a tensor can be worked through in any pieces with the same result.
+`runs` are long runs of one channel: per tensor is one endless run, blocks along the last axis are runs of the block's
+size. A `cycle` is one channel after the other: a last axis, or short runs whose parameters were repeated element by
+element. `group` elements share one row of `channels` parameters: blocks along an outer axis; it is a multiple of the
+cycle, or of run * channels. `e` counts from the start of the whole tensor, so a tensor can be worked through in any
+pieces with the same result.
 """
 
 from __future__ import annotations
@@ -16,18 +19,13 @@ LONGEST_PIECE = 1 << 30
 
 
 @device
-def first_channel(start: int, run: int, channels: int, cycle: bool) -> int:
-    """The channel of element `start`."""
-    return start % channels if cycle else (start // run) % channels
+def first_parameter(element: int, run: int, channels: int, group: int, groups: int, cycle: bool) -> int:
+    """The index of the parameter of `element`."""
+    row = ((element // group) % groups) * channels
+    return row + (element % channels if cycle else (element // run) % channels)
 
 
 @device
-def next_channel(channel: int, channels: int, cycle: bool) -> int:
-    """The channel after the piece that ended: in a cycle each piece runs to the end of the parameters."""
-    return 0 if cycle or channel + 1 == channels else channel + 1
-
-
-@device
-def piece_length(left: int, element: int, run: int, channel: int, channels: int, cycle: bool) -> int:
+def piece_length(left: int, element: int, run: int, channels: int, cycle: bool) -> int:
     """How many of the `left` elements from `element` on one inner loop can take."""
-    return min(left, channels - channel if cycle else run - element % run, LONGEST_PIECE)
+    return min(left, channels - element % channels if cycle else run - element % run, LONGEST_PIECE)

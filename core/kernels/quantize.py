@@ -14,7 +14,7 @@ import numpy as np
 from numba import types
 
 from core.kernels._jit import Array, Kernel, Number, device, kernel, readable, writable
-from core.kernels.layout import first_channel, next_channel, piece_length
+from core.kernels.layout import first_parameter, piece_length
 from core.kernels.rounding import round_half_away, round_half_even
 
 
@@ -108,9 +108,12 @@ def _quantize(rule: QuantizeRule, cycle: bool, wide: bool) -> Kernel:
                 readable(types.float32),  # source
                 writable(storage),  # target
                 types.int64,  # start: index of source[0] in the whole tensor
-                types.int64,  # run: consecutive elements of one channel
-                readable(types.float32),  # scales, one per channel
-                readable(types.int32),  # zero points, one per channel
+                types.int64,  # run     \
+                types.int64,  # channels | core.kernels.layout
+                types.int64,  # group    |
+                types.int64,  # groups  /
+                readable(types.float32),  # scales, one for each parameter
+                readable(types.int32),  # zero points, one for each parameter
                 types.int32,  # minimum
                 types.int32,  # maximum
                 writable(types.int64),  # counts, added to: saturated low, saturated high, NaN
@@ -123,24 +126,27 @@ def _quantize(rule: QuantizeRule, cycle: bool, wide: bool) -> Kernel:
         target: Array,
         start: Number,
         run: Number,
+        channels: Number,
+        group: Number,
+        groups: Number,
         scales: Array,
         zero_points: Array,
         minimum: Number,
         maximum: Number,
         counts: Array,
     ) -> None:
-        channels = scales.size
-        channel = first_channel(start, run, channels, cycle)
         done = 0
         while done < source.size:
-            length = piece_length(source.size - done, start + done, run, channel, channels, cycle)
+            element = start + done
+            length = piece_length(source.size - done, element, run, channels, cycle)
+            parameter = first_parameter(element, run, channels, group, groups, cycle)
             # Slices, because an index that numba cannot prove to be positive keeps the loop from vectorizing.
             inputs = source[done : done + length]
             outputs = target[done : done + length]
-            piece_scales = scales[channel:]
-            piece_zero_points = zero_points[channel:]
-            scale = scales[channel]
-            zero_point = zero_points[channel]
+            piece_scales = scales[parameter:]
+            piece_zero_points = zero_points[parameter:]
+            scale = scales[parameter]
+            zero_point = zero_points[parameter]
             low = np.int32(0)
             high = np.int32(0)
             missing = np.int32(0)
@@ -169,7 +175,6 @@ def _quantize(rule: QuantizeRule, cycle: bool, wide: bool) -> Kernel:
             counts[1] += high
             counts[2] += missing
             done += length
-            channel = next_channel(channel, channels, cycle)
 
     return quantize
 

@@ -14,8 +14,8 @@ import numpy as np
 from numba import types
 
 from core.kernels._jit import Array, Kernel, Number, device, kernel, readable, writable
-from core.kernels.fixed_point import multiply_double_rounding, multiply_single_rounding
-from core.kernels.layout import first_channel, next_channel, piece_length
+from core.kernels.fixed_point import multiply_double_rounding, multiply_single_rounding, wrap_int32
+from core.kernels.layout import first_parameter, piece_length
 
 
 class RequantizeRule(IntEnum):
@@ -25,10 +25,10 @@ class RequantizeRule(IntEnum):
     """
 
     DOUBLE = 0
-    """Two roundings; v in int32. A left shift (s < 31) wraps, as it is defined to."""
+    """Two roundings; v in int32. A left shift (s < 31) wraps, and so does the addition of z_out: LiteRT's int32."""
 
     SINGLE = 1
-    """One rounding; v and y in int32."""
+    """One rounding; v and y in int32. The addition of z_out wraps: LiteRT's int32."""
 
     TOSA_DOUBLE = 2
     """Two roundings where s > 31, else one; -2^(s-1) <= v < 2^(s-1)."""
@@ -68,6 +68,7 @@ def _scale(rule_number: int, value: Number, multiplier: Number, shift: Number) -
 def _requantize(rule: RequantizeRule, cycle: bool) -> Kernel:
     # Enumeration members are no constants to numba; plain integers are, and their branches vanish.
     rule_number = int(rule)
+    wraps = rule in (RequantizeRule.DOUBLE, RequantizeRule.SINGLE)
 
     @kernel(
         *(
@@ -75,11 +76,14 @@ def _requantize(rule: RequantizeRule, cycle: bool) -> Kernel:
                 readable(types.int32),  # source
                 writable(storage),  # target
                 types.int64,  # start: index of source[0] in the whole tensor
-                types.int64,  # run: consecutive elements of one channel
-                readable(types.int32),  # multipliers, one per channel
-                readable(types.int32),  # right shifts, one per channel: 0..62
-                readable(types.int32),  # zero points of the source, one per channel
-                readable(types.int32),  # zero points of the target, one per channel
+                types.int64,  # run     \
+                types.int64,  # channels | core.kernels.layout
+                types.int64,  # group    |
+                types.int64,  # groups  /
+                readable(types.int32),  # multipliers, one for each parameter
+                readable(types.int32),  # right shifts, one for each parameter: 0..62
+                readable(types.int32),  # zero points of the source, one for each parameter
+                readable(types.int32),  # zero points of the target, one for each parameter
                 types.int64,  # minimum
                 types.int64,  # maximum
                 writable(
@@ -94,6 +98,9 @@ def _requantize(rule: RequantizeRule, cycle: bool) -> Kernel:
         target: Array,
         start: Number,
         run: Number,
+        channels: Number,
+        group: Number,
+        groups: Number,
         multipliers: Array,
         shifts: Array,
         zeros_in: Array,
@@ -102,21 +109,21 @@ def _requantize(rule: RequantizeRule, cycle: bool) -> Kernel:
         maximum: Number,
         counts: Array,
     ) -> None:
-        channels = multipliers.size
-        channel = first_channel(start, run, channels, cycle)
         done = 0
         while done < source.size:
-            length = piece_length(source.size - done, start + done, run, channel, channels, cycle)
+            element = start + done
+            length = piece_length(source.size - done, element, run, channels, cycle)
+            parameter = first_parameter(element, run, channels, group, groups, cycle)
             inputs = source[done : done + length]
             outputs = target[done : done + length]
-            piece_multipliers = multipliers[channel:]
-            piece_shifts = shifts[channel:]
-            piece_zeros_in = zeros_in[channel:]
-            piece_zeros_out = zeros_out[channel:]
-            multiplier = np.int64(multipliers[channel])
-            shift = np.int64(shifts[channel])
-            zero_in = np.int64(zeros_in[channel])
-            zero_out = np.int64(zeros_out[channel])
+            piece_multipliers = multipliers[parameter:]
+            piece_shifts = shifts[parameter:]
+            piece_zeros_in = zeros_in[parameter:]
+            piece_zeros_out = zeros_out[parameter:]
+            multiplier = np.int64(multipliers[parameter])
+            shift = np.int64(shifts[parameter])
+            zero_in = np.int64(zeros_in[parameter])
+            zero_out = np.int64(zeros_out[parameter])
             low = 0
             high = 0
             undefined = 0
@@ -128,6 +135,8 @@ def _requantize(rule: RequantizeRule, cycle: bool) -> Kernel:
                     zero_out = np.int64(piece_zeros_out[i])
                 y, defined = _scale(rule_number, np.int64(inputs[i]) - zero_in, multiplier, shift)
                 y += zero_out
+                if wraps:
+                    y = wrap_int32(y)
                 low += y < minimum
                 high += y > maximum
                 undefined += not defined
@@ -136,14 +145,13 @@ def _requantize(rule: RequantizeRule, cycle: bool) -> Kernel:
             counts[1] += high
             if undefined > 0 and counts[3] < 0:
                 for i in range(inputs.size):
-                    c = channel + i if cycle else channel
+                    c = parameter + i if cycle else parameter
                     value = np.int64(inputs[i]) - np.int64(zeros_in[c])
                     y, defined = _scale(rule_number, value, np.int64(multipliers[c]), np.int64(shifts[c]))
                     if not defined:
                         counts[3] = start + done + i
                         break
             done += length
-            channel = next_channel(channel, channels, cycle)
 
     return requantize
 

@@ -9,16 +9,17 @@ from core.errors import TypeFitError
 from core.mlir.types import TensorType, Type, UniformPerAxisType, UniformSubChannelType
 
 
-def check_fits(tensor: TensorType) -> None:
+def check_fits(tensor: TensorType, *, short_blocks: bool = False) -> None:
     """Check that the element type of `tensor` fits it.
 
-    Raises TypeFitError, which names both numbers that disagree. Dynamic dimensions are not checked, as in MLIR.
+    Raises TypeFitError, which names both numbers that disagree. Dynamic dimensions are not checked, as in MLIR. With
+    `short_blocks` a last block may be shorter than the others, as in ONNX.
     """
-    if found := fit_fault(tensor):
+    if found := fit_fault(tensor, short_blocks=short_blocks):
         raise TypeFitError(found)
 
 
-def fit_fault(container: Type) -> str | None:
+def fit_fault(container: Type, *, short_blocks: bool = False) -> str | None:
     """Return why the quantized type in `container` does not fit, or None. A container that is no tensor is a scalar."""
     element = container.element if isinstance(container, TensorType) else container
     if isinstance(element, UniformPerAxisType):
@@ -28,7 +29,7 @@ def fit_fault(container: Type) -> str | None:
     if isinstance(element, UniformSubChannelType):
         if not isinstance(container, TensorType) or container.shape is None:
             return "a sub-channel type needs a ranked tensor"
-        return _sub_channel_fault(container.shape, element)
+        return _sub_channel_fault(container.shape, element, short_blocks)
     return None
 
 
@@ -41,13 +42,13 @@ def _per_axis_fault(shape: tuple[int | None, ...], element: UniformPerAxisType) 
     return None
 
 
-def _sub_channel_fault(shape: tuple[int | None, ...], element: UniformSubChannelType) -> str | None:
+def _sub_channel_fault(shape: tuple[int | None, ...], element: UniformSubChannelType, short_blocks: bool) -> str | None:
     rank = len(shape)
     for axis, block in element.blocks:
         if axis >= rank:
             return f"axis {axis} of the quantized type is not below the rank {rank} of the tensor"
         dimension = shape[axis]
-        if dimension is not None and dimension % block:
+        if dimension is not None and dimension % block and not short_blocks:
             return f"dimension {axis} has {dimension} elements, which blocks of {block} do not divide"
     if 0 in shape:
         return f"dimension {shape.index(0)} has 0 elements; a sub-channel type needs at least 1 in every dimension"
@@ -61,7 +62,7 @@ def _sub_channel_fault(shape: tuple[int | None, ...], element: UniformSubChannel
         elif dimension is None:
             continue
         else:
-            expected = dimension // blocks[axis]
+            expected = -(-dimension // blocks[axis])
         if count != expected:
             return f"{count} scales along axis {axis}, where the dimension and its blocks ask for {expected}"
     return None

@@ -11,21 +11,21 @@ _UINT16_ZERO_POINTS = (0, 32768)
 
 
 def _check_zero_points(operand: QuantizedOperand, side: str) -> None:
-    if operand.storage_name in _ANY_ZERO_POINT:
+    if operand.storage in _ANY_ZERO_POINT:
         return
-    if operand.storage_name == "u16":
+    if operand.storage == "u16":
         for zero_point in operand.zero_points:
             if zero_point not in _UINT16_ZERO_POINTS:
                 raise UnsupportedError(f"RESCALE takes u16 with zero point 0 or 32768; the {side} has {zero_point}")
         return
-    operand.check_symmetric(side, f"RESCALE takes {operand.storage_name} only with zero point 0")
+    operand.check_symmetric(side, f"RESCALE takes {operand.storage} only with zero point 0")
 
 
 def check_rescale(source: QuantizedOperand, target: QuantizedOperand) -> None:
     """Raise UnsupportedError where one of RESCALE's ERROR_IF conditions on types and zero points holds."""
     _check_zero_points(source, "input")
     _check_zero_points(target, "output")
-    names = (source.storage_name, target.storage_name)
+    names = (source.storage, target.storage)
     unsigned = [name for name in names if name.startswith("u")]
     if len(unsigned) == 2:
         raise UnsupportedError(f"RESCALE takes at most one unsigned side; these are {names[0]} and {names[1]}")

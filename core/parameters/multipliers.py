@@ -44,13 +44,17 @@ class DerivedMultiplier:
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """A way to derive multipliers. `right_shift(shift)` is the s of `represented = multiplier * 2^-s`."""
+    """A way to derive multipliers. `right_shift(shift)` is the s of `represented = multiplier * 2^-s`.
+
+    `scales_in_f32`: the system keeps scales as f32, so that factors are quotients of f32 values.
+    """
 
     name: str
     summary: str
     source: str
     derive: Callable[[float], Multiplier]
     right_shift: Callable[[int], int]
+    scales_in_f32: bool = False
 
 
 def round_half_away(numerator: int, power: int) -> int:
@@ -118,7 +122,7 @@ _TOSA_SOURCE = "MLIR computeMultiplierAndShift; spec/mlir.md 4.6"
 
 
 def _litert_scheme(name: str, summary: str, derive: Callable[[float], Multiplier]) -> Scheme:
-    return Scheme(name, summary, _LITERT_SOURCE, derive, lambda shift: 31 - shift)
+    return Scheme(name, summary, _LITERT_SOURCE, derive, lambda shift: 31 - shift, scales_in_f32=True)
 
 
 def _tosa_scheme(name: str, summary: str, derive: Callable[[float], Multiplier]) -> Scheme:

@@ -8,16 +8,33 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from core.errors import UnknownNameError, excerpt
-from core.profiles.litert import LITERT, LITERT_SINGLE_ROUNDING
-from core.profiles.onnx import ONNX
+from core.profiles.litert import LITERT, LITERT_SINGLE_ROUNDING, LITERT_XNNPACK
+from core.profiles.mlir import MLIR
+from core.profiles.onednn import ONEDNN
+from core.profiles.onnx import ONNX, ONNX_REFERENCE
 from core.profiles.rule import Operation, OperationRule, Profile, Rounding, ZeroPoint
 from core.profiles.stablehlo import STABLEHLO
+from core.profiles.torch import TORCH, TORCH_DECOMPOSED
 from core.profiles.tosa import TOSA, TOSA_DOUBLE_ROUND
 
 __all__ = ["PROFILES", "Operation", "OperationRule", "Profile", "Rounding", "ZeroPoint", "profile_named"]
 
 PROFILES: Mapping[str, Profile] = {
-    profile.name: profile for profile in (STABLEHLO, ONNX, LITERT, LITERT_SINGLE_ROUNDING, TOSA, TOSA_DOUBLE_ROUND)
+    profile.name: profile
+    for profile in (
+        STABLEHLO,
+        MLIR,
+        ONNX,
+        ONNX_REFERENCE,
+        ONEDNN,
+        LITERT,
+        LITERT_SINGLE_ROUNDING,
+        LITERT_XNNPACK,
+        TORCH,
+        TORCH_DECOMPOSED,
+        TOSA,
+        TOSA_DOUBLE_ROUND,
+    )
 }
 
 

@@ -2,7 +2,27 @@
 
 from __future__ import annotations
 
-from core.profiles.rule import NO_NAN, Operation, OperationRule, Profile, Rounding, ZeroPoint
+from dataclasses import replace
+
+from core.profiles.rule import (
+    DEQUANTIZE,
+    NO_NAN,
+    Difference,
+    Missing,
+    Operation,
+    OperationRule,
+    Overflow,
+    Profile,
+    Quotient,
+    Rounding,
+    ZeroPoint,
+    ZeroPointRange,
+)
+
+_STORAGES = ("i4", "u4", "i8", "u8", "i16", "u16", "i32")
+_BYTES = ("i8", "u8")
+_REQUANTIZED = ("i8", "u8", "i16", "u16", "i32")
+
 
 _QUANTIZE = OperationRule(
     formula="min(max(int32(RNA(f32(x / f32(s)))) + z, lo), hi)",
@@ -12,6 +32,9 @@ _QUANTIZE = OperationRule(
     zero_point=ZeroPoint.AFTER_ROUNDING,
     saturation="clamp after the int32 addition: above 2^31, and for +infinity, the result is lo (hi when z < 0)",
     nan="as -2^31: lo when z >= 0, hi when z < 0",
+    overflow=Overflow.INDEFINITE,
+    missing=Missing.INDEFINITE,
+    storages=_STORAGES,
 )
 _DEQUANTIZE = OperationRule(
     formula="f32(f64(f32(s)) * f64(q - z))",
@@ -21,7 +44,8 @@ _DEQUANTIZE = OperationRule(
     zero_point=ZeroPoint.BEFORE_SCALING,
     saturation="none",
     nan=NO_NAN,
-    arithmetic="f64",
+    difference=Difference.DOUBLE,
+    storages=_STORAGES,
     symmetric=("i16",),
 )
 _DOUBLE = OperationRule(
@@ -30,10 +54,11 @@ _DOUBLE = OperationRule(
     "RDBPOT(x, n) = RNA(x / 2^n); the left shift wraps in int32",
     rounding=Rounding.DOUBLE,
     zero_point=ZeroPoint.AFTER_ROUNDING,
-    saturation="clamp after the exact addition of z_out; q - z_in outside int32 is an error",
+    saturation="clamp after the addition of z_out, which wraps in int32; q - z_in outside int32 is an error",
     nan=NO_NAN,
-    arithmetic="int64",
-    symmetric=("i16 to i16",),
+    storages=_REQUANTIZED,
+    zero_points=ZeroPointRange.INT32,
+    symmetric_pairs=(("i16", "i16"),),
     scheme="litert",
 )
 _SINGLE = OperationRule(
@@ -41,10 +66,11 @@ _SINGLE = OperationRule(
     precision="m, shift from f64(f32(s_in)) / f64(f32(s_out)); exact 64-bit product",
     rounding=Rounding.SINGLE,
     zero_point=ZeroPoint.AFTER_ROUNDING,
-    saturation="clamp after the exact addition of z_out; a scaled value outside int32 is an error",
+    saturation="clamp after the addition of z_out, which wraps in int32; a scaled value outside int32 is an error",
     nan=NO_NAN,
-    arithmetic="int64",
-    symmetric=("i16 to i16",),
+    storages=_REQUANTIZED,
+    zero_points=ZeroPointRange.INT32,
+    symmetric_pairs=(("i16", "i16"),),
     scheme="litert_single_rounding",
 )
 
@@ -70,5 +96,27 @@ LITERT_SINGLE_ROUNDING = Profile(
         Operation.QUANTIZE: _QUANTIZE,
         Operation.DEQUANTIZE: _DEQUANTIZE,
         Operation.REQUANTIZE: _SINGLE,
+    },
+)
+
+LITERT_XNNPACK = Profile(
+    name="litert_xnnpack",
+    title="LiteRT as installed, with XNNPACK",
+    summary="QUANTIZE and DEQUANTIZE of 8-bit tensors as the default interpreter runs them, delegated to XNNPACK.",
+    source="ai-edge-litert 2.3.0, default resolver, XNNPACK delegate, x86-64",
+    operations={
+        Operation.QUANTIZE: OperationRule(
+            formula="RNE(clamp(f32(x * f32(1 / s)), lo - z, hi - z)) + z",
+            precision="multiplication by the f32 reciprocal",
+            rounding=Rounding.NEAREST_EVEN,
+            zero_point=ZeroPoint.AFTER_ROUNDING,
+            saturation="infinities saturate",
+            nan="hi",
+            quotient=Quotient.RECIPROCAL,
+            missing=Missing.HIGHEST,
+            storages=_BYTES,
+            granularities=("per_tensor",),
+        ),
+        Operation.DEQUANTIZE: replace(DEQUANTIZE, storages=_BYTES, granularities=("per_tensor",)),
     },
 )

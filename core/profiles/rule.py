@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from core.errors import UnsupportedError
@@ -22,10 +22,16 @@ class Rounding(StrEnum):
 
     NEAREST_EVEN = "nearest_even"
     NEAREST_AWAY = "nearest_away"
+    NEAREST_UP = "nearest_up"
+    NEAREST_DOWN = "nearest_down"
+    TOWARD_ZERO = "toward_zero"
+    FLOOR = "floor"
+    CEILING = "ceil"
+    STOCHASTIC = "stochastic"
     SINGLE = "single"
-    """Nearest, ties toward plus infinity, once, on the exact product."""
+    """Nearest, ties toward plus infinity, once, on the exact product. Only in requantize."""
     DOUBLE = "double"
-    """Nearest, ties toward plus infinity, at 31 fraction bits; then nearest, ties away from zero, at the shift."""
+    """Nearest, ties up, at 31 fraction bits; then nearest, ties away from zero, at the shift. Only in requantize."""
 
 
 class ZeroPoint(StrEnum):
@@ -36,13 +42,99 @@ class ZeroPoint(StrEnum):
     BEFORE_SCALING = "before_scaling"
 
 
+class Quotient(StrEnum):
+    """How x / s is formed."""
+
+    DIVISION = "division"
+    RECIPROCAL = "reciprocal"
+    """x * f32(1 / f32(s))."""
+    RECIPROCAL_OF_F64 = "reciprocal_of_f64"
+    """x * f32(1 / s), s as the f64 of the type."""
+    FUSED = "fused"
+    """fma(x, f32(1 / f32(s)), z): one rounding, the zero point included."""
+
+
+class Steps(StrEnum):
+    """What each step of a computation on f16 and bf16 is rounded to. f32 and f64 round each step to themselves."""
+
+    EXPRESSED = "expressed"
+    F32 = "f32"
+
+
+class Overflow(StrEnum):
+    """What becomes of an integer outside of the storage bounds."""
+
+    SATURATE = "saturate"
+    INDEFINITE = "indefinite"
+    """Converted to int32 as x86 does, -2^31 for what does not fit; the zero point added wrapping; then clamped."""
+    UNDEFINED = "undefined"
+    """An error unless it fits the storage type; then clamped to narrower bounds."""
+    FLOAT_CLAMP = "float_clamp"
+    """Zero point and bounds applied in f32; then converted to int32 as x86 does."""
+
+
+class Missing(StrEnum):
+    """What becomes of NaN."""
+
+    LOWEST = "lowest"
+    HIGHEST = "highest"
+    ZERO = "zero"
+    ZERO_POINT = "zero_point"
+    INDEFINITE = "indefinite"
+    """-2^31 and the zero point added, wrapping; then clamped."""
+    ERROR = "error"
+
+
+class Difference(StrEnum):
+    """How dequantize forms q - z and the product. E is the expressed type."""
+
+    INTEGER = "integer"
+    """E(S(S(q - z) * s)), q - z in int32, S the type of the steps."""
+    FLOATS = "floats"
+    """E(S(S(S(q) - S(z)) * s)), S the type of the steps."""
+    FLOATS_OF_F32 = "floats_of_f32"
+    """The same with q and z rounded to f32 on their way to S."""
+    DOUBLE = "double"
+    """E(f64(q - z) * f64(s))."""
+    DOUBLE_OF_F32 = "double_of_f32"
+    """E((f64(f32(q)) - z) * f64(s))."""
+
+
+class ZeroPointRange(StrEnum):
+    """Which zero points a rule takes."""
+
+    STORAGE = "storage"
+    """Those that the storage type holds."""
+    INT32 = "int32"
+    TRUNCATED = "truncated"
+    """Any; taken modulo the width of the storage."""
+
+
+class TypeRules(StrEnum):
+    """What else the real system demands of the type, beyond its storage, expressed type and granularity."""
+
+    STABLEHLO = "stablehlo"
+    """StableHLO's constraints on quantized element types."""
+    SIGNLESS = "signless"
+    """A signless storage type, as quant.scast demands."""
+
+
+INTEGERS = tuple(f"{sign}{width}" for sign in "iu" for width in range(1, 33))
+"""Every integer storage."""
+
+
 @dataclass(frozen=True, slots=True)
 class OperationRule:
     """One operation of one profile. x is real, q stored, s the scale, z the zero point, lo and hi the storage bounds.
 
-    `arithmetic` is the type in which the quotient or product is taken. `symmetric` lists the storages (of input and
-    output, in requantize) for which the real system refuses a zero point other than 0. `scheme` names the derivation of
-    multiplier and shift, in requantize.
+    The first six fields say it to people; the others say it to plans. `scales` is the type that scales are rounded to
+    first. `storages` and `expressed` list the element types for which the rule is defined, `granularities` how finely.
+    `symmetric` lists the storages, and `symmetric_pairs` the pairs of input and output storages, for which the real
+    system refuses a zero point other than 0. `float_storage` names the rule of conversion to small floats
+    (`core.float_encoding`); `float_zero_point` says that their zero point, 0, is added, so that -0 becomes 0. `scheme`
+    names the derivation of multiplier and shift, in requantize. `variants` replaces the rule for some types: a storage,
+    a granularity, both with a blank between, or an expressed type. The granularity is per_tensor, per_axis,
+    sub_channel, or sub_channel_outer for blocks along another axis than the last.
     """
 
     formula: str
@@ -51,9 +143,29 @@ class OperationRule:
     zero_point: ZeroPoint
     saturation: str
     nan: str
-    arithmetic: str = "f32"
+    quotient: Quotient = Quotient.DIVISION
+    steps: Steps = Steps.F32
+    scales: Steps = Steps.EXPRESSED
+    overflow: Overflow = Overflow.SATURATE
+    missing: Missing = Missing.LOWEST
+    difference: Difference = Difference.INTEGER
+    expressed: tuple[str, ...] = ("f32",)
+    storages: tuple[str, ...] = INTEGERS
+    zero_points: ZeroPointRange = ZeroPointRange.STORAGE
+    granularities: tuple[str, ...] = ("per_tensor", "per_axis")
+    short_blocks: bool = False
     symmetric: tuple[str, ...] = ()
+    symmetric_pairs: tuple[tuple[str, str], ...] = ()
+    type_rules: TypeRules | None = None
+    float_storage: str | None = None
+    float_zero_point: bool = False
     scheme: str | None = None
+    variants: Mapping[str, OperationRule] = field(default_factory=dict)
+
+    def for_type(self, granularity: str, storage: str, expressed: str) -> OperationRule:
+        """Return the variant for a type, or this rule."""
+        keys = (f"{storage} {granularity}", storage, granularity, expressed)
+        return next((self.variants[key] for key in keys if key in self.variants), self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +189,7 @@ class Profile:
 
 NO_NAN = "integers have no NaN"
 DEQUANTIZE = OperationRule(
-    formula="f32(f32(q - z) * f32(s))",
+    formula="E(f32(f32(q - z) * s)), s = E(scale)",
     precision="q - z in int32 (wraps for 32-bit storage), one f32 conversion, one f32 multiplication",
     rounding=Rounding.NEAREST_EVEN,
     zero_point=ZeroPoint.BEFORE_SCALING,

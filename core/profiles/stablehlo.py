@@ -1,24 +1,53 @@
-"""StableHLO: the zero point takes part in the rounding."""
+"""StableHLO: the zero point takes part in the rounding, and everything is computed in the expressed type."""
 
 from __future__ import annotations
 
-from core.profiles.rule import DEQUANTIZE, Operation, OperationRule, Profile, Rounding, ZeroPoint
+from core.profiles.rule import (
+    NO_NAN,
+    Missing,
+    Operation,
+    OperationRule,
+    Profile,
+    Rounding,
+    Steps,
+    TypeRules,
+    ZeroPoint,
+)
+
+_EXPRESSED = ("f16", "bf16", "f32", "f64")
+_STORAGES = tuple(f"{sign}{width}" for sign in "iu" for width in (2, 4, 8, 16, 32))
 
 STABLEHLO = Profile(
     name="stablehlo",
     title="StableHLO",
-    summary="uniform_quantize and uniform_dequantize as the StableHLO specification and its interpreter compute "
-    "them: the zero point takes part in the rounding.",
+    summary="uniform_quantize and uniform_dequantize as the StableHLO specification and its interpreter compute them: "
+    "the zero point takes part in the rounding.",
     source="StableHLO specification 1.20, quantized element types",
     operations={
         Operation.QUANTIZE: OperationRule(
-            formula="RNE(clamp(f32(f32(x / f32(s)) + f32(z)), f32(lo), f32(hi)))",
-            precision="true division, then addition, each rounded to f32",
+            formula="RNE(clamp(E(E(x / E(s)) + E(z)), E(lo), E(hi)))",
+            precision="true division, then addition, each rounded to the expressed type E",
             rounding=Rounding.NEAREST_EVEN,
             zero_point=ZeroPoint.BEFORE_ROUNDING,
-            saturation="clamp in f32 before rounding; infinities saturate",
+            saturation="clamp in E before rounding, then a saturating conversion; infinities saturate",
             nan="0",
+            steps=Steps.EXPRESSED,
+            missing=Missing.ZERO,
+            expressed=_EXPRESSED,
+            storages=_STORAGES,
+            type_rules=TypeRules.STABLEHLO,
         ),
-        Operation.DEQUANTIZE: DEQUANTIZE,
+        Operation.DEQUANTIZE: OperationRule(
+            formula="E(E(q - z) * E(s))",
+            precision="q - z in int32 (wraps for 32-bit storage), one conversion to E, one multiplication in E",
+            rounding=Rounding.NEAREST_EVEN,
+            zero_point=ZeroPoint.BEFORE_SCALING,
+            saturation="none",
+            nan=NO_NAN,
+            steps=Steps.EXPRESSED,
+            expressed=_EXPRESSED,
+            storages=_STORAGES,
+            type_rules=TypeRules.STABLEHLO,
+        ),
     },
 )

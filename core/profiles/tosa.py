@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from core.profiles.rule import NO_NAN, Operation, OperationRule, Profile, Rounding, ZeroPoint
 
+_STORAGES = ("i8", "u8", "i16", "u16", "i32")
 _SATURATION = (
     "clamp after the addition of z_out; a shift outside 2..62, or q - z_in outside "
     "[-2^(shift-1), 2^(shift-1)), is an error"
@@ -15,7 +16,7 @@ _SINGLE = OperationRule(
     zero_point=ZeroPoint.AFTER_ROUNDING,
     saturation=_SATURATION,
     nan=NO_NAN,
-    arithmetic="int64",
+    storages=_STORAGES,
     scheme="tosa",
 )
 _DOUBLE = OperationRule(
@@ -26,7 +27,7 @@ _DOUBLE = OperationRule(
     zero_point=ZeroPoint.AFTER_ROUNDING,
     saturation=_SATURATION,
     nan=NO_NAN,
-    arithmetic="int64",
+    storages=_STORAGES,
     scheme="tosa",
 )
 

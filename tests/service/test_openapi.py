@@ -16,8 +16,9 @@ from service.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 OPERATION_IDS = {
-    "quantize", "dequantize", "requantize", "quantizeNpy", "dequantizeNpy", "requantizeNpy", "deriveMultiplier",
-    "parseType", "getHealth", "getInfo", "listProfiles", "getProfile", "getProblem",
+    "quantize", "dequantize", "requantize", "quantizeNpy", "dequantizeNpy", "requantizeNpy", "compare",
+    "quantizeBlocks", "dequantizeBlocks", "deriveMultiplier", "parseType", "getHealth", "getInfo", "listProfiles",
+    "getProfile", "getProblem",
 }  # fmt: skip
 
 
@@ -82,7 +83,9 @@ def test_required_query_parameters_are_marked(document: dict[str, Any]) -> None:
     required = {"quantize": {"output_type"}, "dequantize": {"input_type"}, "requantize": {"input_type", "output_type"}}
     for name, expected in required.items():
         parameters = document["paths"][f"/v1/npy/{name}"]["post"]["parameters"]
-        assert {parameter["name"] for parameter in parameters} == {"input_type", "output_type", "profile"}
+        names = {"input_type", "output_type", "profile", "packing"}
+        names |= {"rounding", "nan", "seed"} if name == "quantize" else set()
+        assert {parameter["name"] for parameter in parameters} == names
         assert {parameter["name"] for parameter in parameters if parameter["required"]} == expected
 
 
@@ -98,7 +101,7 @@ def test_no_unions_no_nulls_and_named_enums(document: dict[str, Any]) -> None:
 
 def test_requests_are_closed_and_replies_are_open(document: dict[str, Any]) -> None:
     closed = {"QuantizeRequest", "DequantizeRequest", "RequantizeRequest", "MultiplierRequest", "ParseTypeRequest"}
-    closed |= {"Tensor", "MultiplierPair"}
+    closed |= {"Tensor", "MultiplierPair", "CompareRequest", "QuantizeBlocksRequest", "DequantizeBlocksRequest"}
     for name, component in document["components"]["schemas"].items():
         if component["type"] == "object":
             assert component["additionalProperties"] is (name not in closed), name

@@ -14,8 +14,8 @@ from starlette.requests import Request
 from core import errors
 from service import problems
 from service.app import create_app
+from service.conversion_models import QuantizeRequest
 from service.json_body import read_json
-from service.schemas import QuantizeRequest
 from service.settings import Settings
 
 STATUSES = {

@@ -1,0 +1,1 @@
+"""Formats that keep a shared scale beside each block of elements of the last axis."""

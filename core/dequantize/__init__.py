@@ -1,0 +1,34 @@
+"""Dequantize: a tensor of stored numbers to floats. The formula is the profile's (`core.profiles`)."""
+
+from __future__ import annotations
+
+from core.dequantize.general import plan_general
+from core.dequantize.native import is_native, plan_native
+from core.dequantize.small_float import plan_small_float
+from core.mlir.types import TensorType, Type
+from core.operands import bind, float_element, quantized_operand, static_shape
+from core.plan import Plan
+from core.profiles import Operation, profile_named
+
+__all__ = ["plan_dequantize"]
+
+
+def plan_dequantize(input_type: TensorType, output_type: Type | None = None, profile: str = "stablehlo") -> Plan:
+    """Plan q -> x. `input_type`: a static tensor of a uniform type. `output_type`: its expressed type, if given at all.
+
+    Raise UnknownNameError, UnsupportedError or TypeFitError, as `core.operands` says.
+    """
+    stated = profile_named(profile).rule(Operation.DEQUANTIZE)
+    shape = static_shape(input_type)
+    operand = quantized_operand(input_type, "input", stated, profile)
+    target = bind(operand.expressed if output_type is None else output_type, shape)
+    float_element(target, "output")
+    operand.check_expressed(target)
+    rule = stated.for_type(operand.layout_name, operand.storage, operand.expressed.name)
+    if operand.is_float:
+        return plan_small_float(profile, rule, operand, target)
+    if operand.storage in rule.symmetric:
+        operand.check_symmetric("input", f"profile {profile} dequantizes {operand.storage} only with zero point 0")
+    if is_native(rule, operand):
+        return plan_native(profile, rule, operand, target)
+    return plan_general(profile, rule, operand, target)

@@ -1,0 +1,82 @@
+"""Dequantization by the general kernel: every rule, every width, every expressed type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from core.kernels import dequantize_any as kernel
+from core.kernels.rounding import Precision
+from core.lanes import LANES, narrow, rounded_scales
+from core.mlir.types import TensorType
+from core.operands import QuantizedOperand, float_element
+from core.plan import Array, Plan
+from core.profiles import OperationRule
+from core.profiles.rule import Difference, Steps
+from core.quantize.general import step_precision
+
+_DIFFERENCES: Mapping[Difference, kernel.Difference] = {
+    Difference.INTEGER: kernel.Difference.INTEGER,
+    Difference.FLOATS: kernel.Difference.FLOATS,
+    Difference.FLOATS_OF_F32: kernel.Difference.FLOATS_OF_F32,
+    Difference.DOUBLE: kernel.Difference.DOUBLE,
+    Difference.DOUBLE_OF_F32: kernel.Difference.DOUBLE_OF_F32,
+}
+
+_PIECE = 16384
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeneralPlan(Plan):
+    """Plan of `core.kernels.dequantize_any`."""
+
+    layout: tuple[int, int, int, int]
+    scales: Array
+    zero_points: Array
+    difference: kernel.Difference
+    steps: Precision
+    result: Precision
+
+    def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
+        """See Plan.step. Nothing saturates, and integers have no NaN: `counts` stays as it is."""
+        element = float_element(self.output_type, "output")
+        run = kernel.DEQUANTIZE_ANY[LANES[element.name]]
+        for begin in range(0, source.size, _PIECE):
+            piece = slice(begin, begin + _PIECE)
+            lanes = np.empty(source[piece].size, LANES[element.name])
+            run(
+                source[piece].astype(np.int64),
+                lanes,
+                start + begin,
+                *self.layout,
+                self.scales,
+                self.zero_points,
+                int(self.difference),
+                int(self.steps),
+                int(self.result),
+            )
+            narrow(lanes, element, target[piece])
+
+
+def plan_general(profile: str, rule: OperationRule, operand: QuantizedOperand, target: TensorType) -> GeneralPlan:
+    """Plan any conversion from integers."""
+    lanes = LANES[operand.expressed.name]
+    channels = operand.channels.as_runs()
+    return GeneralPlan(
+        profile=profile,
+        rounding=rule.rounding,
+        input_type=operand.tensor,
+        output_type=target,
+        input_dtype=operand.dtype,
+        output_dtype=float_element(target, "output").tensor_dtype,
+        elements=operand.elements,
+        input_bounds=operand.input_bounds,
+        layout=channels.scalars,
+        scales=channels.lay_out(rounded_scales(operand.scales, operand.expressed, rule.scales), lanes),
+        zero_points=channels.lay_out(operand.zero_points, "<i8"),
+        difference=_DIFFERENCES[rule.difference],
+        steps=step_precision(rule.steps, operand.expressed.name),
+        result=step_precision(Steps.EXPRESSED, operand.expressed.name),
+    )

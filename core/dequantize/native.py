@@ -1,0 +1,73 @@
+"""Dequantization by the specialised kernels: f32(f32(q - z) * s), and f64 products for 32-bit storage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from core.kernels._jit import Kernel
+from core.kernels.dequantize import DEQUANTIZE
+from core.lanes import LANES, narrow, rounded_scales
+from core.mlir.types import TensorType
+from core.operands import QuantizedOperand, float_element
+from core.plan import Array, Plan
+from core.profiles import OperationRule
+from core.profiles.rule import Difference, Steps
+
+# f16 and bf16 are narrowed piece by piece, from a buffer that stays in the cache.
+_PIECE = 16384
+
+
+def is_native(rule: OperationRule, operand: QuantizedOperand) -> bool:
+    """Return whether a specialised kernel computes this rule for this type.
+
+    Up to 16 bits q, z and q - z are exact in f32, so that all ways to form the difference are one. With 32 bits they
+    differ, and there is a kernel for the int32 difference and one for the f64 product.
+    """
+    in_f32 = LANES[operand.expressed.name] == "<f4" and (rule.steps is Steps.F32 or operand.expressed.name == "f32")
+    if operand.dtype.itemsize < 4:
+        return in_f32
+    return in_f32 and operand.storage == "i32" and rule.difference in (Difference.INTEGER, Difference.DOUBLE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NativePlan(Plan):
+    """Plan of `core.kernels.dequantize`."""
+
+    kernel: Kernel
+    layout: tuple[int, int, int, int]
+    scales: Array
+    zero_points: Array
+
+    def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
+        """See Plan.step. Nothing saturates, and integers have no NaN: `counts` stays as it is."""
+        element = float_element(self.output_type, "output")
+        if element.name == "f32":
+            self.kernel(source, target, start, *self.layout, self.scales, self.zero_points)
+            return
+        for begin in range(0, source.size, _PIECE):
+            piece = slice(begin, begin + _PIECE)
+            lanes = np.empty(source[piece].size, np.float32)
+            self.kernel(source[piece], lanes, start + begin, *self.layout, self.scales, self.zero_points)
+            narrow(lanes, element, target[piece])
+
+
+def plan_native(profile: str, rule: OperationRule, operand: QuantizedOperand, target: TensorType) -> NativePlan:
+    """Plan a conversion for which `is_native` holds."""
+    channels = operand.channels
+    double = rule.difference is Difference.DOUBLE and operand.dtype.itemsize == 4
+    return NativePlan(
+        profile=profile,
+        rounding=rule.rounding,
+        input_type=operand.tensor,
+        output_type=target,
+        input_dtype=operand.dtype,
+        output_dtype=float_element(target, "output").tensor_dtype,
+        elements=operand.elements,
+        input_bounds=operand.input_bounds,
+        kernel=DEQUANTIZE[channels.cycle, double],
+        layout=channels.scalars,
+        scales=channels.lay_out(rounded_scales(operand.scales, operand.expressed, rule.scales), "<f4"),
+        zero_points=channels.lay_out(operand.zero_points, "<i4"),
+    )

@@ -1,0 +1,67 @@
+"""Dense storage of numbers narrower than a byte (`packing: dense`), and its inverse."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.elements import FloatElement, IntegerElement
+from core.errors import TensorDataError, UnsupportedError
+from core.kernels import packing as kernels
+from core.mlir.types import TensorType, UniformPerAxisType, UniformSubChannelType, UniformType
+
+Array = NDArray[Any]
+
+
+class Packing(StrEnum):
+    """How numbers narrower than a byte are kept."""
+
+    UNPACKED = "unpacked"
+    """One number to a byte, signed ones with their sign extended."""
+    DENSE = "dense"
+    """Bit after bit, the lowest first: two i4 to a byte, the first in the low half."""
+
+
+def dense_width(tensor: TensorType) -> int | None:
+    """Return the bits of one number if a dense form of this tensor differs from the plain one, else None."""
+    element = tensor.element
+    if isinstance(element, (UniformType, UniformPerAxisType, UniformSubChannelType)):
+        width = element.storage.width
+    elif isinstance(element, (IntegerElement, FloatElement)):
+        width = element.width
+    else:
+        raise UnsupportedError("only numbers can be packed")
+    return width if width < 8 else None
+
+
+def dense_bytes(elements: int, width: int) -> int:
+    """The bytes that `elements` numbers of `width` bits take."""
+    return -(-elements * width // 8)
+
+
+def pack(stored: Array, width: int) -> Array:
+    """Return numbers (1-D, one byte each) as dense bytes. Only their lowest `width` bits count."""
+    packed = np.empty(dense_bytes(stored.size, width), np.uint8)
+    kernels.pack(stored.view(np.uint8), packed, width)
+    return packed
+
+
+def unpack(packed: Array, width: int, elements: int, dtype: np.dtype[Any]) -> Array:
+    """Return `elements` numbers of `width` bits as `dtype` (int8 or uint8). `packed`: 1-D bytes.
+
+    Raise TensorDataError if there are more or fewer bytes than that takes, or if bits after the last number are set.
+    """
+    expected = dense_bytes(elements, width)
+    if packed.size != expected:
+        raise TensorDataError(
+            f"{elements} numbers of {width} bits are {expected} bytes packed; there are {packed.size}"
+        )
+    spare = expected * 8 - elements * width
+    if spare and int(packed[-1]) >> (8 - spare):
+        raise TensorDataError(f"the last {spare} bits of the packed numbers must be 0")
+    codes = np.empty(elements, np.uint8)
+    kernels.unpack(packed, codes, width, 1 << (width - 1) if dtype.kind == "i" else 0)
+    return codes.view(dtype)

@@ -1,0 +1,127 @@
+"""PyTorch on x86: the eager quantized tensors, and the quantized_decomposed operators."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from core.profiles.rule import (
+    DEQUANTIZE,
+    Difference,
+    Missing,
+    Operation,
+    OperationRule,
+    Overflow,
+    Profile,
+    Quotient,
+    Rounding,
+    Steps,
+    ZeroPoint,
+)
+
+_EAGER = OperationRule(
+    formula="clamp(RNE(fma(x, f32(1 / s), z)), lo, hi); per axis and for i32: "
+    "clamp(RNE(f32(f32(x * f32(1 / s)) + z)), lo, hi)",
+    precision="multiplication by the f32 reciprocal; per tensor with 8 bits one rounding for product and sum",
+    rounding=Rounding.NEAREST_EVEN,
+    zero_point=ZeroPoint.BEFORE_ROUNDING,
+    saturation="infinities saturate",
+    nan="per tensor hi, per axis 0; for i32 -2^31",
+    quotient=Quotient.FUSED,
+    missing=Missing.HIGHEST,
+    storages=("i8", "u8", "i32"),
+)
+_SEPARATE = replace(_EAGER, quotient=Quotient.RECIPROCAL, missing=Missing.ZERO)
+
+TORCH = Profile(
+    name="torch",
+    title="PyTorch eager",
+    summary="quantize_per_tensor, quantize_per_channel and dequantize of quantized tensors, as the x86 wheel computes "
+    "them.",
+    source="torch 2.13.0, CPU wheel, x86",
+    operations={
+        Operation.QUANTIZE: replace(
+            _EAGER, variants={"per_axis": _SEPARATE, "i32": replace(_SEPARATE, missing=Missing.LOWEST)}
+        ),
+        Operation.DEQUANTIZE: replace(
+            DEQUANTIZE,
+            storages=("i8", "u8", "i32"),
+            variants={
+                "i32 per_axis": replace(
+                    DEQUANTIZE,
+                    formula="f32(f32(f32(q) - f32(z)) * f32(s))",
+                    precision="each step in f32",
+                    difference=Difference.FLOATS,
+                )
+            },
+        ),
+    },
+)
+
+_DECOMPOSED = OperationRule(
+    formula="clamp(f32(RNE(f32(x * r)) + z), lo, hi), r = f32(1 / scale) in f64; per axis r = f32(1 / f32(scale)); in "
+    "blocks clamp(RNE(f32(f32(x * r) + z)), lo, hi)",
+    precision="f16 and bf16 are converted to f32; multiplication by the reciprocal in f32",
+    rounding=Rounding.NEAREST_EVEN,
+    zero_point=ZeroPoint.AFTER_ROUNDING,
+    saturation="clamped in f32; for i32 what f32 clamps to 2^31 becomes -2^31, as x86 converts it",
+    nan="0; for i32 -2^31",
+    quotient=Quotient.RECIPROCAL_OF_F64,
+    scales=Steps.F32,
+    overflow=Overflow.FLOAT_CLAMP,
+    missing=Missing.ZERO,
+    expressed=("f32", "f16", "bf16"),
+    storages=("i4", "u4", "i8", "u8", "i16", "u16", "i32"),
+    granularities=("per_tensor", "per_axis", "sub_channel"),
+)
+_DECOMPOSED_PER_AXIS = replace(_DECOMPOSED, quotient=Quotient.RECIPROCAL)
+_DECOMPOSED_BLOCKS = replace(
+    _DECOMPOSED, quotient=Quotient.RECIPROCAL, zero_point=ZeroPoint.BEFORE_ROUNDING, overflow=Overflow.SATURATE
+)
+
+_DECOMPOSED_DEQUANTIZE = replace(
+    DEQUANTIZE,
+    formula="E(S(S(S(q) - S(z)) * f32(s))), S = E (by way of f32) per tensor, else f32; i32 per axis and in blocks: "
+    "E(f32(f32(q - z) * f32(s)))",
+    precision="each step in E per tensor, else in f32 and rounded once more to f16 or bf16; q - z of i32 per axis and "
+    "in blocks in int32 (int32 zero points)",
+    difference=Difference.FLOATS,
+    scales=Steps.F32,
+    expressed=("f32", "f16", "bf16"),
+    storages=_DECOMPOSED.storages,
+    granularities=_DECOMPOSED.granularities,
+)
+
+TORCH_DECOMPOSED = Profile(
+    name="torch_decomposed",
+    title="PyTorch quantized_decomposed",
+    summary="The operators of torch.ops.quantized_decomposed, which torch.export and fake quantization compute with.",
+    source="torch 2.13.0, quantized_decomposed, CPU",
+    operations={
+        Operation.QUANTIZE: replace(
+            _DECOMPOSED,
+            variants={
+                "per_axis": _DECOMPOSED_PER_AXIS,
+                "sub_channel": _DECOMPOSED_BLOCKS,
+                "sub_channel_outer": _DECOMPOSED_BLOCKS,
+                "i32": replace(_DECOMPOSED, missing=Missing.LOWEST),
+                "i32 per_axis": replace(_DECOMPOSED_PER_AXIS, missing=Missing.LOWEST),
+                **dict.fromkeys(
+                    ("i32 sub_channel", "i32 sub_channel_outer"),
+                    replace(_DECOMPOSED_BLOCKS, missing=Missing.LOWEST, overflow=Overflow.FLOAT_CLAMP),
+                ),
+            },
+        ),
+        Operation.DEQUANTIZE: replace(
+            _DECOMPOSED_DEQUANTIZE,
+            variants={
+                "per_tensor": replace(
+                    _DECOMPOSED_DEQUANTIZE, steps=Steps.EXPRESSED, difference=Difference.FLOATS_OF_F32
+                ),
+                **dict.fromkeys(
+                    ("i32 per_axis", "i32 sub_channel", "i32 sub_channel_outer"),
+                    replace(_DECOMPOSED_DEQUANTIZE, difference=Difference.INTEGER),
+                ),
+            },
+        ),
+    },
+)

@@ -1,0 +1,81 @@
+"""Quantize: a tensor of floats to stored numbers. The formula is the profile's (`core.profiles`)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from enum import StrEnum
+
+from core.errors import UnknownNameError, UnsupportedError, excerpt
+from core.mlir.types import TensorType, Type
+from core.operands import bind, float_element, quantized_operand, static_shape
+from core.plan import Plan
+from core.profiles import Operation, OperationRule, Rounding, profile_named
+from core.profiles.rule import Missing
+from core.quantize.general import plan_general
+from core.quantize.native import is_native, plan_native
+from core.quantize.small_float import plan_small_float
+
+__all__ = ["ROUNDINGS", "NanPolicy", "plan_quantize", "rounding_named"]
+
+ROUNDINGS = tuple(rounding for rounding in Rounding if rounding not in (Rounding.SINGLE, Rounding.DOUBLE))
+"""The roundings that can replace the profile's."""
+
+
+def rounding_named(name: str) -> Rounding:
+    """Return the rounding of that name, or raise UnknownNameError listing those that quantize can be told to use."""
+    if name not in ROUNDINGS:
+        raise UnknownNameError(f"no rounding is named '{excerpt(name)}'; there are {', '.join(ROUNDINGS)}")
+    return Rounding(name)
+
+
+class NanPolicy(StrEnum):
+    """What becomes of NaN."""
+
+    PROFILE = "profile"
+    ERROR = "error"
+    LOWEST = "lowest"
+    ZERO_POINT = "zero_point"
+
+
+_MISSING = {
+    NanPolicy.ERROR: Missing.ERROR,
+    NanPolicy.LOWEST: Missing.LOWEST,
+    NanPolicy.ZERO_POINT: Missing.ZERO_POINT,
+}
+
+
+def _overridden(rule: OperationRule, rounding: Rounding | None, nan: NanPolicy) -> OperationRule:
+    if rounding is not None:
+        if rounding not in ROUNDINGS:
+            raise UnsupportedError(f"quantize does not round by {rounding}; it rounds by {', '.join(ROUNDINGS)}")
+        rule = replace(rule, rounding=rounding)
+    return rule if nan is NanPolicy.PROFILE else replace(rule, missing=_MISSING[nan])
+
+
+def plan_quantize(
+    input_type: TensorType,
+    output_type: Type,
+    profile: str = "stablehlo",
+    *,
+    rounding: Rounding | None = None,
+    nan: NanPolicy = NanPolicy.PROFILE,
+    seed: int = 0,
+) -> Plan:
+    """Plan x -> q. `input_type`: a static tensor of floats. `output_type`: a uniform type, bare or of the same shape.
+
+    `rounding` and `nan` replace the profile's; `seed` is that of stochastic rounding. Raise UnknownNameError,
+    UnsupportedError or TypeFitError, as `core.operands` says.
+    """
+    stated = profile_named(profile).rule(Operation.QUANTIZE)
+    shape = static_shape(input_type)
+    float_element(input_type, "input")
+    operand = quantized_operand(bind(output_type, shape), "output", stated, profile)
+    operand.check_expressed(input_type)
+    rule = _overridden(stated.for_type(operand.layout_name, operand.storage, operand.expressed.name), rounding, nan)
+    if operand.is_float:
+        if rounding is not None or nan is not NanPolicy.PROFILE:
+            raise UnsupportedError(f"conversions to {operand.storage} take the profile's rounding and its NaN")
+        return plan_small_float(profile, rule, input_type, operand)
+    if is_native(rule, operand):
+        return plan_native(profile, rule, input_type, operand)
+    return plan_general(profile, rule, input_type, operand, seed)

@@ -1,0 +1,69 @@
+"""docs/odd_values.md says what each profile does with odd inputs; this reads the table and tries it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from core.errors import PreconditionError, TypeTextError
+from core.mlir import parse_type
+from core.mlir.types import TensorType
+from core.profiles import PROFILES, Operation
+from core.quantize import plan_quantize
+from tests import profile_oracle
+
+PAGE = (Path(__file__).parents[2] / "docs" / "odd_values.md").read_text()
+INPUTS = {
+    "NaN": np.nan,
+    "+inf": np.inf,
+    "-inf": -np.inf,
+    "3e9": 3e9,
+    "-3e9": -3e9,
+    "1e-45": 1e-45,
+    "-0": -0.0,
+}
+
+
+def rows() -> Iterator[tuple[str, str, str, int, dict[str, str]]]:
+    lines = [line for line in PAGE.splitlines() if line.startswith("| `")]
+    for line in lines:
+        profile, storage, granularity, zero_point, *cells = (cell.strip(" `") for cell in line.strip("|").split("|"))
+        assert len(cells) == len(INPUTS)
+        yield profile, storage, granularity, int(zero_point), dict(zip(INPUTS, cells, strict=True))
+
+
+@pytest.mark.parametrize(("profile", "storage", "granularity", "zero_point", "cells"), list(rows()))
+def test_row(profile: str, storage: str, granularity: str, zero_point: int, cells: dict[str, str]) -> None:
+    per_axis = granularity == "per axis"
+    parameters = f":0, {{1.0:{zero_point}}}" if per_axis else f", 1.0:{zero_point}"
+    input_type = parse_type("tensor<1xf32>")
+    assert isinstance(input_type, TensorType)
+    plan = plan_quantize(input_type, parse_type(f"!quant.uniform<{storage}:f32{parameters}>"), profile)
+    target = profile_oracle.target(storage, "f32", granularity.replace(" ", "_"))
+    for name, cell in cells.items():
+        source, stored = np.array([INPUTS[name]], np.float32), np.empty(1, plan.output_dtype)
+        try:
+            plan.run(source, stored)
+            found = str(stored[0])
+        except PreconditionError:
+            found = "error"
+        expected = profile_oracle.QUANTIZE[profile.replace("_single_rounding", "")](
+            float(source[0]), 1.0, zero_point, target
+        )
+        assert found == cell == ("error" if expected is None else str(expected.value)), name
+
+
+def test_every_profile_that_quantizes_has_rows() -> None:
+    assert {row[0] for row in rows()} == {
+        name for name, profile in PROFILES.items() if Operation.QUANTIZE in profile.operations
+    }
+
+
+@pytest.mark.parametrize("scale", re.findall(r"scale `([^`]+)`", PAGE))
+def test_scales_that_are_no_scales_are_refused(scale: str) -> None:
+    with pytest.raises(TypeTextError):
+        parse_type(f"!quant.uniform<i8:f32, {scale}>")

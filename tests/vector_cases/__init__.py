@@ -1,0 +1,37 @@
+"""The cases of `tests/vectors`, made by the real systems, in one form that core and every HTTP face are tested with.
+
+What a file holds beyond the operations that exist here (other element types, other systems' rules) is skipped by name,
+so that nothing is skipped by accident.
+"""
+
+from __future__ import annotations
+
+from tests.vector_cases.conversion import Array, Conversion, load
+from tests.vector_cases.fixed_point import (
+    Derivation,
+    derivations,
+    fixed_point_conversions,
+    represented,
+    tosa_conversions,
+)
+from tests.vector_cases.litert import litert_conversions
+from tests.vector_cases.mlir import mlir_conversions, stablehlo_conversions
+from tests.vector_cases.onednn import onednn_conversions
+from tests.vector_cases.onnx import onnx_conversions
+from tests.vector_cases.torch import torch_conversions
+
+__all__ = ["Array", "Conversion", "Derivation", "conversions", "derivations", "load", "represented"]
+
+
+def conversions() -> list[Conversion]:
+    """All conversions of the vectors."""
+    return [
+        *onnx_conversions(),
+        *litert_conversions(),
+        *fixed_point_conversions(),
+        *tosa_conversions(),
+        *onednn_conversions(),
+        *torch_conversions(),
+        *mlir_conversions(),
+        *stablehlo_conversions(),
+    ]

@@ -18,7 +18,8 @@ from starlette.routing import BaseRoute
 
 from core.parameters.multipliers import SCHEMES
 from core.profiles import PROFILES
-from service import VERSION, schemas
+from core.quantize import ROUNDINGS
+from service import VERSION, block_models, comparison, conversion_models, schemas
 from service.operation import SCHEMAS
 from service.settings import Limits, Settings
 
@@ -39,9 +40,12 @@ _TAGS = [
 ]
 
 _REQUESTS = (
-    schemas.QuantizeRequest,
-    schemas.DequantizeRequest,
-    schemas.RequantizeRequest,
+    conversion_models.QuantizeRequest,
+    conversion_models.DequantizeRequest,
+    conversion_models.RequantizeRequest,
+    comparison.CompareRequest,
+    block_models.QuantizeBlocksRequest,
+    block_models.DequantizeBlocksRequest,
     schemas.MultiplierRequest,
     schemas.ParseTypeRequest,
 )
@@ -65,6 +69,9 @@ def document(routes: Sequence[BaseRoute], settings: Settings) -> dict[str, Any]:
     components["Problem"] = schemas.Problem.model_json_schema(ref_template=SCHEMAS + "{model}")
     components.update(components["Problem"].pop("$defs", {}))
     components["ProfileName"] = _names(PROFILES, "The arithmetic contracts. GET /v1/profiles says what each is.")
+    components["RoundingName"] = _names(
+        ROUNDINGS, "The roundings that can replace a profile's; nearest_* differ in ties."
+    )
     components["SchemeName"] = _names(SCHEMES, "The ways to turn a real factor into a multiplier and a shift.")
     _drop_validation_errors(found)
     for component in components.values():

@@ -40,7 +40,7 @@ def _open_reply(schema: dict[str, Any]) -> None:
     schema["additionalProperties"] = True
 
 
-def _name(component: str, description: str) -> Any:
+def component(component: str, description: str) -> Any:
     """Describe a text field by an enum component. `core` checks the name, so that its own message lists the others."""
     return Field(description=description, json_schema_extra={COMPONENT: component})
 
@@ -109,56 +109,13 @@ class Tensor(RequestModel):
         return self
 
 
-class MultiplierPair(RequestModel):
-    """An integer multiplier and a shift, in the sign convention of the profile's scheme."""
-
-    multiplier: Int32 = Field(ge=-(2**31), le=2**31 - 1)
-    shift: Int32 = Field(ge=-1024, le=1024)
-
-
-_OUTPUT_TYPE = "MLIR text. A bare element type takes its shape from the input."
-
-
-class QuantizeRequest(RequestModel):
-    """Real numbers to be quantized."""
-
-    input: Tensor
-    output_type: str = Field(description=_OUTPUT_TYPE, examples=["!quant.uniform<i8:f32, 0.5:3>"])
-    profile: Annotated[str, _name("ProfileName", "Default: stablehlo.")] = "stablehlo"
-
-
-class DequantizeRequest(RequestModel):
-    """Stored numbers to be turned back into real ones."""
-
-    input: Tensor
-    output_type: str = Field(
-        default="",
-        description=f"{_OUTPUT_TYPE} Default: the expressed type of the input.",
-        examples=["f32"],
-    )
-    profile: Annotated[str, _name("ProfileName", "Default: stablehlo.")] = "stablehlo"
-
-
-class RequantizeRequest(RequestModel):
-    """Stored numbers, or accumulators, to be moved to another scale."""
-
-    input: Tensor
-    output_type: str = Field(description=_OUTPUT_TYPE, examples=["!quant.uniform<i8:f32, 0.25:-1>"])
-    profile: Annotated[str, _name("ProfileName", "Default: litert.")] = "litert"
-    multipliers: Annotated[list[MultiplierPair], FailFast()] = Field(
-        default=[],
-        max_length=MOST_ENTRIES,
-        description="Used instead of derived ones: one, or one for each channel.",
-    )
-
-
 class MultiplierRequest(RequestModel):
     """Real factors for which integer multipliers and shifts are wanted."""
 
     factors: Annotated[list[str], FailFast()] = Field(
         description="Decimal or C99 hexadecimal texts, read as binary64.", examples=[["0.0123", "0x1.8p-5"]]
     )
-    scheme: Annotated[str, _name("SchemeName", "How to derive them.")]
+    scheme: Annotated[str, component("SchemeName", "How to derive them.")]
 
 
 class ParseTypeRequest(RequestModel):
@@ -173,37 +130,6 @@ class OutputTensor(ReplyModel):
     type: str
     data: Data = ""
     values: Values = []
-
-
-class Report(ReplyModel):
-    """What happened to the elements."""
-
-    profile: str
-    rounding: str
-    elements: Int64
-    saturated_low: Int64 = Field(description="Elements clamped to the lower storage bound.")
-    saturated_high: Int64 = Field(description="Elements clamped to the upper storage bound.")
-    nan: Int64 = Field(description="NaN elements of the input.")
-
-
-class ConversionReply(ReplyModel):
-    """A converted tensor and what happened to its elements."""
-
-    output: OutputTensor
-    report: Report
-
-
-class UsedMultiplier(ReplyModel):
-    """An integer multiplier and a shift, in the sign convention of the profile's scheme."""
-
-    multiplier: Int32
-    shift: Int32
-
-
-class RequantizeReply(ConversionReply):
-    """A converted tensor, what happened to its elements, and the multipliers that did it: one, or one per channel."""
-
-    multipliers: list[UsedMultiplier]
 
 
 class DerivedMultiplier(ReplyModel):
@@ -231,7 +157,22 @@ class OperationRule(ReplyModel):
     zero_point: str
     saturation: str
     nan: str
-    scheme: str = Field(default="", description="How multipliers are derived.")
+    expressed: list[str] = Field(description="The expressed types for which the rule is defined.")
+    storages: list[str] = Field(description="The storages for which the rule is defined.")
+    granularities: list[str] = Field(description="per_tensor, per_axis, sub_channel.")
+    quotient: str = Field(description="How x / s is formed, in quantize.")
+    steps: str = Field(description="What each step on f16 and bf16 is rounded to: expressed or f32.")
+    scales: str = Field(description="What scales are rounded to first: expressed or f32.")
+    overflow: str = Field(description="What becomes of an integer outside of the bounds, in quantize.")
+    missing: str = Field(description="What becomes of NaN, in quantize.")
+    difference: str = Field(description="How q - z and the product are formed, in dequantize.")
+    symmetric: list[str] = Field(description="Storages whose zero points have to be 0.")
+    short_blocks: bool = Field(description="Whether a last block may be short.")
+    float_storage: str = Field(default="", description="The rule of conversion to small floats.")
+    scheme: str = Field(default="", description="How multipliers are derived, in requantize.")
+    variants: dict[str, OperationRule] = Field(
+        description="Rules that replace this one: for a storage, a granularity, both, or an expressed type."
+    )
 
 
 class Profile(ReplyModel):

@@ -2,48 +2,46 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from fastapi import APIRouter, Depends
-from numpy.typing import NDArray
 from starlette.requests import Request
 from starlette.responses import Response
 
 from core.dequantize import plan_dequantize
-from core.errors import LimitError, ParameterError, PreconditionError, UnknownNameError
+from core.error_report import conversion_error
+from core.errors import ParameterError, PreconditionError, UnknownNameError
 from core.mlir import print_type
 from core.mlir.types import TensorType
+from core.packing import Packing
 from core.parameters.multipliers import Multiplier
 from core.plan import Plan
-from core.quantize import plan_quantize
-from core.report import Report
+from core.quantize import plan_quantize, rounding_named
 from core.requantize import plan_requantize
-from service.codecs import base64_tensor, values
+from service.comparison import error_measures
 from service.compute import CHARACTERS_PER_FACTOR
-from service.json_body import MEDIA_TYPE, receive_json
-from service.lifespan import require_ready
-from service.operation import json_operation
-from service.problems import at
-from service.query import no_query
-from service.replies import Piece, PiecesResponse, json_text
-from service.schemas import (
+from service.conversion_models import (
     ConversionReply,
     DequantizeRequest,
     QuantizeRequest,
     RequantizeReply,
     RequantizeRequest,
-    Tensor,
 )
+from service.json_body import MEDIA_TYPE, receive_json
+from service.lifespan import require_ready
+from service.operation import json_operation
+from service.problems import at
+from service.query import no_query
+from service.replies import PiecesResponse, json_text
 from service.settings import Settings
+from service.tensor_data import output_pieces, read_elements
 from service.type_text import read_tensor_type, read_type
 
 router = APIRouter(tags=["ops"], dependencies=[Depends(no_query)])
 
-Array = NDArray[Any]
 ConversionRequest = QuantizeRequest | DequantizeRequest | RequantizeRequest
 Call = TypeVar("Call", bound=ConversionRequest)
 
@@ -68,7 +66,11 @@ async def quantize(request: Request) -> Response:
 
     def plan(call: QuantizeRequest, input_type: TensorType, settings: Settings) -> Plan:
         output_type = read_type(call.output_type, settings.max_type_bytes, "/output_type")
-        return plan_quantize(input_type, output_type, call.profile)
+        rounding = None
+        if "rounding" in call.model_fields_set:
+            with at("/rounding", UnknownNameError):
+                rounding = rounding_named(call.rounding)
+        return plan_quantize(input_type, output_type, call.profile, rounding=rounding, nan=call.nan, seed=call.seed)
 
     return await _convert(request, QuantizeRequest, plan)
 
@@ -125,6 +127,7 @@ async def _convert(
     """Receive, read, plan, run and reply: the same for every conversion but for its plan."""
     running = require_ready(request)
     call, body = await receive_json(request, model, running)
+    dense = not isinstance(call, RequantizeRequest) and call.packing is Packing.DENSE
 
     def decide() -> tuple[Plan, str]:
         input_type = read_tensor_type(call.input.type, running.settings, "/input/type")
@@ -133,44 +136,31 @@ async def _convert(
         return plan, print_type(plan.output_type)
 
     def convert() -> Response:
-        source = _source(call.input, plan, body, running.settings)
+        packed_in = dense and not isinstance(call, QuantizeRequest)
+        source = read_elements(
+            call.input,
+            plan.input_type,
+            plan.input_dtype,
+            plan.elements,
+            "input",
+            body,
+            running.settings,
+            dense=packed_in,
+        )
         target = np.empty(plan.elements, plan.output_dtype)
-        return _reply(plan, output_type, plan.run(source, target), target, call)
+        report = asdict(plan.run(source, target))
+        if isinstance(call, QuantizeRequest) and call.error:
+            report["error"] = error_measures(conversion_error(plan, source, target))
+        in_values = "values" in call.input.model_fields_set
+        packed_out = dense and not in_values and not isinstance(call, DequantizeRequest)
+        output = output_pieces(plan.output_type, output_type, target, in_values=in_values, dense=packed_out)
+        tail = b',"report":' + json_text(report)
+        if isinstance(call, RequantizeRequest):
+            tail += b',"multipliers":' + json_text([asdict(multiplier) for multiplier in plan.multipliers])
+        return PiecesResponse([b'{"output":', *output, tail + b"}"], MEDIA_TYPE)
 
     characters = len(call.input.type) + len(call.output_type)
     if isinstance(call, RequantizeRequest):
         characters += len(call.multipliers) * CHARACTERS_PER_FACTOR
     plan, output_type = await running.compute.texts(characters, decide)
     return await running.compute.arrays(len(body), convert)
-
-
-def _source(tensor: Tensor, plan: Plan, body: bytes, settings: Settings) -> Array:
-    """Return the input's elements, in the form that the plan takes."""
-    if "data" in tensor.model_fields_set:
-        with at("/input/data"):
-            return base64_tensor.decode(tensor.data, plan.input_dtype, plan.elements)
-
-    def literals() -> list[str]:
-        written: list[str] = json.loads(body, parse_float=str, parse_int=str)["input"]["values"]
-        return written
-
-    with at("/input/values"):
-        if len(tensor.values) > settings.max_values:
-            raise LimitError(
-                f"there are {len(tensor.values)} values; more than {settings.max_values} elements are sent as data",
-                limit=settings.max_values,
-            )
-        return values.decode(tensor.values, plan.input_dtype, plan.elements, literals)
-
-
-def _reply(plan: Plan, output_type: str, report: Report, target: Array, call: ConversionRequest) -> Response:
-    """Return the reply, in the form of the input. The tensor's data are never copied into the rest of the JSON."""
-    head = b'{"output":{"type":' + json_text(output_type)
-    if "data" in call.input.model_fields_set:
-        pieces: list[Piece] = [head, b',"data":"', base64_tensor.encode(target), b'"']
-    else:
-        pieces = [head, b',"values":', values.encode(target)]
-    tail = b'},"report":' + json_text(asdict(report))
-    if isinstance(call, RequantizeRequest):
-        tail += b',"multipliers":' + json_text([asdict(multiplier) for multiplier in plan.multipliers])
-    return PiecesResponse([*pieces, tail + b"}"], MEDIA_TYPE)

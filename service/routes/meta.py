@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.metadata import version
 
 from fastapi import APIRouter, Depends
@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from core.errors import UnknownNameError, excerpt
 from core.parameters.multipliers import SCHEMES
-from core.profiles import PROFILES, profile_named
+from core.profiles import PROFILES, OperationRule, profile_named
 from service import VERSION, schemas
 from service.lifespan import HealthStatus, runtime
 from service.operation import get_operation, health_operation
@@ -57,12 +57,15 @@ async def info(request: Request) -> Response:
     )
 
 
+def _rule(rule: OperationRule) -> schemas.OperationRule:
+    stated = {key: value for key, value in asdict(replace(rule, variants={})).items() if value is not None}
+    variants = {key: _rule(variant) for key, variant in rule.variants.items()}
+    return schemas.OperationRule(**{**stated, "variants": variants})
+
+
 def _profile(name: str) -> schemas.Profile:
     profile = profile_named(name)
-    operations = {}
-    for operation, rule in profile.operations.items():
-        stated = {key: value for key, value in asdict(rule).items() if value is not None}
-        operations[str(operation)] = schemas.OperationRule(**stated)
+    operations = {str(operation): _rule(rule) for operation, rule in profile.operations.items()}
     return schemas.Profile(
         name=profile.name,
         title=profile.title,

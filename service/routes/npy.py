@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from enum import StrEnum
+from typing import Any, TypeVar
 
 import numpy as np
 from fastapi import APIRouter
+from numpy.typing import NDArray
 from starlette.requests import Request
 from starlette.responses import Response
 
 from core.dequantize import plan_dequantize
 from core.elements import FLOATS, IntegerElement, Signedness
-from core.errors import NpyError, UnknownNameError
+from core.errors import FieldFault, InvalidRequestError, NpyError, UnknownNameError
 from core.mlir import print_type
 from core.mlir.types import ElementType, TensorType, Type
-from core.operands import bind
+from core.operands import bind, static_shape
+from core.packing import Packing, dense_width, pack, unpack
 from core.plan import Plan
-from core.quantize import plan_quantize
+from core.quantize import NanPolicy, plan_quantize, rounding_named
 from core.report import Report
 from core.requantize import plan_requantize
 from service.codecs import npy
@@ -34,23 +39,35 @@ router = APIRouter(prefix="/v1/npy", tags=["npy"])
 _MEDIA_TYPES = frozenset({BINARY, "application/x-npy", "application/x-binary", "application/x-www-form-urlencoded"})
 _LONGEST_TYPE_HEADER = 2048
 _TYPES = ("input_type", "output_type")
-_FIELDS = (*_TYPES, "profile")
+_FIELDS = (*_TYPES, "profile", "packing")
+_QUANTIZE_FIELDS = (*_FIELDS, "rounding", "nan", "seed")
 
 Query = dict[str, str]
+Choice = TypeVar("Choice", bound=StrEnum)
 Planner = Callable[[TensorType, Type | None, Query], Plan]
 
 
 def _parameters(
-    output_type: str, input_type: str, profile: str, *, required: tuple[str, ...]
+    output_type: str, input_type: str, profile: str, *more: dict[str, object], required: tuple[str, ...]
 ) -> list[dict[str, object]]:
     profile_schema = {"$ref": f"{SCHEMAS}ProfileName", "default": profile}
     return [
         query_parameter("output_type", output_type, required="output_type" in required),
         query_parameter("input_type", input_type, required="input_type" in required),
         query_parameter("profile", f"Default: {profile}.", schema=profile_schema),
+        query_parameter("packing", _PACKING, schema={"$ref": f"{SCHEMAS}Packing", "default": "unpacked"}),
+        *more,
     ]
 
 
+_PACKING = "How numbers narrower than a byte are kept. Dense ones are a .npy of bytes; name the whole tensor type then."
+_OVERRIDES: tuple[dict[str, object], ...] = (
+    query_parameter("rounding", "Replaces the profile's rounding.", schema={"$ref": f"{SCHEMAS}RoundingName"}),
+    query_parameter("nan", "What becomes of NaN.", schema={"$ref": f"{SCHEMAS}NanPolicy", "default": "profile"}),
+    query_parameter(
+        "seed", "Of stochastic rounding.", schema={"type": "integer", "format": "int64", "minimum": 0, "default": 0}
+    ),
+)
 _STORED = "MLIR text, percent-encoded (a + as %2B). A bare quantized type takes its shape from the .npy."
 
 
@@ -62,6 +79,7 @@ _STORED = "MLIR text, percent-encoded (a + as %2B). A bare quantized type takes 
             _STORED,
             "MLIR text. Default: the element type and shape of the .npy.",
             "stablehlo",
+            *_OVERRIDES,
             required=("output_type",),
         ),
     ),
@@ -71,9 +89,20 @@ async def quantize_npy(request: Request) -> Response:
 
     def plan(input_type: TensorType, output_type: Type | None, query: Query) -> Plan:
         assert output_type is not None
-        return plan_quantize(input_type, output_type, query.get("profile", "stablehlo"))
+        rounding = None
+        if "rounding" in query:
+            with at("/rounding", UnknownNameError):
+                rounding = rounding_named(query["rounding"])
+        return plan_quantize(
+            input_type,
+            output_type,
+            query.get("profile", "stablehlo"),
+            rounding=rounding,
+            nan=_choice(query, "nan", NanPolicy, NanPolicy.PROFILE),
+            seed=_seed(query),
+        )
 
-    return await _convert(request, ("output_type",), plan)
+    return await _convert(request, ("output_type",), plan, fields=_QUANTIZE_FIELDS, packs_input=False)
 
 
 @router.post(
@@ -91,7 +120,7 @@ async def dequantize_npy(request: Request) -> Response:
     def plan(input_type: TensorType, output_type: Type | None, query: Query) -> Plan:
         return plan_dequantize(input_type, output_type, query.get("profile", "stablehlo"))
 
-    return await _convert(request, ("input_type",), plan)
+    return await _convert(request, ("input_type",), plan, packs_output=False)
 
 
 @router.post(
@@ -108,11 +137,39 @@ async def requantize_npy(request: Request) -> Response:
     return await _convert(request, ("output_type", "input_type"), plan)
 
 
-async def _convert(request: Request, required: tuple[str, ...], plan_for: Planner) -> Response:
+def _choice(query: Query, name: str, choices: type[Choice], default: Choice) -> Choice:
+    """Return the member of an enumeration that a field names."""
+    given = query.get(name)
+    if given is None:
+        return default
+    if given not in tuple(choices):
+        detail = f"not one of {', '.join(choices)}"
+        raise InvalidRequestError(f"query parameter {name}: {detail}", (FieldFault(f"/{name}", "enum", detail),))
+    return choices(given)
+
+
+def _seed(query: Query) -> int:
+    text = query.get("seed", "0")
+    if not (text.isascii() and text.isdigit() and len(text) <= 19 and int(text) < 1 << 63):
+        detail = "expected a decimal integer from 0 to 2^63 - 1"
+        raise InvalidRequestError(f"query parameter seed: {detail}", (FieldFault("/seed", "int_parsing", detail),))
+    return int(text)
+
+
+async def _convert(
+    request: Request,
+    required: tuple[str, ...],
+    plan_for: Planner,
+    *,
+    fields: tuple[str, ...] = _FIELDS,
+    packs_input: bool = True,
+    packs_output: bool = True,
+) -> Response:
     """Check what needs no body, receive the header, plan, receive the data to where they are used, run and reply."""
     running = require_ready(request)
     settings = running.settings
-    query = read_query(request, _FIELDS, required)
+    query = read_query(request, fields, required)
+    dense = _choice(query, "packing", Packing, Packing.UNPACKED) is Packing.DENSE
     require_media_type(request.headers, _MEDIA_TYPES)
     characters = sum(len(query.get(name, "")) for name in _TYPES)
 
@@ -128,7 +185,11 @@ async def _convert(request: Request, required: tuple[str, ...], plan_for: Planne
 
     def decide() -> tuple[Plan, str]:
         with at("/input_type"):
-            bound = bind(_element_of(header) if input_type is None else input_type, header.shape)
+            if dense and packs_input and isinstance(input_type, TensorType) and dense_width(input_type):
+                # The .npy holds bytes; the shape of the tensor is the type's alone.
+                bound = replace(input_type, shape=static_shape(input_type))
+            else:
+                bound = bind(_element_of(header) if input_type is None else input_type, header.shape)
         with at("/profile", UnknownNameError):
             plan = plan_for(bound, output_type, query)
         return plan, print_type(plan.output_type)
@@ -136,11 +197,20 @@ async def _convert(request: Request, required: tuple[str, ...], plan_for: Planne
     plan, type_text = await running.compute.texts(characters, decide)
     data = await reader.take(header.data_bytes)
     _check_size(header, len(data) + await reader.skip_rest())
-    source = npy.as_dtype(header, data, plan.input_dtype, named=input_type is not None)
+    packed_in = dense_width(plan.input_type) if dense and packs_input else None
+    packed_out = dense_width(plan.output_type) if dense and packs_output else None
+    stored = plan.input_dtype if packed_in is None else np.dtype(np.uint8)
+    received = npy.as_dtype(header, data, stored, named=input_type is not None)
 
     def convert() -> Response:
+        source = received if packed_in is None else unpack(received, packed_in, plan.elements, plan.input_dtype)
         target = np.empty(plan.elements, plan.output_dtype)
-        return _reply(plan, type_text, plan.run(source, target), target)
+        report = plan.run(source, target)
+        shape = tuple(dimension or 0 for dimension in plan.output_type.shape or ())
+        if packed_out is not None:
+            target = pack(target, packed_out)
+            shape = target.shape
+        return _reply(type_text, shape, report, target)
 
     return await running.compute.arrays(len(data), convert)
 
@@ -172,8 +242,7 @@ def _element_of(header: npy.NpyHeader) -> ElementType:
     return IntegerElement(bits, Signedness.UNSIGNED if dtype.kind == "u" else Signedness.SIGNLESS)
 
 
-def _reply(plan: Plan, text: str, report: Report, target: np.ndarray[tuple[int], np.dtype[np.generic]]) -> Response:
-    shape = tuple(dimension or 0 for dimension in plan.output_type.shape or ())
+def _reply(text: str, shape: tuple[int, ...], report: Report, target: NDArray[Any]) -> Response:
     headers = {
         "requant-profile": report.profile,
         "requant-saturated": str(report.saturated_low + report.saturated_high),
@@ -181,4 +250,4 @@ def _reply(plan: Plan, text: str, report: Report, target: np.ndarray[tuple[int],
     # An encoding of a tensor may hold any text, and a header may not.
     if len(text) <= _LONGEST_TYPE_HEADER and text.isascii() and text.isprintable():
         headers["requant-type"] = text
-    return PiecesResponse([npy.write_header(plan.output_dtype, shape), target.view(np.uint8).data], BINARY, headers)
+    return PiecesResponse([npy.write_header(target.dtype, shape), target.view(np.uint8).data], BINARY, headers)

@@ -1,0 +1,100 @@
+"""What the three conversions read and answer."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import FailFast, Field
+
+from core.packing import Packing
+from core.quantize import NanPolicy
+from service.comparison import ErrorMeasures
+from service.schemas import Int32, Int64, OutputTensor, ReplyModel, RequestModel, Tensor, component
+from service.settings import MOST_ENTRIES
+
+# Optional fields are absent, never null: the default is not validated, and a given null is refused.
+ABSENT: Any = None
+
+
+class MultiplierPair(RequestModel):
+    """An integer multiplier and a shift, in the sign convention of the profile's scheme."""
+
+    multiplier: Int32 = Field(ge=-(2**31), le=2**31 - 1)
+    shift: Int32 = Field(ge=-1024, le=1024)
+
+
+_PACKING = "How numbers narrower than a byte are kept in data."
+_OUTPUT_TYPE = "MLIR text. A bare element type takes its shape from the input."
+
+
+class QuantizeRequest(RequestModel):
+    """Real numbers to be quantized."""
+
+    input: Tensor
+    output_type: str = Field(description=_OUTPUT_TYPE, examples=["!quant.uniform<i8:f32, 0.5:3>"])
+    profile: Annotated[str, component("ProfileName", "Default: stablehlo.")] = "stablehlo"
+    rounding: Annotated[str, component("RoundingName", "Replaces the profile's rounding.")] = ""
+    nan: NanPolicy = Field(default=NanPolicy.PROFILE, strict=False, description="What becomes of NaN.")
+    seed: Int64 = Field(default=0, ge=0, le=2**63 - 1, description="Of stochastic rounding.")
+    packing: Packing = Field(default=Packing.UNPACKED, strict=False, description=_PACKING)
+    error: bool = Field(default=False, description="Whether to report the error against the input.")
+
+
+class DequantizeRequest(RequestModel):
+    """Stored numbers to be turned back into real ones."""
+
+    input: Tensor
+    output_type: str = Field(
+        default="",
+        description=f"{_OUTPUT_TYPE} Default: the expressed type of the input.",
+        examples=["f32"],
+    )
+    profile: Annotated[str, component("ProfileName", "Default: stablehlo.")] = "stablehlo"
+    packing: Packing = Field(default=Packing.UNPACKED, strict=False, description=_PACKING)
+
+
+class RequantizeRequest(RequestModel):
+    """Stored numbers, or accumulators, to be moved to another scale."""
+
+    input: Tensor
+    output_type: str = Field(description=_OUTPUT_TYPE, examples=["!quant.uniform<i8:f32, 0.25:-1>"])
+    profile: Annotated[str, component("ProfileName", "Default: litert.")] = "litert"
+    multipliers: Annotated[list[MultiplierPair], FailFast()] = Field(
+        default=[],
+        max_length=MOST_ENTRIES,
+        description="Used instead of derived ones: one, or one for each channel.",
+    )
+
+
+class Report(ReplyModel):
+    """What happened to the elements."""
+
+    profile: str
+    rounding: str
+    elements: Int64
+    saturated_low: Int64 = Field(description="Elements clamped to the lower storage bound.")
+    saturated_high: Int64 = Field(description="Elements clamped to the upper storage bound.")
+    nan: Int64 = Field(description="NaN elements of the input.")
+    error: ErrorMeasures = Field(
+        default=ABSENT, description="The error of the result against the input, where it was asked for."
+    )
+
+
+class ConversionReply(ReplyModel):
+    """A converted tensor and what happened to its elements."""
+
+    output: OutputTensor
+    report: Report
+
+
+class UsedMultiplier(ReplyModel):
+    """An integer multiplier and a shift, in the sign convention of the profile's scheme."""
+
+    multiplier: Int32
+    shift: Int32
+
+
+class RequantizeReply(ConversionReply):
+    """A converted tensor, what happened to its elements, and the multipliers that did it: one, or one per channel."""
+
+    multipliers: list[UsedMultiplier]

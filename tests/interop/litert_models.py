@@ -1,0 +1,76 @@
+"""One-operator LiteRT models: built with the schema that ai-edge-litert carries, run by a resolver of choice."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import flatbuffers
+import numpy as np
+from ai_edge_litert import schema_py_generated as schema
+from ai_edge_litert.interpreter import Interpreter, OpResolverType
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+QUANTIZE = int(schema.BuiltinOperator.QUANTIZE)
+DEQUANTIZE = int(schema.BuiltinOperator.DEQUANTIZE)
+REFERENCE = OpResolverType.BUILTIN_REF
+DEFAULT = OpResolverType.AUTO
+"""The resolver that an interpreter has unless told otherwise: the XNNPACK delegate takes what it can."""
+
+TYPES: dict[str, int] = {
+    "f32": schema.TensorType.FLOAT32,
+    "i4": schema.TensorType.INT4,
+    "u4": schema.TensorType.UINT4,
+    "i8": schema.TensorType.INT8,
+    "u8": schema.TensorType.UINT8,
+    "i16": schema.TensorType.INT16,
+    "i32": schema.TensorType.INT32,
+}
+
+
+class Operand(NamedTuple):
+    """The type of an input or output. Without scales it is not quantized; with several, along `axis`."""
+
+    type: str
+    scales: Array | None = None
+    zero_points: Array | None = None
+    axis: int = 0
+
+
+def _tensor(name: str, shape: tuple[int, ...], operand: Operand) -> Any:
+    tensor = schema.TensorT()
+    tensor.name, tensor.shape, tensor.type, tensor.buffer = name, list(shape), TYPES[operand.type], 0
+    if operand.scales is not None and operand.zero_points is not None:
+        parameters = schema.QuantizationParametersT()
+        parameters.scale = operand.scales.ravel().tolist()
+        parameters.zeroPoint = operand.zero_points.ravel().tolist()
+        parameters.quantizedDimension = operand.axis
+        tensor.quantization = parameters
+    return tensor
+
+
+def one_operator(operator: int, shape: tuple[int, ...], source: Operand, target: Operand) -> bytes:
+    """A model of one operator with one input and one output, both of `shape`."""
+    code = schema.OperatorCodeT()
+    code.builtinCode = code.deprecatedBuiltinCode = operator
+    code.version = 1
+    node = schema.OperatorT()
+    node.opcodeIndex, node.inputs, node.outputs = 0, [0], [1]
+    graph = schema.SubGraphT()
+    graph.tensors = [_tensor("x", shape, source), _tensor("y", shape, target)]
+    graph.inputs, graph.outputs, graph.operators = [0], [1], [node]
+    model = schema.ModelT()
+    model.version, model.operatorCodes, model.subgraphs, model.buffers = 3, [code], [graph], [schema.BufferT()]
+    builder = flatbuffers.Builder(1024)
+    builder.Finish(model.Pack(builder), b"TFL3")
+    return bytes(builder.Output())
+
+
+def run(model: bytes, x: Array, resolver: Any) -> Array:
+    """The output of the model for `x`."""
+    interpreter = Interpreter(model_content=model, experimental_op_resolver_type=resolver, num_threads=1)
+    interpreter.allocate_tensors()
+    interpreter.set_tensor(0, x)
+    interpreter.invoke()
+    return np.array(interpreter.get_tensor(1))

@@ -1,0 +1,128 @@
+"""Profiles `litert` and `litert_xnnpack` against ai-edge-litert: its reference kernels, and its default interpreter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from core.requantize import plan_requantize
+from tests.interop.comparison import Comparison
+from tests.interop.quantized_case import Case, bounds, per_stored_tensor, per_tensor, spread_parameters, zero_points
+
+pytest.importorskip("flatbuffers")
+pytest.importorskip("ai_edge_litert")
+
+from tests.interop.litert_models import (
+    DEFAULT,
+    DEQUANTIZE,
+    QUANTIZE,
+    REFERENCE,
+    Operand,
+    one_operator,
+    run,
+)
+
+pytestmark = pytest.mark.interop
+
+Array = NDArray[Any]
+
+SCALES = (0.0237, 0.5, 1.0, 1 / 3, 1e-12, 3e37)
+AXES = (((26, 4001), 0), ((31, 40, 101), 1), ((4001, 26), 1), ((3, 5, 7, 1009), 3))
+RESOLVERS = {"litert": REFERENCE, "litert_xnnpack": DEFAULT}
+QUANTIZED = [("litert", storage) for storage in ("i4", "u4", "i8", "u8", "i16")] + [
+    ("litert_xnnpack", storage) for storage in ("i8", "u8")
+]
+
+
+def operand(case: Case) -> Operand:
+    return Operand(case.storage, case.scales, case.zero_points, case.axis or 0)
+
+
+def along_axes(storage: str, rng: np.random.Generator) -> list[Case]:
+    return [
+        Case(shape, storage, "f32", *spread_parameters((shape[axis],), storage, "f32", rng), axis)
+        for shape, axis in AXES
+    ]
+
+
+@pytest.mark.parametrize(("profile", "storage"), QUANTIZED)
+def test_quantize(profile: str, storage: str) -> None:
+    rng = np.random.default_rng(41)
+    comparison = Comparison(f"LiteRT {RESOLVERS[profile].name} quantize f32 to {storage}")
+    cases = [per_tensor(storage, "f32", scale, z) for scale in SCALES for z in zero_points(storage)]
+    if profile == "litert" and storage in ("i8", "u8", "i16"):
+        cases += along_axes(storage, rng)
+    for case in cases:
+        source = case.real_data(rng)
+        model = one_operator(QUANTIZE, case.shape, Operand("f32"), operand(case))
+        comparison.add(case, source, case.quantized(source, profile), run(model, source, RESOLVERS[profile]))
+    comparison.finish(1_800_000)
+
+
+@pytest.mark.parametrize(("profile", "storage"), QUANTIZED)
+def test_dequantize(profile: str, storage: str) -> None:
+    """int16 has no zero point there, and only 8 and 4 bits have scales along an axis."""
+    rng = np.random.default_rng(42)
+    comparison = Comparison(f"LiteRT {RESOLVERS[profile].name} dequantize {storage} to f32")
+    symmetric = storage == "i16"
+    cases = [
+        per_stored_tensor(storage, "f32", scale, z)
+        for scale in SCALES
+        for z in zero_points(storage, symmetric=symmetric)
+    ]
+    if profile == "litert" and storage in ("i4", "u4", "i8", "u8"):
+        cases += along_axes(storage, rng)
+    for case in cases:
+        source = case.stored_data(rng)
+        model = one_operator(DEQUANTIZE, case.shape, operand(case), Operand("f32"))
+        comparison.add(case, source, case.dequantized(source, profile), run(model, source, RESOLVERS[profile]))
+    comparison.finish(15_000)
+
+
+REQUANTIZED = (
+    ("i8", "i8"), ("i8", "u8"), ("u8", "i8"), ("u8", "u8"), ("i8", "i16"),
+    ("i16", "i8"), ("i16", "i16"), ("i16", "i32"), ("i32", "i8"), ("i32", "i16"),
+)  # fmt: skip
+RATIOS = (0.0237, 0.5, 1.0, 1.0000001, 1 / 3, 0.9999999, 2.0, 7.3, 3e-5, 2.0**-20, 1e-9, 300.0)
+
+
+def compare_requantized(comparison: Comparison, source: str, target: str, z_outs: list[int]) -> None:
+    rng = np.random.default_rng(43)
+    symmetric = (source, target) == ("i16", "i16")
+    for ratio in RATIOS:
+        out_scale = float(np.float32(rng.uniform(0.01, 1)))
+        in_scale = float(np.float32(ratio * out_scale))
+        for z_in in zero_points(source, symmetric=symmetric or source == "i32"):
+            for z_out in z_outs:
+                given = per_stored_tensor(source, "f32", in_scale, z_in)
+                wanted = Case(given.shape, target, "f32", np.array(out_scale), np.array(z_out))
+                stored = given.stored_data(rng)
+                plan = plan_requantize(given.tensor, wanted.tensor, "litert")
+                ours = np.empty(stored.size, plan.output_dtype)
+                plan.run(stored, ours)
+                model = one_operator(QUANTIZE, given.shape, operand(given), operand(wanted))
+                comparison.add(f"{given} to {wanted}", stored, ours, run(model, stored, REFERENCE))
+
+
+def reaches_beyond_int32(source: str, target: str) -> bool:
+    """Whether a scaled value and a zero point of the target can have a sum that int32 does not hold."""
+    return (source, target) in (("i16", "i32"), ("i32", "i16"))
+
+
+@pytest.mark.parametrize(("source", "target"), REQUANTIZED)
+def test_requantize(source: str, target: str) -> None:
+    """The reference kernel for every pair that it has: all stored values, or a sample of 32 bits."""
+    comparison = Comparison(f"LiteRT BUILTIN_REF requantize {source} to {target}")
+    points = zero_points(target, symmetric=(source, target) == ("i16", "i16"))
+    compare_requantized(comparison, source, target, points if not reaches_beyond_int32(source, target) else [-5, 0, 3])
+    comparison.finish(100_000)
+
+
+@pytest.mark.parametrize(("source", "target"), [pair for pair in REQUANTIZED if reaches_beyond_int32(*pair)])
+def test_requantize_beyond_int32(source: str, target: str) -> None:
+    comparison = Comparison(f"LiteRT BUILTIN_REF requantize {source} to {target}, sums beyond int32")
+    compare_requantized(comparison, source, target, list(bounds(target)))
+    comparison.finish(100_000)

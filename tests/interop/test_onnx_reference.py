@@ -1,0 +1,112 @@
+"""Profile `onnx_reference` against the ReferenceEvaluator of the onnx package, run live."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.interop.comparison import Comparison
+from tests.interop.quantized_case import (
+    NUMPY,
+    Case,
+    parameter_counts,
+    per_stored_tensor,
+    per_tensor,
+    spread_parameters,
+    zero_points,
+)
+
+reference: Any = pytest.importorskip("onnx.reference")
+
+from tests.interop.onnx_nodes import one_node  # noqa: E402
+
+pytestmark = pytest.mark.interop
+
+Array = NDArray[Any]
+
+INTEGERS = ("i2", "u2", "i4", "u4", "i8", "u8", "i16", "u16")
+FLOATS = {
+    "f8E4M3FN": ml_dtypes.float8_e4m3fn,
+    "f8E5M2": ml_dtypes.float8_e5m2,
+    "f4E2M1FN": ml_dtypes.float4_e2m1fn,
+}
+"""Those that are storage in an MLIR type."""
+NARROW = {"i2": ml_dtypes.int2, "u2": ml_dtypes.uint2, "i4": ml_dtypes.int4, "u4": ml_dtypes.uint4}
+SCALES = {"f32": (0.0237, 3e-39, 3e37), "f16": (0.0237, 6e-8), "bf16": (0.0237, 1e-12)}
+LAYOUTS = (
+    ((26, 4001), 0, None), ((31, 40, 101), 1, None), ((4001, 26), 1, None),
+    ((3, 4000, 9), 1, 32), ((50, 2100), 1, 32), ((1000, 101), 0, 3),
+)  # fmt: skip
+
+
+def onnx_dtype(storage: str) -> np.dtype[Any]:
+    return np.dtype(FLOATS.get(storage) or NARROW.get(storage) or f"{storage[0]}{int(storage[1:]) // 8}")
+
+
+@cache
+def evaluator(*node: Any) -> Any:
+    return reference.ReferenceEvaluator(one_node(*node))
+
+
+def run(operator: str, case: Case, source: Array) -> Array:
+    node = evaluator(operator, case.storage, case.expressed, len(case.shape), case.axis, case.block, 28)
+    stored = onnx_dtype(case.storage)
+    points = case.zero_points.astype(np.float32).astype(stored) if case.storage in FLOATS else case.zero_points
+    inputs = {"x": source, "s": case.scales.astype(NUMPY[case.expressed]), "z": points.astype(stored)}
+    if operator == "DequantizeLinear":
+        inputs["x"] = source.view(stored) if case.storage in FLOATS else source.astype(stored)
+    with np.errstate(all="ignore"):
+        (result,) = node.run(None, inputs)
+    if operator == "DequantizeLinear":
+        return np.asarray(result)
+    assert result.dtype == stored
+    return np.asarray(result.view(np.uint8) if case.storage in FLOATS else result.astype(case.dtype))
+
+
+def laid_out(storage: str, expressed: str, rng: np.random.Generator, *, symmetric: bool = False) -> list[Case]:
+    """Along axes, and in blocks (which MLIR's types have for integers only)."""
+    return [
+        Case(
+            shape,
+            storage,
+            expressed,
+            *spread_parameters(parameter_counts(shape, axis, block), storage, expressed, rng, symmetric=symmetric),
+            axis,
+            block,
+        )
+        for shape, axis, block in LAYOUTS
+        if block is None or storage not in FLOATS
+    ]
+
+
+@pytest.mark.parametrize("expressed", SCALES)
+@pytest.mark.parametrize("storage", [*INTEGERS, *FLOATS])
+def test_quantize(storage: str, expressed: str) -> None:
+    rng = np.random.default_rng(71)
+    comparison = Comparison(f"onnx reference quantize {expressed} to {storage}")
+    cases = [per_tensor(storage, expressed, scale, z) for scale in SCALES[expressed] for z in zero_points(storage)]
+    for case in [*cases, *laid_out(storage, expressed, rng)]:
+        source = case.real_data(rng)
+        theirs = run("QuantizeLinear", case, source)
+        comparison.add(case, source, case.quantized(source, "onnx_reference"), theirs)
+    comparison.finish(600_000)
+
+
+@pytest.mark.parametrize("expressed", SCALES)
+@pytest.mark.parametrize("storage", [*INTEGERS, "i32", *FLOATS])
+def test_dequantize(storage: str, expressed: str) -> None:
+    rng = np.random.default_rng(72)
+    comparison = Comparison(f"onnx reference dequantize {storage} to {expressed}")
+    cases = [
+        per_stored_tensor(storage, expressed, scale, z) for scale in SCALES[expressed] for z in zero_points(storage)
+    ]
+    for case in [*cases, *laid_out(storage, expressed, rng)]:
+        source = case.stored_data(rng)
+        theirs = run("DequantizeLinear", case, source)
+        comparison.add(case, source, case.dequantized(source, "onnx_reference"), theirs)
+    comparison.finish(300_000)

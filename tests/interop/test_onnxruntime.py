@@ -1,0 +1,189 @@
+"""Profile `onnx` against onnxruntime: QuantizeLinear and DequantizeLinear of the CPU provider, run live.
+
+Tensors go in and out by address, so that packed integers and small floats are compared as the bytes that they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from math import prod
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.interop.comparison import Comparison
+from tests.interop.quantized_case import (
+    Case,
+    bounds,
+    parameter_counts,
+    per_stored_tensor,
+    per_tensor,
+    spread_parameters,
+    zero_points,
+)
+
+pytest.importorskip("onnx")
+ort: Any = pytest.importorskip("onnxruntime")
+
+from tests.interop.onnx_nodes import ELEMENT_TYPES, one_node  # noqa: E402
+
+pytestmark = pytest.mark.interop
+
+Array = NDArray[Any]
+
+INTEGERS = ("i2", "u2", "i4", "u4", "i8", "u8", "i16", "u16")
+FLOATS = ("f8E4M3FN", "f8E5M2")
+"""Those that are storage in an MLIR type."""
+SCALES = {"f32": (0.0237, 0.5, 1.0, 3e-39, 1e-12, 3e37), "f16": (0.0237, 0.5, 6e-8, 3.0, 60000.0)}
+AXES = (((26, 4001), 0, None), ((31, 40, 101), 1, None), ((4001, 26), 1, None))
+BLOCKS = (((3, 4000, 9), 1, 32), ((50, 2100), 1, 32), ((2, 3, 17011), 2, 128), ((1000, 101), 0, 3))
+
+
+def packed(array: Array, bits: int) -> Array:
+    """Bytes of an array as ONNX stores them: below 8 bits the first element in the lowest bits."""
+    flat = array.ravel()
+    if bits >= 8:
+        return np.ascontiguousarray(flat).view(np.uint8)
+    each = 8 // bits
+    fields = np.zeros(-(-flat.size // each) * each, np.uint8)
+    fields[: flat.size] = flat.astype(np.uint8) & ((1 << bits) - 1)
+    shifted = fields.reshape(-1, each) << (np.arange(each, dtype=np.uint8) * bits)
+    return np.asarray(np.bitwise_or.reduce(shifted, axis=1))
+
+
+def unpacked(data: Array, case: Case, bits: int) -> Array:
+    """The opposite, in our dtype."""
+    if bits >= 8:
+        return data.view(case.dtype).reshape(case.shape)
+    each = 8 // bits
+    fields = (data[:, None] >> (np.arange(each, dtype=np.uint8) * bits)) & ((1 << bits) - 1)
+    flat = fields.ravel()[: prod(case.shape)]
+    if case.storage[0] == "i":
+        shift = 8 - bits
+        flat = (flat << shift).view(np.int8) >> shift
+    return flat.astype(case.dtype).reshape(case.shape)
+
+
+@cache
+def session(model: Any) -> Any:
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1
+    return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def run(operator: str, case: Case, source: Array) -> Array:
+    """Run the node on one case."""
+    quantizes = operator == "QuantizeLinear"
+    opset = 25 if case.storage[1:] == "2" else 21
+    model = one_node(operator, case.storage, case.expressed, len(case.shape), case.axis, case.block, opset)
+    bits = 8 if case.storage.startswith("f8") else int(case.storage[1:])
+    real = np.dtype(np.float16 if case.expressed == "f16" else np.float32)
+    inputs = {
+        "x": (packed(source, real.itemsize * 8 if quantizes else bits), case.shape),
+        "s": (case.scales.astype(real).ravel(), case.scales.shape),
+        "z": (packed(case.zero_points.astype(case.dtype), bits), case.scales.shape),
+    }
+    stored, expressed = ELEMENT_TYPES[case.storage], ELEMENT_TYPES[case.expressed]
+    types = {"x": expressed if quantizes else stored, "s": expressed, "z": stored}
+    started = session(model.SerializeToString())
+    binding = started.io_binding()
+    for name, (array, shape) in inputs.items():
+        binding.bind_input(name, "cpu", 0, types[name], list(shape), array.ctypes.data)
+    size = prod(case.shape)
+    output = np.empty(-(-size * bits // 8) if quantizes else size * real.itemsize, np.uint8)
+    binding.bind_output("y", "cpu", 0, stored if quantizes else expressed, list(case.shape), output.ctypes.data)
+    started.run_with_iobinding(binding)
+    return unpacked(output, case, bits) if quantizes else output.view(real).reshape(case.shape)
+
+
+def cases(
+    vector: Callable[[str, str, float, int], Case],
+    storage: str,
+    expressed: str,
+    rng: np.random.Generator,
+    *,
+    symmetric: bool = False,
+) -> list[Case]:
+    """Per tensor, along each axis, and in blocks (which MLIR's types have for integers only)."""
+    found = [
+        vector(storage, expressed, scale, z)
+        for scale in SCALES[expressed]
+        for z in zero_points(storage, symmetric=symmetric)
+    ]
+    for shape, axis, block in [*AXES, *(() if storage.startswith("f") else BLOCKS)]:
+        counts = parameter_counts(shape, axis, block)
+        parameters = spread_parameters(counts, storage, expressed, rng, symmetric=symmetric)
+        found.append(Case(shape, storage, expressed, *parameters, axis, block))
+    return found
+
+
+def beyond_int32(case: Case, source: Array) -> tuple[Array, Array]:
+    """Where RNE(x / s) or its sum with z leaves int32 (NaN does), and what wrapping then gives, as x86 converts."""
+    with np.errstate(all="ignore"):
+        quotient = np.rint(source.ravel().astype(np.float32) / case.for_each(case.scales).astype(np.float32))
+    fits = (quotient >= -(2.0**31)) & (quotient < 2.0**31)
+    total = np.where(fits, quotient, -(2.0**31)).astype(np.int64) + case.for_each(case.zero_points)
+    wrapped = (total + 2**31) % 2**32 - 2**31
+    stored = np.clip(wrapped, *bounds(case.storage)).astype(case.dtype)
+    return (~fits | (wrapped != total)).reshape(case.shape), stored.reshape(case.shape)
+
+
+def converted_as_x86_does(case: Case) -> Array:
+    """Which elements go through onnxruntime's scalar loops and not the profile's: beyond int32 those do not saturate.
+
+    Of f32 to 4 bits the elements that share their byte with an element of another run, a run being consecutive elements
+    that are converted with one scale. docs/odd_values.md states it.
+    """
+    size = prod(case.shape)
+    if case.expressed != "f32" or case.storage not in ("i4", "u4"):
+        return np.full(case.shape, False)
+    place = np.arange(size)
+    if case.axis is not None and case.block is not None:
+        starts = place % case.shape[case.axis] % case.block == 0
+    else:
+        starts = place % (size if case.axis is None else prod(case.shape[case.axis + 1 :])) == 0
+    ends = np.append(starts[1:], True)
+    odd = place % 2 == 1
+    return np.asarray((starts & odd) | (ends & ~odd)).reshape(case.shape)
+
+
+@pytest.mark.parametrize("expressed", ["f32", "f16"])
+@pytest.mark.parametrize("storage", INTEGERS)
+def test_quantize(storage: str, expressed: str) -> None:
+    """Beyond int32 the scalar loops of onnxruntime do what the profile does not; there, we check that they do that."""
+    rng = np.random.default_rng(31)
+    comparison = Comparison(f"onnxruntime quantize {expressed} to {storage}")
+    for case in cases(per_tensor, storage, expressed, rng):
+        source = case.real_data(rng)
+        theirs = run("QuantizeLinear", case, source)
+        beyond, indefinite = beyond_int32(case, source)
+        deviates = beyond & converted_as_x86_does(case)
+        assert (theirs[deviates] == indefinite[deviates]).all(), case
+        comparison.add(case, source, case.quantized(source, "onnx"), theirs, deviates)
+    comparison.finish(1_900_000)
+
+
+@pytest.mark.parametrize("expressed", ["f32", "f16"])
+@pytest.mark.parametrize("storage", FLOATS)
+def test_quantize_to_small_floats(storage: str, expressed: str) -> None:
+    rng = np.random.default_rng(33)
+    comparison = Comparison(f"onnxruntime quantize {expressed} to {storage}")
+    for case in cases(per_tensor, storage, expressed, rng):
+        source = case.real_data(rng)
+        comparison.add(case, source, case.quantized(source, "onnx"), run("QuantizeLinear", case, source))
+    comparison.finish(900_000)
+
+
+@pytest.mark.parametrize("expressed", ["f32", "f16"])
+@pytest.mark.parametrize("storage", [*INTEGERS, "i32", *FLOATS])
+def test_dequantize(storage: str, expressed: str) -> None:
+    rng = np.random.default_rng(32)
+    comparison = Comparison(f"onnxruntime dequantize {storage} to {expressed}")
+    for case in cases(per_stored_tensor, storage, expressed, rng, symmetric=storage == "i32"):
+        source = case.stored_data(rng)
+        comparison.add(case, source, case.dequantized(source, "onnx"), run("DequantizeLinear", case, source))
+    comparison.finish(300_000)

@@ -1,0 +1,187 @@
+"""Profiles `torch` and `torch_decomposed` against torch: eager quantized tensors, and quantized_decomposed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.interop.comparison import Comparison
+from tests.interop.quantized_case import (
+    NUMPY,
+    Case,
+    bounds,
+    parameter_counts,
+    per_stored_tensor,
+    per_tensor,
+    spread_parameters,
+    zero_points,
+)
+
+torch: Any = pytest.importorskip("torch")
+
+pytestmark = [
+    pytest.mark.interop,
+    # The eager functions announce their removal; what they compute until then is what is tested.
+    pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor, torch.quantize_per_channel:UserWarning"),
+]
+
+Array = NDArray[Any]
+
+SCALES = {"f32": (0.0237, 0.5, 3e-39, 3e37), "f16": (0.0237, 6e-8), "bf16": (0.0237, 1e-12)}
+AXES = (((26, 4001), 0), ((31, 40, 101), 1), ((4001, 26), 1))
+EAGER = {"i8": "qint8", "u8": "quint8", "i32": "qint32"}
+DECOMPOSED = ("i4", "u4", "i8", "u8", "i16", "u16", "i32")
+
+
+def axes(storage: str, expressed: str, rng: np.random.Generator) -> list[Case]:
+    return [
+        Case(shape, storage, expressed, *spread_parameters((shape[axis],), storage, expressed, rng), axis)
+        for shape, axis in AXES
+    ]
+
+
+def groups(storage: str, expressed: str, rng: np.random.Generator) -> list[Case]:
+    """Two dimensions, and groups that divide the last one: nothing else is taken."""
+    found = []
+    for shape, group in (((50, 2112), 32), ((1001, 104), 8)):
+        counts = parameter_counts(shape, 1, group)
+        found.append(Case(shape, storage, expressed, *spread_parameters(counts, storage, expressed, rng), 1, group))
+    return found
+
+
+def cases(
+    vector: Callable[[str, str, float, int], Case],
+    granularity: str,
+    storage: str,
+    expressed: str,
+    rng: np.random.Generator,
+) -> list[Case]:
+    if granularity == "per_tensor":
+        return [vector(storage, expressed, scale, z) for scale in SCALES[expressed] for z in zero_points(storage)]
+    return axes(storage, expressed, rng) if granularity == "per_axis" else groups(storage, expressed, rng)
+
+
+def between_floats(case: Case) -> Case:
+    """The same with scales that neither f32 nor the expressed type has: quantized_decomposed takes them as f64.
+
+    Not in blocks: MLIR's sub-channel types hold scales in the expressed type.
+    """
+    return case if case.block is not None else replace(case, scales=case.scales * 1.0003)
+
+
+def as_tensor(array: Array) -> Any:
+    if array.dtype == NUMPY["bf16"]:
+        return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
+    return torch.from_numpy(np.ascontiguousarray(array))
+
+
+def as_array(tensor: Any) -> Array:
+    if tensor.dtype == torch.bfloat16:
+        return np.array(tensor.contiguous().view(torch.uint16).numpy()).view(NUMPY["bf16"])
+    return np.array(tensor.contiguous().numpy())
+
+
+def eager_quantized(case: Case, source: Array) -> Any:
+    kind = getattr(torch, EAGER[case.storage])
+    if case.axis is None:
+        return torch.quantize_per_tensor(as_tensor(source), float(case.scales), int(case.zero_points), kind)
+    scales, points = torch.from_numpy(case.scales), torch.from_numpy(case.zero_points)
+    return torch.quantize_per_channel(as_tensor(source), scales, points, case.axis, kind)
+
+
+def eager_dequantized(case: Case, source: Array) -> Array:
+    if case.axis is None:
+        made = torch._make_per_tensor_quantized_tensor(as_tensor(source), float(case.scales), int(case.zero_points))
+    else:
+        scales, points = torch.from_numpy(case.scales), torch.from_numpy(case.zero_points)
+        made = torch._make_per_channel_quantized_tensor(as_tensor(source), scales, points, case.axis)
+    return as_array(made.dequantize())
+
+
+def decomposed(case: Case, source: Array, operation: str) -> Array:
+    """Run quantized_decomposed.quantize_... or dequantize_..., with 4 bits as bounds within 8."""
+    import_module("torch.ao.quantization.fx._decomposed")
+    operators = torch.ops.quantized_decomposed
+    kind = as_tensor(np.empty(0, case.dtype)).dtype
+    real = as_tensor(np.empty(0, NUMPY[case.expressed])).dtype
+    lowest, highest = bounds(case.storage)
+    x = as_tensor(source)
+    if case.axis is None:
+        operator = getattr(operators, f"{operation}_per_tensor")
+        further = {"out_dtype": real} if operation == "dequantize" else {}
+        return as_array(operator(x, float(case.scales), int(case.zero_points), lowest, highest, kind, **further))
+    scales, points = (
+        torch.from_numpy(case.scales.astype(np.float32)),
+        torch.from_numpy(case.zero_points.astype(np.int32)),
+    )
+    if case.block is None:
+        operator = getattr(operators, f"{operation}_per_channel")
+        further = {"out_dtype": real} if operation == "dequantize" else {}
+        return as_array(operator(x, scales, points, case.axis, lowest, highest, kind, **further))
+    operator = getattr(operators, f"{operation}_per_channel_group")
+    trailing = [real] if operation == "dequantize" else []
+    return as_array(operator(x, scales, points, lowest, highest, kind, case.block, *trailing))
+
+
+@pytest.mark.parametrize("granularity", ["per_tensor", "per_axis"])
+@pytest.mark.parametrize("storage", EAGER)
+def test_eager_quantize(storage: str, granularity: str) -> None:
+    rng = np.random.default_rng(61)
+    comparison = Comparison(f"torch eager quantize f32 to {storage} {granularity}")
+    for case in cases(per_tensor, granularity, storage, "f32", rng):
+        source = case.real_data(rng)
+        theirs = as_array(eager_quantized(case, source).int_repr())
+        comparison.add(case, source, case.quantized(source, "torch"), theirs)
+    comparison.finish(300_000)
+
+
+@pytest.mark.parametrize("granularity", ["per_tensor", "per_axis"])
+@pytest.mark.parametrize("storage", EAGER)
+def test_eager_dequantize(storage: str, granularity: str) -> None:
+    rng = np.random.default_rng(62)
+    comparison = Comparison(f"torch eager dequantize {storage} to f32 {granularity}")
+    for case in cases(per_stored_tensor, granularity, storage, "f32", rng):
+        source = case.stored_data(rng)
+        comparison.add(case, source, case.dequantized(source, "torch"), eager_dequantized(case, source))
+    comparison.finish(12_000)
+
+
+@pytest.mark.parametrize("granularity", ["per_tensor", "per_axis", "sub_channel"])
+@pytest.mark.parametrize("expressed", SCALES)
+@pytest.mark.parametrize("storage", DECOMPOSED)
+def test_decomposed_quantize(storage: str, expressed: str, granularity: str) -> None:
+    """Groups with NaN are refused there, and have none here."""
+    rng = np.random.default_rng(63)
+    comparison = Comparison(f"torch decomposed quantize {expressed} to {storage} {granularity}")
+    for case in map(between_floats, cases(per_tensor, granularity, storage, expressed, rng)):
+        source = case.real_data(rng)
+        if granularity == "sub_channel":
+            source[np.isnan(source)] = 0
+        ours = case.quantized(source, "torch_decomposed")
+        comparison.add(case, source, ours, decomposed(case, source, "quantize"))
+    comparison.finish(200_000)
+
+
+@pytest.mark.parametrize("granularity", ["per_tensor", "per_axis", "sub_channel"])
+@pytest.mark.parametrize("expressed", SCALES)
+@pytest.mark.parametrize("storage", DECOMPOSED)
+def test_decomposed_dequantize(storage: str, expressed: str, granularity: str) -> None:
+    """torch has no arithmetic of zero points along an axis for uint16."""
+    if storage == "u16" and granularity != "per_tensor":
+        case = cases(per_tensor, granularity, storage, expressed, np.random.default_rng(64))[0]
+        with pytest.raises(RuntimeError, match="Promotion for uint16"):
+            decomposed(case, np.zeros(case.shape, case.dtype), "dequantize")
+        return
+    rng = np.random.default_rng(64)
+    comparison = Comparison(f"torch decomposed dequantize {storage} to {expressed} {granularity}")
+    for case in map(between_floats, cases(per_stored_tensor, granularity, storage, expressed, rng)):
+        source = case.stored_data(rng)
+        ours = case.dequantized(source, "torch_decomposed")
+        comparison.add(case, source, ours, decomposed(case, source, "dequantize"))
+    comparison.finish(6_000)

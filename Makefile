@@ -17,7 +17,7 @@ test: $(VENV)/check.done ## run the tests that need nothing heavy
 	$(BIN)/python -m pytest
 
 interop: $(VENV)-interop/done ## run the tests against the real systems
-	$(VENV)-interop/bin/python -m pytest -m interop
+	$(VENV)-interop/bin/python -m pytest -m interop -rP
 
 check: $(VENV)/check.done ## formatting, lint, types, and that openapi.json is current
 	$(BIN)/ruff format --check .

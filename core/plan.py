@@ -7,6 +7,7 @@ its parameter arrays, and works through a tensor in any pieces, with the same bi
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +22,13 @@ from core.report import Report
 
 Array = NDArray[Any]
 
-_UNDEFINED = 3
+_PIECE = 16384
+
+
+def pieces(size: int) -> Iterator[slice]:
+    """Cut `size` elements for a plan with a buffer between tensor and kernel, into pieces that stay in the cache."""
+    for begin in range(0, size, _PIECE):
+        yield slice(begin, begin + _PIECE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

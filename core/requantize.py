@@ -18,7 +18,7 @@ from core.mlir.types import TensorType, Type
 from core.operands import QuantizedOperand, bind, quantized_operand, static_shape
 from core.operators.tosa import check_rescale
 from core.parameters.multipliers import INT32_MAX, INT32_MIN, Multiplier, Scheme, scheme_named
-from core.plan import Array, Plan
+from core.plan import Array, Plan, pieces
 from core.profiles import Operation, OperationRule, Rounding, profile_named
 
 _KERNEL_RULES: Mapping[tuple[str, Rounding], RequantizeRule] = {
@@ -27,9 +27,6 @@ _KERNEL_RULES: Mapping[tuple[str, Rounding], RequantizeRule] = {
     ("tosa", Rounding.SINGLE): RequantizeRule.TOSA_SINGLE,
     ("tosa", Rounding.DOUBLE): RequantizeRule.TOSA_DOUBLE,
 }
-
-# Sources other than int32 are widened piece by piece, into a buffer that stays in the cache.
-_WIDENED = 16384
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +78,8 @@ class RequantizePlan(Plan):
         if source.dtype == np.int32:
             self._step_int32(source, target, start, counts)
             return
-        for begin in range(0, source.size, _WIDENED):
-            piece = slice(begin, begin + _WIDENED)
-            self._step_int32(source[piece].astype(np.int32), target[piece], start + begin, counts)
+        for piece in pieces(source.size):
+            self._step_int32(source[piece].astype(np.int32), target[piece], start + piece.start, counts)
 
     def _step_int32(self, source: Array, target: Array, start: int, counts: Array) -> None:
         self.kernel(

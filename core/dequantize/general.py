@@ -12,7 +12,7 @@ from core.kernels.rounding import Precision
 from core.lanes import LANES, narrow, rounded_scales
 from core.mlir.types import TensorType
 from core.operands import QuantizedOperand, float_element
-from core.plan import Array, Plan
+from core.plan import Array, Plan, pieces
 from core.profiles import OperationRule
 from core.profiles.rule import Difference, Steps
 from core.quantize.general import step_precision
@@ -24,8 +24,6 @@ _DIFFERENCES: Mapping[Difference, kernel.Difference] = {
     Difference.DOUBLE: kernel.Difference.DOUBLE,
     Difference.DOUBLE_OF_F32: kernel.Difference.DOUBLE_OF_F32,
 }
-
-_PIECE = 16384
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,13 +41,12 @@ class GeneralPlan(Plan):
         """See Plan.step. Nothing saturates, and integers have no NaN: `counts` stays as it is."""
         element = float_element(self.output_type, "output")
         run = kernel.DEQUANTIZE_ANY[LANES[element.name]]
-        for begin in range(0, source.size, _PIECE):
-            piece = slice(begin, begin + _PIECE)
+        for piece in pieces(source.size):
             lanes = np.empty(source[piece].size, LANES[element.name])
             run(
                 source[piece].astype(np.int64),
                 lanes,
-                start + begin,
+                start + piece.start,
                 *self.layout,
                 self.scales,
                 self.zero_points,

@@ -11,12 +11,9 @@ from core.kernels.dequantize import DEQUANTIZE
 from core.lanes import LANES, narrow, rounded_scales
 from core.mlir.types import TensorType
 from core.operands import QuantizedOperand, float_element
-from core.plan import Array, Plan
+from core.plan import Array, Plan, pieces
 from core.profiles import OperationRule
 from core.profiles.rule import Difference, Steps
-
-# f16 and bf16 are narrowed piece by piece, from a buffer that stays in the cache.
-_PIECE = 16384
 
 
 def is_native(rule: OperationRule, operand: QuantizedOperand) -> bool:
@@ -46,10 +43,9 @@ class NativePlan(Plan):
         if element.name == "f32":
             self.kernel(source, target, start, *self.layout, self.scales, self.zero_points)
             return
-        for begin in range(0, source.size, _PIECE):
-            piece = slice(begin, begin + _PIECE)
+        for piece in pieces(source.size):
             lanes = np.empty(source[piece].size, np.float32)
-            self.kernel(source[piece], lanes, start + begin, *self.layout, self.scales, self.zero_points)
+            self.kernel(source[piece], lanes, start + piece.start, *self.layout, self.scales, self.zero_points)
             narrow(lanes, element, target[piece])
 
 

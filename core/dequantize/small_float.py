@@ -10,11 +10,9 @@ from core.kernels.scale import MULTIPLY
 from core.lanes import narrow, rounded_scales
 from core.mlir.types import TensorType
 from core.operands import QuantizedOperand, float_element
-from core.plan import Array, Plan
+from core.plan import Array, Plan, pieces
 from core.profiles import OperationRule
 from core.small_floats import decode
-
-_PIECE = 16384
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,11 +26,10 @@ class SmallFloatPlan(Plan):
     def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
         """See Plan.step. NaN codes are counted."""
         element = float_element(self.output_type, "output")
-        for begin in range(0, source.size, _PIECE):
-            piece = slice(begin, begin + _PIECE)
+        for piece in pieces(source.size):
             decoded = decode(source[piece], self.storage)
             lanes = np.empty(decoded.size, np.float32)
-            MULTIPLY(decoded, lanes, start + begin, *self.layout, self.scales)
+            MULTIPLY(decoded, lanes, start + piece.start, *self.layout, self.scales)
             narrow(lanes, element, target[piece])
             counts[2] += np.count_nonzero(np.isnan(decoded))
 

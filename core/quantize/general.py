@@ -15,7 +15,7 @@ from core.kernels.rounding import Rounding as KernelRounding
 from core.lanes import LANES, rounded, rounded_scales, widen
 from core.mlir.types import TensorType
 from core.operands import QuantizedOperand, float_element
-from core.plan import Array, Plan
+from core.plan import Array, Plan, pieces
 from core.profiles import OperationRule, Rounding, ZeroPoint
 from core.profiles.rule import Missing, Overflow, Quotient, Steps
 
@@ -51,8 +51,6 @@ _MISSING: Mapping[Missing, kernel.Missing] = {
 }
 _PRECISIONS: Mapping[str, Precision] = {"f16": Precision.F16, "bf16": Precision.BF16}
 
-_PIECE = 16384
-
 
 def step_precision(steps: Steps, expressed: str) -> Precision:
     """What the kernels round each step to."""
@@ -76,14 +74,13 @@ class GeneralPlan(Plan):
         """See Plan.step."""
         element = float_element(self.input_type, "input")
         run = kernel.QUANTIZE_ANY[LANES[element.name]]
-        for begin in range(0, source.size, _PIECE):
-            piece = slice(begin, begin + _PIECE)
+        for piece in pieces(source.size):
             lanes = widen(source[piece], element)
             stored = np.empty(lanes.size, np.int64)
             run(
                 lanes,
                 stored,
-                start + begin,
+                start + piece.start,
                 *self.layout,
                 self.scales,
                 self.reciprocals,

@@ -10,7 +10,7 @@ from core.kernels.quantize import QUANTIZE, QuantizeRule
 from core.lanes import LANES, rounded_scales, widen
 from core.mlir.types import TensorType
 from core.operands import QuantizedOperand, float_element
-from core.plan import Array, Plan
+from core.plan import Array, Plan, pieces
 from core.profiles import OperationRule, Rounding, ZeroPoint
 from core.profiles.rule import Missing, Overflow, Quotient, Steps
 
@@ -34,9 +34,6 @@ _RULES: Mapping[tuple[Rounding, ZeroPoint, Overflow, Missing], QuantizeRule] = {
         Missing.INDEFINITE,
     ): QuantizeRule.AWAY_INDEFINITE,
 }
-
-# f16 and bf16 are widened piece by piece, into a buffer that stays in the cache.
-_PIECE = 16384
 
 
 def _key(rule: OperationRule) -> tuple[Rounding, ZeroPoint, Overflow, Missing]:
@@ -71,9 +68,8 @@ class NativePlan(Plan):
         if element.name == "f32":
             self._step_f32(source, target, start, counts)
             return
-        for begin in range(0, source.size, _PIECE):
-            piece = slice(begin, begin + _PIECE)
-            self._step_f32(widen(source[piece], element), target[piece], start + begin, counts)
+        for piece in pieces(source.size):
+            self._step_f32(widen(source[piece], element), target[piece], start + piece.start, counts)
 
     def _step_f32(self, source: Array, target: Array, start: int, counts: Array) -> None:
         self.kernel(

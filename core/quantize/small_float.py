@@ -13,12 +13,10 @@ from core.kernels.scale import DIVIDE, MULTIPLY
 from core.lanes import narrow, rounded_scales, widen
 from core.mlir.types import TensorType
 from core.operands import QuantizedOperand, float_element
-from core.plan import Array, Plan
+from core.plan import Array, Plan, pieces
 from core.profiles import OperationRule
 from core.profiles.rule import Quotient, Steps
 from core.small_floats import small_float
-
-_PIECE = 16384
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,11 +34,10 @@ class SmallFloatPlan(Plan):
     def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
         """See Plan.step."""
         element = float_element(self.input_type, "input")
-        for begin in range(0, source.size, _PIECE):
-            piece = slice(begin, begin + _PIECE)
+        for piece in pieces(source.size):
             lanes = widen(source[piece], element)
             scaled = np.empty(lanes.size, np.float32)
-            self.kernel(lanes, scaled, start + begin, *self.layout, self.factors)
+            self.kernel(lanes, scaled, start + piece.start, *self.layout, self.factors)
             if self.stepped is not None:
                 scaled = widen(as_element(scaled, self.stepped), self.stepped)
             if self.adds_zero:

@@ -29,7 +29,7 @@ format: $(VENV)/check.done ## format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/check.done ## run the benchmarks and print their tables
+bench: $(VENV)/check.done $(VENV)-interop/done ## run the benchmarks and print their tables
 	$(BIN)/python -m benchmarks
 
 openapi: $(VENV)/serve.done ## write openapi/openapi.json

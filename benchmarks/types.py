@@ -20,8 +20,9 @@ def _per_axis(channels: int) -> str:
 
 
 def _iree_opt() -> str | None:
-    beside = Path(sys.executable).parent / "iree-opt"
-    return str(beside) if beside.exists() else shutil.which("iree-opt")
+    folders = (Path(sys.executable).parent, Path(__file__).parents[1] / ".venv-interop" / "bin")
+    found = (folder / "iree-opt" for folder in folders)
+    return next((str(tool) for tool in found if tool.exists()), shutil.which("iree-opt"))
 
 
 def _mlir(tool: str, text: str) -> Contender:

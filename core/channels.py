@@ -95,8 +95,3 @@ def channels_of(shape: Sequence[int], blocks: Sequence[int]) -> Channels:
         index = np.arange(shape[axis]) // blocks[axis] * prod(counts[axis + 1 :])
         picked = picked + index.reshape([-1 if i == axis else 1 for i in range(last + 1)])
     return Channels(inner[last], picked.size, size, picked=picked.ravel())
-
-
-def channels_along(shape: Sequence[int], axis: int | None) -> Channels:
-    """Return the layout of one parameter per index along `axis`, or of a single one when it is None."""
-    return channels_of(shape, [1 if i == axis else max(dimension, 1) for i, dimension in enumerate(shape)])

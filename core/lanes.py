@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.elements import FLOATS, FloatElement
+from core.kernels.rounding import Precision
 from core.mlir.float_format import round_to_format
 from core.profiles.rule import Steps
 
@@ -17,6 +18,8 @@ Array = NDArray[Any]
 
 LANES = {"f16": "<f4", "bf16": "<f4", "f32": "<f4", "f64": "<f8"}
 """For each expressed type with tensors: the dtype of the lanes."""
+
+_PRECISIONS = {"f16": Precision.F16, "bf16": Precision.BF16}
 
 
 def widen(array: Array, element: FloatElement) -> Array:
@@ -49,3 +52,8 @@ def rounded(values: Array, element: FloatElement) -> Array:
 def rounded_scales(scales: Sequence[float], expressed: FloatElement, steps: Steps) -> Array:
     """Return scales, f64 in the type, as the lanes compute with them: rounded to the expressed type, or to f32."""
     return rounded(np.array(scales, np.float64), expressed if steps is Steps.EXPRESSED else FLOATS["f32"])
+
+
+def step_precision(steps: Steps, expressed: str) -> Precision:
+    """Return what kernels round each step in the lanes to."""
+    return _PRECISIONS.get(expressed, Precision.NATIVE) if steps is Steps.EXPRESSED else Precision.NATIVE

@@ -9,13 +9,12 @@ import numpy as np
 
 from core.kernels import dequantize_any as kernel
 from core.kernels.rounding import Precision
-from core.lanes import LANES, narrow, rounded_scales
+from core.lanes import LANES, narrow, rounded_scales, step_precision
 from core.mlir.types import TensorType
 from core.operands import QuantizedOperand, float_element
 from core.plan import Array, Plan, pieces
 from core.profiles import OperationRule
 from core.profiles.rule import Difference, Steps
-from core.quantize.general import step_precision
 
 _DIFFERENCES: Mapping[Difference, kernel.Difference] = {
     Difference.INTEGER: kernel.Difference.INTEGER,

@@ -10,9 +10,8 @@ import numpy as np
 from core.channels import Channels
 from core.elements import FLOATS
 from core.kernels import quantize_any as kernel
-from core.kernels.rounding import Precision
 from core.kernels.rounding import Rounding as KernelRounding
-from core.lanes import LANES, rounded, rounded_scales, widen
+from core.lanes import LANES, rounded, rounded_scales, step_precision, widen
 from core.mlir.types import TensorType
 from core.operands import QuantizedOperand, float_element
 from core.plan import Array, Plan, pieces
@@ -49,12 +48,6 @@ _MISSING: Mapping[Missing, kernel.Missing] = {
     Missing.INDEFINITE: kernel.Missing.INDEFINITE,
     Missing.ERROR: kernel.Missing.UNDEFINED,
 }
-_PRECISIONS: Mapping[str, Precision] = {"f16": Precision.F16, "bf16": Precision.BF16}
-
-
-def step_precision(steps: Steps, expressed: str) -> Precision:
-    """What the kernels round each step to."""
-    return _PRECISIONS.get(expressed, Precision.NATIVE) if steps is Steps.EXPRESSED else Precision.NATIVE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

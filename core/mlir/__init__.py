@@ -1,9 +1,9 @@
-"""The type language of MLIR: `parse_type` reads a text, `print_type` writes the canonical one."""
+"""The type language of MLIR: `parse_type` and `parse_storage` read texts, `print_type` and `print_storage` write them."""
 
 from __future__ import annotations
 
-from core.mlir.parser import parse_type
-from core.mlir.printer import print_type
+from core.mlir.parser import parse_storage, parse_type
+from core.mlir.printer import print_storage, print_type
 from core.mlir.types import (
     AnyType,
     CalibratedType,
@@ -36,6 +36,8 @@ __all__ = [
     "UniformQuantizedType",
     "UniformSubChannelType",
     "UniformType",
+    "parse_storage",
     "parse_type",
+    "print_storage",
     "print_type",
 ]

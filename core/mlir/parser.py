@@ -10,8 +10,8 @@ from core.mlir.builtin_elements import element_at
 from core.mlir.diagnostics import shown
 from core.mlir.hints import dimension_hint, type_hint
 from core.mlir.lexer import TokenKind, TokenStream
-from core.mlir.quant_parser import read_quantized
-from core.mlir.types import TensorType, TupleType, Type
+from core.mlir.quant_parser import read_quantized, read_storage
+from core.mlir.types import StorageType, TensorType, TupleType, Type
 from core.mlir.verifier import dimension_fault, encoding_fault
 
 MAXIMUM_RANK = 64
@@ -35,6 +35,15 @@ def parse_type(text: str) -> Type:
     result = _read_type(stream, depth=1)
     if stream.token.kind is not TokenKind.END:
         raise stream.unexpected("nothing after the type")
+    return result
+
+
+def parse_storage(text: str) -> StorageType:
+    """Return the storage that `text` is, such as `i8` or `u8<0:127>`. Raises TypeTextError as `parse_type` does."""
+    stream = TokenStream(text)
+    result = read_storage(stream)
+    if stream.token.kind is not TokenKind.END:
+        raise stream.unexpected("nothing after the storage")
     return result
 
 

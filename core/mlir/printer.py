@@ -29,7 +29,7 @@ def print_type(type_: Type) -> str:
         case IntegerElement() | FloatElement() | IndexElement():
             return type_.name
         case AnyType(storage=storage, expressed=expressed):
-            return f"!quant.any<{_storage(storage)}{'' if expressed is None else ':' + expressed.name}>"
+            return f"!quant.any<{print_storage(storage)}{'' if expressed is None else ':' + expressed.name}>"
         case UniformType(scale=scale, zero_point=zero_point):
             return f"{_uniform(type_)}, {_parameter(float_text(scale), zero_point)}>"
         case UniformPerAxisType(axis=axis, scales=scales, zero_points=zero_points):
@@ -61,10 +61,11 @@ def print_tuple(members: list[str]) -> str:
 
 
 def _uniform(type_: UniformType | UniformPerAxisType | UniformSubChannelType) -> str:
-    return f"!quant.uniform<{_storage(type_.storage)}:{type_.expressed.name}"
+    return f"!quant.uniform<{print_storage(type_.storage)}:{type_.expressed.name}"
 
 
-def _storage(storage: StorageType) -> str:
+def print_storage(storage: StorageType) -> str:
+    """Return the text of a storage: its element, and its bounds where they are not the default ones."""
     element = storage.element
     if isinstance(element, QuantileType):
         name = _quantile(element)

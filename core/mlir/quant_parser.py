@@ -92,7 +92,7 @@ def _check_mnemonic(
 
 def _read_any(stream: TokenStream) -> AnyType:
     stream.expect("<", "after `any`")
-    storage = _read_storage(stream)
+    storage = read_storage(stream)
     expressed = _read_expressed(stream) if stream.accept(":") else None
     stream.expect(">", "to close `any<`" if expressed else "to close `any<`, or `:` and an expressed type")
     return AnyType(storage, expressed)
@@ -100,7 +100,7 @@ def _read_any(stream: TokenStream) -> AnyType:
 
 def _read_uniform(stream: TokenStream) -> UniformQuantizedType:
     stream.expect("<", "after `uniform`")
-    storage = _read_storage(stream)
+    storage = read_storage(stream)
     hint = "the expressed type follows the storage: `i8:f32`"
     stream.expect(":", "and the expressed type after the storage", hint)
     expressed = _read_expressed(stream)
@@ -236,7 +236,8 @@ def _read_expressed(stream: TokenStream) -> FloatElement:
     return element
 
 
-def _read_storage(stream: TokenStream) -> StorageType:
+def read_storage(stream: TokenStream) -> StorageType:
+    """Take a storage with its bounds, as in `i8<-127:127>`. Raises TypeTextError."""
     start = stream.token.start
     element: StorageElement
     if stream.token.kind is TokenKind.DIALECT_TYPE:

@@ -18,9 +18,20 @@ from tests.vector_cases.litert import litert_conversions
 from tests.vector_cases.mlir import mlir_conversions, stablehlo_conversions
 from tests.vector_cases.onednn import onednn_conversions
 from tests.vector_cases.onnx import onnx_conversions
+from tests.vector_cases.ranges import RangeCase, range_cases
 from tests.vector_cases.torch import torch_conversions
 
-__all__ = ["Array", "Conversion", "Derivation", "conversions", "derivations", "load", "represented"]
+__all__ = [
+    "Array",
+    "Conversion",
+    "Derivation",
+    "RangeCase",
+    "conversions",
+    "derivations",
+    "load",
+    "range_cases",
+    "represented",
+]
 
 
 def conversions() -> list[Conversion]:

@@ -1,0 +1,62 @@
+"""From a range of reals to scale and zero point, in the rules of each system.
+
+`range_rule_named` finds a rule; its `derive_all` takes arrays of ranges, one for each channel or block. Every rule
+states its formula and where it is from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from core.errors import UnknownNameError, excerpt
+from core.mlir.types import StorageType
+from core.parameters.ranges.litert import LITERT, LITERT_CONVERTER
+from core.parameters.ranges.mlir import MLIR
+from core.parameters.ranges.onednn import ONEDNN
+from core.parameters.ranges.onnx import ONNX_DYNAMIC, ONNX_DYNAMIC_FUNCTION, ONNX_DYNAMIC_REFERENCE
+from core.parameters.ranges.onnxruntime import ONNXRUNTIME, ONNXRUNTIME_BLOCKED
+from core.parameters.ranges.rule import RangeOptions, RangeParameters, RangeRule
+from core.parameters.ranges.tensorflow import TF_FAKE_QUANT
+from core.parameters.ranges.torch import TORCH
+from core.parameters.ranges.torch_observers import TORCH_DECOMPOSED, TORCH_OBSERVER, TORCH_PER_TOKEN
+
+__all__ = ["RANGE_RULES", "RangeOptions", "RangeParameters", "RangeRule", "derive_range", "range_rule_named"]
+
+RANGE_RULES: Mapping[str, RangeRule] = {
+    rule.name: rule
+    for rule in (
+        LITERT,
+        LITERT_CONVERTER,
+        TF_FAKE_QUANT,
+        ONNXRUNTIME,
+        ONNXRUNTIME_BLOCKED,
+        ONNX_DYNAMIC,
+        ONNX_DYNAMIC_REFERENCE,
+        ONNX_DYNAMIC_FUNCTION,
+        TORCH,
+        TORCH_OBSERVER,
+        TORCH_DECOMPOSED,
+        TORCH_PER_TOKEN,
+        ONEDNN,
+        MLIR,
+    )
+}
+
+_DEFAULTS = RangeOptions()
+
+
+def range_rule_named(name: str) -> RangeRule:
+    """Return the rule of that name, or raise UnknownNameError listing those that exist."""
+    rule = RANGE_RULES.get(name)
+    if rule is None:
+        raise UnknownNameError(f"no range rule is named '{excerpt(name)}'; there are {', '.join(RANGE_RULES)}")
+    return rule
+
+
+def derive_range(
+    rule: str, minimum: float, maximum: float, storage: StorageType, options: RangeOptions = _DEFAULTS
+) -> RangeParameters:
+    """Return the parameters of one range, as arrays of one. Errors as of RangeRule.derive_all."""
+    return range_rule_named(rule).derive_all(np.array([minimum]), np.array([maximum]), storage, options)

@@ -1,4 +1,4 @@
-"""The type language of MLIR: `parse_type` and `parse_storage` read texts, `print_type` and `print_storage` write them."""
+"""The type language of MLIR: `parse_type` reads a text, `print_type` writes the canonical one; storages likewise."""
 
 from __future__ import annotations
 

@@ -24,6 +24,8 @@ cuts it to `DETAIL_LIMIT` characters.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -46,15 +48,29 @@ def _bounded(detail: str) -> str:
 
 
 class RequantError(Exception):
-    """Base of all errors. `pointer` is a JSON pointer to the request field at fault, when one is known."""
+    """Base of all errors. `pointer` is a JSON pointer to the request field at fault, when one is known.
+
+    `side` is "input" or "output" where the type of one of an operation's two tensors is at fault (`about`).
+    """
 
     code: ClassVar[str] = "error"
+    side: str | None = None
 
     def __init__(self, detail: str, *, pointer: str | None = None) -> None:
         detail = _bounded(detail)
         super().__init__(detail)
         self.detail = detail
         self.pointer = pointer
+
+
+@contextmanager
+def about(side: str) -> Iterator[None]:
+    """Say of an error that passes through which tensor's type it is about, "input" or "output"."""
+    try:
+        yield
+    except RequantError as error:
+        error.side = error.side or side
+        raise
 
 
 class TypeTextError(RequantError):

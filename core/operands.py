@@ -14,7 +14,7 @@ import numpy as np
 
 from core.channels import Channels, channels_of
 from core.elements import FloatElement, IntegerElement, integer_dtype
-from core.errors import TypeFitError, UnsupportedError, excerpt
+from core.errors import TypeFitError, UnsupportedError, about, excerpt
 from core.lanes import LANES
 from core.mlir.casts import scast_reason
 from core.mlir.fit import fit_fault
@@ -146,9 +146,10 @@ class QuantizedOperand:
 
     def check_symmetric(self, side: str, reason: str) -> None:
         """Raise UnsupportedError, giving `reason`, unless every zero point is 0."""
-        for channel, zero_point in enumerate(self.zero_points):
-            if zero_point:
-                raise UnsupportedError(f"{reason}; channel {channel} of the {side} has zero point {zero_point}")
+        with about(side):
+            for channel, zero_point in enumerate(self.zero_points):
+                if zero_point:
+                    raise UnsupportedError(f"{reason}; channel {channel} of the {side} has zero point {zero_point}")
 
 
 def _storage_name(storage: StorageType) -> str:

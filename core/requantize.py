@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from core.errors import ParameterError, TypeFitError, UnsupportedError
+from core.errors import ParameterError, TypeFitError, UnsupportedError, about
 from core.kernels._jit import Kernel
 from core.kernels.requantize import REQUANTIZE, RequantizeRule
 from core.mlir.types import TensorType, Type
@@ -128,9 +128,8 @@ def _derive(
 def _given(multipliers: Sequence[Multiplier], channels: int, domain: _Domain) -> tuple[Multiplier, ...]:
     """Check the caller's multipliers: one, or one for each channel, all within the scheme's domain."""
     if len(multipliers) not in (1, channels):
-        raise TypeFitError(
-            f"{len(multipliers)} multipliers are given for {channels} channels; give one, or one for each channel"
-        )
+        detail = f"{len(multipliers)} multipliers are given for {channels} channels; give one, or one for each channel"
+        raise TypeFitError(detail, pointer="/multipliers")
     for index, each in enumerate(multipliers):
         try:
             domain.check(each)
@@ -173,10 +172,12 @@ def plan_requantize(
     """
     rule = profile_named(profile).rule(Operation.REQUANTIZE)
     scheme = scheme_named(rule.scheme or profile)
-    shape = static_shape(input_type)
-    source = quantized_operand(input_type, "input", rule, profile)
-    target = quantized_operand(bind(output_type, shape), "output", rule, profile)
-    _check_pair(rule, source, target, profile)
+    with about("input"):
+        shape = static_shape(input_type)
+        source = quantized_operand(input_type, "input", rule, profile)
+    with about("output"):
+        target = quantized_operand(bind(output_type, shape), "output", rule, profile)
+        _check_pair(rule, source, target, profile)
     count = max(len(source.scales), len(target.scales))
     kernel_rule = _KERNEL_RULES[scheme.name, rule.rounding]
     domain = _DOMAINS[kernel_rule]

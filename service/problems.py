@@ -270,6 +270,17 @@ def at(pointer: str, *kinds: type[errors.RequantError]) -> Iterator[None]:
         raise
 
 
+@contextmanager
+def sides(*, input: str, output: str) -> Iterator[None]:
+    """Put the pointer of the field that gave a tensor's type on an error about that tensor (`core.errors.about`)."""
+    try:
+        yield
+    except errors.RequantError as error:
+        if error.pointer is None and error.side is not None:
+            error.pointer = {"input": input, "output": output}[error.side]
+        raise
+
+
 def invalid_request(error: ValidationError, max_values: int) -> errors.RequantError:
     """Return what pydantic found as our own error, without the input that it would repeat.
 

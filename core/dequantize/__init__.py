@@ -5,6 +5,7 @@ from __future__ import annotations
 from core.dequantize.general import plan_general
 from core.dequantize.native import is_native, plan_native
 from core.dequantize.small_float import plan_small_float
+from core.errors import about
 from core.mlir.types import TensorType, Type
 from core.operands import bind, float_element, quantized_operand, static_shape
 from core.plan import Plan
@@ -19,11 +20,13 @@ def plan_dequantize(input_type: TensorType, output_type: Type | None = None, pro
     Raise UnknownNameError, UnsupportedError or TypeFitError, as `core.operands` says.
     """
     stated = profile_named(profile).rule(Operation.DEQUANTIZE)
-    shape = static_shape(input_type)
-    operand = quantized_operand(input_type, "input", stated, profile)
-    target = bind(operand.expressed if output_type is None else output_type, shape)
-    float_element(target, "output")
-    operand.check_expressed(target)
+    with about("input"):
+        shape = static_shape(input_type)
+        operand = quantized_operand(input_type, "input", stated, profile)
+    with about("output"):
+        target = bind(operand.expressed if output_type is None else output_type, shape)
+        float_element(target, "output")
+        operand.check_expressed(target)
     rule = stated.for_type(operand.layout_name, operand.storage, operand.expressed.name)
     if operand.is_float:
         return plan_small_float(profile, rule, operand, target)

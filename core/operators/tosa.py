@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.errors import UnsupportedError
+from core.errors import UnsupportedError, about
 from core.operands import QuantizedOperand
 
 # ERROR_IF 1 to 3: where a zero point may be other than 0, and which ones a 16-bit unsigned side may have.
@@ -23,8 +23,9 @@ def _check_zero_points(operand: QuantizedOperand, side: str) -> None:
 
 def check_rescale(source: QuantizedOperand, target: QuantizedOperand) -> None:
     """Raise UnsupportedError where one of RESCALE's ERROR_IF conditions on types and zero points holds."""
-    _check_zero_points(source, "input")
-    _check_zero_points(target, "output")
+    for operand, side in ((source, "input"), (target, "output")):
+        with about(side):
+            _check_zero_points(operand, side)
     names = (source.storage, target.storage)
     unsigned = [name for name in names if name.startswith("u")]
     if len(unsigned) == 2:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from enum import StrEnum
 
-from core.errors import UnknownNameError, UnsupportedError, excerpt
+from core.errors import UnknownNameError, UnsupportedError, about, excerpt
 from core.mlir.types import TensorType, Type
 from core.operands import bind, float_element, quantized_operand, static_shape
 from core.plan import Plan
@@ -47,7 +47,8 @@ _MISSING = {
 def _overridden(rule: OperationRule, rounding: Rounding | None, nan: NanPolicy) -> OperationRule:
     if rounding is not None:
         if rounding not in ROUNDINGS:
-            raise UnsupportedError(f"quantize does not round by {rounding}; it rounds by {', '.join(ROUNDINGS)}")
+            detail = f"quantize does not round by {rounding}; it rounds by {', '.join(ROUNDINGS)}"
+            raise UnsupportedError(detail, pointer="/rounding")
         rule = replace(rule, rounding=rounding)
     return rule if nan is NanPolicy.PROFILE else replace(rule, missing=_MISSING[nan])
 
@@ -67,10 +68,12 @@ def plan_quantize(
     UnsupportedError or TypeFitError, as `core.operands` says.
     """
     stated = profile_named(profile).rule(Operation.QUANTIZE)
-    shape = static_shape(input_type)
-    float_element(input_type, "input")
-    operand = quantized_operand(bind(output_type, shape), "output", stated, profile)
-    operand.check_expressed(input_type)
+    with about("input"):
+        shape = static_shape(input_type)
+        float_element(input_type, "input")
+    with about("output"):
+        operand = quantized_operand(bind(output_type, shape), "output", stated, profile)
+        operand.check_expressed(input_type)
     rule = _overridden(stated.for_type(operand.layout_name, operand.storage, operand.expressed.name), rounding, nan)
     if operand.is_float:
         if rounding is not None or nan is not NanPolicy.PROFILE:

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from core.dequantize import plan_dequantize
 from core.error_report import conversion_error
-from core.errors import ParameterError, PreconditionError, UnknownNameError
+from core.errors import ParameterError, PreconditionError, UnsupportedError
 from core.mlir import print_type
 from core.mlir.types import TensorType
 from core.packing import Packing
@@ -33,7 +33,7 @@ from service.conversion_models import (
 from service.json_body import MEDIA_TYPE, receive_json
 from service.lifespan import require_ready
 from service.operation import json_operation
-from service.problems import at
+from service.problems import at, sides
 from service.query import no_query
 from service.replies import PiecesResponse, json_text
 from service.settings import Settings
@@ -68,7 +68,7 @@ async def quantize(request: Request) -> Response:
         output_type = read_type(call.output_type, settings.max_type_bytes, "/output_type")
         rounding = None
         if "rounding" in call.model_fields_set:
-            with at("/rounding", UnknownNameError):
+            with at("/rounding"):
                 rounding = rounding_named(call.rounding)
         return plan_quantize(input_type, output_type, call.profile, rounding=rounding, nan=call.nan, seed=call.seed)
 
@@ -131,7 +131,7 @@ async def _convert(
 
     def decide() -> tuple[Plan, str]:
         input_type = read_tensor_type(call.input.type, running.settings, "/input/type")
-        with at("/profile", UnknownNameError):
+        with at("/profile", UnsupportedError), sides(input="/input/type", output="/output_type"):
             plan = plan_for(call, input_type, running.settings)
         return plan, print_type(plan.output_type)
 

@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from core.dequantize import plan_dequantize
 from core.elements import FLOATS, IntegerElement, Signedness
-from core.errors import FieldFault, InvalidRequestError, NpyError, UnknownNameError
+from core.errors import FieldFault, InvalidRequestError, NpyError, UnsupportedError
 from core.mlir import print_type
 from core.mlir.types import ElementType, TensorType, Type
 from core.operands import bind, static_shape
@@ -27,7 +27,7 @@ from core.requantize import plan_requantize
 from service.codecs import npy
 from service.lifespan import require_ready
 from service.operation import BINARY, SCHEMAS, npy_operation, query_parameter
-from service.problems import at
+from service.problems import at, sides
 from service.query import read_query
 from service.receive import BodyReader, require_media_type
 from service.replies import PiecesResponse
@@ -91,7 +91,7 @@ async def quantize_npy(request: Request) -> Response:
         assert output_type is not None
         rounding = None
         if "rounding" in query:
-            with at("/rounding", UnknownNameError):
+            with at("/rounding"):
                 rounding = rounding_named(query["rounding"])
         return plan_quantize(
             input_type,
@@ -190,7 +190,7 @@ async def _convert(
                 bound = replace(input_type, shape=static_shape(input_type))
             else:
                 bound = bind(_element_of(header) if input_type is None else input_type, header.shape)
-        with at("/profile", UnknownNameError):
+        with at("/profile", UnsupportedError), sides(input="/input_type", output="/output_type"):
             plan = plan_for(bound, output_type, query)
         return plan, print_type(plan.output_type)
 

@@ -8,6 +8,7 @@ import core.kernels.compare
 import core.kernels.dequantize
 import core.kernels.dequantize_any
 import core.kernels.error_sums
+import core.kernels.fake_quantize
 import core.kernels.packing
 import core.kernels.quantize
 import core.kernels.quantize_any

@@ -16,11 +16,11 @@ def test_vectors() -> None:
     cases = range_cases()
     counts = Counter(case.scheme for case in cases)
     assert counts == {
-        "torch": 77,
+        "torch": 77 + 272,
         "torch_observer": 245,
         "torch_decomposed": 65,
         "litert": 206,
-        "tf_fake_quant": 104,
+        "litert_fake_quant": 104,
         "onnxruntime": 816,
     }
     for case in cases:

@@ -7,6 +7,7 @@ so that nothing is skipped by accident.
 from __future__ import annotations
 
 from tests.vector_cases.conversion import Array, Conversion, load
+from tests.vector_cases.fake_quant import FakeQuantCase, fake_quant_cases
 from tests.vector_cases.fixed_point import (
     Derivation,
     derivations,
@@ -25,9 +26,11 @@ __all__ = [
     "Array",
     "Conversion",
     "Derivation",
+    "FakeQuantCase",
     "RangeCase",
     "conversions",
     "derivations",
+    "fake_quant_cases",
     "load",
     "range_cases",
     "represented",

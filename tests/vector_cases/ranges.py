@@ -1,4 +1,4 @@
-"""Ranges and the parameters that the real systems gave them: `choose_qparams.json`."""
+"""Ranges and the parameters that the real systems gave them: the files `*choose_qparams*`."""
 
 from __future__ import annotations
 
@@ -36,10 +36,11 @@ class RangeCase:
 
 
 def range_cases() -> list[RangeCase]:
-    """Every range of the file that stands alone: 1,513."""
+    """Every range of the files that stands alone: 1,785."""
     vectors = load("choose_qparams")
     return [
         *(_torch(row) for row in vectors["torch_choose_qparams_cpp"]),
+        *(_torch_options(row) for row in load("torch_choose_qparams_options")["cases"]),
         *(_observer(row) for row in vectors["torch_observer_minmax"]),
         *(_decomposed(row) for row in vectors["torch_decomposed"]),
         *(_litert(row) for row in vectors["tflite_choose"]),
@@ -56,6 +57,15 @@ def _torch(row: dict[str, Any]) -> RangeCase:
     options = {"reduced": row["reduce_range"]}
     bounds = (0, 127 if row["reduce_range"] else 255)
     return RangeCase("torch", *_ends(row), "u8", options, float.fromhex(row["scale_f64"]), row["zp"], bounds=bounds)
+
+
+def _torch_options(row: dict[str, Any]) -> RangeCase:
+    options = {
+        "reduced": row["reduce_range"],
+        "power_of_two": row["force_scale_power_of_two"],
+        "preserve_sparsity": row["preserve_sparsity"],
+    }
+    return RangeCase("torch", *_ends(row), row["storage"], options, float.fromhex(row["scale_f64"]), row["zp"])
 
 
 def _observer(row: dict[str, Any]) -> RangeCase:
@@ -85,7 +95,7 @@ def _nudge(row: dict[str, Any]) -> RangeCase:
     options = {"narrow": bool(row["qmin"])}
     bounds = (row["qmin"], row["qmax"])
     scale = from_bits(row["scale"])
-    return RangeCase("tf_fake_quant", *_ends(row), storage, options, scale, nudged=nudged, bounds=bounds)
+    return RangeCase("litert_fake_quant", *_ends(row), storage, options, scale, nudged=nudged, bounds=bounds)
 
 
 def _onnxruntime(row: dict[str, Any]) -> RangeCase:

@@ -18,7 +18,7 @@ from core.parameters.ranges.onednn import ONEDNN
 from core.parameters.ranges.onnx import ONNX_DYNAMIC, ONNX_DYNAMIC_FUNCTION, ONNX_DYNAMIC_REFERENCE
 from core.parameters.ranges.onnxruntime import ONNXRUNTIME, ONNXRUNTIME_BLOCKED
 from core.parameters.ranges.rule import RangeOptions, RangeParameters, RangeRule
-from core.parameters.ranges.tensorflow import TF_FAKE_QUANT
+from core.parameters.ranges.tensorflow import LITERT_FAKE_QUANT, TF_FAKE_QUANT
 from core.parameters.ranges.torch import TORCH
 from core.parameters.ranges.torch_observers import TORCH_DECOMPOSED, TORCH_OBSERVER, TORCH_PER_TOKEN
 
@@ -29,6 +29,7 @@ RANGE_RULES: Mapping[str, RangeRule] = {
     for rule in (
         LITERT,
         LITERT_CONVERTER,
+        LITERT_FAKE_QUANT,
         TF_FAKE_QUANT,
         ONNXRUNTIME,
         ONNXRUNTIME_BLOCKED,

@@ -19,7 +19,6 @@ from core.parameters.ranges.rule import (
     RangeRule,
     StoredRange,
     parameters,
-    refuse_vanished,
     storage_among,
     written_bounds,
 )
@@ -34,33 +33,40 @@ def _stored(storage: StorageType, _: RangeOptions) -> StoredRange:
     return StoredRange(storage, 0, 255)
 
 
-def _derive(empty_scale: np.float32) -> Callable[[Array, Array, StoredRange, RangeOptions], RangeParameters]:
+def _derive(
+    empty_scale: np.float32, undefined_zero_point: int
+) -> Callable[[Array, Array, StoredRange, RangeOptions], RangeParameters]:
     def derive(lows: Array, highs: Array, stored: StoredRange, _: RangeOptions) -> RangeParameters:
         lows, highs = np.minimum(lows, 0), np.maximum(highs, 0)
         scales = (highs - lows) / _LEVELS
         empty = lows == highs
-        refuse_vanished(scales, lows, highs, "f32")
         zero_points = np.rint(np.clip(np.float32(0) - lows / scales, np.float32(0), _LEVELS))
+        # Where the scale underflows to 0, a minimum of 0 makes 0/0.
+        zero_points = np.where(np.isnan(zero_points), undefined_zero_point, zero_points)
         return parameters(np.where(empty, empty_scale, scales), np.where(empty, 0, zero_points), stored)
 
     return derive
 
 
-def _rule(name: str, summary: str, source: str, empty_scale: np.float32) -> RangeRule:
+def _rule(name: str, summary: str, source: str, empty_scale: np.float32, undefined_zero_point: int) -> RangeRule:
     return RangeRule(
         name=name,
         summary=f"DynamicQuantizeLinear, {summary}",
         formula="f32 ends that include 0: s = f32(f32(max - min) / 255), z = RNE(clamp(f32(0 - f32(min/s)), 0, 255))",
         source=f"{source}; spec/numerics.md A.6",
         stored_range=_stored,
-        derive=_derive(empty_scale),
+        derive=_derive(empty_scale, undefined_zero_point),
     )
 
 
-ONNX_DYNAMIC = _rule("onnx_dynamic", "a zero range gives scale 1", "onnxruntime 1.31", np.float32(1))
+ONNX_DYNAMIC = _rule("onnx_dynamic", "a zero range gives scale 1", "onnxruntime 1.31", np.float32(1), 255)
 ONNX_DYNAMIC_REFERENCE = _rule(
-    "onnx_dynamic_reference", "a zero range gives scale 1/255", "onnx 1.23 ReferenceEvaluator", np.float32(1) / _LEVELS
+    "onnx_dynamic_reference",
+    "a zero range gives scale 1/255",
+    "onnx 1.23 ReferenceEvaluator",
+    np.float32(1) / _LEVELS,
+    255,
 )
 ONNX_DYNAMIC_FUNCTION = _rule(
-    "onnx_dynamic_function", "a zero range gives scale 0", "the operator's function body", np.float32(0)
+    "onnx_dynamic_function", "a zero range gives scale 0", "the operator's function body", np.float32(0), 0
 )

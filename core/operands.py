@@ -82,9 +82,9 @@ def float_element(tensor: TensorType, side: str) -> FloatElement:
     return element
 
 
-@dataclass(frozen=True, slots=True)
-class QuantizedOperand:
-    """A uniformly quantized tensor. `scales` are f64 as the type keeps them; one entry for each channel or block.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredOperand:
+    """A tensor of stored numbers, perhaps with zero points: one entry for each channel or block.
 
     `storage` is `i8`, `u4`, `f8E4M3FN`...: what is computed with, however the type spells it. [lowest, highest] is what
     the storage holds, [minimum, maximum] its bounds in the type; for small floats they say nothing. `blocks` is the
@@ -92,7 +92,6 @@ class QuantizedOperand:
     """
 
     tensor: TensorType
-    expressed: FloatElement
     storage: str
     width: int
     dtype: np.dtype[Any]
@@ -100,26 +99,12 @@ class QuantizedOperand:
     highest: int
     minimum: int
     maximum: int
-    scales: tuple[float, ...]
     zero_points: tuple[int, ...]
-    granularity: str
     blocks: tuple[int, ...]
-    axis: int | None
-
-    @property
-    def channels(self) -> Channels:
-        return channels_of(static_shape(self.tensor), self.blocks)
 
     @property
     def elements(self) -> int:
         return prod(static_shape(self.tensor))
-
-    @property
-    def layout_name(self) -> str:
-        """The granularity, with blocks along another axis than the last told apart."""
-        shape = static_shape(self.tensor)
-        outer = self.granularity == "sub_channel" and bool(shape) and self.blocks[-1] == 1 and max(self.blocks) > 1
-        return "sub_channel_outer" if outer else self.granularity
 
     @property
     def input_bounds(self) -> tuple[int, int] | None:
@@ -131,6 +116,34 @@ class QuantizedOperand:
     def is_float(self) -> bool:
         """Whether stored numbers are small floats."""
         return self.storage.startswith("f")
+
+    def check_symmetric(self, side: str, reason: str) -> None:
+        """Raise UnsupportedError, giving `reason`, unless every zero point is 0."""
+        with about(side):
+            for channel, zero_point in enumerate(self.zero_points):
+                if zero_point:
+                    raise UnsupportedError(f"{reason}; channel {channel} of the {side} has zero point {zero_point}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuantizedOperand(StoredOperand):
+    """A uniformly quantized tensor. `scales` are f64 as the type keeps them; one entry for each channel or block."""
+
+    expressed: FloatElement
+    scales: tuple[float, ...]
+    granularity: str
+    axis: int | None
+
+    @property
+    def channels(self) -> Channels:
+        return channels_of(static_shape(self.tensor), self.blocks)
+
+    @property
+    def layout_name(self) -> str:
+        """The granularity, with blocks along another axis than the last told apart."""
+        shape = static_shape(self.tensor)
+        outer = self.granularity == "sub_channel" and bool(shape) and self.blocks[-1] == 1 and max(self.blocks) > 1
+        return "sub_channel_outer" if outer else self.granularity
 
     def check_no_zero_points(self, side: str) -> None:
         """Raise UnsupportedError unless every zero point is 0: small floats have none."""
@@ -144,12 +157,32 @@ class QuantizedOperand:
                 f"{excerpt(print_type(floats.element))}; they must be the same"
             )
 
-    def check_symmetric(self, side: str, reason: str) -> None:
-        """Raise UnsupportedError, giving `reason`, unless every zero point is 0."""
-        with about(side):
-            for channel, zero_point in enumerate(self.zero_points):
-                if zero_point:
-                    raise UnsupportedError(f"{reason}; channel {channel} of the {side} has zero point {zero_point}")
+
+def integer_operand(tensor: TensorType, side: str, zero_point: int = 0) -> StoredOperand:
+    """Take a tensor of plain integers apart: signed ones up to 64 bits, unsigned ones up to 32.
+
+    Raise TypeFitError if it has no static shape, UnsupportedError if its elements are no such integers.
+    """
+    element = tensor.element
+    shape = static_shape(tensor)
+    if not isinstance(element, IntegerElement) or not 1 <= element.width <= (64 if element.signed else 32):
+        raise UnsupportedError(
+            f"the {side} has elements of {excerpt(print_type(element))}; this operation takes i1 to i64 and ui1 to "
+            "ui32 there"
+        )
+    lowest, highest = element.minimum, element.maximum
+    return StoredOperand(
+        tensor=tensor,
+        storage=f"{'i' if element.signed else 'u'}{element.width}",
+        width=element.width,
+        dtype=element.dtype,
+        lowest=lowest,
+        highest=highest,
+        minimum=lowest,
+        maximum=highest,
+        zero_points=(zero_point,),
+        blocks=tuple(max(dimension, 1) for dimension in shape),
+    )
 
 
 def _storage_name(storage: StorageType) -> str:

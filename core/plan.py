@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from core.errors import PreconditionError, TensorDataError
 from core.mlir.types import TensorType
-from core.parameters.multipliers import Multiplier
+from core.parameters.schemes import Multiplier
 from core.profiles import Rounding
 from core.report import Report
 
@@ -54,7 +54,7 @@ class Plan(ABC):
         """Convert `source`, which begins at flat index `start` of the tensor, into `target`; add to `counts`.
 
         counts: int64 [saturated low, saturated high, NaN, index of the first element that the arithmetic is not
-        defined for, or -1].
+        defined for, or -1]; and whatever else a plan's own `new_counts` has.
         """
 
     def new_counts(self) -> Array:
@@ -63,13 +63,13 @@ class Plan(ABC):
 
     def report(self, counts: Array) -> Report:
         """Turn the tally after the last piece into a report. Raise PreconditionError if an element was undefined."""
-        low, high, missing, undefined = counts.tolist()
+        low, high, missing, undefined = counts[:4].tolist()
         if undefined >= 0:
-            raise PreconditionError(self.explain_undefined(), index=undefined)
+            raise PreconditionError(self.explain_undefined(counts), index=undefined)
         return Report(self.profile, self.rounding, self.elements, low, high, missing)
 
-    def explain_undefined(self) -> str:
-        """Say what the profile's arithmetic demands of each element, for the plans that demand anything."""
+    def explain_undefined(self, counts: Array) -> str:
+        """Say what the profile's arithmetic demands of the element, for the plans that demand anything."""
         return "the arithmetic is not defined for this element"
 
     def run(self, source: Array, target: Array) -> Report:

@@ -13,6 +13,7 @@ import core.kernels.packing
 import core.kernels.quantize
 import core.kernels.quantize_any
 import core.kernels.requantize
+import core.kernels.requantize_float
 import core.kernels.scale
 import core.kernels.small_floats  # noqa: F401
 from core.kernels._jit import compile_kernels

@@ -16,7 +16,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 from starlette.routing import BaseRoute
 
-from core.parameters.multipliers import SCHEMES
+from core.parameters.schemes import SCHEMES
 from core.profiles import PROFILES
 from core.quantize import ROUNDINGS
 from service import VERSION, block_models, comparison, conversion_models, schemas

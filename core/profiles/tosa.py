@@ -28,7 +28,7 @@ _DOUBLE = OperationRule(
     saturation=_SATURATION,
     nan=NO_NAN,
     storages=_STORAGES,
-    scheme="tosa",
+    scheme="tosa_double_round",
 )
 
 TOSA = Profile(

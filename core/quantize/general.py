@@ -86,7 +86,7 @@ class GeneralPlan(Plan):
             )
             target[piece] = stored
 
-    def explain_undefined(self) -> str:
+    def explain_undefined(self, counts: Array) -> str:
         """See Plan.explain_undefined."""
         lowest, highest = self.bounds[2:4].tolist()
         return (

@@ -17,7 +17,7 @@ from core.errors import ParameterError, PreconditionError, UnsupportedError
 from core.mlir import print_type
 from core.mlir.types import TensorType
 from core.packing import Packing
-from core.parameters.multipliers import Multiplier
+from core.parameters.schemes import Multiplier
 from core.plan import Plan
 from core.quantize import plan_quantize, rounding_named
 from core.requantize import plan_requantize

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from core.errors import UnknownNameError, excerpt
-from core.parameters.multipliers import SCHEMES
+from core.parameters.schemes import SCHEMES
 from core.profiles import PROFILES, OperationRule, profile_named
 from service import VERSION, schemas
 from service.lifespan import HealthStatus, runtime

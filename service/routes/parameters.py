@@ -9,7 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from core.errors import LimitError
-from core.parameters.multipliers import derive_multiplier, scheme_named
+from core.parameters.multipliers import derive_multiplier
+from core.parameters.schemes import scheme_named
 from service.compute import CHARACTERS_PER_FACTOR
 from service.json_body import receive_json
 from service.lifespan import require_ready

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.errors import ParameterError
-from core.parameters.multipliers import SCHEMES, Multiplier, derive_multiplier, represented
+from core.parameters.multipliers import derive_multiplier
+from core.parameters.schemes import SCHEMES, Multiplier
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -19,7 +20,7 @@ def test_represented_has_all_digits(scheme: str, factor: float) -> None:
         derived = derive_multiplier(repr(factor), scheme)
     except ParameterError:
         return
-    value = represented(Multiplier(derived.multiplier, derived.shift), SCHEMES[scheme])
+    value = SCHEMES[scheme].represented(Multiplier(derived.multiplier, derived.shift))
     assert Fraction(derived.represented) == value
     assert derived.relative_error == (float(value / Fraction(factor) - 1) if factor else 0.0)
 

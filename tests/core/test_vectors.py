@@ -9,7 +9,8 @@ from core.dequantize import plan_dequantize
 from core.errors import RequantError
 from core.mlir import parse_type
 from core.mlir.types import TensorType
-from core.parameters.multipliers import Multiplier, derive_multiplier
+from core.parameters.multipliers import derive_multiplier
+from core.parameters.schemes import Multiplier
 from core.plan import Plan
 from core.quantize import plan_quantize
 from core.requantize import plan_requantize

@@ -1,0 +1,25 @@
+"""The named schemes: how each system finds multiplier and shift for a real factor, and how it multiplies by them.
+
+Finding is arithmetic on one number, in Python's exact integers and fractions; multiplying is the kernels'
+(`core.kernels.requantize`, `core.kernels.requantize_float`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from core.errors import UnknownNameError, excerpt
+from core.parameters.schemes import litert, tosa
+from core.parameters.schemes.scheme import Factor, FixedPoint, Float, Multiplier, Prepared, Scheme, Sum
+
+__all__ = ["SCHEMES", "Factor", "FixedPoint", "Float", "Multiplier", "Prepared", "Scheme", "Sum", "scheme_named"]
+
+SCHEMES: Mapping[str, Scheme] = {scheme.name: scheme for family in (litert, tosa) for scheme in family.SCHEMES}
+
+
+def scheme_named(name: str) -> Scheme:
+    """Return the scheme of that name, or raise UnknownNameError listing those that exist."""
+    scheme = SCHEMES.get(name)
+    if scheme is None:
+        raise UnknownNameError(f"no scheme is named '{excerpt(name)}'; there are {', '.join(SCHEMES)}")
+    return scheme

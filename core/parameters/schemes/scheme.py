@@ -1,0 +1,133 @@
+"""What a scheme is made of: from a real factor to an integer multiplier and shift, and how kernels apply them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+
+import numpy as np
+
+from core.errors import ParameterError
+from core.kernels.requantize import FixedPointRule, Requirement
+from core.kernels.requantize_float import FloatRule
+from core.profiles.rule import Rounding
+
+INT32_MIN = -(1 << 31)
+INT32_MAX = (1 << 31) - 1
+INT32 = (INT32_MIN, INT32_MAX)
+
+
+@dataclass(frozen=True, slots=True)
+class Multiplier:
+    """An integer multiplier and a shift, in the sign convention of their scheme."""
+
+    multiplier: int
+    shift: int
+
+
+class Factor(StrEnum):
+    """How a scheme forms its factor from an input scale, perhaps another scale such as the weight's, and an output
+    scale. Without another scale the product is left out."""
+
+    F64_OF_F32 = "f64(f32(input)) * f64(f32(weight)) / f64(f32(output))"
+    F64 = "f64(input) * f64(weight) / f64(output)"
+    F32 = "f32(f32(f32(input) * f32(weight)) / f32(output))"
+
+    def of(self, scale_in: float, weight: float | None, scale_out: float) -> float:
+        """Return the factor, an f64. Steps may overflow to infinity, as the systems' do; derivations refuse that."""
+        kind = np.float64 if self is Factor.F64 else np.float32
+        step = np.float32 if self is Factor.F32 else np.float64
+        with np.errstate(all="ignore"):
+            product = step(kind(scale_in))
+            if weight is not None:
+                product = product * step(kind(weight))
+            return float(product / step(kind(scale_out)))
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """One multiplier as a fixed-point kernel takes it: y = multiply(v, multiplier, shift), the shift to the right.
+
+    v has `width` bits and a sign.
+    """
+
+    multiplier: int
+    shift: int
+    width: int
+
+
+class Sum(StrEnum):
+    """What becomes of y + z_out where it does not fit int32."""
+
+    WRAPS = "wraps"
+    ERROR = "error"
+    EXACT = "exact"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixedPoint:
+    """Application by `core.kernels.requantize`. `scaled`: bounds of y. `demands`: each requirement in words."""
+
+    rule: FixedPointRule
+    prepare: Callable[[Multiplier], Prepared]
+    scaled: tuple[int, int] | None = None
+    total: Sum = Sum.EXACT
+    demands: dict[Requirement, str]
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedFactor:
+    """One multiplier as a float kernel takes it: y = round(f(v) * factor), v of `width` bits and a sign."""
+
+    factor: float
+    width: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Float:
+    """Application by `core.kernels.requantize_float`. `scaled`: bounds of y. `demands`: each requirement in words."""
+
+    rule: FloatRule
+    prepare: Callable[[Multiplier], PreparedFactor]
+    scaled: tuple[int, int] | None = None
+    demands: dict[Requirement, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheme:
+    """A way to derive multipliers, and to multiply by them.
+
+    `convention` says what multiplier m and shift stand for, and `formula` what is made of v = q - z_in.
+    `right_shift(shift)` is the s of m * 2^-s. `reduced(m)` is what the scheme multiplies by where that is not m.
+    `multipliers` and `shifts` are the bounds of what the scheme is defined for.
+    """
+
+    name: str
+    summary: str
+    source: str
+    convention: str
+    formula: str
+    rounding: Rounding
+    factor: Factor
+    derive: Callable[[float], Multiplier]
+    right_shift: Callable[[int], int]
+    multipliers: tuple[int, int]
+    shifts: tuple[int, int]
+    stage: FixedPoint | Float
+    reduced: Callable[[Multiplier], Multiplier] | None = None
+
+    def represented(self, given: Multiplier) -> Fraction:
+        """The exact real value that a multiplier and shift stand for."""
+        used = given if self.reduced is None else self.reduced(given)
+        return Fraction(used.multiplier) / Fraction(2) ** self.right_shift(used.shift)
+
+    def check(self, given: Multiplier) -> None:
+        """Raise ParameterError for a multiplier or shift that the scheme is not defined for."""
+        for name, value, (lowest, highest) in (
+            ("multiplier", given.multiplier, self.multipliers),
+            ("shift", given.shift, self.shifts),
+        ):
+            if not lowest <= value <= highest:
+                raise ParameterError(f"{name} {value} is outside of {lowest} to {highest}", pointer=f"/{name}")

@@ -1,0 +1,71 @@
+"""Scaling by real factors (`core.kernels.requantize_float`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from core.kernels.requantize_float import REQUANTIZE_FLOAT, REQUANTIZE_FLOAT_CHECKED, FloatRule
+from core.parameters.schemes import Float, Multiplier
+from core.plan import Array
+from core.requantize.scaling import Application, Sides
+
+_INFINITY = float("inf")
+# |y| is below its f64 estimate times this, plus what roundings add.
+_ESTIMATE, _ROUNDINGS = 1 + 1e-6, 2.0
+
+
+def _offsets(rule: FloatRule, exact: Array, sides: Sides) -> tuple[Array, Array, Array]:
+    """Return offsets and the zero points that are left to subtract and to add."""
+    none = np.zeros(sides.zeros_in.shape, np.int64)
+    if rule is FloatRule.F32_OFFSET:
+        with np.errstate(all="ignore"):
+            offsets = (sides.zeros_out - sides.zeros_in * exact).astype(np.float32)
+        return offsets.astype(np.float64), none, none
+    if rule is FloatRule.F64_EVEN_OFFSET:
+        return sides.zeros_out.astype(np.float64), sides.zeros_in, none
+    return none.astype(np.float64), sides.zeros_in, sides.zeros_out
+
+
+def _bounds(rule: FloatRule, sides: Sides) -> tuple[float, float]:
+    """Return the storage bounds; for F32_OFFSET as f32 has them, within what the storage holds."""
+    target = sides.target
+    if rule is not FloatRule.F32_OFFSET:
+        return float(target.minimum), float(target.maximum)
+    lowest, highest = (float(np.float32(bound)) for bound in (target.minimum, target.maximum))
+    return max(lowest, float(target.lowest)), min(highest, float(target.highest))
+
+
+def apply_float(stage: Float, multipliers: Sequence[Multiplier], exact: Sequence[float], sides: Sides) -> Application:
+    """Return the kernel of a stage for these multipliers: one, or one for each block of the common granularity.
+
+    `exact` are the factors before they became multipliers.
+    """
+    shape = sides.zeros_in.shape
+    prepared = [stage.prepare(each) for each in multipliers]
+    factors = np.broadcast_to(np.array([each.factor for each in prepared], np.float64), shape)
+    widths = np.broadcast_to(np.array([each.width for each in prepared], np.int64), shape)
+    exact_factors = np.broadcast_to(np.array(exact, np.float64), shape)
+    offsets, zeros_in, zeros_out = _offsets(stage.rule, exact_factors, sides)
+    bounds = _bounds(stage.rule, sides)
+    defined = sides.in_int32 and sides.target.storage != "u32" and sides.within(widths)
+    if defined and stage.scaled is not None:
+        scaled = sides.reach * np.abs(factors) * _ESTIMATE + _ROUNDINGS
+        defined = bool(np.all(scaled < min(-stage.scaled[0], stage.scaled[1])))
+    if defined:
+        return Application(
+            kernels=tuple(REQUANTIZE_FLOAT[stage.rule, cycle] for cycle in (False, True)),
+            lanes=np.dtype("<i4"),
+            narrow=True,
+            parameters=(factors, offsets, zeros_in.astype(np.float64), zeros_out.astype(np.float64)),
+            limits=bounds,
+        )
+    scaled_bounds = (-_INFINITY, _INFINITY) if stage.scaled is None else tuple(float(each) for each in stage.scaled)
+    return Application(
+        kernels=(REQUANTIZE_FLOAT_CHECKED[stage.rule],),
+        lanes=np.dtype("<i8"),
+        narrow=False,
+        parameters=(factors, offsets, widths, zeros_in, zeros_out),
+        limits=(*scaled_bounds, *bounds),
+    )

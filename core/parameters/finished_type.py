@@ -91,7 +91,7 @@ def finish_type(
     numbers = [float(scale) for scale in scales]
     for index, scale in enumerate(numbers):
         if found := scale_fault(scale, expressed):
-            raise PreconditionError(f"no type has the scale of range {index}: {found}", index=index)
+            raise PreconditionError(f"no type has scale {index}: {found}", index=index)
     integers = [int(zero_point) for zero_point in zero_points]
     match granularity:
         case PerTensor():

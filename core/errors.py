@@ -126,9 +126,16 @@ class PreconditionError(RequantError):
 
 
 class ParameterError(RequantError):
-    """A number given by the caller, such as a multiplier, a shift or a factor, is not usable."""
+    """A number given by the caller, such as a multiplier, a shift or a factor, is not usable.
+
+    `index`: its place, where it is one of a list.
+    """
 
     code = "parameter_invalid"
+
+    def __init__(self, detail: str, *, index: int | None = None, pointer: str | None = None) -> None:
+        super().__init__(detail, pointer=pointer)
+        self.index = index
 
 
 class TensorDataError(RequantError):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,13 @@ from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 from starlette.routing import BaseRoute
 
+from core.fake_quantize import FAKE_QUANTIZE_SCHEMES
+from core.parameters.bias import BIAS_RULES
+from core.parameters.ranges import RANGE_RULES
 from core.parameters.schemes import SCHEMES
 from core.profiles import PROFILES
 from core.quantize import ROUNDINGS
-from service import VERSION, block_models, comparison, conversion_models, schemas
+from service import VERSION, block_models, comparison, conversion_models, range_models, schemas
 from service.operation import SCHEMAS
 from service.settings import Limits, Settings
 
@@ -47,6 +50,9 @@ _REQUESTS = (
     block_models.QuantizeBlocksRequest,
     block_models.DequantizeBlocksRequest,
     schemas.MultiplierRequest,
+    range_models.RangeRequest,
+    range_models.BiasRequest,
+    range_models.FakeQuantizeRequest,
     schemas.ParseTypeRequest,
 )
 
@@ -73,6 +79,9 @@ def document(routes: Sequence[BaseRoute], settings: Settings) -> dict[str, Any]:
         ROUNDINGS, "The roundings that can replace a profile's; nearest_* differ in ties."
     )
     components["SchemeName"] = _names(SCHEMES, "The ways to turn a real factor into a multiplier and a shift.")
+    components["RangeSchemeName"] = _described(RANGE_RULES, "The rules that turn a range into scale and zero point.")
+    components["BiasSchemeName"] = _described(BIAS_RULES, "The rules that make the scale and the integers of a bias.")
+    components["FakeQuantizeSchemeName"] = _described(FAKE_QUANTIZE_SCHEMES, "The fake quantizations.")
     _drop_validation_errors(found)
     for component in components.values():
         _tidy(component)
@@ -88,6 +97,12 @@ def _request_components() -> dict[str, Any]:
 
 def _names(names: Any, description: str) -> dict[str, Any]:
     return {"type": "string", "enum": list(names), "description": description}
+
+
+def _described(rules: Mapping[str, Any], description: str) -> dict[str, Any]:
+    """Return the names of rules, with what each says of itself."""
+    lines = "\n".join(f"- `{name}`: {rule.summary}" for name, rule in rules.items())
+    return _names(rules, f"{description}\n\n{lines}")
 
 
 def _drop_validation_errors(found: dict[str, Any]) -> None:

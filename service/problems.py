@@ -86,7 +86,7 @@ _TABLE: Mapping[type[errors.RequantError], ProblemKind] = dict(
             422,
             "A number cannot be used",
             "A multiplier, a shift, a factor or another number given in the request lies outside of what the "
-            "operation is defined for.",
+            "operation is defined for. `index` is its place where it is one of a list.",
         ),
         _row(
             errors.TensorDataError,

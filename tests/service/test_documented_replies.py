@@ -29,6 +29,20 @@ REQUESTS: list[tuple[str, str, dict[str, Any]]] = [
     ("POST", "/v1/dequantize", {"json": {"input": {"type": f"tensor<2x{TARGET}>", "data": "AAA="}}}),
     ("POST", "/v1/requantize", {"json": {"input": STORED, "output_type": TARGET}}),
     ("POST", "/v1/parameters/multiplier", {"json": {"factors": ["0", "1.7976931348623157e308"], "scheme": "litert"}}),
+    (
+        "POST",
+        "/v1/parameters/range",
+        {"json": {"minimums": [-1, 0], "maximums": [1, 2], "axis": 0, "storage": "u8", "scheme": "tf_fake_quant"}},
+    ),
+    ("POST", "/v1/parameters/range", {"json": {"minimums": [0], "maximums": [0], "storage": "i8", "scheme": "litert"}}),
+    ("POST", "/v1/parameters/bias", {"json": {"input_scale": 1, "weight_scales": [2], "scheme": "torch"}}),
+    (
+        "POST",
+        "/v1/parameters/bias",
+        {"json": {"input_scale": 1, "weight_scales": [0], "scheme": "litert", "bias": REAL}},
+    ),
+    ("POST", "/v1/fake_quantize", {"json": {"input": REAL, "minimums": [-1], "maximums": [1]}}),
+    ("POST", "/v1/fake_quantize", {"json": {"input": REAL, "minimums": [1], "maximums": [1]}}),
     *(("POST", "/v1/types/parse", {"json": {"text": text}}) for text in TYPES),
     ("GET", "/healthz", {}),
     ("GET", "/v1/info", {}),
@@ -105,6 +119,8 @@ def test_replies_are_what_the_document_says(client: httpx.Client, document: dict
         "Info",
         "Limits",
         "OperationRule",
+        "ParametersReply",
+        "BiasReply",
     ):
         component = document["components"]["schemas"][name]
         always = set.intersection(*(set(value) for value in seen[name]))

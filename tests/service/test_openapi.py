@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 OPERATION_IDS = {
     "quantize", "dequantize", "requantize", "quantizeNpy", "dequantizeNpy", "requantizeNpy", "compare",
     "quantizeBlocks", "dequantizeBlocks", "deriveMultiplier", "parseType", "getHealth", "getInfo", "listProfiles",
-    "getProfile", "getProblem",
+    "getProfile", "getProblem", "deriveFromRange", "deriveBias", "fakeQuantize",
 }  # fmt: skip
 
 
@@ -102,6 +102,7 @@ def test_no_unions_no_nulls_and_named_enums(document: dict[str, Any]) -> None:
 def test_requests_are_closed_and_replies_are_open(document: dict[str, Any]) -> None:
     closed = {"QuantizeRequest", "DequantizeRequest", "RequantizeRequest", "MultiplierRequest", "ParseTypeRequest"}
     closed |= {"Tensor", "MultiplierPair", "CompareRequest", "QuantizeBlocksRequest", "DequantizeBlocksRequest"}
+    closed |= {"RangeRequest", "BiasRequest", "FakeQuantizeRequest"}
     for name, component in document["components"]["schemas"].items():
         if component["type"] == "object":
             assert component["additionalProperties"] is (name not in closed), name

@@ -33,7 +33,8 @@ def _derive(lows: Array, highs: Array, stored: StoredRange, _: RangeOptions) -> 
     if not stored.storage.signed and (lows < 0).any():
         index = int(np.argmax(lows < 0))
         raise ParameterError(
-            f"range {index} has a minimum below 0; onednn's rule for u8 is for activations that are not negative"
+            f"range {index} has a minimum below 0; onednn's rule for u8 is for activations that are not negative",
+            index=index,
         )
     largest = np.maximum(np.abs(lows), np.abs(highs))
     return parameters(largest / scalar_like(lows, stored.highest), np.array(0), stored)

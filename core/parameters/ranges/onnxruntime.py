@@ -95,6 +95,7 @@ ONNXRUNTIME = RangeRule(
     "symmetric: max|.| both ways, z = RNE((qmin + qmax) / 2)",
     source="onnxruntime.quantization 1.31; spec/numerics.md F.2",
     options=frozenset({"symmetric", "reduced", "minimum_real_range"}),
+    block_rule="onnxruntime_blocked",
     stored_range=_stored,
     derive=_compute,
 )
@@ -105,6 +106,7 @@ ONNXRUNTIME_BLOCKED = RangeRule(
     formula="s = f32(f32(max - min) / (qmax - qmin)), z = RNE(qmin - min/s) in f64, clamped; symmetric as onnxruntime",
     source="onnxruntime.quantization 1.31; spec/numerics.md F.2",
     options=frozenset({"symmetric"}),
+    only_blocks=True,
     stored_range=_blocked_stored,
     derive=_compute_blocked,
 )

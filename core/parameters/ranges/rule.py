@@ -84,7 +84,8 @@ class RangeRule:
 
     `stored_range` chooses the integers for a storage and options, or raises UnsupportedError. `derive` takes 1-D arrays
     of minimums and maximums (f64, or f32 for a rule that `keeps_f32`). `contains_zero`: the system demands
-    minimum <= 0 <= maximum.
+    minimum <= 0 <= maximum. `block_rule` names the rule that the system has for blocks instead of this one, and
+    `only_blocks` marks that one.
     """
 
     name: str
@@ -94,6 +95,8 @@ class RangeRule:
     options: frozenset[str] = frozenset()
     keeps_f32: bool = True
     contains_zero: bool = False
+    block_rule: str = ""
+    only_blocks: bool = False
     stored_range: Callable[[StorageType, RangeOptions], StoredRange]
     derive: Callable[[Array, Array, StoredRange, RangeOptions], RangeParameters]
 
@@ -120,11 +123,18 @@ class RangeRule:
             )
         return found
 
+    def check_blocks(self, *, blocks: bool) -> None:
+        """Raise UnsupportedError if the system has another rule for ranges of blocks, or of what is not blocks."""
+        if blocks and self.block_rule:
+            raise UnsupportedError(f"{self.name} is not for blocks, for which there is {self.block_rule}")
+        if not blocks and self.only_blocks:
+            raise UnsupportedError(f"{self.name} is for blocks only")
+
     def _check_options(self, options: RangeOptions) -> None:
         for name in options.given():
             if name not in self.options:
                 has = ", ".join(sorted(self.options)) or "none"
-                raise UnsupportedError(f"{self.name} has no option {name}; it has {has}")
+                raise UnsupportedError(f"{self.name} has no option {name}; it has {has}", pointer=f"/{name}")
         for name, least in (("minimum_real_range", 0.0), ("epsilon", FLOATS["f32"].smallest)):
             value = getattr(options, name)
             if value is not None and not least <= value <= _F32_LARGEST:
@@ -154,7 +164,7 @@ def _refuse(wrong: Array, detail: str, minimums: Array, maximums: Array) -> None
     if wrong.any():
         index = int(np.argmax(wrong))
         low, high = float(minimums[index]), float(maximums[index])
-        raise ParameterError(f"range {index}, {low!r} to {high!r}, {detail}")
+        raise ParameterError(f"range {index}, {low!r} to {high!r}, {detail}", index=index)
 
 
 def integer_storage(storage: StorageType, system: str) -> IntegerElement:

@@ -50,7 +50,8 @@ def _refuse_points(points: Array, lows: Array, system: str) -> None:
     if points.any():
         index = int(np.argmax(points))
         raise ParameterError(
-            f"range {index} is the single number {float(lows[index])!r}; {system} divides by its width"
+            f"range {index} is the single number {float(lows[index])!r}; {system} divides by its width",
+            index=index,
         )
 
 

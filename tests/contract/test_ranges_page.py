@@ -1,0 +1,62 @@
+"""The page of the range rules says what the rules say of themselves, and what they answer to odd ranges."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from core.errors import RequantError
+from core.mlir import parse_storage
+from core.parameters.ranges import RANGE_RULES, RangeOptions, range_rule_named
+
+PAGE = Path(__file__).parents[2] / "docs" / "ranges.md"
+SMALLEST = 2.0**-149
+RANGES = {
+    "0 to 0": (0.0, 0.0),
+    "0 to 2^-149": (0.0, SMALLEST),
+    "-2^-149 to 2^-149": (-SMALLEST, SMALLEST),
+    "1 to 1": (1.0, 1.0),
+    "1 to 3": (1.0, 3.0),
+    "-3e38 to 3e38": (-3e38, 3e38),
+}
+
+
+def answer(rule: str, storage: str, low: float, high: float) -> str:
+    """Scale and zero point as the page writes them: f32 scales in their own digits."""
+    found = range_rule_named(rule)
+    options = RangeOptions()
+    try:
+        derived = found.derive_all(np.array([low]), np.array([high]), parse_storage(storage), options)
+    except RequantError as error:
+        return error.code
+    scale = float(derived.scales[0])
+    shown = str(np.float32(scale)) if found.keeps_f32 and np.float32(scale) == scale else repr(scale)
+    return f"{shown}, {derived.zero_points[0]}"
+
+
+def rows(title: str) -> list[list[str]]:
+    """The cells of the table under a title, without its head."""
+    section = PAGE.read_text(encoding="utf-8").partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+    lines = [line for line in section.splitlines() if line.startswith("|")]
+    return [[cell.strip().replace("\\|", "|") for cell in _cells(line)] for line in lines[2:]]
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.replace("\0", "\\|") for cell in line.replace("\\|", "\0").strip().strip("|").split("|")]
+
+
+def test_every_rule_is_described() -> None:
+    described = {name.strip("`"): (options, formula) for name, options, formula in rows("Rules")}
+    assert list(described) == list(RANGE_RULES)
+    for name, rule in RANGE_RULES.items():
+        options = ", ".join(f"`{option}`" for option in sorted(rule.options)) or "none"
+        assert described[name] == (options, rule.formula), name
+
+
+def test_odd_ranges() -> None:
+    table = rows("Odd ranges")
+    assert [row[0].strip("`") for row in table] == list(RANGE_RULES)
+    for rule, storage, *answers in table:
+        expected = [answer(rule.strip("`"), storage.strip("`"), *ends) for ends in RANGES.values()]
+        assert answers == expected, rule

@@ -63,7 +63,13 @@ FAKE_QUANTIZE_SCHEMES: Mapping[str, FakeQuantizeScheme] = {
             Step.DIVISION,
             per_axis=False,
         ),
-        FakeQuantizeScheme("litert", "LiteRT's FAKE_QUANT", "litert_fake_quant", Step.AWAY, per_axis=False),
+        FakeQuantizeScheme(
+            "litert",
+            "LiteRT's FAKE_QUANT, whose operator itself refuses narrow_range",
+            "litert_fake_quant",
+            Step.AWAY,
+            per_axis=False,
+        ),
     )
 }
 

@@ -50,13 +50,34 @@ def _tensor(name: str, shape: tuple[int, ...], operand: Operand) -> Any:
     return tensor
 
 
-def one_operator(operator: int, shape: tuple[int, ...], source: Operand, target: Operand) -> bytes:
-    """A model of one operator with one input and one output, both of `shape`."""
+def fake_quant(shape: tuple[int, ...], low: float, high: float, num_bits: int) -> bytes:
+    """A model of one FAKE_QUANT. With a narrow range LiteRT does not run it."""
+    options = schema.FakeQuantOptionsT()
+    options.min, options.max, options.numBits = low, high, num_bits
+    return one_operator(
+        int(schema.BuiltinOperator.FAKE_QUANT),
+        shape,
+        Operand("f32"),
+        Operand("f32"),
+        (int(schema.BuiltinOptions.FakeQuantOptions), options),
+    )
+
+
+def one_operator(
+    operator: int,
+    shape: tuple[int, ...],
+    source: Operand,
+    target: Operand,
+    options: tuple[int, Any] | None = None,
+) -> bytes:
+    """A model of one operator with one input and one output, both of `shape`. `options`: their kind, and they."""
     code = schema.OperatorCodeT()
     code.builtinCode = code.deprecatedBuiltinCode = operator
     code.version = 1
     node = schema.OperatorT()
     node.opcodeIndex, node.inputs, node.outputs = 0, [0], [1]
+    if options is not None:
+        node.builtinOptionsType, node.builtinOptions = options
     graph = schema.SubGraphT()
     graph.tensors = [_tensor("x", shape, source), _tensor("y", shape, target)]
     graph.inputs, graph.outputs, graph.operators = [0], [1], [node]

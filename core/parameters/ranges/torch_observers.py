@@ -30,6 +30,8 @@ _REDUCED = {"i8": (-64, 63), "u8": (0, 127)}
 def _observer_stored(storage: StorageType, options: RangeOptions) -> StoredRange:
     """The dtype's integers, where reduced changes 8 bits only; or the written ones, which reduced halves downwards."""
     name = storage_among(storage, "torch_observer", ("i8", "u8", "u4", "i16", "u16", "i32"))
+    if name == "u8" and options.symmetric and options.reduced:
+        raise UnsupportedError("torch's observers do not reduce a symmetric range of u8")
     written = written_bounds(storage)
     if written is None:
         return StoredRange(storage, *(_REDUCED.get(name) if options.reduced else None) or storage.default_bounds)

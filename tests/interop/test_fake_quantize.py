@@ -1,0 +1,94 @@
+"""Fake quantization against LiteRT's FAKE_QUANT, and against TensorFlow where it is installed."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+
+from core.errors import RequantError
+from core.fake_quantize import plan_fake_quantize
+from core.mlir import parse_type
+from core.mlir.types import TensorType
+from tests.interop.comparison import Comparison
+from tests.interop.range_cases import Array, ranges
+
+pytestmark = pytest.mark.interop
+
+BITS = (2, 3, 4, 7, 8, 12, 16)
+
+
+def data(low: float, high: float, bits: int, narrow: bool, rng: np.random.Generator) -> Array:
+    """Elements on ties and near them, beyond the range, and the odd ones."""
+    levels = (1 << bits) - 1 - narrow
+    step = np.float32(np.float32(high) - np.float32(low)) / np.float32(levels)
+    ties = ((rng.integers(-2, levels + 2, 200) + 0.5) * float(step) + low).astype(np.float32)
+    spread = rng.uniform(low - abs(low), high + abs(high), 200).astype(np.float32)
+    odd = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, -1e-40, 3e38], np.float32)
+    return np.concatenate([ties, np.nextafter(ties, np.float32(np.inf)), spread, odd])
+
+
+def ours(
+    x: Array, lows: Any, highs: Any, scheme: str, bits: int, narrow: bool, axis: int | None = None
+) -> Array | None:
+    """Our result, or None where the range is refused."""
+    type_ = parse_type(f"tensor<{''.join(f'{size}x' for size in x.shape)}f32>")
+    assert isinstance(type_, TensorType)
+    ends = np.atleast_1d(np.array(lows, np.float64)), np.atleast_1d(np.array(highs, np.float64))
+    try:
+        plan = plan_fake_quantize(type_, *ends, num_bits=bits, narrow_range=narrow, scheme=scheme, axis=axis)
+    except RequantError:
+        return None
+    flat = np.ascontiguousarray(x).reshape(-1)
+    target = np.empty_like(flat)
+    plan.run(flat, target)
+    return target.reshape(x.shape)
+
+
+@pytest.mark.parametrize("resolver", ["REFERENCE", "DEFAULT"])
+def test_litert(resolver: str) -> None:
+    pytest.importorskip("ai_edge_litert")
+    from tests.interop import litert_models
+
+    rng = np.random.default_rng(21)
+    comparison = Comparison(f"LiteRT FAKE_QUANT {resolver}")
+    for index, (low, high) in enumerate(zip(*ranges(22, 150), strict=True)):
+        bits = BITS[index % len(BITS)]
+        x = data(low, high, bits, False, rng)
+        found = ours(x, low, high, "litert", bits, False)
+        if found is not None:
+            model = litert_models.fake_quant(x.shape, float(low), float(high), bits)
+            theirs = litert_models.run(model, x, getattr(litert_models, resolver))
+            comparison.add((low, high, bits), x, found, theirs)
+    comparison.finish(100_000)
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+def test_tensorflow(narrow: bool) -> None:
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+    tensorflow: Any = pytest.importorskip("tensorflow")
+    operators = tensorflow.quantization
+    rng = np.random.default_rng(23)
+    comparison = Comparison(f"TensorFlow fake_quant_with_min_max, narrow {narrow}")
+    for index, (low, high) in enumerate(zip(*ranges(24, 300), strict=True)):
+        bits = BITS[index % len(BITS)]
+        x = data(low, high, bits, narrow, rng)
+        settings = {"num_bits": bits, "narrow_range": narrow}
+        found = ours(x, low, high, "tf_fake_quant_vars", bits, narrow)
+        if found is None:
+            continue
+        theirs = operators.fake_quant_with_min_max_vars(x, low, high, **settings).numpy()
+        comparison.add(("vars", low, high, bits), x, found, theirs)
+        columns = np.stack([x, x], axis=1)
+        theirs = operators.fake_quant_with_min_max_vars_per_channel(columns, [low, -1.0], [high, 2.0], **settings)
+        per_channel = ours(columns, [low, -1.0], [high, 2.0], "tf_fake_quant", bits, narrow, axis=1)
+        assert per_channel is not None
+        comparison.add(("per channel", low, high, bits), columns, per_channel, theirs.numpy())
+        if high - low > 1e-30:  # the operator with attributes refuses what it reads as empty
+            single = ours(x, low, high, "tf_fake_quant", bits, narrow)
+            assert single is not None
+            theirs = operators.fake_quant_with_min_max_args(x, float(low), float(high), **settings).numpy()
+            comparison.add(("args", low, high, bits), x, single, theirs)
+    comparison.finish(500_000)

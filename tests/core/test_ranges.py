@@ -48,6 +48,16 @@ def test_vectors_per_channel() -> None:
         assert found.zero_points.tolist() == row["zp"]
 
 
+def test_vectors_of_mlir() -> None:
+    """The converter that ran MLIR's function keeps scales as f32."""
+    rows = load("mlir_fake_quant")["cases"]
+    assert len(rows) == 55
+    for row in rows:
+        found = derive_range("mlir", from_bits(row["min"]), from_bits(row["max"]), parse_storage(row["storage"]))
+        assert float(np.float32(found.scales[0])) == from_bits(row["scale"])
+        assert found.zero_points[0] == row["zp"], row
+
+
 def test_vectors_in_blocks() -> None:
     rows = load("choose_qparams")["ort_blocked"]
     assert len(rows) == 6

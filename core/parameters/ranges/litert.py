@@ -91,7 +91,7 @@ LITERT_CONVERTER = RangeRule(
     summary="the converter's activations (i8 asymmetric, i16 symmetric) and weights (i8 symmetric, -127 to 127)",
     formula="f32: s = f32(f32(max - min) / 255), z = RNA(f32(-128 - f32(min/s))) clamped; symmetric: "
     "s = f32(max|.| / 127 or 32767), z = 0",
-    source="LiteRT quantization_utils.cc; spec/numerics.md C.11 (read, not run)",
+    source="LiteRT quantization_utils.cc; spec/numerics.md C.11",
     options=frozenset({"symmetric"}),
     stored_range=_converter_stored,
     derive=_convert,

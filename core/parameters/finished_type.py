@@ -101,6 +101,8 @@ def finish_type(
         case PerBlock():
             if found := blockwise_storage_fault(storage.element):
                 raise ParameterError(found)
+            if not granularity.shape:
+                raise ParameterError("a scalar has no blocks; the shape needs at least one dimension")
             rounded = tuple(round_to_format(scale, expressed) for scale in numbers)
             return UniformSubChannelType(
                 storage, expressed, granularity.blocks, granularity.scale_shape, rounded, tuple(integers)

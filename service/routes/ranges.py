@@ -69,6 +69,8 @@ def _granularity(call: RangeRequest, settings: Settings) -> Granularity:
     if "shape" in given or "block_sizes" in given:
         if "axis" in given:
             raise _wrong("/axis", "extra_forbidden", "axis is for one range per index; blocks have block_sizes")
+        if not call.shape:
+            raise _wrong("/shape", "missing", "blocks need the shape of the tensor, of at least one dimension")
         if len(call.shape) != len(call.block_sizes):
             detail = f"there are {len(call.block_sizes)} block_sizes for {len(call.shape)} dimensions of shape"
             raise _wrong("/block_sizes", "wrong_length", detail)

@@ -80,4 +80,6 @@ def test_counts() -> None:
     with pytest.raises(ParameterError):
         finish_type(storage, F32, [1.0] * 65537, [0] * 65537, PerAxis(0, 65537))
     with pytest.raises(ParameterError):
+        finish_type(storage, F32, [1.0], [0], PerBlock((), ()))
+    with pytest.raises(ParameterError):
         finish_type(parse_storage("f8E5M2"), F32, [1.0, 1.0], [0, 0], PerBlock((4,), (2,)))

@@ -126,6 +126,8 @@ def test_scale_of_zero_has_no_type(client: httpx.Client) -> None:
         ({"minimums": [0.0, 0.0], "maximums": [1.0, 1.0]}, "request_invalid", "/axis"),
         ({"axis": -1}, "request_invalid", "/axis"),
         ({"axis": 0, "shape": [1], "block_sizes": [1]}, "request_invalid", "/axis"),
+        ({"shape": [], "block_sizes": []}, "request_invalid", "/shape"),
+        ({"block_sizes": [1]}, "request_invalid", "/shape"),
         ({"shape": [4]}, "request_invalid", "/block_sizes"),
         ({"shape": [4], "block_sizes": [0]}, "request_invalid", "/block_sizes/0"),
         ({"shape": [4], "block_sizes": [2]}, "type_does_not_fit", "/minimums"),

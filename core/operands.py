@@ -145,10 +145,6 @@ class QuantizedOperand(StoredOperand):
         outer = self.granularity == "sub_channel" and bool(shape) and self.blocks[-1] == 1 and max(self.blocks) > 1
         return "sub_channel_outer" if outer else self.granularity
 
-    def check_no_zero_points(self, side: str) -> None:
-        """Raise UnsupportedError unless every zero point is 0: small floats have none."""
-        self.check_symmetric(side, f"{self.storage} storage has no zero point")
-
     def check_expressed(self, floats: TensorType) -> None:
         """Raise UnsupportedError unless the tensor of floats on the other side has this type's expressed type."""
         if floats.element != self.expressed:
@@ -229,8 +225,8 @@ def quantized_operand(tensor: TensorType, side: str, rule: OperationRule, profil
     """Check a tensor type for a rule of a profile and take it apart. `side` is "input" or "output".
 
     Raise TypeFitError if the parameters do not fit the shape, UnsupportedError if it is not a uniform type, if the rule
-    does not list its storage, expressed type or granularity, if a zero point is out of range, or if the profile's own
-    system refuses it.
+    does not list its storage, expressed type or granularity, if a zero point is out of range or small floats have one,
+    or if the profile's own system refuses it.
     """
     element = tensor.element
     match element:
@@ -260,7 +256,7 @@ def quantized_operand(tensor: TensorType, side: str, rule: OperationRule, profil
     if is_float and (storage.minimum, storage.maximum) != (lowest, highest):
         raise UnsupportedError(f"the {side} narrows the bounds of {name}; conversions to small floats have no bounds")
     shape = static_shape(tensor)
-    return QuantizedOperand(
+    operand = QuantizedOperand(
         tensor=tensor,
         expressed=element.expressed,
         storage=name,
@@ -276,3 +272,6 @@ def quantized_operand(tensor: TensorType, side: str, rule: OperationRule, profil
         blocks=_blocks(element, shape),
         axis=element.axis if isinstance(element, UniformPerAxisType) else None,
     )
+    if is_float:
+        operand.check_symmetric(side, f"{name} storage has no zero point")
+    return operand

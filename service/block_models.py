@@ -6,8 +6,7 @@ from pydantic import Field
 
 from core.blocks.block_tensor import BlockFormat
 from core.blocks.mx import MxRule
-from service.conversion_models import ABSENT
-from service.schemas import OutputTensor, ReplyModel, RequestModel, Tensor
+from service.schemas import ABSENT, OutputTensor, ReplyModel, RequestModel, Tensor
 
 _ELEMENTS = "Codes, one to a byte; mxint8: integers, 64ths of the scale. Absent for GGUF."
 _SCALES = "One scale for each block of the last axis: f8E8M0FNU, or f8E4M3FN for nvfp4. Absent for GGUF."

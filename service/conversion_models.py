@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import FailFast, Field
 
 from core.packing import Packing
 from core.quantize import NanPolicy
 from service.comparison import ErrorMeasures
-from service.schemas import Int32, Int64, OutputTensor, ReplyModel, RequestModel, Tensor, component
+from service.schemas import ABSENT, Int32, Int64, OutputTensor, ReplyModel, RequestModel, Tensor, component
 from service.settings import MOST_ENTRIES
-
-# Optional fields are absent, never null: the default is not validated, and a given null is refused.
-ABSENT: Any = None
 
 
 class MultiplierPair(RequestModel):
@@ -25,28 +22,36 @@ class MultiplierPair(RequestModel):
 
 _PACKING = "How numbers narrower than a byte are kept in data."
 _OUTPUT_TYPE = "MLIR text. A bare element type takes its shape from the input."
+SATURATE = (
+    "Whether what is beyond the largest value of an 8-bit float becomes that value. Only for profiles whose `casts` "
+    "leave the choice; their default is true."
+)
 
 
 class QuantizeRequest(RequestModel):
-    """Real numbers to be quantized."""
+    """Real numbers to be quantized, or to be cast to a narrower float."""
 
     input: Tensor
-    output_type: str = Field(description=_OUTPUT_TYPE, examples=["!quant.uniform<i8:f32, 0.5:3>"])
+    output_type: str = Field(
+        description=f"{_OUTPUT_TYPE} A float of at most 16 bits is a cast.",
+        examples=["!quant.uniform<i8:f32, 0.5:3>", "f8E4M3FNUZ"],
+    )
     profile: Annotated[str, component("ProfileName", "Default: stablehlo.")] = "stablehlo"
     rounding: Annotated[str, component("RoundingName", "Replaces the profile's rounding.")] = ""
     nan: NanPolicy = Field(default=NanPolicy.PROFILE, strict=False, description="What becomes of NaN.")
     seed: Int64 = Field(default=0, ge=0, le=2**63 - 1, description="Of stochastic rounding.")
+    saturate: bool = Field(default=ABSENT, description=SATURATE)
     packing: Packing = Field(default=Packing.UNPACKED, strict=False, description=_PACKING)
     error: bool = Field(default=False, description="Whether to report the error against the input.")
 
 
 class DequantizeRequest(RequestModel):
-    """Stored numbers to be turned back into real ones."""
+    """Stored numbers, or floats of at most 16 bits, to be turned back into real ones."""
 
     input: Tensor
     output_type: str = Field(
         default="",
-        description=f"{_OUTPUT_TYPE} Default: the expressed type of the input.",
+        description=f"{_OUTPUT_TYPE} Default: the expressed type of the input, or f32.",
         examples=["f32"],
     )
     profile: Annotated[str, component("ProfileName", "Default: stablehlo.")] = "stablehlo"
@@ -72,8 +77,8 @@ class Report(ReplyModel):
     profile: str
     rounding: str
     elements: Int64
-    saturated_low: Int64 = Field(description="Elements clamped to the lower storage bound.")
-    saturated_high: Int64 = Field(description="Elements clamped to the upper storage bound.")
+    saturated_low: Int64 = Field(description="Elements below the lower storage bound, or the lowest finite value.")
+    saturated_high: Int64 = Field(description="Elements above the upper storage bound, or the highest finite value.")
     nan: Int64 = Field(description="NaN elements of the input.")
     error: ErrorMeasures = Field(
         default=ABSENT, description="The error of the result against the input, where it was asked for."

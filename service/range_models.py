@@ -6,8 +6,7 @@ from typing import Annotated
 
 from pydantic import FailFast, Field
 
-from service.conversion_models import ABSENT
-from service.schemas import Int32, Int64, OutputTensor, ReplyModel, RequestModel, Tensor, component
+from service.schemas import ABSENT, Int32, Int64, OutputTensor, ReplyModel, RequestModel, Tensor, component
 from service.settings import MOST_ENTRIES
 
 Numbers = Annotated[list[Annotated[float, Field(allow_inf_nan=False)]], FailFast(), Field(max_length=MOST_ENTRIES)]

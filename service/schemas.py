@@ -17,6 +17,9 @@ from service.settings import MOST_ENTRIES, Limits
 # Marks a field whose schema is the enum component of that name; `openapi` puts the reference there.
 COMPONENT = "x-component"
 
+# Optional fields are absent, never null: the default is not validated, and a given null is refused.
+ABSENT: Any = None
+
 _MOST_UNKNOWN = 16
 
 Int32 = Annotated[int, Field(json_schema_extra={"format": "int32"})]
@@ -168,11 +171,54 @@ class OperationRule(ReplyModel):
     difference: str = Field(description="How q - z and the product are formed, in dequantize.")
     symmetric: list[str] = Field(description="Storages whose zero points have to be 0.")
     short_blocks: bool = Field(description="Whether a last block may be short.")
-    float_storage: str = Field(default="", description="The rule of conversion to small floats.")
     scheme: str = Field(default="", description="How multipliers are derived, in requantize.")
     variants: dict[str, OperationRule] = Field(
         description="Rules that replace this one: for a storage, a granularity, both, or an expressed type."
     )
+
+
+class SpecialCodes(ReplyModel):
+    """What a few f32 values give in a format, as hexadecimal codes."""
+
+    overflow: str = Field(description="A finite value beyond the largest one.")
+    negative_overflow: str
+    infinity: str
+    negative_infinity: str
+    nan: str = Field(description="0x7FC00000.")
+    negative_nan: str = Field(description="0xFFC00000.")
+    negative_zero: str
+
+
+class CastFormat(ReplyModel):
+    """A float of at most 16 bits: its numbers, and what a profile makes of what it does not hold."""
+
+    type: str
+    exponent_bits: Int32
+    mantissa_bits: Int32
+    bias: Int32
+    largest: str = Field(description="The largest finite value.")
+    largest_code: str
+    codes: SpecialCodes = Field(description="As the profile does by default.")
+    saturate_false: SpecialCodes = Field(
+        default=ABSENT, description="With saturate false, where the profile leaves the choice."
+    )
+
+
+class CastRule(ReplyModel):
+    """How a profile casts between floats that are not quantized; and to small floats as storage, after scaling."""
+
+    authority: str = Field(description="Who decides where the formats leave a choice.")
+    formula: str
+    f64: str = Field(description="How an f64 is rounded.")
+    saturation: str
+    nan: str
+    scale: str = Field(default="", description="How f8E8M0FNU is encoded from an f32 x, where it is.")
+    scale_roundings: list[str] = Field(
+        description="To f8E8M0FNU: the roundings that can be asked for, the default first."
+    )
+    notes: str = Field(default="")
+    sources: list[str] = Field(description="The floats that are cast from, and to which small floats are cast.")
+    formats: list[CastFormat]
 
 
 class Profile(ReplyModel):
@@ -183,6 +229,7 @@ class Profile(ReplyModel):
     summary: str
     source: str
     operations: dict[str, OperationRule]
+    casts: CastRule = Field(default=ABSENT, description="Casts between floats, where the profile defines them.")
 
 
 class ProfileList(ReplyModel):

@@ -1,10 +1,12 @@
-"""Dequantize: a tensor of stored numbers to floats. The formula is the profile's (`core.profiles`)."""
+"""Dequantize: a tensor of stored numbers, or of small floats, to floats. The formula is the profile's."""
 
 from __future__ import annotations
 
+from core.cast import plan_widening
 from core.dequantize.general import plan_general
 from core.dequantize.native import is_native, plan_native
 from core.dequantize.small_float import plan_small_float
+from core.elements import FLOATS, FloatElement
 from core.errors import about
 from core.mlir.types import TensorType, Type
 from core.operands import bind, float_element, quantized_operand, static_shape
@@ -15,13 +17,20 @@ __all__ = ["plan_dequantize"]
 
 
 def plan_dequantize(input_type: TensorType, output_type: Type | None = None, profile: str = "stablehlo") -> Plan:
-    """Plan q -> x. `input_type`: a static tensor of a uniform type. `output_type`: its expressed type, if given at all.
+    """Plan q -> x. `input_type`: a static tensor of a uniform type, or of floats of at most 16 bits. `output_type`: its
+    expressed type, if given at all; for floats a wider one, f32 if none is given.
 
     Raise UnknownNameError, UnsupportedError or TypeFitError, as `core.operands` says.
     """
-    stated = profile_named(profile).rule(Operation.DEQUANTIZE)
+    named = profile_named(profile)
     with about("input"):
         shape = static_shape(input_type)
+    if isinstance(input_type.element, FloatElement):
+        with about("output"):
+            target = bind(FLOATS["f32"] if output_type is None else output_type, shape)
+        return plan_widening(input_type, target, profile)
+    stated = named.rule(Operation.DEQUANTIZE)
+    with about("input"):
         operand = quantized_operand(input_type, "input", stated, profile)
     with about("output"):
         target = bind(operand.expressed if output_type is None else output_type, shape)

@@ -37,8 +37,7 @@ class SmallFloatPlan(Plan):
 def plan_small_float(
     profile: str, rule: OperationRule, operand: QuantizedOperand, target: TensorType
 ) -> SmallFloatPlan:
-    """Plan E(f32(decode(q) * s)). Raise UnsupportedError for a zero point other than 0."""
-    operand.check_no_zero_points("input")
+    """Plan E(f32(decode(q) * s))."""
     channels = operand.channels.as_runs()
     return SmallFloatPlan(
         profile=profile,

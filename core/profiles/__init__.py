@@ -9,10 +9,12 @@ from collections.abc import Mapping
 
 from core.errors import UnknownNameError, excerpt
 from core.profiles.litert import LITERT, LITERT_SINGLE_ROUNDING, LITERT_XNNPACK
+from core.profiles.ml_dtypes import ML_DTYPES
 from core.profiles.mlir import MLIR
 from core.profiles.onednn import ONEDNN
 from core.profiles.onnx import ONNX, ONNX_REFERENCE
-from core.profiles.rule import Operation, OperationRule, Profile, Rounding, ZeroPoint
+from core.profiles.rounding import Rounding
+from core.profiles.rule import Operation, OperationRule, Profile, ZeroPoint
 from core.profiles.stablehlo import STABLEHLO
 from core.profiles.torch import TORCH, TORCH_DECOMPOSED
 from core.profiles.tosa import TOSA, TOSA_DOUBLE_ROUND
@@ -32,6 +34,7 @@ PROFILES: Mapping[str, Profile] = {
         LITERT_XNNPACK,
         TORCH,
         TORCH_DECOMPOSED,
+        ML_DTYPES,
         TOSA,
         TOSA_DOUBLE_ROUND,
     )

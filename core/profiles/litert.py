@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from core.profiles.rounding import Rounding
 from core.profiles.rule import (
     DEQUANTIZE,
     NO_NAN,
@@ -14,7 +15,6 @@ from core.profiles.rule import (
     Overflow,
     Profile,
     Quotient,
-    Rounding,
     ZeroPoint,
     ZeroPointRange,
 )

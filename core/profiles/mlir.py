@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from core.profiles.rounding import Rounding
 from core.profiles.rule import (
     NO_NAN,
     Difference,
@@ -10,7 +11,6 @@ from core.profiles.rule import (
     OperationRule,
     Overflow,
     Profile,
-    Rounding,
     Steps,
     TypeRules,
     ZeroPoint,

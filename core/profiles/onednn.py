@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from core.profiles.cast import CastRule, FloatOverflow, NanCode
+from core.profiles.rounding import Rounding
 from core.profiles.rule import (
     DEQUANTIZE,
     Operation,
     OperationRule,
     Profile,
     Quotient,
-    Rounding,
     ZeroPoint,
     ZeroPointRange,
 )
 
-_STORAGES = ("i8", "u8", "f8E4M3FN", "f8E5M2")
+_FLOATS = ("f8E4M3FN", "f8E5M2")
+_STORAGES = ("i8", "u8", *_FLOATS)
 
 ONEDNN = Profile(
     name="onednn",
@@ -34,10 +36,19 @@ ONEDNN = Profile(
             quotient=Quotient.RECIPROCAL,
             storages=_STORAGES,
             zero_points=ZeroPointRange.INT32,
-            float_storage="onednn",
         ),
-        Operation.DEQUANTIZE: replace(
-            DEQUANTIZE, storages=_STORAGES, zero_points=ZeroPointRange.INT32, float_storage="onednn"
-        ),
+        Operation.DEQUANTIZE: replace(DEQUANTIZE, storages=_STORAGES, zero_points=ZeroPointRange.INT32),
     },
+    casts=CastRule(
+        authority="oneDNN",
+        saturation="overflow and infinity give infinity in f8E5M2, NaN in f8E4M3FN",
+        nan="a NaN with the sign: the highest mantissa bits of its payload and the highest one",
+        notes="What Quantize with scale 1 gives; the Graph API has no cast to these types. x is rounded to f16 first, "
+        "and -0 becomes 0.",
+        formats=_FLOATS,
+        sources=("f32",),
+        overflow=FloatOverflow.NON_SATURATING,
+        nans={"": NanCode.QUIET_PAYLOAD},
+        through_f16=True,
+    ),
 )

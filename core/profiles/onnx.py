@@ -4,6 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from core.profiles.cast import (
+    F8_ONNX,
+    FINITE,
+    SCALE,
+    CastRule,
+    FloatOverflow,
+    NanCode,
+    ScaleRange,
+    Slip,
+)
+from core.profiles.rounding import Rounding
 from core.profiles.rule import (
     DEQUANTIZE,
     Difference,
@@ -12,14 +23,13 @@ from core.profiles.rule import (
     OperationRule,
     Overflow,
     Profile,
-    Rounding,
     Steps,
     ZeroPoint,
 )
 
 _EXPRESSED = ("f32", "f16", "bf16")
 _GRANULARITIES = ("per_tensor", "per_axis", "sub_channel")
-_FLOATS = ("f8E4M3FN", "f8E4M3FNUZ", "f8E5M2", "f8E5M2FNUZ", "f4E2M1FN", "f6E2M3FN", "f6E3M2FN")
+_FLOATS = (*F8_ONNX, *FINITE)
 _STORAGES = ("i2", "u2", "i4", "u4", "i8", "u8", "i16", "u16", "i32", *_FLOATS)
 
 _QUANTIZE = OperationRule(
@@ -34,7 +44,6 @@ _QUANTIZE = OperationRule(
     storages=_STORAGES,
     granularities=_GRANULARITIES,
     short_blocks=True,
-    float_storage="onnxruntime_saturating",
 )
 _SCALAR_LOOPS = replace(
     _QUANTIZE,
@@ -53,7 +62,6 @@ _REFERENCE = replace(
     steps=Steps.EXPRESSED,
     overflow=Overflow.INDEFINITE,
     missing=Missing.INDEFINITE,
-    float_storage="onnx_reference_saturating",
 )
 _REFERENCE_ADDS_ZERO = replace(_REFERENCE, float_zero_point=True)
 _DEQUANTIZE = replace(
@@ -63,7 +71,6 @@ _DEQUANTIZE = replace(
     granularities=_GRANULARITIES,
     short_blocks=True,
     symmetric=("i32", *_FLOATS),
-    float_storage="onnxruntime_saturating",
 )
 
 _REFERENCE_INT32 = replace(
@@ -71,6 +78,42 @@ _REFERENCE_INT32 = replace(
     formula="E((f32(q) - z) * s), s = E(scale)",
     precision="q is rounded to f32 first, the rest is in f64 and rounded once; to bf16 by way of f32",
     difference=Difference.DOUBLE_OF_F32,
+)
+
+_CASTS = CastRule(
+    authority="onnxruntime",
+    saturation="to 8 bits overflow and infinity give the largest value with the sign; with saturate=false infinity "
+    "where the format has one, else NaN, but f8E4M3FN gives 448 for 480 <= |x| < 496 and f8E5M2 gives NaN for "
+    "61440 <= |x| < 65536. f4 and f6 always saturate, f16 and bf16 never",
+    nan="a NaN with the sign: f8E5M2 all mantissa bits, f16 and bf16 the highest; f4 and f6: zero of the opposite sign",
+    scale="round x up, down or to the nearest power of two, ties up; x < 2^-127 (zero and all negatives) gives 0x00, "
+    "x > 2^127 gives 0xFE; with saturate=false both give 0xFF, as NaN does. 2^-127 and 2^127 are compared with x "
+    "before it is rounded",
+    notes="f4 and f6, which onnxruntime lacks, follow the ReferenceEvaluator. Not followed: in onnxruntime "
+    "the NaNs of f32 that stand in a group of eight keep their payload when cast to f16, and those of bf16 lose their "
+    "sign when cast to 8 bits with saturate=false.",
+    formats=("f16", "bf16", *F8_ONNX, *FINITE, SCALE),
+    overflow=FloatOverflow.SATURATING,
+    chosen_saturation=True,
+    nans={"f8E5M2": NanCode.ONES},
+    slips={"f8E4M3FN": Slip(480.0, 496.0, 0x7E), "f8E5M2": Slip(61440.0, 65536.0, 0x7F)},
+    scale_roundings=(Rounding.CEILING, Rounding.FLOOR, Rounding.NEAREST_UP),
+    scale_range=ScaleRange.BEFORE_ROUNDING,
+)
+_REFERENCE_CASTS = replace(
+    _CASTS,
+    authority="the ReferenceEvaluator",
+    saturation="to 8 bits overflow and infinity give the largest value with the sign; with saturate=false infinity "
+    "where the format has one, else NaN. f4 and f6 always saturate, f16 and bf16 never",
+    nan="a NaN with the sign: the highest mantissa bit only; to f16 from f32 and f64 the highest bits of its payload, "
+    "at least 1; f4 and f6: zero of the opposite sign",
+    scale="E and M are the exponent and mantissa field of x as an f32, the sign is ignored. Up: E + (M > 0). Down: E. "
+    "Nearest: E + (M > 2^22, or M = 2^22 and E > 0). Above 254: 0xFE, with saturate=false 0xFF. Infinity and NaN: 0xFF",
+    notes="",
+    nans={"f16": NanCode.PAYLOAD, "bf16 f16": NanCode.QUIET},
+    f64_once=("f16",),
+    slips={},
+    scale_range=ScaleRange.AFTER_ROUNDING,
 )
 
 ONNX = Profile(
@@ -86,6 +129,7 @@ ONNX = Profile(
         ),
         Operation.DEQUANTIZE: _DEQUANTIZE,
     },
+    casts=_CASTS,
 )
 
 ONNX_REFERENCE = Profile(
@@ -102,4 +146,5 @@ ONNX_REFERENCE = Profile(
             _DEQUANTIZE, symmetric=_FLOATS, variants={"i32": replace(_REFERENCE_INT32, symmetric=_FLOATS)}
         ),
     },
+    casts=_REFERENCE_CASTS,
 )

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from core.errors import UnsupportedError
+from core.profiles.cast import CastRule
+from core.profiles.rounding import Rounding
 
 
 class Operation(StrEnum):
@@ -15,23 +17,6 @@ class Operation(StrEnum):
     QUANTIZE = "quantize"
     DEQUANTIZE = "dequantize"
     REQUANTIZE = "requantize"
-
-
-class Rounding(StrEnum):
-    """How a real number becomes an integer, or in dequantize a float of the expressed type."""
-
-    NEAREST_EVEN = "nearest_even"
-    NEAREST_AWAY = "nearest_away"
-    NEAREST_UP = "nearest_up"
-    NEAREST_DOWN = "nearest_down"
-    TOWARD_ZERO = "toward_zero"
-    FLOOR = "floor"
-    CEILING = "ceil"
-    STOCHASTIC = "stochastic"
-    SINGLE = "single"
-    """Nearest, ties toward plus infinity, once, on the exact product. Only in requantize."""
-    DOUBLE = "double"
-    """Nearest, ties up, at 31 fraction bits; then nearest, ties away from zero, at the shift. Only in requantize."""
 
 
 class ZeroPoint(StrEnum):
@@ -130,9 +115,9 @@ class OperationRule:
     The first six fields say it to people; the others say it to plans. `scales` is the type that scales are rounded to
     first. `storages` and `expressed` list the element types for which the rule is defined, `granularities` how finely.
     `symmetric` lists the storages, and `symmetric_pairs` the pairs of input and output storages, for which the real
-    system refuses a zero point other than 0. `float_storage` names the rule of conversion to small floats
-    (`core.float_encoding`); `float_zero_point` says that their zero point, 0, is added, so that -0 becomes 0. `scheme`
-    names the derivation of multiplier and shift, in requantize. `variants` replaces the rule for some types: a storage,
+    system refuses a zero point other than 0. Small floats are cast to by the profile's `casts`; `float_zero_point`
+    says that their zero point, 0, is added first, so that -0 becomes 0. `scheme` names the derivation of multiplier and
+    shift, in requantize. `variants` replaces the rule for some types: a storage,
     a granularity, both with a blank between, or an expressed type. The granularity is per_tensor, per_axis,
     sub_channel, or sub_channel_outer for blocks along another axis than the last.
     """
@@ -157,7 +142,6 @@ class OperationRule:
     symmetric: tuple[str, ...] = ()
     symmetric_pairs: tuple[tuple[str, str], ...] = ()
     type_rules: TypeRules | None = None
-    float_storage: str | None = None
     float_zero_point: bool = False
     scheme: str | None = None
     variants: Mapping[str, OperationRule] = field(default_factory=dict)
@@ -170,21 +154,28 @@ class OperationRule:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A named contract: which system it equals, and one rule for each operation that it defines."""
+    """A named contract: which system it equals, one rule for each operation that it defines, and its casts, if any."""
 
     name: str
     title: str
     summary: str
     source: str
     operations: Mapping[Operation, OperationRule]
+    casts: CastRule | None = None
 
     def rule(self, operation: Operation) -> OperationRule:
         """Return the rule for `operation`, or raise UnsupportedError naming what the profile does define."""
         rule = self.operations.get(operation)
         if rule is None:
-            known = ", ".join(sorted(self.operations))
-            raise UnsupportedError(f"profile {self.name} does not define {operation}; it defines {known}")
+            known = [*sorted(self.operations), *(["casts between floats"] if self.casts else [])]
+            raise UnsupportedError(f"profile {self.name} does not define {operation}; it defines {', '.join(known)}")
         return rule
+
+    def cast_rule(self) -> CastRule:
+        """Return the rule for casts between floats, or raise UnsupportedError."""
+        if self.casts is None:
+            raise UnsupportedError(f"profile {self.name} does not define casts between floats")
+        return self.casts
 
 
 NO_NAN = "integers have no NaN"

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from core.profiles.cast import FINITE, CastRule, FiniteNan, FloatOverflow, NanCode
+from core.profiles.rounding import Rounding
 from core.profiles.rule import (
     NO_NAN,
     Missing,
     Operation,
     OperationRule,
     Profile,
-    Rounding,
     Steps,
     TypeRules,
     ZeroPoint,
 )
 
 _EXPRESSED = ("f16", "bf16", "f32", "f64")
+_FORMATS = (
+    "f16", "bf16", "f8E4M3FN", "f8E4M3FNUZ", "f8E5M2", "f8E5M2FNUZ", "f8E4M3", "f8E3M4", "f8E4M3B11FNUZ", *FINITE
+)  # fmt: skip
 _STORAGES = tuple(f"{sign}{width}" for sign in "iu" for width in (2, 4, 8, 16, 32))
 
 STABLEHLO = Profile(
@@ -50,4 +54,18 @@ STABLEHLO = Profile(
             type_rules=TypeRules.STABLEHLO,
         ),
     },
+    casts=CastRule(
+        authority="StableHLO's interpreter",
+        saturation="overflow and infinity give infinity where the format has one, else NaN; f4 and f6 saturate, but "
+        "infinities give zero with the sign there",
+        nan="a NaN with the sign: the highest mantissa bits of its payload and the highest one; f4 and f6: zero with "
+        "the sign",
+        notes="convert. Not f8E8M0FNU, where the interpreter writes a sign that the format does not have.",
+        formats=_FORMATS,
+        overflow=FloatOverflow.NON_SATURATING,
+        nans={"": NanCode.QUIET_PAYLOAD},
+        finite_nan=FiniteNan.SAME_ZERO,
+        finite_infinity_zero=True,
+        f64_once=_FORMATS,
+    ),
 )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from core.profiles.cast import F8_ONNX, SCALE, CastRule, FloatOverflow, NanCode
+from core.profiles.rounding import Rounding
 from core.profiles.rule import (
     DEQUANTIZE,
     Difference,
@@ -13,7 +15,6 @@ from core.profiles.rule import (
     Overflow,
     Profile,
     Quotient,
-    Rounding,
     Steps,
     ZeroPoint,
 )
@@ -55,6 +56,23 @@ TORCH = Profile(
             },
         ),
     },
+    casts=CastRule(
+        authority="torch",
+        saturation="f8E4M3FN saturates, infinities too; the others give infinity where the format has one, else NaN",
+        nan="a NaN with the sign and all mantissa bits; f16: the highest bits of its payload and the highest one; "
+        "bf16: 0xFFFF, but 0x7FC0 from f16 and narrower floats",
+        scale="E and M are the exponent and mantissa field of x as an f32, the sign is ignored: "
+        "E + (M > 2^22, or M = 2^22 and E > 0). Above 254: 0xFF, as infinity and NaN",
+        notes="Tensor.to(). The NaN of bf16 is that of a processor with AVX-512.",
+        formats=("f16", "bf16", *F8_ONNX, SCALE),
+        overflow=FloatOverflow.SATURATING_E4M3FN,
+        nans={
+            "": NanCode.ONES,
+            "f16": NanCode.QUIET_PAYLOAD,
+            "bf16": NanCode.NEGATIVE_ONES,
+            **dict.fromkeys((f"{narrow} bf16" for narrow in ("f16", *F8_ONNX, SCALE)), NanCode.POSITIVE_QUIET),
+        },
+    ),
 )
 
 _DECOMPOSED = OperationRule(

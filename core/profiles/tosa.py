@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from core.profiles.rule import NO_NAN, Operation, OperationRule, Profile, Rounding, ZeroPoint
+from core.profiles.rounding import Rounding
+from core.profiles.rule import NO_NAN, Operation, OperationRule, Profile, ZeroPoint
 
 _STORAGES = ("i8", "u8", "i16", "u16", "i32")
 _SATURATION = (

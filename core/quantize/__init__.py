@@ -1,11 +1,14 @@
-"""Quantize: a tensor of floats to stored numbers. The formula is the profile's (`core.profiles`)."""
+"""Quantize: a tensor of floats to stored numbers, or to narrower floats. The formula is the profile's."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from enum import StrEnum
 
+from core.cast import plan_narrowing
+from core.elements import FloatElement
 from core.errors import UnknownNameError, UnsupportedError, about, excerpt
+from core.float_encoding import encoder
 from core.mlir.types import TensorType, Type
 from core.operands import bind, float_element, quantized_operand, static_shape
 from core.plan import Plan
@@ -53,6 +56,12 @@ def _overridden(rule: OperationRule, rounding: Rounding | None, nan: NanPolicy) 
     return rule if nan is NanPolicy.PROFILE else replace(rule, missing=_MISSING[nan])
 
 
+def _refuses_nan(nan: NanPolicy, storage: str) -> bool:
+    if nan not in (NanPolicy.PROFILE, NanPolicy.ERROR):
+        raise UnsupportedError(f"NaN to {storage} is the profile's, or an error; not {nan}", pointer="/nan")
+    return nan is NanPolicy.ERROR
+
+
 def plan_quantize(
     input_type: TensorType,
     output_type: Type,
@@ -61,24 +70,40 @@ def plan_quantize(
     rounding: Rounding | None = None,
     nan: NanPolicy = NanPolicy.PROFILE,
     seed: int = 0,
+    saturate: bool | None = None,
 ) -> Plan:
-    """Plan x -> q. `input_type`: a static tensor of floats. `output_type`: a uniform type, bare or of the same shape.
+    """Plan x -> q. `input_type`: a static tensor of floats. `output_type`: a uniform type, or a float of at most 16
+    bits, bare or of the same shape.
 
-    `rounding` and `nan` replace the profile's; `seed` is that of stochastic rounding. Raise UnknownNameError,
-    UnsupportedError or TypeFitError, as `core.operands` says.
+    `rounding`, `nan` and `saturate` replace the profile's; `seed` is that of stochastic rounding. Raise
+    UnknownNameError, UnsupportedError or TypeFitError, as `core.operands` says.
     """
-    stated = profile_named(profile).rule(Operation.QUANTIZE)
+    stated = profile_named(profile)
     with about("input"):
         shape = static_shape(input_type)
         float_element(input_type, "input")
     with about("output"):
-        operand = quantized_operand(bind(output_type, shape), "output", stated, profile)
+        bound = bind(output_type, shape)
+    if isinstance(bound.element, FloatElement):
+        refuses_nan = _refuses_nan(nan, bound.element.name)
+        return plan_narrowing(input_type, bound, profile, rounding=rounding, saturate=saturate, refuses_nan=refuses_nan)
+    rule = stated.rule(Operation.QUANTIZE)
+    with about("output"):
+        operand = quantized_operand(bound, "output", rule, profile)
         operand.check_expressed(input_type)
-    rule = _overridden(stated.for_type(operand.layout_name, operand.storage, operand.expressed.name), rounding, nan)
+    rule = rule.for_type(operand.layout_name, operand.storage, operand.expressed.name)
     if operand.is_float:
-        if rounding is not None or nan is not NanPolicy.PROFILE:
-            raise UnsupportedError(f"conversions to {operand.storage} take the profile's rounding and its NaN")
-        return plan_small_float(profile, rule, input_type, operand)
+        chosen = encoder(
+            stated.cast_rule(),
+            operand.storage,
+            rounding=rounding,
+            saturate=saturate,
+            refuses_nan=_refuses_nan(nan, operand.storage),
+        )
+        return plan_small_float(profile, rule, chosen, input_type, operand)
+    if saturate is not None:
+        raise UnsupportedError(f"saturate is a choice for small floats; this is {operand.storage}", pointer="/saturate")
+    rule = _overridden(rule, rounding, nan)
     if is_native(rule, operand):
         return plan_native(profile, rule, input_type, operand)
     return plan_general(profile, rule, input_type, operand, seed)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from core.elements import FloatElement
-from core.float_encoding import RULES, EncodingRule, encode
+from core.float_encoding import Encoder
 from core.kernels._jit import Kernel
 from core.kernels.scale import DIVIDE, MULTIPLY
 from core.lanes import narrow, rounded_scales, widen
@@ -16,18 +16,16 @@ from core.operands import QuantizedOperand, float_element
 from core.plan import Array, Plan, pieces
 from core.profiles import OperationRule
 from core.profiles.rule import Quotient, Steps
-from core.small_floats import small_float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SmallFloatPlan(Plan):
     """Plan of `core.kernels.scale` and `core.float_encoding`. `stepped` is what the quotient is rounded to first."""
 
-    storage: str
     kernel: Kernel
     layout: tuple[int, int, int, int]
     factors: Array
-    encoding: EncodingRule
+    encoder: Encoder
     stepped: FloatElement | None
     adds_zero: bool
 
@@ -42,20 +40,11 @@ class SmallFloatPlan(Plan):
                 scaled = widen(as_element(scaled, self.stepped), self.stepped)
             if self.adds_zero:
                 scaled += np.float32(0.0)
-            target[piece] = encode(scaled, self.storage, self.encoding)
-            self._count(scaled, counts)
+            self.encoder.encode(scaled, target[piece], start + piece.start, counts)
 
-    def _count(self, scaled: Array, counts: Array) -> None:
-        """An element is saturated when what it is rounded to is beyond the largest finite value."""
-        format_ = small_float(self.storage)
-        last_place = format_.largest - format_.value(format_.largest_code - 1)
-        # A tie beside an even code goes back to it.
-        first = np.float32(format_.largest + last_place / 2)
-        if format_.largest_code % 2 == 0:
-            first = np.nextafter(first, np.float32(np.inf))
-        counts[0] += np.count_nonzero(scaled <= -first)
-        counts[1] += np.count_nonzero(scaled >= first)
-        counts[2] += np.count_nonzero(np.isnan(scaled))
+    def explain_undefined(self, counts: Array) -> str:
+        """See Plan.explain_undefined."""
+        return "this element is NaN"
 
 
 def as_element(lanes: Array, element: FloatElement) -> Array:
@@ -66,11 +55,9 @@ def as_element(lanes: Array, element: FloatElement) -> Array:
 
 
 def plan_small_float(
-    profile: str, rule: OperationRule, input_type: TensorType, operand: QuantizedOperand
+    profile: str, rule: OperationRule, encoder: Encoder, input_type: TensorType, operand: QuantizedOperand
 ) -> SmallFloatPlan:
-    """Plan x -> cast(x / s). Raise UnsupportedError for a zero point other than 0."""
-    operand.check_no_zero_points("output")
-    assert rule.float_storage is not None
+    """Plan x -> cast(x / s)."""
     scales = rounded_scales(operand.scales, operand.expressed, rule.scales)
     divide = rule.quotient is Quotient.DIVISION
     channels = operand.channels.as_runs()
@@ -83,11 +70,10 @@ def plan_small_float(
         input_dtype=float_element(input_type, "input").tensor_dtype,
         output_dtype=operand.dtype,
         elements=operand.elements,
-        storage=operand.storage,
         kernel=DIVIDE if divide else MULTIPLY,
         layout=channels.scalars,
         factors=channels.lay_out(scales if divide else np.float32(1.0) / scales, "<f4"),
-        encoding=RULES[rule.float_storage],
+        encoder=encoder,
         stepped=operand.expressed if narrow_steps else None,
         adds_zero=rule.float_zero_point,
     )

@@ -62,7 +62,7 @@ _QUANTIZED = "tensor<2x2x!quant.uniform<i8:f32, 0.5:3>>"
     ),
 )
 async def quantize(request: Request) -> Response:
-    """Quantize real numbers to the type that you name."""
+    """Quantize real numbers to the type that you name, or cast them to a narrower float."""
 
     def plan(call: QuantizeRequest, input_type: TensorType, settings: Settings) -> Plan:
         output_type = read_type(call.output_type, settings.max_type_bytes, "/output_type")
@@ -70,7 +70,15 @@ async def quantize(request: Request) -> Response:
         if "rounding" in call.model_fields_set:
             with at("/rounding"):
                 rounding = rounding_named(call.rounding)
-        return plan_quantize(input_type, output_type, call.profile, rounding=rounding, nan=call.nan, seed=call.seed)
+        return plan_quantize(
+            input_type,
+            output_type,
+            call.profile,
+            rounding=rounding,
+            nan=call.nan,
+            seed=call.seed,
+            saturate=call.saturate,
+        )
 
     return await _convert(request, QuantizeRequest, plan)
 
@@ -85,7 +93,7 @@ async def quantize(request: Request) -> Response:
     ),
 )
 async def dequantize(request: Request) -> Response:
-    """Turn stored numbers back into the real numbers that they stand for."""
+    """Turn stored numbers, or small floats, back into the real numbers that they stand for."""
 
     def plan(call: DequantizeRequest, input_type: TensorType, settings: Settings) -> Plan:
         named = "output_type" in call.model_fields_set

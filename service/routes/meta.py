@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-from dataclasses import asdict, replace
 from importlib.metadata import version
 
 from fastapi import APIRouter, Depends
@@ -12,11 +11,12 @@ from starlette.responses import Response
 
 from core.errors import UnknownNameError, excerpt
 from core.parameters.schemes import SCHEMES
-from core.profiles import PROFILES, OperationRule, profile_named
+from core.profiles import PROFILES
 from service import VERSION, schemas
 from service.lifespan import HealthStatus, runtime
 from service.operation import get_operation, health_operation
 from service.problems import PROBLEMS, requant_problem
+from service.profile_page import profile_page
 from service.query import no_query
 from service.replies import json_reply
 from service.settings import Limits
@@ -57,35 +57,17 @@ async def info(request: Request) -> Response:
     )
 
 
-def _rule(rule: OperationRule) -> schemas.OperationRule:
-    stated = {key: value for key, value in asdict(replace(rule, variants={})).items() if value is not None}
-    variants = {key: _rule(variant) for key, variant in rule.variants.items()}
-    return schemas.OperationRule(**{**stated, "variants": variants})
-
-
-def _profile(name: str) -> schemas.Profile:
-    profile = profile_named(name)
-    operations = {str(operation): _rule(rule) for operation, rule in profile.operations.items()}
-    return schemas.Profile(
-        name=profile.name,
-        title=profile.title,
-        summary=profile.summary,
-        source=profile.source,
-        operations=operations,
-    )
-
-
 @router.get("/v1/profiles", **get_operation("listProfiles", schemas.ProfileList))
 async def list_profiles() -> Response:
     """List the arithmetic contracts, each in words and formulas."""
-    return json_reply(schemas.ProfileList(profiles=[_profile(name) for name in PROFILES]))
+    return json_reply(schemas.ProfileList(profiles=[profile_page(name) for name in PROFILES]))
 
 
 @router.get("/v1/profiles/{name}", **get_operation("getProfile", schemas.Profile, 404))
 async def get_profile(request: Request, name: str) -> Response:
     """Say what one arithmetic contract is."""
     try:
-        return json_reply(_profile(name))
+        return json_reply(profile_page(name))
     except UnknownNameError as error:
         return requant_problem(request, error, status=404)
 

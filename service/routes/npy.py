@@ -25,6 +25,7 @@ from core.quantize import NanPolicy, plan_quantize, rounding_named
 from core.report import Report
 from core.requantize import plan_requantize
 from service.codecs import npy
+from service.conversion_models import SATURATE
 from service.lifespan import require_ready
 from service.operation import BINARY, SCHEMAS, npy_operation, query_parameter
 from service.problems import at, sides
@@ -40,7 +41,7 @@ _MEDIA_TYPES = frozenset({BINARY, "application/x-npy", "application/x-binary", "
 _LONGEST_TYPE_HEADER = 2048
 _TYPES = ("input_type", "output_type")
 _FIELDS = (*_TYPES, "profile", "packing")
-_QUANTIZE_FIELDS = (*_FIELDS, "rounding", "nan", "seed")
+_QUANTIZE_FIELDS = (*_FIELDS, "rounding", "nan", "seed", "saturate")
 
 Query = dict[str, str]
 Choice = TypeVar("Choice", bound=StrEnum)
@@ -67,6 +68,7 @@ _OVERRIDES: tuple[dict[str, object], ...] = (
     query_parameter(
         "seed", "Of stochastic rounding.", schema={"type": "integer", "format": "int64", "minimum": 0, "default": 0}
     ),
+    query_parameter("saturate", SATURATE, schema={"type": "boolean"}),
 )
 _STORED = "MLIR text, percent-encoded (a + as %2B). A bare quantized type takes its shape from the .npy."
 
@@ -100,6 +102,7 @@ async def quantize_npy(request: Request) -> Response:
             rounding=rounding,
             nan=_choice(query, "nan", NanPolicy, NanPolicy.PROFILE),
             seed=_seed(query),
+            saturate=_boolean(query, "saturate"),
         )
 
     return await _convert(request, ("output_type",), plan, fields=_QUANTIZE_FIELDS, packs_input=False)
@@ -146,6 +149,15 @@ def _choice(query: Query, name: str, choices: type[Choice], default: Choice) -> 
         detail = f"not one of {', '.join(choices)}"
         raise InvalidRequestError(f"query parameter {name}: {detail}", (FieldFault(f"/{name}", "enum", detail),))
     return choices(given)
+
+
+def _boolean(query: Query, name: str) -> bool | None:
+    """Return a field that is true or false, or None where it is not there."""
+    given = query.get(name)
+    if given not in (None, "true", "false"):
+        detail = "expected true or false"
+        raise InvalidRequestError(f"query parameter {name}: {detail}", (FieldFault(f"/{name}", "bool", detail),))
+    return None if given is None else given == "true"
 
 
 def _seed(query: Query) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -12,6 +14,7 @@ from core.mlir.types import TensorType
 from core.parameters.multipliers import derive_multiplier
 from core.parameters.schemes import Multiplier
 from core.plan import Plan
+from core.profiles import Rounding
 from core.quantize import plan_quantize
 from core.requantize import plan_requantize
 from tests.vector_cases import Conversion, Derivation, conversions, derivations
@@ -22,7 +25,10 @@ def plan_of(case: Conversion) -> Plan:
     input_type, output_type = parse_type(case.input_type), parse_type(case.output_type)
     assert isinstance(input_type, TensorType)
     if case.operation == "quantize":
-        return plan_quantize(input_type, output_type, case.profile)
+        named: dict[str, Any] = {**case.options}
+        if "rounding" in named:
+            named["rounding"] = Rounding(named["rounding"])
+        return plan_quantize(input_type, output_type, case.profile, **named)
     if case.operation == "dequantize":
         return plan_dequantize(input_type, output_type, case.profile)
     multipliers = [Multiplier(*pair) for pair in case.multipliers] or None

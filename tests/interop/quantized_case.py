@@ -139,9 +139,9 @@ class Case:
         bits = max(8, 1 << (int(self.storage[1:]) - 1).bit_length())
         return np.dtype(f"{self.storage[0]}{bits // 8}")
 
-    def quantized(self, source: Array, profile: str) -> Array:
+    def quantized(self, source: Array, profile: str, saturate: bool | None = None) -> Array:
         """Our answer to quantize."""
-        plan = plan_quantize(_tensor(self.shape, self.expressed), self.tensor, profile)
+        plan = plan_quantize(_tensor(self.shape, self.expressed), self.tensor, profile, saturate=saturate)
         target = np.empty(source.size, plan.output_dtype)
         flat = source.ravel()
         plan.run(flat.view(np.uint16) if self.expressed == "bf16" else flat, target)

@@ -75,11 +75,11 @@ def session(model: Any) -> Any:
     return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
-def run(operator: str, case: Case, source: Array) -> Array:
+def run(operator: str, case: Case, source: Array, *, saturate: bool = True) -> Array:
     """Run the node on one case."""
     quantizes = operator == "QuantizeLinear"
     opset = 25 if case.storage[1:] == "2" else 21
-    model = one_node(operator, case.storage, case.expressed, len(case.shape), case.axis, case.block, opset)
+    model = one_node(operator, case.storage, case.expressed, len(case.shape), case.axis, case.block, opset, saturate)
     bits = 8 if case.storage.startswith("f8") else int(case.storage[1:])
     real = np.dtype(np.float16 if case.expressed == "f16" else np.float32)
     inputs = {
@@ -174,8 +174,10 @@ def test_quantize_to_small_floats(storage: str, expressed: str) -> None:
     comparison = Comparison(f"onnxruntime quantize {expressed} to {storage}")
     for case in cases(per_tensor, storage, expressed, rng):
         source = case.real_data(rng)
-        comparison.add(case, source, case.quantized(source, "onnx"), run("QuantizeLinear", case, source))
-    comparison.finish(900_000)
+        for saturate in (True, False):
+            theirs = run("QuantizeLinear", case, source, saturate=saturate)
+            comparison.add(case, source, case.quantized(source, "onnx", saturate=saturate), theirs)
+    comparison.finish(1_800_000)
 
 
 @pytest.mark.parametrize("expressed", ["f32", "f16"])

@@ -84,7 +84,7 @@ def test_required_query_parameters_are_marked(document: dict[str, Any]) -> None:
     for name, expected in required.items():
         parameters = document["paths"][f"/v1/npy/{name}"]["post"]["parameters"]
         names = {"input_type", "output_type", "profile", "packing"}
-        names |= {"rounding", "nan", "seed"} if name == "quantize" else set()
+        names |= {"rounding", "nan", "seed", "saturate"} if name == "quantize" else set()
         assert {parameter["name"] for parameter in parameters} == names
         assert {parameter["name"] for parameter in parameters if parameter["required"]} == expected
 

@@ -43,7 +43,6 @@ CASES = [
      "unsupported", "input"),
     ("requantize", "tensor<4x!quant.uniform<i16:f32, 0.5>>", "!quant.uniform<i16:f32, 0.5:1>", "litert",
      "unsupported", "output"),
-    ("requantize", "tensor<2x2x!quant.uniform<i8:f32:0, {0.5,0.25}>>", PER_AXIS, "litert", "unsupported", "output"),
     ("requantize", "tensor<4x!quant.uniform<i16:f32, 0.5:1>>", I8, "tosa", "unsupported", "input"),
     ("requantize", f"tensor<4x{I8}>", "!quant.uniform<i16:f32, 0.5:1>", "tosa", "unsupported", "output"),
     ("requantize", f"tensor<4x{I8}>", I8, "onnx", "unsupported", "profile"),

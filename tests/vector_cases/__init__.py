@@ -15,6 +15,7 @@ from tests.vector_cases.fixed_point import (
     represented,
     tosa_conversions,
 )
+from tests.vector_cases.float8 import float8_conversions
 from tests.vector_cases.litert import litert_conversions
 from tests.vector_cases.mlir import mlir_conversions, stablehlo_conversions
 from tests.vector_cases.onednn import onednn_conversions
@@ -48,4 +49,5 @@ def conversions() -> list[Conversion]:
         *torch_conversions(),
         *mlir_conversions(),
         *stablehlo_conversions(),
+        *float8_conversions(),
     ]

@@ -32,7 +32,10 @@ def storage_dtype(storage: str) -> str:
 
 @dataclass(frozen=True)
 class Conversion:
-    """One conversion: the types, the input, and the output's bits or the code of the error that is due."""
+    """One conversion: the types, the input, and the output's bits or the code of the error that is due.
+
+    `options` are further fields of the request: `saturate`, `rounding`.
+    """
 
     name: str
     operation: str
@@ -43,6 +46,12 @@ class Conversion:
     expected: Array | None
     error: str | None = None
     multipliers: tuple[tuple[int, int], ...] = ()
+    options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def casts(self) -> bool:
+        """Whether it is a cast between floats, where what a NaN gives depends on its bits."""
+        return "!quant" not in self.input_type + self.output_type
 
 
 @dataclass

@@ -17,7 +17,7 @@ from core.parameters.schemes.scheme import (
     Sum,
 )
 from core.parameters.schemes.significand import normalized
-from core.profiles.rule import Rounding
+from core.profiles.rounding import Rounding
 
 FITS_INT32 = "the input minus its zero point must fit int32"
 SCALED_FITS_INT32 = "the scaled value must fit int32"

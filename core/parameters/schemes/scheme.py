@@ -12,7 +12,7 @@ import numpy as np
 from core.errors import ParameterError
 from core.kernels.requantize import FixedPointRule, Requirement
 from core.kernels.requantize_float import FloatRule
-from core.profiles.rule import Rounding
+from core.profiles.rounding import Rounding
 
 INT32_MIN = -(1 << 31)
 INT32_MAX = (1 << 31) - 1

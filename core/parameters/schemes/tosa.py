@@ -23,7 +23,7 @@ from core.parameters.schemes.scheme import (
     Sum,
 )
 from core.parameters.schemes.significand import normalized
-from core.profiles.rule import Rounding
+from core.profiles.rounding import Rounding
 
 _INT16_MAX = (1 << 15) - 1
 _INT48_WIDTH = 47

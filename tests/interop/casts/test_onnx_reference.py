@@ -1,0 +1,77 @@
+"""Casts of the profile `onnx_reference` against the ReferenceEvaluator's Cast, run live."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from core.profiles import Rounding
+from core.profiles.cast import F8_ONNX, FINITE, SCALE
+from tests.interop.casts.cast_data import (
+    ROUND_MODES,
+    WIDE,
+    is_nan,
+    narrowed,
+    onnx_choices,
+    real_data,
+    stored_data,
+    widened,
+)
+from tests.interop.casts.test_ml_dtypes import DTYPES
+from tests.interop.comparison import Comparison
+
+reference: Any = pytest.importorskip("onnx.reference")
+
+from tests.interop.onnx_nodes import cast_node  # noqa: E402
+
+pytestmark = pytest.mark.interop
+
+Array = NDArray[Any]
+
+FORMATS = ("f16", "bf16", *F8_ONNX, *FINITE, SCALE)
+
+
+@cache
+def evaluator(*node: Any) -> Any:
+    return reference.ReferenceEvaluator(cast_node(*node))
+
+
+def run(data: Array, source: str, target: str, saturate: bool | None = None, rounding: Rounding | None = None) -> Array:
+    node = evaluator(source, target, saturate, None if rounding is None else ROUND_MODES[rounding])
+    with np.errstate(all="ignore"):
+        (result,) = node.run(None, {"x": data.view(DTYPES[source])})
+    assert result.dtype == DTYPES[target]
+    return np.asarray(result)
+
+
+@pytest.mark.parametrize("source", WIDE)
+@pytest.mark.parametrize("target", FORMATS)
+def test_narrow(target: str, source: str) -> None:
+    if source == target:
+        return
+    comparison = Comparison(f"onnx reference cast {source} to {target}")
+    for data in real_data(source, target):
+        for saturate, rounding in onnx_choices(target):
+            theirs = run(data, source, target, saturate, rounding)
+            ours = narrowed(data, source, target, "onnx_reference", saturate, rounding)
+            comparison.add((target, saturate, rounding), data, ours, theirs.view(ours.dtype))
+    comparison.finish(65_536 if source in ("f16", "bf16") else 1_000_000)
+
+
+@pytest.mark.parametrize("target", WIDE)
+@pytest.mark.parametrize("source", FORMATS)
+def test_widen(source: str, target: str) -> None:
+    """Every code."""
+    if source == target:
+        return
+    comparison = Comparison(f"onnx reference cast {source} to {target}")
+    codes = stored_data(source)
+    theirs, ours = run(codes, source, target), widened(codes, source, target, "onnx_reference")
+    nan = is_nan(theirs)
+    assert (is_nan(ours) == nan).all()
+    comparison.add(source, codes, ours, theirs, nan)
+    comparison.finish(codes.size - 2100)

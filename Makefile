@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALL := bin/python -m pip install --quiet --disable-pip-version-check --require-hashes
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test interop check format bench openapi lock clean
+.PHONY: help serve test interop check format bench openapi sbom lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,11 +19,13 @@ test: $(VENV)/check.done ## run the tests that need nothing heavy
 interop: $(VENV)-interop/done ## run the tests against the real systems
 	$(VENV)-interop/bin/python -m pytest -m interop -rP
 
-check: $(VENV)/check.done ## formatting, lint, types, and that openapi.json is current
+check: $(VENV)/check.done ## formatting, lint, types, openapi.json, the Dockerfile and the manifests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m service.openapi --check
+	$(BIN)/hadolint Dockerfile
+	$(BIN)/kubernetes-validate --strict --quiet deploy/kubernetes/base/[!k]*.yaml
 
 format: $(VENV)/check.done ## format the code
 	$(BIN)/ruff check --fix .
@@ -34,6 +36,9 @@ bench: $(VENV)/check.done $(VENV)-interop/done ## run the benchmarks and print t
 
 openapi: $(VENV)/serve.done ## write openapi/openapi.json
 	$(BIN)/python -m service.openapi
+
+sbom: $(VENV)/check.done ## write requant.cdx.json, the list of what the image is made of (CycloneDX)
+	$(BIN)/cyclonedx-py requirements requirements.lock --output-reproducible -o requant.cdx.json
 
 lock: $(VENV)/serve.done ## renew the hash-pinned requirements from pyproject.toml
 	$(BIN)/python -m pip install --quiet uv

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
 import uvicorn
 from pydantic import ValidationError
 from pydantic_settings import CliApp
 
-from service.app import create_app
 from service.http_protocol import HttpProtocol
+from service.kernel_cache import use_baked_kernels
 from service.settings import Settings
 
 
 def main() -> None:
     """Serve. One process: more CPUs are threads here, more machines are replicas."""
+    # uvicorn raises the signal that ended it again: a stop that was asked for is no failure.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    use_baked_kernels()
+    # Imports numba, which reads its environment once.
+    from service.app import create_app
+
     try:
         settings = CliApp.run(Settings)
     except ValidationError as error:

@@ -15,7 +15,8 @@ RequantError
 │   ├── InvalidRequestError       it can be read, and a field of it is missing, unknown or wrong
 │   └── UnreadableEncodingError   it is in a media type or content coding that is not served
 ├── LimitError                a stated limit was passed
-└── UnavailableError          no work is taken at the moment
+├── UnavailableError          no work is taken at the moment
+└── SelfTestError             this machine does not compute what it has to; never part of an answer
 
 Each class has a stable `code`, which is part of the API: codes are added, never renamed. A message says what was
 wrong, where, and what was expected. Of what the caller sent it holds an excerpt; should one hold more, the base class
@@ -207,3 +208,9 @@ class UnavailableError(RequantError):
     """No work is taken at the moment. The same request may be repeated a little later."""
 
     code = "not_ready"
+
+
+class SelfTestError(RequantError):
+    """A known answer came out differently on this machine: nothing that it computes can be trusted."""
+
+    code = "self_test"

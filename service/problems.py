@@ -144,6 +144,13 @@ _TABLE: Mapping[type[errors.RequantError], ProblemKind] = dict(
             "The service is not ready",
             "The service is starting or stopping and takes no work. Repeat after the seconds in Retry-After.",
         ),
+        _row(
+            errors.SelfTestError,
+            503,
+            "This machine computes wrongly",
+            "At its start the service did not get a known answer, so it takes no work on this machine. The log names "
+            "the answer.",
+        ),
     )
 )
 

@@ -33,6 +33,7 @@ STATUSES = {
     "media_type": 415,
     "limit_exceeded": 413,
     "not_ready": 503,
+    "self_test": 503,
     "not_found": 404,
     "method_not_allowed": 405,
     "internal_error": 500,

@@ -33,6 +33,8 @@ STATUSES = {
     "media_type": 415,
     "limit_exceeded": 413,
     "not_ready": 503,
+    "overloaded": 503,
+    "unauthorized": 401,
     "self_test": 503,
     "not_found": 404,
     "method_not_allowed": 405,

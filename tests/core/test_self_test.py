@@ -55,9 +55,10 @@ def test_the_oracle_gives_each_known_answer(known: KnownAnswer) -> None:
     assert digest(expected) == known.digest
 
 
-def test_every_profile_has_a_known_answer() -> None:
+def test_every_profile_that_converts_has_a_known_answer() -> None:
     # LiteRT with single rounding differs in requantize only, and there it has its own.
-    assert {known.profile for known in KNOWN_ANSWERS} == set(PROFILES)
+    converting = {name for name, profile in PROFILES.items() if profile.operations}
+    assert {known.profile for known in KNOWN_ANSWERS} == converting
 
 
 def test_it_passes_here() -> None:

@@ -38,7 +38,7 @@ class FloatRule(IntEnum):
 _F32_EVEN = int(FloatRule.F32_EVEN)
 _F32_OFFSET = int(FloatRule.F32_OFFSET)
 _F64_EVEN_OFFSET = int(FloatRule.F64_EVEN_OFFSET)
-_VALUE, _SCALED = int(Requirement.VALUE), int(Requirement.SCALED)
+_VALUE, _SCALED, _SUM = (int(each) for each in Requirement)
 
 
 @device
@@ -133,6 +133,8 @@ def _checked(rule: FloatRule) -> Kernel:
             *layout_types([types.float64, types.float64, types.int64, types.int64, types.int64]),
             types.float64,  # lowest y
             types.float64,  # highest y
+            types.float64,  # lowest y + z_out
+            types.float64,  # highest y + z_out
             types.float64,  # minimum
             types.float64,  # maximum
             writable(types.int64),  # counts: low, high, -, index of the first undefined element or -1, its Requirement
@@ -153,6 +155,8 @@ def _checked(rule: FloatRule) -> Kernel:
         zeros_out: Array,
         lowest: Number,
         highest: Number,
+        lowest_sum: Number,
+        highest_sum: Number,
         minimum: Number,
         maximum: Number,
         counts: Array,
@@ -164,15 +168,17 @@ def _checked(rule: FloatRule) -> Kernel:
             value = source[i] - zeros_in[parameter]
             bound = np.int64(1) << widths[parameter]
             y = _scale(rule_number, value, factors[parameter], offsets[parameter])
+            total = y + np.float64(zeros_out[parameter])
             if counts[3] < 0:
                 if value < -bound or value >= bound:
                     counts[3], counts[4] = element, _VALUE
                 elif y < lowest or y > highest:
                     counts[3], counts[4] = element, _SCALED
-            y += np.float64(zeros_out[parameter])
-            counts[0] += y < minimum
-            counts[1] += y > maximum
-            target[i] = np.int64(min(max(y, minimum), maximum))
+                elif total < lowest_sum or total > highest_sum:
+                    counts[3], counts[4] = element, _SUM
+            counts[0] += total < minimum
+            counts[1] += total > maximum
+            target[i] = np.int64(min(max(total, minimum), maximum))
 
     return requantize
 

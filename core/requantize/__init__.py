@@ -12,7 +12,7 @@ import numpy as np
 from core.errors import ParameterError, TypeFitError, about
 from core.mlir.types import TensorType, Type
 from core.operands import QuantizedOperand, StoredOperand, bind, quantized_operand, static_shape
-from core.operators.tosa import check_rescale
+from core.operators.tosa_rescale import check_rescale
 from core.parameters.schemes import FixedPoint, Multiplier, Scheme, scheme_named
 from core.profiles import Operation, OperationRule, profile_named
 from core.requantize.fixed_point import apply_fixed_point

@@ -11,7 +11,7 @@ from core.parameters.schemes import Float, Multiplier
 from core.plan import Array
 from core.requantize.scaling import Application, Sides
 
-_INFINITY = float("inf")
+_ANY = (-float("inf"), float("inf"))
 # |y| is below its f64 estimate times this, plus what roundings add.
 _ESTIMATE, _ROUNDINGS = 1 + 1e-6, 2.0
 
@@ -50,9 +50,10 @@ def apply_float(stage: Float, multipliers: Sequence[Multiplier], exact: Sequence
     offsets, zeros_in, zeros_out = _offsets(stage.rule, exact_factors, sides)
     bounds = _bounds(stage.rule, sides)
     defined = sides.in_int32 and sides.target.storage != "u32" and sides.within(widths)
-    if defined and stage.scaled is not None:
-        scaled = sides.reach * np.abs(factors) * _ESTIMATE + _ROUNDINGS
-        defined = bool(np.all(scaled < min(-stage.scaled[0], stage.scaled[1])))
+    for limit, added in ((stage.scaled, 0), (stage.summed, np.abs(zeros_out))):
+        if defined and limit is not None:
+            reached = sides.reach * np.abs(factors) * _ESTIMATE + _ROUNDINGS + added
+            defined = bool(np.all(reached < min(-limit[0], limit[1])))
     if defined:
         return Application(
             kernels=tuple(REQUANTIZE_FLOAT[stage.rule, cycle] for cycle in (False, True)),
@@ -61,11 +62,10 @@ def apply_float(stage: Float, multipliers: Sequence[Multiplier], exact: Sequence
             parameters=(factors, offsets, zeros_in.astype(np.float64), zeros_out.astype(np.float64)),
             limits=bounds,
         )
-    scaled_bounds = (-_INFINITY, _INFINITY) if stage.scaled is None else tuple(float(each) for each in stage.scaled)
     return Application(
         kernels=(REQUANTIZE_FLOAT_CHECKED[stage.rule],),
         lanes=np.dtype("<i8"),
         narrow=False,
         parameters=(factors, offsets, widths, zeros_in, zeros_out),
-        limits=(*scaled_bounds, *bounds),
+        limits=(*(stage.scaled or _ANY), *(stage.summed or _ANY), *bounds),
     )

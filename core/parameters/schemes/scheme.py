@@ -87,11 +87,15 @@ class PreparedFactor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Float:
-    """Application by `core.kernels.requantize_float`. `scaled`: bounds of y. `demands`: each requirement in words."""
+    """Application by `core.kernels.requantize_float`. `scaled`: bounds of y; `summed`: of y + z_out.
+
+    `demands`: each requirement in words.
+    """
 
     rule: FloatRule
     prepare: Callable[[Multiplier], PreparedFactor]
     scaled: tuple[int, int] | None = None
+    summed: tuple[int, int] | None = None
     demands: dict[Requirement, str]
 
 

@@ -22,7 +22,7 @@ from core.parameters.ranges import RANGE_RULES
 from core.parameters.schemes import SCHEMES
 from core.profiles import PROFILES
 from core.quantize import ROUNDINGS
-from service import VERSION, block_models, comparison, conversion_models, range_models, schemas
+from service import VERSION, block_models, comparison, conversion_models, range_models, schemas, tosa_models
 from service.operation import SCHEMAS
 from service.settings import Limits, Settings
 
@@ -36,6 +36,7 @@ Tensors are row-major and little-endian. JSON routes take them as base64 or, whe
 
 _TAGS = [
     {"name": "ops", "description": "The conversions, as JSON."},
+    {"name": "operators", "description": "Other systems' operators, by their names, operands and attributes."},
     {"name": "npy", "description": "The conversions, as .npy files."},
     {"name": "params", "description": "Parameters of the arithmetic."},
     {"name": "types", "description": "The type language."},
@@ -49,6 +50,7 @@ _REQUESTS = (
     comparison.CompareRequest,
     block_models.QuantizeBlocksRequest,
     block_models.DequantizeBlocksRequest,
+    tosa_models.RescaleRequest,
     schemas.MultiplierRequest,
     range_models.RangeRequest,
     range_models.BiasRequest,

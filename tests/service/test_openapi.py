@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 OPERATION_IDS = {
     "quantize", "dequantize", "requantize", "quantizeNpy", "dequantizeNpy", "requantizeNpy", "compare",
     "quantizeBlocks", "dequantizeBlocks", "deriveMultiplier", "parseType", "getHealth", "getInfo", "listProfiles",
-    "getProfile", "getProblem", "deriveFromRange", "deriveBias", "fakeQuantize",
+    "getProfile", "getProblem", "deriveFromRange", "deriveBias", "fakeQuantize", "tosaRescale",
 }  # fmt: skip
 
 
@@ -102,7 +102,7 @@ def test_no_unions_no_nulls_and_named_enums(document: dict[str, Any]) -> None:
 def test_requests_are_closed_and_replies_are_open(document: dict[str, Any]) -> None:
     closed = {"QuantizeRequest", "DequantizeRequest", "RequantizeRequest", "MultiplierRequest", "ParseTypeRequest"}
     closed |= {"Tensor", "MultiplierPair", "CompareRequest", "QuantizeBlocksRequest", "DequantizeBlocksRequest"}
-    closed |= {"RangeRequest", "BiasRequest", "FakeQuantizeRequest"}
+    closed |= {"RangeRequest", "BiasRequest", "FakeQuantizeRequest", "RescaleRequest"}
     for name, component in document["components"]["schemas"].items():
         if component["type"] == "object":
             assert component["additionalProperties"] is (name not in closed), name

@@ -1,4 +1,0 @@
-export default {
-  input: process.env.REQUANT_DOCUMENT,
-  output: "hey-api",
-};

@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALL := bin/python -m pip install --quiet --disable-pip-version-check --require-hashes
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test interop check format bench openapi lock clean
+.PHONY: help serve test interop generators check format bench openapi sbom lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,11 +19,16 @@ test: $(VENV)/check.done ## run the tests that need nothing heavy
 interop: $(VENV)-interop/done ## run the tests against the real systems
 	$(VENV)-interop/bin/python -m pytest -m interop -rP
 
-check: $(VENV)/check.done ## formatting, lint, types, and that openapi.json is current
+generators: $(VENV)-generators/done ## generate clients from openapi.json with six generators, and call the service with two (needs node and java)
+	$(VENV)-generators/bin/python -m pytest -m generators
+
+check: $(VENV)/check.done ## formatting, lint, types, openapi.json, the Dockerfile and the manifests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m service.openapi --check
+	$(BIN)/hadolint Dockerfile
+	$(BIN)/kubernetes-validate --strict --quiet deploy/kubernetes/base/[!k]*.yaml
 
 format: $(VENV)/check.done ## format the code
 	$(BIN)/ruff check --fix .
@@ -35,17 +40,21 @@ bench: $(VENV)/check.done $(VENV)-interop/done ## run the benchmarks and print t
 openapi: $(VENV)/serve.done ## write openapi/openapi.json
 	$(BIN)/python -m service.openapi
 
+sbom: $(VENV)/check.done ## write requant.cdx.json, the list of what the image is made of (CycloneDX)
+	$(BIN)/cyclonedx-py requirements requirements.lock --output-reproducible -o requant.cdx.json
+
 lock: $(VENV)/serve.done ## renew the hash-pinned requirements from pyproject.toml
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile $(UV) pyproject.toml -o requirements.lock
 	$(BIN)/uv pip compile $(UV) pyproject.toml --group check -c requirements.lock -o requirements-check.lock
 	$(BIN)/uv pip compile $(UV) pyproject.toml --group interop -c requirements.lock -o requirements-interop.lock
+	$(BIN)/uv pip compile $(UV) pyproject.toml --group generators -c requirements.lock -o requirements-generators.lock
 	$(BIN)/uv pip compile $(UV) --no-deps --group interop-bare -o requirements-interop-bare.lock
 
 UV := --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
 clean: ## remove environments and caches
-	rm -rf $(VENV) $(VENV)-interop .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-interop $(VENV)-generators .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 $(VENV)/python.done:
@@ -64,4 +73,9 @@ $(VENV)-interop/done: requirements-interop.lock requirements-interop-bare.lock
 	$(PYTHON) -m venv $(VENV)-interop
 	$(VENV)-interop/$(INSTALL) -r requirements-interop.lock
 	$(VENV)-interop/$(INSTALL) --no-deps -r requirements-interop-bare.lock
+	@touch $@
+
+$(VENV)-generators/done: requirements-generators.lock
+	$(PYTHON) -m venv $(VENV)-generators
+	$(VENV)-generators/$(INSTALL) -r requirements-generators.lock
 	@touch $@

@@ -15,7 +15,10 @@ RequantError
 │   ├── InvalidRequestError       it can be read, and a field of it is missing, unknown or wrong
 │   └── UnreadableEncodingError   it is in a media type or content coding that is not served
 ├── LimitError                a stated limit was passed
-└── UnavailableError          no work is taken at the moment
+├── UnauthorizedError         the request does not say who sends it
+├── UnavailableError          no work is taken at the moment
+│   └── OverloadedError           the memory for it is in use
+└── SelfTestError             this machine does not compute what it has to; never part of an answer
 
 Each class has a stable `code`, which is part of the API: codes are added, never renamed. A message says what was
 wrong, where, and what was expected. Of what the caller sent it holds an excerpt; should one hold more, the base class
@@ -207,3 +210,21 @@ class UnavailableError(RequantError):
     """No work is taken at the moment. The same request may be repeated a little later."""
 
     code = "not_ready"
+
+
+class OverloadedError(UnavailableError):
+    """The service is ready, but what the request needs is in use. The same request may be repeated a little later."""
+
+    code = "overloaded"
+
+
+class UnauthorizedError(RequantError):
+    """The service asks for a token, and the request has none of those that it knows."""
+
+    code = "unauthorized"
+
+
+class SelfTestError(RequantError):
+    """A known answer came out differently on this machine: nothing that it computes can be trusted."""
+
+    code = "self_test"

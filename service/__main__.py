@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+from pathlib import Path
 
 import uvicorn
 from pydantic import ValidationError
 from pydantic_settings import CliApp
 
-from service.app import create_app
+from core.kernels.baked import use_baked
 from service.http_protocol import HttpProtocol
 from service.settings import Settings
 
 
 def main() -> None:
     """Serve. One process: more CPUs are threads here, more machines are replicas."""
+    # uvicorn raises the signal that ended it again: a stop that was asked for is no failure.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    if baked := os.environ.get("REQUANT_BAKED_KERNELS"):
+        use_baked(Path(baked), Path(os.environ.get("NUMBA_CACHE_DIR", "/tmp/requant-kernels")))
+    # Imports numba, which reads its environment once.
+    from service.app import create_app
+
     try:
         settings = CliApp.run(Settings)
     except ValidationError as error:

@@ -17,6 +17,7 @@ from fastapi import FastAPI
 from starlette.requests import Request
 
 from core.errors import UnavailableError
+from core.self_test import run_self_test
 from core.warmup import compile_kernels
 from service.compute import Compute
 from service.settings import Settings
@@ -43,13 +44,14 @@ class Runtime:
         self.compute = Compute(settings.threads, settings.inline_bytes)
 
     async def warm_up(self) -> None:
-        """Compile or load every kernel, then be ready."""
+        """Compile or load every kernel, see that they give the known answers, then be ready."""
         try:
             self.kernels = await asyncio.to_thread(compile_kernels)
+            await asyncio.to_thread(run_self_test)
         except Exception:
             # Stay up and say so: a probe restarts the process, a person reads this line.
             self.status = HealthStatus.FAILED
-            _log.exception("The kernels could not be compiled; no work is taken.")
+            _log.exception("The kernels could not be compiled, or compute wrongly; no work is taken.")
         else:
             # What is there now stays. The collector would go through all of it while requests wait.
             gc.collect()

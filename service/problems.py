@@ -144,6 +144,27 @@ _TABLE: Mapping[type[errors.RequantError], ProblemKind] = dict(
             "The service is not ready",
             "The service is starting or stopping and takes no work. Repeat after the seconds in Retry-After.",
         ),
+        _row(
+            errors.OverloadedError,
+            503,
+            "The service is busy",
+            "The memory that the request needs is in use by others, and did not come free within the time that a "
+            "request may wait. Nothing was computed. Repeat after the seconds in Retry-After.",
+        ),
+        _row(
+            errors.UnauthorizedError,
+            401,
+            "A token is needed",
+            "The service was started with a file of tokens. Send one of them as `Authorization: Bearer <token>`. The "
+            "health routes need none.",
+        ),
+        _row(
+            errors.SelfTestError,
+            503,
+            "This machine computes wrongly",
+            "At its start the service did not get a known answer, so it takes no work on this machine. The log names "
+            "the answer.",
+        ),
     )
 )
 
@@ -224,7 +245,7 @@ def _members(error: errors.RequantError) -> dict[str, Any]:
 def requant_problem(request: Request, error: errors.RequantError, status: int | None = None) -> Response:
     """Return the reply for an error raised on purpose."""
     kind = kind_of(error)
-    headers = {"retry-after": "1"} if kind.status == 503 else None
+    headers = {401: {"www-authenticate": "Bearer"}, 503: {"retry-after": "1"}}.get(kind.status)
     return problem_reply(request, kind, error.detail, _members(error), status=status, headers=headers)
 
 

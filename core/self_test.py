@@ -1,0 +1,149 @@
+"""Known answers, computed anew on this machine before any work is taken.
+
+A profile's bits never change, but the machine code that makes them does: with the CPU, with numba, with a cache that
+was made elsewhere. So each start repeats a conversion for every profile and operation, through the same plans as
+requests, and compares a digest of all output bytes with the one stated here. `tests/core/test_self_test.py` derives
+every digest from the exact oracle.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.dequantize import plan_dequantize
+from core.errors import SelfTestError
+from core.mlir import parse_type
+from core.mlir.types import TensorType, Type
+from core.plan import Plan
+from core.profiles import Operation
+from core.quantize import plan_quantize
+from core.requantize import plan_requantize
+
+Array = NDArray[Any]
+
+_PLANS: dict[Operation, Callable[[TensorType, Type, str], Plan]] = {
+    Operation.QUANTIZE: plan_quantize,
+    Operation.DEQUANTIZE: plan_dequantize,
+    Operation.REQUANTIZE: plan_requantize,
+}
+
+# Longer than a vector of any kernel, and no multiple of one: the vectors and the rest are both run.
+ELEMENTS = 1027
+
+
+@dataclass(frozen=True, slots=True)
+class KnownAnswer:
+    """A conversion of the inputs that `inputs` makes for `input_element`, and the start of the output's SHA-256."""
+
+    operation: Operation
+    profile: str
+    input_element: str
+    output_element: str
+    digest: str
+
+    def plan(self) -> Plan:
+        """Return the plan of the conversion."""
+        tensor = parse_type(f"tensor<{ELEMENTS}x{self.input_element}>")
+        assert isinstance(tensor, TensorType)
+        return _PLANS[self.operation](tensor, parse_type(self.output_element), self.profile)
+
+
+def inputs(plan: Plan) -> Array:
+    """Return the elements that a known answer is about.
+
+    Floats are k * 0.25 for k from -513 to 513, so that every tie of a scale of 0.5 is among them; integers are
+    k * 2654435761 mod 2^32, the low bits of which are taken as the storage.
+    """
+    if plan.input_dtype == np.float32:
+        return (np.arange(ELEMENTS, dtype=np.float32) - 513) * np.float32(0.25)
+    bits = (np.arange(ELEMENTS, dtype=np.uint64) * 2654435761 & 0xFFFFFFFF).astype(np.uint32)
+    return bits.astype(plan.input_dtype)
+
+
+def digest(output: Array) -> str:
+    """Return the first 16 hexadecimal digits of the SHA-256 of the output's bytes."""
+    return hashlib.sha256(output.tobytes()).hexdigest()[:16]
+
+
+def _known(operation: Operation, source: str, target: str, digests: dict[str, str]) -> Iterator[KnownAnswer]:
+    for profile, expected in digests.items():
+        yield KnownAnswer(operation, profile, source, target, expected)
+
+
+_I8 = "!quant.uniform<i8:f32, 0.5:3>"
+_I8_COARSE = "!quant.uniform<i8:f32, 1.5:3>"
+_I32 = "!quant.uniform<i32:f32, 1.0e-7>"
+# 2^-8 of the other side's scale: one element in 256 is a tie.
+_I16 = "!quant.uniform<i16:f32, 0.001953125>"
+
+_EVEN_BEFORE = "49fc3178d3204afe"
+_EVEN_AFTER = "edda8d6e102c9e73"
+_AWAY = "34b566630f38f7e9"
+_REAL = "f3a824ebf3a35cbc"
+
+KNOWN_ANSWERS = (
+    *_known(
+        Operation.QUANTIZE,
+        "f32",
+        _I8,
+        {
+            "stablehlo": _EVEN_BEFORE,
+            "onednn": _EVEN_BEFORE,
+            "torch": _EVEN_BEFORE,
+            "onnx": _EVEN_AFTER,
+            "onnx_reference": _EVEN_AFTER,
+            "litert_xnnpack": _EVEN_AFTER,
+            "torch_decomposed": _EVEN_AFTER,
+            "litert": _AWAY,
+        },
+    ),
+    *_known(
+        Operation.QUANTIZE,
+        "f32",
+        _I8_COARSE,
+        {"mlir": "51a6aaeb4011e24d", "stablehlo": "ff0bdded8d2d5061", "onednn": "ff0bdded8d2d5061"},
+    ),
+    *_known(
+        Operation.DEQUANTIZE,
+        _I8,
+        "f32",
+        dict.fromkeys(("stablehlo", "mlir", "onnx", "onnx_reference", "onednn", "litert", "torch"), _REAL),
+    ),
+    *_known(
+        Operation.REQUANTIZE,
+        _I32,
+        _I8,
+        dict.fromkeys(("litert", "litert_single_rounding", "tosa", "tosa_double_round"), "190d91121d2bed8f"),
+    ),
+    *_known(
+        Operation.REQUANTIZE,
+        _I16,
+        _I8,
+        {
+            "litert": "442d4f4191883639",
+            "litert_single_rounding": "491b0aa63f77358d",
+            "tosa": "491b0aa63f77358d",
+            "tosa_double_round": "442d4f4191883639",
+        },
+    ),
+)
+
+
+def run_self_test() -> None:
+    """Repeat every known answer. Raise SelfTestError naming the first that is not what it has to be."""
+    for known in KNOWN_ANSWERS:
+        plan = known.plan()
+        output = np.empty(ELEMENTS, plan.output_dtype)
+        plan.run(inputs(plan), output)
+        found = digest(output)
+        if found != known.digest:
+            raise SelfTestError(
+                f"{known.operation} of {known.input_element} to {known.output_element} under {known.profile} gives "
+                f"{found}; it has to give {known.digest}"
+            )

@@ -1,0 +1,19 @@
+// Calls every operation through the client that hey-api generated. Standard input: {url, calls: [{operation, path, query,
+// json, bytes}]}, bytes as base64. Standard output: one line of JSON for each call, the reply or its bytes as base64.
+import { readFileSync } from "node:fs";
+import { createClient } from "./hey-api/client/index";
+import * as sdk from "./hey-api/index";
+
+type Call = { operation: string; path: object; query: object; json?: unknown; bytes?: string };
+type Reply = { data?: unknown; error?: unknown; response: Response };
+
+const { url, calls }: { url: string; calls: Call[] } = JSON.parse(readFileSync(0, "utf8"));
+const client = createClient({ baseUrl: url });
+const functions = sdk as unknown as Record<string, (options: object) => Promise<Reply>>;
+
+for (const { operation, path, query, json, bytes } of calls) {
+  const body = bytes === undefined ? json : new Blob([Buffer.from(bytes, "base64")]);
+  const { data, error, response } = await functions[operation]({ client, path, query, body });
+  const shown = data instanceof Blob ? Buffer.from(await data.arrayBuffer()).toString("base64") : data;
+  console.log(JSON.stringify({ operation, status: response.status, data: shown, error }));
+}

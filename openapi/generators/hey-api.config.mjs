@@ -1,0 +1,4 @@
+export default {
+  input: process.env.REQUANT_DOCUMENT,
+  output: "hey-api",
+};

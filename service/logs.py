@@ -1,0 +1,51 @@
+"""Logs: one JSON object to a line, with the id of the request that the line is about. No body ever gets here.
+
+A request's line holds its method, route, status, bytes and seconds. The route is the template out of the OpenAPI
+document, never the path or query that was sent; nothing that a client chose is logged but its request id, which is a
+plain short one (`service.middleware`).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import Any
+
+request_of_log: ContextVar[str] = ContextVar("request_of_log", default="")
+"""The id of the request that is served."""
+
+_FIELDS = "fields"
+
+
+class JsonLines(logging.Formatter):
+    """Formats a record as one line of JSON."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line, without its end."""
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if request := request_of_log.get():
+            line["request_id"] = request
+        line.update(getattr(record, _FIELDS, {}))
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=True)
+
+
+def set_up_logs(level: str, form: str) -> None:
+    """Send every log of the process to standard error, as `json` or as `text`."""
+    handler = logging.StreamHandler()
+    text = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    handler.setFormatter(JsonLines() if form == "json" else text)
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+
+
+def log_request(logger: logging.Logger, **fields: Any) -> None:
+    """Log that a request was served."""
+    logger.info("%(method)s %(route)s %(status)s", fields, extra={_FIELDS: fields})

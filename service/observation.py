@@ -1,0 +1,80 @@
+"""Sees every request from its head to the end of its reply: counts it, times it, and logs one line about it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.logs import log_request, request_of_log
+from service.metrics import Metrics
+from service.middleware import request_id
+
+_log = logging.getLogger("requant.requests")
+
+UNMATCHED = "unmatched"
+"""The route of requests that no route takes."""
+
+_QUIET = frozenset({"/healthz", "/v2/health/live", "/v2/health/ready", "/metrics"})
+
+
+def route_of(scope: Scope, fixed: Collection[str]) -> str:
+    """Return the template of the route that served a request: one of a closed set, whatever the path was."""
+    path: str = scope["path"]
+    if path in fixed:
+        return path
+    template: str | None = getattr(scope.get("route"), "path", None)
+    return UNMATCHED if template is None else template
+
+
+class Observation:
+    """Pure ASGI middleware. `fixed` are the paths of the routes that have no parameters."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics, fixed: Collection[str], *, log: bool) -> None:
+        self.app = app
+        self._metrics = metrics
+        self._fixed = frozenset(fixed)
+        self._logs = log
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass everything through, and see what there is to see."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        began = time.perf_counter()
+        status = received = sent = 0
+
+        async def counted_receive() -> Message:
+            nonlocal received
+            message = await receive()
+            received += len(message.get("body", b""))
+            return message
+
+        async def counted_send(message: Message) -> None:
+            nonlocal status, sent
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            sent += len(message.get("body", b""))
+            await send(message)
+
+        self._metrics.begin()
+        name = request_of_log.set(request_id(scope))
+        try:
+            await self.app(scope, counted_receive, counted_send)
+        finally:
+            seconds = time.perf_counter() - began
+            route = route_of(scope, self._fixed)
+            self._metrics.end(route, scope["method"], status, seconds, received, sent)
+            if self._logs and route not in _QUIET:
+                log_request(
+                    _log,
+                    method=scope["method"],
+                    route=route,
+                    status=status,
+                    seconds=round(seconds, 6),
+                    received=received,
+                    sent=sent,
+                )
+            request_of_log.reset(name)

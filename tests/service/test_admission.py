@@ -1,0 +1,113 @@
+"""The budget of memory: who comes in, who waits, who is refused, and that nothing of it is ever lost."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from core.errors import LimitError, OverloadedError
+from service.admission import Admission
+
+
+def test_what_fits_comes_in_at_once_and_gives_back_what_it_held() -> None:
+    async def scenario() -> None:
+        admission = Admission(100, 4, 1.0)
+        async with admission.reserve(60), admission.reserve(40):
+            assert admission.reserved == 100
+        assert admission.reserved == 0
+
+    asyncio.run(scenario())
+
+
+def test_more_than_all_is_a_limit_and_not_a_wait() -> None:
+    async def scenario() -> None:
+        with pytest.raises(LimitError) as caught:
+            async with Admission(100, 4, 1.0).reserve(101):
+                pass
+        assert caught.value.limit == 100
+
+    asyncio.run(scenario())
+
+
+def test_the_line_is_served_in_order_even_if_a_later_one_would_fit() -> None:
+    async def scenario() -> list[str]:
+        admission = Admission(100, 4, 5.0)
+        order: list[str] = []
+
+        async def enter(name: str, size: int) -> None:
+            async with admission.reserve(size):
+                order.append(name)
+
+        async with admission.reserve(60):
+            first = asyncio.create_task(enter("large", 80))
+            await asyncio.sleep(0)
+            second = asyncio.create_task(enter("small", 10))
+            await asyncio.sleep(0)
+            assert admission.waiting == 2
+            assert order == []
+        await asyncio.gather(first, second)
+        assert admission.reserved == 0
+        return order
+
+    assert asyncio.run(scenario()) == ["large", "small"]
+
+
+def test_a_full_line_and_a_long_wait_are_refused() -> None:
+    async def scenario() -> None:
+        admission = Admission(100, 1, 0.05)
+
+        async def enter() -> None:
+            async with admission.reserve(50):
+                pass
+
+        async with admission.reserve(100):
+            waiting = asyncio.create_task(enter())
+            await asyncio.sleep(0)
+            with pytest.raises(OverloadedError, match="1 requests wait"):
+                await enter()
+            with pytest.raises(OverloadedError, match=r"within 0\.05 s; 100 bytes"):
+                await waiting
+            assert admission.waiting == 0
+        assert admission.reserved == 0
+
+    asyncio.run(scenario())
+
+
+def test_an_error_inside_gives_back_too() -> None:
+    async def scenario() -> None:
+        admission = Admission(100, 1, 0.05)
+        with pytest.raises(ValueError, match="inside"):
+            async with admission.reserve(70):
+                raise ValueError("inside")
+        assert admission.reserved == 0
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_nothing_is_lost_when_clients_leave_at_any_moment(seed: int) -> None:
+    """Requests of random sizes are cancelled at random moments; the budget is never passed and whole at the end."""
+
+    async def scenario() -> None:
+        rng = random.Random(seed)
+        admission = Admission(100, 50, 0.02)
+
+        async def request(size: int, pause: float) -> None:
+            async with admission.reserve(size):
+                assert admission.reserved <= 100
+                await asyncio.sleep(pause)
+
+        tasks = []
+        for _ in range(60):
+            tasks.append(asyncio.create_task(request(rng.randint(1, 100), rng.random() * 0.005)))
+            if rng.random() < 0.3:
+                rng.choice(tasks).cancel()
+            if rng.random() < 0.5:
+                await asyncio.sleep(rng.random() * 0.002)
+        for result in await asyncio.gather(*tasks, return_exceptions=True):
+            assert result is None or isinstance(result, OverloadedError | asyncio.CancelledError)
+        assert (admission.reserved, admission.waiting) == (0, 0)
+
+    asyncio.run(scenario())

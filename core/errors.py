@@ -12,6 +12,8 @@ RequantError
 │   └── Base64Error           the text is not base64
 ├── RequestError              the message around the tensors
 │   ├── MalformedRequestError     it cannot be read at all
+│   ├── SlowRequestError          it did not arrive in time
+│   ├── LargeHeadError            its head is larger, or has more fields, than any is read
 │   ├── InvalidRequestError       it can be read, and a field of it is missing, unknown or wrong
 │   └── UnreadableEncodingError   it is in a media type or content coding that is not served
 ├── LimitError                a stated limit was passed
@@ -188,6 +190,18 @@ class InvalidRequestError(RequestError):
     def __init__(self, detail: str, faults: tuple[FieldFault, ...] = (), *, pointer: str | None = None) -> None:
         super().__init__(detail, pointer=pointer)
         self.faults = faults[:16]
+
+
+class SlowRequestError(RequestError):
+    """The head or the body of a message did not arrive within the time that its size gives it."""
+
+    code = "request_timeout"
+
+
+class LargeHeadError(RequestError):
+    """The head of a message has more bytes or more fields than are read."""
+
+    code = "head_too_large"
 
 
 class UnreadableEncodingError(RequestError):

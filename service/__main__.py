@@ -12,7 +12,8 @@ from pydantic import ValidationError
 from pydantic_settings import CliApp
 
 from core.kernels.baked import use_baked
-from service.http_protocol import HttpProtocol
+from service.arrival import ArrivalLimits
+from service.http_protocol import http_protocol
 from service.settings import Settings
 
 
@@ -29,11 +30,14 @@ def main() -> None:
         settings = CliApp.run(Settings)
     except ValidationError as error:
         sys.exit("\n".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()))
+    limits = ArrivalLimits(
+        settings.max_head_bytes, settings.max_header_fields, settings.head_seconds, settings.body_seconds
+    )
     uvicorn.run(
         create_app(settings),
         host=settings.host,
         port=settings.port,
-        http=HttpProtocol,
+        http=http_protocol(limits),
         loop="uvloop",
         ws="none",
         log_level=settings.log_level,

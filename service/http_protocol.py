@@ -5,17 +5,21 @@ section 7.8 lets a server answer in HTTP/1.1. The parser, though, ends such a me
 to the other protocol; read on, the body would be the next request, and whoever controls a body could write requests.
 So the head is parsed once more without its `Upgrade` field, and the body follows it as usual.
 
-What is not HTTP at all is answered as a problem, like every other error.
+What is not HTTP at all, too large in its head or too slow (`service.arrival`) is answered as a problem, like every
+other error.
 """
 
 from __future__ import annotations
 
+import asyncio
 import uuid
+from typing import Any, ClassVar
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from core.errors import MalformedRequestError
+from core.errors import LargeHeadError, MalformedRequestError, RequestError
+from service.arrival import Arrival, ArrivalLimits
 from service.middleware import common_headers
 from service.problems import MEDIA_TYPE, kind_of, problem_text
 
@@ -23,22 +27,48 @@ from service.problems import MEDIA_TYPE, kind_of, problem_text
 class HttpProtocol(HttpToolsProtocol):
     """HTTP/1.1 on one connection."""
 
+    limits: ClassVar[ArrivalLimits] = ArrivalLimits()
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._arrival = Arrival(self.limits, self.loop, self._refuse)
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin, and give the first head its time."""
+        super().connection_made(transport)
+        self._arrival.watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End."""
+        self._arrival.stop()
+        super().connection_lost(exc)
+
     def data_received(self, data: bytes) -> None:
         """Take bytes from the socket, through as many offers to switch protocols as there are in them."""
         self._unset_keepalive_if_required()
+        try:
+            self._arrival.received(len(data))
+            self._parse(data)
+        except RequestError as error:
+            self._refuse(error)
+        else:
+            self._arrival.watch()
+
+    def _parse(self, data: bytes) -> None:
         while True:
             try:
                 self.parser.feed_data(data)
             except httptools.HttpParserUpgrade as offer:
                 if self.parser.get_method() == b"CONNECT":
-                    self.send_400_response("the method is CONNECT; this is not a proxy")
-                    return
+                    raise MalformedRequestError("the method is CONNECT; this is not a proxy") from None
                 data = self._head_without_upgrade() + data[offer.args[0] :]
                 self.parser = httptools.HttpRequestParser(self)
                 self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+            except httptools.HttpParserCallbackError as error:
+                # A callback below found the head too large.
+                raise (error.__context__ if isinstance(error.__context__, LargeHeadError) else error) from None
             except httptools.HttpParserError:
-                self.send_400_response("what was sent is not a request of HTTP/1.1")
-                return
+                raise MalformedRequestError("what was sent is not a request of HTTP/1.1") from None
             else:
                 return
 
@@ -48,22 +78,49 @@ class HttpProtocol(HttpToolsProtocol):
         lines += [b"%s: %s" % (name, value) for name, value in self.headers if name != b"upgrade"]
         return b"\r\n".join([*lines, b"", b""])
 
+    def on_message_begin(self) -> None:
+        """Begin a head."""
+        super().on_message_begin()
+        self._arrival.head_begins()
+
+    def on_url(self, url: bytes) -> None:
+        """Take a part of the path and query."""
+        self._arrival.head_grows(len(url), field=False)
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header field."""
+        self._arrival.head_grows(len(name) + len(value), field=True)
+        super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
         """Start the request, unless its head will be parsed again."""
         if not self.parser.should_upgrade():
             super().on_headers_complete()
+            self._arrival.head_ends(
+                next((_size(value) for name, value in self.headers if name == b"content-length"), 0)
+            )
 
     def on_message_complete(self) -> None:
         """End the request's body, unless the parser has only left its head to another protocol."""
         if not self.parser.should_upgrade():
             super().on_message_complete()
+            self._arrival.body_ends()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what cannot be parsed, and hang up. In the middle of a reply only the latter is left to do."""
+        """Answer what cannot be parsed, and hang up."""
+        self._refuse(MalformedRequestError(msg))
+
+    def _refuse(self, error: RequestError) -> None:
+        """Answer with a problem, and hang up. In the middle of a reply only the latter is left to do."""
+        self._arrival.stop()
+        if self.transport.is_closing():
+            return
         if not _in_reply(self.cycle):
             # The head may not have been understood, so its own X-Request-Id is not looked for.
             request_id = uuid.uuid4().hex
-            body = problem_text(kind_of(MalformedRequestError(msg)), msg, request_id)
+            kind = kind_of(error)
+            body = problem_text(kind, error.detail, request_id)
             headers = {
                 "content-type": MEDIA_TYPE,
                 "content-length": str(len(body)),
@@ -71,8 +128,18 @@ class HttpProtocol(HttpToolsProtocol):
                 **common_headers({"state": {"request_id": request_id}}),
             }
             lines = [f"{name}: {value}\r\n".encode("ascii") for name, value in headers.items()]
-            self.transport.write(b"".join([STATUS_LINE[400], *lines, b"\r\n", body]))
+            self.transport.write(b"".join([STATUS_LINE[kind.status], *lines, b"\r\n", body]))
         self.transport.close()
+
+
+def _size(value: bytes) -> int:
+    """The Content-Length, as far as it is one; what is none is refused by whoever reads the body."""
+    return int(value) if value.isdigit() and len(value) < 20 else 0
+
+
+def http_protocol(limits: ArrivalLimits) -> type[HttpProtocol]:
+    """Return the protocol with limits of its own: uvicorn makes one of it for each connection."""
+    return type("LimitedHttpProtocol", (HttpProtocol,), {"limits": limits})
 
 
 def _in_reply(cycle: RequestResponseCycle | None) -> bool:

@@ -117,6 +117,20 @@ _TABLE: Mapping[type[errors.RequantError], ProblemKind] = dict(
             "The body is not JSON in UTF-8, or it ended before its declared length.",
         ),
         _row(
+            errors.SlowRequestError,
+            408,
+            "The request did not arrive in time",
+            "The head of a request, and its body, each have a time in which they have to arrive; that of the body "
+            "grows with its size. The connection is closed after this reply.",
+        ),
+        _row(
+            errors.LargeHeadError,
+            431,
+            "The head of the request is too large",
+            "The path, the query and the header fields have a limit in all, and the fields are limited in number. GET "
+            "/v1/info shows both. The connection is closed after this reply.",
+        ),
+        _row(
             errors.InvalidRequestError,
             422,
             "Fields of the request are wrong",

@@ -65,6 +65,8 @@ class Limits(BaseModel):
     max_type_bytes: int = _size(1 << 20, "Longest type text in a JSON body, in bytes.")
     max_query_type_bytes: int = _size(4096, "Longest type text in a query, in bytes.")
     max_factors: int = _size(4096, "Most factors in one request for multipliers.")
+    max_head_bytes: int = _size(32 << 10, "Longest path, query and header fields of a request, in bytes in all.")
+    max_header_fields: int = _count(100, 10_000, "Most header fields of a request.")
     max_rank: int = _count(32, 64, "Highest rank of a tensor.")
 
 
@@ -86,6 +88,12 @@ class Settings(Limits, BaseSettings):
     )
     inline_bytes: int = Field(
         default=64 << 10, ge=0, description="Tensors up to this many bytes are computed without a change of thread."
+    )
+    head_seconds: float = Field(
+        default=10.0, gt=0, description="How long a request's head may take, from its connection or its first byte."
+    )
+    body_seconds: float = Field(
+        default=30.0, gt=0, description="How long a request's body may take, and one second more for each MiB of it."
     )
     keep_alive_seconds: int = Field(
         default=75, ge=1, description="How long an idle connection stays open. Longer than a proxy's in front."

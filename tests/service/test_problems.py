@@ -36,6 +36,8 @@ STATUSES = {
     "overloaded": 503,
     "unauthorized": 401,
     "self_test": 503,
+    "request_timeout": 408,
+    "head_too_large": 431,
     "not_found": 404,
     "method_not_allowed": 405,
     "internal_error": 500,

@@ -1,4 +1,4 @@
-"""The two kinds of tensor that a conversion connects, checked and taken apart: floats and uniformly quantized integers.
+"""The two kinds of tensor that a conversion connects, checked and taken apart: floats and uniformly quantized numbers.
 
 Two questions are asked here in turn: does the type fit the tensor (TypeFitError), does the profile take it
 (UnsupportedError). That it is a type at all was the parser's answer.
@@ -22,6 +22,7 @@ from core.mlir.printer import print_type
 from core.mlir.stablehlo import stablehlo_reason
 from core.mlir.types import (
     ElementType,
+    QuantileType,
     StorageType,
     TensorType,
     Type,
@@ -109,8 +110,10 @@ class StoredOperand:
     @property
     def input_bounds(self) -> tuple[int, int] | None:
         """What stored numbers must lie within, where their container holds more than the storage type."""
-        exact = self.is_float or self.width == self.dtype.itemsize * 8
-        return None if exact else (self.lowest, self.highest)
+        if self.is_float:
+            return None
+        limits = np.iinfo(self.dtype)
+        return None if (self.lowest, self.highest) == (limits.min, limits.max) else (self.lowest, self.highest)
 
     @property
     def is_float(self) -> bool:
@@ -127,12 +130,16 @@ class StoredOperand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuantizedOperand(StoredOperand):
-    """A uniformly quantized tensor. `scales` are f64 as the type keeps them; one entry for each channel or block."""
+    """A uniformly quantized tensor. `scales` are f64 as the type keeps them; one entry for each channel or block.
+
+    `quantile` is the table that stored numbers index, where there is one.
+    """
 
     expressed: FloatElement
     scales: tuple[float, ...]
     granularity: str
     axis: int | None
+    quantile: QuantileType | None
 
     @property
     def channels(self) -> Channels:
@@ -202,6 +209,18 @@ def _zero_points(given: tuple[int, ...], storage: StorageType, rule: OperationRu
     return given
 
 
+def _signed_codes(quantile: QuantileType, side: str) -> bool:
+    """Return whether codes are kept as signed integers of the storage's width: where there are negative ones.
+
+    Raise UnsupportedError if they do not fit; MLIR does not compare the two.
+    """
+    lowest, highest = quantile.bounds
+    width, signed = quantile.storage.width, lowest < 0
+    if not -(1 << width >> 1) <= lowest or highest >> (width - signed):
+        raise UnsupportedError(f"the {side} has codes {lowest} to {highest}, which {width} bits do not hold")
+    return signed
+
+
 def _check_taken(what: str, found: str, taken: tuple[str, ...], side: str, profile: str) -> None:
     if found not in taken:
         listed = ", ".join(taken) if len(taken) < 32 else "i1 to i32 and u1 to u32"
@@ -252,7 +271,9 @@ def quantized_operand(tensor: TensorType, side: str, rule: OperationRule, profil
     _check_taken("as its expressed type", element.expressed.name, rule.expressed, side, profile)
     _check_taken("parameters", granularity, rule.granularities, side, profile)
     is_float = isinstance(storage.element, FloatElement)
+    quantile = storage.element if isinstance(storage.element, QuantileType) else None
     lowest, highest = storage.default_bounds
+    signed = storage.signed if quantile is None else _signed_codes(quantile, side)
     if is_float and (storage.minimum, storage.maximum) != (lowest, highest):
         raise UnsupportedError(f"the {side} narrows the bounds of {name}; conversions to small floats have no bounds")
     shape = static_shape(tensor)
@@ -261,7 +282,7 @@ def quantized_operand(tensor: TensorType, side: str, rule: OperationRule, profil
         expressed=element.expressed,
         storage=name,
         width=storage.width,
-        dtype=np.dtype("|u1") if is_float else integer_dtype(storage.width, signed=storage.signed),
+        dtype=np.dtype("|u1") if is_float else integer_dtype(storage.width, signed=signed),
         lowest=lowest,
         highest=highest,
         minimum=storage.minimum,
@@ -271,6 +292,7 @@ def quantized_operand(tensor: TensorType, side: str, rule: OperationRule, profil
         granularity=granularity,
         blocks=_blocks(element, shape),
         axis=element.axis if isinstance(element, UniformPerAxisType) else None,
+        quantile=quantile,
     )
     if is_float:
         operand.check_symmetric(side, f"{name} storage has no zero point")

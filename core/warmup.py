@@ -10,6 +10,7 @@ import core.kernels.dequantize_any
 import core.kernels.error_sums
 import core.kernels.fake_quantize
 import core.kernels.packing
+import core.kernels.quantile
 import core.kernels.quantize
 import core.kernels.quantize_any
 import core.kernels.requantize

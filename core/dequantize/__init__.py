@@ -5,6 +5,7 @@ from __future__ import annotations
 from core.cast import plan_widening
 from core.dequantize.general import plan_general
 from core.dequantize.native import is_native, plan_native
+from core.dequantize.quantile import plan_quantile
 from core.dequantize.small_float import plan_small_float
 from core.elements import FLOATS, FloatElement
 from core.errors import about
@@ -39,6 +40,8 @@ def plan_dequantize(input_type: TensorType, output_type: Type | None = None, pro
     rule = stated.for_type(operand.layout_name, operand.storage, operand.expressed.name)
     if operand.is_float:
         return plan_small_float(profile, rule, operand, target)
+    if operand.quantile is not None:
+        return plan_quantile(profile, rule, operand.quantile, operand, target)
     if operand.storage in rule.symmetric:
         operand.check_symmetric("input", f"profile {profile} dequantizes {operand.storage} only with zero point 0")
     if is_native(rule, operand):

@@ -13,6 +13,7 @@ from core.profiles.ml_dtypes import ML_DTYPES
 from core.profiles.mlir import MLIR
 from core.profiles.onednn import ONEDNN
 from core.profiles.onnx import ONNX, ONNX_REFERENCE
+from core.profiles.quantile import QUANTILE
 from core.profiles.rounding import Rounding
 from core.profiles.rule import Operation, OperationRule, Profile, ZeroPoint
 from core.profiles.stablehlo import STABLEHLO
@@ -35,6 +36,7 @@ PROFILES: Mapping[str, Profile] = {
         TORCH,
         TORCH_DECOMPOSED,
         ML_DTYPES,
+        QUANTILE,
         TOSA,
         TOSA_DOUBLE_ROUND,
     )

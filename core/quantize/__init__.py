@@ -16,6 +16,7 @@ from core.profiles import Operation, OperationRule, Rounding, profile_named
 from core.profiles.rule import Missing
 from core.quantize.general import plan_general
 from core.quantize.native import is_native, plan_native
+from core.quantize.quantile import plan_quantile
 from core.quantize.small_float import plan_small_float
 
 __all__ = ["ROUNDINGS", "NanPolicy", "plan_quantize", "rounding_named"]
@@ -103,6 +104,10 @@ def plan_quantize(
         return plan_small_float(profile, rule, chosen, input_type, operand)
     if saturate is not None:
         raise UnsupportedError(f"saturate is a choice for small floats; this is {operand.storage}", pointer="/saturate")
+    if operand.quantile is not None:
+        if rounding is not None:
+            raise UnsupportedError("tables have no other rounding than to the nearest value", pointer="/rounding")
+        return plan_quantile(profile, _overridden(rule, None, nan), operand.quantile, input_type, operand)
     rule = _overridden(rule, rounding, nan)
     if is_native(rule, operand):
         return plan_native(profile, rule, input_type, operand)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +11,12 @@ import pytest
 
 from core.errors import PreconditionError, TypeTextError
 from core.mlir import parse_type
-from core.mlir.types import TensorType
+from core.mlir.types import QuantileType, TensorType, UniformPerAxisType, UniformType
 from core.profiles import PROFILES, Operation
 from core.quantize import plan_quantize
 from tests import profile_oracle
+from tests.oracle import Stored
+from tests.quantile_oracle import Table, quantizer
 
 PAGE = (Path(__file__).parents[2] / "docs" / "odd_values.md").read_text()
 INPUTS = {
@@ -36,6 +38,20 @@ def rows() -> Iterator[tuple[str, str, str, int, dict[str, str]]]:
         yield profile, storage, granularity, int(zero_point), dict(zip(INPUTS, cells, strict=True))
 
 
+def oracle_of(
+    profile: str, output_type: TensorType, zero_point: int, granularity: str
+) -> Callable[[float], Stored | None]:
+    element = output_type.element
+    assert isinstance(element, UniformType | UniformPerAxisType)
+    storage = element.storage
+    if isinstance(storage.element, QuantileType):
+        table = Table(storage.element.table, "f32", storage.element.bounds[0], (storage.minimum, storage.maximum))
+        return quantizer(table, "f32", 1.0, zero_point)
+    target = profile_oracle.target(f"{'i' if storage.signed else 'u'}{storage.width}", "f32", granularity)
+    quantize = profile_oracle.QUANTIZE[profile.replace("_single_rounding", "")]
+    return lambda x: quantize(x, 1.0, zero_point, target)
+
+
 @pytest.mark.parametrize(("profile", "storage", "granularity", "zero_point", "cells"), list(rows()))
 def test_row(profile: str, storage: str, granularity: str, zero_point: int, cells: dict[str, str]) -> None:
     per_axis = granularity == "per axis"
@@ -43,7 +59,7 @@ def test_row(profile: str, storage: str, granularity: str, zero_point: int, cell
     input_type = parse_type("tensor<1xf32>")
     assert isinstance(input_type, TensorType)
     plan = plan_quantize(input_type, parse_type(f"!quant.uniform<{storage}:f32{parameters}>"), profile)
-    target = profile_oracle.target(storage, "f32", granularity.replace(" ", "_"))
+    oracle = oracle_of(profile, plan.output_type, zero_point, granularity.replace(" ", "_"))
     for name, cell in cells.items():
         source, stored = np.array([INPUTS[name]], np.float32), np.empty(1, plan.output_dtype)
         try:
@@ -51,9 +67,7 @@ def test_row(profile: str, storage: str, granularity: str, zero_point: int, cell
             found = str(stored[0])
         except PreconditionError:
             found = "error"
-        expected = profile_oracle.QUANTIZE[profile.replace("_single_rounding", "")](
-            float(source[0]), 1.0, zero_point, target
-        )
+        expected = oracle(float(source[0]))
         assert found == cell == ("error" if expected is None else str(expected.value)), name
 
 

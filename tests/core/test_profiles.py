@@ -129,7 +129,8 @@ def test_quantize_every_pattern_of_sixteen_bits(profile: str, expressed: str) ->
 @pytest.mark.parametrize("profile", [name for name in PROFILES if Operation.QUANTIZE in PROFILES[name].operations])
 def test_sixteen_bit_floats_are_defined_or_refused(profile: str) -> None:
     for expressed in ("f16", "bf16", "f64"):
-        types = tensor(f"tensor<4x{expressed}>"), parse_type(f"!quant.uniform<i8:{expressed}, 0.5>")
+        storage = "!quant.quantile<i1:f16, {0.0, 1.0}>" if profile == "quantile" else "i8"
+        types = tensor(f"tensor<4x{expressed}>"), parse_type(f"!quant.uniform<{storage}:{expressed}, 0.5>")
         if expressed in PROFILES[profile].operations[Operation.QUANTIZE].expressed:
             plan_quantize(*types, profile)
         else:

@@ -133,3 +133,22 @@ def test_blocks_of_int4_along_an_axis(client: httpx.Client) -> None:
     refused = client.post("/v1/quantize", json={**body, "profile": "litert"}).json()
     assert refused["code"] == "unsupported"
     assert "sub_channel" in refused["detail"]
+
+
+def test_codes_of_a_table_there_and_back(client: httpx.Client) -> None:
+    storage = "!quant.quantile<ui2:f32, {-1.0, 0.0, 0.5, 1.0}>"
+    tensor = {"type": "tensor<6xf32>", "values": [-9.0, -0.2, 0.05, 0.06, "NaN", "Infinity"]}
+    body = {"input": tensor, "output_type": f"!quant.uniform<{storage}:f32, 0.2>", "profile": "quantile"}
+    reply = client.post("/v1/quantize", json=body).json()
+    assert reply["output"]["values"] == [0, 0, 1, 2, 0, 3]
+    report = {name: reply["report"][name] for name in ("rounding", "saturated_low", "saturated_high", "nan")}
+    assert report == {"rounding": "nearest_down", "saturated_low": 1, "saturated_high": 1, "nan": 1}
+    back = client.post("/v1/dequantize", json={"input": reply["output"], "profile": "quantile"}).json()
+    assert back["output"]["values"] == pytest.approx([-0.2, -0.2, 0.0, 0.1, -0.2, 0.2])
+    npy = io.BytesIO()
+    np.save(npy, np.array([-9.0, -0.2, 0.05, 0.06], np.float32))
+    query = {"output_type": f"!quant.uniform<{storage}:f32, 0.2>", "profile": "quantile", "packing": "dense"}
+    packed = client.post("/v1/npy/quantize", params=query, content=npy.getvalue())
+    assert np.load(io.BytesIO(packed.content)).tolist() == [0b10_01_00_00]
+    refused = client.post("/v1/quantize", json={**body, "profile": "onnx"}).json()
+    assert (refused["code"], refused["errors"][0]["pointer"]) == ("unsupported", "/output_type")

@@ -12,12 +12,15 @@ from service.comparison import ErrorMeasures
 from service.schemas import ABSENT, Int32, Int64, OutputTensor, ReplyModel, RequestModel, Tensor, component
 from service.settings import MOST_ENTRIES
 
+# The largest are those of f64 factors. JSON readers that have only doubles read them exactly.
+LARGEST_MULTIPLIER, LARGEST_SHIFT = 2**53, 2048
+
 
 class MultiplierPair(RequestModel):
-    """An integer multiplier and a shift, in the sign convention of the profile's scheme."""
+    """An integer multiplier and a shift, in the sign convention of the scheme."""
 
-    multiplier: Int32 = Field(ge=-(2**31), le=2**31 - 1)
-    shift: Int32 = Field(ge=-1024, le=1024)
+    multiplier: Int64 = Field(ge=-LARGEST_MULTIPLIER, le=LARGEST_MULTIPLIER)
+    shift: Int32 = Field(ge=-LARGEST_SHIFT, le=LARGEST_SHIFT)
 
 
 _PACKING = "How numbers narrower than a byte are kept in data."
@@ -64,17 +67,24 @@ class RequantizeRequest(RequestModel):
     input: Tensor
     output_type: str = Field(description=_OUTPUT_TYPE, examples=["!quant.uniform<i8:f32, 0.25:-1>"])
     profile: Annotated[str, component("ProfileName", "Default: litert.")] = "litert"
+    scheme: Annotated[str, component("SchemeName", "Replaces the profile's; takes all types of integers.")] = ""
     multipliers: Annotated[list[MultiplierPair], FailFast()] = Field(
         default=[],
         max_length=MOST_ENTRIES,
-        description="Used instead of derived ones: one, or one for each channel.",
+        description="Used instead of derived ones: one, or one for each channel. Plain integers, such as "
+        "tensor<4xi64>, have no scale and need them.",
     )
+    axis: Int32 = Field(
+        default=0, ge=0, le=255, description="The dimension that several multipliers go along, if no type says it."
+    )
+    packing: Packing = Field(default=Packing.UNPACKED, strict=False, description=_PACKING)
 
 
 class Report(ReplyModel):
     """What happened to the elements."""
 
     profile: str
+    scheme: str = Field(default=ABSENT, description="The scheme of a requantization that has multipliers.")
     rounding: str
     elements: Int64
     saturated_low: Int64 = Field(description="Elements below the lower storage bound, or the lowest finite value.")
@@ -93,13 +103,16 @@ class ConversionReply(ReplyModel):
 
 
 class UsedMultiplier(ReplyModel):
-    """An integer multiplier and a shift, in the sign convention of the profile's scheme."""
+    """An integer multiplier and a shift, in the sign convention of the scheme."""
 
-    multiplier: Int32
+    multiplier: Int64
     shift: Int32
 
 
 class RequantizeReply(ConversionReply):
-    """A converted tensor, what happened to its elements, and the multipliers that did it: one, or one per channel."""
+    """A converted tensor, what happened to its elements, and the multipliers that did it.
+
+    There is one multiplier, or one per channel; none where the profile dequantizes and quantizes again.
+    """
 
     multipliers: list[UsedMultiplier]

@@ -22,7 +22,16 @@ from core.parameters.ranges import RANGE_RULES
 from core.parameters.schemes import SCHEMES
 from core.profiles import PROFILES
 from core.quantize import ROUNDINGS
-from service import VERSION, block_models, comparison, conversion_models, range_models, schemas, tosa_models
+from service import (
+    VERSION,
+    block_models,
+    comparison,
+    conversion_models,
+    multiplier_models,
+    range_models,
+    schemas,
+    tosa_models,
+)
 from service.operation import SCHEMAS
 from service.settings import Limits, Settings
 
@@ -51,7 +60,7 @@ _REQUESTS = (
     block_models.QuantizeBlocksRequest,
     block_models.DequantizeBlocksRequest,
     tosa_models.RescaleRequest,
-    schemas.MultiplierRequest,
+    multiplier_models.MultiplierRequest,
     range_models.RangeRequest,
     range_models.BiasRequest,
     range_models.FakeQuantizeRequest,
@@ -80,7 +89,9 @@ def document(routes: Sequence[BaseRoute], settings: Settings) -> dict[str, Any]:
     components["RoundingName"] = _names(
         ROUNDINGS, "The roundings that can replace a profile's; nearest_* differ in ties."
     )
-    components["SchemeName"] = _names(SCHEMES, "The ways to turn a real factor into a multiplier and a shift.")
+    components["SchemeName"] = _described(
+        SCHEMES, "The ways to turn a real factor into a multiplier and a shift, and to scale integers by them."
+    )
     components["RangeSchemeName"] = _described(RANGE_RULES, "The rules that turn a range into scale and zero point.")
     components["BiasSchemeName"] = _described(BIAS_RULES, "The rules that make the scale and the integers of a bias.")
     components["FakeQuantizeSchemeName"] = _described(FAKE_QUANTIZE_SCHEMES, "The fake quantizations.")

@@ -316,6 +316,16 @@ def sides(*, input: str, output: str) -> Iterator[None]:
         raise
 
 
+@contextmanager
+def below(pointer: str) -> Iterator[None]:
+    """Put `pointer` before the pointer of an error that passes through, which points into a part of the request."""
+    try:
+        yield
+    except errors.RequantError as error:
+        error.pointer = pointer + (error.pointer or "")
+        raise
+
+
 def invalid_request(error: ValidationError, max_values: int) -> errors.RequantError:
     """Return what pydantic found as our own error, without the input that it would repeat.
 

@@ -112,15 +112,6 @@ class Tensor(RequestModel):
         return self
 
 
-class MultiplierRequest(RequestModel):
-    """Real factors for which integer multipliers and shifts are wanted."""
-
-    factors: Annotated[list[str], FailFast()] = Field(
-        description="Decimal or C99 hexadecimal texts, read as binary64.", examples=[["0.0123", "0x1.8p-5"]]
-    )
-    scheme: Annotated[str, component("SchemeName", "How to derive them.")]
-
-
 class ParseTypeRequest(RequestModel):
     """A text that should be a type."""
 
@@ -133,22 +124,6 @@ class OutputTensor(ReplyModel):
     type: str
     data: Data = ""
     values: Values = []
-
-
-class DerivedMultiplier(ReplyModel):
-    """The multiplier and shift for one factor, and how well they stand for it."""
-
-    multiplier: Int32
-    shift: Int32 = Field(description="In the scheme's own sign convention.")
-    represented: str = Field(description="The real value that multiplier and shift stand for, as decimal text.")
-    relative_error: float = Field(description="represented / factor - 1.")
-
-
-class MultiplierReply(ReplyModel):
-    """One result for each factor, in the order of the request."""
-
-    scheme: str
-    results: list[DerivedMultiplier]
 
 
 class OperationRule(ReplyModel):
@@ -169,6 +144,7 @@ class OperationRule(ReplyModel):
     overflow: str = Field(description="What becomes of an integer outside of the bounds, in quantize.")
     missing: str = Field(description="What becomes of NaN, in quantize.")
     difference: str = Field(description="How q - z and the product are formed, in dequantize.")
+    pairs: list[str] = Field(description="The pairs of storages that are taken, in requantize; empty: all.")
     symmetric: list[str] = Field(description="Storages whose zero points have to be 0.")
     short_blocks: bool = Field(description="Whether a last block may be short.")
     scheme: str = Field(default="", description="How multipliers are derived, in requantize.")

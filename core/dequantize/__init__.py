@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from core.cast import plan_widening
 from core.dequantize.general import plan_general
 from core.dequantize.native import is_native, plan_native
@@ -17,11 +19,18 @@ from core.profiles import Operation, profile_named
 __all__ = ["plan_dequantize"]
 
 
-def plan_dequantize(input_type: TensorType, output_type: Type | None = None, profile: str = "stablehlo") -> Plan:
+def plan_dequantize(
+    input_type: TensorType,
+    output_type: Type | None = None,
+    profile: str = "stablehlo",
+    *,
+    more_storages: tuple[str, ...] = (),
+) -> Plan:
     """Plan q -> x. `input_type`: a static tensor of a uniform type, or of floats of at most 16 bits. `output_type`: its
     expressed type, if given at all; for floats a wider one, f32 if none is given.
 
-    Raise UnknownNameError, UnsupportedError or TypeFitError, as `core.operands` says.
+    `more_storages` are taken besides those of the profile's rule. Raise UnknownNameError, UnsupportedError or
+    TypeFitError, as `core.operands` says.
     """
     named = profile_named(profile)
     with about("input"):
@@ -31,6 +40,7 @@ def plan_dequantize(input_type: TensorType, output_type: Type | None = None, pro
             target = bind(FLOATS["f32"] if output_type is None else output_type, shape)
         return plan_widening(input_type, target, profile)
     stated = named.rule(Operation.DEQUANTIZE)
+    stated = replace(stated, storages=stated.storages + more_storages)
     with about("input"):
         operand = quantized_operand(input_type, "input", stated, profile)
     with about("output"):

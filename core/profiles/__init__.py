@@ -14,11 +14,11 @@ from core.profiles.mlir import MLIR
 from core.profiles.onednn import ONEDNN
 from core.profiles.onnx import ONNX, ONNX_REFERENCE
 from core.profiles.quantile import QUANTILE
-from core.profiles.rounding import Rounding
 from core.profiles.rule import Operation, OperationRule, Profile, ZeroPoint
 from core.profiles.stablehlo import STABLEHLO
 from core.profiles.torch import TORCH, TORCH_DECOMPOSED
 from core.profiles.tosa import TOSA, TOSA_DOUBLE_ROUND
+from core.rounding import Rounding
 
 __all__ = ["PROFILES", "Operation", "OperationRule", "Profile", "Rounding", "ZeroPoint", "profile_named"]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from core.profiles.rounding import Rounding
+from core.parameters.schemes import litert as schemes
+from core.parameters.schemes import xnnpack
 from core.profiles.rule import (
     DEQUANTIZE,
     NO_NAN,
@@ -18,6 +19,8 @@ from core.profiles.rule import (
     ZeroPoint,
     ZeroPointRange,
 )
+from core.profiles.scheme_rule import scheme_rule
+from core.rounding import Rounding
 
 _STORAGES = ("i4", "u4", "i8", "u8", "i16", "u16", "i32")
 _BYTES = ("i8", "u8")
@@ -48,30 +51,30 @@ _DEQUANTIZE = OperationRule(
     storages=_STORAGES,
     symmetric=("i16",),
 )
-_DOUBLE = OperationRule(
-    formula="clamp(RDBPOT(SRDHM((q - z_in) * 2^max(shift, 0), m), max(-shift, 0)) + z_out, lo, hi)",
-    precision="m, shift from f64(f32(s_in)) / f64(f32(s_out)); SRDHM(a, b) = floor((a*b + 2^30) / 2^31), saturating; "
-    "RDBPOT(x, n) = RNA(x / 2^n); the left shift wraps in int32",
-    rounding=Rounding.DOUBLE,
-    zero_point=ZeroPoint.AFTER_ROUNDING,
-    saturation="clamp after the addition of z_out, which wraps in int32; q - z_in outside int32 is an error",
-    nan=NO_NAN,
+_DOUBLE = scheme_rule(
+    schemes.LITERT,
     storages=_REQUANTIZED,
     zero_points=ZeroPointRange.INT32,
-    symmetric_pairs=(("i16", "i16"),),
-    scheme="litert",
+    symmetric_pairs=("i16 to i16",),
 )
-_SINGLE = OperationRule(
-    formula="clamp(floor(((q - z_in) * m + 2^(30 - shift)) / 2^(31 - shift)) + z_out, lo, hi)",
-    precision="m, shift from f64(f32(s_in)) / f64(f32(s_out)); exact 64-bit product",
-    rounding=Rounding.SINGLE,
-    zero_point=ZeroPoint.AFTER_ROUNDING,
-    saturation="clamp after the addition of z_out, which wraps in int32; a scaled value outside int32 is an error",
-    nan=NO_NAN,
+_SINGLE = scheme_rule(
+    schemes.LITERT_SINGLE_ROUNDING,
     storages=_REQUANTIZED,
     zero_points=ZeroPointRange.INT32,
-    symmetric_pairs=(("i16", "i16"),),
-    scheme="litert_single_rounding",
+    symmetric_pairs=("i16 to i16",),
+)
+# XNNPACK takes accumulators and numbers of 8 bits; other pairs run the reference kernel (spec/numerics.md C.7, C.8).
+_CONVERTED = ("i8 to i8", "u8 to u8")
+_UNDELEGATED = ("i8 to i16", "i16 to i8", "i16 to i16", "i16 to i32", "i32 to i16")
+_XNNPACK = scheme_rule(
+    xnnpack.XNNPACK_FP32,
+    storages=("i8", "u8", "i16", "i32"),
+    zero_points=ZeroPointRange.INT32,
+    pairs=("i32 to i8", "i32 to u8", *_CONVERTED, *_UNDELEGATED),
+    variants={
+        **dict.fromkeys(_CONVERTED, scheme_rule(xnnpack.XNNPACK_CVT8, storages=_BYTES, granularities=("per_tensor",))),
+        **dict.fromkeys(_UNDELEGATED, _DOUBLE),
+    },
 )
 
 LITERT = Profile(
@@ -102,7 +105,11 @@ LITERT_SINGLE_ROUNDING = Profile(
 LITERT_XNNPACK = Profile(
     name="litert_xnnpack",
     title="LiteRT as installed, with XNNPACK",
-    summary="QUANTIZE and DEQUANTIZE of 8-bit tensors as the default interpreter runs them, delegated to XNNPACK.",
+    summary="QUANTIZE and DEQUANTIZE of 8-bit tensors as the default interpreter runs them, delegated to XNNPACK; "
+    "int32 accumulators to 8 bits as its convolutions and FULLY_CONNECTED do, QUANTIZE between 8 bits of one sign as "
+    "its conversion does, and between other integers as the reference kernel, which it leaves them to. int8 to uint8 "
+    "and back, and 8-bit factors outside of 2^-8 to 2^7, are not defined: there the result depends on an element's "
+    "place.",
     source="ai-edge-litert 2.3.0, default resolver, XNNPACK delegate, x86-64",
     operations={
         Operation.QUANTIZE: OperationRule(
@@ -118,5 +125,6 @@ LITERT_XNNPACK = Profile(
             granularities=("per_tensor",),
         ),
         Operation.DEQUANTIZE: replace(DEQUANTIZE, storages=_BYTES, granularities=("per_tensor",)),
+        Operation.REQUANTIZE: _XNNPACK,
     },
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from core.profiles.rounding import Rounding
 from core.profiles.rule import (
     NO_NAN,
     Difference,
@@ -16,6 +15,7 @@ from core.profiles.rule import (
     ZeroPoint,
     ZeroPointRange,
 )
+from core.rounding import Rounding
 
 _EXPRESSED = ("f16", "bf16", "f32", "f64")
 _GRANULARITIES = ("per_tensor", "per_axis", "sub_channel")

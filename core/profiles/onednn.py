@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from core.profiles.cast import CastRule, FloatOverflow, NanCode
-from core.profiles.rounding import Rounding
 from core.profiles.rule import (
     DEQUANTIZE,
+    NO_NAN,
     Operation,
     OperationRule,
     Profile,
@@ -15,6 +15,7 @@ from core.profiles.rule import (
     ZeroPoint,
     ZeroPointRange,
 )
+from core.rounding import Rounding
 
 _FLOATS = ("f8E4M3FN", "f8E5M2")
 _STORAGES = ("i8", "u8", *_FLOATS)
@@ -22,7 +23,8 @@ _STORAGES = ("i8", "u8", *_FLOATS)
 ONEDNN = Profile(
     name="onednn",
     title="oneDNN Graph",
-    summary="Quantize and Dequantize of the Graph API, as the CPU engine computes them.",
+    summary="Quantize and Dequantize of the Graph API, as the CPU engine computes them. Requantize is a Dequantize and "
+    "a Quantize, as the Graph API states int8 models; an int32 accumulator enters it with the product of the scales.",
     source="oneDNN 3.13.2, Graph API, CPU",
     operations={
         Operation.QUANTIZE: OperationRule(
@@ -38,6 +40,17 @@ ONEDNN = Profile(
             zero_points=ZeroPointRange.INT32,
         ),
         Operation.DEQUANTIZE: replace(DEQUANTIZE, storages=_STORAGES, zero_points=ZeroPointRange.INT32),
+        Operation.REQUANTIZE: OperationRule(
+            formula="RNE(clamp(f32(f32(f32(f32(q - z_in) * s_in) * f32(1 / s_out)) + f32(z_out)), lo, hi))",
+            precision="q - z_in in int32 (wraps for 32-bit storage); each step in f32",
+            rounding=Rounding.NEAREST_EVEN,
+            zero_point=ZeroPoint.BEFORE_ROUNDING,
+            saturation="clamp in f32 before rounding",
+            nan=NO_NAN,
+            storages=("i8", "u8", "i32"),
+            pairs=tuple(f"{source} to {target}" for source in ("i8", "u8", "i32") for target in ("i8", "u8")),
+            zero_points=ZeroPointRange.INT32,
+        ),
     },
     casts=CastRule(
         authority="oneDNN",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from core.parameters.schemes import onnx as schemes
 from core.profiles.cast import (
     F8_ONNX,
     FINITE,
@@ -14,7 +15,6 @@ from core.profiles.cast import (
     ScaleRange,
     Slip,
 )
-from core.profiles.rounding import Rounding
 from core.profiles.rule import (
     DEQUANTIZE,
     Difference,
@@ -26,11 +26,14 @@ from core.profiles.rule import (
     Steps,
     ZeroPoint,
 )
+from core.profiles.scheme_rule import scheme_rule
+from core.rounding import Rounding
 
 _EXPRESSED = ("f32", "f16", "bf16")
 _GRANULARITIES = ("per_tensor", "per_axis", "sub_channel")
+_INTEGERS = ("i2", "u2", "i4", "u4", "i8", "u8", "i16", "u16", "i32")
 _FLOATS = (*F8_ONNX, *FINITE)
-_STORAGES = ("i2", "u2", "i4", "u4", "i8", "u8", "i16", "u16", "i32", *_FLOATS)
+_STORAGES = (*_INTEGERS, *_FLOATS)
 
 _QUANTIZE = OperationRule(
     formula="clamp(RNE(f32(x / s)) + z, lo, hi), s = E(scale); to small floats: cast(f32(x / s)), saturating",
@@ -119,15 +122,17 @@ _REFERENCE_CASTS = replace(
 ONNX = Profile(
     name="onnx",
     title="ONNX, as onnxruntime",
-    summary="QuantizeLinear and DequantizeLinear as onnxruntime's CPU provider computes them: the zero point is added "
-    "after rounding. bf16, which onnxruntime lacks, follows the rule of f32. Not followed: i4 and u4 elements that "
-    "share a byte with those of another scale convert NaN, and what is beyond int32, otherwise there.",
+    summary="QuantizeLinear, DequantizeLinear and the output of QLinearMatMul and QLinearConv as onnxruntime's CPU "
+    "provider computes them: the zero point is added after rounding. bf16, which onnxruntime lacks, follows the rule "
+    "of f32. Not followed: i4 and u4 elements that share a byte with those of another scale convert NaN, and what is "
+    "beyond int32, otherwise there.",
     source="onnxruntime 1.31.1, ONNX opset 21 and newer",
     operations={
         Operation.QUANTIZE: replace(
             _QUANTIZE, variants=dict.fromkeys(("i2", "u2", "f16", "sub_channel_outer"), _SCALAR_LOOPS)
         ),
         Operation.DEQUANTIZE: _DEQUANTIZE,
+        Operation.REQUANTIZE: scheme_rule(schemes.ONNXRUNTIME, storages=_INTEGERS),
     },
     casts=_CASTS,
 )
@@ -135,8 +140,8 @@ ONNX = Profile(
 ONNX_REFERENCE = Profile(
     name="onnx_reference",
     title="ONNX ReferenceEvaluator",
-    summary="QuantizeLinear and DequantizeLinear as the ReferenceEvaluator of the onnx package computes them on x86: "
-    "in the type of the data, wrapping where int32 does.",
+    summary="QuantizeLinear, DequantizeLinear and the output of QLinearMatMul and QLinearConv as the "
+    "ReferenceEvaluator of the onnx package computes them on x86: in the type of the data, wrapping where int32 does.",
     source="onnx 1.23.2, onnx.reference",
     operations={
         Operation.QUANTIZE: replace(
@@ -144,6 +149,9 @@ ONNX_REFERENCE = Profile(
         ),
         Operation.DEQUANTIZE: replace(
             _DEQUANTIZE, symmetric=_FLOATS, variants={"i32": replace(_REFERENCE_INT32, symmetric=_FLOATS)}
+        ),
+        Operation.REQUANTIZE: scheme_rule(
+            schemes.ONNX_REFERENCE, storages=_INTEGERS, zero_point=ZeroPoint.BEFORE_ROUNDING
         ),
     },
     casts=_REFERENCE_CASTS,

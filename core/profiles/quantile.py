@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from core.profiles.rounding import Rounding
 from core.profiles.rule import (
     NO_NAN,
     Operation,
@@ -12,6 +11,7 @@ from core.profiles.rule import (
     ZeroPoint,
     ZeroPointRange,
 )
+from core.rounding import Rounding
 
 _STORAGES = ("quantile",)
 _EXPRESSED = ("f16", "bf16", "f32", "f64")

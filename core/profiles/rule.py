@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from core.errors import UnsupportedError
 from core.profiles.cast import CastRule
-from core.profiles.rounding import Rounding
+from core.rounding import Rounding
 
 
 class Operation(StrEnum):
@@ -115,11 +115,13 @@ class OperationRule:
     The first six fields say it to people; the others say it to plans. `scales` is the type that scales are rounded to
     first. `storages` and `expressed` list the element types for which the rule is defined, `granularities` how finely.
     `symmetric` lists the storages, and `symmetric_pairs` the pairs of input and output storages, for which the real
-    system refuses a zero point other than 0. Small floats are cast to by the profile's `casts`; `float_zero_point`
-    says that their zero point, 0, is added first, so that -0 becomes 0. `scheme` names the derivation of multiplier and
-    shift, in requantize. `variants` replaces the rule for some types: a storage,
-    a granularity, both with a blank between, or an expressed type. The granularity is per_tensor, per_axis,
-    sub_channel, or sub_channel_outer for blocks along another axis than the last.
+    system refuses a zero point other than 0; a pair is written "i32 to i8". `pairs` lists the pairs that are taken,
+    where not all are that `storages` makes. Small floats are cast to by the profile's `casts`; `float_zero_point` says
+    that their zero point, 0, is added first, so that -0 becomes 0. `scheme` names the scheme of requantize
+    (`core.parameters.schemes`); where there is none, requantize is dequantize and then quantize. `rescale`: whether the
+    types have to be those of TOSA's RESCALE. `variants` replaces the rule for some types: a storage, a granularity,
+    both with a blank between, an expressed type, or in requantize a pair of storages. The granularity is per_tensor,
+    per_axis, sub_channel, or sub_channel_outer for blocks along another axis than the last.
     """
 
     formula: str
@@ -140,16 +142,25 @@ class OperationRule:
     granularities: tuple[str, ...] = ("per_tensor", "per_axis")
     short_blocks: bool = False
     symmetric: tuple[str, ...] = ()
-    symmetric_pairs: tuple[tuple[str, str], ...] = ()
+    symmetric_pairs: tuple[str, ...] = ()
+    pairs: tuple[str, ...] = ()
     type_rules: TypeRules | None = None
     float_zero_point: bool = False
     scheme: str | None = None
+    rescale: bool = False
     variants: Mapping[str, OperationRule] = field(default_factory=dict)
 
     def for_type(self, granularity: str, storage: str, expressed: str) -> OperationRule:
         """Return the variant for a type, or this rule."""
         keys = (f"{storage} {granularity}", storage, granularity, expressed)
         return next((self.variants[key] for key in keys if key in self.variants), self)
+
+    def for_pair(self, source: str, target: str) -> OperationRule:
+        """Return the variant for a pair of storages, or this rule. Raise UnsupportedError if the pair is not taken."""
+        pair = f"{source} to {target}"
+        if self.pairs and pair not in self.pairs:
+            raise UnsupportedError(f"this profile does not convert {pair}; it converts {', '.join(self.pairs)}")
+        return self.variants.get(pair, self)
 
 
 @dataclass(frozen=True, slots=True)

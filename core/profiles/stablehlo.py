@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from core.parameters.schemes import stablehlo as schemes
 from core.profiles.cast import FINITE, CastRule, FiniteNan, FloatOverflow, NanCode
-from core.profiles.rounding import Rounding
 from core.profiles.rule import (
     NO_NAN,
     Missing,
@@ -14,6 +14,8 @@ from core.profiles.rule import (
     TypeRules,
     ZeroPoint,
 )
+from core.profiles.scheme_rule import scheme_rule
+from core.rounding import Rounding
 
 _EXPRESSED = ("f16", "bf16", "f32", "f64")
 _FORMATS = (
@@ -25,7 +27,8 @@ STABLEHLO = Profile(
     name="stablehlo",
     title="StableHLO",
     summary="uniform_quantize and uniform_dequantize as the StableHLO specification and its interpreter compute them: "
-    "the zero point takes part in the rounding.",
+    "the zero point takes part in the rounding. uniform_quantize of a quantized operand as "
+    "stablehlo-legalize-quant-to-math lowers it.",
     source="StableHLO specification 1.20, quantized element types",
     operations={
         Operation.QUANTIZE: OperationRule(
@@ -50,6 +53,13 @@ STABLEHLO = Profile(
             nan=NO_NAN,
             steps=Steps.EXPRESSED,
             expressed=_EXPRESSED,
+            storages=_STORAGES,
+            type_rules=TypeRules.STABLEHLO,
+        ),
+        Operation.REQUANTIZE: scheme_rule(
+            schemes.STABLEHLO,
+            saturation="clamp in f32 to f32(lo) and f32(hi), then a saturating conversion",
+            zero_point=ZeroPoint.BEFORE_ROUNDING,
             storages=_STORAGES,
             type_rules=TypeRules.STABLEHLO,
         ),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from core.parameters.schemes import fbgemm
 from core.profiles.cast import F8_ONNX, SCALE, CastRule, FloatOverflow, NanCode
-from core.profiles.rounding import Rounding
 from core.profiles.rule import (
     DEQUANTIZE,
+    NO_NAN,
     Difference,
     Missing,
     Operation,
@@ -18,6 +19,8 @@ from core.profiles.rule import (
     Steps,
     ZeroPoint,
 )
+from core.profiles.scheme_rule import scheme_rule
+from core.rounding import Rounding
 
 _EAGER = OperationRule(
     formula="clamp(RNE(fma(x, f32(1 / s), z)), lo, hi); per axis and for i32: "
@@ -37,7 +40,7 @@ TORCH = Profile(
     name="torch",
     title="PyTorch eager",
     summary="quantize_per_tensor, quantize_per_channel and dequantize of quantized tensors, as the x86 wheel computes "
-    "them.",
+    "them, and the output of its quantized linear and convolution without a bias (engines fbgemm and x86).",
     source="torch 2.13.0, CPU wheel, x86",
     operations={
         Operation.QUANTIZE: replace(
@@ -54,6 +57,11 @@ TORCH = Profile(
                     difference=Difference.FLOATS,
                 )
             },
+        ),
+        Operation.REQUANTIZE: scheme_rule(
+            fbgemm.FBGEMM,
+            storages=("i8", "u8", "i32"),
+            pairs=tuple(f"{source} to {target}" for source in ("i8", "u8", "i32") for target in ("i8", "u8")),
         ),
     },
     casts=CastRule(
@@ -112,7 +120,8 @@ _DECOMPOSED_DEQUANTIZE = replace(
 TORCH_DECOMPOSED = Profile(
     name="torch_decomposed",
     title="PyTorch quantized_decomposed",
-    summary="The operators of torch.ops.quantized_decomposed, which torch.export and fake quantization compute with.",
+    summary="The operators of torch.ops.quantized_decomposed, which torch.export and fake quantization compute with. "
+    "There is no operator from integers to integers among them: requantize is dequantize and then quantize.",
     source="torch 2.13.0, quantized_decomposed, CPU",
     operations={
         Operation.QUANTIZE: replace(
@@ -140,6 +149,12 @@ TORCH_DECOMPOSED = Profile(
                     replace(_DECOMPOSED_DEQUANTIZE, difference=Difference.INTEGER),
                 ),
             },
+        ),
+        Operation.REQUANTIZE: replace(
+            _DECOMPOSED,
+            formula="quantize(dequantize(q)), by the two rules of this profile for the types of input and output",
+            precision="those of the two rules; between them a number of the expressed type",
+            nan=NO_NAN,
         ),
     },
 )

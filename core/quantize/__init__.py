@@ -14,6 +14,7 @@ from core.operands import bind, float_element, quantized_operand, static_shape
 from core.plan import Plan
 from core.profiles import Operation, OperationRule, Rounding, profile_named
 from core.profiles.rule import Missing
+from core.quantize.general import ROUNDINGS as _ROUNDINGS
 from core.quantize.general import plan_general
 from core.quantize.native import is_native, plan_native
 from core.quantize.quantile import plan_quantile
@@ -21,7 +22,7 @@ from core.quantize.small_float import plan_small_float
 
 __all__ = ["ROUNDINGS", "NanPolicy", "plan_quantize", "rounding_named"]
 
-ROUNDINGS = tuple(rounding for rounding in Rounding if rounding not in (Rounding.SINGLE, Rounding.DOUBLE))
+ROUNDINGS = tuple(_ROUNDINGS)
 """The roundings that can replace the profile's."""
 
 

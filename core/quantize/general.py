@@ -24,7 +24,7 @@ _QUOTIENTS: Mapping[Quotient, kernel.Quotient] = {
     Quotient.RECIPROCAL_OF_F64: kernel.Quotient.RECIPROCAL,
     Quotient.FUSED: kernel.Quotient.FUSED,
 }
-_ROUNDINGS: Mapping[Rounding, KernelRounding] = {
+ROUNDINGS: Mapping[Rounding, KernelRounding] = {
     Rounding.NEAREST_EVEN: KernelRounding.HALF_EVEN,
     Rounding.NEAREST_AWAY: KernelRounding.HALF_AWAY,
     Rounding.NEAREST_UP: KernelRounding.HALF_UP,
@@ -115,7 +115,7 @@ def plan_general(
         kernel.Field.QUOTIENT: _QUOTIENTS[rule.quotient],
         kernel.Field.PRECISION: step_precision(rule.steps, operand.expressed.name),
         kernel.Field.BEFORE: rule.zero_point is ZeroPoint.BEFORE_ROUNDING,
-        kernel.Field.ROUNDING: _ROUNDINGS[rule.rounding],
+        kernel.Field.ROUNDING: ROUNDINGS[rule.rounding],
         kernel.Field.OVERFLOW: _OVERFLOWS[rule.overflow],
         kernel.Field.MISSING: _MISSING[rule.missing],
         kernel.Field.SEED: seed,

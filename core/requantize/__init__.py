@@ -7,89 +7,61 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
-from core.errors import ParameterError, TypeFitError, about
+from core.elements import IntegerElement
+from core.errors import ParameterError, TypeFitError, UnsupportedError, about
 from core.mlir.types import TensorType, Type
-from core.operands import QuantizedOperand, StoredOperand, bind, quantized_operand, static_shape
+from core.operands import QuantizedOperand, StoredOperand, bind, integer_operand, quantized_operand, static_shape
 from core.operators.tosa_rescale import check_rescale
-from core.parameters.schemes import FixedPoint, Multiplier, Scheme, scheme_named
+from core.parameters.schemes import Multiplier, Scheme, scheme_named
+from core.plan import Plan
 from core.profiles import Operation, OperationRule, profile_named
-from core.requantize.fixed_point import apply_fixed_point
+from core.profiles.rule import INTEGERS, ZeroPointRange
+from core.profiles.scheme_rule import scheme_rule
 from core.requantize.granularity import Granularity, common_granularity
-from core.requantize.real_factor import apply_float
-from core.requantize.scaling import Application, ScalingPlan, Sides
+from core.requantize.scaling import ScalingPlan, plan_scaling
+from core.requantize.through_real import plan_through_real
 
-__all__ = ["plan_requantize", "plan_scaling"]
+__all__ = ["ScalingPlan", "plan_requantize", "plan_scaling"]
 
 
-def plan_scaling(
-    scheme: Scheme,
-    source: StoredOperand,
-    target: StoredOperand,
-    granularity: Granularity,
-    multipliers: Sequence[Multiplier],
-    *,
-    profile: str,
-    exact: Sequence[float] | None = None,
-) -> ScalingPlan:
-    """Plan q -> q' by multipliers: one, or one for each block of `granularity`.
-
-    The first two sides of the granularity are source and target.
-    `exact` are the factors that the multipliers were derived from; default: what they represent. Raise ParameterError,
-    pointing into `multipliers`, for one that is outside of what the scheme is defined for.
-    """
-    for index, each in enumerate(multipliers):
-        try:
-            scheme.check(each)
-        except ParameterError as error:
-            raise ParameterError(error.detail, pointer=f"/multipliers/{index}{error.pointer}") from None
-    of_source, of_target = granularity.indices[:2]
-    sides = Sides(
-        source,
-        target,
-        np.array(source.zero_points, np.int64)[of_source],
-        np.array(target.zero_points, np.int64)[of_target],
+def _stated(profile: str, scheme: str | None) -> OperationRule:
+    """Return the profile's rule; or a scheme's, which by itself is no whole system: it takes all types of integers."""
+    named = profile_named(profile)
+    if scheme is None:
+        return named.rule(Operation.REQUANTIZE)
+    return scheme_rule(
+        scheme_named(scheme),
+        storages=INTEGERS,
+        expressed=("f16", "bf16", "f32", "f64"),
+        granularities=("per_tensor", "per_axis", "sub_channel"),
+        zero_points=ZeroPointRange.INT32,
     )
-    stage = scheme.stage
-    if isinstance(stage, FixedPoint):
-        application = apply_fixed_point(stage, multipliers, sides)
-    else:
-        factors = [float(scheme.represented(each)) for each in multipliers] if exact is None else exact
-        application = apply_float(stage, multipliers, factors, sides)
-    return _plan(scheme, source, target, granularity, multipliers, application, profile)
 
 
-def _plan(
-    scheme: Scheme,
-    source: StoredOperand,
-    target: StoredOperand,
-    granularity: Granularity,
-    multipliers: Sequence[Multiplier],
-    application: Application,
-    profile: str,
-) -> ScalingPlan:
-    channels = granularity.channels
-    if len(application.kernels) == 1:
-        channels = channels.as_runs()
-    return ScalingPlan(
-        profile=profile,
-        rounding=scheme.rounding,
-        input_type=source.tensor,
-        output_type=target.tensor,
-        input_dtype=source.dtype,
-        output_dtype=target.dtype,
-        elements=source.elements,
-        input_bounds=source.input_bounds,
-        multipliers=tuple(multipliers),
-        scheme=scheme,
-        kernel=application.kernels[channels.cycle],
-        lanes=application.lanes,
-        narrow=application.narrow,
-        layout=channels.scalars,
-        parameters=tuple(channels.lay_out(each, each.dtype.str) for each in application.parameters),
-        limits=application.limits,
-    )
+def _operand(tensor: TensorType, side: str, rule: OperationRule, profile: str) -> StoredOperand:
+    """Take one side apart: uniformly quantized, or plain integers, whose zero point is 0."""
+    if isinstance(tensor.element, IntegerElement):
+        return integer_operand(tensor, side)
+    return quantized_operand(tensor, side, rule, profile)
+
+
+def _pair_rule(rule: OperationRule, source: StoredOperand, target: StoredOperand, profile: str) -> OperationRule:
+    """Return the rule for a pair of sides, or raise UnsupportedError where the profile's system refuses it."""
+    if isinstance(source, QuantizedOperand) and isinstance(target, QuantizedOperand):
+        source.check_expressed(TensorType((), target.expressed))
+        if rule.rescale:
+            check_rescale(source, target)
+        rule = rule.for_pair(source.storage, target.storage)
+    for side, operand in (("input", source), ("output", target)):
+        if isinstance(operand, QuantizedOperand) and operand.granularity not in rule.granularities:
+            taken = ", ".join(rule.granularities)
+            detail = f"the {side} has {operand.granularity} parameters; profile {profile} takes {taken} for this pair"
+            raise UnsupportedError(detail)
+    pair = f"{source.storage} to {target.storage}"
+    if pair in rule.symmetric_pairs:
+        source.check_symmetric("input", f"profile {profile} converts {pair} only with zero points 0")
+        target.check_symmetric("output", f"profile {profile} converts {pair} only with zero points 0")
+    return rule
 
 
 def _derive(
@@ -114,15 +86,27 @@ def _derive(
     return derived, factors
 
 
-def _check_pair(rule: OperationRule, source: QuantizedOperand, target: QuantizedOperand, profile: str) -> None:
-    """Refuse what the profile's system refuses of this pair of types."""
-    source.check_expressed(TensorType((), target.expressed))
-    if rule.scheme is not None and rule.scheme.startswith("tosa"):
-        check_rescale(source, target)
-    if (source.storage, target.storage) in rule.symmetric_pairs:
-        reason = f"profile {profile} converts {source.storage} to {target.storage} only with zero points 0"
-        source.check_symmetric("input", reason)
-        target.check_symmetric("output", reason)
+def _multiplier_blocks(shape: tuple[int, ...], axis: int | None, count: int) -> tuple[tuple[int, ...], int]:
+    """Return the blocks of the caller's multipliers: of one index along `axis`, or of the whole tensor."""
+    whole = tuple(max(dimension, 1) for dimension in shape)
+    if axis is None or count == 1:
+        return whole, 1
+    if not 0 <= axis < len(shape):
+        raise TypeFitError(f"the tensor has {len(shape)} dimensions, and the axis is {axis}", pointer="/axis")
+    if count != shape[axis]:
+        detail = f"{count} multipliers are given for dimension {axis} of {shape[axis]}; give one, or one for each index"
+        raise TypeFitError(detail, pointer="/multipliers")
+    return tuple(1 if i == axis else size for i, size in enumerate(whole)), count
+
+
+def _given(multipliers: Sequence[Multiplier], axis: int | None, granularity: Granularity) -> Sequence[Multiplier]:
+    """Return the caller's multipliers for the blocks of the common granularity."""
+    if axis is not None and len(multipliers) > 1:
+        return [multipliers[index] for index in granularity.indices[2].tolist()]
+    if len(multipliers) not in (1, granularity.count):
+        detail = f"{len(multipliers)} multipliers are given for {granularity.count} channels; give one, or one for each"
+        raise TypeFitError(detail, pointer="/multipliers")
+    return multipliers
 
 
 def plan_requantize(
@@ -130,28 +114,43 @@ def plan_requantize(
     output_type: Type,
     profile: str = "litert",
     multipliers: Sequence[Multiplier] | None = None,
-) -> ScalingPlan:
-    """Plan q -> q'. Both types are uniform; accumulators are i32 with their scale.
+    *,
+    scheme: str | None = None,
+    axis: int | None = None,
+) -> Plan:
+    """Plan q -> q'. Both types are uniform, or plain integers, whose zero point is 0; accumulators are i32 to i64.
 
-    `multipliers` (one, or one per channel, in the scheme's convention) replace those derived from the scales. Raise
-    UnknownNameError, UnsupportedError or TypeFitError, and ParameterError when a multiplier or shift is outside of what
-    the scheme is defined for.
+    `scheme` replaces the profile's, and takes all types of integers. `multipliers` (one, or one per channel, in the
+    scheme's convention) replace those derived from the scales, which plain integers lack; `axis` is the dimension that
+    several go along, where the types do not say. Raise UnknownNameError, UnsupportedError or TypeFitError, and
+    ParameterError when a multiplier or shift is outside of what the scheme is defined for.
     """
-    rule = profile_named(profile).rule(Operation.REQUANTIZE)
-    scheme = scheme_named(rule.scheme or profile)
+    stated = _stated(profile, scheme)
     with about("input"):
         shape = static_shape(input_type)
-        source = quantized_operand(input_type, "input", rule, profile)
+        source = _operand(input_type, "input", stated, profile)
     with about("output"):
-        target = quantized_operand(bind(output_type, shape), "output", rule, profile)
-        _check_pair(rule, source, target, profile)
-    granularity = common_granularity(
-        shape, (source.blocks, len(source.zero_points)), (target.blocks, len(target.zero_points))
-    )
-    if multipliers is None:
-        derived, factors = _derive(scheme, source, target, granularity)
-        return plan_scaling(scheme, source, target, granularity, derived, profile=profile, exact=factors)
-    if len(multipliers) not in (1, granularity.count):
-        detail = f"{len(multipliers)} multipliers are given for {granularity.count} channels; give one, or one for each"
-        raise TypeFitError(detail, pointer="/multipliers")
-    return plan_scaling(scheme, source, target, granularity, multipliers, profile=profile)
+        target = _operand(bind(output_type, shape), "output", stated, profile)
+        rule = _pair_rule(stated, source, target, profile)
+    sides = [(each.blocks, len(each.zero_points)) for each in (source, target)]
+    if multipliers is not None:
+        if rule.scheme is None:
+            raise UnsupportedError(f"profile {profile} multiplies by two scales; name a scheme to give multipliers")
+        granularity = common_granularity(shape, *sides, _multiplier_blocks(shape, axis, len(multipliers)))
+        given = _given(multipliers, axis, granularity)
+        return plan_scaling(scheme_named(rule.scheme), source, target, granularity, given, profile=profile)
+    if axis is not None:
+        raise UnsupportedError("an axis is that of given multipliers, and none are given", pointer="/axis")
+    for side, operand in (("input", source), ("output", target)):
+        if not isinstance(operand, QuantizedOperand):
+            with about(side):
+                detail = f"the {side} has plain integers, without a scale to derive a multiplier from; give multipliers"
+                raise UnsupportedError(detail)
+    assert isinstance(source, QuantizedOperand)
+    assert isinstance(target, QuantizedOperand)
+    if rule.scheme is None:
+        return plan_through_real(profile, source, target)
+    used = scheme_named(rule.scheme)
+    granularity = common_granularity(shape, *sides)
+    derived, factors = _derive(used, source, target, granularity)
+    return plan_scaling(used, source, target, granularity, derived, profile=profile, exact=factors)

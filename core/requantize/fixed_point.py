@@ -14,7 +14,7 @@ from core.kernels.requantize import REQUANTIZE, REQUANTIZE_CHECKED, FixedPointRu
 from core.parameters.schemes import FixedPoint, Multiplier, Sum
 from core.parameters.schemes.scheme import INT32, INT32_MAX
 from core.plan import Array
-from core.requantize.scaling import Application, Sides
+from core.requantize.application import Application, Sides
 
 # Bounds that no sum of a product in int64 and a zero point of 33 bits passes.
 _ANY = (-(1 << 63), (1 << 63) - 1)

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from core.errors import ParameterError
 from core.kernels.requantize_float import REQUANTIZE_FLOAT, REQUANTIZE_FLOAT_CHECKED, FloatRule
 from core.parameters.schemes import Float, Multiplier
 from core.plan import Array
-from core.requantize.scaling import Application, Sides
+from core.requantize.application import Application, Sides
 
 _ANY = (-float("inf"), float("inf"))
 # |y| is below its f64 estimate times this, plus what roundings add.
@@ -22,6 +23,8 @@ def _offsets(rule: FloatRule, exact: Array, sides: Sides) -> tuple[Array, Array,
     if rule is FloatRule.F32_OFFSET:
         with np.errstate(all="ignore"):
             offsets = (sides.zeros_out - sides.zeros_in * exact).astype(np.float32)
+        if not np.all(np.isfinite(offsets)):
+            raise ParameterError("the merged zero point, z_out - z_in * factor, is larger than the largest f32")
         return offsets.astype(np.float64), none, none
     if rule is FloatRule.F64_EVEN_OFFSET:
         return sides.zeros_out.astype(np.float64), sides.zeros_in, none
@@ -52,7 +55,8 @@ def apply_float(stage: Float, multipliers: Sequence[Multiplier], exact: Sequence
     defined = sides.in_int32 and sides.target.storage != "u32" and sides.within(widths)
     for limit, added in ((stage.scaled, 0), (stage.summed, np.abs(zeros_out))):
         if defined and limit is not None:
-            reached = sides.reach * np.abs(factors) * _ESTIMATE + _ROUNDINGS + added
+            with np.errstate(over="ignore"):
+                reached = sides.reach * np.abs(factors) * _ESTIMATE + _ROUNDINGS + added
             defined = bool(np.all(reached < min(-limit[0], limit[1])))
     if defined:
         return Application(

@@ -2,65 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from core.errors import ParameterError
 from core.kernels._jit import Kernel
 from core.kernels.requantize import Requirement
 from core.operands import StoredOperand
-from core.parameters.schemes import Scheme
+from core.parameters.schemes import FixedPoint, Multiplier, Scheme
 from core.plan import Array, Plan, pieces
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Application:
-    """A kernel and what it is called with. `parameters` have one entry for each block of the common granularity.
-
-    `kernels` is one for runs and one for cycles, or one for runs only. `lanes` is the dtype that they read; `narrow`:
-    whether they write the target's own width, and not 32 bits. `limits` are their scalars.
-    """
-
-    kernels: tuple[Kernel, ...]
-    lanes: np.dtype[Any]
-    narrow: bool
-    parameters: tuple[Array, ...]
-    limits: tuple[float, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Sides:
-    """Both sides, and their zero points as arrays with one entry for each block of the common granularity."""
-
-    source: StoredOperand
-    target: StoredOperand
-    zeros_in: Array
-    zeros_out: Array
-
-    def within(self, widths: Array) -> bool:
-        """Whether -2^width <= q - z_in < 2^width for every q, where `in_int32`."""
-        bounds = np.int64(1) << widths
-        lowest, highest = self.source.lowest - self.zeros_in, self.source.highest - self.zeros_in
-        return bool(np.all((lowest >= -bounds) & (highest < bounds)))
-
-    @property
-    def reach(self) -> Array:
-        """The largest |q - z_in| for each block, where `in_int32`."""
-        ends = (abs(end - self.zeros_in) for end in (self.source.lowest, self.source.highest))
-        reach: Array = np.maximum(*ends)
-        return reach
-
-    @property
-    def in_int32(self) -> bool:
-        """Whether int32 holds every source and every zero point."""
-        zeros = (self.zeros_in, self.zeros_out)
-        return self.lanes == np.int32 and all(int(abs(each).max()) < 1 << 31 for each in zeros)
-
-    @property
-    def lanes(self) -> np.dtype[Any]:
-        """The narrower of int32 and int64 that holds every source."""
-        return np.dtype("<i8" if self.source.dtype.itemsize == 8 or self.source.storage == "u32" else "<i4")
+from core.requantize.application import Application, Sides
+from core.requantize.fixed_point import apply_fixed_point
+from core.requantize.granularity import Granularity
+from core.requantize.real_factor import apply_float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,3 +62,74 @@ class ScalingPlan(Plan):
         """See Plan.explain_undefined."""
         demand = self.scheme.stage.demands[Requirement(int(counts[4]))]
         return f"profile {self.profile}, scheme {self.scheme.name}, is not defined for this element: {demand}"
+
+
+def plan_scaling(
+    scheme: Scheme,
+    source: StoredOperand,
+    target: StoredOperand,
+    granularity: Granularity,
+    multipliers: Sequence[Multiplier],
+    *,
+    profile: str,
+    exact: Sequence[float] | None = None,
+) -> ScalingPlan:
+    """Plan q -> q' by multipliers: one, or one for each block of `granularity`.
+
+    The first two sides of the granularity are source and target.
+    `exact` are the factors that the multipliers were derived from; default: what they represent. Raise ParameterError,
+    pointing into `multipliers`, for one that is outside of what the scheme is defined for.
+    """
+    for index, each in enumerate(multipliers):
+        try:
+            scheme.check(each)
+        except ParameterError as error:
+            raise ParameterError(error.detail, pointer=f"/multipliers/{index}{error.pointer}") from None
+    of_source, of_target = granularity.indices[:2]
+    sides = Sides(
+        source,
+        target,
+        np.array(source.zero_points, np.int64)[of_source],
+        np.array(target.zero_points, np.int64)[of_target],
+    )
+    stage = scheme.stage
+    if isinstance(stage, FixedPoint):
+        application = apply_fixed_point(stage, multipliers, sides)
+    else:
+        factors = [float(scheme.represented(each)) for each in multipliers] if exact is None else exact
+        application = apply_float(stage, multipliers, factors, sides)
+    return _plan(scheme, source, target, granularity, multipliers, application, profile)
+
+
+def _plan(
+    scheme: Scheme,
+    source: StoredOperand,
+    target: StoredOperand,
+    granularity: Granularity,
+    multipliers: Sequence[Multiplier],
+    application: Application,
+    profile: str,
+) -> ScalingPlan:
+    channels = granularity.channels
+    if len(application.kernels) == 1:
+        channels = channels.as_runs()
+    return ScalingPlan(
+        profile=profile,
+        rounding=scheme.rounding,
+        input_type=source.tensor,
+        output_type=target.tensor,
+        input_dtype=source.dtype,
+        output_dtype=target.dtype,
+        elements=source.elements,
+        input_bounds=source.input_bounds,
+        multipliers=tuple(multipliers),
+        scheme=scheme,
+        kernel=application.kernels[channels.cycle],
+        lanes=application.lanes,
+        narrow=application.narrow,
+        layout=channels.scalars,
+        parameters=tuple(
+            np.ascontiguousarray(channels.lay_out(each, each.dtype.str)) for each in application.parameters
+        ),
+        limits=application.limits,
+    )

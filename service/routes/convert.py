@@ -17,10 +17,10 @@ from core.errors import ParameterError, PreconditionError, UnsupportedError
 from core.mlir import print_type
 from core.mlir.types import TensorType
 from core.packing import Packing
-from core.parameters.schemes import Multiplier
+from core.parameters.schemes import Multiplier, scheme_named
 from core.plan import Plan
 from core.quantize import plan_quantize, rounding_named
-from core.requantize import plan_requantize
+from core.requantize import ScalingPlan, plan_requantize
 from service.comparison import error_measures
 from service.compute import CHARACTERS_PER_FACTOR
 from service.conversion_models import (
@@ -120,11 +120,15 @@ async def requantize(request: Request) -> Response:
 
     def plan(call: RequantizeRequest, input_type: TensorType, settings: Settings) -> Plan:
         output_type = read_type(call.output_type, settings.max_type_bytes, "/output_type")
-        if "multipliers" not in call.model_fields_set:
-            return plan_requantize(input_type, output_type, call.profile)
+        given = call.model_fields_set
+        with at("/scheme"):
+            scheme = scheme_named(call.scheme).name if "scheme" in given else None
+        axis = call.axis if "axis" in given else None
+        if "multipliers" not in given:
+            return plan_requantize(input_type, output_type, call.profile, scheme=scheme, axis=axis)
         multipliers = [Multiplier(pair.multiplier, pair.shift) for pair in call.multipliers]
         with at("/multipliers", ParameterError, PreconditionError):
-            return plan_requantize(input_type, output_type, call.profile, multipliers)
+            return plan_requantize(input_type, output_type, call.profile, multipliers, scheme=scheme, axis=axis)
 
     return await _convert(request, RequantizeRequest, plan)
 
@@ -135,7 +139,7 @@ async def _convert(
     """Receive, read, plan, run and reply: the same for every conversion but for its plan."""
     running = require_ready(request)
     call, body = await receive_json(request, model, running)
-    dense = not isinstance(call, RequantizeRequest) and call.packing is Packing.DENSE
+    dense = call.packing is Packing.DENSE
 
     def decide() -> tuple[Plan, str]:
         input_type = read_tensor_type(call.input.type, running.settings, "/input/type")
@@ -157,6 +161,8 @@ async def _convert(
         )
         target = np.empty(plan.elements, plan.output_dtype)
         report = asdict(plan.run(source, target))
+        if isinstance(plan, ScalingPlan):
+            report["scheme"] = plan.scheme.name
         if isinstance(call, QuantizeRequest) and call.error:
             report["error"] = error_measures(conversion_error(plan, source, target))
         in_values = "values" in call.input.model_fields_set

@@ -14,11 +14,13 @@ from core.parameters.schemes import SCHEMES
 from core.profiles import PROFILES
 from service import VERSION, schemas
 from service.lifespan import HealthStatus, runtime
+from service.multiplier_models import Scheme, SchemeList
 from service.operation import get_operation, health_operation
 from service.problems import PROBLEMS, requant_problem
 from service.profile_page import profile_page
 from service.query import no_query
 from service.replies import json_reply
+from service.scheme_page import scheme_page
 from service.settings import Limits
 
 router = APIRouter(tags=["meta"], dependencies=[Depends(no_query)])
@@ -68,6 +70,21 @@ async def get_profile(request: Request, name: str) -> Response:
     """Say what one arithmetic contract is."""
     try:
         return json_reply(profile_page(name))
+    except UnknownNameError as error:
+        return requant_problem(request, error, status=404)
+
+
+@router.get("/v1/schemes", **get_operation("listSchemes", SchemeList))
+async def list_schemes() -> Response:
+    """List the schemes of requantization, each in words and formulas."""
+    return json_reply(SchemeList(schemes=[scheme_page(name) for name in SCHEMES]))
+
+
+@router.get("/v1/schemes/{name}", **get_operation("getScheme", Scheme, 404))
+async def get_scheme(request: Request, name: str) -> Response:
+    """Say what one scheme of requantization is."""
+    try:
+        return json_reply(scheme_page(name))
     except UnknownNameError as error:
         return requant_problem(request, error, status=404)
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from fastapi import APIRouter
@@ -15,11 +14,12 @@ from starlette.responses import Response
 
 from core.dequantize import plan_dequantize
 from core.elements import FLOATS, IntegerElement, Signedness
-from core.errors import FieldFault, InvalidRequestError, NpyError, UnsupportedError
+from core.errors import NpyError, ParameterError, UnsupportedError
 from core.mlir import print_type
 from core.mlir.types import ElementType, TensorType, Type
 from core.operands import bind, static_shape
 from core.packing import Packing, dense_width, pack, unpack
+from core.parameters.schemes import scheme_named
 from core.plan import Plan
 from core.quantize import NanPolicy, plan_quantize, rounding_named
 from core.report import Report
@@ -30,6 +30,7 @@ from service.lifespan import require_ready
 from service.operation import BINARY, SCHEMAS, npy_operation, query_parameter
 from service.problems import at, sides
 from service.query import read_query
+from service.query_fields import Query, boolean, choice, multipliers, natural
 from service.receive import BodyReader, require_media_type
 from service.replies import PiecesResponse
 from service.type_text import read_type
@@ -41,10 +42,9 @@ _MEDIA_TYPES = frozenset({BINARY, "application/x-npy", "application/x-binary", "
 _LONGEST_TYPE_HEADER = 2048
 _TYPES = ("input_type", "output_type")
 _FIELDS = (*_TYPES, "profile", "packing")
+_REQUANTIZE_FIELDS = (*_FIELDS, "scheme", "multipliers", "axis")
 _QUANTIZE_FIELDS = (*_FIELDS, "rounding", "nan", "seed", "saturate")
 
-Query = dict[str, str]
-Choice = TypeVar("Choice", bound=StrEnum)
 Planner = Callable[[TensorType, Type | None, Query], Plan]
 
 
@@ -69,6 +69,18 @@ _OVERRIDES: tuple[dict[str, object], ...] = (
         "seed", "Of stochastic rounding.", schema={"type": "integer", "format": "int64", "minimum": 0, "default": 0}
     ),
     query_parameter("saturate", SATURATE, schema={"type": "boolean"}),
+)
+_SCALINGS: tuple[dict[str, object], ...] = (
+    query_parameter("scheme", "Replaces the profile's.", schema={"$ref": f"{SCHEMAS}SchemeName"}),
+    query_parameter(
+        "multipliers",
+        "Used instead of derived ones: one, or one for each channel, as multiplier:shift with commas between.",
+    ),
+    query_parameter(
+        "axis",
+        "The dimension that several multipliers go along, if no type says it.",
+        schema={"type": "integer", "format": "int32", "minimum": 0, "maximum": 255},
+    ),
 )
 _STORED = "MLIR text, percent-encoded (a + as %2B). A bare quantized type takes its shape from the .npy."
 
@@ -100,9 +112,9 @@ async def quantize_npy(request: Request) -> Response:
             output_type,
             query.get("profile", "stablehlo"),
             rounding=rounding,
-            nan=_choice(query, "nan", NanPolicy, NanPolicy.PROFILE),
-            seed=_seed(query),
-            saturate=_boolean(query, "saturate"),
+            nan=choice(query, "nan", NanPolicy, NanPolicy.PROFILE),
+            seed=natural(query, "seed", (1 << 63) - 1, "2^63 - 1") or 0,
+            saturate=boolean(query, "saturate"),
         )
 
     return await _convert(request, ("output_type",), plan, fields=_QUANTIZE_FIELDS, packs_input=False)
@@ -128,44 +140,31 @@ async def dequantize_npy(request: Request) -> Response:
 
 @router.post(
     "/requantize",
-    **npy_operation("requantizeNpy", _parameters(_STORED, _STORED, "litert", required=("output_type", "input_type"))),
+    **npy_operation(
+        "requantizeNpy",
+        _parameters(
+            _STORED,
+            f"{_STORED} Default: the integers and shape of the .npy, which need multipliers.",
+            "litert",
+            *_SCALINGS,
+            required=("output_type",),
+        ),
+    ),
 )
 async def requantize_npy(request: Request) -> Response:
     """Move a .npy of stored numbers, or accumulators, to another scale in integer arithmetic."""
 
     def plan(input_type: TensorType, output_type: Type | None, query: Query) -> Plan:
         assert output_type is not None
-        return plan_requantize(input_type, output_type, query.get("profile", "litert"))
+        with at("/scheme"):
+            scheme = scheme_named(query["scheme"]).name if "scheme" in query else None
+        given, axis = multipliers(query), natural(query, "axis", 255, "255")
+        with at("/multipliers", ParameterError):
+            return plan_requantize(
+                input_type, output_type, query.get("profile", "litert"), given, scheme=scheme, axis=axis
+            )
 
-    return await _convert(request, ("output_type", "input_type"), plan)
-
-
-def _choice(query: Query, name: str, choices: type[Choice], default: Choice) -> Choice:
-    """Return the member of an enumeration that a field names."""
-    given = query.get(name)
-    if given is None:
-        return default
-    if given not in tuple(choices):
-        detail = f"not one of {', '.join(choices)}"
-        raise InvalidRequestError(f"query parameter {name}: {detail}", (FieldFault(f"/{name}", "enum", detail),))
-    return choices(given)
-
-
-def _boolean(query: Query, name: str) -> bool | None:
-    """Return a field that is true or false, or None where it is not there."""
-    given = query.get(name)
-    if given not in (None, "true", "false"):
-        detail = "expected true or false"
-        raise InvalidRequestError(f"query parameter {name}: {detail}", (FieldFault(f"/{name}", "bool", detail),))
-    return None if given is None else given == "true"
-
-
-def _seed(query: Query) -> int:
-    text = query.get("seed", "0")
-    if not (text.isascii() and text.isdigit() and len(text) <= 19 and int(text) < 1 << 63):
-        detail = "expected a decimal integer from 0 to 2^63 - 1"
-        raise InvalidRequestError(f"query parameter seed: {detail}", (FieldFault("/seed", "int_parsing", detail),))
-    return int(text)
+    return await _convert(request, ("output_type",), plan, fields=_REQUANTIZE_FIELDS)
 
 
 async def _convert(
@@ -181,9 +180,9 @@ async def _convert(
     running = require_ready(request)
     settings = running.settings
     query = read_query(request, fields, required)
-    dense = _choice(query, "packing", Packing, Packing.UNPACKED) is Packing.DENSE
+    dense = choice(query, "packing", Packing, Packing.UNPACKED) is Packing.DENSE
     require_media_type(request.headers, _MEDIA_TYPES)
-    characters = sum(len(query.get(name, "")) for name in _TYPES)
+    characters = sum(len(query.get(name, "")) for name in (*_TYPES, "multipliers"))
 
     def read_types() -> list[Type | None]:
         limit = settings.max_query_type_bytes

@@ -9,16 +9,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from core.errors import LimitError
-from core.parameters.multipliers import derive_multiplier
+from core.parameters.multipliers import DerivedMultiplier, derive_from_scales, derive_multiplier
 from core.parameters.schemes import scheme_named
+from service import multiplier_models
 from service.compute import CHARACTERS_PER_FACTOR
 from service.json_body import receive_json
 from service.lifespan import require_ready
+from service.multiplier_models import MultiplierReply, MultiplierRequest
 from service.operation import json_operation
-from service.problems import at
+from service.problems import at, below
 from service.query import no_query
 from service.replies import json_reply
-from service.schemas import DerivedMultiplier, MultiplierReply, MultiplierRequest
 
 router = APIRouter(prefix="/v1/parameters", tags=["params"], dependencies=[Depends(no_query)])
 
@@ -31,18 +32,26 @@ async def derive_multipliers(request: Request) -> Response:
     """Derive the integer multiplier and shift for each factor, with the value that they stand for."""
     running = require_ready(request)
     call, _ = await receive_json(request, MultiplierRequest, running)
-    limit = running.settings.max_factors
-    if len(call.factors) > limit:
-        detail = f"there are {len(call.factors)} factors; at most {limit} are taken at once"
-        raise LimitError(detail, limit=limit, pointer="/factors")
+    limit, count = running.settings.max_factors, len(call.factors) + len(call.scales)
+    field = "factors" if "factors" in call.model_fields_set else "scales"
+    if count > limit:
+        detail = f"there are {count} {field}; at most {limit} are taken at once"
+        raise LimitError(detail, limit=limit, pointer=f"/{field}")
     with at("/scheme"):
         scheme = scheme_named(call.scheme).name
 
+    def derive(index: int) -> DerivedMultiplier:
+        if field == "factors":
+            return derive_multiplier(call.factors[index], scheme)
+        scales = call.scales[index]
+        other = scales.weight if "weight" in scales.model_fields_set else None
+        return derive_from_scales(scales.input, other, scales.output, scheme)
+
     def work() -> Response:
         results = []
-        for index, factor in enumerate(call.factors):
-            with at(f"/factors/{index}"):
-                results.append(DerivedMultiplier(**asdict(derive_multiplier(factor, scheme))))
+        for index in range(count):
+            with below(f"/{field}/{index}"):
+                results.append(multiplier_models.DerivedMultiplier(**asdict(derive(index))))
         return json_reply(MultiplierReply(scheme=scheme, results=results))
 
-    return await running.compute.texts(len(call.factors) * CHARACTERS_PER_FACTOR, work)
+    return await running.compute.texts(count * CHARACTERS_PER_FACTOR, work)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.errors import ParameterError
+from core.errors import ParameterError, UnknownNameError
 from core.parameters.multipliers import derive_multiplier
 from core.parameters.schemes import SCHEMES, Multiplier
 
@@ -20,6 +20,7 @@ def test_represented_has_all_digits(scheme: str, factor: float) -> None:
         derived = derive_multiplier(repr(factor), scheme)
     except ParameterError:
         return
+    assert derive_multiplier(factor.hex(), scheme) == derived
     value = SCHEMES[scheme].represented(Multiplier(derived.multiplier, derived.shift))
     assert Fraction(derived.represented) == value
     assert derived.relative_error == (float(value / Fraction(factor) - 1) if factor else 0.0)
@@ -30,3 +31,16 @@ def test_a_value_beyond_every_double(sign: str) -> None:
     derived = derive_multiplier(f"{sign}1.7976931348623157e308", "litert")
     assert derived.represented == f"{sign}{2**1024}"
     assert derived.relative_error == 1 / (2**53 - 1)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "nan", "inf", "1e999", "0x1p9999", "1_0", " 1", "1 ", "--1", "0x", "1e", "١", "1" * 200]
+)
+def test_factors_that_are_no_numbers(text: str) -> None:
+    with pytest.raises(ParameterError):
+        derive_multiplier(text, "litert")
+
+
+def test_unknown_scheme() -> None:
+    with pytest.raises(UnknownNameError, match="litert_single_rounding"):
+        derive_multiplier("0.5", "nosuch")

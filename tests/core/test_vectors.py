@@ -32,7 +32,7 @@ def plan_of(case: Conversion) -> Plan:
     if case.operation == "dequantize":
         return plan_dequantize(input_type, output_type, case.profile)
     multipliers = [Multiplier(*pair) for pair in case.multipliers] or None
-    return plan_requantize(input_type, output_type, case.profile, multipliers)
+    return plan_requantize(input_type, output_type, case.profile, multipliers, **case.options)
 
 
 def run(case: Conversion) -> np.ndarray:

@@ -88,12 +88,14 @@ def test_json_face(client: httpx.Client, case: Conversion, form: str) -> None:
     [
         pytest.param(case, id=case.name)
         for case in conversions()
-        if not case.multipliers and max(len(case.input_type), len(case.output_type)) <= _SHORT_ENOUGH_FOR_A_QUERY
+        if max(len(case.input_type), len(case.output_type)) <= _SHORT_ENOUGH_FOR_A_QUERY
     ],
 )
 def test_npy_face(client: httpx.Client, case: Conversion) -> None:
     query = {"input_type": case.input_type, "output_type": case.output_type, "profile": case.profile}
     query |= {name: str(value).lower() for name, value in case.options.items()}
+    if case.multipliers:
+        query["multipliers"] = ",".join(f"{multiplier}:{shift}" for multiplier, shift in case.multipliers)
     response = client.post(f"/v1/npy/{case.operation}", params=query, content=npy_of(case))
     if case.expected is None:
         check_problem(response, case)

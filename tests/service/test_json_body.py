@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from core.errors import InvalidRequestError, LimitError, MalformedRequestError, RequantError
 from service.conversion_models import QuantizeRequest, RequantizeRequest
 from service.json_body import read_json, token_bound
-from service.schemas import MultiplierRequest
+from service.multiplier_models import MultiplierRequest
 from service.settings import MOST_ENTRIES, Settings
 
 SETTINGS = Settings()

@@ -18,7 +18,8 @@ ROOT = Path(__file__).parents[2]
 OPERATION_IDS = {
     "quantize", "dequantize", "requantize", "quantizeNpy", "dequantizeNpy", "requantizeNpy", "compare",
     "quantizeBlocks", "dequantizeBlocks", "deriveMultiplier", "parseType", "getHealth", "getInfo", "listProfiles",
-    "getProfile", "getProblem", "deriveFromRange", "deriveBias", "fakeQuantize", "tosaRescale",
+    "getProfile", "getProblem", "deriveFromRange", "deriveBias", "fakeQuantize", "tosaRescale", "listSchemes",
+    "getScheme",
 }  # fmt: skip
 
 
@@ -80,11 +81,12 @@ def test_binary_bodies_are_binary_text(document: dict[str, Any]) -> None:
 
 
 def test_required_query_parameters_are_marked(document: dict[str, Any]) -> None:
-    required = {"quantize": {"output_type"}, "dequantize": {"input_type"}, "requantize": {"input_type", "output_type"}}
+    required = {"quantize": {"output_type"}, "dequantize": {"input_type"}, "requantize": {"output_type"}}
     for name, expected in required.items():
         parameters = document["paths"][f"/v1/npy/{name}"]["post"]["parameters"]
         names = {"input_type", "output_type", "profile", "packing"}
         names |= {"rounding", "nan", "seed", "saturate"} if name == "quantize" else set()
+        names |= {"scheme", "multipliers", "axis"} if name == "requantize" else set()
         assert {parameter["name"] for parameter in parameters} == names
         assert {parameter["name"] for parameter in parameters if parameter["required"]} == expected
 
@@ -102,7 +104,7 @@ def test_no_unions_no_nulls_and_named_enums(document: dict[str, Any]) -> None:
 def test_requests_are_closed_and_replies_are_open(document: dict[str, Any]) -> None:
     closed = {"QuantizeRequest", "DequantizeRequest", "RequantizeRequest", "MultiplierRequest", "ParseTypeRequest"}
     closed |= {"Tensor", "MultiplierPair", "CompareRequest", "QuantizeBlocksRequest", "DequantizeBlocksRequest"}
-    closed |= {"RangeRequest", "BiasRequest", "FakeQuantizeRequest", "RescaleRequest"}
+    closed |= {"RangeRequest", "BiasRequest", "FakeQuantizeRequest", "RescaleRequest", "ScaleTriple"}
     for name, component in document["components"]["schemas"].items():
         if component["type"] == "object":
             assert component["additionalProperties"] is (name not in closed), name

@@ -6,21 +6,16 @@ so that nothing is skipped by accident.
 
 from __future__ import annotations
 
-from tests.vector_cases.conversion import Array, Conversion, load
+from tests.vector_cases.conversion import Array, Conversion, Derivation, load
 from tests.vector_cases.fake_quant import FakeQuantCase, fake_quant_cases
-from tests.vector_cases.fixed_point import (
-    Derivation,
-    derivations,
-    fixed_point_conversions,
-    represented,
-    tosa_conversions,
-)
+from tests.vector_cases.fixed_point import fixed_point_conversions, fixed_point_derivations, tosa_conversions
 from tests.vector_cases.float8 import float8_conversions
 from tests.vector_cases.litert import litert_conversions
 from tests.vector_cases.mlir import mlir_conversions, stablehlo_conversions
 from tests.vector_cases.onednn import onednn_conversions
 from tests.vector_cases.onnx import onnx_conversions
 from tests.vector_cases.ranges import RangeCase, range_cases
+from tests.vector_cases.schemes import scheme_conversions, scheme_derivations
 from tests.vector_cases.torch import torch_conversions
 
 __all__ = [
@@ -34,7 +29,6 @@ __all__ = [
     "fake_quant_cases",
     "load",
     "range_cases",
-    "represented",
 ]
 
 
@@ -50,4 +44,10 @@ def conversions() -> list[Conversion]:
         *mlir_conversions(),
         *stablehlo_conversions(),
         *float8_conversions(),
+        *scheme_conversions(),
     ]
+
+
+def derivations() -> list[Derivation]:
+    """All multiplier derivations of the vectors."""
+    return [*fixed_point_derivations(), *scheme_derivations()]

@@ -26,7 +26,7 @@ def storage_dtype(storage: str) -> str:
     """How stored numbers travel: in the next wider integer; small floats as bytes."""
     if storage.startswith("f"):
         return "|u1"
-    width = next(width for width in (1, 2, 4) if int(storage[1:]) <= 8 * width)
+    width = next(width for width in (1, 2, 4, 8) if int(storage[1:]) <= 8 * width)
     return f"{'|' if width == 1 else '<'}{storage[0]}{width}"
 
 
@@ -34,7 +34,7 @@ def storage_dtype(storage: str) -> str:
 class Conversion:
     """One conversion: the types, the input, and the output's bits or the code of the error that is due.
 
-    `options` are further fields of the request: `saturate`, `rounding`.
+    `options` are further fields of the request: `saturate`, `rounding`, `scheme`, `axis`.
     """
 
     name: str
@@ -51,7 +51,19 @@ class Conversion:
     @property
     def casts(self) -> bool:
         """Whether it is a cast between floats, where what a NaN gives depends on its bits."""
-        return "!quant" not in self.input_type + self.output_type
+        return self.operation != "requantize" and "!quant" not in self.input_type + self.output_type
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """One multiplier: the factor, and multiplier and shift or the code of the error that is due."""
+
+    name: str
+    scheme: str
+    factor: str
+    multiplier: int = 0
+    shift: int = 0
+    error: str | None = None
 
 
 @dataclass

@@ -3,26 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from tests import oracle
-from tests.vector_cases.conversion import Conversion, Quantized, load
-
-
-@dataclass(frozen=True)
-class Derivation:
-    """One multiplier: the factor, and multiplier and shift or the code of the error that is due."""
-
-    name: str
-    scheme: str
-    factor: str
-    multiplier: int = 0
-    shift: int = 0
-    error: str | None = None
+from tests.vector_cases.conversion import Conversion, Derivation, Quantized, load
 
 
 def fixed_point_conversions() -> Iterator[Conversion]:
@@ -112,8 +98,8 @@ def tosa_conversions() -> Iterator[Conversion]:
         )
 
 
-def derivations() -> list[Derivation]:
-    """All multiplier derivations of the vectors."""
+def fixed_point_derivations() -> list[Derivation]:
+    """The multiplier derivations of both files."""
     cases = []
     for index, case in enumerate(load("tflite_multiplier")["multipliers"]):
         name = f"tflite_multiplier/multipliers/{index}"
@@ -128,8 +114,3 @@ def derivations() -> list[Derivation]:
         name = f"tosa_rescale/multiplier_shift/{index}"
         cases.append(Derivation(name, scheme, case["scale_hex"], case["mlir_multiplier"], case["mlir_shift"], error))
     return cases
-
-
-def represented(multiplier: int, shift: int, scheme: str) -> Fraction:
-    """The real value of a multiplier and shift: LiteRT's shift is left of 2^-31, TOSA's is right."""
-    return Fraction(multiplier) * Fraction(2) ** (shift - 31 if scheme.startswith("litert") else -shift)

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from core.errors import UnknownNameError, excerpt
-from core.parameters.schemes import litert, tosa
+from core.parameters.schemes import cmsis_nn, ethos_u, fbgemm, gemmlowp, litert, onnx, stablehlo, tosa, xnnpack
 from core.parameters.schemes.scheme import Factor, FixedPoint, Float, Multiplier, Prepared, Scheme, Sum
 
 __all__ = ["SCHEMES", "Factor", "FixedPoint", "Float", "Multiplier", "Prepared", "Scheme", "Sum", "scheme_named"]
 
-SCHEMES: Mapping[str, Scheme] = {scheme.name: scheme for family in (litert, tosa) for scheme in family.SCHEMES}
+_FAMILIES = (litert, gemmlowp, cmsis_nn, ethos_u, xnnpack, fbgemm, onnx, stablehlo, tosa)
+
+SCHEMES: Mapping[str, Scheme] = {scheme.name: scheme for family in _FAMILIES for scheme in family.SCHEMES}
 
 
 def scheme_named(name: str) -> Scheme:

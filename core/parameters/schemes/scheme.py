@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -12,7 +13,7 @@ import numpy as np
 from core.errors import ParameterError
 from core.kernels.requantize import FixedPointRule, Requirement
 from core.kernels.requantize_float import FloatRule
-from core.profiles.rounding import Rounding
+from core.rounding import Rounding
 
 INT32_MIN = -(1 << 31)
 INT32_MAX = (1 << 31) - 1
@@ -89,11 +90,12 @@ class PreparedFactor:
 class Float:
     """Application by `core.kernels.requantize_float`. `scaled`: bounds of y; `summed`: of y + z_out.
 
-    `demands`: each requirement in words.
+    `precision`: the type that the factor has to be exact in, if any. `demands`: each requirement in words.
     """
 
     rule: FloatRule
     prepare: Callable[[Multiplier], PreparedFactor]
+    precision: type[np.float32] | type[np.float64] | None
     scaled: tuple[int, int] | None = None
     summed: tuple[int, int] | None = None
     demands: dict[Requirement, str]
@@ -103,9 +105,10 @@ class Float:
 class Scheme:
     """A way to derive multipliers, and to multiply by them.
 
-    `convention` says what multiplier m and shift stand for, and `formula` what is made of v = q - z_in.
-    `right_shift(shift)` is the s of m * 2^-s. `reduced(m)` is what the scheme multiplies by where that is not m.
-    `multipliers` and `shifts` are the bounds of what the scheme is defined for.
+    `derivation` says how multiplier m and shift come from a factor d, `convention` what they stand for, and `formula`
+    what is made of v = q - z_in before it is clamped, with the names that `where` defines. `right_shift(shift)` is the
+    s of m * 2^-s. `reduced(m)` is what the scheme multiplies by where that is not m. `multipliers` and `shifts` are the
+    bounds of what the scheme is defined for.
     """
 
     name: str
@@ -113,14 +116,22 @@ class Scheme:
     source: str
     convention: str
     formula: str
+    where: str = ""
     rounding: Rounding
     factor: Factor
-    derive: Callable[[float], Multiplier]
+    derivation: str
+    multiplier_of: Callable[[float], Multiplier]
     right_shift: Callable[[int], int]
     multipliers: tuple[int, int]
     shifts: tuple[int, int]
     stage: FixedPoint | Float
     reduced: Callable[[Multiplier], Multiplier] | None = None
+
+    def derive(self, factor: float) -> Multiplier:
+        """Return the multiplier and shift for a factor. Raise ParameterError where the scheme has none."""
+        if not math.isfinite(factor):
+            raise ParameterError("the factor is not finite")
+        return self.multiplier_of(factor)
 
     def represented(self, given: Multiplier) -> Fraction:
         """The exact real value that a multiplier and shift stand for."""
@@ -135,3 +146,12 @@ class Scheme:
         ):
             if not lowest <= value <= highest:
                 raise ParameterError(f"{name} {value} is outside of {lowest} to {highest}", pointer=f"/{name}")
+        if isinstance(self.stage, Float) and self.stage.precision is not None:
+            with np.errstate(over="ignore"):
+                factor = float(self.stage.precision(self.stage.prepare(given).factor))
+            if not math.isfinite(factor) or Fraction(factor) != self.represented(given):
+                raise ParameterError(
+                    f"multiplier {given.multiplier} with shift {given.shift} is no {self.stage.precision.__name__}, "
+                    "which the scheme computes with",
+                    pointer="/multiplier",
+                )

@@ -1,8 +1,14 @@
-"""A real factor taken apart, in exact integers: the step that nearly every scheme begins with."""
+"""A real factor taken apart, in exact integers: the step that every scheme begins with."""
 
 from __future__ import annotations
 
 import math
+
+import numpy as np
+
+from core.errors import ParameterError
+
+F32_BITS, F64_BITS = 24, 53
 
 
 def round_half_away(numerator: int, power: int) -> int:
@@ -26,3 +32,18 @@ def normalized(factor: float, bits: int) -> tuple[int, int]:
     if multiplier == 1 << bits:
         return multiplier >> 1, exponent + 1
     return multiplier, exponent
+
+
+def exact(factor: float, bits: int) -> tuple[int, int]:
+    """Return (m, s) with factor = m * 2^-s, |m| in [2^(bits-1), 2^bits), or (0, 0). The factor has at most `bits`."""
+    fraction, exponent = math.frexp(factor)
+    return (int(math.ldexp(fraction, bits)), bits - exponent) if factor else (0, 0)
+
+
+def as_f32(factor: float) -> float:
+    """f32(factor). Raise ParameterError where that is infinite."""
+    with np.errstate(all="ignore"):
+        rounded = float(np.float32(factor))
+    if not math.isfinite(rounded):
+        raise ParameterError(f"{factor!r} is larger than the largest f32, which the scheme computes with")
+    return rounded

@@ -23,7 +23,7 @@ from core.parameters.schemes.scheme import (
     Sum,
 )
 from core.parameters.schemes.significand import normalized
-from core.profiles.rounding import Rounding
+from core.rounding import Rounding
 
 _INT16_MAX = (1 << 15) - 1
 _INT48_WIDTH = 47
@@ -64,12 +64,14 @@ _SUM = "RESCALE requires the addition of the output zero point not to overflow i
 TOSA = Scheme(
     name="tosa",
     summary="TOSA RESCALE with scale32 and SINGLE_ROUND: 31-bit multiplier, right shift",
+    derivation="d = f * 2^e, 0.5 <= |f| < 1: m = RNA(f * 2^31), shift = 31 - e; where m = 2^31, m = 2^30, shift = 30 "
+    "- e; then where shift > 62, m = floor(m / 2^min(31, shift - 62)), shift = 62; an error where shift < 2",
     source="MLIR computeMultiplierAndShift, TOSA 1.0 RESCALE; spec/mlir.md 4.6, 5.3",
     convention="m * 2^-shift",
     formula="floor((v * m + 2^(shift-1)) / 2^shift) + z_out",
     rounding=Rounding.SINGLE,
     factor=Factor.F64,
-    derive=lambda factor: _derive(factor, 31),
+    multiplier_of=lambda factor: _derive(factor, 31),
     right_shift=lambda shift: shift,
     multipliers=(0, INT32_MAX),
     shifts=(2, 62),
@@ -84,8 +86,8 @@ TOSA_DOUBLE_ROUND = replace(
     TOSA,
     name="tosa_double_round",
     summary="TOSA RESCALE with scale32 and DOUBLE_ROUND",
-    formula="floor((v * m + r) / 2^shift) + z_out, r = 2^(shift-1), and where shift > 31 r += 2^30 if v >= 0 else "
-    "r -= 2^30",
+    formula="floor((v * m + r) / 2^shift) + z_out",
+    where="r = 2^(shift-1), and if shift > 31 then r += 2^30 for v >= 0, else r -= 2^30",
     rounding=Rounding.DOUBLE,
     stage=FixedPoint(
         rule=FixedPointRule.TOSA_DOUBLE,
@@ -103,6 +105,7 @@ TOSA_INEXACT_ROUND = replace(
     stage=Float(
         rule=FloatRule.F32_EVEN,
         prepare=lambda given: PreparedFactor(_f32_factor(given), _value_width(given)),
+        precision=None,
         demands={Requirement.VALUE: _VALUE32},
     ),
 )
@@ -110,7 +113,8 @@ TOSA_SCALE16 = replace(
     TOSA,
     name="tosa_scale16",
     summary="TOSA RESCALE without scale32, SINGLE_ROUND: 15-bit multiplier, right shift, input up to 48 bits",
-    derive=lambda factor: _derive(factor, 15),
+    derivation="as tosa with 15 for 31, and 14 for 30",
+    multiplier_of=lambda factor: _derive(factor, 15),
     multipliers=(0, _INT16_MAX),
     stage=FixedPoint(
         rule=FixedPointRule.NEAREST_UP,
@@ -129,6 +133,7 @@ TOSA_SCALE16_INEXACT_ROUND = replace(
     stage=Float(
         rule=FloatRule.F32_EVEN,
         prepare=lambda given: PreparedFactor(_f32_factor(given), _INT48_WIDTH),
+        precision=None,
         # The reference model converts to int32 what does not fit it: C++ does not define that.
         scaled=INT32,
         summed=INT32,

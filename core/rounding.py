@@ -1,4 +1,4 @@
-"""The names of the ways to round."""
+"""The names of the ways to round, as profiles, schemes and requests say them."""
 
 from __future__ import annotations
 
@@ -20,3 +20,5 @@ class Rounding(StrEnum):
     """Nearest, ties toward plus infinity, once, on the exact product. Only in requantize."""
     DOUBLE = "double"
     """Nearest, ties up, at 31 fraction bits; then nearest, ties away from zero, at the shift. Only in requantize."""
+    DOUBLE_UP = "double_up"
+    """Nearest, ties up, at 31 fraction bits; then nearest, ties up, at the shift. Only in requantize."""

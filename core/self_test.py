@@ -39,18 +39,24 @@ ELEMENTS = 1027
 
 @dataclass(frozen=True, slots=True)
 class KnownAnswer:
-    """A conversion of the inputs that `inputs` makes for `input_element`, and the start of the output's SHA-256."""
+    """A conversion of the inputs that `inputs` makes for `input_element`, and the start of the output's SHA-256.
+
+    `scheme` replaces the profile's, in requantize.
+    """
 
     operation: Operation
     profile: str
     input_element: str
     output_element: str
     digest: str
+    scheme: str | None = None
 
     def plan(self) -> Plan:
         """Return the plan of the conversion."""
         tensor = parse_type(f"tensor<{ELEMENTS}x{self.input_element}>")
         assert isinstance(tensor, TensorType)
+        if self.scheme is not None:
+            return plan_requantize(tensor, parse_type(self.output_element), self.profile, scheme=self.scheme)
         return _PLANS[self.operation](tensor, parse_type(self.output_element), self.profile)
 
 
@@ -82,10 +88,27 @@ _I32 = "!quant.uniform<i32:f32, 1.0e-7>"
 # 2^-8 of the other side's scale: one element in 256 is a tie.
 _I16 = "!quant.uniform<i16:f32, 0.001953125>"
 
+_I8_FINE = "!quant.uniform<i8:f32, 0.125:-3>"
+
 _EVEN_BEFORE = "49fc3178d3204afe"
 _EVEN_AFTER = "edda8d6e102c9e73"
 _AWAY = "34b566630f38f7e9"
 _REAL = "f3a824ebf3a35cbc"
+
+# By the rounding that tells the schemes apart.
+_OF_SCHEMES = {
+    "442d4f4191883639": ("litert_emulate_float", "gemmlowp", "cmsis_nn", "xnnpack_gemmlowp"),
+    "491b0aa63f77358d": (
+        "litert_int64", "cmsis_nn_single_rounding", "cmsis_nn_int64", "ethos_u", "ethos_u_reduced", "xnnpack_rndnu",
+        "fbgemm_fixed_point", "tosa_scale16",
+    ),
+    "b54c8e463b5a3c5c": ("litert_float", "xnnpack_rndna"),
+    "34a7a61c7434aefe": ("arm_vector",),
+    "fda2728435629732": (
+        "xnnpack_fp32", "fbgemm", "onnxruntime", "tosa_inexact_round", "tosa_scale16_inexact_round",
+    ),
+    "a7503cc75ffeb24d": ("onnx_reference", "stablehlo"),
+}  # fmt: skip
 
 KNOWN_ANSWERS = (
     *_known(
@@ -119,7 +142,24 @@ KNOWN_ANSWERS = (
         Operation.REQUANTIZE,
         _I32,
         _I8,
-        dict.fromkeys(("litert", "litert_single_rounding", "tosa", "tosa_double_round"), "190d91121d2bed8f"),
+        dict.fromkeys(
+            ("litert", "litert_single_rounding", "litert_xnnpack", "onnx", "torch", "tosa", "tosa_double_round"),
+            "190d91121d2bed8f",
+        ),
+    ),
+    *_known(
+        Operation.REQUANTIZE,
+        _I8_FINE,
+        _I8,
+        {
+            "stablehlo": "a72fe2d4f9a01926",
+            "onnx_reference": "a72fe2d4f9a01926",
+            "onednn": "a72fe2d4f9a01926",
+            "onnx": "7e0b5b32b5b42509",
+            "torch": "7e0b5b32b5b42509",
+            "torch_decomposed": "7e0b5b32b5b42509",
+            "litert_xnnpack": "3513dd98e22fdf44",
+        },
     ),
     *_known(
         Operation.REQUANTIZE,
@@ -131,6 +171,11 @@ KNOWN_ANSWERS = (
             "tosa": "491b0aa63f77358d",
             "tosa_double_round": "442d4f4191883639",
         },
+    ),
+    *(
+        KnownAnswer(Operation.REQUANTIZE, "litert", _I16, _I8, expected, scheme)
+        for expected, schemes in _OF_SCHEMES.items()
+        for scheme in schemes
     ),
 )
 

@@ -9,9 +9,10 @@ import pytest
 
 from core import self_test
 from core.errors import SelfTestError
+from core.parameters.schemes import SCHEMES as SCHEME_NAMES
 from core.profiles import PROFILES, Operation
 from core.self_test import ELEMENTS, KNOWN_ANSWERS, KnownAnswer, digest, inputs
-from tests import oracle, profile_oracle
+from tests import profile_oracle, scheme_oracle
 
 I8 = profile_oracle.target("i8")
 
@@ -22,21 +23,32 @@ def parameters(element: str) -> tuple[float, int]:
     return float(scale), int(zero_point or 0)
 
 
-def rescaled(profile: str, q: int, source: float, target: float, zero_point: int) -> int:
-    """The requantization of one accumulator with zero point 0."""
-    if profile.startswith("tosa"):
-        m, shift = oracle.tosa_multiplier(source / target)
-        scaled = oracle.tosa_rescale(q, m, shift, double=profile == "tosa_double_round")
-    else:
-        ratio = oracle.from_bits(oracle.to_bits(source)) / oracle.from_bits(oracle.to_bits(target))
-        single = profile == "litert_single_rounding"
-        m, shift = oracle.litert_multiplier(ratio, single=single)
-        scaled = oracle.multiply_single(q, m, shift) if single else oracle.multiply_double(q, m, shift)
-    assert scaled is not None
-    return oracle.rescaled(scaled, zero_point, -128, 127).value
+SCHEMES = {"litert_xnnpack": "xnnpack_fp32", "onnx": "onnxruntime", "torch": "fbgemm"}
 
 
-@pytest.mark.parametrize("known", KNOWN_ANSWERS, ids=lambda k: f"{k.operation}-{k.profile}-{k.output_element}")
+def rescaled(known: KnownAnswer, q: int) -> int:
+    """The requantization of one stored number."""
+    (source, z_in), (target, z_out) = parameters(known.input_element), parameters(known.output_element)
+    storage = known.input_element.partition("<")[2].partition(":")[0]
+    if known.profile in ("onednn", "torch_decomposed"):
+        real = profile_oracle.dequantize(known.profile, q, source, z_in, profile_oracle.target(storage))
+        stored = profile_oracle.QUANTIZE[known.profile](real, target, z_out, I8)
+        assert stored is not None
+        return stored.value
+    converts = known.profile == "litert_xnnpack" and storage == "i8"
+    scheme = known.scheme or ("xnnpack_cvt8" if converts else SCHEMES.get(known.profile, known.profile))
+    factor = scheme_oracle.factor(scheme, source, None, target)
+    derived = scheme_oracle.derive(scheme, factor)
+    assert derived is not None
+    m, shift, _ = derived
+    found = scheme_oracle.requantized(scheme, q, z_in, m, shift, z_out, (-128, 127), factor)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    "known", KNOWN_ANSWERS, ids=lambda k: f"{k.operation}-{k.profile}-{k.scheme}-{k.input_element}"
+)
 def test_the_oracle_gives_each_known_answer(known: KnownAnswer) -> None:
     given = inputs(known.plan()).tolist()
     if known.operation is Operation.QUANTIZE:
@@ -49,8 +61,7 @@ def test_the_oracle_gives_each_known_answer(known: KnownAnswer) -> None:
             [profile_oracle.dequantize(known.profile, q, scale, zero_point, I8) for q in given], np.float32
         )
     else:
-        (source, _), (target, zero_point) = parameters(known.input_element), parameters(known.output_element)
-        expected = np.array([rescaled(known.profile, q, source, target, zero_point) for q in given], np.int8)
+        expected = np.array([rescaled(known, q) for q in given], np.int8)
     assert expected.size == ELEMENTS
     assert digest(expected) == known.digest
 
@@ -59,6 +70,11 @@ def test_every_profile_that_converts_has_a_known_answer() -> None:
     # LiteRT with single rounding differs in requantize only, and there it has its own.
     converting = {name for name, profile in PROFILES.items() if profile.operations}
     assert {known.profile for known in KNOWN_ANSWERS} == converting
+
+
+def test_every_scheme_has_a_known_answer() -> None:
+    answered = {known.scheme or known.profile for known in KNOWN_ANSWERS if known.operation is Operation.REQUANTIZE}
+    assert {scheme for scheme in SCHEME_NAMES if scheme not in answered} == {"xnnpack_cvt8"}
 
 
 def test_it_passes_here() -> None:

@@ -51,6 +51,7 @@ _PARAMETERS = {
     "requantizeNpy": {"input_type": "!quant.uniform<i32:f32, 0.001>", "output_type": "!quant.uniform<i8:f32, 0.5:3>"},
     "getProfile": {"name": "litert"},
     "getProblem": {"code": "limit_exceeded"},
+    "getScheme": {"name": "litert"},
 }
 
 

@@ -17,10 +17,10 @@ test: $(VENV)/check.done ## run the tests that need nothing heavy
 	$(BIN)/python -m pytest
 
 interop: $(VENV)-interop/done ## run the tests against the real systems
-	$(VENV)-interop/bin/python -m pytest -m interop -rP
+	$(VENV)-interop/bin/python -m pytest -m interop -rP tests/interop
 
 generators: $(VENV)-generators/done ## generate clients from openapi.json with six generators, and call the service with two (needs node and java)
-	$(VENV)-generators/bin/python -m pytest -m generators
+	$(VENV)-generators/bin/python -m pytest -m generators tests/generated_clients
 
 check: $(VENV)/check.done ## formatting, lint, types, openapi.json, the Dockerfile and the manifests
 	$(BIN)/ruff format --check .

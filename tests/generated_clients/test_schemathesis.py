@@ -14,14 +14,14 @@ from zlib import crc32
 
 import numpy as np
 import pytest
-import schemathesis
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from schemathesis.config import SchemathesisConfig
 
 from tests.conftest import Server
 from tests.generated_clients.calls import DOCUMENT, calls
 from tests.mlir_strategies import mutated, type_text
+
+schemathesis: Any = pytest.importorskip("schemathesis")
 
 pytestmark = pytest.mark.generators
 
@@ -72,7 +72,7 @@ def _with_types(value: Any, random: Random) -> Any:
     return value
 
 
-def enrich(case: schemathesis.Case) -> None:
+def enrich(case: Any) -> None:
     """Bring a case that keeps to the document further in than random texts get: with types, or as one that works."""
     random = Random(crc32(repr((case.body, case.query)).encode()))
     case.query = _with_types(case.query, random)
@@ -86,7 +86,8 @@ def enrich(case: schemathesis.Case) -> None:
 
 
 schema = schemathesis.openapi.from_dict(
-    json.loads(DOCUMENT.read_text(encoding="utf-8")), config=SchemathesisConfig.from_dict(CONFIGURATION)
+    json.loads(DOCUMENT.read_text(encoding="utf-8")),
+    config=schemathesis.config.SchemathesisConfig.from_dict(CONFIGURATION),
 )
 
 

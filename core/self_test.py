@@ -90,6 +90,9 @@ _I16 = "!quant.uniform<i16:f32, 0.001953125>"
 
 _I8_FINE = "!quant.uniform<i8:f32, 0.125:-3>"
 
+# Distances of 0.75, 0.5 and 1.25: some inputs lie in the middle between two values.
+_QUANTILE = "!quant.uniform<!quant.quantile<ui2:f32, {-1.0, -0.25, 0.25, 1.5}>:f32, 16.0>"
+
 _EVEN_BEFORE = "49fc3178d3204afe"
 _EVEN_AFTER = "edda8d6e102c9e73"
 _AWAY = "34b566630f38f7e9"
@@ -132,6 +135,7 @@ KNOWN_ANSWERS = (
         _I8_COARSE,
         {"mlir": "51a6aaeb4011e24d", "stablehlo": "ff0bdded8d2d5061", "onednn": "ff0bdded8d2d5061"},
     ),
+    *_known(Operation.QUANTIZE, "f32", _QUANTILE, {"quantile": "feea0aa9c022a424"}),
     *_known(
         Operation.DEQUANTIZE,
         _I8,

@@ -218,7 +218,7 @@ def test_empty_and_scalar_tensors() -> None:
         ("tensor<4xf32>", "!quant.uniform<i8:f32, 1.0>", "tosa", UnsupportedError, "does not define quantize"),
         ("tensor<4xf16>", "!quant.uniform<i8:f16, 1.0>", "litert", UnsupportedError, "f16"),
         ("tensor<4xf32>", "!quant.uniform<i8:f16, 1.0>", "stablehlo", UnsupportedError, "f16"),
-        ("tensor<4xf32>", "f32", "stablehlo", UnsupportedError, "!quant.uniform"),
+        ("tensor<4xf32>", "f32", "stablehlo", UnsupportedError, "the output has elements of f32"),
         ("tensor<4xf32>", "!quant.uniform<i4:f32, 1.0>", "torch", UnsupportedError, "i4"),
         ("tensor<4xf32>", "!quant.uniform<f8E5M2:f32, 1.0>", "stablehlo", UnsupportedError, "f8E5M2"),
         ("tensor<4xf32>", "!quant.uniform<i8:f32, 1.0:200>", "onnx", UnsupportedError, "200"),

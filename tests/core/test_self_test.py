@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from core import self_test
 from core.errors import SelfTestError
 from core.parameters.schemes import SCHEMES as SCHEME_NAMES
 from core.profiles import PROFILES, Operation
 from core.self_test import ELEMENTS, KNOWN_ANSWERS, KnownAnswer, digest, inputs
-from tests import profile_oracle, scheme_oracle
+from tests import profile_oracle, quantile_oracle, scheme_oracle
 
 I8 = profile_oracle.target("i8")
 
@@ -51,7 +53,11 @@ def rescaled(known: KnownAnswer, q: int) -> int:
 )
 def test_the_oracle_gives_each_known_answer(known: KnownAnswer) -> None:
     given = inputs(known.plan()).tolist()
-    if known.operation is Operation.QUANTIZE:
+    if known.profile == "quantile":
+        table = quantile_oracle.Table((-1.0, -0.25, 0.25, 1.5))
+        nearest = quantile_oracle.quantizer(table, "f32", 16.0, 0)
+        expected: NDArray[Any] = np.array([nearest(x).value for x in given], np.uint8)
+    elif known.operation is Operation.QUANTIZE:
         scale, zero_point = parameters(known.output_element)
         stored = [profile_oracle.QUANTIZE[known.profile](x, scale, zero_point, I8) for x in given]
         expected = np.array([each.value for each in stored if each is not None], np.int8)

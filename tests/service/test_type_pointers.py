@@ -45,7 +45,7 @@ CASES = [
      "unsupported", "output"),
     ("requantize", "tensor<4x!quant.uniform<i16:f32, 0.5:1>>", I8, "tosa", "unsupported", "input"),
     ("requantize", f"tensor<4x{I8}>", "!quant.uniform<i16:f32, 0.5:1>", "tosa", "unsupported", "output"),
-    ("requantize", f"tensor<4x{I8}>", I8, "onnx", "unsupported", "profile"),
+    ("requantize", f"tensor<4x{I8}>", I8, "mlir", "unsupported", "profile"),
 ]  # fmt: skip
 
 

@@ -16,8 +16,9 @@ serve: $(VENV)/serve.done ## install what is needed and serve on http://127.0.0.
 test: $(VENV)/check.done ## run the tests that need nothing heavy
 	$(BIN)/python -m pytest
 
-interop: $(VENV)-interop/done ## run the tests against the real systems
-	$(VENV)-interop/bin/python -m pytest -m interop -rP tests/interop
+interop: $(VENV)-interop/done $(VENV)-clients/done $(VENV)/serve.done ## run the tests against the real systems
+	$(VENV)-interop/bin/python -m pytest -m interop -rP tests/interop --ignore=tests/interop/clients
+	SERVER_PYTHON=$(BIN)/python $(VENV)-clients/bin/python -m pytest -m clients -rP tests/interop/clients
 
 generators: $(VENV)-generators/done ## generate clients from openapi.json with six generators, and call the service with two (needs node and java)
 	$(VENV)-generators/bin/python -m pytest -m generators tests/generated_clients
@@ -49,12 +50,13 @@ lock: $(VENV)/serve.done ## renew the hash-pinned requirements from pyproject.to
 	$(BIN)/uv pip compile $(UV) pyproject.toml --group check -c requirements.lock -o requirements-check.lock
 	$(BIN)/uv pip compile $(UV) pyproject.toml --group interop -c requirements.lock -o requirements-interop.lock
 	$(BIN)/uv pip compile $(UV) pyproject.toml --group generators -c requirements.lock -o requirements-generators.lock
+	$(BIN)/uv pip compile $(UV) --group clients -o requirements-clients.lock
 	$(BIN)/uv pip compile $(UV) --no-deps --group interop-bare -o requirements-interop-bare.lock
 
 UV := --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
 clean: ## remove environments and caches
-	rm -rf $(VENV) $(VENV)-interop $(VENV)-generators .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-interop $(VENV)-generators $(VENV)-clients .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 $(VENV)/python.done:
@@ -78,4 +80,9 @@ $(VENV)-interop/done: requirements-interop.lock requirements-interop-bare.lock
 $(VENV)-generators/done: requirements-generators.lock
 	$(PYTHON) -m venv $(VENV)-generators
 	$(VENV)-generators/$(INSTALL) -r requirements-generators.lock
+	@touch $@
+
+$(VENV)-clients/done: requirements-clients.lock
+	$(PYTHON) -m venv $(VENV)-clients
+	$(VENV)-clients/$(INSTALL) -r requirements-clients.lock
 	@touch $@

@@ -188,7 +188,8 @@ def integer_operand(tensor: TensorType, side: str, zero_point: int = 0) -> Store
     )
 
 
-def _storage_name(storage: StorageType) -> str:
+def storage_name(storage: StorageType) -> str:
+    """Return what stored numbers are, however the type spells it: `i8`, `u4`, `f8E4M3FN`."""
     if isinstance(storage.element, IntegerElement):
         return f"{'i' if storage.signed else 'u'}{storage.width}"
     return storage.element.name if isinstance(storage.element, FloatElement) else "quantile"
@@ -260,7 +261,7 @@ def quantized_operand(tensor: TensorType, side: str, rule: OperationRule, profil
                 f"the {side} has elements of {excerpt(print_type(element))}; this operation takes !quant.uniform there"
             )
     storage = element.storage
-    name = _storage_name(storage)
+    name = storage_name(storage)
     if (fault := fit_fault(tensor, short_blocks=rule.short_blocks)) is not None:
         raise TypeFitError(f"the {side} does not fit: {fault}")
     if rule.type_rules is not None:

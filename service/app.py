@@ -11,7 +11,20 @@ from core.errors import RequantError
 from service import VERSION, openapi, problems
 from service.lifespan import Runtime, lifespan
 from service.middleware import CommonHeaders, HeadLikeGet
-from service.routes import blocks, compare, convert, docs, fake_quantize, meta, npy, parameters, ranges, tosa, types
+from service.routes import (
+    blocks,
+    compare,
+    convert,
+    docs,
+    fake_quantize,
+    meta,
+    npy,
+    oip,
+    parameters,
+    ranges,
+    tosa,
+    types,
+)
 from service.settings import Settings
 from service.unread_body import UnreadBody
 
@@ -42,7 +55,7 @@ def create_app(settings: Settings) -> FastAPI:
         },
     )
     app.state.runtime = Runtime(settings)
-    for topic in (convert, fake_quantize, compare, blocks, tosa, npy, parameters, ranges, types, meta, docs):
+    for topic in (convert, fake_quantize, compare, blocks, tosa, npy, oip, parameters, ranges, types, meta, docs):
         app.include_router(topic.router)
     # The last one added is the outermost.
     for middleware in (HeadLikeGet, CommonHeaders, UnreadBody):

@@ -6,6 +6,8 @@ from pydantic import Field
 
 from core.blocks.block_tensor import BlockFormat
 from core.blocks.mx import MxRule
+from core.blocks.nvfp4 import GlobalScale
+from core.parameters.factors import parse_factor
 from service.schemas import ABSENT, OutputTensor, ReplyModel, RequestModel, Tensor
 
 _ELEMENTS = "Codes, one to a byte; mxint8: integers, 64ths of the scale. Absent for GGUF."
@@ -52,3 +54,8 @@ class DequantizeBlocksReply(ReplyModel):
     """The real numbers that a tensor in a block format stands for."""
 
     output: OutputTensor
+
+
+def read_global_scale(text: str) -> float | GlobalScale:
+    """Return where the second level of scale comes from, or the number that the text is."""
+    return GlobalScale(text) if text in tuple(GlobalScale) else parse_factor(text)

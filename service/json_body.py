@@ -35,14 +35,19 @@ async def receive_json(request: Request, model: type[Model], running: Runtime) -
     require_media_type(request.headers, {MEDIA_TYPE})
     reader = BodyReader(request.scope, request.receive, settings.max_json_bytes)
     body = (await reader.rest()).tobytes()
-    tokens = token_bound(body)
-    if tokens > settings.max_json_tokens:
-        limit = settings.max_json_tokens
+    tokens = checked_tokens(body, settings)
+    return await running.compute.texts(tokens, lambda: read_json(body, model, settings)), body
+
+
+def checked_tokens(body: bytes, settings: Settings) -> int:
+    """Return how many tokens a body has at most, or refuse it for its number of them."""
+    tokens, limit = token_bound(body), settings.max_json_tokens
+    if tokens > limit:
         raise LimitError(
             f"the JSON has more than {limit} quotes, commas and brackets (counted twice); send tensors as data",
             limit=limit,
         )
-    return await running.compute.texts(tokens, lambda: read_json(body, model, settings)), body
+    return tokens
 
 
 def read_json(body: bytes, model: type[Model], settings: Settings) -> Model:

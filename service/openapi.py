@@ -32,6 +32,7 @@ from service import (
     schemas,
     tosa_models,
 )
+from service.oip import schemas as oip_schemas
 from service.operation import SCHEMAS
 from service.settings import Limits, Settings
 
@@ -41,12 +42,14 @@ COMMITTED = Path(__file__).parent.parent / "openapi" / "openapi.json"
 _DESCRIPTION = """Bit-exact quantization arithmetic. Types are MLIR text; a profile names the system whose bits you get.
 
 Tensors are row-major and little-endian. JSON routes take them as base64 or, when small, as numbers; routes under
-`/v1/npy` take and give one `.npy` file. Errors are `application/problem+json` with a stable `code`."""
+`/v1/npy` take and give one `.npy` file; `/v2` speaks the Open Inference Protocol, JSON or binary. Errors are
+`application/problem+json` with a stable `code`."""
 
 _TAGS = [
     {"name": "ops", "description": "The conversions, as JSON."},
     {"name": "operators", "description": "Other systems' operators, by their names, operands and attributes."},
     {"name": "npy", "description": "The conversions, as .npy files."},
+    {"name": "oip", "description": "Every operation as a model of the Open Inference Protocol."},
     {"name": "params", "description": "Parameters of the arithmetic."},
     {"name": "types", "description": "The type language."},
     {"name": "meta", "description": "The service itself."},
@@ -65,6 +68,7 @@ _REQUESTS = (
     range_models.BiasRequest,
     range_models.FakeQuantizeRequest,
     schemas.ParseTypeRequest,
+    oip_schemas.InferenceRequest,
 )
 
 

@@ -87,8 +87,8 @@ def npy_operation(operation_id: str, parameters: list[dict[str, Any]]) -> dict[s
     }
 
 
-def get_operation(operation_id: str, reply: type[BaseModel], *statuses: int) -> dict[str, Any]:
-    """Return the arguments of a GET route that writes JSON, with the problems that it can answer with."""
+def get_operation(operation_id: str, reply: Any, *statuses: int) -> dict[str, Any]:
+    """Return the arguments of a route that reads no body and writes JSON, with the problems that it can answer with."""
     replies = {**_ok({}), **problems(*statuses, 422)}
     return {"operation_id": operation_id, "response_model": reply, "responses": replies}
 

@@ -143,7 +143,8 @@ _TABLE: Mapping[type[errors.RequantError], ProblemKind] = dict(
             415,
             "The media type is not read here",
             "JSON routes read application/json. The routes under /v1/npy read application/octet-stream "
-            "(application/x-npy and application/x-binary mean the same). Bodies are not compressed.",
+            "(application/x-npy and application/x-binary mean the same). Under /v2 any is taken. Bodies are not "
+            "compressed, but under /v2 they may be, with gzip or deflate.",
         ),
         _row(
             errors.LimitError,
@@ -233,6 +234,9 @@ def problem_reply(
     headers: Mapping[str, str] | None = None,
 ) -> Response:
     """Return a problem as a reply. `status` overrides the table's."""
+    if f"{request.scope.get('path', '')}/".startswith("/v2/"):
+        # Where clients of the Open Inference Protocol look.
+        members = {"error": detail, **(members or {})}
     body = problem_text(kind, detail, request_id(request.scope), members, status)
     status = kind.status if status is None else status
     return Response(body, status, {**common_headers(request.scope), **(headers or {})}, MEDIA_TYPE)

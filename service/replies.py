@@ -42,6 +42,12 @@ def json_text(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
+def json_list_reply(models: Iterable[BaseModel]) -> Response:
+    """Return models as a JSON list."""
+    texts = [model.model_dump_json(exclude_unset=True).encode() for model in models]
+    return Response(b"[" + b",".join(texts) + b"]", media_type="application/json")
+
+
 def json_reply(model: BaseModel, status_code: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """Return a model as a JSON reply. Fields that were never set are absent."""
     return Response(

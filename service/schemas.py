@@ -253,6 +253,7 @@ class Problem(ReplyModel):
     detail: str
     code: str
     errors: list[FieldProblem] = Field(default=[])
+    error: str = Field(default="", description="Under /v2: the detail, where clients of that protocol look for it.")
     offset: Int32 = Field(
         default=0,
         description="Index of the wrong character in a type text.",

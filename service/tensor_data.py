@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.elements import FLOATS
 from core.errors import FieldFault, InvalidRequestError, LimitError
-from core.lanes import narrow, rounded, widen
 from core.mlir.types import TensorType
 from core.packing import dense_bytes, dense_width, pack, unpack
 from service.codecs import base64_tensor, values
@@ -20,7 +18,6 @@ from service.schemas import Tensor
 from service.settings import Settings
 
 Array = NDArray[Any]
-_BF16 = FLOATS["bf16"]
 
 
 def read_elements(
@@ -58,13 +55,7 @@ def read_elements(
                 f"there are {len(tensor.values)} values; more than {settings.max_values} elements are sent as data",
                 limit=settings.max_values,
             )
-        if type_.element == _BF16:
-            # The numbers are real ones here too, and not the bit patterns that data hold.
-            wide = values.decode(tensor.values, np.dtype(np.float64), elements, literals)
-            patterns = np.empty(elements, np.uint16)
-            narrow(rounded(wide, _BF16), _BF16, patterns)
-            return patterns
-        return values.decode(tensor.values, dtype, elements, literals)
+        return values.decode_elements(tensor.values, type_.element, dtype, elements, literals)
 
 
 def output_pieces(
@@ -73,8 +64,7 @@ def output_pieces(
     """Return a tensor as pieces of JSON. The data are never copied into the rest of it."""
     head = b'{"type":' + json_text(text)
     if in_values:
-        real = widen(elements, _BF16) if type_.element == _BF16 else elements
-        return [head, b',"values":', values.encode(real), b"}"]
+        return [head, b',"values":', values.encode_elements(type_.element, elements), b"}"]
     width = dense_width(type_) if dense else None
     data = elements if width is None else pack(elements, width)
     return [head, b',"data":"', base64_tensor.encode(data), b'"}']

@@ -15,12 +15,32 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from core.elements import FLOATS
 from core.errors import TensorDataError
+from core.lanes import narrow, rounded, widen
 
 Number = int | float | str
 Literals = Callable[[], Sequence[str]]
 
+_BF16 = FLOATS["bf16"]
 _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+def decode_elements(
+    values: Sequence[Number], element: object, dtype: np.dtype[Any], elements: int, literals: Literals
+) -> NDArray[Any]:
+    """Return `values` as elements of a type, as they are kept. Those of bf16 are real numbers too, not bit patterns."""
+    if element != _BF16:
+        return decode(values, dtype, elements, literals)
+    wide = decode(values, np.dtype(np.float64), elements, literals)
+    patterns = np.empty(elements, np.uint16)
+    narrow(rounded(wide, _BF16), _BF16, patterns)
+    return patterns
+
+
+def encode_elements(element: object, array: NDArray[Any]) -> bytes:
+    """Return kept elements of a type as JSON numbers."""
+    return encode(widen(array, _BF16) if element == _BF16 else array)
 
 
 def decode(values: Sequence[Number], dtype: np.dtype[Any], elements: int, literals: Literals) -> NDArray[Any]:

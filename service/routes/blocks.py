@@ -11,7 +11,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from core.blocks.block_tensor import BlockTensor, dequantize_blocks, expected_parts, quantize_blocks
-from core.blocks.nvfp4 import GlobalScale
 from core.elements import FLOATS, FloatElement, IntegerElement
 from core.errors import FieldFault, InvalidRequestError, TypeFitError, UnsupportedError
 from core.lanes import widen
@@ -19,7 +18,13 @@ from core.mlir import print_type
 from core.mlir.types import TensorType
 from core.operands import float_element, static_shape
 from core.parameters.factors import parse_factor
-from service.block_models import BlockParts, DequantizeBlocksReply, DequantizeBlocksRequest, QuantizeBlocksRequest
+from service.block_models import (
+    BlockParts,
+    DequantizeBlocksReply,
+    DequantizeBlocksRequest,
+    QuantizeBlocksRequest,
+    read_global_scale,
+)
 from service.json_body import MEDIA_TYPE, receive_json
 from service.lifespan import require_ready
 from service.operation import json_operation
@@ -44,13 +49,6 @@ _PARTS_EXAMPLE = {
 }
 
 
-def _global_scale(text: str) -> float | GlobalScale:
-    if text in tuple(GlobalScale):
-        return GlobalScale(text)
-    with at("/global_scale"):
-        return parse_factor(text)
-
-
 @router.post("/quantize", **json_operation("quantizeBlocks", QuantizeBlocksRequest, BlockParts, example=_EXAMPLE))
 async def quantize_in_blocks(request: Request) -> Response:
     """Quantize real numbers to a block format, deriving its shared scales."""
@@ -67,7 +65,9 @@ async def quantize_in_blocks(request: Request) -> Response:
                 raise UnsupportedError("the input has elements of f64; block formats are made from f32, f16 and bf16")
         source = read_elements(call.input, input_type, element.tensor_dtype, prod(shape), "input", body, settings)
         values = widen(source, element).reshape(shape)
-        tensor = quantize_blocks(values, call.format, rule=call.rule, global_scale=_global_scale(call.global_scale))
+        with at("/global_scale"):
+            global_scale = read_global_scale(call.global_scale)
+        tensor = quantize_blocks(values, call.format, rule=call.rule, global_scale=global_scale)
         return _reply(tensor, in_values="values" in call.input.model_fields_set)
 
     return await running.compute.arrays(len(body), work)

@@ -10,6 +10,7 @@ import httpx
 import numpy as np
 import pytest
 
+from tests import oip_wire
 from tests.vector_cases import Array, Conversion, Derivation, conversions, derivations
 
 _SHORT_ENOUGH_FOR_A_QUERY = 4096
@@ -46,11 +47,42 @@ def body_of(case: Conversion, form: str) -> dict[str, Any]:
     return body
 
 
-def npy_of(case: Conversion) -> bytes:
+def shaped(case: Conversion) -> Array:
     shape = [int(size) for size in case.input_type[len("tensor<") :].split("x") if size.isdigit()]
+    return case.values.reshape(shape)
+
+
+def npy_of(case: Conversion) -> bytes:
     file = io.BytesIO()
-    np.save(file, case.values.reshape(shape))
+    np.save(file, shaped(case))
     return file.getvalue()
+
+
+def oip_of(case: Conversion, form: str) -> tuple[bytes, dict[str, str]]:
+    element = element_of(case.input_type)
+    data = None if form == "binary" else json_values(case.values, element)
+    inputs = [oip_wire.Input("x", shaped(case), "BF16" if element == "bf16" else "", data)]
+    for name, column in zip(("multiplier", "shift"), zip(*case.multipliers, strict=True), strict=False):
+        numbers = np.array(column, np.int64)
+        inputs.append(oip_wire.Input(name, numbers, "", None if form == "binary" else numbers.tolist()))
+    parameters = {"output_type": case.output_type, "profile": case.profile, "binary_data_output": form == "binary"}
+    parameters |= case.options
+    # The datatype of real numbers says what they are.
+    if case.operation != "quantize":
+        parameters["input_type"] = case.input_type
+    return oip_wire.body_of(inputs, parameters=parameters, id=case.name)
+
+
+def told_in_json(case: Conversion) -> Array:
+    """Which elements JSON numbers tell to the last bit: they carry no sign and no payload of a NaN, and a cast has one.
+
+    The expected results have the form of the reply: bit patterns of bf16 and of small floats.
+    """
+    assert case.expected is not None
+    if not case.casts:
+        return np.ones(case.expected.size, np.bool_)
+    floats = case.values if case.values.dtype.kind == "f" else case.expected
+    return ~np.isnan(floats)
 
 
 def check_problem(response: httpx.Response, case: Conversion) -> None:
@@ -76,11 +108,8 @@ def test_json_face(client: httpx.Client, case: Conversion, form: str) -> None:
     else:
         # A NaN is written as a word, and every other number so that it reads back to the same bits.
         values = from_json_values(reply["output"]["values"], case.expected, element_of(case.output_type))
-        if case.casts:
-            same = ~np.isnan(case.values if case.values.dtype.kind == "f" else case.expected)
-            assert values[same].tobytes() == case.expected[same].tobytes()
-        else:
-            assert values.tobytes() == case.expected.tobytes()
+        told = told_in_json(case)
+        assert values[told].tobytes() == case.expected[told].tobytes()
 
 
 @pytest.mark.parametrize(
@@ -105,6 +134,33 @@ def test_npy_face(client: httpx.Client, case: Conversion) -> None:
     assert array.dtype == case.expected.dtype
     assert array.tobytes() == case.expected.tobytes()
     assert response.headers["requant-profile"] == case.profile
+
+
+@pytest.mark.parametrize("form", ["json", "binary"])
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in conversions()])
+def test_oip_face(client: httpx.Client, case: Conversion, form: str) -> None:
+    body, headers = oip_of(case, form)
+    response = client.post(f"/v2/models/{case.operation}/infer", content=body, headers=headers)
+    if case.expected is None:
+        check_problem(response, case)
+        assert response.json()["error"] == response.json()["detail"]
+        return
+    reply = oip_wire.read(response)
+    assert reply.head["id"] == case.name
+    assert (reply.head["parameters"]["profile"], reply.head["parameters"]["elements"]) == (
+        case.profile,
+        case.values.size,
+    )
+    y = reply.outputs["y"]
+    assert y.shape == shaped(case).shape
+    assert y.dtype == case.expected.dtype
+    told = told_in_json(case) if form == "json" else np.ones(case.expected.size, np.bool_)
+    assert y.ravel()[told].tobytes() == case.expected[told].tobytes()
+    assert reply.head["outputs"][0]["datatype"] == (
+        "BF16" if element_of(case.output_type) == "bf16" else oip_wire.datatype(case.expected)
+    )
+    for column, expected in enumerate(zip(*case.multipliers, strict=True)):
+        assert reply.outputs[("multiplier", "shift")[column]].tolist() == list(expected)
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=f"{case.name}/{case.scheme}") for case in derivations()])

@@ -52,6 +52,11 @@ _PARAMETERS = {
     "getProfile": {"name": "litert"},
     "getProblem": {"code": "limit_exceeded"},
     "getScheme": {"name": "litert"},
+    **{name: {"model": "quantize"} for name in ("oipGetModel", "oipGetModelReady", "oipInfer")},
+    **{
+        name: {"model": "quantize", "version": "1"}
+        for name in ("oipGetModelVersion", "oipGetModelVersionReady", "oipInferVersion")
+    },
 }
 
 

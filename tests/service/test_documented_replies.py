@@ -21,6 +21,11 @@ TYPES = [
     "!quant.uniform<!quant.quantile<i1:f32, {0.0, 1.0}>:f32, 1.0>",
 ]  # fmt: skip
 
+INFER = "/v2/models/{model}/infer"
+MODELS = ("quantize", "dequantize", "requantize", "compare", "quantize_blocks", "dequantize_blocks")
+X = {"name": "x", "shape": [2], "datatype": "FP32", "data": [1, 2]}
+REQUEST = {"inputs": [X], "parameters": {"output_type": TARGET}}
+
 # Method, path, JSON body, or query parameters and then content.
 REQUESTS: list[tuple[str, str, dict[str, Any]]] = [
     ("POST", "/v1/quantize", {"json": {"input": REAL, "output_type": TARGET}}),
@@ -57,6 +62,24 @@ REQUESTS: list[tuple[str, str, dict[str, Any]]] = [
     ("POST", "/v1/quantize", {"json": {"input": {**REAL, "values": [1]}, "output_type": TARGET}}),
     ("POST", "/v1/quantize", {"json": {"input": {**REAL, "values": [0] * 5000}, "output_type": TARGET}}),
     ("POST", "/v1/types/parse", {"json": {"text": "!quant.uniform<i8:f32, 1>"}}),
+    ("GET", "/v2", {}),
+    ("GET", "/v2/health/live", {}),
+    ("GET", "/v2/health/ready", {}),
+    ("GET", "/v2/models", {}),
+    ("POST", "/v2/repository/index", {}),
+    *(("GET", "/v2/models/{model}", {"path": f"/v2/models/{model}"}) for model in (*MODELS, "nope")),
+    *(
+        ("GET", f"/v2/models/{{model}}/versions/{{version}}{what}", {"path": f"/v2/models/{model}/versions/1{what}"})
+        for model in ("quantize", "nope")
+        for what in ("", "/ready")
+    ),
+    ("GET", "/v2/models/{model}/ready", {"path": "/v2/models/compare/ready"}),
+    ("POST", INFER, {"path": "/v2/models/quantize/infer", "json": {**REQUEST, "id": "1"}}),
+    ("POST", INFER, {"path": "/v2/models/compare/infer", "json": {"inputs": [{**X, "name": "a"}, {**X, "name": "b"}]}}),
+    ("POST", INFER, {"path": "/v2/models/quantize/infer", "json": {"inputs": [X]}}),
+    ("POST", INFER, {"path": "/v2/models/quantize/infer", "json": {**REQUEST, "inputs": [{**X, "shape": [3]}]}}),
+    ("POST", INFER, {"path": "/v2/models/quantize/infer", "headers": {"content-encoding": "br"}}),
+    ("POST", INFER, {"path": "/v2/models/nope/infer"}),
     ("POST", "/v1/npy/quantize", {"content": b"no"}),
     ("POST", "/v1/npy/quantize", {"params": {"output_type": TARGET}, "content": b"no"}),
 ]
@@ -121,11 +144,25 @@ def test_replies_are_what_the_document_says(client: httpx.Client, document: dict
         "OperationRule",
         "ParametersReply",
         "BiasReply",
+        "InferenceReply",
+        "ModelMetadata",
+        "TensorMetadata",
+        "ParameterMetadata",
+        "ModelState",
     ):
         component = document["components"]["schemas"][name]
         always = set.intersection(*(set(value) for value in seen[name]))
         assert set(component["required"]) == always, name
         assert all("default" not in field for field in component["properties"].values()), name
+
+
+def test_the_example_of_the_protocol_works(client: httpx.Client, document: dict[str, Any]) -> None:
+    """With the model quantize."""
+    described = document["paths"][INFER]["post"]
+    reply = client.post(
+        "/v2/models/quantize/infer", json=described["requestBody"]["content"]["application/json"]["example"]
+    )
+    assert reply.json()["outputs"][0]["data"] == [3, 5, 0, 127]
 
 
 def test_only_the_type_header_may_be_absent(document: dict[str, Any]) -> None:

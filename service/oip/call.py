@@ -1,0 +1,70 @@
+"""One call of a model, as the model sees it: no JSON, no blobs, no HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeVar
+
+from core.errors import FieldFault, InvalidRequestError
+from core.mlir.types import TensorType, Type
+from core.operands import bind
+from service.oip.parameters import Value, pointer_to
+from service.oip.tensors import InputTensor
+from service.problems import at
+from service.settings import Settings
+from service.type_text import read_type
+
+Choice = TypeVar("Choice", bound=StrEnum)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The tensors of a request by name, and every parameter of the model: None for one that is optional and absent."""
+
+    version: str
+    inputs: Mapping[str, InputTensor]
+    parameters: Mapping[str, Value | None]
+    settings: Settings
+
+    def has(self, name: str) -> bool:
+        """Return whether a parameter is there."""
+        return self.parameters[name] is not None
+
+    def text(self, name: str) -> str:
+        """Return a parameter that is a text and there."""
+        value = self.parameters[name]
+        assert isinstance(value, str)
+        return value
+
+    def integer(self, name: str) -> int:
+        """Return a parameter that is an integer and there."""
+        value = self.parameters[name]
+        assert isinstance(value, int)
+        return value
+
+    def boolean(self, name: str) -> bool | None:
+        """Return a parameter that is a boolean, None if it is absent."""
+        value = self.parameters[name]
+        assert value is None or isinstance(value, bool)
+        return value
+
+    def choice(self, name: str, choices: type[Choice]) -> Choice:
+        """Return the member of an enumeration that a parameter names, or raise InvalidRequestError."""
+        given = self.text(name)
+        if given not in tuple(choices):
+            detail = f"not one of {', '.join(choices)}"
+            raise InvalidRequestError(f"parameter {name}: {detail}", (FieldFault(pointer_to(name), "enum", detail),))
+        return choices(given)
+
+    def type(self, name: str) -> Type:
+        """Return the type that a parameter names."""
+        return read_type(self.text(name), self.settings.max_type_bytes, pointer_to(name))
+
+    def tensor_type(self, name: str, parameter: str) -> TensorType:
+        """Return what an input is: the type that a parameter names, or else what its datatype means by itself."""
+        tensor = self.inputs[name]
+        given = self.type(parameter) if self.has(parameter) else tensor.datatype.element
+        with at(pointer_to(parameter)):
+            return bind(given, tensor.shape)

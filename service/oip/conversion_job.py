@@ -1,0 +1,141 @@
+"""What the models of the three conversions share: parameters, pointers, and a plan as the work of a call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+
+import numpy as np
+
+from core.error_report import conversion_error
+from core.errors import RequantError, UnsupportedError
+from core.mlir import print_type
+from core.mlir.types import TensorType
+from core.operands import bind, static_shape
+from core.packing import Packing, dense_width, pack, unpack
+from core.parameters.schemes import Multiplier
+from core.plan import Plan
+from core.profiles import PROFILES, Operation
+from core.requantize import ScalingPlan
+from service.comparison import error_measures
+from service.oip.call import Call
+from service.oip.datatypes import DATATYPES
+from service.oip.model import Answer, Job
+from service.oip.parameters import Parameter, pointer_to
+from service.oip.tensors import OutputTensor, output_tensor
+from service.problems import at, sides
+
+BARE = "A bare element type takes its shape from the tensor."
+INPUT_TYPE = Parameter(
+    name="input_type",
+    description=f"MLIR text: what x is. {BARE} Default: what its datatype says.",
+    optional=True,
+)
+OUTPUT_TYPE = Parameter(name="output_type", description=f"MLIR text: what y is to be. {BARE}")
+PACKING = Parameter(
+    name="packing",
+    description="How stored numbers narrower than a byte are kept. Dense ones are UINT8 of one dimension.",
+    default=str(Packing.UNPACKED),
+    choices=tuple(Packing),
+)
+_BYTES = DATATYPES["UINT8"]
+_INT32 = DATATYPES["INT32"]
+_INT64 = DATATYPES["INT64"]
+
+
+def profile_parameter(operation: Operation, default: str) -> Parameter:
+    """Return the parameter that names a profile which defines an operation, or the casts that it is for floats."""
+    casts = operation is not Operation.REQUANTIZE
+    defining = tuple(
+        name
+        for name, profile in PROFILES.items()
+        if operation in profile.operations or (casts and profile.casts is not None)
+    )
+    return Parameter(name="profile", description="The arithmetic contract.", default=default, choices=defining)
+
+
+@contextmanager
+def pointed(call: Call) -> Iterator[None]:
+    """Put on an error of a plan the pointer of the parameter or the input that it is about."""
+    types = sides(input=pointer_to("input_type"), output=pointer_to("output_type"))
+    with at(pointer_to("profile"), UnsupportedError):
+        try:
+            with types:
+                yield
+        except RequantError as error:
+            if error.pointer is not None:
+                error.pointer = _place_of(error.pointer, call)
+            raise
+
+
+def _place_of(field: str, call: Call) -> str:
+    """Return where this face has what core calls by a field such as `/rounding` or `/multipliers/3/shift`."""
+    if field.startswith("/multipliers"):
+        return call.inputs["shift" if field.endswith("/shift") else "multiplier"].pointer
+    return field if field.startswith(("/parameters/", "/inputs")) else f"/parameters{field}"
+
+
+def dense_bits(call: Call, tensor: TensorType) -> int | None:
+    """Return the bits of one number of a tensor that is to be packed, None if it is not."""
+    return dense_width(tensor) if call.choice("packing", Packing) is Packing.DENSE else None
+
+
+def stored_type(call: Call) -> tuple[TensorType, int | None]:
+    """Return what x is by the parameter `input_type`, which is there, and the bits of one number if it is packed."""
+    x = call.inputs["x"]
+    with at(pointer_to("input_type")):
+        named = call.type("input_type")
+        tensor = named if isinstance(named, TensorType) else bind(named, x.shape)
+        width = dense_bits(call, tensor)
+        # Packed, x holds bytes, and the shape of the tensor is the type's alone.
+        return (bind(tensor, x.shape), None) if width is None else (replace(tensor, shape=static_shape(tensor)), width)
+
+
+def job_of(
+    call: Call, plan: Plan, *, packed_in: int | None = None, packed_out: int | None = None, measured: bool = False
+) -> Job:
+    """Return the work that a plan stands for.
+
+    `packed_in`, `packed_out`: bits of one packed number, if packed. `measured`: whether the error is reported too.
+    """
+    x = call.inputs["x"]
+    if packed_in is None:
+        stored = x.kept_as(plan.input_type.element, plan.input_dtype)
+    else:
+        stored = x.kept_as(_BYTES.element, _BYTES.dtype)
+    output_type = print_type(plan.output_type)
+
+    def run() -> Answer:
+        with at(x.pointer):
+            source = stored
+            if packed_in is not None:
+                source = unpack(stored, packed_in, plan.elements, plan.input_dtype)
+            target = np.empty(plan.elements, plan.output_dtype)
+            report = plan.run(source, target)
+        y = output_tensor("y", plan.output_type, target)
+        reported = {"output_type": output_type, **asdict(report)}
+        reported["saturated"] = report.saturated_low + report.saturated_high
+        if isinstance(plan, ScalingPlan):
+            reported["scheme"] = plan.scheme.name
+        if measured:
+            reported |= error_measures(conversion_error(plan, source, target))
+        if packed_out is not None:
+            packed = pack(target, packed_out)
+            y = replace(y, datatype=_BYTES, shape=packed.shape, data=packed)
+        return Answer((y, *_used(plan.multipliers)), reported)
+
+    return run
+
+
+def _used(multipliers: Sequence[Multiplier]) -> list[OutputTensor]:
+    """Return the multipliers and shifts of a requantization as tensors. Other conversions have none."""
+    if not multipliers:
+        return []
+    count = (len(multipliers),)
+    values = np.array([each.multiplier for each in multipliers], _INT64.dtype)
+    shifts = np.array([each.shift for each in multipliers], _INT32.dtype)
+    return [
+        OutputTensor("multiplier", _INT64, count, values, "i64"),
+        OutputTensor("shift", _INT32, count, shifts, "i32"),
+    ]

@@ -1,0 +1,53 @@
+"""What the service says of a model, made from its description."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from service.oip import schemas
+from service.oip.model import Model, Slot
+from service.oip.parameters import Parameter, Value
+
+_PLATFORM = "requant"
+_ANY_SHAPE = [-1]
+
+
+def metadata(model: Model) -> schemas.ModelMetadata:
+    """Return a model's description as the protocol gives it, with members of our own for what it has no place for."""
+    return schemas.ModelMetadata(
+        name=model.name,
+        versions=list(model.versions),
+        platform=_PLATFORM,
+        inputs=[_tensor(slot) for slot in model.inputs],
+        outputs=[_tensor(slot) for slot in model.outputs],
+        description=model.description,
+        request_parameters=[_parameter(parameter) for parameter in model.parameters],
+    )
+
+
+def _tensor(slot: Slot) -> schemas.TensorMetadata:
+    said = {
+        "datatypes": ", ".join(slot.datatypes),
+        "optional": slot.optional,
+        "description": slot.description,
+    }
+    return schemas.TensorMetadata(name=slot.name, datatype=slot.datatypes[0], shape=_ANY_SHAPE, parameters=said)
+
+
+def _parameter(parameter: Parameter) -> schemas.ParameterMetadata:
+    said: dict[str, Any] = {}
+    if parameter.default is not None:
+        said["default"] = _text(parameter.default)
+    if parameter.choices:
+        said["choices"] = list(parameter.choices)
+    return schemas.ParameterMetadata(
+        name=parameter.name,
+        kind=parameter.kind,
+        required=parameter.required,
+        description=parameter.description,
+        **said,
+    )
+
+
+def _text(value: Value) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

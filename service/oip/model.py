@@ -1,0 +1,51 @@
+"""What a model is: a name, versions, the tensors and parameters that it takes, and a function that plans a call of it.
+
+The face reads requests by this description and knows no model. To add one, describe it and put it into `registry`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from service.oip.call import Call
+from service.oip.parameters import Parameter, Value
+from service.oip.tensors import OutputTensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """A tensor that a model takes or gives, of any shape. `datatypes`: those that it can have, the most usual first."""
+
+    name: str
+    description: str
+    datatypes: tuple[str, ...]
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a model answers: tensors in the order of its description, and what it reports of its work."""
+
+    outputs: tuple[OutputTensor, ...]
+    parameters: Mapping[str, Value]
+
+
+Job = Callable[[], Answer]
+"""The work on arrays that a plan stands for. It holds the GIL for short times only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """A model. `plan` reads the types of a call, raises what is wrong with them, and returns the work to be done.
+
+    `versions` are those of the arithmetic contract, oldest first; the last one answers where none is named.
+    """
+
+    name: str
+    versions: tuple[str, ...]
+    description: str
+    inputs: tuple[Slot, ...]
+    outputs: tuple[Slot, ...]
+    parameters: tuple[Parameter, ...]
+    plan: Callable[[Call], Job]

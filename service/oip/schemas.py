@@ -1,0 +1,187 @@
+"""The protocol's JSON as pydantic models: what requests may hold, what replies hold, and how both look in OpenAPI.
+
+Fields that the protocol does not know are refused, like everywhere in Requant. Parameters are maps from names to texts,
+numbers or booleans; which names there are is the model's to say.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, FailFast, Field
+from pydantic_core import PydanticCustomError
+
+from service.schemas import ABSENT, Int64, ReplyModel, RequestModel
+
+MOST_TENSORS = 8
+LONGEST_NAME = 64
+LONGEST_ID = 256
+_MOST_PARAMETERS = 32
+
+# More dimensions than any limit on the rank allows: that limit is the one to be told.
+_MOST_DIMENSIONS = 1024
+
+
+def _flat(value: Any) -> Any:
+    """Check a map of parameters before it is copied."""
+    if not isinstance(value, dict):
+        raise PydanticCustomError("parameters", "input should be an object")
+    if len(value) > _MOST_PARAMETERS:
+        raise PydanticCustomError("parameters", "there are more than {most} parameters", {"most": _MOST_PARAMETERS})
+    if not all(isinstance(member, (str, int, float)) for member in value.values()):
+        raise PydanticCustomError("parameters", "the value of a parameter is a text, a number or a boolean")
+    return value
+
+
+def _list_or_null(value: Any) -> Any:
+    """Take null for absence: KServe's client writes it beside an empty tensor."""
+    if value is not None and not isinstance(value, list):
+        raise PydanticCustomError("list_type", "input should be an array")
+    return value
+
+
+# openapi-generator stumbles over a property of this name whose members are described as `true`.
+ParameterMap = Annotated[dict[str, Any], Field(json_schema_extra={"additionalProperties": {}})]
+Parameters = Annotated[ParameterMap, BeforeValidator(_flat)]
+Name = Annotated[str, Field(max_length=LONGEST_NAME)]
+TensorData = Annotated[
+    Any,
+    BeforeValidator(_list_or_null),
+    Field(
+        description="The elements in row-major order, flat or nested as the shape says. Floats that are not finite are "
+        'the texts "NaN", "Infinity" and "-Infinity". At most as many as the limit max_values says, 4096 by default; '
+        "larger tensors travel in binary.",
+        json_schema_extra={"type": "array", "items": {}},
+    ),
+]
+_SHAPE = "The number of elements along each dimension."
+
+
+class InferenceInput(RequestModel):
+    """A tensor of a request, with its elements in `data`, or in binary after the JSON."""
+
+    name: Name
+    shape: Annotated[list[Int64], FailFast(), Field(max_length=_MOST_DIMENSIONS)] = Field(description=_SHAPE)
+    datatype: Name
+    parameters: Parameters = Field(default={}, description="binary_data_size: the bytes of the tensor after the JSON.")
+    data: TensorData = ABSENT
+
+
+class InferenceRequestedOutput(RequestModel):
+    """An output that is wanted."""
+
+    name: Name
+    parameters: Parameters = Field(default={}, description="binary_data: whether to send the output in binary.")
+
+
+class InferenceRequest(RequestModel):
+    """A request to run a model."""
+
+    id: str = Field(default="", max_length=LONGEST_ID, description="Returned with the reply.")
+    model_name: str = Field(default="", max_length=LONGEST_NAME, description="The name in the path, if at all.")
+    parameters: Parameters = Field(
+        default={},
+        description="Those that the model's metadata list, and binary_data_output: whether to send all outputs in "
+        "binary.",
+    )
+    inputs: list[InferenceInput] = Field(max_length=MOST_TENSORS)
+    outputs: list[InferenceRequestedOutput] = Field(
+        default=[], max_length=MOST_TENSORS, description="The outputs that are wanted. Default: all."
+    )
+
+
+class InferenceOutput(ReplyModel):
+    """A tensor of a reply."""
+
+    name: str
+    shape: list[Int64] = Field(description=_SHAPE)
+    datatype: str
+    parameters: ParameterMap = Field(
+        description="element_type: the MLIR type of the elements. binary_data_size: the bytes after the JSON."
+    )
+    data: list[Any] = Field(default=[], description="The elements in row-major order, flat.")
+
+
+class InferenceReply(ReplyModel):
+    """What a model answered."""
+
+    id: str = ""
+    model_name: str
+    model_version: str
+    parameters: ParameterMap = Field(description="What the model reports of its work.")
+    outputs: list[InferenceOutput]
+
+
+class ServerMetadata(ReplyModel):
+    """What is running, and the extensions of the protocol that it speaks."""
+
+    name: str
+    version: str
+    extensions: list[str]
+
+
+class ServerLive(ReplyModel):
+    """The process answers."""
+
+    live: bool
+
+
+class ServerReady(ReplyModel):
+    """Every model can be used."""
+
+    ready: bool
+    live: bool
+
+
+class ModelList(ReplyModel):
+    """The names of all models."""
+
+    models: list[str]
+
+
+class ModelReady(ReplyModel):
+    """The model can be used."""
+
+    name: str
+    ready: bool
+
+
+class ModelState(ReplyModel):
+    """A version of a model, and whether it can be used."""
+
+    name: str
+    version: str
+    state: str
+    reason: str
+
+
+class TensorMetadata(ReplyModel):
+    """A tensor that a model takes or gives."""
+
+    name: str
+    datatype: str = Field(description="The most usual one. parameters/datatypes lists all.")
+    shape: list[Int64] = Field(description="-1: any shape of any rank.")
+    parameters: ParameterMap = Field(description="datatypes, optional and description.")
+
+
+class ParameterMetadata(ReplyModel):
+    """A parameter that a model takes."""
+
+    name: str
+    kind: str = Field(description="string, integer or boolean.")
+    required: bool
+    default: str = Field(default="", description="As text.")
+    choices: list[str] = Field(default=[], description="The texts that can be given, where only some can.")
+    description: str
+
+
+class ModelMetadata(ReplyModel):
+    """What a model takes and gives."""
+
+    name: str
+    versions: list[str]
+    platform: str
+    inputs: list[TensorMetadata]
+    outputs: list[TensorMetadata]
+    description: str
+    request_parameters: list[ParameterMetadata]

@@ -1,0 +1,62 @@
+"""The tensors of a call: flat arrays with their names, datatypes and shapes, and for outputs what the elements are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.errors import TensorDataError, excerpt
+from core.mlir import print_type
+from core.mlir.types import ElementType, TensorType, UniformPerAxisType, UniformSubChannelType, UniformType
+from core.operands import static_shape, storage_name
+from service.oip.datatypes import Datatype, datatype_of
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class InputTensor:
+    """A tensor of a request. `data` is flat, of the datatype's dtype. `pointer` is its place in the request's JSON."""
+
+    name: str
+    datatype: Datatype
+    shape: tuple[int, ...]
+    data: Array
+    pointer: str
+
+    def kept_as(self, element: ElementType, dtype: np.dtype[Any]) -> Array:
+        """Return the data, if its dtype is the one that elements of a type are kept in, else raise TensorDataError."""
+        if self.data.dtype != dtype:
+            raise TensorDataError(
+                f"input {self.name} is {self.datatype.name}; elements of {excerpt(print_type(element))} "
+                f"travel as {datatype_of(element, dtype).name}",
+                pointer=f"{self.pointer}/datatype",
+            )
+        return self.data
+
+
+@dataclass(frozen=True, slots=True)
+class OutputTensor:
+    """A tensor of a reply. `data` is flat and contiguous. `element_type`: what its elements are, in MLIR's words."""
+
+    name: str
+    datatype: Datatype
+    shape: tuple[int, ...]
+    data: Array
+    element_type: str
+
+
+def output_tensor(name: str, tensor: TensorType, data: Array) -> OutputTensor:
+    """Return an output of a static tensor type."""
+    element = tensor.element
+    return OutputTensor(name, datatype_of(element, data.dtype), static_shape(tensor), data, _element_name(element))
+
+
+def _element_name(element: ElementType) -> str:
+    """Return what the elements are, without parameters: `i4`, `f8E4M3FN`, `bf16`."""
+    if isinstance(element, (UniformType, UniformPerAxisType, UniformSubChannelType)):
+        return storage_name(element.storage)
+    return print_type(element)

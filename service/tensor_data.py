@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from service.problems import at
 from service.replies import Piece, json_text
 from service.schemas import Tensor
 from service.settings import Settings
+from service.written_numbers import WrittenNumbers
 
 Array = NDArray[Any]
 
@@ -26,12 +26,15 @@ def read_elements(
     dtype: np.dtype[Any],
     elements: int,
     field: str,
-    body: bytes,
+    written: WrittenNumbers,
     settings: Settings,
     *,
     dense: bool = False,
 ) -> Array:
-    """Return the flat elements of the tensor in the top-level `field` of `body`. `dense`: `data` is packed."""
+    """Return the flat elements of the tensor in a field of a request. `dense`: `data` is packed.
+
+    `field` is the JSON pointer of the field without its first slash: `input`, or `inputs/3`. `written` is the request.
+    """
     if "data" in tensor.model_fields_set:
         with at(f"/{field}/data"):
             width = dense_width(type_) if dense else None
@@ -46,8 +49,7 @@ def read_elements(
         )
 
     def literals() -> list[str]:
-        written: list[str] = json.loads(body, parse_float=str, parse_int=str)[field]["values"]
-        return written
+        return written.values(field)
 
     with at(f"/{field}/values"):
         if len(tensor.values) > settings.max_values:

@@ -34,6 +34,7 @@ from service.replies import PiecesResponse, json_text
 from service.settings import Settings
 from service.tensor_data import output_pieces, read_elements
 from service.type_text import read_tensor_type
+from service.written_numbers import WrittenNumbers
 
 router = APIRouter(prefix="/v1/blocks", tags=["ops"], dependencies=[Depends(no_query)])
 
@@ -63,7 +64,9 @@ async def quantize_in_blocks(request: Request) -> Response:
             element = float_element(input_type, "input")
             if element.name == "f64":
                 raise UnsupportedError("the input has elements of f64; block formats are made from f32, f16 and bf16")
-        source = read_elements(call.input, input_type, element.tensor_dtype, prod(shape), "input", body, settings)
+        source = read_elements(
+            call.input, input_type, element.tensor_dtype, prod(shape), "input", WrittenNumbers(body), settings
+        )
         values = widen(source, element).reshape(shape)
         with at("/global_scale"):
             global_scale = read_global_scale(call.global_scale)
@@ -103,7 +106,8 @@ async def dequantize_from_blocks(request: Request) -> Response:
             if output_type.element != FLOATS["f32"]:
                 raise UnsupportedError("blocks are dequantized to f32")
             expected = expected_parts(call.format, shape)
-        parts = {name: _read_part(call, name, part_type, body, settings) for name, part_type in expected.items()}
+        written = WrittenNumbers(body)
+        parts = {name: _read_part(call, name, part_type, written, settings) for name, part_type in expected.items()}
         _refuse_others(call, expected)
         scale = None
         if "global_scale" in call.model_fields_set:
@@ -118,7 +122,7 @@ async def dequantize_from_blocks(request: Request) -> Response:
 
 
 def _read_part(
-    call: DequantizeBlocksRequest, name: str, expected: TensorType, body: bytes, settings: Settings
+    call: DequantizeBlocksRequest, name: str, expected: TensorType, written: WrittenNumbers, settings: Settings
 ) -> NDArray[np.generic]:
     """Return the flat array of one part, whose type has to be the one that the format and shape ask for."""
     if name not in call.model_fields_set:
@@ -135,7 +139,7 @@ def _read_part(
     element = expected.element
     assert isinstance(element, (FloatElement, IntegerElement))
     dtype = element.tensor_dtype if isinstance(element, FloatElement) else element.dtype
-    return read_elements(tensor, expected, dtype, prod(static_shape(expected)), name, body, settings)
+    return read_elements(tensor, expected, dtype, prod(static_shape(expected)), name, written, settings)
 
 
 def _refuse_others(call: DequantizeBlocksRequest, expected: dict[str, TensorType]) -> None:

@@ -20,6 +20,7 @@ from service.replies import PiecesResponse
 from service.tensor_data import output_pieces, read_elements
 from service.tosa_models import RescaleReply, RescaleRequest
 from service.type_text import read_tensor_type, read_type
+from service.written_numbers import WrittenNumbers
 
 router = APIRouter(prefix="/v1/tosa", tags=["operators"], dependencies=[Depends(no_query)])
 
@@ -57,7 +58,13 @@ async def rescale(request: Request) -> Response:
 
     def run() -> Response:
         source = read_elements(
-            call.input, plan.input_type, plan.input_dtype, plan.elements, "input", body, running.settings
+            call.input,
+            plan.input_type,
+            plan.input_dtype,
+            plan.elements,
+            "input",
+            WrittenNumbers(body),
+            running.settings,
         )
         target = np.empty(plan.elements, plan.output_dtype)
         with at("/input", PreconditionError, TensorDataError):

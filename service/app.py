@@ -13,6 +13,7 @@ from service.lifespan import Runtime, lifespan
 from service.middleware import CommonHeaders, HeadLikeGet
 from service.routes import (
     blocks,
+    calibration,
     compare,
     convert,
     docs,
@@ -55,7 +56,21 @@ def create_app(settings: Settings) -> FastAPI:
         },
     )
     app.state.runtime = Runtime(settings)
-    for topic in (convert, fake_quantize, compare, blocks, tosa, npy, oip, parameters, ranges, types, meta, docs):
+    for topic in (
+        convert,
+        fake_quantize,
+        compare,
+        blocks,
+        tosa,
+        npy,
+        oip,
+        parameters,
+        ranges,
+        calibration,
+        types,
+        meta,
+        docs,
+    ):
         app.include_router(topic.router)
     # The last one added is the outermost.
     for middleware in (HeadLikeGet, CommonHeaders, UnreadBody):

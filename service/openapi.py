@@ -18,6 +18,7 @@ from starlette.routing import BaseRoute
 
 from core.fake_quantize import FAKE_QUANTIZE_SCHEMES
 from core.parameters.bias import BIAS_RULES
+from core.parameters.calibration import CALIBRATION_METHODS
 from core.parameters.ranges import RANGE_RULES
 from core.parameters.schemes import SCHEMES
 from core.profiles import PROFILES
@@ -25,6 +26,7 @@ from core.quantize import ROUNDINGS
 from service import (
     VERSION,
     block_models,
+    calibration_models,
     comparison,
     conversion_models,
     multiplier_models,
@@ -65,6 +67,7 @@ _REQUESTS = (
     tosa_models.RescaleRequest,
     multiplier_models.MultiplierRequest,
     range_models.RangeRequest,
+    calibration_models.TensorParametersRequest,
     range_models.BiasRequest,
     range_models.FakeQuantizeRequest,
     schemas.ParseTypeRequest,
@@ -97,6 +100,7 @@ def document(routes: Sequence[BaseRoute], settings: Settings) -> dict[str, Any]:
         SCHEMES, "The ways to turn a real factor into a multiplier and a shift, and to scale integers by them."
     )
     components["RangeSchemeName"] = _described(RANGE_RULES, "The rules that turn a range into scale and zero point.")
+    components["CalibrationMethodName"] = _described(CALIBRATION_METHODS, "The methods that find a range in data.")
     components["BiasSchemeName"] = _described(BIAS_RULES, "The rules that make the scale and the integers of a bias.")
     components["FakeQuantizeSchemeName"] = _described(FAKE_QUANTIZE_SCHEMES, "The fake quantizations.")
     _drop_validation_errors(found)

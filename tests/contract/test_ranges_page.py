@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 
 from core.errors import RequantError
 from core.mlir import parse_storage
 from core.parameters.ranges import RANGE_RULES, RangeOptions, range_rule_named
+from tests.page_table import page_table
 
-PAGE = Path(__file__).parents[2] / "docs" / "ranges.md"
 SMALLEST = 2.0**-149
 RANGES = {
     "0 to 0": (0.0, 0.0),
@@ -35,19 +33,8 @@ def answer(rule: str, storage: str, low: float, high: float) -> str:
     return f"{shown}, {derived.zero_points[0]}"
 
 
-def rows(title: str) -> list[list[str]]:
-    """The cells of the table under a title, without its head."""
-    section = PAGE.read_text(encoding="utf-8").partition(f"\n## {title}\n")[2].partition("\n## ")[0]
-    lines = [line for line in section.splitlines() if line.startswith("|")]
-    return [[cell.strip().replace("\\|", "|") for cell in _cells(line)] for line in lines[2:]]
-
-
-def _cells(line: str) -> list[str]:
-    return [cell.replace("\0", "\\|") for cell in line.replace("\\|", "\0").strip().strip("|").split("|")]
-
-
 def test_every_rule_is_described() -> None:
-    described = {name.strip("`"): (options, formula) for name, options, formula in rows("Rules")}
+    described = {name.strip("`"): (options, formula) for name, options, formula in page_table("ranges.md", "Rules")}
     assert list(described) == list(RANGE_RULES)
     for name, rule in RANGE_RULES.items():
         options = ", ".join(f"`{option}`" for option in sorted(rule.options)) or "none"
@@ -55,7 +42,7 @@ def test_every_rule_is_described() -> None:
 
 
 def test_odd_ranges() -> None:
-    table = rows("Odd ranges")
+    table = page_table("ranges.md", "Odd ranges")
     assert [row[0].strip("`") for row in table] == list(RANGE_RULES)
     for rule, storage, *answers in table:
         expected = [answer(rule.strip("`"), storage.strip("`"), *ends) for ends in RANGES.values()]

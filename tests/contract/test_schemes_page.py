@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from core.parameters.schemes import SCHEMES
-
-PAGE = Path(__file__).parents[2] / "docs" / "schemes.md"
+from tests.page_table import page_table
 
 
 def test_every_scheme_is_described() -> None:
-    lines = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("|")][2:]
-    cells = [[cell.strip().replace("\0", "|") for cell in line.replace("\\|", "\0").split("|")[1:-1]] for line in lines]
-    assert cells == [
+    assert page_table("schemes.md") == [
         [f"`{scheme.name}`", scheme.derivation, scheme.convention, scheme.formula, str(scheme.factor)]
         for scheme in SCHEMES.values()
     ]

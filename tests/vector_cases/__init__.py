@@ -6,6 +6,7 @@ so that nothing is skipped by accident.
 
 from __future__ import annotations
 
+from tests.vector_cases.calibration import CalibrationCase, calibration_cases
 from tests.vector_cases.conversion import Array, Conversion, Derivation, load
 from tests.vector_cases.fake_quant import FakeQuantCase, fake_quant_cases
 from tests.vector_cases.fixed_point import fixed_point_conversions, fixed_point_derivations, tosa_conversions
@@ -20,10 +21,12 @@ from tests.vector_cases.torch import torch_conversions
 
 __all__ = [
     "Array",
+    "CalibrationCase",
     "Conversion",
     "Derivation",
     "FakeQuantCase",
     "RangeCase",
+    "calibration_cases",
     "conversions",
     "derivations",
     "fake_quant_cases",

@@ -1,0 +1,54 @@
+"""From data to the ranges of which scales and zero points are made, in the methods of each system.
+
+`calibration_method_named` finds a method; its `find_ranges` takes the observed tensors. Every method states its formula
+and where it is from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from core.errors import UnknownNameError, excerpt
+from core.parameters.calibration.entropy import ENTROPY
+from core.parameters.calibration.mean_squared_error import MEAN_SQUARED_ERROR
+from core.parameters.calibration.method import CalibrationMethod, CalibrationOptions, FoundRanges, Target
+from core.parameters.calibration.minimum_maximum import MINIMUM_MAXIMUM
+from core.parameters.calibration.model_optimizer import ENTROPY_MODEL_OPTIMIZER
+from core.parameters.calibration.moving_average import MOVING_AVERAGE
+from core.parameters.calibration.observed import Observed, blocks_of
+from core.parameters.calibration.percentile import PERCENTILE
+from core.parameters.calibration.torch_histogram import TORCH_HISTOGRAM
+
+__all__ = [
+    "CALIBRATION_METHODS",
+    "CalibrationMethod",
+    "CalibrationOptions",
+    "FoundRanges",
+    "Observed",
+    "Target",
+    "blocks_of",
+    "calibration_method_named",
+]
+
+CALIBRATION_METHODS: Mapping[str, CalibrationMethod] = {
+    method.name: method
+    for method in (
+        MINIMUM_MAXIMUM,
+        MOVING_AVERAGE,
+        PERCENTILE,
+        ENTROPY,
+        ENTROPY_MODEL_OPTIMIZER,
+        MEAN_SQUARED_ERROR,
+        TORCH_HISTOGRAM,
+    )
+}
+
+
+def calibration_method_named(name: str) -> CalibrationMethod:
+    """Return the method of that name, or raise UnknownNameError listing those that exist."""
+    method = CALIBRATION_METHODS.get(name)
+    if method is None:
+        raise UnknownNameError(
+            f"no calibration method is named '{excerpt(name)}'; there are {', '.join(CALIBRATION_METHODS)}"
+        )
+    return method

@@ -1,0 +1,46 @@
+"""Histograms of many rows, a few at a time, so that they never need much memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+import numpy as np
+
+from core.parameters.calibration.magnitude_histogram import MagnitudeHistogram
+from core.parameters.calibration.method import Array, FoundRanges
+from core.parameters.calibration.observed import Observed, Rows
+from core.parameters.calibration.value_histogram import ValueHistogram
+
+Histogram = TypeVar("Histogram", ValueHistogram, MagnitudeHistogram)
+
+_MOST_COUNTS = 1 << 20
+
+
+def ranges_of_histograms(
+    observed: Observed,
+    kind: type[Histogram],
+    bins: int,
+    choose: Callable[[Histogram], tuple[Array, Array]],
+) -> FoundRanges:
+    """Make a histogram of each parameter's elements in all tensors, and let `choose` find their ranges.
+
+    NaN is left out and counted, but a first tensor for magnitudes must have none. Raise PreconditionError for
+    infinities, and for a parameter that has only NaN in a tensor.
+    """
+    if kind is MagnitudeHistogram:
+        observed.refuse_where(0, np.isnan, "NaN; the first tensor must have none for this method")
+    batches, missing = zip(*(observed.rows(index) for index in range(len(observed.arrays))), strict=True)
+    found = [choose(histogram) for histogram in _histograms(observed.parameters, list(batches), kind, bins)]
+    lows, highs = (np.concatenate(ends).astype(np.float64) for ends in zip(*found, strict=True))
+    return FoundRanges(lows, highs, sum(missing))
+
+
+def _histograms(parameters: int, batches: list[Rows], kind: type[Histogram], bins: int) -> Iterator[Histogram]:
+    at_once = max(1, _MOST_COUNTS // (bins + 1))
+    for begin in range(0, parameters, at_once):
+        end = min(begin + at_once, parameters)
+        histogram = kind.of(begin, batches[0].part(begin, end), bins)
+        for batch in batches[1:]:
+            histogram.add(batch.part(begin, end))
+        yield histogram

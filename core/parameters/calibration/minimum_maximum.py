@@ -1,0 +1,20 @@
+"""The smallest and the largest element."""
+
+from __future__ import annotations
+
+from core.parameters.calibration.method import CalibrationMethod, CalibrationOptions, FoundRanges, Target
+from core.parameters.calibration.observed import Observed
+
+
+def _find(observed: Observed, _: CalibrationOptions, __: Target) -> FoundRanges:
+    return FoundRanges(*observed.overall_extremes())
+
+
+MINIMUM_MAXIMUM = CalibrationMethod(
+    name="min_max",
+    summary="the smallest and the largest element of all tensors; NaN and infinity are refused",
+    formula="min x, max x",
+    source="spec/numerics.md F.1",
+    one_pass=True,
+    find=_find,
+)

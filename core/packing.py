@@ -42,6 +42,13 @@ def dense_bytes(elements: int, width: int) -> int:
     return -(-elements * width // 8)
 
 
+def check_dense_bytes(found: int, elements: int, width: int) -> None:
+    """Raise TensorDataError unless `found` bytes are what so many numbers take."""
+    expected = dense_bytes(elements, width)
+    if found != expected:
+        raise TensorDataError(f"{elements} numbers of {width} bits are {expected} bytes packed; there are {found}")
+
+
 def pack(stored: Array, width: int) -> Array:
     """Return numbers (1-D, one byte each) as dense bytes. Only their lowest `width` bits count."""
     packed = np.empty(dense_bytes(stored.size, width), np.uint8)
@@ -54,12 +61,8 @@ def unpack(packed: Array, width: int, elements: int, dtype: np.dtype[Any]) -> Ar
 
     Raise TensorDataError if there are more or fewer bytes than that takes, or if bits after the last number are set.
     """
-    expected = dense_bytes(elements, width)
-    if packed.size != expected:
-        raise TensorDataError(
-            f"{elements} numbers of {width} bits are {expected} bytes packed; there are {packed.size}"
-        )
-    spare = expected * 8 - elements * width
+    check_dense_bytes(packed.size, elements, width)
+    spare = packed.size * 8 - elements * width
     if spare and int(packed[-1]) >> (8 - spare):
         raise TensorDataError(f"the last {spare} bits of the packed numbers must be 0")
     codes = np.empty(elements, np.uint8)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,9 @@ class Plan(ABC):
     `multipliers` are those that a requantization uses, one or one per channel, in its scheme's convention.
     `input_bounds` is what stored inputs must lie within, where their container holds more.
     """
+
+    # Whether `step` adds anything to its counts. Where it does not, all that is stored is defined.
+    tallies: ClassVar[bool] = True
 
     profile: str
     rounding: Rounding
@@ -83,15 +86,16 @@ class Plan(ABC):
                     f"the {side} must be {self.elements} contiguous elements of {dtype}; "
                     f"this is {array.dtype} of shape {array.shape}"
                 )
-        self._check_bounds(source)
+        self.check_bounds(source, 0)
         counts = self.new_counts()
         self.step(source, target, 0, counts)
         return self.report(counts)
 
-    def _check_bounds(self, source: Array) -> None:
+    def check_bounds(self, source: Array, start: int) -> None:
+        """Raise TensorDataError if an element of `source`, which begins at flat index `start`, is not of its type."""
         if self.input_bounds is None or source.size == 0:
             return
         lowest, highest = self.input_bounds
         if source.min() < lowest or source.max() > highest:
             index = int(np.argmax((source < lowest) | (source > highest)))
-            raise TensorDataError(f"element {index} is {source[index]}; its type holds {lowest} to {highest}")
+            raise TensorDataError(f"element {start + index} is {source[index]}; its type holds {lowest} to {highest}")

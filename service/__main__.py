@@ -1,30 +1,51 @@
-"""`python -m service`: read the settings and serve until a signal ends it."""
+"""`python -m service`: read the settings and serve until a signal ends it.
+
+Most of the time until the service is ready goes to importing packages and to loading kernels. The latter is begun
+first, in a thread: much of it is the linker's work, which needs no GIL and goes on beside the imports. All that is made
+by then stays for good, so the garbage collector, which would go through it many times, begins when the service is ready
+(`Runtime.warm_up`).
+"""
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
+import threading
+from contextlib import suppress
 from pathlib import Path
 
-import uvicorn
-from pydantic import ValidationError
-from pydantic_settings import CliApp
 
-from core.kernels.baked import use_baked
-from service.arrival import ArrivalLimits
-from service.http_protocol import http_protocol
-from service.settings import Settings
+def _load_kernels() -> None:
+    """Begin what `Runtime.warm_up` waits for, and reports if it fails."""
+    from core.warmup import compile_kernels
+
+    with suppress(Exception):
+        compile_kernels()
 
 
 def main() -> None:
     """Serve. One process: more CPUs are threads here, more machines are replicas."""
+    gc.disable()
     # uvicorn raises the signal that ended it again: a stop that was asked for is no failure.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    from core.kernels.baked import use_baked
+
     if baked := os.environ.get("REQUANT_BAKED_KERNELS"):
         use_baked(Path(baked), Path(os.environ.get("NUMBA_CACHE_DIR", "/tmp/requant-kernels")))
     # Imports numba, which reads its environment once.
+    threading.Thread(target=_load_kernels, name="kernels", daemon=True).start()
+
+    import uvicorn
+    from pydantic import ValidationError
+    from pydantic_settings import CliApp
+
+    from service.allocator import keep_memory
     from service.app import create_app
+    from service.arrival import ArrivalLimits
+    from service.http_protocol import http_protocol
+    from service.settings import Settings
 
     try:
         settings = CliApp.run(Settings)
@@ -33,6 +54,7 @@ def main() -> None:
     limits = ArrivalLimits(
         settings.max_head_bytes, settings.max_header_fields, settings.head_seconds, settings.body_seconds
     )
+    keep_memory()
     uvicorn.run(
         create_app(settings),
         host=settings.host,

@@ -1,16 +1,19 @@
-"""The application: routes, error handlers and middleware, put together."""
+"""The application: routes, error handlers, and what holds for every exchange, put together."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
+from starlette.types import Receive, Scope, Send
 
 from core.errors import RequantError
 from service import VERSION, openapi, problems
+from service.direct import Endpoint, answer, direct_routes
+from service.exchange import Exchange
 from service.lifespan import Runtime, lifespan
-from service.middleware import CommonHeaders, HeadLikeGet
 from service.routes import (
     blocks,
     calibration,
@@ -27,11 +30,14 @@ from service.routes import (
     types,
 )
 from service.settings import Settings
-from service.unread_body import UnreadBody
 
 
 class Application(FastAPI):
-    """FastAPI, with the OpenAPI document of `service.openapi`."""
+    """FastAPI with the OpenAPI document of `service.openapi`, and direct routes beside it."""
+
+    def __init__(self, *, direct: Mapping[str, Endpoint], **options: Any) -> None:
+        super().__init__(**options)
+        self._direct = direct
 
     def openapi(self) -> dict[str, Any]:
         """Return the document, made once."""
@@ -39,10 +45,28 @@ class Application(FastAPI):
             self.openapi_schema = openapi.document(self.routes, self.state.runtime.settings)
         return self.openapi_schema
 
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request, or the lifespan."""
+        if scope["type"] != "http":
+            await super().__call__(scope, receive, send)
+            return
+        exchange = Exchange(scope, receive, send)
+        method = scope["method"]
+        endpoint = self._direct.get(scope["path"]) if method == "POST" else None
+        if endpoint is not None:
+            scope["app"] = self
+            await answer(endpoint, scope, exchange.receive, exchange.send)
+            return
+        if method == "HEAD":
+            # Like GET; uvicorn leaves the body out. In a copy: the scope itself is also the server's.
+            scope = {**scope, "method": "GET"}
+        await super().__call__(scope, exchange.receive, exchange.send)
+
 
 def create_app(settings: Settings) -> FastAPI:
     """Return the application. Its threads and kernels come to life with its lifespan."""
     app = Application(
+        direct=direct_routes([npy.router]),
         title=openapi.TITLE,
         version=VERSION,
         lifespan=lifespan,
@@ -72,7 +96,4 @@ def create_app(settings: Settings) -> FastAPI:
         docs,
     ):
         app.include_router(topic.router)
-    # The last one added is the outermost.
-    for middleware in (HeadLikeGet, CommonHeaders, UnreadBody):
-        app.add_middleware(middleware)
     return app

@@ -4,13 +4,19 @@ The event loop must never wait for a tensor, and a small tensor must not wait fo
 than its arithmetic. There are two kinds of heavy work. Arrays (kernels, base64, large copies) release the GIL, so they
 have as many threads as there are CPUs. Texts (JSON, types, plans, multipliers) are Python and hold it, so more than one
 thread would gain nothing: they have one of their own, and however long that is busy, the threads of arrays go on.
+
+A large tensor is worked through in pieces. Those of different requests take turns in the threads, so that a giant
+request leaves room for the others, and those of one request run side by side when the threads have nothing else to do.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from concurrent.futures import Executor, ThreadPoolExecutor
+import sys
+from collections import deque
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Hashable
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from time import thread_time
 from typing import TypeVar
 
 Result = TypeVar("Result")
@@ -21,14 +27,31 @@ _BYTES_PER_CHARACTER = 16
 # What deriving one multiplier costs, in characters.
 CHARACTERS_PER_FACTOR = 64
 
+# A piece that is expected to take no longer runs on the loop: about what a change of thread costs.
+_INLINE_SECONDS = 200e-6
+# Seconds for a byte of a kind of conversion of which nothing was measured yet, and the least bytes that tell anything.
+_FIRST_PACE = 0.1e-9
+_TELLING_BYTES = 16 << 10
+# A piece that took longer than expected may just have met cold memory: it counts this much. A quicker one is believed.
+_SLOWER_WEIGHT = 0.1
+
+# How long one thread may keep the GIL from the others. Python's own 5 ms would hold up all that wait on the loop.
+_SWITCH_SECONDS = 0.5e-3
+
 
 class Compute:
-    """The service's threads, and the weight up to which work is done without them."""
+    """The service's threads, and what decides whether work is done without them."""
 
     def __init__(self, threads: int, inline_bytes: int) -> None:
         self._arrays = ThreadPoolExecutor(threads, thread_name_prefix="arrays")
         self._texts = ThreadPoolExecutor(1, thread_name_prefix="texts")
+        self._threads = threads
         self._inline_bytes = inline_bytes
+        self._paces: dict[Hashable, float] = {}
+
+    def start(self) -> None:
+        """Let threads take turns often enough for the loop."""
+        sys.setswitchinterval(_SWITCH_SECONDS)
 
     async def arrays(self, byte_count: int, work: Callable[[], Result]) -> Result:
         """Return the result of `work` on arrays of about `byte_count` bytes."""
@@ -42,6 +65,37 @@ class Compute:
         if weight <= self._inline_bytes:
             return work()
         return await asyncio.get_running_loop().run_in_executor(executor, work)
+
+    async def pieces(
+        self, kind: Hashable, works: AsyncIterable[tuple[int, Callable[[], Result]]]
+    ) -> AsyncIterator[Result]:
+        """Yield the results of `works`, each with the bytes that it is about, in their order.
+
+        A piece is light or not by what pieces of its `kind` took before. Heavy ones run side by side, as many as there
+        are threads; so that many are taken from `works` before the first of them is done. An error is raised in the
+        place of its piece.
+        """
+        under_way: deque[Future[Result]] = deque()
+        async for byte_count, work in works:
+            if self._paces.get(kind, _FIRST_PACE) * byte_count <= _INLINE_SECONDS:
+                while under_way:
+                    yield await asyncio.wrap_future(under_way.popleft())
+                yield self._timed(kind, byte_count, work)
+                continue
+            under_way.append(self._arrays.submit(self._timed, kind, byte_count, work))
+            if len(under_way) > self._threads:
+                yield await asyncio.wrap_future(under_way.popleft())
+        while under_way:
+            yield await asyncio.wrap_future(under_way.popleft())
+
+    def _timed(self, kind: Hashable, byte_count: int, work: Callable[[], Result]) -> Result:
+        begun = thread_time()
+        result = work()
+        if byte_count >= _TELLING_BYTES:
+            pace = (thread_time() - begun) / byte_count
+            known = self._paces.get(kind, pace)
+            self._paces[kind] = pace if pace < known else known + _SLOWER_WEIGHT * (pace - known)
+        return result
 
     def shut_down(self) -> None:
         """Take no more work, and let the threads finish what they have."""

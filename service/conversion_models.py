@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import FailFast, Field
+from pydantic import AfterValidator, FailFast, Field
 
 from core.packing import Packing
+from core.parameters.schemes import Multiplier
 from core.quantize import NanPolicy
 from service.comparison import ErrorMeasures
 from service.schemas import ABSENT, Int32, Int64, OutputTensor, ReplyModel, RequestModel, Tensor, component
@@ -21,6 +22,11 @@ class MultiplierPair(RequestModel):
 
     multiplier: Int64 = Field(ge=-LARGEST_MULTIPLIER, le=LARGEST_MULTIPLIER)
     shift: Int32 = Field(ge=-LARGEST_SHIFT, le=LARGEST_SHIFT)
+
+
+def _as_multiplier(pair: MultiplierPair) -> Multiplier:
+    """Return what the arithmetic takes. There may be very many, and a model is slow to free."""
+    return Multiplier(pair.multiplier, pair.shift)
 
 
 _PACKING = "How numbers narrower than a byte are kept in data."
@@ -68,7 +74,7 @@ class RequantizeRequest(RequestModel):
     output_type: str = Field(description=_OUTPUT_TYPE, examples=["!quant.uniform<i8:f32, 0.25:-1>"])
     profile: Annotated[str, component("ProfileName", "Default: litert.")] = "litert"
     scheme: Annotated[str, component("SchemeName", "Replaces the profile's; takes all types of integers.")] = ""
-    multipliers: Annotated[list[MultiplierPair], FailFast()] = Field(
+    multipliers: Annotated[list[Annotated[MultiplierPair, AfterValidator(_as_multiplier)]], FailFast()] = Field(
         default=[],
         max_length=MOST_ENTRIES,
         description="Used instead of derived ones: one, or one for each channel. Plain integers, such as "

@@ -12,6 +12,7 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from enum import StrEnum
+from typing import Any
 
 from fastapi import FastAPI
 from starlette.requests import Request
@@ -19,6 +20,7 @@ from starlette.requests import Request
 from core.errors import UnavailableError
 from core.self_test import run_self_test
 from core.warmup import compile_kernels
+from service.byte_cache import ByteCache
 from service.compute import Compute
 from service.settings import Settings
 
@@ -42,6 +44,9 @@ class Runtime:
         self.status = HealthStatus.STARTING
         self.kernels = 0
         self.compute = Compute(settings.threads, settings.inline_bytes)
+        # What queries mean, and what they mean for the tensors that came with them.
+        self.asked: ByteCache[Any] = ByteCache(settings.plan_cache_bytes // 4)
+        self.planned: ByteCache[Any] = ByteCache(settings.plan_cache_bytes)
 
     async def warm_up(self) -> None:
         """Compile or load every kernel, see that they give the known answers, then be ready."""
@@ -54,10 +59,11 @@ class Runtime:
             _log.exception("The kernels could not be compiled, or compute wrongly; no work is taken.")
         else:
             # What is there now stays. The collector would go through all of it while requests wait.
-            gc.collect()
             gc.freeze()
             self.status = HealthStatus.READY
             _log.info("Ready: %d kernels, %d threads.", self.kernels, self.settings.threads)
+        finally:
+            gc.enable()
 
 
 def runtime(request: Request) -> Runtime:
@@ -78,6 +84,7 @@ def require_ready(request: Request) -> Runtime:
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     """Start the warm-up in the background and, at the end, let the threads finish what they have."""
     current: Runtime = app.state.runtime
+    current.compute.start()
     warm_up = asyncio.create_task(current.warm_up())
     try:
         yield

@@ -2,7 +2,7 @@
 
 A request's line holds its method, route, status, bytes and seconds. The route is the template out of the OpenAPI
 document, never the path or query that was sent; nothing that a client chose is logged but its request id, which is a
-plain short one (`service.middleware`).
+plain short one (`service.exchange`).
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ from collections.abc import Collection
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service.exchange import request_id
 from service.logs import log_request, request_of_log
 from service.metrics import Metrics
-from service.middleware import request_id
 
 _log = logging.getLogger("requant.requests")
 

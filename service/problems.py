@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from core import errors
-from service.middleware import common_headers, request_id
+from service.exchange import common_headers, request_id
 from service.replies import json_text
 
 _log = logging.getLogger("uvicorn.error")

@@ -6,7 +6,7 @@ A stated Content-Length lets uvicorn hand each buffer to the socket as it is; a 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel
@@ -14,27 +14,67 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 Piece = bytes | memoryview
+Header = tuple[bytes, bytes]
 
 # Below this, one copy is cheaper than one more call of the transport.
 _JOIN_BELOW = 64 << 10
 
 
-class PiecesResponse(Response):
+class BytesResponse(Response):
+    """A reply whose length is known: the base of those that send their body by themselves."""
+
+    def __init__(self, length: int, media_type: str, headers: Sequence[Header]) -> None:
+        # Response's own __init__ takes longer than all the rest of a small reply.
+        self.status_code = 200
+        self.background = None
+        self.body = b""
+        described = [(b"content-length", b"%d" % length), (b"content-type", media_type.encode("ascii"))]
+        self.raw_headers = [*headers, *described]
+
+    async def _begin(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+
+
+class PiecesResponse(BytesResponse):
     """A reply whose body is a sequence of byte buffers, each sent as one ASGI message."""
 
-    def __init__(self, pieces: Iterable[Piece], media_type: str, headers: Mapping[str, str] | None = None) -> None:
-        self.pieces = [piece for piece in pieces if len(piece)]
-        length = sum(len(piece) for piece in self.pieces)
+    def __init__(self, pieces: Iterable[Piece], media_type: str, headers: Sequence[Header] = ()) -> None:
+        self.pieces = [piece for piece in pieces if piece]
+        length = sum(map(len, self.pieces))
         if length <= _JOIN_BELOW:
             self.pieces = [b"".join(self.pieces)]
-        super().__init__(None, headers={**(headers or {}), "content-length": str(length), "content-type": media_type})
+        super().__init__(length, media_type, headers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the head and then each piece."""
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        await self._begin(send)
         last = len(self.pieces) - 1
         for index, piece in enumerate(self.pieces):
             await send({"type": "http.response.body", "body": piece, "more_body": index < last})
+
+
+class LeavingResponse(BytesResponse):
+    """A reply of a head and `length` more bytes, whose pieces are made while it is sent: as the client takes them."""
+
+    def __init__(
+        self,
+        head: bytes,
+        pieces: AsyncIterable[Piece],
+        length: int,
+        media_type: str,
+        headers: Sequence[Header] = (),
+    ) -> None:
+        self.head = head
+        self.pieces = pieces
+        super().__init__(len(head) + length, media_type, headers)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the head and then each piece. Sending waits for the client."""
+        await self._begin(send)
+        await send({"type": "http.response.body", "body": self.head, "more_body": True})
+        async for piece in self.pieces:
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 def json_text(value: Any) -> bytes:

@@ -58,8 +58,8 @@ class Limits(BaseModel):
     max_json_bytes: int = _size(8 << 20, "Largest body of a JSON request, in bytes.")
     max_json_tokens: int = _size(
         660_000,
-        "Most quotes, commas and opening brackets in a JSON request, brackets counted twice, those inside of strings "
-        "too. A list of 65536 multipliers has 525000, a type with 65536 scales 66000.",
+        "Most quotes, commas and opening brackets in a JSON request, brackets counted twice, those inside of short "
+        "strings too; and most backslashes. A list of 65536 multipliers has 525000.",
     )
     max_values: int = _count(4096, MOST_ENTRIES, "Most elements of a tensor given as `values`.")
     max_type_bytes: int = _size(1 << 20, "Longest type text in a JSON body, in bytes.")
@@ -94,6 +94,9 @@ class Settings(Limits, BaseSettings):
     )
     body_seconds: float = Field(
         default=30.0, gt=0, description="How long a request's body may take, and one second more for each MiB of it."
+    )
+    plan_cache_bytes: int = Field(
+        default=16 << 20, ge=0, description="Memory for plans that may be asked for again, in bytes."
     )
     keep_alive_seconds: int = Field(
         default=75, ge=1, description="How long an idle connection stays open. Longer than a proxy's in front."

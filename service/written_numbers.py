@@ -6,11 +6,13 @@ import json
 from functools import cached_property
 from typing import Any, cast
 
+from service.json_slices import Text
+
 
 class WrittenNumbers:
     """The numbers in a JSON body as texts. The body is read again when the first are asked for, and only then."""
 
-    def __init__(self, body: bytes) -> None:
+    def __init__(self, body: Text) -> None:
         self._body = body
 
     @cached_property

@@ -20,7 +20,7 @@ settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 
 ROOT = Path(__file__).parents[1]
-START_SECONDS = 300
+START_SECONDS = 600
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -28,6 +29,8 @@ _DIFFERENCES: Mapping[Difference, kernel.Difference] = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneralPlan(Plan):
     """Plan of `core.kernels.dequantize_any`."""
+
+    tallies: ClassVar[bool] = False
 
     layout: tuple[int, int, int, int]
     scales: Array

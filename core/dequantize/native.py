@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -31,6 +32,8 @@ def is_native(rule: OperationRule, operand: QuantizedOperand) -> bool:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NativePlan(Plan):
     """Plan of `core.kernels.dequantize`."""
+
+    tallies: ClassVar[bool] = False
 
     kernel: Kernel
     layout: tuple[int, int, int, int]

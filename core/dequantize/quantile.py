@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -20,6 +21,8 @@ from core.quantiles import table_values, zero_points_in
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuantilePlan(Plan):
     """Plan of `core.kernels.quantile`."""
+
+    tallies: ClassVar[bool] = False
 
     layout: tuple[int, int, int, int]
     scales: Array

@@ -20,6 +20,8 @@ from core.errors import NpyError, excerpt
 
 MAGIC = b"\x93NUMPY"
 START_BYTES = 8
+# With the length field of version 1.
+SHORT_START_BYTES = START_BYTES + 2
 MAX_HEADER_BYTES = 1024
 MAX_DIMENSION = 1 << 40
 
@@ -209,7 +211,13 @@ def write_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
 
 
 def as_dtype(header: NpyHeader, data: NDArray[np.uint8], dtype: np.dtype[Any], *, named: bool) -> NDArray[Any]:
-    """Return the received bytes as an array of `dtype`, if the header's element kind means that.
+    """Return the received bytes as an array of `dtype`, if the header's element kind means that (`check_dtype`)."""
+    check_dtype(header, dtype, named=named)
+    return data.view(dtype)
+
+
+def check_dtype(header: NpyHeader, dtype: np.dtype[Any], *, named: bool) -> None:
+    """Raise NpyError unless the header's element kind means `dtype`.
 
     `named` says that the request names the type: then void elements of the right size are taken for its bit patterns.
     """
@@ -221,4 +229,3 @@ def as_dtype(header: NpyHeader, data: NDArray[np.uint8], dtype: np.dtype[Any], *
         fits = np.dtype(header.descr) == dtype
     if not fits:
         raise NpyError(f"the .npy holds {header.descr!r}; the input type is kept as {dtype.str!r}")
-    return data.view(dtype)

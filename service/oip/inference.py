@@ -12,7 +12,7 @@ from starlette.responses import Response
 from core.errors import FieldFault, InvalidRequestError, LimitError, MalformedRequestError
 from service.codecs import oip
 from service.inflate import open_body
-from service.json_body import MEDIA_TYPE, checked_tokens, read_json
+from service.json_body import MEDIA_TYPE, characters, read_json
 from service.lifespan import require_ready
 from service.oip import schemas
 from service.oip.call import Call
@@ -53,7 +53,7 @@ async def run_model(request: Request, model: Model, version: str) -> Response:
         blobs, asked = await _receive_raw(reader, model, query)
     else:
         text = await _receive_json(reader, length, settings)
-        asked = await running.compute.texts(checked_tokens(text, settings), lambda: _read(text, model, settings))
+        asked = await running.compute.texts(characters(text), lambda: _read(text, model, settings))
         blobs = await _receive_blobs(reader, asked.heads, len(text), length_stated=length is not None)
     sizes = sorted(len(blob) for _, blob in blobs)
 
@@ -78,7 +78,7 @@ async def run_model(request: Request, model: Model, version: str) -> Response:
         pieces, json_bytes = oip.encode(members, _chosen(given, asked), settings.max_values)
         if json_bytes is None:
             return PiecesResponse(pieces, MEDIA_TYPE)
-        return PiecesResponse(pieces, BINARY, {oip.LENGTH_HEADER: str(json_bytes)})
+        return PiecesResponse(pieces, BINARY, ((oip.LENGTH_HEADER.encode("ascii"), str(json_bytes).encode("ascii")),))
 
     return await running.compute.arrays(sum(sizes) + len(text), run)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 from fastapi import APIRouter, Depends
@@ -127,7 +127,7 @@ async def requantize(request: Request) -> Response:
         axis = call.axis if "axis" in given else None
         if "multipliers" not in given:
             return plan_requantize(input_type, output_type, call.profile, scheme=scheme, axis=axis)
-        multipliers = [Multiplier(pair.multiplier, pair.shift) for pair in call.multipliers]
+        multipliers = cast(list[Multiplier], call.multipliers)  # what the model makes of its pairs
         with at("/multipliers", ParameterError, PreconditionError):
             return plan_requantize(input_type, output_type, call.profile, multipliers, scheme=scheme, axis=axis)
 
@@ -171,7 +171,7 @@ async def _convert(
         output = output_pieces(plan.output_type, output_type, target, in_values=in_values, dense=packed_out)
         tail = b',"report":' + json_text(report)
         if isinstance(call, RequantizeRequest):
-            tail += b',"multipliers":' + json_text([asdict(multiplier) for multiplier in plan.multipliers])
+            tail += b',"multipliers":' + _multipliers_text(plan.multipliers)
         return PiecesResponse([b'{"output":', *output, tail + b"}"], MEDIA_TYPE)
 
     characters = len(call.input.type) + len(call.output_type)
@@ -179,3 +179,9 @@ async def _convert(
         characters += len(call.multipliers) * CHARACTERS_PER_FACTOR
     plan, output_type = await running.compute.texts(characters, decide)
     return await running.compute.arrays(len(body), convert)
+
+
+def _multipliers_text(multipliers: Iterable[Multiplier]) -> bytes:
+    """Return them as JSON. There may be very many, and an encoder would let no other thread run meanwhile."""
+    texts = (f'{{"multiplier":{each.multiplier},"shift":{each.shift}}}' for each in multipliers)
+    return f"[{','.join(texts)}]".encode()

@@ -1,0 +1,127 @@
+"""A client that costs as little as Python can: requests made beforehand, one epoll, and replies that are only counted.
+
+A reply of a server has the same length each time, so its head is read once. A connection sends its whole request before
+it reads, as most clients do.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+from time import perf_counter
+
+_ROOM = 1 << 18
+
+
+class Connection:
+    """One keep-alive connection on which one request is sent again and again."""
+
+    def __init__(self, port: int, request: bytes) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=120)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.request = memoryview(request)
+        self.reply_bytes = 0
+        self.begun = 0.0
+        self.sent = 0
+        self.received = 0
+
+    def exchange(self) -> bytes:
+        """Send the request, read the reply by its Content-Length, and return its body. Raise unless it is a 200."""
+        body = self.try_exchange()
+        assert body is not None, "the server refuses the request"
+        return body
+
+    def try_exchange(self) -> bytes | None:
+        """Like `exchange`, but return None for another status."""
+        self.socket.sendall(self.request)
+        reply = bytearray()
+        while (end := reply.find(b"\r\n\r\n")) < 0:
+            reply += self._receive()
+        head = bytes(reply[:end]).decode("latin-1").lower()
+        length = next(int(line[15:]) for line in head.split("\r\n") if line.startswith("content-length:"))
+        while len(reply) < end + 4 + length:
+            reply += self._receive()
+        self.reply_bytes = len(reply)
+        return bytes(memoryview(reply)[end + 4 :]) if head.startswith("http/1.1 200") else None
+
+    def _receive(self) -> bytes:
+        data = self.socket.recv(_ROOM)
+        assert data, "the server has hung up"
+        return data
+
+    def close(self) -> None:
+        """Hang up."""
+        self.socket.close()
+
+
+def latencies(connections: list[Connection], seconds: float, fewest: int) -> tuple[list[float], float]:
+    """Keep one request under way on each connection for about `seconds`, and until there are `fewest` replies.
+
+    Return the seconds of each exchange and those of all together. Each connection has made its first `exchange`.
+    """
+    if len(connections) == 1:
+        return _alone(connections[0], seconds, fewest)
+    taken: list[float] = []
+    poll = select.epoll()
+    by_number = {connection.socket.fileno(): connection for connection in connections}
+    room = bytearray(_ROOM)
+    started = perf_counter()
+    try:
+        for connection in connections:
+            connection.socket.setblocking(False)
+            poll.register(connection.socket, select.EPOLLOUT)
+            connection.begun, connection.sent, connection.received = perf_counter(), 0, 0
+        under_way = len(connections)
+        while under_way:
+            for number, _ in poll.poll():
+                connection = by_number[number]
+                if connection.sent < len(connection.request):
+                    connection.sent += connection.socket.send(connection.request[connection.sent :])
+                    if connection.sent == len(connection.request):
+                        poll.modify(number, select.EPOLLIN)
+                    continue
+                count = connection.socket.recv_into(room)
+                assert count, "the server has hung up"
+                connection.received += count
+                if connection.received < connection.reply_bytes:
+                    continue
+                now = perf_counter()
+                taken.append(now - connection.begun)
+                if now - started < seconds or len(taken) < fewest:
+                    connection.begun, connection.received = now, 0
+                    connection.sent = _send(connection)
+                    if connection.sent < len(connection.request):
+                        poll.modify(number, select.EPOLLOUT)
+                else:
+                    poll.unregister(number)
+                    under_way -= 1
+    finally:
+        poll.close()
+        for connection in connections:
+            connection.socket.settimeout(120)
+    return taken, perf_counter() - started
+
+
+def _send(connection: Connection) -> int:
+    try:
+        return connection.socket.send(connection.request)
+    except BlockingIOError:
+        return 0
+
+
+def _alone(connection: Connection, seconds: float, fewest: int) -> tuple[list[float], float]:
+    taken: list[float] = []
+    send, receive = connection.socket.sendall, connection.socket.recv_into
+    room, expected, request = bytearray(_ROOM), connection.reply_bytes, connection.request
+    started = now = perf_counter()
+    while now - started < seconds or len(taken) < fewest:
+        begun = now
+        send(request)
+        received = 0
+        while received < expected:
+            count = receive(room)
+            assert count, "the server has hung up"
+            received += count
+        now = perf_counter()
+        taken.append(now - begun)
+    return taken, now - started

@@ -1,0 +1,134 @@
+"""Tensors in pieces: whatever the pieces and however they travel, the same bits and the same tally as in one."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from core.conversion import Conversion, merged
+from core.dequantize import plan_dequantize
+from core.errors import PreconditionError, TensorDataError
+from core.mlir import parse_type
+from core.mlir.types import TensorType
+from core.packing import pack
+from core.plan import Plan
+from core.quantize import plan_quantize
+from core.requantize import plan_requantize
+
+Array = NDArray[Any]
+ELEMENTS = 203
+
+
+def tensor(text: str) -> TensorType:
+    found = parse_type(text)
+    assert isinstance(found, TensorType)
+    return found
+
+
+def quantizing(element: str, target: str, profile: str = "stablehlo") -> Plan:
+    return plan_quantize(tensor(f"tensor<{ELEMENTS}x{element}>"), parse_type(target), profile)
+
+
+REAL = np.random.default_rng(1).normal(0, 9, ELEMENTS)
+REAL[[3, 77, 199]] = np.nan, np.inf, -np.inf
+FITTING = np.random.default_rng(5).uniform(0, 3.5, ELEMENTS).astype(np.float32)
+I4 = np.random.default_rng(2).integers(-8, 8, ELEMENTS).astype(np.int8)
+U2 = np.random.default_rng(3).integers(0, 4, ELEMENTS).astype(np.uint8)
+I8 = np.random.default_rng(4).integers(-128, 128, ELEMENTS).astype(np.int8)
+CHANNELS = ", ".join(f"{0.1 + i / 50}" for i in range(29))
+
+# What is converted, and the bits of a packed number going in and coming out.
+CASES: dict[str, tuple[Plan, Array, int | None, int | None]] = {
+    "f32 to i8": (quantizing("f32", "!quant.uniform<i8:f32, 0.5:3>"), REAL.astype("f4"), None, None),
+    "f64 to i16": (quantizing("f64", "!quant.uniform<i16:f64, 0.001>"), REAL, None, None),
+    "f16 to i8": (quantizing("f16", "!quant.uniform<i8:f16, 0.5>"), REAL.astype("f2"), None, None),
+    "f32 to packed i4": (quantizing("f32", "!quant.uniform<i4:f32, 0.5>"), REAL.astype("f4"), None, 4),
+    "f32 to packed u3": (quantizing("f32", "!quant.uniform<u3:f32, 0.5>", "mlir"), FITTING, None, 3),
+    "channels": (
+        plan_quantize(tensor("tensor<7x29xf32>"), parse_type(f"!quant.uniform<i8:f32:1, {{{CHANNELS}}}>"), "stablehlo"),
+        REAL.astype("f4"),
+        None,
+        None,
+    ),
+    "i8 to f32": (plan_dequantize(tensor(f"tensor<{ELEMENTS}x!quant.uniform<i8:f32, 0.5:3>>")), I8, None, None),
+    "packed i4 to f32": (plan_dequantize(tensor(f"tensor<{ELEMENTS}x!quant.uniform<i4:f32, 0.5>>")), I4, 4, None),
+    "packed u2 to f32": (plan_dequantize(tensor(f"tensor<{ELEMENTS}x!quant.uniform<u2:f32, 0.5>>")), U2, 2, None),
+    "i32 to i8": (
+        plan_requantize(
+            tensor(f"tensor<{ELEMENTS}x!quant.uniform<i32:f32, 0.01>>"), parse_type("!quant.uniform<i8:f32, 0.3:1>")
+        ),
+        (I8.astype(np.int32) * 99),
+        None,
+        None,
+    ),
+}
+
+
+def travelling(values: Array, width: int | None) -> Array:
+    return values if width is None else pack(values, width)
+
+
+@pytest.mark.parametrize("name", CASES)
+@given(data=st.data())
+def test_any_pieces_in_any_order_are_the_whole(name: str, data: st.DataObject) -> None:
+    plan, values, packed_in, packed_out = CASES[name]
+    whole = np.empty(plan.elements, plan.output_dtype)
+    report = plan.run(values, whole)
+    conversion = Conversion(plan, packed_in, packed_out)
+    source = travelling(values, packed_in)
+    assert (source.size, source.nbytes) == (conversion.input_entries, conversion.input_bytes)
+    edges = data.draw(st.lists(st.integers(0, ELEMENTS // 8), max_size=6))
+    cuts = sorted({0, ELEMENTS, *(8 * edge for edge in edges)})
+    pieces = data.draw(st.permutations(list(itertools.pairwise(cuts))))
+    output = np.empty(conversion.output_entries, conversion.output_dtype)
+    tallies = []
+    for first, last in pieces:
+        counts = plan.new_counts()
+        begin, end = conversion.input_at(first), conversion.input_at(last)
+        assert conversion.element_at(begin) == first
+        assert conversion.element_at(end) == last
+        target = output[conversion.output_at(first) : conversion.output_at(last)]
+        conversion.step(source[begin:end], target, first, counts)
+        tallies.append(counts)
+    assert output.tobytes() == travelling(whole, packed_out).tobytes()
+    assert plan.report(merged(tallies, plan.new_counts())) == report
+
+
+def test_pieces_end_at_groups() -> None:
+    conversion = Conversion(CASES["f32 to packed u3"][0], None, 3)
+    assert list(conversion.pieces(0, 203, 70)) == [(0, 64), (64, 128), (128, 192), (192, 203)]
+    assert list(conversion.pieces(0, 0, 70)) == []
+    assert conversion.input_group == 8
+
+
+def test_the_first_undefined_element_is_named_whatever_the_order() -> None:
+    plan = quantizing("f32", "!quant.uniform<i8:f32, 0.5>", "mlir")
+    conversion = Conversion(plan)
+    values = np.zeros(ELEMENTS, np.float32)
+    values[[20, 150]] = np.nan
+    tallies = []
+    for first, last in ((100, ELEMENTS), (0, 100)):
+        counts = plan.new_counts()
+        conversion.step(values[first:last], np.empty(last - first, np.int8), first, counts)
+        tallies.append(counts)
+    with pytest.raises(PreconditionError) as caught:
+        plan.report(merged(tallies, plan.new_counts()))
+    assert caught.value.index == 20
+
+
+def test_a_number_that_its_type_does_not_hold_is_named_by_its_place_in_the_tensor() -> None:
+    plan = CASES["packed i4 to f32"][0]
+    stored = I4.copy()
+    stored[150] = 8
+    conversion = Conversion(plan)
+    with pytest.raises(TensorDataError, match="element 150 is 8; its type holds -8 to 7"):
+        conversion.check(stored[96:], 96)
+    with pytest.raises(TensorDataError, match="element 150 is 8"):
+        conversion.step(stored[96:], np.empty(ELEMENTS - 96, np.float32), 96, plan.new_counts())
+    conversion.check(stored[:96], 0)

@@ -1,0 +1,35 @@
+"""What is kept, and what makes room for it."""
+
+from __future__ import annotations
+
+from service.byte_cache import ByteCache
+
+
+def test_what_was_used_last_is_kept() -> None:
+    cache: ByteCache[int] = ByteCache(100)
+    for number in range(10):
+        cache.put(number, number, 10)
+    assert cache.get(0) == 0
+    cache.put("new", 10, 10)
+    assert (cache.get(1), cache.get(0), cache.get("new")) == (None, 0, 10)
+
+
+def test_a_value_is_kept_once() -> None:
+    cache: ByteCache[int] = ByteCache(100)
+    for _ in range(50):
+        cache.put("a", 1, 10)
+    cache.put("b", 2, 10)
+    assert (cache.get("a"), cache.get("b")) == (1, 2)
+
+
+def test_one_that_would_drive_out_the_others_is_not_kept() -> None:
+    cache: ByteCache[int] = ByteCache(100)
+    cache.put("a", 1, 10)
+    cache.put("large", 2, 13)
+    assert (cache.get("a"), cache.get("large")) == (1, None)
+
+
+def test_nothing_is_kept_without_room() -> None:
+    cache: ByteCache[int] = ByteCache(0)
+    cache.put("a", 1, 1)
+    assert cache.get("a") is None

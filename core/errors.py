@@ -55,7 +55,7 @@ def _bounded(detail: str) -> str:
 class RequantError(Exception):
     """Base of all errors. `pointer` is a JSON pointer to the request field at fault, when one is known.
 
-    `side` is "input" or "output" where the type of one of an operation's two tensors is at fault (`about`).
+    `side` names the tensor whose type is at fault (`about`): "input", "output", or an operand such as "lhs".
     """
 
     code: ClassVar[str] = "error"
@@ -70,7 +70,7 @@ class RequantError(Exception):
 
 @contextmanager
 def about(side: str) -> Iterator[None]:
-    """Say of an error that passes through which tensor's type it is about, "input" or "output"."""
+    """Say of an error that passes through which tensor's type it is about: "input", "output", "lhs" and so on."""
     try:
         yield
     except RequantError as error:

@@ -29,6 +29,7 @@ from service import (
     calibration_models,
     comparison,
     conversion_models,
+    integer_models,
     multiplier_models,
     range_models,
     schemas,
@@ -49,6 +50,7 @@ Tensors are row-major and little-endian. JSON routes take them as base64 or, whe
 
 _TAGS = [
     {"name": "ops", "description": "The conversions, as JSON."},
+    {"name": "integer", "description": "Operations on stored integers, whose sums are scaled to an output."},
     {"name": "operators", "description": "Other systems' operators, by their names, operands and attributes."},
     {"name": "npy", "description": "The conversions, as .npy files."},
     {"name": "oip", "description": "Every operation as a model of the Open Inference Protocol."},
@@ -62,6 +64,7 @@ _REQUESTS = (
     conversion_models.DequantizeRequest,
     conversion_models.RequantizeRequest,
     comparison.CompareRequest,
+    integer_models.MatmulRequest,
     block_models.QuantizeBlocksRequest,
     block_models.DequantizeBlocksRequest,
     tosa_models.RescaleRequest,

@@ -310,13 +310,13 @@ def at(pointer: str, *kinds: type[errors.RequantError]) -> Iterator[None]:
 
 
 @contextmanager
-def sides(*, input: str, output: str) -> Iterator[None]:
+def sides(**pointers: str) -> Iterator[None]:
     """Put the pointer of the field that gave a tensor's type on an error about that tensor (`core.errors.about`)."""
     try:
         yield
     except errors.RequantError as error:
         if error.pointer is None and error.side is not None:
-            error.pointer = {"input": input, "output": output}[error.side]
+            error.pointer = pointers[error.side]
         raise
 
 

@@ -17,6 +17,7 @@ from typing import Any, TypeVar, cast
 import numba
 from numba import types
 from numba.core import config
+from numba.core.registry import cpu_target
 from numba.core.typing.templates import Signature
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -52,6 +53,12 @@ def _use_cache_of_these_sources() -> None:
 
 
 _use_cache_of_these_sources()
+
+
+def target_features() -> frozenset[str]:
+    """Return the names of the CPU features that kernels are compiled for, such as `avx2`: this CPU's, or those set."""
+    *_, features = cpu_target.target_context.codegen().magic_tuple()
+    return frozenset(each[1:] for each in features.split(",") if each.startswith("+"))
 
 
 def device(function: Function) -> Function:

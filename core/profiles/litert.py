@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from core.parameters.schemes import Factor, xnnpack
 from core.parameters.schemes import litert as schemes
-from core.parameters.schemes import xnnpack
+from core.profiles.integer_rule import ProductRule, SumOverflow
 from core.profiles.rule import (
     DEQUANTIZE,
     NO_NAN,
@@ -77,6 +78,22 @@ _XNNPACK = scheme_rule(
     },
 )
 
+# Their C++ sums in int32, or with 16-bit inputs and a 64-bit bias in int64, and does not define what happens beyond.
+_INT64 = ProductRule(operator="CONV_2D, DEPTHWISE_CONV_2D", overflow=SumOverflow.ERROR, scheme="litert_int64")
+_FULLY_CONNECTED = ProductRule(operator="FULLY_CONNECTED", overflow=SumOverflow.ERROR, scheme="litert_float")
+
+
+def _products(scheme: str) -> dict[str, ProductRule]:
+    """The reference kernels. FULLY_CONNECTED has no fixed point; BATCH_MATMUL and the convolutions have."""
+    batched = replace(_FULLY_CONNECTED, operator="BATCH_MATMUL", scheme=scheme, factor=Factor.F64_OF_F32_PRODUCT)
+    return {
+        "matmul": replace(_FULLY_CONNECTED, variants={"batched": batched}),
+        "conv2d": replace(_INT64, scheme=scheme, variants={"i64": _INT64}),
+    }
+
+
+_OF_XNNPACK = ProductRule(operator="FULLY_CONNECTED", overflow=SumOverflow.WRAP, scheme=xnnpack.XNNPACK_FP32.name)
+
 LITERT = Profile(
     name="litert",
     title="LiteRT reference kernels",
@@ -88,6 +105,7 @@ LITERT = Profile(
         Operation.DEQUANTIZE: _DEQUANTIZE,
         Operation.REQUANTIZE: _DOUBLE,
     },
+    products=_products(schemes.LITERT.name),
 )
 
 LITERT_SINGLE_ROUNDING = Profile(
@@ -100,6 +118,7 @@ LITERT_SINGLE_ROUNDING = Profile(
         Operation.DEQUANTIZE: _DEQUANTIZE,
         Operation.REQUANTIZE: _SINGLE,
     },
+    products=_products(schemes.LITERT_SINGLE_ROUNDING.name),
 )
 
 LITERT_XNNPACK = Profile(
@@ -126,5 +145,9 @@ LITERT_XNNPACK = Profile(
         ),
         Operation.DEQUANTIZE: replace(DEQUANTIZE, storages=_BYTES, granularities=("per_tensor",)),
         Operation.REQUANTIZE: _XNNPACK,
+    },
+    products={
+        "matmul": replace(_OF_XNNPACK, variants={"i64": _FULLY_CONNECTED}),
+        "conv2d": replace(_OF_XNNPACK, operator=_INT64.operator, variants={"i64": _INT64}),
     },
 )

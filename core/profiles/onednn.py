@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from core.profiles.cast import CastRule, FloatOverflow, NanCode
+from core.profiles.integer_rule import ProductRule, SumOverflow
 from core.profiles.rule import (
     DEQUANTIZE,
     NO_NAN,
@@ -51,6 +52,10 @@ ONEDNN = Profile(
             pairs=tuple(f"{source} to {target}" for source in ("i8", "u8", "i32") for target in ("i8", "u8")),
             zero_points=ZeroPointRange.INT32,
         ),
+    },
+    products={
+        "matmul": ProductRule(operator="MatMul of the Graph API, int8", overflow=SumOverflow.WRAP, scheme=None),
+        "conv2d": ProductRule(operator="Convolution of the Graph API, int8", overflow=SumOverflow.WRAP, scheme=None),
     },
     casts=CastRule(
         authority="oneDNN",

@@ -15,6 +15,7 @@ from core.profiles.cast import (
     ScaleRange,
     Slip,
 )
+from core.profiles.integer_rule import ProductRule, SumOverflow
 from core.profiles.rule import (
     DEQUANTIZE,
     Difference,
@@ -119,6 +120,15 @@ _REFERENCE_CASTS = replace(
     scale_range=ScaleRange.AFTER_ROUNDING,
 )
 
+
+def _products(scheme: str) -> dict[str, ProductRule]:
+    """Both sum in int32, modulo 2^32."""
+    return {
+        "matmul": ProductRule(operator="QLinearMatMul, MatMulInteger", overflow=SumOverflow.WRAP, scheme=scheme),
+        "conv2d": ProductRule(operator="QLinearConv, ConvInteger", overflow=SumOverflow.WRAP, scheme=scheme),
+    }
+
+
 ONNX = Profile(
     name="onnx",
     title="ONNX, as onnxruntime",
@@ -134,6 +144,7 @@ ONNX = Profile(
         Operation.DEQUANTIZE: _DEQUANTIZE,
         Operation.REQUANTIZE: scheme_rule(schemes.ONNXRUNTIME, storages=_INTEGERS),
     },
+    products=_products(schemes.ONNXRUNTIME.name),
     casts=_CASTS,
 )
 
@@ -154,5 +165,6 @@ ONNX_REFERENCE = Profile(
             schemes.ONNX_REFERENCE, storages=_INTEGERS, zero_point=ZeroPoint.BEFORE_ROUNDING
         ),
     },
+    products=_products(schemes.ONNX_REFERENCE.name),
     casts=_REFERENCE_CASTS,
 )

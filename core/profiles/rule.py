@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from core.errors import UnsupportedError
 from core.profiles.cast import CastRule
+from core.profiles.integer_rule import ProductRule
 from core.rounding import Rounding
 
 
@@ -165,7 +166,10 @@ class OperationRule:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A named contract: which system it equals, one rule for each operation that it defines, and its casts, if any."""
+    """A named contract: which system it equals, one rule for each operation that it defines, and its casts, if any.
+
+    `products` are its rules for matmul and conv2d.
+    """
 
     name: str
     title: str
@@ -173,6 +177,7 @@ class Profile:
     source: str
     operations: Mapping[Operation, OperationRule]
     casts: CastRule | None = None
+    products: Mapping[str, ProductRule] = field(default_factory=dict)
 
     def rule(self, operation: Operation) -> OperationRule:
         """Return the rule for `operation`, or raise UnsupportedError naming what the profile does define."""
@@ -180,6 +185,13 @@ class Profile:
         if rule is None:
             known = [*sorted(self.operations), *(["casts between floats"] if self.casts else [])]
             raise UnsupportedError(f"profile {self.name} does not define {operation}; it defines {', '.join(known)}")
+        return rule
+
+    def product_rule(self, operation: str) -> ProductRule:
+        """Return the rule for `matmul` or `conv2d`, or raise UnsupportedError."""
+        rule = self.products.get(operation)
+        if rule is None:
+            raise UnsupportedError(f"profile {self.name} does not define {operation}")
         return rule
 
     def cast_rule(self) -> CastRule:

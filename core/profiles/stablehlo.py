@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from core.parameters.schemes import stablehlo as schemes
 from core.profiles.cast import FINITE, CastRule, FiniteNan, FloatOverflow, NanCode
+from core.profiles.integer_rule import ProductRule, SumOverflow
 from core.profiles.rule import (
     NO_NAN,
     Missing,
@@ -63,6 +64,10 @@ STABLEHLO = Profile(
             storages=_STORAGES,
             type_rules=TypeRules.STABLEHLO,
         ),
+    },
+    products={
+        "matmul": ProductRule(operator="dot_general", overflow=SumOverflow.WRAP, scheme=schemes.STABLEHLO.name),
+        "conv2d": ProductRule(operator="convolution", overflow=SumOverflow.WRAP, scheme=schemes.STABLEHLO.name),
     },
     casts=CastRule(
         authority="StableHLO's interpreter",

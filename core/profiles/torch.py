@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from core.parameters.schemes import fbgemm
 from core.profiles.cast import F8_ONNX, SCALE, CastRule, FloatOverflow, NanCode
+from core.profiles.integer_rule import ProductRule, SumOverflow
 from core.profiles.rule import (
     DEQUANTIZE,
     NO_NAN,
@@ -63,6 +64,10 @@ TORCH = Profile(
             storages=("i8", "u8", "i32"),
             pairs=tuple(f"{source} to {target}" for source in ("i8", "u8", "i32") for target in ("i8", "u8")),
         ),
+    },
+    products={
+        "matmul": ProductRule(operator="quantized::linear", overflow=SumOverflow.WRAP, scheme=fbgemm.FBGEMM.name),
+        "conv2d": ProductRule(operator="quantized::conv2d", overflow=SumOverflow.WRAP, scheme=fbgemm.FBGEMM.name),
     },
     casts=CastRule(
         authority="torch",

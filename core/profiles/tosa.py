@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from core.parameters.schemes import tosa as schemes
+from core.profiles.integer_rule import ProductRule, SumOverflow
 from core.profiles.rule import Operation, Profile
 from core.profiles.scheme_rule import scheme_rule
 
 _STORAGES = ("i8", "u8", "i16", "u16", "i32")
+
+
+def _products(scheme: str) -> dict[str, ProductRule]:
+    """An operator that accumulates, and RESCALE: of 48 bits, which are the sums of 16-bit inputs, without scale32."""
+    found = {}
+    for operation, operator in (("matmul", "MATMUL"), ("conv2d", "CONV2D, DEPTHWISE_CONV2D")):
+        rule = ProductRule(operator=f"{operator} and RESCALE", overflow=SumOverflow.ERROR, scheme=scheme)
+        found[operation] = replace(rule, variants={"i64": replace(rule, scheme=schemes.TOSA_SCALE16.name)})
+    return found
+
 
 TOSA = Profile(
     name="tosa",
@@ -14,6 +27,7 @@ TOSA = Profile(
     summary="RESCALE with scale32 and SINGLE_ROUND. TOSA does not quantize from float.",
     source="TOSA 1.0, reference model 1.1.0d",
     operations={Operation.REQUANTIZE: scheme_rule(schemes.TOSA, storages=_STORAGES, rescale=True)},
+    products=_products(schemes.TOSA.name),
 )
 
 TOSA_DOUBLE_ROUND = Profile(
@@ -22,4 +36,5 @@ TOSA_DOUBLE_ROUND = Profile(
     summary="RESCALE with scale32 and DOUBLE_ROUND. TOSA does not quantize from float.",
     source="TOSA 1.0, reference model 1.1.0d, extension EXT-DOUBLEROUND",
     operations={Operation.REQUANTIZE: scheme_rule(schemes.TOSA_DOUBLE_ROUND, storages=_STORAGES, rescale=True)},
+    products=_products(schemes.TOSA_DOUBLE_ROUND.name),
 )

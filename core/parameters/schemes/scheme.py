@@ -33,18 +33,20 @@ class Factor(StrEnum):
     scale. Without another scale the product is left out."""
 
     F64_OF_F32 = "f64(f32(input)) * f64(f32(weight)) / f64(f32(output))"
+    F64_OF_F32_PRODUCT = "f64(f32(f32(input) * f32(weight))) / f64(f32(output))"
     F64 = "f64(input) * f64(weight) / f64(output)"
     F32 = "f32(f32(f32(input) * f32(weight)) / f32(output))"
 
     def of(self, scale_in: float, weight: float | None, scale_out: float) -> float:
         """Return the factor, an f64. Steps may overflow to infinity, as the systems' do; derivations refuse that."""
         kind = np.float64 if self is Factor.F64 else np.float32
-        step = np.float32 if self is Factor.F32 else np.float64
+        step = np.float32 if self in (Factor.F32, Factor.F64_OF_F32_PRODUCT) else np.float64
         with np.errstate(all="ignore"):
             product = step(kind(scale_in))
             if weight is not None:
                 product = product * step(kind(weight))
-            return float(product / step(kind(scale_out)))
+            divide = np.float32 if self is Factor.F32 else np.float64
+            return float(divide(product) / divide(kind(scale_out)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,138 @@
+"""An accumulation: which products of two operands are summed to which element, however they are arranged in memory."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.errors import PreconditionError
+from core.integer.accumulator import DTYPES, INT32, LARGEST_BIAS, largest, settle
+from core.integer.integers import Integers
+from core.kernels.tile import TILE_ROWS
+from core.profiles.integer_rule import Accumulator, SumOverflow
+
+Array = NDArray[Any]
+
+# What is kept of sums, and of rows that are gathered, while they are made: numbers that stay in a cache.
+_BLOCK_SUMS = 1 << 18
+_BLOCK_NUMBERS = 1 << 21
+
+
+def rows_of_block(columns: int, depth: int) -> int:
+    """Return how many rows to sum at a time. Each of them has `columns` sums of `depth` products."""
+    fitting = min(_BLOCK_SUMS // max(columns, 1), _BLOCK_NUMBERS // max(depth, 1))
+    return max(fitting // TILE_ROWS * TILE_ROWS, TILE_ROWS)
+
+
+class Block(NamedTuple):
+    """Consecutive elements: the flat index of the first, and their sums."""
+
+    start: int
+    sums: Array
+
+
+class Zeros(NamedTuple):
+    """The zero points to subtract, as `Integers` has them."""
+
+    lhs: Array
+    rhs: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulation(ABC):
+    """Sums of `depth` products and a bias. `shape` is theirs; their order in memory is that of `blocks`.
+
+    `overflow` is the rule for sums that `accumulator` does not hold.
+    """
+
+    lhs: Integers
+    rhs: Integers
+    accumulator: Accumulator
+    overflow: SumOverflow
+    shape: tuple[int, ...]
+    depth: int
+
+    @property
+    @abstractmethod
+    def columns(self) -> int:
+        """How many biases there are: one for each index of the last dimension of the sums in memory."""
+
+    @property
+    def elements(self) -> int:
+        """How many sums there are."""
+        return prod(self.shape)
+
+    @property
+    def products(self) -> int:
+        """How many multiplications and additions they take."""
+        return self.elements * self.depth
+
+    @property
+    def cost(self) -> int:
+        """`products`, or more where the work is in small pieces."""
+        return self.products
+
+    @abstractmethod
+    def raw_blocks(self, lhs: Array, rhs: Array, bias: Array, zeros: Zeros, sums: np.dtype[Any]) -> Iterator[Block]:
+        """Yield the sums, of dtype `sums` and modulo its width, block by block. `bias` has that dtype too."""
+
+    @abstractmethod
+    def sums_of_rows(self, lhs: Array) -> Array:
+        """Return the sum of the numbers of `lhs` that each element multiplies, broadcastable to the order in memory."""
+
+    @abstractmethod
+    def sums_of_columns(self, rhs: Array) -> Array:
+        """The same of `rhs`."""
+
+    @abstractmethod
+    def spread_zeros(self) -> Zeros:
+        """Return the zero points that belong to each element, broadcastable to the order in memory."""
+
+    def blocks(self, lhs: Array, rhs: Array, bias: Array | None = None) -> Iterator[Block]:
+        """Yield the sums of flat stored integers in the accumulator, block by block. `bias`: int64, for each column.
+
+        Raise PreconditionError naming the first element whose sum the accumulator does not hold, where the rule for
+        overflow is that, and for a bias that 62 bits do not hold.
+        """
+        if self.elements == 0:
+            return
+        added = np.zeros(self.columns, np.int64) if bias is None else bias
+        zeros = Zeros(self.lhs.zero_points, self.rhs.zero_points)
+        kept = DTYPES[self.accumulator]
+        exact = DTYPES[Accumulator.I64]
+        if kept == exact or self._cannot_pass_int32(added):
+            if kept == exact:
+                self._check_bias(added)
+            yield from self.raw_blocks(lhs, rhs, added.astype(kept), zeros, kept)
+            return
+        self._check_bias(added)
+        for start, sums in self.raw_blocks(lhs, rhs, added, zeros, exact):
+            yield Block(start, settle(sums, self.overflow, start))
+
+    def _cannot_pass_int32(self, bias: Array) -> bool:
+        if self.overflow is SumOverflow.WRAP:
+            return True
+        products = self.depth * self.lhs.largest_difference * self.rhs.largest_difference
+        return products + largest(bias) <= INT32.max
+
+    @staticmethod
+    def _check_bias(bias: Array) -> None:
+        outside = (bias <= -LARGEST_BIAS) | (bias >= LARGEST_BIAS)
+        if outside.any():
+            index = int(np.argmax(outside))
+            raise PreconditionError(
+                f"bias {index} is {int(bias[index])}; its magnitude has to be below 2^62", index=index
+            )
+
+    def run(self, lhs: Array, rhs: Array, bias: Array | None = None) -> Array:
+        """Return all sums, flat in the order of `blocks`. See there."""
+        found = np.empty(self.elements, DTYPES[self.accumulator])
+        for start, sums in self.blocks(lhs, rhs, bias):
+            found[start : start + sums.size] = sums
+        return found

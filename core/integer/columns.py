@@ -1,0 +1,196 @@
+"""The right side of a product, made ready once: sums of products with any rows, exact in 32 or 64 bits.
+
+    sums[m, n] = sum over k of (a[m, k] - za[m]) * (b[k, n] - zb[n]) + bias[n]
+
+Sums of 32 bits are taken modulo 2^32. Kernels: `core.kernels.accumulate`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.integer.integers import Integers
+from core.kernels.accumulate import (
+    BYTES_OF_GROUP,
+    CORRECT,
+    MULTIPLY_BYTES,
+    MULTIPLY_GROUPED,
+    MULTIPLY_PAIRS,
+    PACK_COLUMNS_OF_BYTES,
+    PACK_COLUMNS_OF_PAIRS,
+    PACK_ROWS_OF_BYTES,
+    PACK_ROWS_OF_PAIRS,
+    add_widened,
+)
+from core.kernels.tile import TILE_COLUMNS, TILE_ROWS
+
+Array = NDArray[Any]
+
+# Bytes of packed columns, for each column, that a tile goes through: 64 of them stay in the caches next to the core.
+_CHUNK_BYTES = 1024
+# Columns whose sums are kept at a time.
+_COLUMN_BLOCK = 4096
+# Sums of 64 bits are made of sums of 32 over this many k; with fewer, packing does not pay.
+_SHORTEST_CHUNK = 64
+_LARGEST_INT32 = (1 << 31) - 1
+
+
+class Columns(Protocol):
+    """The right side of a product with `depth` k."""
+
+    depth: int
+
+    def accumulate(self, rows: Array, zeros: Array, bias: Array, target: Array, stride: int) -> None:
+        """Write the sums of rows (stored integers, m by k, contiguous) with zero points `zeros` (int64, one for each).
+
+        `bias` and `target` are of the sums' dtype; target is flat, with `stride` numbers from row to row.
+        """
+
+
+def exact_depth(lhs: Integers, rhs: Integers) -> int:
+    """How many products of stored integers always sum up to less than 2^31."""
+    return _LARGEST_INT32 // (lhs.largest_stored * rhs.largest_stored)
+
+
+def is_tiled(lhs: Integers, rhs: Integers, sums: np.dtype[Any], depth: int) -> bool:
+    """Whether `TiledColumns` can make the sums: 64 bits need a useful number of products that 32 bits hold."""
+    return sums.itemsize == 4 or exact_depth(lhs, rhs) >= min(depth, _SHORTEST_CHUNK)
+
+
+class TiledColumns:
+    """Columns packed for tiles."""
+
+    def __init__(
+        self, numbers: Array, lhs: Integers, rhs: Integers, zeros: Array, sums: np.dtype[Any], first: int, count: int
+    ) -> None:
+        """Pack `count` columns from `first` on of `numbers` (stored integers, k by n, contiguous).
+
+        `zeros` are the zero points of those columns.
+        """
+        self.depth, width = numbers.shape
+        self._columns, self._sums = count, sums
+        self._bytes = MULTIPLY_BYTES is not None and lhs.dtype.itemsize == rhs.dtype.itemsize == 1
+        unit = BYTES_OF_GROUP if self._bytes else BYTES_OF_GROUP // 2
+        self._unit, longest = unit, _CHUNK_BYTES // BYTES_OF_GROUP * unit
+        if sums.itemsize == 8:
+            longest = min(longest, max(unit, exact_depth(lhs, rhs) // unit * unit))
+        self._chunks = [(k, min(longest, self.depth - k)) for k in range(0, self.depth, longest)]
+        # Bytes become unsigned on the left and signed on the right; 16-bit numbers signed.
+        self._row_flip = self._flip(lhs, to_unsigned=self._bytes)
+        self._row_offset = (-128 if not lhs.is_unsigned else 0) if self._bytes else -self._row_flip
+        flip = self._flip(rhs, to_unsigned=False)
+        offset = 128 if self._bytes and rhs.is_unsigned else -flip if not self._bytes else 0
+        source = self._viewed(numbers.ravel())
+        pack = PACK_COLUMNS_OF_BYTES if self._bytes else PACK_COLUMNS_OF_PAIRS[source.dtype.name]
+        self._panels = -(-count // TILE_COLUMNS)
+        totals = np.zeros(count, np.int64)
+        self._packed = []
+        for k, depth in self._chunks:
+            size = self._panels * TILE_COLUMNS * self._groups(depth) * unit
+            packed = np.zeros(size, np.int8 if self._bytes else np.int16)
+            pack(source, width, first, count, k, depth, flip, packed, totals)
+            self._packed.append(packed)
+        # int64 to int32 is modulo 2^32.
+        self._zeros, self._totals = (zeros - offset).astype(sums), totals.astype(sums)
+
+    def _flip(self, side: Integers, *, to_unsigned: bool) -> int:
+        if self._bytes:
+            return 0 if side.is_unsigned is to_unsigned else 128
+        return -(1 << 15) if side.dtype == np.uint16 else 0
+
+    def _viewed(self, numbers: Array) -> Array:
+        """Return stored integers in the dtype that kernels take them in."""
+        if self._bytes:
+            return numbers.view(np.uint8)
+        return numbers.view(np.int16) if numbers.dtype == np.uint16 else numbers
+
+    def _groups(self, depth: int) -> int:
+        return -(-depth // self._unit)
+
+    def accumulate(self, rows: Array, zeros: Array, bias: Array, target: Array, stride: int) -> None:
+        """See Columns.accumulate."""
+        count = rows.shape[0]
+        source = self._viewed(rows.reshape(-1))
+        pack = PACK_ROWS_OF_BYTES if self._bytes else PACK_ROWS_OF_PAIRS[source.dtype.name]
+        padded = -(-count // TILE_ROWS) * TILE_ROWS
+        totals = np.zeros(count, np.int64)
+        packed = []
+        for k, depth in self._chunks:
+            chunk = np.zeros(padded * self._groups(depth) * self._unit, np.uint8 if self._bytes else np.int16)
+            pack(source, self.depth, count, k, depth, self._row_flip, chunk, totals)
+            packed.append(chunk)
+        packed_zeros = zeros - self._row_offset
+        differences = (totals - self.depth * packed_zeros).astype(self._sums)
+        packed_zeros = packed_zeros.astype(self._sums)
+        block = _COLUMN_BLOCK // TILE_COLUMNS
+        for panel in range(0, self._panels, block):
+            first = panel * TILE_COLUMNS
+            columns = slice(first, min(first + block * TILE_COLUMNS, self._columns))
+            sums, width = self._multiplied(packed, count, padded, panel, min(block, self._panels - panel), columns)
+            CORRECT[self._sums.name](
+                sums,
+                width,
+                columns.stop - first,
+                differences,
+                packed_zeros,
+                self._zeros[columns],
+                self._totals[columns],
+                bias[columns],
+                target[first:],
+                stride,
+            )
+
+    def _multiplied(
+        self, packed: list[Array], count: int, padded: int, panel: int, panels: int, columns: slice
+    ) -> tuple[Array, int]:
+        """Return the sums of packed products, and how many there are in a row."""
+        multiply = MULTIPLY_BYTES if self._bytes else MULTIPLY_PAIRS
+        assert multiply is not None
+        width = panels * TILE_COLUMNS
+        sums = np.zeros(padded * width, np.int32)
+        if self._sums.itemsize == 4:
+            for (_, depth), a, b in zip(self._chunks, packed, self._packed, strict=True):
+                multiply(a, b, self._groups(depth), panel, panels, sums)
+            return sums, width
+        taken = columns.stop - columns.start
+        totals = np.zeros(count * taken, np.int64)
+        for (_, depth), a, b in zip(self._chunks, packed, self._packed, strict=True):
+            multiply(a, b, self._groups(depth), panel, panels, sums)
+            add_widened(sums, width, taken, totals)
+            sums[:] = 0
+        return totals, taken
+
+
+class GroupedColumns:
+    """Columns in groups, each with rows of its own: taps by depth by groups by columns."""
+
+    def __init__(self, numbers: Array, zeros: Array, sums: np.dtype[Any], taps: int, groups: int) -> None:
+        """Take `numbers` (stored integers, k by n, k taps by depth, n groups by columns) and a zero point for each n.
+
+        The rows of `accumulate` are taps by groups by depth.
+        """
+        depth, width = numbers.shape
+        self.depth = depth * groups
+        self._taps, self._groups = taps, groups
+        self._group_depth, self._group_columns = depth // taps, width // groups
+        self._numbers = (numbers.astype(np.int32) - zeros.astype(np.int32)).ravel()
+        self._sums = sums
+
+    def accumulate(self, rows: Array, zeros: Array, bias: Array, target: Array, stride: int) -> None:
+        """See Columns.accumulate."""
+        differences = (rows.astype(np.int32) - zeros.astype(np.int32)[:, None]).ravel()
+        width = self._groups * self._group_columns
+        assert stride == width
+        MULTIPLY_GROUPED[self._sums.name](
+            differences,
+            self._numbers,
+            self._taps,
+            self._groups,
+            self._group_depth,
+            self._group_columns,
+            bias,
+            target[: rows.shape[0] * width],
+        )

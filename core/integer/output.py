@@ -1,0 +1,172 @@
+"""The output stage: from sums, whose scale is that of one operand times the other's, to the output's stored integers.
+
+The scheme is the profile's, and its kernels are those of requantize. Source: spec/numerics.md H.3, I.4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from core.elements import FLOATS, IntegerElement
+from core.errors import ParameterError, TypeFitError, UnsupportedError, about
+from core.integer.accumulation import Accumulation
+from core.mlir.types import StorageType, TensorType, UniformPerAxisType, UniformType
+from core.operands import QuantizedOperand, StoredOperand, integer_operand, quantized_operand
+from core.parameters.schemes import Factor, Multiplier, Scheme, scheme_named
+from core.plan import Plan
+from core.profiles.integer_rule import Accumulator, ProductRule
+from core.profiles.rule import DEQUANTIZE, INTEGERS
+from core.requantize.granularity import Granularity, common_granularity
+from core.requantize.scaling import plan_scaling
+from core.requantize.through_real import plan_through_real
+
+_OUTPUTS = replace(DEQUANTIZE, storages=INTEGERS, expressed=("f16", "bf16", "f32", "f64"))
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """An operand, and for each of its dimensions the dimension of the sums, as they are in memory, if it is one."""
+
+    operand: StoredOperand
+    axes: tuple[int | None, ...]
+
+    def blocks(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return how many indices of each dimension of the sums have one parameter of this operand."""
+        found = [max(size, 1) for size in shape]
+        for axis, block, size in zip(self.axes, self.operand.blocks, self.operand.tensor.shape or (), strict=True):
+            if axis is not None and block == 1 and size is not None and size > 1:
+                found[axis] = 1
+        return tuple(found)
+
+    def quantized(self, name: str) -> QuantizedOperand:
+        """Return the operand, or raise UnsupportedError for plain integers."""
+        if not isinstance(self.operand, QuantizedOperand):
+            with about(name):
+                detail = f"the {name} has plain integers, without a scale; a quantized output needs one"
+                raise UnsupportedError(detail)
+        return self.operand
+
+
+@dataclass(frozen=True, slots=True)
+class OutputStage:
+    """A plan from sums to stored integers, in the order of memory. `scheme` is None where there are no multipliers."""
+
+    plan: Plan
+    target: QuantizedOperand
+    scheme: Scheme | None
+    granularity: Granularity
+    multipliers: tuple[Multiplier, ...]
+    factors: tuple[float, ...]
+
+
+def _in_memory(output: TensorType, order: tuple[int, ...], shape: tuple[int, ...]) -> TensorType:
+    """Return the type of the output with its dimensions in the order of memory."""
+    element = output.element
+    if isinstance(element, UniformPerAxisType) and element.axis < len(order):
+        element = replace(element, axis=order[element.axis])
+    return TensorType(shape, element)
+
+
+def plan_output(
+    accumulation: Accumulation,
+    sides: tuple[Side, Side],
+    output: TensorType,
+    order: tuple[int, ...],
+    rule: ProductRule,
+    profile: str,
+    scheme: str | None,
+) -> OutputStage:
+    """Plan the stage by `scheme`, or the rule's. Raise UnsupportedError, UnknownNameError or ParameterError."""
+    shape = accumulation.shape
+    lhs, rhs = sides[0].quantized("lhs"), sides[1].quantized("rhs")
+    with about("output"):
+        target = quantized_operand(_in_memory(output, order, shape), "output", _OUTPUTS, profile)
+        for side, operand in (("left side", lhs), ("right side", rhs)):
+            if operand.expressed != target.expressed:
+                raise UnsupportedError(
+                    f"the output expresses {target.expressed.name}, and the {side} {operand.expressed.name}; they must "
+                    "be the same"
+                )
+    whole = tuple(max(size, 1) for size in shape)
+    granularity = common_granularity(
+        shape,
+        (whole, 1),
+        (target.blocks, len(target.scales)),
+        (sides[0].blocks(shape), len(lhs.scales)),
+        (sides[1].blocks(shape), len(rhs.scales)),
+    )
+    name = scheme or rule.scheme
+    if name is None:
+        return _through_real(accumulation, lhs, rhs, target, granularity, profile)
+    used = scheme_named(name)
+    factor = rule.factor if rule.factor is not None and scheme is None else used.factor
+    multipliers, factors = _derive(used, factor, lhs, rhs, target, granularity)
+    sums = integer_operand(
+        TensorType(shape, IntegerElement(32 if accumulation.accumulator is Accumulator.I32 else 64)), "sums"
+    )
+    plan = plan_scaling(used, sums, target, granularity, multipliers, profile=profile, exact=factors)
+    return OutputStage(plan, target, used, granularity, tuple(multipliers), tuple(factors))
+
+
+def _derive(
+    scheme: Scheme,
+    factor: Factor,
+    lhs: QuantizedOperand,
+    rhs: QuantizedOperand,
+    target: QuantizedOperand,
+    granularity: Granularity,
+) -> tuple[list[Multiplier], list[float]]:
+    """Derive a multiplier, and its factor, for each block. Raise ParameterError naming the scales that have none."""
+    multipliers, factors = [], []
+    derived: dict[tuple[float, float, float], tuple[Multiplier, float]] = {}
+    _, *indices = (each.tolist() for each in granularity.indices)
+    for channel, (of_target, of_lhs, of_rhs) in enumerate(zip(*indices, strict=True)):
+        scales = lhs.scales[of_lhs], rhs.scales[of_rhs], target.scales[of_target]
+        if scales not in derived:
+            real = factor.of(*scales)
+            try:
+                multiplier = scheme.derive(real)
+                scheme.check(multiplier)
+            except ParameterError as error:
+                raise ParameterError(
+                    f"channel {channel}, scales {scales[0]!r} * {scales[1]!r} to {scales[2]!r}: {error.detail}"
+                ) from error
+            derived[scales] = multiplier, real
+        multiplier, real = derived[scales]
+        multipliers.append(multiplier)
+        factors.append(real)
+    return multipliers, factors
+
+
+def _through_real(
+    accumulation: Accumulation,
+    lhs: QuantizedOperand,
+    rhs: QuantizedOperand,
+    target: QuantizedOperand,
+    granularity: Granularity,
+    profile: str,
+) -> OutputStage:
+    """Dequantize sums by f32(s_lhs * s_rhs) and quantize them, by the profile's two rules."""
+    if accumulation.accumulator is not Accumulator.I32:
+        raise UnsupportedError(f"profile {profile} dequantizes sums, and has those of i32 only")
+    if len(lhs.scales) > 1:
+        raise UnsupportedError(f"profile {profile} takes a left side with one scale")
+    with np.errstate(over="ignore"):
+        scales = [float(np.float32(lhs.scales[0]) * np.float32(scale)) for scale in rhs.scales]
+    if not all(0.0 < scale < float("inf") for scale in scales):
+        raise ParameterError("the product of two scales is 0 or infinite in f32")
+    storage = StorageType.unbounded(IntegerElement(32), signed=True)
+    element: UniformType | UniformPerAxisType
+    if len(scales) == 1:
+        element = UniformType(storage, FLOATS["f32"], scales[0], 0)
+    else:
+        axis = len(accumulation.shape) - 1
+        if accumulation.shape[axis] != len(scales):
+            raise TypeFitError(f"profile {profile} takes scales of the right side along its columns")
+        element = UniformPerAxisType(storage, FLOATS["f32"], axis, tuple(scales), (0,) * len(scales))
+    rule = replace(DEQUANTIZE, storages=("i32",))
+    source = quantized_operand(TensorType(accumulation.shape, element), "sums", rule, profile)
+    plan = plan_through_real(profile, source, target)
+    return OutputStage(plan, target, None, granularity, (), tuple(scales))

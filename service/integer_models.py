@@ -1,0 +1,90 @@
+"""What the integer operations read and answer."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from core.packing import Packing
+from core.profiles.integer_rule import Accumulator, SumOverflow
+from service.conversion_models import Report, UsedMultiplier
+from service.schemas import ABSENT, OutputTensor, ReplyModel, RequestModel, Tensor, component
+
+_OUTPUT = (
+    "MLIR text: a quantized type, whose bounds are an activation's, or i32 or i64, which is the sums as they are. A "
+    "bare element type takes its shape from the operation."
+)
+_ACCUMULATOR = (
+    "What products are summed in. Default: a plain output's; i64 for plain integers of 64 bits as bias; without a bias "
+    "i64 for operands of more than 8 bits; else i32."
+)
+
+
+class ProductRequest(RequestModel):
+    """What every sum of products can be asked for."""
+
+    bias: Tensor = Field(
+        default=ABSENT,
+        description="One number for each column, added to its sums: plain integers at the scale of the sums; or "
+        "quantized with zero point 0, then rescaled to it where the scales differ.",
+    )
+    output_type: str = Field(description=_OUTPUT, examples=["!quant.uniform<i8:f32, 0.25:-1>", "i32"])
+    profile: Annotated[str, component("ProfileName", "Default: litert.")] = "litert"
+    scheme: Annotated[str, component("SchemeName", "Replaces the profile's.")] = ""
+    accumulator: Accumulator = Field(default=ABSENT, strict=False, description=_ACCUMULATOR)
+    overflow: SumOverflow = Field(
+        default=ABSENT,
+        strict=False,
+        description="What becomes of a sum, bias included, that i32 does not hold. Default: what the profile's system "
+        "does.",
+    )
+    packing: Packing = Field(
+        default=Packing.UNPACKED, strict=False, description="How numbers narrower than a byte are kept in data."
+    )
+    trace: bool = Field(default=False, description="Whether to return every stage. Default: false.")
+
+
+class MatmulRequest(ProductRequest):
+    """Two tensors to be multiplied as matrices, [.., M, K] by [.., K, N]. Batch dimensions are broadcast."""
+
+    lhs: Tensor = Field(description="Quantized, or plain integers of zero point 0; storage of 2 to 16 bits.")
+    rhs: Tensor = Field(description="As lhs. Parameters may go along any dimension but K, such as N.")
+
+
+class IntegerReport(Report):
+    """What happened to the elements, and how they were computed."""
+
+    accumulator: Accumulator
+    overflow: SumOverflow
+
+
+class ProductTrace(ReplyModel):
+    """The stages of a product, each in the order of the output; sums as the accumulator keeps them."""
+
+    accumulator: OutputTensor = Field(description="Sums of products of stored numbers.")
+    lhs_zero_point_correction: OutputTensor = Field(description="-za * sum b.")
+    rhs_zero_point_correction: OutputTensor = Field(description="-zb * sum a.")
+    zero_points_correction: OutputTensor = Field(description="K * za * zb, K products to a sum.")
+    corrected: OutputTensor = Field(description="The sum of these four: sum (a - za) * (b - zb).")
+    bias: OutputTensor = Field(default=ABSENT, description="What is added to each, at the scale of the sums.")
+    biased: OutputTensor = Field(default=ABSENT, description="With the bias.")
+    multipliers: list[UsedMultiplier] = Field(
+        description="One, or one for each channel, in the scheme's convention; none for a plain output."
+    )
+    scaled: OutputTensor = Field(
+        default=ABSENT,
+        description="Multiplied and shifted, as i32; a float not yet rounded where the zero point is added before.",
+    )
+    after_zero_point: OutputTensor = Field(
+        default=ABSENT, description="Rounded, with the output's zero point, within i32."
+    )
+    after_clamp: OutputTensor = Field(description="The output.")
+
+
+class ProductReply(ReplyModel):
+    """The output, and how it came about."""
+
+    output: OutputTensor
+    report: IntegerReport
+    trace: ProductTrace = Field(default=ABSENT, description="Where it was asked for.")

@@ -1,0 +1,162 @@
+"""A request for a product, from its body to its reply: the same for every operation that sums products."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from starlette.requests import Request
+from starlette.responses import Response
+
+from core.errors import LimitError, UnsupportedError
+from core.integer.product import ProductPlan
+from core.integer.trace import trace_product
+from core.mlir import print_type
+from core.mlir.types import TensorType, Type
+from core.packing import Packing
+from core.parameters.schemes import scheme_named
+from core.report import Report
+from service.integer_models import ProductRequest
+from service.json_body import MEDIA_TYPE, receive_json
+from service.lifespan import require_ready
+from service.problems import at, sides
+from service.replies import Piece, PiecesResponse, json_text
+from service.schemas import Tensor
+from service.settings import Settings
+from service.tensor_data import output_pieces, read_elements
+from service.type_text import read_tensor_type, read_type
+from service.written_numbers import WrittenNumbers
+
+Array = NDArray[Any]
+Call = TypeVar("Call", bound=ProductRequest)
+
+# How many products take as long as the work on a byte of a tensor.
+_PRODUCTS_OF_A_BYTE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Types:
+    """The types of a request: of both operands, of the bias if there is one, and of the output."""
+
+    lhs: TensorType
+    rhs: TensorType
+    bias: TensorType | None
+    output: Type
+
+
+def chosen(call: ProductRequest) -> dict[str, Any]:
+    """Return what a request says of how to compute, as arguments of a plan."""
+    given = call.model_fields_set
+    with at("/scheme"):
+        scheme = scheme_named(call.scheme).name if "scheme" in given else None
+    return {
+        "scheme": scheme,
+        "accumulator": call.accumulator if "accumulator" in given else None,
+        "overflow": call.overflow if "overflow" in given else None,
+    }
+
+
+async def answer_product(
+    request: Request, model: type[Call], names: tuple[str, str], plan_for: Callable[[Call, Types], ProductPlan]
+) -> Response:
+    """Receive, read, plan, compute and reply. `names` are the fields of the two operands."""
+    running = require_ready(request)
+    settings = running.settings
+    call, body = await receive_json(request, model, running)
+    tensors = dict(zip(("lhs", "rhs"), (getattr(call, name) for name in names), strict=True))
+    fields = dict(zip(("lhs", "rhs"), names, strict=True))
+    if "bias" in call.model_fields_set:
+        tensors["bias"], fields["bias"] = call.bias, "bias"
+    pointers = {side: f"/{field}/type" for side, field in fields.items()}
+
+    def decide() -> ProductPlan:
+        read = {side: read_tensor_type(each.type, settings, pointers[side]) for side, each in tensors.items()}
+        output = read_type(call.output_type, settings.max_type_bytes, "/output_type")
+        with at("/profile", UnsupportedError), sides(**pointers, output="/output_type"):
+            plan = plan_for(call, Types(read["lhs"], read["rhs"], read.get("bias"), output))
+        _check_limits(plan, settings, traced=call.trace)
+        return plan
+
+    def compute() -> Response:
+        arrays = _read(plan, tensors, fields, WrittenNumbers(body), settings, dense=call.packing is Packing.DENSE)
+        target = np.empty(plan.elements, plan.output_dtype)
+        with sides(**{side: f"/{field}" for side, field in fields.items()}):
+            report = plan.run(arrays["lhs"], arrays["rhs"], arrays.get("bias"), target)
+        in_values = "values" in tensors["lhs"].model_fields_set
+        shown = _Shown(in_values, call.packing is Packing.DENSE and not in_values)
+        pieces: list[Piece] = [b'{"output":', *shown.pieces(plan.output_type, target)]
+        pieces.append(b',"report":' + json_text(_report(plan, report)))
+        if call.trace:
+            pieces += [b',"trace":', *_trace(plan, arrays, target, shown)]
+        return PiecesResponse([*pieces, b"}"], MEDIA_TYPE)
+
+    characters = len(call.output_type) + sum(len(each.type) for each in tensors.values())
+    plan = await running.compute.texts(characters, decide)
+    weight = max(len(body), plan.elements * 4, plan.accumulation.cost // _PRODUCTS_OF_A_BYTE)
+    return await running.compute.arrays(weight, compute)
+
+
+def _check_limits(plan: ProductPlan, settings: Settings, *, traced: bool) -> None:
+    cost = plan.accumulation.cost
+    if plan.elements > settings.max_sums:
+        limit = settings.max_sums
+        raise LimitError(f"the output has {plan.elements} elements; at most {limit} are computed", limit=limit)
+    if cost > settings.max_products:
+        limit = settings.max_products
+        raise LimitError(f"the output takes {cost} multiplications; at most {limit} are done", limit=limit)
+    if traced and plan.elements > settings.max_traced:
+        limit = settings.max_traced
+        detail = f"the output has {plan.elements} elements; the stages of at most {limit} are traced"
+        raise LimitError(detail, limit=limit, pointer="/trace")
+
+
+def _read(
+    plan: ProductPlan,
+    tensors: Mapping[str, Tensor],
+    fields: Mapping[str, str],
+    written: WrittenNumbers,
+    settings: Settings,
+    *,
+    dense: bool,
+) -> dict[str, Array]:
+    """Return the stored numbers of each tensor. A bias is never packed."""
+    found = {}
+    for side, tensor in tensors.items():
+        type_, integers = plan.operand(side)
+        elements = int(np.prod(integers.shape, dtype=object))
+        packed = dense and side != "bias" and "data" in tensor.model_fields_set
+        found[side] = read_elements(
+            tensor, type_, integers.dtype, elements, fields[side], written, settings, dense=packed
+        )
+    return found
+
+
+def _report(plan: ProductPlan, report: Report) -> dict[str, Any]:
+    accumulation, stage = plan.accumulation, plan.stage
+    scheme = {} if stage is None or stage.scheme is None else {"scheme": stage.scheme.name}
+    how = {"accumulator": accumulation.accumulator, "overflow": accumulation.overflow}
+    return {**asdict(report), **scheme, **how}
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """The form of the tensors of a reply."""
+
+    in_values: bool
+    dense: bool
+
+    def pieces(self, type_: TensorType, elements: Array, *, dense: bool = True) -> list[Piece]:
+        text = print_type(type_)
+        return output_pieces(type_, text, elements, in_values=self.in_values, dense=self.dense and dense)
+
+
+def _trace(plan: ProductPlan, arrays: Mapping[str, Array], target: Array, shown: _Shown) -> list[Piece]:
+    trace = trace_product(plan, arrays["lhs"], arrays["rhs"], arrays.get("bias"), target)
+    pieces: list[Piece] = [b'{"multipliers":' + json_text([asdict(each) for each in trace.multipliers])]
+    for stage in trace.stages:
+        pieces.append(b',"' + stage.name.encode("ascii") + b'":')
+        pieces += shown.pieces(stage.tensor, stage.elements, dense=stage.tensor == plan.output_type)
+    return [*pieces, b"}"]

@@ -1,0 +1,37 @@
+"""The JSON face of the integer operations."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Depends
+from starlette.requests import Request
+from starlette.responses import Response
+
+from core.integer.matmul import plan_matmul
+from core.integer.product import ProductPlan
+from service.integer_models import MatmulRequest, ProductReply
+from service.operation import json_operation
+from service.product import Types, answer_product, chosen
+from service.query import no_query
+
+router = APIRouter(tags=["integer"], dependencies=[Depends(no_query)])
+
+_MATMUL = {
+    "lhs": {"type": "tensor<2x3x!quant.uniform<i8:f32, 0.5:-1>>", "values": [1, 2, 3, -4, 5, -6]},
+    "rhs": {
+        "type": "tensor<3x2x!quant.uniform<i8<-127:127>:f32:1, {0.25, 0.125}>>",
+        "values": [10, -20, 30, 40, -50, 60],
+    },
+    "bias": {"type": "tensor<2x!quant.uniform<i32:f32:0, {0.125, 0.0625}>>", "values": [100, -100]},
+    "output_type": "!quant.uniform<i8:f32, 0.5:3>",
+    "trace": True,
+}
+
+
+@router.post("/v1/matmul", **json_operation("matmul", MatmulRequest, ProductReply, example=_MATMUL))
+async def matmul(request: Request) -> Response:
+    """Multiply quantized matrices: accumulate, correct for zero points, add a bias, scale, add a zero point, clamp."""
+
+    def plan(call: MatmulRequest, types: Types) -> ProductPlan:
+        return plan_matmul(types.lhs, types.rhs, types.output, call.profile, bias=types.bias, **chosen(call))
+
+    return await answer_product(request, MatmulRequest, ("lhs", "rhs"), plan)

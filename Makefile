@@ -35,7 +35,7 @@ format: $(VENV)/check.done ## format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/check.done $(VENV)-interop/done ## run the benchmarks and print their tables
+bench: $(VENV)/check.done $(VENV)-interop/done $(VENV)-mlserver/done ## run the benchmarks and print their tables
 	$(BIN)/python -m benchmarks
 
 openapi: $(VENV)/serve.done ## write openapi/openapi.json
@@ -51,12 +51,13 @@ lock: $(VENV)/serve.done ## renew the hash-pinned requirements from pyproject.to
 	$(BIN)/uv pip compile $(UV) pyproject.toml --group interop -c requirements.lock -o requirements-interop.lock
 	$(BIN)/uv pip compile $(UV) pyproject.toml --group generators -c requirements.lock -o requirements-generators.lock
 	$(BIN)/uv pip compile $(UV) --group clients -o requirements-clients.lock
+	$(BIN)/uv pip compile $(UV) --group mlserver -o requirements-mlserver.lock
 	$(BIN)/uv pip compile $(UV) --no-deps --group interop-bare -o requirements-interop-bare.lock
 
 UV := --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
 clean: ## remove environments and caches
-	rm -rf $(VENV) $(VENV)-interop $(VENV)-generators $(VENV)-clients .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-interop $(VENV)-generators $(VENV)-clients $(VENV)-mlserver .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 $(VENV)/python.done:
@@ -85,4 +86,9 @@ $(VENV)-generators/done: requirements-generators.lock
 $(VENV)-clients/done: requirements-clients.lock
 	$(PYTHON) -m venv $(VENV)-clients
 	$(VENV)-clients/$(INSTALL) -r requirements-clients.lock
+	@touch $@
+
+$(VENV)-mlserver/done: requirements-mlserver.lock
+	$(PYTHON) -m venv $(VENV)-mlserver
+	$(VENV)-mlserver/$(INSTALL) -r requirements-mlserver.lock
 	@touch $@

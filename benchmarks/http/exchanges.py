@@ -69,24 +69,28 @@ def exchanges(servers: Sequence[Server], rounds: int = ROUNDS) -> list[Exchanges
 
 def _side_by_side(servers: Sequence[Server], case: Case, size: str, clients: int, rounds: int) -> list[Exchanges]:
     taken: dict[str, list[tuple[float, float, float]]] = {server.contender.name: [] for server in servers}
-    with ExitStack() as stack:
-        connections = {}
-        for server in servers:
-            opened = [Connection(server.port, server.contender.request(case)) for _ in range(clients)]
-            for connection in opened:
-                stack.callback(connection.close)
-                server.contender.check(case, connection.exchange())
-            connections[server.contender.name] = opened
-        order = list(connections)
-        for _ in range(rounds):
-            random.shuffle(order)
-            for name in order:
-                times, seconds = latencies(connections[name], _SECONDS, max(_FEWEST, clients))
-                taken[name].append((median(times), quantiles(times, n=100)[98], len(times) / seconds))
+    order = list(servers)
+    for _ in range(rounds):
+        random.shuffle(order)
+        for server in order:
+            taken[server.contender.name].append(_one_round(server, case, clients))
     return [
         Exchanges(name, size, clients, *(median(column) for column in zip(*samples, strict=True)))
         for name, samples in taken.items()
     ]
+
+
+def _one_round(server: Server, case: Case, clients: int) -> tuple[float, float, float]:
+    """Measure on new connections: some servers hang up while it is the others' turn."""
+    with ExitStack() as stack:
+        connections = []
+        for _ in range(clients):
+            connection = Connection(server.port, server.contender.request(case))
+            stack.callback(connection.close)
+            server.contender.check(case, connection.exchange())
+            connections.append(connection)
+        times, seconds = latencies(connections, _SECONDS, max(_FEWEST, clients))
+    return median(times), quantiles(times, n=100)[98], len(times) / seconds
 
 
 def exchange_rows(found: Sequence[Exchanges]) -> list[list[str]]:

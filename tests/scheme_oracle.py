@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from functools import lru_cache
 from typing import NamedTuple
 
 from tests import oracle
@@ -322,11 +323,15 @@ def _onnx_reference(v: int, m: int, shift: int, z_out: int) -> int:
     return even(rounded((product << (point - shift)) + (z_out << point), 53), point)
 
 
+@lru_cache
+def _merged_zero_point(z_in: int, z_out: int, exact: float) -> Fraction:
+    return Fraction(oracle.f32(Fraction(float(z_out - Fraction(float(z_in * Fraction(exact)))))))
+
+
 def _stablehlo(q: int, z_in: int, m: int, shift: int, z_out: int, exact: float) -> int:
     """spec/mlir.md 4.4: merged scale and zero point. A huge number stands for an infinite one."""
-    offset = oracle.f32(Fraction(float(z_out - Fraction(float(z_in * Fraction(exact))))))
     product = Fraction(rounded(rounded(q, 24) * m, 24)) / Fraction(2) ** shift
-    value = oracle.f32(product + Fraction(offset))
+    value = oracle.f32(product + _merged_zero_point(z_in, z_out, exact))
     return oracle.nearest_even(Fraction(value)) if math.isfinite(value) else 2**200 * (1 if value > 0 else -1)
 
 

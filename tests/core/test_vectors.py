@@ -11,7 +11,7 @@ from core.dequantize import plan_dequantize
 from core.errors import RequantError
 from core.mlir import parse_type
 from core.mlir.types import TensorType
-from core.parameters.multipliers import derive_multiplier
+from core.parameters.multipliers import derive_from_scales, derive_multiplier
 from core.parameters.schemes import Multiplier
 from core.plan import Plan
 from core.profiles import Rounding
@@ -60,5 +60,9 @@ def test_derivation(case: Derivation) -> None:
             derive_multiplier(case.factor, case.scheme)
         assert caught.value.code == case.error
         return
-    derived = derive_multiplier(case.factor, case.scheme)
+    if case.scales is None:
+        derived = derive_multiplier(case.factor, case.scheme)
+    else:
+        scale_in, other, scale_out = case.scales
+        derived = derive_from_scales(scale_in, other or None, scale_out, case.scheme)
     assert (derived.multiplier, derived.shift) == (case.multiplier, case.shift)

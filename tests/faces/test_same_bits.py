@@ -165,7 +165,11 @@ def test_oip_face(client: httpx.Client, case: Conversion, form: str) -> None:
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=f"{case.name}/{case.scheme}") for case in derivations()])
 def test_multiplier_derivation(client: httpx.Client, case: Derivation) -> None:
-    response = client.post("/v1/parameters/multiplier", json={"factors": [case.factor], "scheme": case.scheme})
+    given: dict[str, Any] = {"factors": [case.factor]}
+    if case.scales is not None:
+        named = zip(("input", "weight", "output"), case.scales, strict=True)
+        given = {"scales": [{name: scale for name, scale in named if scale}]}
+    response = client.post("/v1/parameters/multiplier", json={**given, "scheme": case.scheme})
     if case.error is not None:
         assert (response.status_code, response.json()["code"]) == (422, case.error)
         return

@@ -13,7 +13,8 @@ import pytest
 
 from core.mlir import parse_type
 from core.parameters.calibration import CALIBRATION_METHODS
-from tests.vector_cases import Array, calibration_cases
+from tests.oracle import from_bits
+from tests.vector_cases import Array, calibration_cases, load
 
 PATH = "/v1/parameters/tensor"
 VALUES = [-1.5, -0.25, 0.0, 0.5, 0.75, 2.0]
@@ -59,6 +60,28 @@ def test_vectors(client: httpx.Client) -> None:
                 [case.scale],
                 [case.zero_point],
             )
+
+
+def test_vectors_per_channel_and_in_blocks(client: httpx.Client) -> None:
+    rows = load("choose_qparams")
+    for row in rows["torch_per_channel"]:
+        asked: dict[str, Any] = {"storage": "i8", "scheme": "torch_observer", "granularity": "per_axis", "axis": 0}
+        if row["qscheme"] == "per_channel_symmetric":
+            asked["symmetric"] = True
+        check_row(client, row, row["x"], asked)
+    for row in rows["ort_blocked"]:
+        asked = {"storage": row["dtype"].replace("uint", "u").replace("int", "i"), "granularity": "sub_channel"}
+        asked["block_sizes"] = [row["block"] if axis == row["axis"] else 1 for axis in range(2)]
+        if row["symmetric"]:
+            asked["symmetric"] = True
+        check_row(client, row, row["w"], asked)
+
+
+def check_row(client: httpx.Client, row: dict[str, Any], patterns: list[str], asked: dict[str, Any]) -> None:
+    data = np.array([from_bits(pattern) for pattern in patterns], np.float32).reshape(row["shape"])
+    found = post(client, {"input": tensor(data), **asked})
+    assert found["scales"] == [from_bits(pattern) for pattern in row["scale"]]
+    assert found["zero_points"] == row["zp"]
 
 
 GRANULARITIES: dict[str, dict[str, Any]] = {

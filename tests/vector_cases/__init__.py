@@ -16,6 +16,7 @@ from tests.vector_cases.mlir import mlir_conversions, stablehlo_conversions
 from tests.vector_cases.onednn import onednn_conversions
 from tests.vector_cases.onnx import onnx_conversions
 from tests.vector_cases.ranges import RangeCase, range_cases
+from tests.vector_cases.rescaling_passes import rescaling_conversions, rescaling_derivations
 from tests.vector_cases.schemes import scheme_conversions, scheme_derivations
 from tests.vector_cases.torch import torch_conversions
 
@@ -48,9 +49,10 @@ def conversions() -> list[Conversion]:
         *stablehlo_conversions(),
         *float8_conversions(),
         *scheme_conversions(),
+        *rescaling_conversions(),
     ]
 
 
 def derivations() -> list[Derivation]:
     """All multiplier derivations of the vectors."""
-    return [*fixed_point_derivations(), *scheme_derivations()]
+    return [*fixed_point_derivations(), *scheme_derivations(), *rescaling_derivations()]

@@ -56,7 +56,10 @@ class Conversion:
 
 @dataclass(frozen=True)
 class Derivation:
-    """One multiplier: the factor, and multiplier and shift or the code of the error that is due."""
+    """One multiplier: the factor, and multiplier and shift or the code of the error that is due.
+
+    In the place of the factor there may be `scales`: the input's, the other operand's or nothing, and the output's.
+    """
 
     name: str
     scheme: str
@@ -64,6 +67,7 @@ class Derivation:
     multiplier: int = 0
     shift: int = 0
     error: str | None = None
+    scales: tuple[str, str, str] | None = None
 
 
 @dataclass

@@ -108,6 +108,18 @@ def fixed_point_derivations() -> list[Derivation]:
             cases.append(
                 Derivation(name, "litert_single_rounding", case["real"], case["m_single"], case["shift_single"])
             )
+        if "m_emulate_float" in case:
+            pair = case["m_emulate_float"], case["shift_emulate_float"]
+            cases.append(Derivation(name, "litert_emulate_float", case["real"], *pair))
+    for index, case in enumerate(load("tflite_multiplier")["softmax_scaling"]):
+        # LiteRT's PreprocessSoftmaxScaling: the factor is at most the largest that the build's multipliers stand for.
+        factor = float.fromhex(case["beta"]) * float.fromhex(case["scale"]) * 2.0 ** (31 - case["integer_bits"])
+        for column, scheme, most in (
+            ("double", "litert", 2.0**31 - 1),
+            ("single", "litert_single_rounding", 2.0**30 - 1),
+        ):
+            name = f"tflite_multiplier/softmax_scaling/{index}"
+            cases.append(Derivation(name, scheme, min(factor, most).hex(), *case[column]))
     for index, case in enumerate(load("tosa_rescale")["multiplier_shift"]["cases"]):
         scheme = "tosa" if case["width"] == 32 else "tosa_scale16"
         error = None if case["mlir_ok"] else "parameter_invalid"

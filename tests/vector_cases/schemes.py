@@ -27,19 +27,19 @@ def scheme_conversions() -> Iterator[Conversion]:
 
 
 def scheme_derivations() -> Iterator[Derivation]:
-    """The multipliers of Vela, and those that StableHLO's pass puts into RESCALE."""
+    """The multipliers of Vela."""
     for index, case in enumerate(load("requantize_variants")["vela"]):
         name = f"requantize_variants/vela/{index}"
         yield Derivation(name, "ethos_u", case["real"], case["scale"], case["shift"])
         yield Derivation(name, "ethos_u_reduced", case["real"], case["reduced_scale"], case["reduced_shift"])
-    passes = load("stablehlo_passes")["quant_to_tosa_rescale"]
-    for group in ("upstream_tests", "computed"):
-        for index, case in enumerate(passes[group]):
-            for side, rescale in case["rescales"].items():
-                error = None if rescale["shift_valid"] else "parameter_invalid"
-                name = f"stablehlo_passes/{group}/{index}/{side}"
-                factor = float(rescale["real_scale"]).hex()
-                yield Derivation(name, "tosa", factor, rescale["multiplier"], rescale["shift"], error)
+    for index, case in enumerate(load("requantize_variants")["vela_mul"]):
+        name = f"requantize_variants/vela_mul/{index}"
+        in1, in2, out = (oracle.from_bits(case[end]) for end in ("in1", "in2", "out"))
+        m, shift = case["f64"]
+        yield Derivation(f"{name}/f64", "ethos_u", "", m, shift, scales=(in1.hex(), in2.hex(), out.hex()))
+        # Vela forms this one in f32, as no other of its operators.
+        factor = oracle.f32(Fraction(oracle.f32(Fraction(in1) * Fraction(in2))) / Fraction(out))
+        yield Derivation(f"{name}/f32", "ethos_u", factor.hex(), *case["f32"])
 
 
 def _options(scheme: str | None, axis: int | None) -> dict[str, Any]:
@@ -192,9 +192,10 @@ def _litert_pair(scheme: str, factor: float) -> tuple[int, int]:
 def _litert_quantize(cases: Any) -> Iterator[Conversion]:
     """QUANTIZE between integers by the default interpreter, where it is defined by the element alone (C.7)."""
     for index, case in enumerate(cases):
-        if (case["in"], case["out"]) in (("i8", "u8"), ("u8", "i8"), ("i32", "i8")):
-            continue
-        if case["in"] == case["out"] and case["default_kernel"] != "xnnpack" and case["in"] != "i16":
+        eight = case["in"] in ("i8", "u8") and case["out"] in ("i8", "u8")
+        if eight:
+            yield from _litert_vectors(f"tflite_quantize_op/requantize/{index}", case)
+        if (eight and case["default_kernel"] != "xnnpack") or (case["in"], case["out"]) == ("i32", "i8"):
             continue
         source, target = (
             Quantized(case[side], [oracle.from_bits(case[f"{side}_scale"])], [case[f"{side}_zp"]])
@@ -209,6 +210,27 @@ def _litert_quantize(cases: Any) -> Iterator[Conversion]:
             np.array(case["x"], source.dtype),
             np.array(case["default"], target.dtype),
         )
+
+
+def _litert_vectors(name: str, case: Any) -> Iterator[Conversion]:
+    """QUANTIZE between 8 bits without the delegate: groups of 16 by the vector rule, and the rest by the scalar one."""
+    vectors = len(case["x"]) // 16 * 16
+    columns = ("opt",) if case["default_kernel"] == "xnnpack" else ("opt", "default")
+    source, target = (Quantized(case[side], [1.0], [case[f"{side}_zp"]]) for side in ("in", "out"))
+    for column in columns:
+        for part, scheme in ((slice(vectors), "arm_vector"), (slice(vectors, None), "litert")):
+            values = np.array(case["x"][part], source.dtype)
+            yield Conversion(
+                f"{name}/{column}/{scheme}",
+                "requantize",
+                "litert",
+                source.tensor(values.size),
+                str(target),
+                values,
+                np.array(case[column][part], target.dtype),
+                multipliers=((case["m"], case["shift"]),),
+                options={"scheme": scheme},
+            )
 
 
 def _product(

@@ -83,12 +83,13 @@ def _side_by_side(servers: Sequence[Server], case: Case, size: str, clients: int
 def _one_round(server: Server, case: Case, clients: int) -> tuple[float, float, float]:
     """Measure on new connections: some servers hang up while it is the others' turn."""
     with ExitStack() as stack:
-        connections = []
-        for _ in range(clients):
-            connection = Connection(server.port, server.contender.request(case))
+        request = server.contender.request(case)
+        connections = [Connection(server.port, request) for _ in range(clients)]
+        for connection in connections:
             stack.callback(connection.close)
-            server.contender.check(case, connection.exchange())
-            connections.append(connection)
+        server.contender.check(case, connections[0].exchange())
+        for connection in connections:
+            connection.reply_bytes = connections[0].reply_bytes
         times, seconds = latencies(connections, _SECONDS, max(_FEWEST, clients))
     return median(times), quantiles(times, n=100)[98], len(times) / seconds
 

@@ -57,7 +57,7 @@ class Connection:
 def latencies(connections: list[Connection], seconds: float, fewest: int) -> tuple[list[float], float]:
     """Keep one request under way on each connection for about `seconds`, and until there are `fewest` replies.
 
-    Return the seconds of each exchange and those of all together. `reply_bytes` of each connection is known, from an `exchange`.
+    Return the seconds of each exchange and those of all together. `reply_bytes` of each connection has to be known.
     """
     if len(connections) == 1:
         return _alone(connections[0], seconds, fewest)

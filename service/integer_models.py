@@ -52,6 +52,49 @@ class MatmulRequest(ProductRequest):
     rhs: Tensor = Field(description="As lhs. Parameters may go along any dimension but K, such as N.")
 
 
+class AddRequest(RequestModel):
+    """Two quantized tensors to be added element by element. Dimensions are broadcast."""
+
+    lhs: Tensor = Field(description="Quantized, with storage of 2 to 16 bits.")
+    rhs: Tensor = Field(description="As lhs.")
+    output_type: str = Field(
+        description="MLIR text: a quantized type, whose bounds are an activation's.",
+        examples=["!quant.uniform<i8:f32, 0.25:-1>"],
+    )
+    profile: Annotated[str, component("ProfileName", "Default: litert.")] = "litert"
+    packing: Packing = Field(
+        default=Packing.UNPACKED, strict=False, description="How numbers narrower than a byte are kept in data."
+    )
+    trace: bool = Field(default=False, description="Whether to return every stage. Default: false.")
+
+
+class AddTrace(ReplyModel):
+    """The stages of an addition that the profile's arithmetic has."""
+
+    multipliers: list[UsedMultiplier] = Field(
+        description="Of lhs and rhs, and of the sum where it has one; none where real numbers are added."
+    )
+    lhs_shifted: OutputTensor = Field(default=ABSENT, description="(a - za) * 2^20, or 2^15 for 16 bits.")
+    rhs_shifted: OutputTensor = Field(default=ABSENT, description="The same of rhs.")
+    lhs_scaled: OutputTensor = Field(default=ABSENT, description="lhs at the scale of the sum.")
+    rhs_scaled: OutputTensor = Field(default=ABSENT, description="rhs at the scale of the sum.")
+    sum: OutputTensor = Field(default=ABSENT)
+    scaled: OutputTensor = Field(default=ABSENT, description="The sum at the scale of the output.")
+    after_zero_point: OutputTensor = Field(default=ABSENT, description="With the output's zero point.")
+    lhs_real: OutputTensor = Field(default=ABSENT, description="lhs as real numbers.")
+    rhs_real: OutputTensor = Field(default=ABSENT, description="rhs as real numbers.")
+    real_sum: OutputTensor = Field(default=ABSENT)
+    after_clamp: OutputTensor = Field(description="The output.")
+
+
+class AddReply(ReplyModel):
+    """The output, and how it came about."""
+
+    output: OutputTensor
+    report: Report
+    trace: AddTrace = Field(default=ABSENT, description="Where it was asked for.")
+
+
 class IntegerReport(Report):
     """What happened to the elements, and how they were computed."""
 

@@ -65,6 +65,7 @@ _REQUESTS = (
     conversion_models.RequantizeRequest,
     comparison.CompareRequest,
     integer_models.MatmulRequest,
+    integer_models.AddRequest,
     block_models.QuantizeBlocksRequest,
     block_models.DequantizeBlocksRequest,
     tosa_models.RescaleRequest,

@@ -99,18 +99,22 @@ async def answer_product(
     return await running.compute.arrays(weight, compute)
 
 
-def _check_limits(plan: ProductPlan, settings: Settings, *, traced: bool) -> None:
-    cost = plan.accumulation.cost
-    if plan.elements > settings.max_sums:
+def check_output(elements: int, settings: Settings, *, traced: bool) -> None:
+    """Raise LimitError for an output that is too large to be computed, or to be traced."""
+    if elements > settings.max_sums:
         limit = settings.max_sums
-        raise LimitError(f"the output has {plan.elements} elements; at most {limit} are computed", limit=limit)
-    if cost > settings.max_products:
-        limit = settings.max_products
-        raise LimitError(f"the output takes {cost} multiplications; at most {limit} are done", limit=limit)
-    if traced and plan.elements > settings.max_traced:
+        raise LimitError(f"the output has {elements} elements; at most {limit} are computed", limit=limit)
+    if traced and elements > settings.max_traced:
         limit = settings.max_traced
-        detail = f"the output has {plan.elements} elements; the stages of at most {limit} are traced"
+        detail = f"the output has {elements} elements; the stages of at most {limit} are traced"
         raise LimitError(detail, limit=limit, pointer="/trace")
+
+
+def _check_limits(plan: ProductPlan, settings: Settings, *, traced: bool) -> None:
+    check_output(plan.elements, settings, traced=traced)
+    cost, limit = plan.accumulation.cost, settings.max_products
+    if cost > limit:
+        raise LimitError(f"the output takes {cost} multiplications; at most {limit} are done", limit=limit)
 
 
 def _read(

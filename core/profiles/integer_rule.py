@@ -45,3 +45,28 @@ class ProductRule:
     def variant(self, *names: str) -> ProductRule:
         """Return the variant of the first of these names that there is, or this rule."""
         return next((self.variants[name] for name in names if name in self.variants), self)
+
+
+class Addition(StrEnum):
+    """How two quantized tensors are added."""
+
+    FIXED_POINT = "fixed_point"
+    """LiteRT's ADD: both differences to zero points, shifted left by 20 (15 for 16 bits), to one scale; their sum to
+    the output's. Three multipliers of the scheme."""
+    RESCALE = "rescale"
+    """The same three with the shifts a part of the factors: TOSA's RESCALE, ADD, RESCALE."""
+    COMMON_SCALE = "common_scale"
+    """XNNPACK: both multiplied by integers of at most 21 bits, one shift, ties up."""
+    TO_OUTPUT_SCALE = "to_output_scale"
+    """StableHLO: both requantized to the output's parameters as i32 without a clamp, added, clamped."""
+    THROUGH_REAL = "through_real"
+    """Dequantize, add in the expressed type, quantize, by the profile's two rules."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddRule:
+    """How a profile adds. `scheme`: of the multipliers, where there are any."""
+
+    operator: str
+    addition: Addition
+    scheme: str | None = None

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from core.parameters.schemes import Factor, xnnpack
 from core.parameters.schemes import litert as schemes
-from core.profiles.integer_rule import ProductRule, SumOverflow
+from core.profiles.integer_rule import Addition, AddRule, ProductRule, SumOverflow
 from core.profiles.rule import (
     DEQUANTIZE,
     NO_NAN,
@@ -92,6 +92,7 @@ def _products(scheme: str) -> dict[str, ProductRule]:
     }
 
 
+_ADD = AddRule(operator="ADD", addition=Addition.FIXED_POINT, scheme=schemes.LITERT.name)
 _OF_XNNPACK = ProductRule(operator="FULLY_CONNECTED", overflow=SumOverflow.WRAP, scheme=xnnpack.XNNPACK_FP32.name)
 
 LITERT = Profile(
@@ -106,6 +107,7 @@ LITERT = Profile(
         Operation.REQUANTIZE: _DOUBLE,
     },
     products=_products(schemes.LITERT.name),
+    addition=_ADD,
 )
 
 LITERT_SINGLE_ROUNDING = Profile(
@@ -119,6 +121,7 @@ LITERT_SINGLE_ROUNDING = Profile(
         Operation.REQUANTIZE: _SINGLE,
     },
     products=_products(schemes.LITERT_SINGLE_ROUNDING.name),
+    addition=replace(_ADD, scheme=schemes.LITERT_SINGLE_ROUNDING.name),
 )
 
 LITERT_XNNPACK = Profile(
@@ -150,4 +153,5 @@ LITERT_XNNPACK = Profile(
         "matmul": replace(_OF_XNNPACK, variants={"i64": _FULLY_CONNECTED}),
         "conv2d": replace(_OF_XNNPACK, operator=_INT64.operator, variants={"i64": _INT64}),
     },
+    addition=AddRule(operator="ADD", addition=Addition.COMMON_SCALE),
 )

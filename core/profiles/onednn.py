@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from core.profiles.cast import CastRule, FloatOverflow, NanCode
-from core.profiles.integer_rule import ProductRule, SumOverflow
+from core.profiles.integer_rule import Addition, AddRule, ProductRule, SumOverflow
 from core.profiles.rule import (
     DEQUANTIZE,
     NO_NAN,
@@ -57,6 +57,7 @@ ONEDNN = Profile(
         "matmul": ProductRule(operator="MatMul of the Graph API, int8", overflow=SumOverflow.WRAP, scheme=None),
         "conv2d": ProductRule(operator="Convolution of the Graph API, int8", overflow=SumOverflow.WRAP, scheme=None),
     },
+    addition=AddRule(operator="Dequantize, Add, Quantize", addition=Addition.THROUGH_REAL),
     casts=CastRule(
         authority="oneDNN",
         saturation="overflow and infinity give infinity in f8E5M2, NaN in f8E4M3FN",

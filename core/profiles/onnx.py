@@ -15,7 +15,7 @@ from core.profiles.cast import (
     ScaleRange,
     Slip,
 )
-from core.profiles.integer_rule import ProductRule, SumOverflow
+from core.profiles.integer_rule import Addition, AddRule, ProductRule, SumOverflow
 from core.profiles.rule import (
     DEQUANTIZE,
     Difference,
@@ -129,6 +129,8 @@ def _products(scheme: str) -> dict[str, ProductRule]:
     }
 
 
+_ADD = AddRule(operator="DequantizeLinear, Add, QuantizeLinear", addition=Addition.THROUGH_REAL)
+
 ONNX = Profile(
     name="onnx",
     title="ONNX, as onnxruntime",
@@ -145,6 +147,7 @@ ONNX = Profile(
         Operation.REQUANTIZE: scheme_rule(schemes.ONNXRUNTIME, storages=_INTEGERS),
     },
     products=_products(schemes.ONNXRUNTIME.name),
+    addition=_ADD,
     casts=_CASTS,
 )
 
@@ -166,5 +169,6 @@ ONNX_REFERENCE = Profile(
         ),
     },
     products=_products(schemes.ONNX_REFERENCE.name),
+    addition=_ADD,
     casts=_REFERENCE_CASTS,
 )

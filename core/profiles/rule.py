@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from core.errors import UnsupportedError
 from core.profiles.cast import CastRule
-from core.profiles.integer_rule import ProductRule
+from core.profiles.integer_rule import AddRule, ProductRule
 from core.rounding import Rounding
 
 
@@ -168,7 +168,7 @@ class OperationRule:
 class Profile:
     """A named contract: which system it equals, one rule for each operation that it defines, and its casts, if any.
 
-    `products` are its rules for matmul and conv2d.
+    `products` are its rules for matmul and conv2d, `addition` that for add.
     """
 
     name: str
@@ -178,6 +178,7 @@ class Profile:
     operations: Mapping[Operation, OperationRule]
     casts: CastRule | None = None
     products: Mapping[str, ProductRule] = field(default_factory=dict)
+    addition: AddRule | None = None
 
     def rule(self, operation: Operation) -> OperationRule:
         """Return the rule for `operation`, or raise UnsupportedError naming what the profile does define."""
@@ -193,6 +194,12 @@ class Profile:
         if rule is None:
             raise UnsupportedError(f"profile {self.name} does not define {operation}")
         return rule
+
+    def add_rule(self) -> AddRule:
+        """Return the rule for add, or raise UnsupportedError."""
+        if self.addition is None:
+            raise UnsupportedError(f"profile {self.name} does not define add")
+        return self.addition
 
     def cast_rule(self) -> CastRule:
         """Return the rule for casts between floats, or raise UnsupportedError."""

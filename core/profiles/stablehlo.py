@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from core.parameters.schemes import stablehlo as schemes
 from core.profiles.cast import FINITE, CastRule, FiniteNan, FloatOverflow, NanCode
-from core.profiles.integer_rule import ProductRule, SumOverflow
+from core.profiles.integer_rule import Addition, AddRule, ProductRule, SumOverflow
 from core.profiles.rule import (
     NO_NAN,
     Missing,
@@ -69,6 +69,7 @@ STABLEHLO = Profile(
         "matmul": ProductRule(operator="dot_general", overflow=SumOverflow.WRAP, scheme=schemes.STABLEHLO.name),
         "conv2d": ProductRule(operator="convolution", overflow=SumOverflow.WRAP, scheme=schemes.STABLEHLO.name),
     },
+    addition=AddRule(operator="add", addition=Addition.TO_OUTPUT_SCALE, scheme=schemes.STABLEHLO.name),
     casts=CastRule(
         authority="StableHLO's interpreter",
         saturation="overflow and infinity give infinity where the format has one, else NaN; f4 and f6 saturate, but "

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from core.parameters.schemes import fbgemm
 from core.profiles.cast import F8_ONNX, SCALE, CastRule, FloatOverflow, NanCode
-from core.profiles.integer_rule import ProductRule, SumOverflow
+from core.profiles.integer_rule import Addition, AddRule, ProductRule, SumOverflow
 from core.profiles.rule import (
     DEQUANTIZE,
     NO_NAN,
@@ -128,6 +128,7 @@ TORCH_DECOMPOSED = Profile(
     summary="The operators of torch.ops.quantized_decomposed, which torch.export and fake quantization compute with. "
     "There is no operator from integers to integers among them: requantize is dequantize and then quantize.",
     source="torch 2.13.0, quantized_decomposed, CPU",
+    addition=AddRule(operator="dequantize_per_tensor, add, quantize_per_tensor", addition=Addition.THROUGH_REAL),
     operations={
         Operation.QUANTIZE: replace(
             _DECOMPOSED,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from core.parameters.schemes import tosa as schemes
-from core.profiles.integer_rule import ProductRule, SumOverflow
+from core.profiles.integer_rule import Addition, AddRule, ProductRule, SumOverflow
 from core.profiles.rule import Operation, Profile
 from core.profiles.scheme_rule import scheme_rule
 
@@ -28,6 +28,7 @@ TOSA = Profile(
     source="TOSA 1.0, reference model 1.1.0d",
     operations={Operation.REQUANTIZE: scheme_rule(schemes.TOSA, storages=_STORAGES, rescale=True)},
     products=_products(schemes.TOSA.name),
+    addition=AddRule(operator="RESCALE, ADD, RESCALE", addition=Addition.RESCALE, scheme=schemes.TOSA.name),
 )
 
 TOSA_DOUBLE_ROUND = Profile(
@@ -37,4 +38,7 @@ TOSA_DOUBLE_ROUND = Profile(
     source="TOSA 1.0, reference model 1.1.0d, extension EXT-DOUBLEROUND",
     operations={Operation.REQUANTIZE: scheme_rule(schemes.TOSA_DOUBLE_ROUND, storages=_STORAGES, rescale=True)},
     products=_products(schemes.TOSA_DOUBLE_ROUND.name),
+    addition=AddRule(
+        operator="RESCALE, ADD, RESCALE", addition=Addition.RESCALE, scheme=schemes.TOSA_DOUBLE_ROUND.name
+    ),
 )

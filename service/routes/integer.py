@@ -6,9 +6,11 @@ from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
+from core.integer.add import plan_add
 from core.integer.matmul import plan_matmul
 from core.integer.product import ProductPlan
-from service.integer_models import MatmulRequest, ProductReply
+from service.addition import answer_add
+from service.integer_models import AddReply, AddRequest, MatmulRequest, ProductReply
 from service.operation import json_operation
 from service.product import Types, answer_product, chosen
 from service.query import no_query
@@ -35,3 +37,17 @@ async def matmul(request: Request) -> Response:
         return plan_matmul(types.lhs, types.rhs, types.output, call.profile, bias=types.bias, **chosen(call))
 
     return await answer_product(request, MatmulRequest, ("lhs", "rhs"), plan)
+
+
+_ADD = {
+    "lhs": {"type": "tensor<4x!quant.uniform<i8:f32, 0.5:-1>>", "values": [3, -5, 127, 0]},
+    "rhs": {"type": "tensor<4x!quant.uniform<i8:f32, 0.25:2>>", "values": [3, 1, 127, 5]},
+    "output_type": "!quant.uniform<i8:f32, 0.5:3>",
+    "trace": True,
+}
+
+
+@router.post("/v1/add", **json_operation("add", AddRequest, AddReply, example=_ADD))
+async def add(request: Request) -> Response:
+    """Add quantized tensors: bring both to one scale, add, and bring the sum to the output's."""
+    return await answer_add(request, plan_add)

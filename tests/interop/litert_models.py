@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import flatbuffers
@@ -26,6 +27,7 @@ TYPES: dict[str, int] = {
     "u8": schema.TensorType.UINT8,
     "i16": schema.TensorType.INT16,
     "i32": schema.TensorType.INT32,
+    "i64": schema.TensorType.INT64,
 }
 
 
@@ -71,18 +73,40 @@ def one_operator(
     options: tuple[int, Any] | None = None,
 ) -> bytes:
     """A model of one operator with one input and one output, both of `shape`. `options`: their kind, and they."""
+    return model_of(operator, [(shape, source)], (shape, target), options)
+
+
+def model_of(
+    operator: int,
+    inputs: Sequence[tuple[tuple[int, ...], Operand] | tuple[tuple[int, ...], Operand, Array]],
+    output: tuple[tuple[int, ...], Operand],
+    options: tuple[int, Any] | None = None,
+    version: int = 1,
+) -> bytes:
+    """A model of one operator. Inputs with an array are constants of the model; the others are set for a run."""
     code = schema.OperatorCodeT()
     code.builtinCode = code.deprecatedBuiltinCode = operator
-    code.version = 1
+    code.version = version
     node = schema.OperatorT()
-    node.opcodeIndex, node.inputs, node.outputs = 0, [0], [1]
+    node.opcodeIndex, node.inputs, node.outputs = 0, list(range(len(inputs))), [len(inputs)]
     if options is not None:
         node.builtinOptionsType, node.builtinOptions = options
     graph = schema.SubGraphT()
-    graph.tensors = [_tensor("x", shape, source), _tensor("y", shape, target)]
-    graph.inputs, graph.outputs, graph.operators = [0], [1], [node]
     model = schema.ModelT()
-    model.version, model.operatorCodes, model.subgraphs, model.buffers = 3, [code], [graph], [schema.BufferT()]
+    model.buffers = [schema.BufferT()]
+    graph.tensors, graph.inputs = [], []
+    for index, (shape, operand, *constant) in enumerate([*inputs, output]):
+        tensor = _tensor(f"t{index}", shape, operand)
+        if constant:
+            buffer = schema.BufferT()
+            buffer.data = np.ascontiguousarray(constant[0]).view(np.uint8).ravel()
+            tensor.buffer = len(model.buffers)
+            model.buffers.append(buffer)
+        elif index < len(inputs):
+            graph.inputs.append(index)
+        graph.tensors.append(tensor)
+    graph.outputs, graph.operators = [len(inputs)], [node]
+    model.version, model.operatorCodes, model.subgraphs = 3, [code], [graph]
     builder = flatbuffers.Builder(1024)
     builder.Finish(model.Pack(builder), b"TFL3")
     return bytes(builder.Output())
@@ -90,8 +114,14 @@ def one_operator(
 
 def run(model: bytes, x: Array, resolver: Any) -> Array:
     """The output of the model for `x`."""
+    return run_inputs(model, [x], resolver)
+
+
+def run_inputs(model: bytes, inputs: Sequence[Array], resolver: Any) -> Array:
+    """The output of the model for the inputs that are no constants."""
     interpreter = Interpreter(model_content=model, experimental_op_resolver_type=resolver, num_threads=1)
     interpreter.allocate_tensors()
-    interpreter.set_tensor(0, x)
+    for detail, array in zip(interpreter.get_input_details(), inputs, strict=True):
+        interpreter.set_tensor(detail["index"], array)
     interpreter.invoke()
-    return np.array(interpreter.get_tensor(1))
+    return np.array(interpreter.get_tensor(interpreter.get_output_details()[0]["index"]))

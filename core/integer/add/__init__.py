@@ -1,0 +1,84 @@
+"""Addition of two quantized tensors, elementwise, as each profile's system does it.
+
+    y = clamp(round((s_a * (a - z_a) + s_b * (b - z_b)) / s_y) + z_y), in the arithmetic of the profile
+
+Dimensions are broadcast as numpy does. Source: spec/numerics.md C.2, C.5; spec/mlir.md 4.4, 4.5; LiteRT's and XNNPACK's
+ADD, run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from core.errors import TypeFitError, UnsupportedError, about
+from core.integer.add.arithmetic import Arithmetic
+from core.integer.add.common_scale import plan_common_scale
+from core.integer.add.fixed_point import plan_fixed_point
+from core.integer.add.plan import AddPlan
+from core.integer.add.through_real import plan_add_through_real
+from core.integer.add.to_output_scale import plan_to_output_scale
+from core.integer.integers import STORAGES
+from core.mlir.types import TensorType, Type
+from core.operands import QuantizedOperand, bind, quantized_operand, static_shape
+from core.profiles import profile_named
+from core.profiles.integer_rule import Addition, AddRule
+from core.profiles.rule import DEQUANTIZE
+
+__all__ = ["AddPlan", "plan_add"]
+
+_SIDES = replace(DEQUANTIZE, storages=STORAGES, expressed=("f16", "bf16", "f32", "f64"))
+_INTEGER_ARITHMETICS = {
+    Addition.FIXED_POINT: plan_fixed_point,
+    Addition.RESCALE: plan_fixed_point,
+    Addition.COMMON_SCALE: plan_common_scale,
+    Addition.TO_OUTPUT_SCALE: plan_to_output_scale,
+}
+
+
+def _is_per_tensor(operand: QuantizedOperand) -> bool:
+    return operand.granularity == "per_tensor"
+
+
+def _arithmetic(
+    rule: AddRule, lhs: QuantizedOperand, rhs: QuantizedOperand, output: QuantizedOperand, profile: str
+) -> Arithmetic:
+    per_tensor = all(_is_per_tensor(each) for each in (lhs, rhs, output))
+    if rule.addition is Addition.THROUGH_REAL or (rule.addition is Addition.TO_OUTPUT_SCALE and not per_tensor):
+        return plan_add_through_real(lhs, rhs, output, profile)
+    if not per_tensor:
+        raise UnsupportedError(f"profile {profile} adds tensors with one scale each")
+    return _INTEGER_ARITHMETICS[rule.addition](rule, lhs, rhs, output, profile)
+
+
+def plan_add(lhs: TensorType, rhs: TensorType, output: Type, profile: str = "litert") -> AddPlan:
+    """Plan lhs + rhs. All three are quantized, with storage of 2 to 16 bits.
+
+    Raise TypeFitError, UnsupportedError, UnknownNameError, or ParameterError for scales that the profile's system has
+    no multipliers for.
+    """
+    rule = profile_named(profile).add_rule()
+    shapes = []
+    for name, tensor in (("lhs", lhs), ("rhs", rhs)):
+        with about(name):
+            shapes.append(static_shape(tensor))
+    with about("rhs"):
+        try:
+            shape = np.broadcast_shapes(*shapes)
+        except ValueError:
+            raise TypeFitError(f"the shapes {shapes[0]} and {shapes[1]} cannot be broadcast") from None
+    sides: dict[str, QuantizedOperand] = {}
+    for name, type_ in (("lhs", lhs), ("rhs", rhs), ("output", output)):
+        with about(name):
+            tensor = bind(type_, shapes[len(sides)] if name != "output" else shape)
+            sides[name] = quantized_operand(tensor, name, _SIDES, profile)
+            if not _is_per_tensor(sides[name]) and static_shape(tensor) != shape:
+                raise UnsupportedError("a tensor with several scales is not broadcast")
+            if sides[name].expressed != sides["lhs"].expressed:
+                raise UnsupportedError("all three types have to express the same float")
+    operands = sides["lhs"], sides["rhs"], sides["output"]
+    return AddPlan(
+        profile=profile, shape=shape, lhs=operands[0], rhs=operands[1], output=operands[2],
+        arithmetic=_arithmetic(rule, *operands, profile),
+    )  # fmt: skip

@@ -1,0 +1,78 @@
+"""Addition as stablehlo-legalize-quant-to-math lowers it: both sides at the output's parameters, then integers.
+
+    y = clamp(requantize(a) + requantize(b) - z_y), requantize to i32 without a clamp (`core.parameters.schemes`)
+
+Source: spec/mlir.md 4.4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.elements import IntegerElement
+from core.errors import ParameterError
+from core.integer.add.arithmetic import Arithmetic, clamp
+from core.mlir.types import TensorType
+from core.operands import QuantizedOperand, integer_operand
+from core.parameters.schemes import scheme_named
+from core.plan import Plan
+from core.profiles.integer_rule import AddRule
+from core.requantize.granularity import common_granularity
+from core.requantize.scaling import plan_scaling
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputScaleAddition(Arithmetic):
+    """`plans` bring both sides to the scale and zero point of the output."""
+
+    plans: tuple[Plan, Plan]
+    output: QuantizedOperand
+
+    def step(self, lhs: Array, rhs: Array, target: Array, start: int, counts: Array) -> dict[str, Array]:
+        """See Arithmetic.step."""
+        found = {}
+        for side, numbers, plan in zip(("lhs", "rhs"), (lhs, rhs), self.plans, strict=True):
+            scaled = np.empty(numbers.size, np.int32)
+            plan.step(numbers, scaled, start, plan.new_counts())
+            found[f"{side}_scaled"] = scaled
+        # i32, modulo 2^32, as the module's.
+        found["sum"] = found["lhs_scaled"] + found["rhs_scaled"]
+        found["after_zero_point"] = found["sum"] - np.int32(self.output.zero_points[0])
+        clamp(found["after_zero_point"], self.output, target, counts)
+        return found
+
+
+def plan_to_output_scale(
+    rule: AddRule, lhs: QuantizedOperand, rhs: QuantizedOperand, output: QuantizedOperand, profile: str
+) -> OutputScaleAddition:
+    """Plan the two requantizations. Raise ParameterError where a ratio of scales is no f32."""
+    assert rule.scheme is not None
+    scheme = scheme_named(rule.scheme)
+    tensor = TensorType(output.tensor.shape, IntegerElement(32))
+    target = replace(integer_operand(tensor, "sum"), zero_points=output.zero_points)
+    sizes = tuple(size for size in output.tensor.shape or () if size is not None)
+    granularity = common_granularity(sizes, (target.blocks, 1), (target.blocks, 1))
+    plans, multipliers = [], []
+    for name, side in (("lhs", lhs), ("rhs", rhs)):
+        ratio = scheme.factor.of(side.scales[0], None, output.scales[0])
+        try:
+            multiplier = scheme.derive(ratio)
+            scheme.check(multiplier)
+        except ParameterError as error:
+            raise ParameterError(f"the scale of {name} to the output's: {error.detail}") from None
+        source = replace(side, tensor=tensor, blocks=target.blocks)
+        plans.append(plan_scaling(scheme, source, target, granularity, [multiplier], profile=profile, exact=[ratio]))
+        multipliers.append(multiplier)
+    return OutputScaleAddition(
+        rounding=scheme.rounding,
+        scheme=scheme.name,
+        multipliers=tuple(multipliers),
+        plans=(plans[0], plans[1]),
+        output=output,
+    )

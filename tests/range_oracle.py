@@ -25,7 +25,7 @@ def f64(value: Fraction) -> float:
     try:
         return float(value)
     except OverflowError:
-        return math.copysign(math.inf, value)
+        return math.inf if value > 0 else -math.inf
 
 
 def litert(low: float, high: float, lowest: int, highest: int) -> Parameters:
@@ -73,6 +73,21 @@ def litert_converter(low: float, high: float, *, symmetric: bool, highest: int) 
         return scale, -128
     zero_point = f32(-128 - F(f32(F(low) / F(scale))))
     return scale, nearest_away(F(min(max(zero_point, -128.0), 127.0)))
+
+
+def litert_hybrid(low: float, high: float, *, symmetric: bool) -> Parameters:
+    """C.11 hybrid kernels; the width is rounded to f32, as the interpreter does and the section does not say."""
+    if symmetric:
+        reach = max(abs(low), abs(high))
+        return (f32(F(reach) / 127), 0) if reach else (1.0, 0)
+    low, high = min(low, 0.0), max(high, 0.0)
+    if low == high:
+        return 1.0, 0
+    width = f32(F(high) - F(low))
+    if math.isinf(width):
+        return None
+    scale = f64(F(width) / 255)
+    return f32(F(scale)), _nearer(low, high, scale, -128, 127, add=True, rounding=nearest_away)
 
 
 def nudge(low: float, high: float, lowest: int, highest: int) -> tuple[float, int, float, float] | None:

@@ -20,6 +20,7 @@ Case = tuple[str, str, dict[str, Any], Callable[[float, float], Any]]
 
 EPSILON = 2.0**-23
 SMALLEST_NORMAL = 2.0**-126
+LARGEST = math.nextafter(math.inf, 0.0)
 # With 65,536 levels up to 0x1.132118p+0, the quotient of this end by the f32 scale rounds across a tie in f32.
 BETWEEN_F32_AND_F64 = float.fromhex("-0x1.6c21p+0")
 
@@ -74,6 +75,8 @@ CASES: list[Case] = [
         {"symmetric": True},
         lambda a, b: oracle.litert_converter(a, b, symmetric=True, highest=32767),
     ),
+    ("litert_hybrid", "i8", {}, lambda a, b: oracle.litert_hybrid(a, b, symmetric=False)),
+    ("litert_hybrid", "i8", {"symmetric": True}, lambda a, b: oracle.litert_hybrid(a, b, symmetric=True)),
     ("litert_fake_quant", "u8", {}, _nudge(0, 255)),
     ("litert_fake_quant", "u3", {"narrow": True}, _nudge(1, 7)),
     ("litert_fake_quant", "u16", {}, _nudge(0, 65535)),
@@ -196,6 +199,7 @@ def test_rule(case: Case) -> None:
     @example([0.0, 255 * SMALLEST_NORMAL])
     @example([BETWEEN_F32_AND_F64, float.fromhex("0x1.132118p+0")])
     @example([-1.5 * 2.0**127, 1.5 * 2.0**127])
+    @example([-LARGEST, LARGEST] if not rule.keeps_f32 else [0.0, 1.0])
     def run(pair: list[float]) -> None:
         low, high = pair
         if rule.contains_zero:

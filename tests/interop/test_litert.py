@@ -89,10 +89,24 @@ REQUANTIZED = (
 RATIOS = (0.0237, 0.5, 1.0, 1.0000001, 1 / 3, 0.9999999, 2.0, 7.3, 3e-5, 2.0**-20, 1e-9, 300.0)
 
 
-def compare_requantized(comparison: Comparison, source: str, target: str, z_outs: list[int]) -> None:
+# What XNNPACK converts; beyond that the interpreter falls back to kernels that go by an element's position.
+XNNPACK_RATIOS = (*(ratio for ratio in RATIOS if 2.0**-8 <= ratio <= 2.0**7), 0.0041, 0.01171875, 1.001, 127.9)
+BY_DEFAULT = (
+    ("i8", "i8"), ("u8", "u8"), ("i8", "i16"), ("i16", "i8"), ("i16", "i16"), ("i16", "i32"), ("i32", "i16"),
+)  # fmt: skip
+
+
+def compare_requantized(
+    comparison: Comparison,
+    source: str,
+    target: str,
+    z_outs: list[int],
+    profile: str = "litert",
+    ratios: tuple[float, ...] = RATIOS,
+) -> None:
     rng = np.random.default_rng(43)
     symmetric = (source, target) == ("i16", "i16")
-    for ratio in RATIOS:
+    for ratio in ratios:
         out_scale = float(np.float32(rng.uniform(0.01, 1)))
         in_scale = float(np.float32(ratio * out_scale))
         for z_in in zero_points(source, symmetric=symmetric or source == "i32"):
@@ -100,11 +114,11 @@ def compare_requantized(comparison: Comparison, source: str, target: str, z_outs
                 given = per_stored_tensor(source, "f32", in_scale, z_in)
                 wanted = Case(given.shape, target, "f32", np.array(out_scale), np.array(z_out))
                 stored = given.stored_data(rng)
-                plan = plan_requantize(given.tensor, wanted.tensor, "litert")
+                plan = plan_requantize(given.tensor, wanted.tensor, profile)
                 ours = np.empty(stored.size, plan.output_dtype)
                 plan.run(stored, ours)
                 model = one_operator(QUANTIZE, given.shape, operand(given), operand(wanted))
-                comparison.add(f"{given} to {wanted}", stored, ours, run(model, stored, REFERENCE))
+                comparison.add(f"{given} to {wanted}", stored, ours, run(model, stored, RESOLVERS[profile]))
 
 
 def reaches_beyond_int32(source: str, target: str) -> bool:
@@ -118,6 +132,23 @@ def test_requantize(source: str, target: str) -> None:
     comparison = Comparison(f"LiteRT BUILTIN_REF requantize {source} to {target}")
     points = zero_points(target, symmetric=(source, target) == ("i16", "i16"))
     compare_requantized(comparison, source, target, points if not reaches_beyond_int32(source, target) else [-5, 0, 3])
+    comparison.finish(100_000)
+
+
+@pytest.mark.parametrize(("source", "target"), BY_DEFAULT)
+def test_requantize_by_default(source: str, target: str) -> None:
+    """XNNPACK's conversion of 8 bits to 8 bits, and the kernels that it leaves the other pairs to."""
+    comparison = Comparison(f"LiteRT AUTO requantize {source} to {target}")
+    converted = (source, target) in (("i8", "i8"), ("u8", "u8"))
+    points = zero_points(target, symmetric=(source, target) == ("i16", "i16"))
+    compare_requantized(
+        comparison,
+        source,
+        target,
+        points if not reaches_beyond_int32(source, target) else [-5, 0, 3],
+        "litert_xnnpack",
+        XNNPACK_RATIOS if converted else RATIOS,
+    )
     comparison.finish(100_000)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from core.errors import UnknownNameError, excerpt
 from core.mlir.types import StorageType
-from core.parameters.ranges.litert import LITERT, LITERT_CONVERTER
+from core.parameters.ranges.litert import LITERT, LITERT_CONVERTER, LITERT_HYBRID
 from core.parameters.ranges.mlir import MLIR
 from core.parameters.ranges.onednn import ONEDNN
 from core.parameters.ranges.onnx import ONNX_DYNAMIC, ONNX_DYNAMIC_FUNCTION, ONNX_DYNAMIC_REFERENCE
@@ -29,6 +29,7 @@ RANGE_RULES: Mapping[str, RangeRule] = {
     for rule in (
         LITERT,
         LITERT_CONVERTER,
+        LITERT_HYBRID,
         LITERT_FAKE_QUANT,
         TF_FAKE_QUANT,
         ONNXRUNTIME,

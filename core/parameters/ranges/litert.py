@@ -1,6 +1,7 @@
-"""LiteRT: the range rule of its runtime and that of its converter.
+"""LiteRT: the range rules of its runtime, of its hybrid kernels and of its converter.
 
-Source: LiteRT quantization_util.h and, of the converter, quantization_utils.cc; spec/numerics.md C.11.
+Source: LiteRT quantization_util.h, portable_tensor_utils.cc and, of the converter, quantization_utils.cc;
+spec/numerics.md C.11.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from core.parameters.ranges.rule import (
     round_half_away,
     scalar_like,
     storage_among,
+    written_bounds,
 )
 
 _SYMMETRIC_HALF = {"i8": 127, "i16": 32767}
@@ -46,6 +48,29 @@ def _choose(lows: Array, highs: Array, stored: StoredRange, _: RangeOptions) -> 
     nudged = np.clip(round_half_away(zero_points), stored.lowest, stored.highest)
     empty = lows == highs
     return parameters(np.where(empty, 0.0, scales), np.where(empty, 0, nudged), stored)
+
+
+def _hybrid_stored(storage: StorageType, options: RangeOptions) -> StoredRange:
+    storage_among(storage, "litert_hybrid", ("i8",))
+    if options.symmetric:
+        return narrowed(storage, RangeOptions(narrow=True), "litert_hybrid")
+    if written_bounds(storage) is not None:
+        raise UnsupportedError("litert_hybrid has bounds of the caller's only with symmetric: -127:127")
+    return StoredRange(storage, *storage.default_bounds)
+
+
+def _hybrid(lows: Array, highs: Array, stored: StoredRange, options: RangeOptions) -> RangeParameters:
+    if options.symmetric:
+        reach = np.maximum(np.abs(lows), np.abs(highs))
+        scales = reach / scalar_like(reach, stored.highest)
+        return parameters(np.where(reach == 0, scalar_like(reach, 1), scales), np.array(0), stored)
+    lows, highs = np.minimum(lows, 0), np.maximum(highs, 0)
+    scales = (highs - lows).astype(np.float64) / float(stored.span)
+    zero_points = np.clip(
+        round_half_away(nearer_zero_point(lows, highs, scales, stored)), stored.lowest, stored.highest
+    )
+    empty = lows == highs
+    return parameters(np.where(empty, 1.0, scales).astype(np.float32), np.where(empty, 0, zero_points), stored)
 
 
 def _converter_stored(storage: StorageType, options: RangeOptions) -> StoredRange:
@@ -95,4 +120,15 @@ LITERT_CONVERTER = RangeRule(
     options=frozenset({"symmetric"}),
     stored_range=_converter_stored,
     derive=_convert,
+)
+
+LITERT_HYBRID = RangeRule(
+    name="litert_hybrid",
+    summary="what the kernels with float inputs and i8 weights make of each row of their input; 0 to 0 gives scale 1",
+    formula="f32 ends that include 0: s = f32(max - min) / 255 in f64, z as litert from that, s cast to f32; "
+    "symmetric: s = f32(max|.| / 127), z = 0",
+    source="LiteRT portable_tensor_utils.cc SymmetricQuantizeFloats, AsymmetricQuantizeFloats; spec/numerics.md C.11",
+    options=frozenset({"symmetric"}),
+    stored_range=_hybrid_stored,
+    derive=_hybrid,
 )

@@ -37,6 +37,7 @@ LABEL org.opencontainers.image.title="requant" \
 # /tmp is the only place that is written to: the baked kernels of this CPU's level are copied there at start.
 ENV REQUANT_HOST=0.0.0.0 \
     REQUANT_PORT=8080 \
+    REQUANT_LOG_FORMAT=json \
     REQUANT_BAKED_KERNELS=/app/kernels \
     NUMBA_CACHE_DIR=/tmp/requant-kernels \
     PYTHONDONTWRITEBYTECODE=1 \

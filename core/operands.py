@@ -195,6 +195,13 @@ def storage_name(storage: StorageType) -> str:
     return storage.element.name if isinstance(storage.element, FloatElement) else "quantile"
 
 
+def element_name(element: ElementType) -> str:
+    """Return what elements are, without parameters: `i4`, `f8E4M3FN`, `quantile`, `bf16`."""
+    if isinstance(element, (UniformType, UniformPerAxisType, UniformSubChannelType)):
+        return storage_name(element.storage)
+    return print_type(element)
+
+
 def _zero_points(given: tuple[int, ...], storage: StorageType, rule: OperationRule, side: str) -> tuple[int, ...]:
     """Return the zero points that the rule computes with."""
     lowest, highest = storage.default_bounds

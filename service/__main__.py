@@ -16,6 +16,9 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
+# As uvicorn's own command ends when it cannot listen.
+_NOT_STARTED = 3
+
 
 def _load_kernels() -> None:
     """Begin what `Runtime.warm_up` waits for, and reports if it fails."""
@@ -45,6 +48,8 @@ def main() -> None:
     from service.app import create_app
     from service.arrival import ArrivalLimits
     from service.http_protocol import http_protocol
+    from service.logs import set_up_logs
+    from service.server import DrainingServer
     from service.settings import Settings
 
     try:
@@ -54,20 +59,31 @@ def main() -> None:
     limits = ArrivalLimits(
         settings.max_head_bytes, settings.max_header_fields, settings.head_seconds, settings.body_seconds
     )
+    set_up_logs(settings.log_level, settings.log_format)
     keep_memory()
-    uvicorn.run(
-        create_app(settings),
-        host=settings.host,
-        port=settings.port,
-        http=http_protocol(limits),
-        loop="uvloop",
-        ws="none",
-        log_level=settings.log_level,
-        access_log=False,
-        server_header=False,
-        timeout_keep_alive=settings.keep_alive_seconds,
-        timeout_graceful_shutdown=settings.shutdown_seconds,
+    try:
+        app = create_app(settings)
+    except (OSError, ValueError) as error:
+        sys.exit(f"tokens_file: {error}")
+    server = DrainingServer(
+        uvicorn.Config(
+            app,
+            host=settings.host,
+            port=settings.port,
+            http=http_protocol(limits),
+            loop="uvloop",
+            ws="none",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=settings.keep_alive_seconds,
+            timeout_graceful_shutdown=settings.shutdown_seconds,
+        ),
+        app.state.runtime,
     )
+    server.run()
+    if not server.started:
+        sys.exit(_NOT_STARTED)
 
 
 if __name__ == "__main__":

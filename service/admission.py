@@ -9,20 +9,34 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from types import TracebackType
+
+from starlette.types import Scope
 
 from core.errors import LimitError, OverloadedError
 
+_KEPT = "memory"
+
 
 class Admission:
-    """A budget of bytes. All methods are called on the event loop, so nothing here is locked."""
+    """A budget of bytes. All methods are called on the event loop, so nothing here is locked.
 
-    def __init__(self, budget: int, longest_line: int, patience_seconds: float) -> None:
+    `refused` is told the reason of each refusal: `line_full`, `waited_too_long` or `too_large`.
+    """
+
+    def __init__(
+        self,
+        budget: int,
+        longest_line: int,
+        patience_seconds: float,
+        refused: Callable[[str], None] = lambda reason: None,
+    ) -> None:
         self.budget = budget
         self.reserved = 0
         self._longest_line = longest_line
         self._patience_seconds = patience_seconds
+        self._refused = refused
         self._line: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     @property
@@ -30,27 +44,20 @@ class Admission:
         """How many requests wait in line."""
         return len(self._line)
 
-    @asynccontextmanager
-    async def reserve(self, byte_count: int) -> AsyncIterator[None]:
-        """Hold `byte_count` bytes of the budget.
-
-        Raise LimitError if the whole budget is less than that, OverloadedError if it does not come free in time.
-        """
+    def check(self, byte_count: int) -> None:
+        """Raise LimitError if the whole budget is less than that."""
         if byte_count > self.budget:
+            self._refused("too_large")
             detail = f"the request needs {byte_count} bytes of memory; the service may use {self.budget} for all"
             raise LimitError(detail, limit=self.budget)
-        await self._enter(byte_count)
-        try:
-            yield
-        finally:
-            self.reserved -= byte_count
-            self._admit()
 
-    async def _enter(self, byte_count: int) -> None:
+    async def enter(self, byte_count: int) -> None:
+        """Take `byte_count` bytes of the budget. Raise OverloadedError if they do not come free in time."""
         if not self._line and self.reserved + byte_count <= self.budget:
             self.reserved += byte_count
             return
         if len(self._line) >= self._longest_line:
+            self._refused("line_full")
             raise OverloadedError(f"{len(self._line)} requests wait for memory already")
         place = (byte_count, asyncio.get_running_loop().create_future())
         self._line.append(place)
@@ -60,10 +67,16 @@ class Admission:
         except BaseException as error:
             self._leave(place)
             if isinstance(error, TimeoutError):
+                self._refused("waited_too_long")
                 raise OverloadedError(
                     f"no memory came free within {self._patience_seconds} s; {self.reserved} bytes are in use"
                 ) from None
             raise
+
+    def give_back(self, byte_count: int) -> None:
+        """Give back what was taken."""
+        self.reserved -= byte_count
+        self._admit()
 
     def _leave(self, place: tuple[int, asyncio.Future[None]]) -> None:
         """Give up a place in line, or what was granted in the very moment in which it was given up."""
@@ -81,3 +94,48 @@ class Admission:
             if not granted.done():
                 self.reserved += byte_count
                 granted.set_result(None)
+
+
+class Reservation:
+    """What one request holds of the budget. It grows as the request asks for more, and ends with it."""
+
+    def __init__(self, admission: Admission) -> None:
+        self.held = 0
+        self._admission = admission
+
+    async def more(self, byte_count: int) -> None:
+        """Hold `byte_count` bytes more. Raise LimitError or OverloadedError."""
+        self._admission.check(self.held + byte_count)
+        await self._admission.enter(byte_count)
+        self.held += byte_count
+
+    def less(self, byte_count: int) -> None:
+        """Hold `byte_count` bytes less."""
+        self.held -= byte_count
+        self._admission.give_back(byte_count)
+
+    def __enter__(self) -> Reservation:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.less(self.held)
+
+
+def keep_reservation(scope: Scope, reservation: Reservation) -> None:
+    """Give a request its reservation."""
+    scope.setdefault("state", {})[_KEPT] = reservation
+
+
+def reservation_of(scope: Scope) -> Reservation | None:
+    """Return the reservation of a request, None where nobody counts."""
+    found: Reservation | None = scope.get("state", {}).get(_KEPT)
+    return found
+
+
+async def hold(scope: Scope, byte_count: int) -> None:
+    """Hold `byte_count` bytes more for a request, until its reply has left. Raise LimitError or OverloadedError."""
+    reservation = reservation_of(scope)
+    if reservation is not None:
+        await reservation.more(byte_count)

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from typing import Any
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
-from starlette.types import Receive, Scope, Send
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from core.errors import RequantError
 from service import VERSION, openapi, problems
+from service.access import Access, read_tokens
+from service.admission import Reservation, keep_reservation
+from service.course import ClientLeftError
+from service.cross_origin import shared_with
 from service.direct import Endpoint, answer, direct_routes
 from service.exchange import Exchange
-from service.lifespan import Runtime, lifespan
+from service.lifespan import HealthStatus, Runtime, lifespan
+from service.observation import Observation
 from service.routes import (
     blocks,
     calibration,
@@ -23,6 +30,7 @@ from service.routes import (
     fake_quantize,
     integer,
     meta,
+    metrics,
     npy,
     oip,
     parameters,
@@ -34,11 +42,12 @@ from service.settings import Settings
 
 
 class Application(FastAPI):
-    """FastAPI with the OpenAPI document of `service.openapi`, and direct routes beside it."""
+    """FastAPI with the OpenAPI document of `service.openapi`, direct routes beside it, and layers around it."""
 
     def __init__(self, *, direct: Mapping[str, Endpoint], **options: Any) -> None:
         super().__init__(**options)
         self._direct = direct
+        self._layers: ASGIApp | None = None
 
     def openapi(self) -> dict[str, Any]:
         """Return the document, made once."""
@@ -46,22 +55,57 @@ class Application(FastAPI):
             self.openapi_schema = openapi.document(self.routes, self.state.runtime.settings)
         return self.openapi_schema
 
+    def surround(self, paths: Collection[str]) -> None:
+        """Put what holds for every request around the routes, the outermost last. `paths`: those without parameters."""
+        running: Runtime = self.state.runtime
+        settings = running.settings
+        app: ASGIApp = self._route
+        if settings.tokens_file is not None:
+            app = Access(app, read_tokens(settings.tokens_file))
+        if settings.cors_origins:
+            app = shared_with(app, settings.cors_origins)
+        app = Exchanges(app, running)
+        self._layers = Observation(app, running.metrics, paths, log=settings.access_log)
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, or the lifespan."""
-        if scope["type"] != "http":
+        if scope["type"] == "http" and self._layers is not None:
+            await self._layers(scope, receive, send)
+        else:
             await super().__call__(scope, receive, send)
-            return
-        exchange = Exchange(scope, receive, send)
+
+    async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Call the function of a direct route, or leave it to FastAPI."""
         method = scope["method"]
         endpoint = self._direct.get(scope["path"]) if method == "POST" else None
         if endpoint is not None:
             scope["app"] = self
-            await answer(endpoint, scope, exchange.receive, exchange.send)
-            return
-        if method == "HEAD":
+            await answer(endpoint, scope, receive, send)
+        elif method == "HEAD":
             # Like GET; uvicorn leaves the body out. In a copy: the scope itself is also the server's.
-            scope = {**scope, "method": "GET"}
-        await super().__call__(scope, exchange.receive, exchange.send)
+            copy = {**scope, "method": "GET"}
+            try:
+                await super().__call__(copy, receive, send)
+            finally:
+                scope["route"] = copy.get("route")
+        else:
+            await super().__call__(scope, receive, send)
+
+
+class Exchanges:
+    """Pure ASGI middleware: what `service.exchange` says of every request, and the memory that it holds."""
+
+    def __init__(self, app: ASGIApp, running: Runtime) -> None:
+        self._app = app
+        self._running = running
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        with Reservation(self._running.admission) as reservation:
+            keep_reservation(scope, reservation)
+            exchange = Exchange(scope, receive, send, closing=self._running.status is HealthStatus.DRAINING)
+            with suppress(ClientLeftError):
+                await self._app(scope, exchange.receive, exchange.send)
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -71,6 +115,7 @@ def create_app(settings: Settings) -> FastAPI:
         title=openapi.TITLE,
         version=VERSION,
         lifespan=lifespan,
+        openapi_url="/openapi.json" if settings.docs else None,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
@@ -81,21 +126,12 @@ def create_app(settings: Settings) -> FastAPI:
         },
     )
     app.state.runtime = Runtime(settings)
-    for topic in (
-        convert,
-        fake_quantize,
-        compare,
-        blocks,
-        integer,
-        tosa,
-        npy,
-        oip,
-        parameters,
-        ranges,
-        calibration,
-        types,
-        meta,
-        docs,
-    ):
+    topics = [convert, fake_quantize, compare, blocks, integer, tosa, npy, oip]
+    topics += [parameters, ranges, calibration, types, meta]
+    topics += [docs] if settings.docs else []
+    topics += [metrics] if settings.metrics else []
+    for topic in topics:
         app.include_router(topic.router)
+    routes = [route for topic in topics for route in topic.router.routes]
+    app.surround({route.path for route in routes if isinstance(route, Route) and not route.param_convertors})
     return app

@@ -7,6 +7,7 @@ thread would gain nothing: they have one of their own, and however long that is 
 
 A large tensor is worked through in pieces. Those of different requests take turns in the threads, so that a giant
 request leaves room for the others, and those of one request run side by side when the threads have nothing else to do.
+No piece is begun for a client that has left.
 """
 
 from __future__ import annotations
@@ -16,8 +17,11 @@ import sys
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Hashable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from time import thread_time
+from contextvars import copy_context
+from time import perf_counter, thread_time
 from typing import TypeVar
+
+from service.course import Course, course_of_request
 
 Result = TypeVar("Result")
 
@@ -62,9 +66,16 @@ class Compute:
         return await self._run(self._texts, characters * _BYTES_PER_CHARACTER, work)
 
     async def _run(self, executor: Executor, weight: int, work: Callable[[], Result]) -> Result:
+        course = course_of_request.get(None) or Course()
         if weight <= self._inline_bytes:
-            return work()
-        return await asyncio.get_running_loop().run_in_executor(executor, work)
+            return _timed(course, work)
+        asked = perf_counter()
+
+        def run() -> Result:
+            course.waited += perf_counter() - asked
+            return _timed(course, work)
+
+        return await asyncio.get_running_loop().run_in_executor(executor, copy_context().run, run)
 
     async def pieces(
         self, kind: Hashable, works: AsyncIterable[tuple[int, Callable[[], Result]]]
@@ -75,22 +86,23 @@ class Compute:
         are threads; so that many are taken from `works` before the first of them is done. An error is raised in the
         place of its piece.
         """
+        course = course_of_request.get(None) or Course()
         under_way: deque[Future[Result]] = deque()
         async for byte_count, work in works:
             if self._paces.get(kind, _FIRST_PACE) * byte_count <= _INLINE_SECONDS:
                 while under_way:
                     yield await asyncio.wrap_future(under_way.popleft())
-                yield self._timed(kind, byte_count, work)
+                yield self._timed(course, kind, byte_count, work)
                 continue
-            under_way.append(self._arrays.submit(self._timed, kind, byte_count, work))
+            under_way.append(self._arrays.submit(self._timed, course, kind, byte_count, work))
             if len(under_way) > self._threads:
                 yield await asyncio.wrap_future(under_way.popleft())
         while under_way:
             yield await asyncio.wrap_future(under_way.popleft())
 
-    def _timed(self, kind: Hashable, byte_count: int, work: Callable[[], Result]) -> Result:
+    def _timed(self, course: Course, kind: Hashable, byte_count: int, work: Callable[[], Result]) -> Result:
         begun = thread_time()
-        result = work()
+        result = _timed(course, work)
         if byte_count >= _TELLING_BYTES:
             pace = (thread_time() - begun) / byte_count
             known = self._paces.get(kind, pace)
@@ -101,3 +113,11 @@ class Compute:
         """Take no more work, and let the threads finish what they have."""
         for executor in (self._arrays, self._texts):
             executor.shutdown(wait=False, cancel_futures=True)
+
+
+def _timed(course: Course, work: Callable[[], Result]) -> Result:
+    course.check()
+    begun = perf_counter()
+    result = work()
+    course.worked += perf_counter() - begun
+    return result

@@ -18,6 +18,7 @@ from collections.abc import Awaitable
 
 from starlette.types import Message, Receive, Scope, Send
 
+from service.course import HEADER, begin_course
 from service.header_fields import header_fields
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
@@ -59,12 +60,17 @@ def _common_fields(scope: Scope) -> tuple[tuple[bytes, bytes], ...]:
 
 
 class Exchange:
-    """The `receive` and `send` that an application gets for one request, around those of the server."""
+    """The `receive` and `send` that an application gets for one request, around those of the server.
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    `closing`: whether this is to be the last request of its connection, because the service is about to stop.
+    """
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, *, closing: bool = False) -> None:
+        self._course = begin_course(scope)
         self._scope = scope
         self._receive = receive
         self._send = send
+        self._closing = closing
         self._received = 0
         self._closes = False
         fields = header_fields(scope)
@@ -77,7 +83,9 @@ class Exchange:
         """Receive the next message, and count what it brings."""
         message = await self._receive()
         self._received += len(message.get("body", b""))
-        self._ended = not message.get("more_body", False)
+        if not message.get("more_body", False):
+            self._ended = True
+            self._course.received = self._course.elapsed
         return message
 
     def send(self, message: Message) -> Awaitable[None]:
@@ -93,8 +101,9 @@ class Exchange:
         given = head["headers"]
         present = dict(given)
         headers = [*given, *[pair for pair in _common_fields(self._scope) if pair[0] not in present]]
+        headers.append((HEADER, self._course.server_timing()))
         self._closes = not self._ended and self._is_long()
-        if self._closes:
+        if self._closes or self._closing:
             headers = [*(pair for pair in headers if pair[0] != b"connection"), (b"connection", b"close")]
         return {**head, "headers": headers}
 

@@ -6,7 +6,7 @@ to the other protocol; read on, the body would be the next request, and whoever 
 So the head is parsed once more without its `Upgrade` field, and the body follows it as usual.
 
 What is not HTTP at all, too large in its head or too slow (`service.arrival`) is answered as a problem, like every
-other error.
+other error. Who takes too long to take a reply (`service.departure`) gets no more of it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from core.errors import LargeHeadError, MalformedRequestError, RequestError
 from service.arrival import Arrival, ArrivalLimits
+from service.course import client_left
+from service.departure import Departure
 from service.exchange import common_headers, new_request_id
 from service.problems import MEDIA_TYPE, kind_of, problem_text
 
@@ -32,6 +34,7 @@ class HttpProtocol(HttpToolsProtocol):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._arrival = Arrival(self.limits, self.loop, self._refuse)
+        self._departure = Departure(self.limits.body_seconds, self.loop, lambda: self.transport.abort())
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin, and give the first head its time."""
@@ -41,7 +44,20 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """End."""
         self._arrival.stop()
+        self._departure.stop()
+        if self.cycle is not None:
+            client_left(self.cycle.scope)
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Wait for a client that does not take its reply as fast as it is made, but not for ever."""
+        super().pause_writing()
+        self._departure.paused(self.cycle, self.transport.get_write_buffer_size())
+
+    def resume_writing(self) -> None:
+        """Go on: the client has taken what was waiting."""
+        self._departure.stop()
+        super().resume_writing()
 
     def data_received(self, data: bytes) -> None:
         """Take bytes from the socket, through as many offers to switch protocols as there are in them."""

@@ -13,6 +13,7 @@ from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope
 
 from core.errors import LimitError, MalformedRequestError, UnreadableEncodingError, excerpt
+from service.admission import keep_reservation, reservation_of
 from service.compute import Compute
 from service.receive import BodyReader
 
@@ -41,7 +42,9 @@ def open_body(scope: Scope, receive: Receive, limit: int, compute: Compute) -> B
         raise UnreadableEncodingError(f"the content encoding is {excerpt(coding)!r}; gzip and deflate are read here")
     # The stated length is that of the compressed form; of the other one nothing is known.
     headers = [(name, value) for name, value in scope["headers"] if name != b"content-length"]
-    inflated = {"type": "http", "headers": [*headers, (b"transfer-encoding", b"chunked")]}
+    inflated: Scope = {"type": "http", "headers": [*headers, (b"transfer-encoding", b"chunked")]}
+    if (reservation := reservation_of(scope)) is not None:
+        keep_reservation(inflated, reservation)
     return BodyReader(inflated, _Inflater(coding, receive, limit, compute).receive, limit)
 
 

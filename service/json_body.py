@@ -10,8 +10,10 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 from starlette.requests import Request
+from starlette.types import Scope
 
 from core.errors import LimitError, MalformedRequestError, RequantError
+from service.admission import hold
 from service.json_slices import SLICE_TOKENS, SlicedDocument, Text
 from service.lifespan import Runtime
 from service.problems import invalid_request
@@ -28,6 +30,13 @@ _LONG_TEXT = 4096
 _MOST_TEXTS = 256
 # The tokens of a body up to here are counted on the loop.
 _QUICKLY_COUNTED = 256 << 10
+# Memory for a byte of a body: the text in it, what base64 stands for, results in f64, and those as base64; for a byte
+# of a type; and for a token, of which a parser makes an object. The tokens of a long body
+# are not counted yet: there are no more than are read at all.
+_BYTES_FOR_BYTE = 8
+_BYTES_FOR_TYPE_BYTE = 16
+_LONG_TYPE_BYTES = 1 << 20
+_BYTES_FOR_TOKEN = 100
 
 
 async def receive_json(request: Request, model: type[Model], running: Runtime) -> tuple[Model, bytearray]:
@@ -38,7 +47,16 @@ async def receive_json(request: Request, model: type[Model], running: Runtime) -
     settings = running.settings
     require_media_type(request.headers, {MEDIA_TYPE})
     body = await BodyReader(request.scope, request.receive, settings.max_json_bytes).text()
-    return await running.compute.texts(characters(body), lambda: read_json(body, model, settings)), body
+    weight = characters(body)
+    await hold_objects(request.scope, body, weight, settings.max_json_tokens)
+    return await running.compute.texts(weight, lambda: read_json(body, model, settings)), body
+
+
+async def hold_objects(scope: Scope, body: Text, weight: int, most_tokens: int) -> None:
+    """Hold memory for what a body is read into, and for the arrays that are made of that."""
+    bytes_of_types = _BYTES_FOR_TYPE_BYTE * min(len(body), _LONG_TYPE_BYTES)
+    bytes_of_tokens = _BYTES_FOR_TOKEN * min(weight, most_tokens)
+    await hold(scope, _BYTES_FOR_BYTE * len(body) + bytes_of_types + bytes_of_tokens)
 
 
 def characters(body: Text) -> int:

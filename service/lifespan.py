@@ -20,8 +20,10 @@ from starlette.requests import Request
 from core.errors import UnavailableError
 from core.self_test import run_self_test
 from core.warmup import compile_kernels
+from service.admission import Admission
 from service.byte_cache import ByteCache
 from service.compute import Compute
+from service.metrics import Metrics
 from service.settings import Settings
 
 _log = logging.getLogger("uvicorn.error")
@@ -33,6 +35,7 @@ class HealthStatus(StrEnum):
     STARTING = "starting"
     READY = "ready"
     FAILED = "failed"
+    DRAINING = "draining"
     STOPPING = "stopping"
 
 
@@ -43,6 +46,14 @@ class Runtime:
         self.settings = settings
         self.status = HealthStatus.STARTING
         self.kernels = 0
+        self.metrics = Metrics()
+        self.metrics.watch("ready", "Whether the service is ready.", lambda: float(self.status is HealthStatus.READY))
+        self.admission = Admission(
+            settings.memory_bytes, settings.max_waiting, settings.waiting_seconds, self.metrics.rejected
+        )
+        self.metrics.watch("inflight_bytes", "Memory that requests hold.", lambda: self.admission.reserved)
+        self.metrics.watch("memory_budget_bytes", "Memory that requests may hold.", lambda: self.admission.budget)
+        self.metrics.watch("waiting_requests", "Requests that wait for memory.", lambda: self.admission.waiting)
         self.compute = Compute(settings.threads, settings.inline_bytes)
         # What queries mean, and what they mean for the tensors that came with them.
         self.asked: ByteCache[Any] = ByteCache(settings.plan_cache_bytes // 4)
@@ -65,6 +76,11 @@ class Runtime:
         finally:
             gc.enable()
 
+    def drain(self) -> None:
+        """Say that no more work is wanted. What comes all the same is done: a balancer needs a while to see it."""
+        if self.status is HealthStatus.READY:
+            self.status = HealthStatus.DRAINING
+
 
 def runtime(request: Request) -> Runtime:
     """Return the runtime of the application that serves `request`."""
@@ -73,11 +89,18 @@ def runtime(request: Request) -> Runtime:
 
 
 def require_ready(request: Request) -> Runtime:
-    """Return the runtime, or refuse the work while it is not ready."""
+    """Return the runtime, or refuse the work while the kernels are not there."""
     found = runtime(request)
-    if found.status is not HealthStatus.READY:
+    if found.status not in (HealthStatus.READY, HealthStatus.DRAINING):
         raise UnavailableError(f"the service is {found.status}; it takes work when its kernels are compiled")
     return found
+
+
+def require_open(request: Request) -> None:
+    """Say that the service is not ready, unless work is wanted: what a balancer's probe asks."""
+    status = runtime(request).status
+    if status is not HealthStatus.READY:
+        raise UnavailableError(f"the service is {status}")
 
 
 @asynccontextmanager
@@ -86,9 +109,11 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     current: Runtime = app.state.runtime
     current.compute.start()
     warm_up = asyncio.create_task(current.warm_up())
+    watch = asyncio.create_task(current.metrics.watch_loop())
     try:
         yield
     finally:
         current.status = HealthStatus.STOPPING
         warm_up.cancel()
+        watch.cancel()
         current.compute.shut_down()

@@ -2,7 +2,7 @@
 
 A request's line holds its method, route, status, bytes and seconds. The route is the template out of the OpenAPI
 document, never the path or query that was sent; nothing that a client chose is logged but its request id, which is a
-plain short one (`service.exchange`).
+plain short one (`service.exchange`), and that of its trace.
 """
 
 from __future__ import annotations
@@ -11,15 +11,28 @@ import json
 import logging
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from traceback import format_tb
 from typing import Any
 
 request_of_log: ContextVar[str] = ContextVar("request_of_log", default="")
 """The id of the request that is served."""
 
+trace_of_log: ContextVar[str] = ContextVar("trace_of_log", default="")
+"""The id of the trace that the request belongs to, if it says one (W3C Trace Context)."""
+
 _FIELDS = "fields"
 
 
-class JsonLines(logging.Formatter):
+class Lines(logging.Formatter):
+    """Formats a record as a line of text."""
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802  # logging's own name
+        """Return where an error came from and of what class it is. Its message may repeat a part of a request."""
+        kind, _, origin = ei
+        return "".join(["Traceback (most recent call last):\n", *format_tb(origin), kind.__name__])
+
+
+class JsonLines(Lines):
     """Formats a record as one line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -32,6 +45,8 @@ class JsonLines(logging.Formatter):
         }
         if request := request_of_log.get():
             line["request_id"] = request
+        if trace := trace_of_log.get():
+            line["trace_id"] = trace
         line.update(getattr(record, _FIELDS, {}))
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
@@ -41,9 +56,11 @@ class JsonLines(logging.Formatter):
 def set_up_logs(level: str, form: str) -> None:
     """Send every log of the process to standard error, as `json` or as `text`."""
     handler = logging.StreamHandler()
-    text = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    text = Lines("%(asctime)s %(levelname)s %(name)s: %(message)s")
     handler.setFormatter(JsonLines() if form == "json" else text)
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    # What the compiler says of its own work is of no use to anybody here.
+    logging.getLogger("numba").setLevel(logging.WARNING)
 
 
 def log_request(logger: logging.Logger, **fields: Any) -> None:

@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from service import VERSION
+from service.course import course_of_request
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
@@ -31,9 +32,11 @@ class Metrics:
         self._request_seconds = self._histogram("request_seconds", "From a request's head to its reply's end.", "route")
         self._bytes = self._counter("bytes", "Bytes of bodies.", "direction", "route")
         self._in_flight = self._gauge("inflight_requests", "Requests that are being served.")
-        self._elements = self._counter("elements", "Elements converted.", "operation", "storage")
+        self._elements = self._counter("elements", "Elements converted.", "operation", "element")
         self._saturated = self._counter("saturated", "Elements that were saturated.", "operation")
-        self._kernel_seconds = self._histogram("kernel_seconds", "Time in kernels.", "operation", "profile")
+        self._work_seconds = self._histogram(
+            "work_seconds", "Time that a conversion took, without waiting.", "operation", "profile"
+        )
         self._rejected = self._counter("admission_rejected", "Requests refused for want of memory.", "reason")
         self._loop_lag = self._gauge("loop_lag_seconds", "How late the event loop was at its last appointment.")
         build = self._gauge("build_info", "What is running.", "version", "numba", "machine")
@@ -64,13 +67,13 @@ class Metrics:
         self._bytes.labels("in", route).inc(received)
         self._bytes.labels("out", route).inc(sent)
 
-    def converted(
-        self, operation: str, profile: str, storage: str, elements: int, saturated: int, seconds: float
-    ) -> None:
-        """A tensor was converted by kernels."""
-        self._elements.labels(operation, storage).inc(elements)
+    def converted(self, operation: str, profile: str, element: str, elements: int, saturated: int) -> None:
+        """A tensor was converted to elements of a type. All of the work for its request until now is counted as its."""
+        self._elements.labels(operation, element).inc(elements)
         self._saturated.labels(operation).inc(saturated)
-        self._kernel_seconds.labels(operation, profile).observe(seconds)
+        course = course_of_request.get(None)
+        if course is not None:
+            self._work_seconds.labels(operation, profile).observe(course.worked)
 
     def rejected(self, reason: str) -> None:
         """A request was refused admission."""

@@ -18,10 +18,11 @@ from core.elements import FLOATS, IntegerElement, Signedness
 from core.errors import NpyError, UnsupportedError
 from core.mlir import print_type
 from core.mlir.types import ElementType, TensorType, Type
-from core.operands import bind, static_shape
+from core.operands import bind, element_name, static_shape
 from core.packing import Packing, check_dense_bytes, dense_width
-from core.plan import Plan
+from core.plan import Array, Plan
 from core.report import Report
+from service.admission import hold
 from service.codecs import npy
 from service.header_fields import header_fields
 from service.lifespan import Runtime, require_ready
@@ -73,6 +74,7 @@ class _Planned:
     conversion: Conversion
     header: npy.NpyHeader
     data_bytes: int
+    element: str
     reply_header: bytes
     reply_headers: tuple[Header, ...]
 
@@ -112,19 +114,29 @@ async def convert(request: Request, operation: NpyOperation) -> Response:
         await reader.skip_rest()
         _check_size(planned, reader.received - header_bytes)
     if keeps_output(conversion):
+        await hold(request.scope, conversion.output_bytes)
         tally, output = await convert_arriving(reader, conversion, running.compute)
         await reader.skip_rest()
         _check_size(planned, reader.received - header_bytes)
-        headers = _headers(conversion.plan.report(tally), planned)
+        headers = _headers(_counted(tally, planned, request, running), planned)
         return PiecesResponse([planned.reply_header, output.view(np.uint8).data], BINARY, headers)
     data = await reader.take(planned.data_bytes)
     await reader.skip_rest()
     _check_size(planned, reader.received - header_bytes)
     source = npy.as_dtype(planned.header, data, conversion.input_dtype, named=asked.input_type is not None)
     tally = await examine(source, conversion, running.compute)
-    headers = _headers(conversion.plan.report(tally), planned)
+    headers = _headers(_counted(tally, planned, request, running), planned)
     pieces = convert_leaving(source, conversion, running.compute)
     return LeavingResponse(planned.reply_header, pieces, conversion.output_bytes, BINARY, headers)
+
+
+def _counted(tally: Array, planned: _Planned, request: Request, running: Runtime) -> Report:
+    """Return the report of a conversion, and count what it says."""
+    report = planned.conversion.plan.report(tally)
+    operation = request.scope["path"].rpartition("/")[2]
+    saturated = report.saturated_low + report.saturated_high
+    running.metrics.converted(operation, report.profile, planned.element, report.elements, saturated)
+    return report
 
 
 async def _ask(request: Request, operation: NpyOperation, running: Runtime) -> _Asked:
@@ -169,6 +181,7 @@ async def _plan(header: npy.NpyHeader, asked: _Asked, operation: NpyOperation, r
             conversion,
             header,
             header.data_bytes,
+            element_name(made.output_type.element),
             npy.write_header(conversion.output_dtype, shape),
             _reply_headers(made.profile, print_type(made.output_type)),
         )

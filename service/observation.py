@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Collection
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.exchange import request_id
-from service.logs import log_request, request_of_log
+from service.header_fields import header_fields
+from service.logs import log_request, request_of_log, trace_of_log
 from service.metrics import Metrics
 
 _log = logging.getLogger("requant.requests")
 
 UNMATCHED = "unmatched"
 """The route of requests that no route takes."""
+
+_TRACE_PARENT = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 
 _QUIET = frozenset({"/healthz", "/v2/health/live", "/v2/health/ready", "/metrics"})
 
@@ -27,6 +31,12 @@ def route_of(scope: Scope, fixed: Collection[str]) -> str:
         return path
     template: str | None = getattr(scope.get("route"), "path", None)
     return UNMATCHED if template is None else template
+
+
+def trace_id(scope: Scope) -> str:
+    """Return the id of the trace that the field `traceparent` names, or nothing."""
+    found = _TRACE_PARENT.fullmatch(header_fields(scope).get(b"traceparent", b""))
+    return "" if found is None else found[1].decode("ascii")
 
 
 class Observation:
@@ -61,6 +71,7 @@ class Observation:
 
         self._metrics.begin()
         name = request_of_log.set(request_id(scope))
+        trace = trace_of_log.set(trace_id(scope))
         try:
             await self.app(scope, counted_receive, counted_send)
         finally:
@@ -78,3 +89,4 @@ class Observation:
                     sent=sent,
                 )
             request_of_log.reset(name)
+            trace_of_log.reset(trace)

@@ -17,7 +17,7 @@ _PROBLEMS = {
     413: "A stated limit was passed.",
     415: "The media type is not read here.",
     422: "The request can be read, but is not valid.",
-    503: "The service is starting or stopping; repeat after the seconds in Retry-After.",
+    503: "The service is starting or stopping, or its memory is in use; repeat after the seconds in Retry-After.",
 }
 
 # Binary bodies as every client generator understands them (spec/service.md 3.1).
@@ -44,6 +44,18 @@ NPY_HEADERS = {
 }
 
 
+_OPTIONAL_HEADERS = {
+    "Server-Timing": _header(
+        "string",
+        "Milliseconds until the body was there, in line for a thread, in work, and in all.",
+        required=False,
+    ),
+    "Repr-Digest": _header(
+        "string", "The SHA-256 of the body, where Want-Repr-Digest asked for sha-256.", required=False
+    ),
+}
+
+
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return the description of problem replies with these statuses."""
     content = {PROBLEM: {"schema": {"$ref": f"{SCHEMAS}Problem"}}}
@@ -57,7 +69,7 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def _ok(headers: dict[str, Any], content: dict[str, Any] | None = None) -> dict[int | str, dict[str, Any]]:
-    described = {"description": "Done.", "headers": {**REQUEST_ID_HEADER, **headers}}
+    described = {"description": "Done.", "headers": {**REQUEST_ID_HEADER, **_OPTIONAL_HEADERS, **headers}}
     return {200: described if content is None else {**described, "content": content}}
 
 

@@ -19,6 +19,7 @@ from core.mlir.types import TensorType, Type
 from core.packing import Packing
 from core.parameters.schemes import scheme_named
 from core.report import Report
+from service.admission import hold
 from service.integer_models import ProductRequest
 from service.json_body import MEDIA_TYPE, receive_json
 from service.lifespan import require_ready
@@ -33,6 +34,8 @@ from service.written_numbers import WrittenNumbers
 Array = NDArray[Any]
 Call = TypeVar("Call", bound=ProductRequest)
 
+# An element of the output: its sum, the steps from there, what becomes of it, and base64 of that.
+_BYTES_OF_A_SUM = 24
 # How many products take as long as the work on a byte of a tensor.
 _PRODUCTS_OF_A_BYTE = 16
 
@@ -95,6 +98,7 @@ async def answer_product(
 
     characters = len(call.output_type) + sum(len(each.type) for each in tensors.values())
     plan = await running.compute.texts(characters, decide)
+    await hold(request.scope, _BYTES_OF_A_SUM * plan.elements)
     weight = max(len(body), plan.elements * 4, plan.accumulation.cost // _PRODUCTS_OF_A_BYTE)
     return await running.compute.arrays(weight, compute)
 

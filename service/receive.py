@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from starlette.types import Receive, Scope
 
 from core.errors import LimitError, MalformedRequestError, UnreadableEncodingError, excerpt
+from service.admission import hold
 from service.header_fields import header_fields
 
 _FIRST_ROOM = 64 << 10
@@ -38,11 +39,12 @@ class BodyReader:
 
     `declared` is the Content-Length, None when the body is chunked; `received` is how much of the body has come. A
     declared length over the limit is refused here, before anything is received: a client that waits for `100 Continue`
-    then sends nothing at all.
+    then sends nothing at all. Memory for what is kept is held first (`service.admission`).
     """
 
     def __init__(self, scope: Scope, receive: Receive, limit: int) -> None:
         self._receive = receive
+        self._scope = scope
         self._limit = limit
         self.received = 0
         self._chunk = b""
@@ -127,10 +129,13 @@ class BodyReader:
         somebody promised, so memory grows with the bytes that arrive.
         """
         room = min(count, _FIRST_ROOM if self.declared is None else self.declared)
+        await hold(self._scope, room)
         buffer = np.empty(room, np.uint8)
         filled = await self.fill(buffer.data)
         while filled == len(buffer) < count and await self._next_chunk():
-            longer = np.empty(min(count, max(2 * len(buffer), _FIRST_ROOM)), np.uint8)
+            room = min(count, max(2 * len(buffer), _FIRST_ROOM))
+            await hold(self._scope, room)
+            longer = np.empty(room, np.uint8)
             longer[:filled] = buffer
             buffer = longer
             filled += await self.fill(buffer[filled:].data)
@@ -144,7 +149,9 @@ class BodyReader:
         """Return all that is left of the body as one text."""
         if self.declared is None:
             return bytearray((await self.rest()).data)
-        whole = _bytearray(self.declared - self.received + len(self._chunk) - self._at)
+        room = self.declared - self.received + len(self._chunk) - self._at
+        await hold(self._scope, room)
+        whole = _bytearray(room)
         filled = await self.fill(memoryview(whole))
         del whole[filled:]
         return whole

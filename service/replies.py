@@ -13,6 +13,9 @@ from pydantic import BaseModel
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from service.admission import hold
+from service.digest import digest_field, wants_digest
+
 Piece = bytes | memoryview
 Header = tuple[bytes, bytes]
 
@@ -25,6 +28,7 @@ class BytesResponse(Response):
 
     def __init__(self, length: int, media_type: str, headers: Sequence[Header]) -> None:
         # Response's own __init__ takes longer than all the rest of a small reply.
+        self.length = length
         self.status_code = 200
         self.background = None
         self.body = b""
@@ -47,10 +51,16 @@ class PiecesResponse(BytesResponse):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the head and then each piece."""
+        if wants_digest(scope):
+            self.raw_headers.append(await digest_field(self.pieces, self.length))
         await self._begin(send)
-        last = len(self.pieces) - 1
-        for index, piece in enumerate(self.pieces):
-            await send({"type": "http.response.body", "body": piece, "more_body": index < last})
+        if len(self.pieces) == 1 and len(self.pieces[0]) <= _JOIN_BELOW:
+            await send({"type": "http.response.body", "body": self.pieces[0], "more_body": False})
+            return
+        for piece in self.pieces:
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        # Sending waits until what came before has left: so long the reply's memory is in use.
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 class LeavingResponse(BytesResponse):
@@ -66,10 +76,17 @@ class LeavingResponse(BytesResponse):
     ) -> None:
         self.head = head
         self.pieces = pieces
+        self.media, self.headers_given = media_type, headers
         super().__init__(len(head) + length, media_type, headers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the head and then each piece. Sending waits for the client."""
+        if wants_digest(scope):
+            # What has to be known before the first byte leaves has to be kept.
+            await hold(scope, self.length)
+            kept = PiecesResponse([self.head, *[piece async for piece in self.pieces]], self.media, self.headers_given)
+            await kept(scope, receive, send)
+            return
         await self._begin(send)
         await send({"type": "http.response.body", "body": self.head, "more_body": True})
         async for piece in self.pieces:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 import os
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 # The models of `schemas` stop reading a list here, whatever a setting allows below it.
 MOST_ENTRIES = 65_536
 
 _CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+_MEMORY_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
 def available_cpus(quota_file: Path = _CPU_QUOTA) -> int:
@@ -29,6 +31,15 @@ def available_cpus(quota_file: Path = _CPU_QUOTA) -> int:
     except (OSError, ValueError, ZeroDivisionError):
         pass  # no cgroup of version 2 here: the affinity decides
     return max(1, cpus)
+
+
+def available_memory(limit_file: Path = _MEMORY_LIMIT) -> int:
+    """Return how many bytes of memory this process may use: the machine's, or its cgroup's limit if that is less."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    # There may be no cgroup of version 2 here, or no limit in it.
+    with suppress(OSError, ValueError):
+        memory = min(memory, int(limit_file.read_text(encoding="ascii")))
+    return memory
 
 
 def _size(default: int, description: str) -> Any:
@@ -92,6 +103,13 @@ class Settings(Limits, BaseSettings):
     inline_bytes: int = Field(
         default=64 << 10, ge=0, description="Tensors up to this many bytes are computed without a change of thread."
     )
+    memory_bytes: int = Field(
+        default_factory=lambda: available_memory() // 2,
+        ge=1 << 20,
+        description="Memory that all requests together may hold, in bytes. Default: half of what there is.",
+    )
+    max_waiting: int = Field(default=64, ge=0, description="Most requests that wait for memory of it to come free.")
+    waiting_seconds: float = Field(default=0.25, ge=0, description="How long one waits before it is refused with 503.")
     head_seconds: float = Field(
         default=10.0, gt=0, description="How long a request's head may take, from its connection or its first byte."
     )
@@ -104,7 +122,31 @@ class Settings(Limits, BaseSettings):
     keep_alive_seconds: int = Field(
         default=75, ge=1, description="How long an idle connection stays open. Longer than a proxy's in front."
     )
-    shutdown_seconds: int = Field(default=25, ge=0, description="How long requests may take to end after SIGTERM.")
+    drain_seconds: float = Field(
+        default=5.0,
+        ge=0,
+        description="How long requests are still taken after SIGTERM, not ready any more, until no balancer sends any.",
+    )
+    shutdown_seconds: int = Field(default=25, ge=0, description="How long requests may take to end after that.")
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least severe level that is logged."
     )
+    log_format: Literal["text", "json"] = Field(default="text", description="How a line of the log is written.")
+    access_log: bool = Field(default=False, description="Whether each request is logged, but for those of probes.")
+    tokens_file: Path | None = Field(
+        default=None,
+        description="A file of bearer tokens, one to a line. With it, every request but a probe's has one.",
+    )
+    cors_origins: Annotated[list[str], NoDecode] = Field(
+        default=[], description="The origins whose pages may call the service, with commas between; * for all."
+    )
+    metrics: bool = Field(default=True, description="Whether there is /metrics.")
+    docs: bool = Field(default=True, description="Whether there are /docs and /openapi.json.")
+
+    @field_validator("cors_origins", mode="before")
+    @classmethod
+    def _origins(cls, given: Any) -> Any:
+        """Read a list with commas between."""
+        if isinstance(given, str):
+            return [origin.strip() for origin in given.split(",") if origin.strip()]
+        return given

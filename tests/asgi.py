@@ -53,6 +53,7 @@ async def post(
     declared: int | None,
     complete: bool = True,
     keep: bool = True,
+    headers: Iterable[tuple[bytes, bytes]] = (),
 ) -> Reply:
     """Send a body in these chunks; `declared` is its Content-Length, None for chunked coding.
 
@@ -70,7 +71,7 @@ async def post(
         "raw_path": path.encode(),
         "root_path": "",
         "query_string": urlencode(query).encode(),
-        "headers": [header],
+        "headers": [header, *headers],
         "server": None,
         "client": None,
     }

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,25 +60,31 @@ def _wait_until_ready(url: str, process: subprocess.Popen[bytes]) -> None:
     pytest.fail(f"the service was not ready after {START_SECONDS} s")
 
 
-@pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Start `python -m service` once for all tests. At the end it has to stop by itself on SIGTERM."""
+@contextmanager
+def started(log: Path, *arguments: str) -> Iterator[tuple[Server, subprocess.Popen[bytes]]]:
+    """Start `python -m service` and wait until it is ready. At the end it has to stop by itself on SIGTERM."""
     port = _free_port()
-    log = tmp_path_factory.mktemp("service") / "log"
     with log.open("wb") as output:
         # Clients that are installed apart have not what the service needs; another interpreter serves them.
         python = os.environ.get("SERVER_PYTHON", sys.executable)
-        command = [python, "-m", "service", "--port", str(port)]
+        command = [python, "-m", "service", "--port", str(port), *arguments]
         with subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT) as process:
             running = Server(port)
             try:
                 _wait_until_ready(running.url, process)
-                yield running
-                assert httpx.get(f"{running.url}/healthz", verify=False).status_code == 200
+                yield running, process
             finally:
                 process.terminate()
                 process.wait(timeout=60)
     assert "Traceback" not in log.read_text(), log.read_text()
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The service with its defaults, once for all tests."""
+    with started(tmp_path_factory.mktemp("service") / "log", "--drain-seconds", "0") as (running, _):
+        yield running
+        assert httpx.get(f"{running.url}/healthz", verify=False).status_code == 200
 
 
 @pytest.fixture

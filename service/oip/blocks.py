@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from core.blocks.block_tensor import BlockFormat, dequantize_blocks, expected_parts, quantize_blocks
 from core.blocks.mx import MxRule
 from core.elements import FLOATS, FloatElement, IntegerElement
@@ -30,6 +32,7 @@ _SCALES = Slot(
     name="scales", description="One for each block of the last axis. Not of GGUF.", datatypes=("UINT8",), optional=True
 )
 _BLOCKS = Slot(name="blocks", description="GGUF: bytes along the last axis.", datatypes=("UINT8",), optional=True)
+_F32_BYTES = 4
 _PARTS = (_ELEMENTS, _SCALES, _BLOCKS)
 
 
@@ -52,7 +55,7 @@ def _plan_quantize(call: Call) -> Job:
         scale = {} if tensor.global_scale is None else {"global_scale": repr(tensor.global_scale)}
         return Answer(outputs, {"format": str(format_), **scale})
 
-    return run
+    return Job(run, 2 * _F32_BYTES * source.size)
 
 
 QUANTIZE_BLOCKS = Model(
@@ -123,7 +126,7 @@ def _plan_dequantize(call: Call) -> Job:
         y = dequantize_blocks(format_, shape, parts, scale)
         return Answer((output_tensor("y", y_type, y.reshape(-1)),), {"output_type": print_type(y_type)})
 
-    return run
+    return Job(run, 2 * _F32_BYTES * prod(shape))
 
 
 DEQUANTIZE_BLOCKS = Model(

@@ -17,6 +17,8 @@ from service.oip.tensors import OutputTensor
 from service.problems import at
 
 _INT64 = DATATYPES["INT64"]
+# Elements are compared as real numbers.
+_LANE_BYTES = 8
 _ANY = ("FP32", *(name for name in DATATYPES if name != "FP32"))
 
 
@@ -54,7 +56,7 @@ def _plan(call: Call) -> Job:
         )
         return Answer(outputs, _parameters(report))
 
-    return run
+    return Job(run, _LANE_BYTES * (kept_a.size + kept_b.size))
 
 
 COMPARE = Model(

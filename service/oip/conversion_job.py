@@ -8,17 +8,20 @@ from dataclasses import asdict, replace
 
 import numpy as np
 
+from core.conversion import Conversion, merged
 from core.error_report import conversion_error
 from core.errors import RequantError, UnsupportedError
 from core.mlir import print_type
 from core.mlir.types import TensorType
 from core.operands import bind, static_shape
-from core.packing import Packing, dense_width, pack, unpack
+from core.packing import Packing, check_dense_bytes, dense_width, unpack
 from core.parameters.schemes import Multiplier
-from core.plan import Plan
+from core.plan import Array, Plan
 from core.profiles import PROFILES, Operation
+from core.report import Report
 from core.requantize import ScalingPlan
 from service.comparison import error_measures
+from service.course import Course, course_of_request
 from service.oip.call import Call
 from service.oip.datatypes import DATATYPES
 from service.oip.model import Answer, Job
@@ -39,6 +42,8 @@ PACKING = Parameter(
     default=str(Packing.UNPACKED),
     choices=tuple(Packing),
 )
+# Elements that are converted before it is looked whether the client is still there.
+_PIECE = 1 << 20
 _BYTES = DATATYPES["UINT8"]
 _INT32 = DATATYPES["INT32"]
 _INT64 = DATATYPES["INT64"]
@@ -104,28 +109,43 @@ def job_of(
         stored = x.kept_as(plan.input_type.element, plan.input_dtype)
     else:
         stored = x.kept_as(_BYTES.element, _BYTES.dtype)
+    conversion = Conversion(plan, packed_in, packed_out)
     output_type = print_type(plan.output_type)
 
     def run() -> Answer:
         with at(x.pointer):
-            source = stored
             if packed_in is not None:
-                source = unpack(stored, packed_in, plan.elements, plan.input_dtype)
-            target = np.empty(plan.elements, plan.output_dtype)
-            report = plan.run(source, target)
+                check_dense_bytes(stored.size, plan.elements, packed_in)
+            target, report = _converted(conversion, stored)
+        shape = target.shape if packed_out is not None else static_shape(plan.output_type)
         y = output_tensor("y", plan.output_type, target)
+        if packed_out is not None:
+            y = replace(y, datatype=_BYTES, shape=shape)
         reported = {"output_type": output_type, **asdict(report)}
         reported["saturated"] = report.saturated_low + report.saturated_high
         if isinstance(plan, ScalingPlan):
             reported["scheme"] = plan.scheme.name
         if measured:
-            reported |= error_measures(conversion_error(plan, source, target))
-        if packed_out is not None:
-            packed = pack(target, packed_out)
-            y = replace(y, datatype=_BYTES, shape=packed.shape, data=packed)
+            numbers = target if packed_out is None else unpack(target, packed_out, plan.elements, plan.output_dtype)
+            reported |= error_measures(conversion_error(plan, stored, numbers))
         return Answer((y, *_used(plan.multipliers)), reported)
 
-    return run
+    return Job(run, plan.elements * (plan.input_dtype.itemsize + 2 * plan.output_dtype.itemsize))
+
+
+def _converted(conversion: Conversion, stored: Array) -> tuple[Array, Report]:
+    """Convert piece by piece, as long as the client waits for it."""
+    course = course_of_request.get(None) or Course()
+    plan = conversion.plan
+    target = np.empty(conversion.output_entries, conversion.output_dtype)
+    tally = plan.new_counts()
+    for first, last in conversion.pieces(0, plan.elements, _PIECE):
+        course.check()
+        source = stored[conversion.input_at(first) : conversion.input_at(last)]
+        counts = plan.new_counts()
+        conversion.step(source, target[conversion.output_at(first) : conversion.output_at(last)], first, counts)
+        merged([counts], tally)
+    return target, plan.report(tally)
 
 
 def _used(multipliers: Sequence[Multiplier]) -> list[OutputTensor]:

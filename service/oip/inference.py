@@ -10,14 +10,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from core.errors import FieldFault, InvalidRequestError, LimitError, MalformedRequestError
+from service.admission import hold
 from service.codecs import oip
 from service.inflate import open_body
-from service.json_body import MEDIA_TYPE, characters, read_json
+from service.json_body import MEDIA_TYPE, characters, hold_objects, read_json
 from service.lifespan import require_ready
+from service.metrics import Metrics
 from service.oip import schemas
 from service.oip.call import Call
 from service.oip.datatypes import DATATYPES
-from service.oip.model import Job, Model
+from service.oip.model import Answer, Job, Model
 from service.oip.parameters import Value, completed
 from service.oip.tensors import InputTensor, OutputTensor
 from service.operation import BINARY
@@ -53,7 +55,9 @@ async def run_model(request: Request, model: Model, version: str) -> Response:
         blobs, asked = await _receive_raw(reader, model, query)
     else:
         text = await _receive_json(reader, length, settings)
-        asked = await running.compute.texts(characters(text), lambda: _read(text, model, settings))
+        weight = characters(text)
+        await hold_objects(request.scope, text, weight, settings.max_json_tokens)
+        asked = await running.compute.texts(weight, lambda: _read(text, model, settings))
         blobs = await _receive_blobs(reader, asked.heads, len(text), length_stated=length is not None)
     sizes = sorted(len(blob) for _, blob in blobs)
 
@@ -63,11 +67,13 @@ async def run_model(request: Request, model: Model, version: str) -> Response:
 
     # The largest tensor is not looked at while the call is planned; others may be scales.
     job = await running.compute.texts(len(text) + sum(sizes[:-1]), decide)
+    await hold(request.scope, job.byte_count)
 
     def run() -> Response:
         for head, blob in blobs:
             oip.check_booleans(head, blob)
-        answer = job()
+        answer = job.run()
+        _count(running.metrics, model, answer)
         given = {output.name: output for output in answer.outputs}
         members = {
             **asked.identity,
@@ -154,6 +160,14 @@ async def _receive_raw(reader: BodyReader, model: Model, query: Mapping[str, str
         )
     head = oip.InputHead(needed[0].name, datatype, (elements,), 0, None)
     return [(head, blob)], _Asked([head], {}, parameters, {slot.name: True for slot in model.outputs})
+
+
+def _count(metrics: Metrics, model: Model, answer: Answer) -> None:
+    """Count what a conversion did."""
+    said = answer.parameters
+    profile, elements, saturated = said.get("profile"), said.get("elements"), said.get("saturated")
+    if isinstance(profile, str) and isinstance(elements, int) and isinstance(saturated, int):
+        metrics.converted(model.name, profile, answer.outputs[0].element_type, elements, saturated)
 
 
 def _chosen(given: Mapping[str, OutputTensor], asked: _Asked) -> list[tuple[OutputTensor, bool]]:

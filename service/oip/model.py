@@ -31,8 +31,15 @@ class Answer:
     parameters: Mapping[str, Value]
 
 
-Job = Callable[[], Answer]
-"""The work on arrays that a plan stands for. It holds the GIL for short times only."""
+@dataclass(frozen=True, slots=True)
+class Job:
+    """The work on arrays that a plan stands for. It holds the GIL for short times only.
+
+    `byte_count` is about how much memory it takes beside its inputs.
+    """
+
+    run: Callable[[], Answer]
+    byte_count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from core.errors import TensorDataError, excerpt
 from core.mlir import print_type
-from core.mlir.types import ElementType, TensorType, UniformPerAxisType, UniformSubChannelType, UniformType
-from core.operands import static_shape, storage_name
+from core.mlir.types import ElementType, TensorType
+from core.operands import element_name, static_shape
 from service.oip.datatypes import Datatype, datatype_of
 
 Array = NDArray[Any]
@@ -52,11 +52,4 @@ class OutputTensor:
 def output_tensor(name: str, tensor: TensorType, data: Array) -> OutputTensor:
     """Return an output of a static tensor type."""
     element = tensor.element
-    return OutputTensor(name, datatype_of(element, data.dtype), static_shape(tensor), data, _element_name(element))
-
-
-def _element_name(element: ElementType) -> str:
-    """Return what the elements are, without parameters: `i4`, `f8E4M3FN`, `bf16`."""
-    if isinstance(element, (UniformType, UniformPerAxisType, UniformSubChannelType)):
-        return storage_name(element.storage)
-    return print_type(element)
+    return OutputTensor(name, datatype_of(element, data.dtype), static_shape(tensor), data, element_name(element))

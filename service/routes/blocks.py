@@ -18,6 +18,7 @@ from core.mlir import print_type
 from core.mlir.types import TensorType
 from core.operands import float_element, static_shape
 from core.parameters.factors import parse_factor
+from service.admission import hold
 from service.block_models import (
     BlockParts,
     DequantizeBlocksReply,
@@ -35,6 +36,9 @@ from service.settings import Settings
 from service.tensor_data import output_pieces, read_elements
 from service.type_text import read_tensor_type
 from service.written_numbers import WrittenNumbers
+
+# The f32 numbers that a byte of blocks as base64 can stand for, and those as base64.
+_BYTES_OF_NUMBERS = 24
 
 router = APIRouter(prefix="/v1/blocks", tags=["ops"], dependencies=[Depends(no_query)])
 
@@ -98,6 +102,7 @@ async def dequantize_from_blocks(request: Request) -> Response:
     running = require_ready(request)
     settings = running.settings
     call, body = await receive_json(request, DequantizeBlocksRequest, running)
+    await hold(request.scope, _BYTES_OF_NUMBERS * len(body))
 
     def work() -> Response:
         with at("/output_type"):

@@ -16,11 +16,13 @@ from core.error_report import conversion_error
 from core.errors import ParameterError, PreconditionError, UnsupportedError
 from core.mlir import print_type
 from core.mlir.types import TensorType
+from core.operands import element_name
 from core.packing import Packing
 from core.parameters.schemes import Multiplier, scheme_named
 from core.plan import Plan
 from core.quantize import plan_quantize, rounding_named
 from core.requantize import ScalingPlan, plan_requantize
+from service.admission import hold
 from service.comparison import error_measures
 from service.compute import CHARACTERS_PER_FACTOR
 from service.conversion_models import (
@@ -139,6 +141,7 @@ async def _convert(
 ) -> Response:
     """Receive, read, plan, run and reply: the same for every conversion but for its plan."""
     running = require_ready(request)
+    operation = request.scope["path"].rpartition("/")[2]
     call, body = await receive_json(request, model, running)
     dense = call.packing is Packing.DENSE
 
@@ -161,7 +164,12 @@ async def _convert(
             dense=packed_in,
         )
         target = np.empty(plan.elements, plan.output_dtype)
-        report = asdict(plan.run(source, target))
+        found = plan.run(source, target)
+        saturated = found.saturated_low + found.saturated_high
+        running.metrics.converted(
+            operation, found.profile, element_name(plan.output_type.element), plan.elements, saturated
+        )
+        report = asdict(found)
         if isinstance(plan, ScalingPlan):
             report["scheme"] = plan.scheme.name
         if isinstance(call, QuantizeRequest) and call.error:
@@ -178,6 +186,9 @@ async def _convert(
     if isinstance(call, RequantizeRequest):
         characters += len(call.multipliers) * CHARACTERS_PER_FACTOR
     plan, output_type = await running.compute.texts(characters, decide)
+    # The result, and base64 of it. A type that promises more elements than the body has bits will be refused.
+    result_bytes = min(plan.elements, 8 * len(body)) * plan.output_dtype.itemsize
+    await hold(request.scope, result_bytes + result_bytes * 4 // 3)
     return await running.compute.arrays(len(body), convert)
 
 

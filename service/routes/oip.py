@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from core.errors import UnknownNameError
 from service import VERSION
-from service.lifespan import HealthStatus, require_ready, runtime
+from service.lifespan import HealthStatus, require_open, runtime
 from service.oip import schemas
 from service.oip.inference import run_model
 from service.oip.metadata import metadata
@@ -48,7 +48,7 @@ async def live() -> Response:
 @router.get("/health/ready", dependencies=_PLAIN, **get_operation("oipGetReady", schemas.ServerReady, 503))
 async def ready(request: Request) -> Response:
     """Say whether every model can be used: 200 when it can, 503 when not."""
-    require_ready(request)
+    require_open(request)
     return json_reply(schemas.ServerReady(ready=True, live=True))
 
 
@@ -143,5 +143,5 @@ async def _metadata(request: Request, model: Model, version: str) -> Response:
 
 
 async def _ready(request: Request, model: Model, version: str) -> Response:
-    require_ready(request)
+    require_open(request)
     return json_reply(schemas.ModelReady(name=model.name, ready=True))

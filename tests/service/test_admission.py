@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
 from core.errors import LimitError, OverloadedError
-from service.admission import Admission
+from service.admission import Admission, Reservation
+
+
+@asynccontextmanager
+async def reserve(admission: Admission, byte_count: int) -> AsyncIterator[Reservation]:
+    with Reservation(admission) as reservation:
+        await reservation.more(byte_count)
+        yield reservation
 
 
 def test_what_fits_comes_in_at_once_and_gives_back_what_it_held() -> None:
     async def scenario() -> None:
         admission = Admission(100, 4, 1.0)
-        async with admission.reserve(60), admission.reserve(40):
+        async with reserve(admission, 60), reserve(admission, 40):
             assert admission.reserved == 100
         assert admission.reserved == 0
 
@@ -24,7 +33,7 @@ def test_what_fits_comes_in_at_once_and_gives_back_what_it_held() -> None:
 def test_more_than_all_is_a_limit_and_not_a_wait() -> None:
     async def scenario() -> None:
         with pytest.raises(LimitError) as caught:
-            async with Admission(100, 4, 1.0).reserve(101):
+            async with reserve(Admission(100, 4, 1.0), 101):
                 pass
         assert caught.value.limit == 100
 
@@ -37,10 +46,10 @@ def test_the_line_is_served_in_order_even_if_a_later_one_would_fit() -> None:
         order: list[str] = []
 
         async def enter(name: str, size: int) -> None:
-            async with admission.reserve(size):
+            async with reserve(admission, size):
                 order.append(name)
 
-        async with admission.reserve(60):
+        async with reserve(admission, 60):
             first = asyncio.create_task(enter("large", 80))
             await asyncio.sleep(0)
             second = asyncio.create_task(enter("small", 10))
@@ -59,10 +68,10 @@ def test_a_full_line_and_a_long_wait_are_refused() -> None:
         admission = Admission(100, 1, 0.05)
 
         async def enter() -> None:
-            async with admission.reserve(50):
+            async with reserve(admission, 50):
                 pass
 
-        async with admission.reserve(100):
+        async with reserve(admission, 100):
             waiting = asyncio.create_task(enter())
             await asyncio.sleep(0)
             with pytest.raises(OverloadedError, match="1 requests wait"):
@@ -79,7 +88,7 @@ def test_an_error_inside_gives_back_too() -> None:
     async def scenario() -> None:
         admission = Admission(100, 1, 0.05)
         with pytest.raises(ValueError, match="inside"):
-            async with admission.reserve(70):
+            async with reserve(admission, 70):
                 raise ValueError("inside")
         assert admission.reserved == 0
 
@@ -95,7 +104,7 @@ def test_nothing_is_lost_when_clients_leave_at_any_moment(seed: int) -> None:
         admission = Admission(100, 50, 0.02)
 
         async def request(size: int, pause: float) -> None:
-            async with admission.reserve(size):
+            async with reserve(admission, size):
                 assert admission.reserved <= 100
                 await asyncio.sleep(pause)
 
@@ -111,3 +120,23 @@ def test_nothing_is_lost_when_clients_leave_at_any_moment(seed: int) -> None:
         assert (admission.reserved, admission.waiting) == (0, 0)
 
     asyncio.run(scenario())
+
+
+def test_a_reservation_grows_shrinks_and_ends() -> None:
+    async def scenario() -> list[str]:
+        reasons: list[str] = []
+        admission = Admission(100, 0, 0.01, reasons.append)
+        async with reserve(admission, 30) as reservation:
+            await reservation.more(50)
+            assert (reservation.held, admission.reserved) == (80, 80)
+            with pytest.raises(LimitError):
+                await reservation.more(21)
+            async with reserve(admission, 20):
+                with pytest.raises(OverloadedError):
+                    await reservation.more(20)
+            reservation.less(60)
+            assert admission.reserved == 20
+        assert admission.reserved == 0
+        return reasons
+
+    assert asyncio.run(scenario()) == ["too_large", "line_full"]

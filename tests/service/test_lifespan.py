@@ -27,7 +27,10 @@ def replies(app_status: lifespan.HealthStatus) -> dict[str, httpx.Response]:
     return asyncio.run(ask())
 
 
-@pytest.mark.parametrize("status", [s for s in lifespan.HealthStatus if s is not lifespan.HealthStatus.READY])
+WORKING = (lifespan.HealthStatus.READY, lifespan.HealthStatus.DRAINING)
+
+
+@pytest.mark.parametrize("status", [s for s in lifespan.HealthStatus if s not in WORKING])
 def test_until_ready_work_is_refused_and_probes_are_answered(status: lifespan.HealthStatus) -> None:
     found = replies(status)
     assert found["/v1/info"].status_code == 200
@@ -36,6 +39,15 @@ def test_until_ready_work_is_refused_and_probes_are_answered(status: lifespan.He
         assert found[path].headers["retry-after"] == "1"
     assert found["/healthz"].json() == {"status": str(status)}
     assert found["/v1/quantize"].json()["code"] == "not_ready"
+
+
+def test_while_it_drains_work_is_done_and_no_more_is_asked_for() -> None:
+    found = replies(lifespan.HealthStatus.DRAINING)
+    assert found["/healthz"].status_code == 503
+    assert found["/healthz"].json() == {"status": "draining"}
+    assert found["/v1/quantize"].status_code == 400
+    assert {reply.headers["connection"] for reply in found.values()} == {"close"}
+    assert "connection" not in replies(lifespan.HealthStatus.READY)["/healthz"].headers
 
 
 def test_ready_is_ready() -> None:

@@ -65,7 +65,7 @@ def test_head_is_answered_like_get(client: httpx.Client, path: str) -> None:
     head, get = client.head(path), client.get(path)
     assert head.status_code == get.status_code
     assert head.content == b""
-    own = {"date", "x-request-id"}
+    own = {"date", "x-request-id", "server-timing"}
     assert {k: v for k, v in head.headers.items() if k not in own} == {
         k: v for k, v in get.headers.items() if k not in own
     }

@@ -35,7 +35,7 @@ def _plan_greater(call: Call) -> Job:
         output = OutputTensor("c", DATATYPES["BOOL"], a.shape, greater.view(np.uint8), "i1")
         return Answer((output,), {"version": call.version, "count": int(greater.sum())})
 
-    return run
+    return Job(run, a.data.nbytes)
 
 
 GREATER = Model(
@@ -111,7 +111,7 @@ def test_a_registered_model_is_described() -> None:
     assert ask(lambda client: client.get("/v2/models/onnx.Greater/versions/8")).status_code == 404
 
 
-@pytest.mark.parametrize("status", [status for status in HealthStatus if status is not HealthStatus.READY])
+@pytest.mark.parametrize("status", [s for s in HealthStatus if s not in (HealthStatus.READY, HealthStatus.DRAINING)])
 def test_until_ready_work_is_refused_and_the_process_is_live(status: HealthStatus) -> None:
     for path in ("/v2/health/ready", "/v2/models/quantize/ready", "/v2/models/quantize/versions/1/ready"):
         reply = ask(partial(httpx.AsyncClient.get, url=path), status)

@@ -1,0 +1,115 @@
+"""The course of a request: its times, and the work that is not begun for a client that has left."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import time
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+
+import numpy as np
+import pytest
+from starlette.types import Message, Scope
+
+from service.compute import Compute
+from service.course import ClientLeftError, Course, begin_course, client_left, course_of_request
+from tests.asgi import post, ready_app
+from tests.oip_wire import Input, body_of
+
+
+def test_a_piece_is_not_begun_for_a_client_that_has_left() -> None:
+    done: list[int] = []
+
+    async def run(inline_bytes: int) -> None:
+        scope: Scope = {"type": "http"}
+        begin_course(scope)
+        compute = Compute(2, inline_bytes)
+
+        async def works() -> AsyncIterator[tuple[int, Callable[[], None]]]:
+            for number in range(100):
+                if number == 10:
+                    client_left(scope)
+                yield 1 << 20, partial(done.append, number)
+
+        try:
+            with pytest.raises(ClientLeftError):
+                async for _ in compute.pieces("kind", works()):
+                    pass
+            for start in (compute.arrays, compute.texts):
+                with pytest.raises(ClientLeftError):
+                    await start(100, lambda: done.append(1000))
+        finally:
+            compute.shut_down()
+
+    for inline_bytes in (0, 1 << 20):
+        done.clear()
+        asyncio.run(run(inline_bytes))
+        assert set(range(5)) <= set(done) <= set(range(12))
+
+
+def test_times_are_added_up_in_all_threads() -> None:
+    async def run() -> Course:
+        course = begin_course({"type": "http"})
+        compute = Compute(1, 0)
+        try:
+            first = asyncio.create_task(compute.arrays(1, lambda: time.sleep(0.05)))
+            second = asyncio.create_task(compute.arrays(1, lambda: course_of_request.get()))
+            await first
+            assert await second is course
+        finally:
+            compute.shut_down()
+        return course
+
+    course = asyncio.run(run())
+    assert course.worked >= 0.05
+    assert course.waited >= 0.04
+
+
+def test_a_client_that_leaves_in_the_middle_gets_no_more() -> None:
+    """A reply is being made piece by piece when the server says that the connection is gone: no error, no more work."""
+
+    file = io.BytesIO()
+    np.save(file, np.ones(3 << 20, np.int8))
+    app = ready_app()
+    admission = app.state.runtime.admission
+    query = {"input_type": "!quant.uniform<i8:f32, 0.5>"}
+    sent = 0
+    plain = app._route  # type: ignore[attr-defined]
+
+    async def leaving(scope: Scope, receive: object, send: Callable[[Message], object]) -> None:
+        async def counting(message: Message) -> None:
+            nonlocal sent
+            sent += len(message.get("body", b""))
+            if sent > 1 << 20:
+                client_left(scope)
+            await send(message)  # type: ignore[misc]
+
+        await plain(scope, receive, counting)
+
+    app._layers.app._app = leaving  # type: ignore[attr-defined]
+    reply = asyncio.run(post(app, "/v1/npy/dequantize", query, [file.getvalue()], declared=len(file.getvalue())))
+    assert reply.status == 200
+    assert 1 << 20 < len(reply.body) < 4 << 20
+    assert admission.reserved == 0
+
+
+def test_models_look_between_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = ready_app(inline_bytes=1 << 30)
+    body, headers = body_of(
+        [Input("x", np.ones(5 << 20, np.float32))], parameters={"output_type": "!quant.uniform<i8:f32, 0.5>"}
+    )
+    looked = 0
+
+    def check(course: Course) -> None:
+        nonlocal looked
+        looked += 1
+        # Twice for the texts, once for the work as a whole; then before each piece of a million elements.
+        if looked == 6:
+            raise ClientLeftError
+
+    monkeypatch.setattr(Course, "check", check)
+    header = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+    reply = asyncio.run(post(app, "/v2/models/quantize/infer", {}, [body], declared=len(body), headers=header))
+    assert not reply.messages
+    assert looked == 6

@@ -4,7 +4,9 @@ RequantError
 ├── TypeTextError             the text is not an MLIR type (parser, verifier)          question 1
 ├── TypeFitError              the type does not fit this tensor (container check)      question 2
 ├── UnsupportedError          the operation or profile does not take these types       question 3
-│   └── UnknownNameError      no profile, scheme or other named thing of that name
+│   ├── UnknownNameError      no profile, scheme or other named thing of that name
+│   └── LoweringError         a pass or the evaluator does not take an operation of a module
+├── ModuleTextError           the text is not an MLIR module (parser, verifier)
 ├── PreconditionError         the arithmetic is not defined for this value
 ├── ParameterError            a number given by the caller cannot be used (multiplier, factor)
 ├── TensorDataError           the bytes or values of a tensor are not what its type promises
@@ -17,6 +19,7 @@ RequantError
 │   ├── InvalidRequestError       it can be read, and a field of it is missing, unknown or wrong
 │   └── UnreadableEncodingError   it is in a media type or content coding that is not served
 ├── LimitError                a stated limit was passed
+│   └── DeadlineError             work on a module took longer than it may
 ├── UnauthorizedError         the request does not say who sends it
 ├── UnavailableError          no work is taken at the moment
 │   └── OverloadedError           the memory for it is in use
@@ -120,6 +123,37 @@ class UnknownNameError(UnsupportedError):
     code = "unknown_name"
 
 
+class LoweringError(UnsupportedError):
+    """A pass or the evaluator does not take an operation. `line` and `column` are its place in the module, from 1."""
+
+    code = "lowering_failed"
+
+    def __init__(
+        self, detail: str, *, line: int | None = None, column: int | None = None, pointer: str | None = None
+    ) -> None:
+        super().__init__(detail, pointer=pointer)
+        self.line = line
+        self.column = column
+
+
+class ModuleTextError(RequantError):
+    """The text is not a module: `offset` is the index of the wrong character, `line` and `column` count from 1.
+
+    `caret` is two lines: the part of the line around the place, and a caret under it.
+    """
+
+    code = "module_invalid"
+
+    def __init__(
+        self, detail: str, *, offset: int, line: int, column: int, caret: str, pointer: str | None = None
+    ) -> None:
+        super().__init__(detail, pointer=pointer)
+        self.offset = offset
+        self.line = line
+        self.column = column
+        self.caret = caret
+
+
 class PreconditionError(RequantError):
     """The named arithmetic is not defined for a value. `index`: the flat row-major index of the first such element."""
 
@@ -218,6 +252,12 @@ class LimitError(RequantError):
     def __init__(self, detail: str, *, limit: int, pointer: str | None = None) -> None:
         super().__init__(detail, pointer=pointer)
         self.limit = limit
+
+
+class DeadlineError(LimitError):
+    """Work on a module was stopped when its time was over. `limit` is that time in seconds."""
+
+    code = "deadline_passed"
 
 
 class UnavailableError(RequantError):

@@ -29,6 +29,7 @@ from service.routes import (
     docs,
     fake_quantize,
     integer,
+    lowering,
     meta,
     metrics,
     npy,
@@ -127,7 +128,7 @@ def create_app(settings: Settings) -> FastAPI:
     )
     app.state.runtime = Runtime(settings)
     topics = [convert, fake_quantize, compare, blocks, integer, tosa, npy, oip]
-    topics += [parameters, ranges, calibration, types, meta]
+    topics += [parameters, ranges, calibration, types, lowering, meta]
     topics += [docs] if settings.docs else []
     topics += [metrics] if settings.metrics else []
     for topic in topics:

@@ -8,6 +8,7 @@ thread would gain nothing: they have one of their own, and however long that is 
 A large tensor is worked through in pieces. Those of different requests take turns in the threads, so that a giant
 request leaves room for the others, and those of one request run side by side when the threads have nothing else to do.
 No piece is begun for a client that has left.
+Modules are texts that take up to seconds; they have another one, so that a type never waits for a module.
 """
 
 from __future__ import annotations
@@ -21,12 +22,16 @@ from contextvars import copy_context
 from time import perf_counter, thread_time
 from typing import TypeVar
 
+from core.errors import OverloadedError
 from service.course import Course, course_of_request
 
 Result = TypeVar("Result")
 
 # What reading and printing a character of a type costs, in bytes of tensor. A token of JSON costs about as much.
 _BYTES_PER_CHARACTER = 16
+
+# How many requests may wait for the thread of modules.
+_LONGEST_LINE = 16
 
 # What deriving one multiplier costs, in characters.
 CHARACTERS_PER_FACTOR = 64
@@ -50,6 +55,8 @@ class Compute:
         self._arrays = ThreadPoolExecutor(threads, thread_name_prefix="arrays")
         self._texts = ThreadPoolExecutor(1, thread_name_prefix="texts")
         self._threads = threads
+        self._modules = ThreadPoolExecutor(1, thread_name_prefix="modules")
+        self._modules_waiting = 0
         self._inline_bytes = inline_bytes
         self._paces: dict[Hashable, float] = {}
 
@@ -64,6 +71,17 @@ class Compute:
     async def texts(self, characters: int, work: Callable[[], Result]) -> Result:
         """Return the result of `work` on texts of about `characters` characters."""
         return await self._run(self._texts, characters * _BYTES_PER_CHARACTER, work)
+
+    async def modules(self, work: Callable[[], Result]) -> Result:
+        """Return the result of `work` on a module. Raise OverloadedError if too many wait already."""
+        if self._modules_waiting > _LONGEST_LINE:
+            raise OverloadedError(f"{_LONGEST_LINE} modules wait already")
+        self._modules_waiting += 1
+        try:
+            # Never inline: the first one imports what modules need, and none says beforehand how long it takes.
+            return await self._run(self._modules, self._inline_bytes + 1, work)
+        finally:
+            self._modules_waiting -= 1
 
     async def _run(self, executor: Executor, weight: int, work: Callable[[], Result]) -> Result:
         course = course_of_request.get(None) or Course()
@@ -111,7 +129,7 @@ class Compute:
 
     def shut_down(self) -> None:
         """Take no more work, and let the threads finish what they have."""
-        for executor in (self._arrays, self._texts):
+        for executor in (self._arrays, self._texts, self._modules):
             executor.shutdown(wait=False, cancel_futures=True)
 
 

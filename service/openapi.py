@@ -30,6 +30,7 @@ from service import (
     comparison,
     conversion_models,
     integer_models,
+    lowering_models,
     multiplier_models,
     range_models,
     schemas,
@@ -56,6 +57,7 @@ _TAGS = [
     {"name": "oip", "description": "Every operation as a model of the Open Inference Protocol."},
     {"name": "params", "description": "Parameters of the arithmetic."},
     {"name": "types", "description": "The type language."},
+    {"name": "modules", "description": "MLIR modules: the passes that lower quantized operations."},
     {"name": "meta", "description": "The service itself."},
 ]
 
@@ -75,6 +77,7 @@ _REQUESTS = (
     range_models.BiasRequest,
     range_models.FakeQuantizeRequest,
     schemas.ParseTypeRequest,
+    lowering_models.LowerRequest,
     oip_schemas.InferenceRequest,
 )
 

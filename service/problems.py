@@ -75,6 +75,21 @@ _TABLE: Mapping[type[errors.RequantError], ProblemKind] = dict(
             "is 404.",
         ),
         _row(
+            errors.LoweringError,
+            422,
+            "A pass cannot lower an operation",
+            "The module is valid, but a pass, or the evaluator, does not take one of its operations. The detail names "
+            "the operation and the reason; `line` and `column` are its place in the module, from 1.",
+        ),
+        _row(
+            errors.ModuleTextError,
+            422,
+            "The text is not an MLIR module",
+            "A module could not be parsed or breaks a rule of its operations. `line` and `column` count from 1, "
+            "`offset` is the index of the same character, and `caret` shows it under its line. Taken are the dialects "
+            "builtin, func, arith, tensor, linalg, quant, shape, stablehlo, chlo and tosa, without branches.",
+        ),
+        _row(
             errors.PreconditionError,
             422,
             "The arithmetic is not defined for a value",
@@ -152,6 +167,13 @@ _TABLE: Mapping[type[errors.RequantError], ProblemKind] = dict(
             "A limit was passed",
             "The request is larger than a stated limit; `limit` is the number. GET /v1/info shows all limits. If the "
             "body was not read to its end, the connection is closed after this reply.",
+        ),
+        _row(
+            errors.DeadlineError,
+            422,
+            "The work took too long",
+            "Work on the module was stopped after the time in `limit`, in seconds. GET /v1/info "
+            "shows it as max_module_seconds.",
         ),
         _row(
             errors.UnavailableError,
@@ -245,7 +267,7 @@ def problem_reply(
 def _members(error: errors.RequantError) -> dict[str, Any]:
     """Return the extension members that an error fills."""
     members: dict[str, Any] = {}
-    for name in ("offset", "caret", "hint", "index", "limit"):
+    for name in ("offset", "line", "column", "caret", "hint", "index", "limit"):
         value = getattr(error, name, None)
         if value is not None and value != "":
             members[name] = value

@@ -256,8 +256,10 @@ class Problem(ReplyModel):
     error: str = Field(default="", description="Under /v2: the detail, where clients of that protocol look for it.")
     offset: Int32 = Field(
         default=0,
-        description="Index of the wrong character in a type text.",
+        description="Index of the wrong character in a type text or a module.",
     )
+    line: Int32 = Field(default=0, description="Line of a module, from 1.")
+    column: Int32 = Field(default=0, description="Column of a module, from 1.")
     caret: str = Field(default="", description="The text around the offset, and a caret under the character.")
     hint: str = Field(default="", description="The likely intention.")
     index: Int64 = Field(default=0, description="Flat row-major index of the element at fault.")

@@ -22,7 +22,7 @@ def float_from_bits(bits: int) -> float:
 
 def float_text(value: float) -> str:
     """Return the text of an f64: at most 6 digits if they identify it, else 17, else its bits in hexadecimal."""
-    text = _decimal_text(value, F64)
+    text = decimal_text(value, F64)
     return text if text is not None else f"0x{_bits_of(value):X}"
 
 
@@ -33,16 +33,16 @@ def scale_text(value: float, element: FloatElement) -> str:
     1.15): the format's bits instead of a decimal number, and a number near the ends of the format that, read as f64,
     lies beyond them. There the text has the digits of f64, or is an integer, or for infinity a number beyond f64.
     """
-    text = _decimal_text(value, element)
+    text = decimal_text(value, element)
     if text is None:
         return "1.0E+400" if isinf(value) else f"{int(value)}.0"
     if element.smallest <= float(text) <= element.largest:
         return text
-    return _decimal_text(value, F64) or f"{int(value)}.0"
+    return decimal_text(value, F64) or f"{int(value)}.0"
 
 
-def _decimal_text(value: float, element: FloatElement) -> str | None:
-    """Return MLIR's decimal text of `value`, or None where it prints bits instead."""
+def decimal_text(value: float, element: FloatElement) -> str | None:
+    """Return MLIR's decimal text of `value`, a number of the format `element`, or None where it prints bits instead."""
     if not isfinite(value):
         return None
     if value == 0.0:

@@ -1,0 +1,120 @@
+"""MLIR text to xDSL's modules: xDSL's parser with limits, positions, and MLIR's reading of floats written as bits."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, ClassVar
+
+from xdsl.dialects.builtin import AnyFloat, ComplexType, IndexType, IntegerType, ModuleOp
+from xdsl.ir import AttributeInvT, Operation, SSAValue
+from xdsl.parser import AttrParser, Parser, UnresolvedOperand
+from xdsl.utils.exceptions import ParseError
+from xdsl.utils.lexer import Span
+from xdsl.utils.mlir_lexer import MLIRTokenKind
+
+from core.errors import LimitError, excerpt
+from core.lowering.dialects import context
+from core.lowering.limits import Deadline, ModuleLimits
+
+_BRACKET = re.compile(r'"(?:[^"\\\n]++|\\.)*+"|//[^\n]*+|[\[({<]|->|>=|[\])}>]')
+
+
+class _LiteralElement(AttrParser._TensorLiteralElement):
+    """A number in `dense<...>`. A float may be written as its bits; an integer is not a float."""
+
+    def to_type(
+        self, parser: AttrParser, type: AnyFloat | IntegerType | IndexType | ComplexType[Any]
+    ) -> int | float | bool | tuple[int, int] | tuple[float, float]:
+        if isinstance(type, AnyFloat) and isinstance(self.value, int):
+            if not self.span.text.startswith("0x") or self.value >> (8 * type.compile_time_size):
+                parser.raise_error(f"expected a {type.name}: a number with a point, or its bits as 0x", self.span)
+            bits: Any = type.unpack(self.value.to_bytes(type.compile_time_size, "little"), 1)
+            value: float = bits[0]
+            return value
+        if isinstance(type, IntegerType) and not isinstance(self.value, int):
+            parser.raise_error(f"expected an integer for {type}", self.span)
+        found: int | float | bool | tuple[int, int] | tuple[float, float] = super().to_type(parser, type)
+        return found
+
+
+class Reader(Parser):
+    """xDSL's parser, which counts what it reads and remembers where each operation began."""
+
+    _TensorLiteralElement: ClassVar[Any] = _LiteralElement
+
+    def __init__(self, text: str, limits: ModuleLimits, deadline: Deadline) -> None:
+        super().__init__(context(), text)
+        self.positions: dict[Operation, int] = {}
+        self._limits = limits
+        self._deadline = deadline
+        self._operations = 0
+        self._constant_elements = 0
+        self._start = 0
+        self._first_uses: dict[str, int] = {}
+
+    def parse_operation(self) -> Operation:
+        start = self._start = self.pos
+        self._operations += 1
+        if self._operations > self._limits.operations:
+            limit = self._limits.operations
+            raise LimitError(f"the module has more than {limit} operations", limit=limit)
+        if not self._operations % 64:
+            self._deadline.check()
+        op = super().parse_operation()
+        if op.dialect_name() in ("stablehlo", "chlo"):
+            # StableHLO's attributes are all attributes here, however they were written.
+            op.attributes.update(op.properties)
+            op.properties.clear()
+        self.positions[op] = start
+        return op
+
+    def parse_whole(self) -> ModuleOp:
+        """Return the module that the whole text is; operations without a module around them are given one."""
+        try:
+            return self.parse_module()
+        except ParseError as error:
+            if self._current_token.kind is not MLIRTokenKind.EOF or not self.forward_ssa_references:
+                raise
+            name = next(iter(self.forward_ssa_references))
+            start = self._first_uses[name]
+            span = Span(start, start, self.lexer.input)
+            raise ParseError(span, f"%{name} is used but not defined") from error
+
+    def resolve_operand(self, operand: UnresolvedOperand, type: AttributeInvT) -> SSAValue[AttributeInvT]:
+        if operand.operand_name not in self.ssa_values:
+            self._first_uses.setdefault(operand.operand_name, operand.span.start)
+        return super().resolve_operand(operand, type)
+
+    def _get_op_by_name(self, name: str) -> type[Operation]:
+        found = self.ctx.get_optional_op(name, dialect_stack=self._parser_state.dialect_stack)
+        if found is None:
+            self.raise_error(f"unknown operation {excerpt(name)}", self._start)
+        return found
+
+    def _parse_dense_literal_type(self) -> Any:
+        type_ = super()._parse_dense_literal_type()
+        elements = 1
+        for size in type_.get_shape():
+            elements *= size
+        self._constant_elements += elements
+        limit = self._limits.constant_elements
+        if self._constant_elements > limit:
+            raise LimitError(f"the module's constants have more than {limit} elements", limit=limit)
+        return type_
+
+
+def nesting(text: str, limit: int) -> int | None:
+    """Return the index of the bracket that is nested deeper than `limit`, None if there is none.
+
+    xDSL's parser recurses; what it may recurse into is bounded here, before it starts.
+    """
+    depth = 0
+    for match in _BRACKET.finditer(text):
+        found = match[0]
+        if found in ("(", "[", "{", "<"):
+            depth += 1
+            if depth > limit:
+                return match.start()
+        elif found in (")", "]", "}", ">"):
+            depth = max(0, depth - 1)
+    return None

@@ -1,0 +1,113 @@
+"""The passes of MLIR's quant dialect: what they emit, and upstream's defects only on request."""
+
+from __future__ import annotations
+
+import pytest
+
+from core.errors import LoweringError, UnknownNameError
+from core.lowering.passes import PASSES, parse_pass
+from tests.core.lowering.modules import lowered, operations
+
+
+def cast(source: str, target: str, op: str = "quant.qcast") -> str:
+    return f"""func.func @main(%x: {source}) -> {target} {{
+      %q = {op} %x : {source} to {target}
+      return %q : {target}
+    }}"""
+
+
+PER_AXIS = "tensor<2x3x!quant.uniform<u8<3:250>:f16:1, {0.5:3, 2.0, 3.0:200}>>"
+BLOCKS = "tensor<4x6x!quant.uniform<i8:f32:{0:2, 1:3}, {{0.5:3, 1.0}, {2.0, 3.0:-4}}>>"
+
+
+def test_a_scalar_is_divided_shifted_and_truncated() -> None:
+    found = operations(lowered(cast("f32", "!quant.uniform<i8<-100:100>:f32, 0.5:3>"), "lower-quant-ops"))
+    assert found == [
+        "arith.constant", "arith.constant", "arith.divf", "arith.sitofp", "arith.addf", "arith.fptosi",
+        "arith.constant", "arith.constant", "arith.maxsi", "arith.minsi", "quant.scast", "func.return",
+    ]  # fmt: skip
+
+
+def test_a_zero_point_of_zero_is_left_out() -> None:
+    text = lowered(cast("f32", "!quant.uniform<i8:f32, 0.5:256>"), "lower-quant-ops").write()
+    assert "arith.addf" not in text, "256 is 0 in 8 bits"
+
+
+def test_per_axis_and_blocks_become_linalg() -> None:
+    text = lowered(cast(PER_AXIS, "tensor<2x3xf16>", "quant.dcast"), "lower-quant-ops").write()
+    assert "dense<[3, 0, -56]> : tensor<3xi8>" in text
+    assert "affine_map<(d0, d1) -> (d1)>" in text
+    assert "arith.uitofp" in text
+    text = lowered(cast("tensor<4x6xf32>", BLOCKS), "lower-quant-ops").write()
+    assert "affine_map<(d0, d1) -> ((d0 floordiv 2), (d1 floordiv 3))>" in text
+
+
+def test_dynamic_and_unranked_tensors() -> None:
+    dynamic = lowered(cast("tensor<?x3xf32>", "tensor<?x3x!quant.uniform<i8:f32, 0.5>>"), "lower-quant-ops")
+    assert operations(dynamic)[:4] == ["arith.constant", "arith.constant", "arith.constant", "tensor.dim"]
+    unranked = cast("tensor<*x!quant.uniform<i8:f16:1, {0.5, 2.0, 3.0}>>", "tensor<*xf16>", "quant.dcast")
+    found = operations(lowered(unranked, "lower-quant-ops"))
+    assert found.count("tensor.reshape") == found.count("shape.split_at") == 2
+
+
+@pytest.mark.parametrize(
+    "type_", ["!quant.any<i8:f32>", "!quant.uniform<ui8:f32, 1.0>", "!quant.calibrated<f32<-1.0:1.0>>"]
+)
+def test_what_mlir_does_not_lower(type_: str) -> None:
+    with pytest.raises(LoweringError, match=r"quant.qcast: .*, at line 2, column 7") as caught:
+        lowered(cast("f32", type_), "lower-quant-ops")
+    assert (caught.value.line, caught.value.column) == (2, 7)
+
+
+def test_strip_func_quant_types() -> None:
+    text = """!q = !quant.uniform<i8:f32, 0.5:3>
+    func.func private @other(tensor<2x!q>) -> (tensor<2x!q>, f32)
+    func.func @main(%x: tensor<2x!q>, %y: f32, %z: tensor<2x!q>) -> (tensor<2x!q>, f32, tensor<2x!q>) {
+      %r:2 = call @other(%x) : (tensor<2x!q>) -> (tensor<2x!q>, f32)
+      %d = quant.dcast %z : tensor<2x!q> to tensor<2xf32>
+      return %r#0, %y, %x : tensor<2x!q>, f32, tensor<2x!q>
+    }"""
+    module = lowered(text, "strip-func-quant-types")
+    assert operations(module) == ["quant.scast", "func.call", "quant.dcast", "func.return"]
+    assert "func.func private @other(tensor<2xi8>) -> (tensor<2xi8>, f32)" in module.write()
+    with pytest.raises(LoweringError, match="signless"):
+        lowered(text.replace("i8:f32", "ui8:f32"), "strip-func-quant-types")
+
+
+BLOCKS_OF_ONE = "!quant.uniform<u8:f32:{0:1, 1:6}, {{0.5:200}, {1.0}, {2.0}, {3.0}}>"
+BLOCKS_OF_TWO = "!quant.uniform<u8:f32:{0:2, 1:6}, {{0.5:200}, {1.0}}>"
+ONE_BLOCK = "!quant.uniform<u8:f32:{0:4, 1:6}, {{0.5:200}}>"
+
+
+@pytest.mark.parametrize(
+    ("type_", "options", "expected"),
+    [
+        (ONE_BLOCK, "", "uniform<u8:f32, 5.000000e-01:200>"),
+        (ONE_BLOCK, "{sign-extend-zero-points=true}", "uniform<u8:f32, 5.000000e-01:-56>"),
+        (BLOCKS_OF_ONE, "", "uniform<u8:f32:0, {5.000000e-01:200,1.000000e+00,2.000000e+00,3.000000e+00}>"),
+        (BLOCKS_OF_TWO, "", "uniform<u8:f32:{0:2, 1:6}, {{5.000000e-01:-56}, {1.000000e+00}}>"),
+        ("!quant.uniform<u8:f32:{0:2, 1:3}, {{0.5:1, 1.0}, {1.0, 1.0}}>", "", "uniform<u8:f32:{0:2, 1:3}, "),
+    ],
+)
+def test_normalize_quant_types(type_: str, options: str, expected: str) -> None:
+    module = lowered(cast(f"tensor<4x6x{type_}>", "tensor<4x6xf32>", "quant.dcast"), f"normalize-quant-types{options}")
+    assert module.write().count(f"!quant.{expected}") == 2
+
+
+def test_upstream_ignores_the_size_of_blocks() -> None:
+    text = f"func.func private @f(tensor<4x6x{BLOCKS_OF_TWO}>)"
+    module = lowered(text, "normalize-quant-types{ignore-block-size=true}")
+    assert "tensor<4x6x!quant.uniform<u8:f32:0, {5.000000e-01:200,1.000000e+00}>>" in module.write()
+
+
+@pytest.mark.parametrize(
+    "name", ["nope", "", "lower-quant-ops{", "lower-quant-ops{x=1}", "x" * 1000, "lower quant ops"]
+)
+def test_unknown_passes_and_options(name: str) -> None:
+    with pytest.raises(UnknownNameError) as caught:
+        parse_pass(name)
+    assert len(caught.value.detail) < 1000
+
+
+def test_every_pass_says_what_it_does() -> None:
+    assert all(each.summary and name == each.name for name, each in PASSES.items())

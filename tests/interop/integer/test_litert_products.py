@@ -1,0 +1,245 @@
+"""matmul and conv2d against LiteRT: FULLY_CONNECTED, BATCH_MATMUL, CONV_2D and DEPTHWISE_CONV_2D.
+
+The reference kernels, and XNNPACK as the default interpreter runs it. Scales of powers of two make ties of every
+fourth sum and more; others have all of their bits.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from core.integer.conv2d import Padding, WeightsLayout, Window, plan_conv2d
+from core.integer.matmul import plan_matmul
+from core.mlir import parse_type
+from tests import scheme_oracle
+from tests.interop.comparison import Comparison
+from tests.interop.integer.quantized_tensors import Array, Quantized, per_axis, per_tensor, run_product, tensor
+
+pytest.importorskip("ai_edge_litert")
+
+from ai_edge_litert import schema_py_generated as schema
+
+from tests.interop.litert_models import DEFAULT, REFERENCE, TYPES, Operand, model_of, run_inputs
+
+pytestmark = pytest.mark.interop
+
+SYSTEMS = [("litert", REFERENCE), ("litert_xnnpack", DEFAULT)]
+CASES = 24
+
+
+def operand(side: Quantized) -> Operand:
+    return Operand(side.storage, side.scales, side.zero_points, side.axis)
+
+
+def scale(rng: np.random.Generator) -> float:
+    return float(np.float32(2.0 ** rng.integers(-6, 0) if rng.random() < 0.5 else rng.uniform(0.004, 0.9)))
+
+
+def weight_scales(rng: np.random.Generator, count: int) -> Array:
+    if rng.random() < 0.5:
+        return (2.0 ** rng.integers(-7, -1, count)).astype(np.float32)
+    return rng.uniform(0.002, 0.05, count).astype(np.float32)
+
+
+def symmetric_weights(rng: np.random.Generator, *shape: int) -> Array:
+    return rng.integers(-127, 128, shape).astype(np.int8)
+
+
+def output_like(rng: np.random.Generator, storage: str, sums: Array, per_sum: float) -> Quantized:
+    """An output whose bounds most sums lie within."""
+    reach = max(float(np.abs(sums).max()) * per_sum / (100 if storage == "i8" else 25000), 1e-6)
+    exact = 2.0 ** np.ceil(np.log2(reach)) if rng.random() < 0.5 else reach
+    return per_tensor(storage, float(np.float32(exact)), 0 if storage == "i16" else int(rng.integers(-128, 128)))
+
+
+def bias_operand(sums: Array, kind: str, count: int) -> tuple[Array, Operand]:
+    """A bias whose scale is that of the sums."""
+    dtype = np.int64 if kind == "i64" else np.int32
+    return np.zeros(count, dtype), Operand(kind, sums.astype(np.float32), np.zeros(sums.size, np.int64))
+
+
+@pytest.mark.parametrize(("profile", "resolver"), SYSTEMS)
+def test_fully_connected(profile: str, resolver: Any) -> None:
+    """Per tensor and per channel, with a bias."""
+    comparison = Comparison(f"LiteRT FULLY_CONNECTED i8, {profile}")
+    rng = np.random.default_rng(11)
+    for index in range(CASES):
+        rows, depth, columns = int(rng.integers(1, 200)), int(rng.integers(1, 200)), int(rng.integers(2, 200))
+        x_side = per_tensor("i8", scale(rng), int(rng.integers(-128, 128)))
+        scales = weight_scales(rng, 1 if index % 3 == 0 else columns)
+        w_side = per_axis("i8", scales, 0)
+        x, w = x_side.data(rng, rows, depth), symmetric_weights(rng, columns, depth)
+        sums = (x.astype(np.int64) - x_side.zero_points[0]) @ w.T.astype(np.int64)
+        y_side = output_like(rng, "i8", sums, float(x_side.scales[0]) * float(scales.max()))
+        bias = rng.integers(-5000, 5000, columns).astype(np.int32)
+        _, bias_kind = bias_operand(x_side.scales[0] * scales, "i32", columns)
+        plan = plan_matmul(
+            x_side.tensor(rows, depth), per_axis("i8", scales, 1).tensor(depth, columns), y_side.element, profile,
+            bias=tensor(f"{columns}xi32"),
+        )  # fmt: skip
+        model = model_of(
+            int(schema.BuiltinOperator.FULLY_CONNECTED),
+            [((rows, depth), operand(x_side)), ((columns, depth), operand(w_side), w), ((columns,), bias_kind, bias)],
+            ((rows, columns), operand(y_side)),
+            (int(schema.BuiltinOptions.FullyConnectedOptions), schema.FullyConnectedOptionsT()),
+            version=5,
+        )
+        theirs = run_inputs(model, [x], resolver)
+        comparison.add(index, sums, run_product(plan, x, w.T, bias), theirs)
+    comparison.finish(50_000)
+
+
+def test_batch_matmul() -> None:
+    """The reference kernel, which has fixed point."""
+    comparison = Comparison("LiteRT BATCH_MATMUL i8, litert")
+    rng = np.random.default_rng(12)
+    for index in range(CASES):
+        batch, rows, depth, columns = (int(each) for each in rng.integers(2, 40, 4))
+        a_side, b_side = (per_tensor("i8", scale(rng), int(rng.integers(-128, 128))) for _ in range(2))
+        a, b = a_side.data(rng, batch, rows, depth), b_side.data(rng, batch, depth, columns)
+        sums = np.matmul(a.astype(np.int64) - a_side.zero_points[0], b.astype(np.int64) - b_side.zero_points[0])
+        y_side = output_like(rng, "i8", sums, float(a_side.scales[0]) * float(b_side.scales[0]))
+        plan = plan_matmul(
+            a_side.tensor(batch, rows, depth), b_side.tensor(batch, depth, columns), y_side.element, "litert"
+        )
+        model = model_of(
+            int(schema.BuiltinOperator.BATCH_MATMUL),
+            [((batch, rows, depth), operand(a_side)), ((batch, depth, columns), operand(b_side))],
+            ((batch, rows, columns), operand(y_side)),
+            (int(schema.BuiltinOptions.BatchMatMulOptions), schema.BatchMatMulOptionsT()),
+            version=2,
+        )
+        comparison.add(index, sums, run_product(plan, a, b), run_inputs(model, [a, b], REFERENCE))
+    comparison.finish(100_000)
+
+
+def rows_with_sums(sums: Array, depth: int) -> Array:
+    """Rows of i8 whose product with a column of 127, and a last 1, are these sums."""
+    quotients, rests = np.divmod(sums, 127)
+    found = np.zeros((sums.size, depth), np.int64)
+    found[:, -1] = rests
+    found[:, :-1] = quotients[:, None] // (depth - 1)
+    for row, left in enumerate((quotients % (depth - 1)).tolist()):
+        found[row, :left] += 1
+    assert np.abs(found).max() <= 127
+    return found.astype(np.int8)
+
+
+def in_fixed_point(sums: Array, factor: float) -> Array:
+    """spec/numerics.md C.5, double, for a factor below 1."""
+    derived = scheme_oracle.derive("litert", factor)
+    assert derived is not None
+    high = (sums * derived.multiplier + (1 << 30)) >> 31
+    half = 1 << (-derived.shift - 1)
+    return np.where(high >= 0, (high + half) >> -derived.shift, -((half - high) >> -derived.shift))
+
+
+def test_the_factor_of_batch_matmul() -> None:
+    """f64(f32(s_a * s_b)) / s_y, told from the f64 product by sums between the ties of both."""
+    comparison = Comparison("LiteRT BATCH_MATMUL i8, sums that tell factors apart")
+    rng = np.random.default_rng(14)
+    depth, told_apart = 600, 0
+    for index in range(24):
+        s_a, s_b = (float(np.float32(each)) for each in rng.uniform(0.01, 0.5, 2))
+        s_y = float(np.float32(s_a * s_b * 4e6 / 120))
+        exact, rounded = s_a * s_b / s_y, float(np.float32(s_a) * np.float32(s_b)) / s_y
+        sums = np.arange(-4_000_000, 4_000_001)
+        differing = sums[in_fixed_point(sums, exact) != in_fixed_point(sums, rounded)][:64]
+        if differing.size == 0:
+            continue
+        told_apart += differing.size
+        a = rows_with_sums(differing, depth)[None]
+        b = np.full((1, depth, 1), 127, np.int8)
+        b[0, -1] = 1
+        a_side, b_side, y_side = (per_tensor("i8", each) for each in (s_a, s_b, s_y))
+        plan = plan_matmul(a_side.tensor(*a.shape), b_side.tensor(*b.shape), y_side.element, "litert")
+        model = model_of(
+            int(schema.BuiltinOperator.BATCH_MATMUL),
+            [(a.shape, operand(a_side)), (b.shape, operand(b_side))],
+            ((1, a.shape[1], 1), operand(y_side)),
+            (int(schema.BuiltinOptions.BatchMatMulOptions), schema.BatchMatMulOptionsT()),
+            version=2,
+        )
+        ours = run_product(plan, a, b)
+        comparison.add(index, differing.reshape(ours.shape), ours, run_inputs(model, [a, b], REFERENCE))
+    comparison.finish(20)
+    assert told_apart > 20
+
+
+def conv_options(window: Window, multiplier: int | None, bias_type: str) -> tuple[int, Any]:
+    options: Any = schema.Conv2DOptionsT() if multiplier is None else schema.DepthwiseConv2DOptionsT()
+    options.padding = schema.Padding.SAME if window.padding is Padding.SAME_UPPER else schema.Padding.VALID
+    options.strideH, options.strideW = window.strides
+    options.dilationHFactor, options.dilationWFactor = window.dilations
+    if multiplier is None:
+        options.quantizedBiasType = TYPES[bias_type]
+        return int(schema.BuiltinOptions.Conv2DOptions), options
+    options.depthMultiplier = multiplier
+    return int(schema.BuiltinOptions.DepthwiseConv2DOptions), options
+
+
+def windows(rng: np.random.Generator, *, depthwise: bool) -> Window:
+    spread = rng.random() < 0.3
+    strides = (1, 1) if spread else (int(rng.integers(1, 3)),) * 2
+    return Window(
+        weights_layout=WeightsLayout.IHWO if depthwise else WeightsLayout.OHWI,
+        strides=(strides[0], strides[1]),
+        dilations=(2, 2) if spread else (1, 1),
+        padding=Padding.SAME_UPPER if rng.random() < 0.5 else Padding.VALID,
+    )
+
+
+@pytest.mark.parametrize(
+    ("profile", "resolver", "storage", "bias_type"),
+    [
+        *((*system, "i8", "i32") for system in SYSTEMS),
+        ("litert", REFERENCE, "i16", "i64"),
+        ("litert", REFERENCE, "i16", "i32"),
+    ],
+)
+@pytest.mark.parametrize("depthwise", [False, True], ids=["conv", "depthwise"])
+def test_conv2d(profile: str, resolver: Any, storage: str, bias_type: str, depthwise: bool) -> None:
+    """Per channel, with strides, dilations and both paddings; 8-bit inputs, and 16-bit ones with either bias."""
+    if depthwise and bias_type == "i32" and storage == "i16":
+        pytest.skip("DEPTHWISE_CONV_2D takes a 64-bit bias with 16-bit inputs")
+    operator = "DEPTHWISE_CONV_2D" if depthwise else "CONV_2D"
+    comparison = Comparison(f"LiteRT {operator} {storage}, bias {bias_type}, {profile}")
+    rng = np.random.default_rng(13)
+    for index in range(CASES):
+        window = windows(rng, depthwise=depthwise)
+        n, height, width, channels = 1, int(rng.integers(7, 30)), int(rng.integers(7, 30)), int(rng.integers(2, 12))
+        multiplier = int(rng.integers(1, 3)) if depthwise else None
+        outputs = channels * multiplier if multiplier is not None else int(rng.integers(2, 40))
+        groups = channels if depthwise else 1
+        window = Window(
+            weights_layout=window.weights_layout, strides=window.strides, dilations=window.dilations,
+            padding=window.padding, groups=groups,
+        )  # fmt: skip
+        x_side = per_tensor(storage, scale(rng), 0 if storage == "i16" else int(rng.integers(-128, 128)))
+        scales = weight_scales(rng, outputs)
+        axis = 3 if depthwise else 0
+        w_shape = (1, 3, 2, outputs) if depthwise else (outputs, 3, 2, channels)
+        x, w = x_side.data(rng, n, height, width, channels), symmetric_weights(rng, *w_shape)
+        bias = rng.integers(-5000, 5000, outputs).astype(np.int64 if bias_type == "i64" else np.int32)
+        arguments = x_side.tensor(*x.shape), per_axis("i8", scales, axis).tensor(*w_shape)
+        bias_tensor = tensor(f"{outputs}x{bias_type}")
+        sums = run_product(plan_conv2d(*arguments, parse_type("i64"), window=window), x, w)
+        y_side = output_like(rng, storage, sums, float(x_side.scales[0]) * float(scales.max()))
+        plan = plan_conv2d(*arguments, y_side.element, profile, window=window, bias=bias_tensor)
+        _, bias_kind = bias_operand(x_side.scales[0] * scales, bias_type, outputs)
+        model = model_of(
+            int(getattr(schema.BuiltinOperator, operator)),
+            [
+                (x.shape, operand(x_side)),
+                (w_shape, operand(per_axis("i8", scales, axis)), w),
+                ((outputs,), bias_kind, bias),
+            ],
+            (sums.shape, operand(y_side)),
+            conv_options(window, multiplier, bias_type),
+            version=5,
+        )
+        comparison.add((index, window), sums, run_product(plan, x, w, bias), run_inputs(model, [x], resolver))
+    comparison.finish(20_000)

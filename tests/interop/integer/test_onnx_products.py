@@ -1,0 +1,207 @@
+"""matmul and conv2d against onnxruntime and the reference evaluator: MatMulInteger, ConvInteger, QLinearMatMul,
+QLinearConv.
+
+Where onnxruntime takes fewer zero points than the operator has, only the reference evaluator is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from core.integer.conv2d import Layout, WeightsLayout, Window, conv2d_integers, plan_conv2d
+from core.integer.matmul import matmul_integers, plan_matmul
+from tests.interop.comparison import Comparison
+from tests.interop.integer.quantized_tensors import DTYPES, Array, Quantized, per_axis, per_tensor, run_product, tensor
+
+onnx: Any = pytest.importorskip("onnx")
+ort: Any = pytest.importorskip("onnxruntime")
+
+from onnx import TensorProto, helper  # noqa: E402
+from onnx.reference import ReferenceEvaluator  # noqa: E402
+
+pytestmark = pytest.mark.interop
+
+TYPES = {
+    np.dtype(np.int8): TensorProto.INT8,
+    np.dtype(np.uint8): TensorProto.UINT8,
+    np.dtype(np.int32): TensorProto.INT32,
+    np.dtype(np.float32): TensorProto.FLOAT,
+}
+System = Callable[[Any, Mapping[str, Array]], Array]
+CASES = 12
+
+
+def node(operator: str, inputs: Mapping[str, Array], output: np.dtype[Any], **attributes: Any) -> Any:
+    """A model of one node with its inputs in order. A bias that is not there is left out."""
+    values = [helper.make_tensor_value_info(name, TYPES[each.dtype], list(each.shape)) for name, each in inputs.items()]
+    graph = helper.make_graph(
+        [helper.make_node(operator, list(inputs), ["y"], **attributes)], operator, values,
+        [helper.make_tensor_value_info("y", TYPES[output], None)],
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+
+
+def with_onnxruntime(model: Any, inputs: Mapping[str, Array]) -> Array:
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1
+    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return np.asarray(session.run(None, dict(inputs))[0])
+
+
+def with_reference(model: Any, inputs: Mapping[str, Array]) -> Array:
+    return np.asarray(ReferenceEvaluator(model).run(None, dict(inputs))[0])
+
+
+SYSTEMS = [
+    pytest.param("onnx", with_onnxruntime, id="onnxruntime"),
+    pytest.param("onnx_reference", with_reference, id="reference"),
+]
+
+
+def drawn(rng: np.random.Generator, dtype: np.dtype[Any], *shape: int) -> Array:
+    limits = np.iinfo(dtype.name)
+    return rng.integers(limits.min, limits.max + 1, shape).astype(dtype)
+
+
+def scale(rng: np.random.Generator) -> float:
+    return float(np.float32(2.0 ** rng.integers(-6, 0) if rng.random() < 0.5 else rng.uniform(0.004, 0.9)))
+
+
+def pair(index: int) -> tuple[str, str]:
+    """u8 by i8, u8 by u8, i8 by i8: what QLinearMatMul of onnxruntime takes."""
+    return (("u8", "i8"), ("u8", "u8"), ("i8", "i8"))[index % 3]
+
+
+@pytest.mark.parametrize(("profile", "system"), SYSTEMS)
+def test_matmul_integer(profile: str, system: System) -> None:
+    """Batches; a zero point for each column; with the reference evaluator sums that wrap."""
+    comparison = Comparison(f"MatMulInteger, {profile}")
+    rng = np.random.default_rng(21)
+    for index in range(CASES):
+        of_a, of_b = (DTYPES[each] for each in pair(index))
+        deep = index == 5
+        rows, depth, columns = (2, 40_000, 3) if deep else (int(each) for each in rng.integers(1, 150, 3))
+        batch = () if index % 2 else (3,)
+        a, b = drawn(rng, of_a, *batch, rows, depth), drawn(rng, of_b, depth, columns)
+        if deep:
+            a[...], b[...] = np.iinfo(of_a.name).max, np.iinfo(of_b.name).min
+        zero_a = drawn(rng, of_a)
+        zero_b = drawn(rng, of_b, columns) if index % 4 == 1 else drawn(rng, of_b)
+        inputs = {"a": a, "b": b, "az": zero_a, "bz": zero_b}
+        theirs = system(node("MatMulInteger", inputs, np.dtype(np.int32)), inputs)
+        ours = matmul_integers(a, b, zero_a, zero_b)
+        comparison.add(index, theirs, ours, theirs)
+    comparison.finish(50_000)
+
+
+def output_side(rng: np.random.Generator, storage: str, sums: Array, per_sum: float) -> Quantized:
+    reach = float(np.float32(max(float(np.abs(sums).max()) * per_sum / 100, 1e-6)))
+    exact = 2.0 ** np.ceil(np.log2(reach)) if rng.random() < 0.5 else reach
+    limits = np.iinfo(DTYPES[storage].name)
+    return per_tensor(storage, float(np.float32(exact)), int(rng.integers(limits.min, limits.max + 1)))
+
+
+def weight_side(rng: np.random.Generator, storage: str, count: int, axis: int) -> Quantized:
+    limits = np.iinfo(DTYPES[storage].name)
+    scales = 2.0 ** rng.integers(-7, -1, count) if rng.random() < 0.5 else rng.uniform(0.002, 0.05, count)
+    # onnxruntime takes one zero point for all channels.
+    zeros = np.full(count, int(rng.integers(limits.min, limits.max + 1)))
+    return per_axis(storage, scales, axis, zeros)
+
+
+def parameters(name: str, side: Quantized, shape: tuple[int, ...]) -> dict[str, Array]:
+    return {
+        f"{name}s": side.scales.reshape(shape),
+        f"{name}z": side.zero_points.astype(DTYPES[side.storage]).reshape(shape),
+    }
+
+
+@pytest.mark.parametrize(("profile", "system"), SYSTEMS)
+def test_qlinear_matmul(profile: str, system: System) -> None:
+    comparison = Comparison(f"QLinearMatMul, {profile}")
+    rng = np.random.default_rng(22)
+    for index in range(CASES):
+        of_a, of_b = pair(index)
+        rows, depth, columns = (int(each) for each in rng.integers(2, 150, 3))
+        a_side = per_tensor(of_a, scale(rng), int(drawn(rng, DTYPES[of_a])))
+        b_side = weight_side(rng, of_b, columns if index % 2 else 1, 1)
+        a, b = a_side.data(rng, rows, depth), b_side.data(rng, depth, columns)
+        sums = matmul_integers(a, b, int(a_side.zero_points[0]), b_side.zero_points)
+        y_side = output_side(rng, of_a, sums, float(a_side.scales[0]) * float(b_side.scales.max()))
+        inputs = {
+            "a": a, **parameters("a", a_side, ()),
+            "b": b, **parameters("b", b_side, (columns,) if index % 2 else ()),
+            **parameters("y", y_side, ()),
+        }  # fmt: skip
+        theirs = system(node("QLinearMatMul", inputs, DTYPES[of_a]), inputs)
+        plan = plan_matmul(a_side.tensor(rows, depth), b_side.tensor(depth, columns), y_side.element, profile)
+        comparison.add(index, sums, run_product(plan, a, b), theirs)
+    comparison.finish(50_000)
+
+
+def window(rng: np.random.Generator, groups: int) -> tuple[Window, dict[str, Any]]:
+    strides = tuple(int(each) for each in rng.integers(1, 3, 2))
+    dilations = tuple(int(each) for each in rng.integers(1, 3, 2))
+    pads = tuple(int(each) for each in rng.integers(0, 3, 4))
+    used = Window(
+        layout=Layout.NCHW, weights_layout=WeightsLayout.OIHW, strides=(strides[0], strides[1]),
+        dilations=(dilations[0], dilations[1]), pads=(pads[0], pads[1], pads[2], pads[3]), groups=groups,
+    )  # fmt: skip
+    return used, {"strides": strides, "dilations": dilations, "pads": pads, "group": groups}
+
+
+def shapes(rng: np.random.Generator) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+    groups, depth, each = int(rng.integers(1, 4)), int(rng.integers(1, 5)), int(rng.integers(1, 9))
+    height, width = (int(size) for size in rng.integers(8, 24, 2))
+    return (2, groups * depth, height, width), (groups * each, depth, 3, 2), groups
+
+
+@pytest.mark.parametrize(("profile", "system"), SYSTEMS)
+def test_conv_integer(profile: str, system: System) -> None:
+    comparison = Comparison(f"ConvInteger, {profile}")
+    rng = np.random.default_rng(23)
+    for index in range(CASES):
+        of_w = DTYPES[("i8", "u8")[index % 2]]
+        x_shape, w_shape, groups = shapes(rng)
+        used, attributes = window(rng, groups)
+        x, w = drawn(rng, DTYPES["u8"], *x_shape), drawn(rng, of_w, *w_shape)
+        zero_x, zero_w = drawn(rng, DTYPES["u8"]), drawn(rng, of_w)
+        inputs = {"x": x, "w": w, "xz": zero_x, "wz": zero_w}
+        theirs = system(node("ConvInteger", inputs, np.dtype(np.int32), **attributes), inputs)
+        ours = conv2d_integers(x, w, int(zero_x), int(zero_w), window=used)
+        comparison.add((index, used), theirs, ours, theirs.astype(np.int32))
+    comparison.finish(20_000)
+
+
+@pytest.mark.parametrize(("profile", "system"), SYSTEMS)
+def test_qlinear_conv(profile: str, system: System) -> None:
+    comparison = Comparison(f"QLinearConv, {profile}")
+    rng = np.random.default_rng(24)
+    for index in range(CASES):
+        of_w = ("i8", "u8")[index % 2]
+        x_shape, w_shape, groups = shapes(rng)
+        used, attributes = window(rng, groups)
+        outputs = w_shape[0]
+        x_side = per_tensor("u8", scale(rng), int(drawn(rng, DTYPES["u8"])))
+        w_side = weight_side(rng, of_w, outputs if index % 3 else 1, 0)
+        x, w = x_side.data(rng, *x_shape), w_side.data(rng, *w_shape)
+        sums = conv2d_integers(x, w, int(x_side.zero_points[0]), w_side.zero_points, window=used)
+        y_side = output_side(rng, "u8", sums, float(x_side.scales[0]) * float(w_side.scales.max()))
+        bias = rng.integers(-5000, 5000, outputs).astype(np.int32)
+        inputs = {
+            "x": x, **parameters("x", x_side, ()), "w": w,
+            **parameters("w", w_side, (outputs,) if w_side.scales.size > 1 else ()), **parameters("y", y_side, ()),
+            "bias": bias,
+        }  # fmt: skip
+        theirs = system(node("QLinearConv", inputs, DTYPES["u8"], **attributes), inputs)
+        plan = plan_conv2d(
+            x_side.tensor(*x_shape), w_side.tensor(*w_shape), y_side.element, profile, window=used,
+            bias=tensor(f"{outputs}xi32"),
+        )  # fmt: skip
+        comparison.add((index, used), sums, run_product(plan, x, w, bias), theirs)
+    comparison.finish(20_000)

@@ -28,7 +28,12 @@ GENERATORS = ROOT / "openapi" / "generators"
 CALLS = list(calls())
 
 # What openapi-generator says of every document of this version, and of Java's documentation comments.
-_HARMLESS = ("OpenAPI 3.1 support is still in beta", "Ignoring complex example on request body")
+_HARMLESS = (
+    "OpenAPI 3.1 support is still in beta",
+    "Ignoring complex example on request body",
+    # Once a document has about a hundred schemas, whatever they are. No operation and no model is missing.
+    "Failed to get the schema name: null",
+)
 
 
 @pytest.fixture(scope="session")

@@ -30,7 +30,11 @@ EXAMPLES = 60
 # The document says what JSON Schema can say. That a text is a type, that data have its size: the service says that, and
 # answers with a problem.
 CONFIGURATION = {
-    "checks": {"positive_data_acceptance": {"expected-statuses": ["2xx", "400", "404", "413", "415", "422"]}},
+    "checks": {
+        "positive_data_acceptance": {"expected-statuses": ["2xx", "400", "404", "413", "415", "422"]},
+        # A list that is too long is 413.
+        "negative_data_rejection": {"expected-statuses": ["400", "401", "404", "405", "413", "415", "422"]},
+    },
 }
 TYPE_FIELDS = ("type", "output_type", "input_type", "text")
 KNOWN_BODIES = {call.operation: call.json for call in calls() if call.json is not None}

@@ -46,14 +46,22 @@ class TensorParametersRequest(ParameterOptions):
         description="For sub_channel: the size of a block along each dimension. The ranges are row-major over the "
         "blocks, the last of which may be short.",
     )
-    averaging_constant: float = Field(default=0.01, description="For moving_average: the weight of a new tensor.")
-    percentile: float = Field(default=99.999, description="For percentile: how much the range keeps, in percent.")
+    averaging_constant: float = Field(
+        default=ABSENT, description="For moving_average: the weight of a new tensor. Default: 0.01."
+    )
+    percentile: float = Field(
+        default=ABSENT, description="For percentile: how much the range keeps, in percent. Default: 99.999."
+    )
     magnitudes: bool = Field(default=False, description="For percentile: of |x|, so that the range is around 0.")
-    bins: Int64 = Field(default=2048, description="Of the histogram. Default: 2048; for entropy 128.")
-    quantized_bins: Int64 = Field(default=128, description="For the entropies: what the histogram is merged into.")
-    first_bins: Int64 = Field(default=128, description="For entropy_model_optimizer: bins of the smallest candidate.")
-    candidates: Int64 = Field(default=100, description="For mse: how many ranges are tried.")
-    profile: Annotated[str, component("ProfileName", "For mse. Default: stablehlo.")] = "stablehlo"
+    bins: Int64 = Field(default=ABSENT, description="Of the histogram. Default: 2048; for entropy 128.")
+    quantized_bins: Int64 = Field(
+        default=ABSENT, description="For the entropies: what the histogram is merged into. Default: 128."
+    )
+    first_bins: Int64 = Field(
+        default=ABSENT, description="For entropy_model_optimizer: bins of the smallest candidate. Default: 128."
+    )
+    candidates: Int64 = Field(default=ABSENT, description="For mse: how many ranges are tried. Default: 100.")
+    profile: Annotated[str, component("ProfileName", "For mse. Default: stablehlo.")] = ABSENT
 
     @model_validator(mode="after")
     def _one_form(self) -> TensorParametersRequest:

@@ -204,3 +204,17 @@ def test_every_documented_example_works(client: httpx.Client) -> None:
                 named = path.replace("{model}", "quantize").replace("{version}", "1")
                 reply = client.post(named, json=media["example"])
                 assert reply.status_code == 200, (path, reply.text)
+
+
+def test_every_documented_default_may_be_sent(client: httpx.Client) -> None:
+    """As clients do that were generated from the document, of options that the caller left alone too."""
+    document = client.get("/openapi.json").json()
+    for path, methods in document["paths"].items():
+        media = methods.get("post", {}).get("requestBody", {}).get("content", {}).get("application/json", {})
+        if "example" not in media:
+            continue
+        fields = document["components"]["schemas"][media["schema"]["$ref"].rpartition("/")[2]]["properties"]
+        defaults = {name: field["default"] for name, field in fields.items() if "default" in field}
+        named = path.replace("{model}", "quantize").replace("{version}", "1")
+        reply = client.post(named, json=defaults | media["example"])
+        assert reply.status_code == 200, (path, reply.text)

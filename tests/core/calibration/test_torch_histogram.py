@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
 from core.errors import PreconditionError, UnsupportedError
+from core.kernels.torch_histogram import torch_linspace
 from core.parameters.finished_type import PerAxis
 from tests.core.calibration.observation import Array, find, samples, target
+from tests.oracle import f32
 from tests.torch_histogram_oracle import HistogramObserver
 
 
@@ -65,3 +69,19 @@ def test_what_is_refused() -> None:
         find("torch_histogram", [np.array([np.inf, -np.inf], np.float32)])
     with pytest.raises(PreconditionError, match="overflows f32"):
         find("torch_histogram", [np.array([-3e38, 3e38], np.float32)])
+
+
+def test_linspace_has_one_rounding() -> None:
+    """Each number is counted from the nearer end, and its product is not rounded."""
+    rng = np.random.default_rng(9)
+    separately = 0
+    for size in (2, 7, 100, 2049):
+        first, last = np.sort(rng.normal(size=2)).astype(np.float32)
+        found = np.zeros(size, np.float32)
+        torch_linspace(first, last, found)
+        step = np.float32((last - first) / np.float32(size - 1))
+        for index, value in enumerate(found.tolist()):
+            near, steps = (first, index) if index < size // 2 else (last, index + 1 - size)
+            assert value == f32(Fraction(float(step)) * steps + Fraction(float(near)))
+            separately += value != np.float32(step * np.float32(steps)) + near
+    assert separately > 50

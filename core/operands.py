@@ -147,10 +147,11 @@ class QuantizedOperand(StoredOperand):
 
     @property
     def layout_name(self) -> str:
-        """The granularity, with blocks along another axis than the last told apart."""
-        shape = static_shape(self.tensor)
-        outer = self.granularity == "sub_channel" and bool(shape) and self.blocks[-1] == 1 and max(self.blocks) > 1
-        return "sub_channel_outer" if outer else self.granularity
+        """The granularity, with blocks that more than one element follows in each index of their axis told apart."""
+        if self.granularity != "sub_channel":
+            return self.granularity
+        axis = max((axis for axis, block in enumerate(self.blocks) if block > 1), default=len(self.blocks) - 1)
+        return "sub_channel_outer" if prod(static_shape(self.tensor)[axis + 1 :]) > 1 else "sub_channel"
 
     def check_expressed(self, floats: TensorType) -> None:
         """Raise UnsupportedError unless the tensor of floats on the other side has this type's expressed type."""

@@ -34,6 +34,7 @@ from service.routes import (
     metrics,
     npy,
     oip,
+    operators,
     parameters,
     ranges,
     tosa,
@@ -127,7 +128,7 @@ def create_app(settings: Settings) -> FastAPI:
         },
     )
     app.state.runtime = Runtime(settings)
-    topics = [convert, fake_quantize, compare, blocks, integer, tosa, npy, oip]
+    topics = [convert, fake_quantize, compare, blocks, integer, tosa, operators, npy, oip]
     topics += [parameters, ranges, calibration, types, lowering, meta]
     topics += [docs] if settings.docs else []
     topics += [metrics] if settings.metrics else []

@@ -17,6 +17,7 @@ from pydantic.json_schema import models_json_schema
 from starlette.routing import BaseRoute
 
 from core.fake_quantize import FAKE_QUANTIZE_SCHEMES
+from core.operators.registry import OPERATORS
 from core.parameters.bias import BIAS_RULES
 from core.parameters.calibration import CALIBRATION_METHODS
 from core.parameters.ranges import RANGE_RULES
@@ -32,6 +33,7 @@ from service import (
     integer_models,
     lowering_models,
     multiplier_models,
+    operator_models,
     range_models,
     schemas,
     tosa_models,
@@ -67,7 +69,6 @@ _REQUESTS = (
     conversion_models.RequantizeRequest,
     comparison.CompareRequest,
     integer_models.MatmulRequest,
-    integer_models.Conv2dRequest,
     integer_models.AddRequest,
     block_models.QuantizeBlocksRequest,
     block_models.DequantizeBlocksRequest,
@@ -80,6 +81,7 @@ _REQUESTS = (
     schemas.ParseTypeRequest,
     lowering_models.LowerRequest,
     oip_schemas.InferenceRequest,
+    *(operator_models.request_model(operator) for operator in OPERATORS.values()),
 )
 
 
@@ -111,6 +113,7 @@ def document(routes: Sequence[BaseRoute], settings: Settings) -> dict[str, Any]:
     components["CalibrationMethodName"] = _described(CALIBRATION_METHODS, "The methods that find a range in data.")
     components["BiasSchemeName"] = _described(BIAS_RULES, "The rules that make the scale and the integers of a bias.")
     components["FakeQuantizeSchemeName"] = _described(FAKE_QUANTIZE_SCHEMES, "The fake quantizations.")
+    components.update(_operator_choices())
     _drop_validation_errors(found)
     for component in components.values():
         _tidy(component)
@@ -121,6 +124,16 @@ def _request_components() -> dict[str, Any]:
     models = [(model, "validation") for model in _REQUESTS]
     _, described = models_json_schema(models, ref_template=SCHEMAS + "{model}")  # type: ignore[arg-type]
     found: dict[str, Any] = described["$defs"]
+    return found
+
+
+def _operator_choices() -> dict[str, Any]:
+    """Return the enums of implementations and of attributes that have only some texts."""
+    found: dict[str, Any] = {}
+    for operator in OPERATORS.values():
+        for choices in (operator.implementations, *(attribute.choices for attribute in operator.attributes)):
+            if choices is not None:
+                found[choices.name] = _names(choices.values, choices.description)
     return found
 
 

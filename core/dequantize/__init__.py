@@ -25,12 +25,13 @@ def plan_dequantize(
     profile: str = "stablehlo",
     *,
     more_storages: tuple[str, ...] = (),
+    more_granularities: tuple[str, ...] = (),
 ) -> Plan:
     """Plan q -> x. `input_type`: a static tensor of a uniform type, or of floats of at most 16 bits. `output_type`: its
     expressed type, if given at all; for floats a wider one, f32 if none is given.
 
-    `more_storages` are taken besides those of the profile's rule. Raise UnknownNameError, UnsupportedError or
-    TypeFitError, as `core.operands` says.
+    `more_storages` and `more_granularities` are taken besides those of the profile's rule. Raise UnknownNameError,
+    UnsupportedError or TypeFitError, as `core.operands` says.
     """
     named = profile_named(profile)
     with about("input"):
@@ -40,7 +41,11 @@ def plan_dequantize(
             target = bind(FLOATS["f32"] if output_type is None else output_type, shape)
         return plan_widening(input_type, target, profile)
     stated = named.rule(Operation.DEQUANTIZE)
-    stated = replace(stated, storages=stated.storages + more_storages)
+    stated = replace(
+        stated,
+        storages=stated.storages + more_storages,
+        granularities=stated.granularities + more_granularities,
+    )
     with about("input"):
         operand = quantized_operand(input_type, "input", stated, profile)
     with about("output"):

@@ -73,12 +73,16 @@ def plan_quantize(
     nan: NanPolicy = NanPolicy.PROFILE,
     seed: int = 0,
     saturate: bool | None = None,
+    zero_point_given: bool = True,
+    more_expressed: tuple[str, ...] = (),
 ) -> Plan:
     """Plan x -> q. `input_type`: a static tensor of floats. `output_type`: a uniform type, or a float of at most 16
     bits, bare or of the same shape.
 
-    `rounding`, `nan` and `saturate` replace the profile's; `seed` is that of stochastic rounding. Raise
-    UnknownNameError, UnsupportedError or TypeFitError, as `core.operands` says.
+    `rounding`, `nan` and `saturate` replace the profile's; `seed` is that of stochastic rounding. Without
+    `zero_point_given` a rule that adds the zero point of small floats, 0, does not. `more_expressed` are taken besides
+    those of the profile's rule, for integers. Raise UnknownNameError, UnsupportedError or TypeFitError, as
+    `core.operands` says.
     """
     stated = profile_named(profile)
     with about("input"):
@@ -90,11 +94,13 @@ def plan_quantize(
         refuses_nan = _refuses_nan(nan, bound.element.name)
         return plan_narrowing(input_type, bound, profile, rounding=rounding, saturate=saturate, refuses_nan=refuses_nan)
     rule = stated.rule(Operation.QUANTIZE)
+    rule = replace(rule, expressed=rule.expressed + more_expressed)
     with about("output"):
         operand = quantized_operand(bound, "output", rule, profile)
         operand.check_expressed(input_type)
     rule = rule.for_type(operand.layout_name, operand.storage, operand.expressed.name)
     if operand.is_float:
+        rule = rule if zero_point_given else replace(rule, float_zero_point=False)
         chosen = encoder(
             stated.cast_rule(),
             operand.storage,

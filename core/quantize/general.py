@@ -97,9 +97,9 @@ class GeneralPlan(Plan):
 
 def _reciprocals(rule: OperationRule, operand: QuantizedOperand, scales: Array) -> Array:
     """1 / s in the lanes; of the type's own f64 scale, where the rule says so."""
-    if rule.quotient is Quotient.RECIPROCAL_OF_F64:
-        return (1.0 / np.array(operand.scales)).astype(scales.dtype)
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", divide="ignore"):
+        if rule.quotient is Quotient.RECIPROCAL_OF_F64:
+            return (1.0 / np.array(operand.scales)).astype(scales.dtype)
         return (np.ones(1, scales.dtype) / scales).astype(scales.dtype)
 
 

@@ -12,6 +12,7 @@ from service.problems import pointer
 Value = str | int | float | bool
 
 LARGEST_INTEGER = (1 << 63) - 1
+_MOST_DIGITS = len(str(LARGEST_INTEGER))
 
 
 class Kind(StrEnum):
@@ -30,8 +31,8 @@ _BOOLEANS = {"true": True, "false": False}
 class Parameter:
     """A parameter that a model takes. Without `default` it is required, or `optional` and absent.
 
-    Integers are 0 to `highest`. `choices` are for people to see: the model itself refuses others, and its message says
-    more.
+    Integers are `lowest` to `highest`. `choices` are for people to see: the model itself refuses others, and its
+    message says more.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Parameter:
     default: Value | None = None
     optional: bool = False
     choices: tuple[str, ...] = ()
+    lowest: int = 0
     highest: int = LARGEST_INTEGER
 
     @property
@@ -50,13 +52,14 @@ class Parameter:
         """Return what is wrong with a value, if anything: its kind, or an integer that is out of bounds."""
         if type(value) is not _PYTHON[self.kind]:
             return FieldFault(pointer_to(self.name), f"{self.kind}_type", f"expected a {self.kind}")
-        if type(value) is int and not 0 <= value <= self.highest:
-            return FieldFault(pointer_to(self.name), "out_of_range", f"expected 0 to {self.highest}")
+        if type(value) is int and not self.lowest <= value <= self.highest:
+            return FieldFault(pointer_to(self.name), "out_of_range", f"expected {self.lowest} to {self.highest}")
         return None
 
     def from_text(self, text: str) -> Value:
         """Return the value that a text of a query stands for; what stands for none is left to `fault`."""
-        if self.kind is Kind.INTEGER and text.isascii() and text.isdigit() and len(text) <= len(str(self.highest)):
+        digits = text.removeprefix("-")
+        if self.kind is Kind.INTEGER and digits.isascii() and digits.isdigit() and len(digits) <= _MOST_DIGITS:
             return int(text)
         return _BOOLEANS.get(text, text) if self.kind is Kind.BOOLEAN else text
 

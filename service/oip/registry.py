@@ -9,11 +9,11 @@ from service.oip.blocks import DEQUANTIZE_BLOCKS, QUANTIZE_BLOCKS
 from service.oip.comparison import COMPARE
 from service.oip.conversions import DEQUANTIZE, QUANTIZE
 from service.oip.model import Model
+from service.oip.operators import OPERATOR_MODELS
 from service.oip.requantization import REQUANTIZE
 
-MODELS: Mapping[str, Model] = {
-    model.name: model for model in (QUANTIZE, DEQUANTIZE, REQUANTIZE, COMPARE, QUANTIZE_BLOCKS, DEQUANTIZE_BLOCKS)
-}
+_OPERATIONS = (QUANTIZE, DEQUANTIZE, REQUANTIZE, COMPARE, QUANTIZE_BLOCKS, DEQUANTIZE_BLOCKS)
+MODELS: Mapping[str, Model] = {**{model.name: model for model in _OPERATIONS}, **OPERATOR_MODELS}
 
 
 def model_named(name: str, version: str | None) -> tuple[Model, str]:

@@ -52,6 +52,7 @@ _PARAMETERS = {
     "getProfile": {"name": "litert"},
     "getProblem": {"code": "limit_exceeded"},
     "getScheme": {"name": "litert"},
+    "getOperator": {"name": "onnx.QuantizeLinear"},
     **{name: {"model": "quantize"} for name in ("oipGetModel", "oipGetModelReady", "oipInfer")},
     **{
         name: {"model": "quantize", "version": "1"}

@@ -54,6 +54,9 @@ REQUESTS: list[tuple[str, str, dict[str, Any]]] = [
     ("GET", "/v1/profiles", {}),
     ("GET", "/v1/profiles/{name}", {"path": "/v1/profiles/litert"}),
     ("GET", "/v1/profiles/{name}", {"path": "/v1/profiles/nope"}),
+    ("GET", "/v1/operators", {}),
+    ("GET", "/v1/operators/{name}", {"path": "/v1/operators/onnx.QuantizeLinear"}),
+    ("GET", "/v1/operators/{name}", {"path": "/v1/operators/nope"}),
     ("GET", "/problems/{code}", {"path": "/problems/npy"}),
     ("GET", "/problems/{code}", {"path": "/problems/nope"}),
     ("POST", "/v1/quantize", {"json": {"input": REAL}}),
@@ -149,6 +152,8 @@ def test_replies_are_what_the_document_says(client: httpx.Client, document: dict
         "TensorMetadata",
         "ParameterMetadata",
         "ModelState",
+        "OperatorPage",
+        "OperatorOperand",
     ):
         component = document["components"]["schemas"][name]
         always = set.intersection(*(set(value) for value in seen[name]))

@@ -11,6 +11,7 @@ import httpx
 import numpy as np
 import pytest
 
+from core.operators.registry import OPERATORS
 from tests.oip_wire import DTYPES, LENGTH, Array, Input, body_of, infer, read
 
 TARGET = "!quant.uniform<i8:f32, 0.5:3>"
@@ -31,10 +32,15 @@ def test_the_server_says_what_it_is(client: httpx.Client) -> None:
     assert found["extensions"] == ["binary_tensor_data", "parameters"]
     assert client.get("/v2/health/live").json() == {"live": True}
     assert client.get("/v2/health/ready").json() == {"ready": True, "live": True}
-    assert client.get("/v2/models").json() == {"models": MODELS}
+    assert client.get("/v2/models").json() == {"models": [*MODELS, *OPERATORS]}
     index = client.post("/v2/repository/index").json()
     assert [(entry["name"], entry["version"], entry["state"]) for entry in index] == [
-        (name, "1", "READY") for name in MODELS
+        *((name, "1", "READY") for name in MODELS),
+        *(
+            (name, str(version), "READY")
+            for name, operator in OPERATORS.items()
+            for version in operator.versions or (1,)
+        ),
     ]
 
 

@@ -1,0 +1,31 @@
+"""A plan of an operation as the work of an operator, and the pointers of its errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from core.errors import RequantError
+from core.operators.description import Array
+from core.plan import Plan
+
+
+@contextmanager
+def pointing(pointer: str) -> Iterator[None]:
+    """Put a pointer on an error that passes through without one."""
+    try:
+        yield
+    except RequantError as error:
+        if error.pointer is None:
+            error.pointer = pointer
+        raise
+
+
+def converted(plan: Plan, source: Array, name: str) -> Array:
+    """Return what a plan makes of the operand of that name."""
+    target = np.empty(plan.elements, plan.output_dtype)
+    with pointing(f"/inputs/{name}"):
+        plan.run(source, target)
+    return target

@@ -1,0 +1,143 @@
+"""oneDNN Graph Dequantize and DynamicDequantize (spec/numerics.md B).
+
+dst = f32(f32(src - zp) * scale), rounded once more where scales are f16 or bf16
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from core.dequantize import plan_dequantize
+from core.elements import FloatElement, IntegerElement
+from core.lanes import narrow
+from core.mlir.types import TensorType
+from core.operators.description import (
+    Array,
+    Attribute,
+    Kind,
+    Operand,
+    OperandTensor,
+    Operator,
+    OperatorCall,
+    Outputs,
+    Run,
+    empty,
+)
+from core.operators.element_names import type_key
+from core.operators.execution import converted
+from core.operators.onednn.attributes import (
+    AXIS,
+    F8,
+    F32,
+    GROUP_QTYPE,
+    QTYPE,
+    SCALES,
+    SOURCE,
+    ZPS,
+    channels,
+    given_scales,
+    given_zero_points,
+    groups,
+    operand_scales,
+    operand_zero_points,
+)
+from core.operators.separate_parameters import Granularity, check_integers, quantized_type
+
+
+def _dequantized(
+    call: OperatorCall, granularity: Granularity, scales: Array, zero_points: Array | None, target: FloatElement
+) -> Run:
+    src = call.inputs["src"]
+    element = src.type.element
+    assert isinstance(element, (IntegerElement, FloatElement))
+    dst_type = TensorType(src.shape, target)
+    if prod(src.shape) == 0:
+        return lambda: {"dst": empty(dst_type)}
+    stored = quantized_type(src.shape, granularity, element, F32, scales, zero_points)
+    plan = plan_dequantize(stored, None, "onednn", more_storages=("i4", "u4"), more_granularities=("sub_channel",))
+
+    def run() -> Outputs:
+        wide = converted(plan, src.data, "src")
+        if target == F32:
+            return {"dst": OperandTensor(dst_type, wide)}
+        dst = np.empty(wide.size, target.tensor_dtype)
+        narrow(wide, target, dst)
+        return {"dst": OperandTensor(dst_type, dst)}
+
+    return run
+
+
+def _plan(call: OperatorCall) -> Run:
+    scales = given_scales(call)
+    zero_points = given_zero_points(call, scales.size, type_key(call.inputs["src"].type.element))
+    granularity = channels(call, call.inputs["src"].shape, scales.size, "/attributes/scales")
+    return _dequantized(call, granularity, scales, zero_points, F32)
+
+
+def _plan_dynamic(call: OperatorCall) -> Run:
+    scales = call.inputs["scales"]
+    granularity = groups(call, call.inputs["src"].shape)
+    target = scales.type.element
+    assert isinstance(target, FloatElement)
+    if (zps := call.given("zps")) is not None:
+        check_integers(zps, "zps")
+    return _dequantized(call, granularity, operand_scales(scales), operand_zero_points(call, scales), target)
+
+
+DEQUANTIZE = Operator(
+    system="onednn",
+    name="Dequantize",
+    summary="Stored numbers to real ones, with scales and zero points as attributes.",
+    source=SOURCE,
+    inputs=(Operand(name="src", description="Stored numbers.", types=dict.fromkeys(("ui8", "i8", *F8), 1)),),
+    outputs=(Operand(name="dst", description="Real numbers.", types={"f32": 1}),),
+    attributes=(QTYPE, AXIS, SCALES, ZPS),
+    plan=_plan,
+    example={
+        "inputs": {"src": {"type": "tensor<4xui8>", "values": [0, 3, 128, 255]}},
+        "attributes": {"scales": [0.5], "zps": [3]},
+    },
+)
+
+DYNAMIC_DEQUANTIZE = Operator(
+    system="onednn",
+    name="DynamicDequantize",
+    summary="Stored numbers to real ones, with scales and zero points as tensors; also in groups.",
+    source=f"{SOURCE}; groups and 4 bits by its documentation",
+    inputs=(
+        Operand(name="src", description="Stored numbers.", types={"ui8": 1, "i8": 1, "ui4": 1, "i4": 1}),
+        Operand(
+            name="scales",
+            description="One dimension, or the rank of src per group. dst is of their type.",
+            types={"f32": 1, "f16": 1, "bf16": 1},
+        ),
+        Operand(
+            name="zps",
+            description="As many zero points. Default: zeros.",
+            types={"i8": 1, "ui8": 1, "i32": 1, "ui4": 1, "i4": 1},
+            optional=True,
+        ),
+    ),
+    outputs=(Operand(name="dst", description="Real numbers.", types={"f32": 1, "f16": 1, "bf16": 1}),),
+    attributes=(
+        GROUP_QTYPE,
+        AXIS,
+        Attribute(
+            name="group_shape",
+            kind=Kind.INTEGERS,
+            description="per_group: the size of a group along each dimension of src, which it divides.",
+            optional=True,
+            lowest=1,
+        ),
+    ),
+    plan=_plan_dynamic,
+    example={
+        "inputs": {
+            "src": {"type": "tensor<2x4xi4>", "values": [-8, -1, 0, 7, 1, 2, 3, 4]},
+            "scales": {"type": "tensor<2x2xf32>", "values": [0.5, 0.25, 2.0, 1.0]},
+        },
+        "attributes": {"qtype": "per_group", "group_shape": [1, 2]},
+    },
+)

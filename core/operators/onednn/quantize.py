@@ -1,0 +1,134 @@
+"""oneDNN Graph Quantize and DynamicQuantize (spec/numerics.md B).
+
+    dst = RNE(clamp(f32(f32(src * f32(1 / scale)) + zp), lo, hi)); to f8: by way of f16
+
+Quantize has its parameters as attributes, DynamicQuantize as operands.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from core.errors import TypeFitError
+from core.mlir.types import TensorType
+from core.operators.description import (
+    Array,
+    Attribute,
+    Choices,
+    Kind,
+    Operand,
+    OperandTensor,
+    Operator,
+    OperatorCall,
+    Outputs,
+    Run,
+    empty,
+)
+from core.operators.element_names import element_named
+from core.operators.execution import converted
+from core.operators.onednn.attributes import (
+    AXIS,
+    F8,
+    F32,
+    QTYPE,
+    SCALES,
+    SOURCE,
+    ZPS,
+    channels,
+    given_scales,
+    given_zero_points,
+    operand_scales,
+    operand_zero_points,
+)
+from core.operators.separate_parameters import Granularity, quantized_type
+from core.quantize import plan_quantize
+
+_DST = ("ui8", "i8", *F8)
+
+
+def _quantized(call: OperatorCall, granularity: Granularity, scales: Array, zero_points: Array | None) -> Run:
+    src, element = call.inputs["src"], element_named(call.text("dst_type"))
+    dst_type = TensorType(src.shape, element)
+    if prod(src.shape) == 0:
+        return lambda: {"dst": empty(dst_type)}
+    stored = quantized_type(src.shape, granularity, element, F32, scales, zero_points)
+    plan = plan_quantize(src.type, stored, "onednn")
+
+    def run() -> Outputs:
+        return {"dst": OperandTensor(dst_type, converted(plan, src.data, "src"))}
+
+    return run
+
+
+def _plan(call: OperatorCall) -> Run:
+    scales = given_scales(call)
+    zero_points = given_zero_points(call, scales.size, call.text("dst_type"))
+    granularity = channels(call, call.inputs["src"].shape, scales.size, "/attributes/scales")
+    return _quantized(call, granularity, scales, zero_points)
+
+
+def _plan_dynamic(call: OperatorCall) -> Run:
+    given = call.inputs["scales"]
+    if len(given.shape) > 1:
+        raise TypeFitError(f"scales have one dimension; these have {len(given.shape)}", pointer="/inputs/scales")
+    granularity = channels(call, call.inputs["src"].shape, given.data.size, "/inputs/scales")
+    return _quantized(call, granularity, operand_scales(given), operand_zero_points(call, given))
+
+
+def _dst_type(names: tuple[str, ...], component: str) -> Attribute:
+    return Attribute(
+        name="dst_type",
+        kind=Kind.TEXT,
+        description="The data type of dst, which the Graph API takes from its logical tensor.",
+        choices=Choices(component, names, "What oneDNN quantizes to."),
+    )
+
+
+_SRC = Operand(name="src", description="Real numbers.", types={"f32": 1})
+_NAN = (
+    "NaN, which depends on the instruction set there, becomes the lowest number.",
+    "per_channel with zps other than 0, and with a negative axis, which its CPU engine does not compile, follow the "
+    "documentation.",
+)
+_EXAMPLE_SRC = {"type": "tensor<2x2xf32>", "values": [0.3, 1.0, -2.0, 100.0]}
+
+QUANTIZE = Operator(
+    system="onednn",
+    name="Quantize",
+    summary="Real numbers to stored ones, with scales and zero points as attributes.",
+    source=SOURCE,
+    inputs=(_SRC,),
+    outputs=(Operand(name="dst", description="Stored numbers.", types=dict.fromkeys(_DST, 1)),),
+    attributes=(_dst_type(_DST, "OnednnDestination"), QTYPE, AXIS, SCALES, ZPS),
+    deviations=_NAN,
+    plan=_plan,
+    example={
+        "inputs": {"src": _EXAMPLE_SRC},
+        "attributes": {"dst_type": "ui8", "qtype": "per_channel", "axis": 1, "scales": [0.1, 0.5], "zps": [10, 3]},
+    },
+)
+
+DYNAMIC_QUANTIZE = Operator(
+    system="onednn",
+    name="DynamicQuantize",
+    summary="Real numbers to stored ones, with scales and zero points as tensors.",
+    source=SOURCE,
+    inputs=(
+        _SRC,
+        Operand(name="scales", description="One dimension: one, or one for each channel.", types={"f32": 1}),
+        Operand(
+            name="zps",
+            description="As many zero points. Default: zeros.",
+            types={"i8": 1, "ui8": 1, "i32": 1},
+            optional=True,
+        ),
+    ),
+    outputs=(Operand(name="dst", description="Stored numbers.", types={"ui8": 1, "i8": 1}),),
+    attributes=(_dst_type(("ui8", "i8"), "OnednnDynamicDestination"), QTYPE, AXIS),
+    deviations=_NAN,
+    plan=_plan_dynamic,
+    example={
+        "inputs": {"src": _EXAMPLE_SRC, "scales": {"type": "tensor<1xf32>", "values": [0.5]}},
+        "attributes": {"dst_type": "i8"},
+    },
+)

@@ -1,0 +1,89 @@
+"""ONNX DynamicQuantizeLinear, opset 11 (spec/numerics.md A.6).
+
+    lo = min(0, min x); hi = max(0, max x); y_scale = f32(f32(hi - lo) / 255)
+    y_zero_point = RNE(clamp(f32(0 - f32(lo / y_scale)), 0, 255)); y = clamp(RNE(f32(x / y_scale)) + y_zero_point)
+
+An all-zero x has scale 1 in onnxruntime and 1/255 in the reference evaluator. NaN is left out of lo and hi by
+onnxruntime.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from core.elements import FLOATS, IntegerElement, Signedness
+from core.errors import PreconditionError
+from core.mlir.types import TensorType, UniformType
+from core.operators.description import Array, Operand, OperandTensor, Operator, OperatorCall, Outputs, Run
+from core.operators.execution import converted
+from core.operators.onnx.element_types import IMPLEMENTATIONS, LAST_OPSET, PROFILES
+from core.operators.separate_parameters import storage_of
+from core.parameters.ranges import RangeOptions, range_rule_named
+from core.quantize import plan_quantize
+
+_UINT8 = IntegerElement(8, Signedness.UNSIGNED)
+_F32 = FLOATS["f32"]
+_RULES = {"onnxruntime": "onnx_dynamic", "reference": "onnx_dynamic_reference"}
+
+
+def _ends(data: Array, implementation: str) -> tuple[Array, Array]:
+    """Return the least and the largest number, as arrays of one."""
+    numbers = data[~np.isnan(data)] if implementation == "onnxruntime" else data
+    if numbers.size == 0:
+        numbers = np.zeros(1, np.float32)
+    return numbers.min(keepdims=True), numbers.max(keepdims=True)
+
+
+def _plan(call: OperatorCall) -> Run:
+    x = call.inputs["x"]
+    storage = storage_of(_UINT8)
+    rule = range_rule_named(_RULES[call.implementation])
+
+    def run() -> Outputs:
+        with np.errstate(all="ignore"):
+            lows, highs = _ends(x.data, call.implementation)
+            if np.isnan(lows[0]):
+                raise PreconditionError(
+                    "x has a NaN, and the reference evaluator's scale becomes NaN with it", pointer="/inputs/x",
+                    index=int(np.argmax(np.isnan(x.data))),
+                )  # fmt: skip
+            found = rule.derive(lows, highs, rule.stored_range(storage, RangeOptions()), RangeOptions())
+        scale, zero_point = float(found.scales[0]), int(found.zero_points[0])
+        y_type = TensorType(x.shape, _UINT8)
+        y = np.empty(0, np.uint8)
+        if x.data.size:
+            stored = UniformType(storage, _F32, scale, zero_point)
+            y = converted(plan_quantize(x.type, stored, PROFILES[call.implementation]), x.data, "x")
+        return {
+            "y": OperandTensor(y_type, y),
+            "y_scale": OperandTensor(TensorType((), _F32), np.array([scale], np.float32)),
+            "y_zero_point": OperandTensor(TensorType((), _UINT8), np.array([zero_point], np.uint8)),
+        }
+
+    return run
+
+
+DYNAMIC_QUANTIZE_LINEAR = Operator(
+    system="onnx",
+    name="DynamicQuantizeLinear",
+    summary="Real numbers to ui8, with the scale and the zero point that their range asks for.",
+    source="ONNX operators, opset 11; onnxruntime 1.31.1; onnx 1.23.2",
+    versions=(11,),
+    last_version=LAST_OPSET,
+    implementations=IMPLEMENTATIONS,
+    inputs=(Operand(name="x", description="What is quantized.", types={"f32": 11}),),
+    outputs=(
+        Operand(name="y", description="The stored numbers.", types={"ui8": 11}),
+        Operand(name="y_scale", description="The scale, of rank 0.", types={"f32": 11}),
+        Operand(name="y_zero_point", description="The zero point, of rank 0.", types={"ui8": 11}),
+    ),
+    deviations=(
+        "NaN in x is an error with the reference evaluator, whose scale becomes NaN.",
+        "An x without elements has the parameters of an all-zero one.",
+    ),
+    plan=_plan,
+    example={
+        "opset": 11,
+        "inputs": {"x": {"type": "tensor<6xf32>", "values": [0, 2, -3, -2.5, 1.34, 0.5]}},
+    },
+)

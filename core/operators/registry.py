@@ -1,0 +1,22 @@
+"""All operators by their full names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from core.errors import UnknownNameError, excerpt
+from core.operators import litert, mlir, onednn, onnx, stablehlo
+from core.operators.description import Operator
+
+_SYSTEMS = (onnx, onednn, stablehlo, mlir, litert)
+OPERATORS: Mapping[str, Operator] = {
+    operator.full_name: operator for system in _SYSTEMS for operator in system.OPERATORS
+}
+
+
+def operator_named(name: str) -> Operator:
+    """Return the operator of a full name, such as onnx.QuantizeLinear, or raise UnknownNameError listing them."""
+    operator = OPERATORS.get(name)
+    if operator is None:
+        raise UnknownNameError(f"no operator is named {excerpt(name)!r}; there are {', '.join(OPERATORS)}")
+    return operator

@@ -1,0 +1,159 @@
+"""Operators over HTTP: every example, the pages, the models, and bad input."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from core.operators.description import Operator
+from core.operators.registry import OPERATORS
+from service.operator_page import route_path
+from tests.oip_wire import Input, body_of, read
+
+PATH = "/v1/onnx/QuantizeLinear"
+ONE: dict[str, Any] = {
+    "opset": 21,
+    "inputs": {
+        "x": {"type": "tensor<3xf32>", "values": [0.5, 1.5, -300]},
+        "y_scale": {"type": "tensor<f32>", "values": [1.0]},
+        "y_zero_point": {"type": "tensor<i8>", "values": [3]},
+    },
+}
+
+
+def changed(path: str, value: Any) -> dict[str, Any]:
+    """The request with one member replaced, or dropped for ...."""
+    found = {**ONE, "inputs": dict(ONE["inputs"])}
+    *place, last = path.split("/")
+    parent = found
+    for key in place:
+        parent[key] = dict(parent.get(key, {}))
+        parent = parent[key]
+    if value is ...:
+        del parent[last]
+    else:
+        parent[last] = value
+    return found
+
+
+@pytest.fixture(autouse=True)
+def the_next_request_works(client: httpx.Client) -> Any:
+    yield
+    reply = client.post(PATH, json=ONE)
+    assert reply.json() == {"outputs": {"y": {"type": "tensor<3xi8>", "values": [3, 5, -128]}}}
+
+
+@pytest.mark.parametrize("operator", OPERATORS.values(), ids=list(OPERATORS))
+def test_every_example_works_and_every_operator_has_a_page(client: httpx.Client, operator: Operator) -> None:
+    reply = client.post(route_path(operator), json=dict(operator.example))
+    assert reply.status_code == 200, reply.text
+    assert list(reply.json()["outputs"]) == [output.name for output in operator.outputs]
+    page = client.get(f"/v1/operators/{operator.full_name}").json()
+    assert page in client.get("/v1/operators").json()["operators"]
+    assert page["path"] == route_path(operator)
+    assert [each["name"] for each in page["inputs"]] == [each.name for each in operator.inputs]
+    model = client.get(f"/v2/models/{operator.full_name}").json()
+    assert model["versions"] == ([str(version) for version in operator.versions] or ["1"])
+
+
+def test_an_operator_that_is_not_there(client: httpx.Client) -> None:
+    for name in ("onnx.Relu", "QuantizeLinear", "x" * 300):
+        reply = client.get(f"/v1/operators/{name}")
+        assert (reply.status_code, reply.json()["code"]) == (404, "unknown_name")
+    assert client.post("/v1/onnx/Relu", json=ONE).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "status", "code", "pointer"),
+    [
+        ("opset", ..., 422, "request_invalid", "/opset"),
+        ("opset", None, 422, "request_invalid", "/opset"),
+        ("opset", "21", 422, "request_invalid", "/opset"),
+        ("opset", 10**400, 422, "request_invalid", "/opset"),
+        ("opset", 9, 422, "unsupported", "/opset"),
+        ("opset", 13, 422, "unsupported", "/attributes/block_size"),
+        ("implementation", "tvm", 422, "unknown_name", "/implementation"),
+        ("inputs", ..., 422, "request_invalid", "/inputs"),
+        ("inputs/x", ..., 422, "request_invalid", "/inputs/x"),
+        ("inputs/z", {"type": "tensor<f32>", "values": [1]}, 422, "request_invalid", "/inputs/z"),
+        ("inputs/y_zero_point", None, 422, "request_invalid", "/inputs/y_zero_point"),
+        ("inputs/x", {"type": "f32", "values": [1]}, 422, "type_does_not_fit", "/inputs/x/type"),
+        ("inputs/x", {"type": "tensor<?xf32>", "values": [1]}, 422, "type_does_not_fit", "/inputs/x/type"),
+        ("inputs/x", {"type": "tensor<1xtf32>", "values": [1]}, 422, "unsupported", "/inputs/x/type"),
+        ("inputs/x", {"type": "tensor<1xindex>", "values": [1]}, 422, "unsupported", "/inputs/x/type"),
+        ("inputs/x", {"type": "tensor<1xi8>", "values": [1]}, 422, "unsupported", "/inputs/x"),
+        ("inputs/x", {"type": "tensor<2xf32>", "values": [1]}, 400, "tensor_data", "/inputs/x/values"),
+        ("inputs/x", {"type": "tensor<2xf32>", "data": "AAAA"}, 400, "tensor_data", "/inputs/x/data"),
+        ("inputs/x", {"type": "tensor<2xf32>", "data": "!"}, 400, "base64", "/inputs/x/data"),
+        ("inputs/x", {"type": "tensor<99999999999x9999999999xf32>", "data": ""}, 400, "tensor_data", "/inputs/x/data"),
+        ("inputs/y_zero_point", {"type": "tensor<i4>", "values": [9]}, 400, "tensor_data", "/inputs/y_zero_point"),
+        ("attributes/axis", 1.5, 422, "request_invalid", "/attributes/axis"),
+        ("attributes/axis", 2**63, 422, "request_invalid", "/attributes/axis"),
+        ("attributes/block_size", -1, 422, "request_invalid", "/attributes/block_size"),
+        ("attributes/block_size", 2**62, 422, "type_does_not_fit", "/inputs/y_scale"),
+        ("attributes/Axis", 1, 422, "request_invalid", "/attributes/Axis"),
+    ],
+)
+def test_bad_requests(client: httpx.Client, path: str, value: Any, status: int, code: str, pointer: str) -> None:
+    request = changed(path, value)
+    if pointer == "/attributes/block_size":
+        request = {**request, "attributes": {"block_size": 1 if code == "unsupported" else value}}
+    reply = client.post(PATH, json=request)
+    assert (reply.status_code, reply.json()["code"]) == (status, code), reply.text
+    assert reply.json()["errors"][0]["pointer"] == pointer
+    assert len(reply.content) < 4096
+
+
+def test_a_version_is_told_from_which_on(client: httpx.Client) -> None:
+    request = changed("inputs/y_zero_point", {"type": "tensor<i2>", "values": [1]})
+    assert "y_zero_point of i2 from opset 25" in client.post(PATH, json=request).json()["detail"]
+    assert client.post(PATH, json={**request, "opset": 25}).status_code == 200
+
+
+def test_replies_have_the_form_of_the_request(client: httpx.Client) -> None:
+    request = changed("inputs/x", {"type": "tensor<3xf32>", "data": "AAAAPwAAwD8AAJbD"})
+    reply = client.post(PATH, json=request).json()
+    assert reply == {"outputs": {"y": {"type": "tensor<3xi8>", "data": "AwWA"}}}
+
+
+def model_call(client: httpx.Client, inputs: list[Input], version: str = "", **parameters: Any) -> httpx.Response:
+    body, headers = body_of(inputs, parameters={"binary_data_output": True, **parameters})
+    path = f"/versions/{version}" if version else ""
+    return client.post(f"/v2/models/onnx.QuantizeLinear{path}/infer", content=body, headers=headers)
+
+
+X, SCALE = np.array([[0.5, 1.5], [-7.0, 9.0]], np.float32), np.array([1.0, 0.5], np.float32)
+
+
+def test_models_take_attributes_as_parameters_and_versions_as_opsets(client: httpx.Client) -> None:
+    inputs = [Input("x", X), Input("y_scale", SCALE), Input("y_zero_point", np.array([3, 0], np.int8))]
+    reply = read(model_call(client, inputs, axis=-2))
+    assert reply.outputs["y"].tolist() == [[3, 5], [-14, 18]]
+    assert reply.head["model_version"] == "28"
+    narrow = read(model_call(client, inputs, "21", axis=0, y_zero_point_type="i4"))
+    assert narrow.outputs["y"].tolist() == [[3, 5], [-8, 7]]
+    assert narrow.head["outputs"][0]["parameters"]["element_type"] == "i4"
+
+
+@pytest.mark.parametrize(
+    ("version", "parameters", "pointer"),
+    [
+        ("10", {"axis": 0}, "/parameters/axis"),
+        ("13", {"y_zero_point_type": "i4", "axis": 0}, "/inputs/2"),
+        ("21", {"axis": 5}, "/parameters/axis"),
+        ("21", {"implementation": "tvm"}, "/parameters/implementation"),
+        ("21", {"y_zero_point_type": "i16"}, "/inputs/2/datatype"),
+        ("21", {"block_size": -1}, "/parameters/block_size"),
+    ],
+)
+def test_models_point_at_their_own_places(
+    client: httpx.Client, version: str, parameters: dict[str, Any], pointer: str
+) -> None:
+    inputs = [Input("x", X), Input("y_scale", SCALE), Input("y_zero_point", np.array([3, 0], np.int8))]
+    reply = model_call(client, inputs, version, **parameters)
+    assert reply.status_code in (400, 422), reply.text
+    assert reply.json()["errors"][0]["pointer"] == pointer, reply.text
+    assert model_call(client, inputs, "12").status_code == 404

@@ -17,11 +17,12 @@ from core.integer.add import AddPlan
 from core.mlir import print_type
 from core.mlir.types import TensorType, Type
 from core.packing import Packing
+from service.admission import hold
 from service.integer_models import AddRequest
 from service.json_body import MEDIA_TYPE, receive_json
 from service.lifespan import require_ready
 from service.problems import at, sides
-from service.product import check_output
+from service.product import BYTES_OF_A_SUM, BYTES_OF_TRACED, check_output
 from service.replies import Piece, PiecesResponse, json_text
 from service.tensor_data import output_pieces, read_elements
 from service.type_text import read_tensor_type, read_type
@@ -79,6 +80,7 @@ async def answer_add(request: Request, plan_for: Callable[[TensorType, TensorTyp
 
     characters = len(call.output_type) + sum(len(each.type) for each in tensors.values())
     plan, output_type = await running.compute.texts(characters, decide)
+    await hold(request.scope, (BYTES_OF_TRACED if call.trace else BYTES_OF_A_SUM) * plan.elements)
     return await running.compute.arrays(max(len(body), plan.elements * 4), compute)
 
 

@@ -6,10 +6,11 @@ from typing import Annotated
 
 from pydantic import Field
 
+from core.integer.window import Layout, Padding, WeightsLayout
 from core.packing import Packing
 from core.profiles.integer_rule import Accumulator, SumOverflow
 from service.conversion_models import Report, UsedMultiplier
-from service.schemas import ABSENT, OutputTensor, ReplyModel, RequestModel, Tensor, component
+from service.schemas import ABSENT, Int32, OutputTensor, ReplyModel, RequestModel, Tensor, component
 
 _OUTPUT = (
     "MLIR text: a quantized type, whose bounds are an activation's, or i32 or i64, which is the sums as they are. A "
@@ -50,6 +51,36 @@ class MatmulRequest(ProductRequest):
 
     lhs: Tensor = Field(description="Quantized, or plain integers of zero point 0; storage of 2 to 16 bits.")
     rhs: Tensor = Field(description="As lhs. Parameters may go along any dimension but K, such as N.")
+
+
+_Pair = Annotated[list[Annotated[Int32, Field(ge=1, le=2**31 - 1)]], Field(min_length=2, max_length=2)]
+
+
+class Conv2dRequest(ProductRequest):
+    """An input to be convolved with weights, in two dimensions. Depthwise: as many groups as input channels."""
+
+    input: Tensor = Field(description="Quantized per tensor, or plain integers; storage of 2 to 16 bits.")
+    weights: Tensor = Field(description="The same, or quantized along the output channels.")
+    layout: Layout = Field(
+        default=Layout.NHWC, strict=False, description="The dimensions of input and output. Default: NHWC."
+    )
+    weights_layout: WeightsLayout = Field(
+        default=ABSENT,
+        strict=False,
+        description="The dimensions of the weights; I is the input channels of a group. Default: OHWI with NHWC, OIHW "
+        "with NCHW.",
+    )
+    strides: _Pair = Field(default=[], description="Vertical and horizontal. Default: 1, 1.")
+    dilations: _Pair = Field(default=[], description="Vertical and horizontal. Default: 1, 1.")
+    padding: Padding = Field(
+        default=Padding.EXPLICIT,
+        strict=False,
+        description="How the input is padded, with its zero point. same_upper is TensorFlow's SAME. Default: explicit.",
+    )
+    pads: Annotated[list[Annotated[Int32, Field(ge=0, le=2**31 - 1)]], Field(min_length=4, max_length=4)] = Field(
+        default=[], description="Top, left, bottom, right, with explicit padding. Default: none."
+    )
+    groups: Int32 = Field(default=1, ge=1, le=2**31 - 1, description="Default: 1.")
 
 
 class AddRequest(RequestModel):

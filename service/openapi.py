@@ -69,6 +69,7 @@ _REQUESTS = (
     conversion_models.RequantizeRequest,
     comparison.CompareRequest,
     integer_models.MatmulRequest,
+    integer_models.Conv2dRequest,
     integer_models.AddRequest,
     block_models.QuantizeBlocksRequest,
     block_models.DequantizeBlocksRequest,

@@ -35,7 +35,9 @@ Array = NDArray[Any]
 Call = TypeVar("Call", bound=ProductRequest)
 
 # An element of the output: its sum, the steps from there, what becomes of it, and base64 of that.
-_BYTES_OF_A_SUM = 24
+BYTES_OF_A_SUM = 24
+# The same with every stage, of up to 8 bytes, and its base64.
+BYTES_OF_TRACED = 256
 # How many products take as long as the work on a byte of a tensor.
 _PRODUCTS_OF_A_BYTE = 16
 
@@ -98,7 +100,7 @@ async def answer_product(
 
     characters = len(call.output_type) + sum(len(each.type) for each in tensors.values())
     plan = await running.compute.texts(characters, decide)
-    await hold(request.scope, _BYTES_OF_A_SUM * plan.elements)
+    await hold(request.scope, (BYTES_OF_TRACED if call.trace else BYTES_OF_A_SUM) * plan.elements)
     weight = max(len(body), plan.elements * 4, plan.accumulation.cost // _PRODUCTS_OF_A_BYTE)
     return await running.compute.arrays(weight, compute)
 

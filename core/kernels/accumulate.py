@@ -278,7 +278,7 @@ MULTIPLY_GROUPED: dict[str, Kernel] = {"int32": _grouped(types.int32), "int64": 
 def _gather(number: types.Type) -> Kernel:
     @kernel(
         (
-            readable(number),  # source: height by width by channels
+            readable(number),  # source: images of height by width by channels
             types.int64,  # height
             types.int64,  # width
             types.int64,  # channels
@@ -292,8 +292,9 @@ def _gather(number: types.Type) -> Kernel:
             types.int64,  # horizontal dilation
             types.int64,  # rows above the source
             types.int64,  # columns before the source
+            types.int64,  # height of the output
             types.int64,  # width of the output
-            types.int64,  # first pixel of the output
+            types.int64,  # first pixel of the output, over all images
             number,  # what lies outside of the source
             writable(number),  # target: pixels of kernel height by kernel width by channels taken
         )
@@ -313,6 +314,7 @@ def _gather(number: types.Type) -> Kernel:
         dilation_x: Number,
         above: Number,
         before: Number,
+        output_height: Number,
         output_width: Number,
         first_pixel: Number,
         fill: Number,
@@ -321,7 +323,8 @@ def _gather(number: types.Type) -> Kernel:
         patch = kernel_height * kernel_width * taken
         for index in range(target.size // patch):
             pixel = first_pixel + index
-            top = pixel // output_width * stride_y - above
+            image = pixel // (output_height * output_width)
+            top = pixel // output_width % output_height * stride_y - above
             left = pixel % output_width * stride_x - before
             for tap in range(kernel_height * kernel_width):
                 y = top + tap // kernel_width * dilation_y
@@ -329,7 +332,7 @@ def _gather(number: types.Type) -> Kernel:
                 begin = index * patch + tap * taken
                 copied = target[begin : begin + taken]
                 if 0 <= y < height and 0 <= x < width:
-                    place = (y * width + x) * channels + first_channel
+                    place = ((image * height + y) * width + x) * channels + first_channel
                     copied[:] = source[place : place + taken]
                 else:
                     copied[:] = fill

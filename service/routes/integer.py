@@ -7,10 +7,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from core.integer.add import plan_add
+from core.integer.conv2d import plan_conv2d
 from core.integer.matmul import plan_matmul
 from core.integer.product import ProductPlan
+from core.integer.window import Layout, WeightsLayout, Window
 from service.addition import answer_add
-from service.integer_models import AddReply, AddRequest, MatmulRequest, ProductReply
+from service.integer_models import AddReply, AddRequest, Conv2dRequest, MatmulRequest, ProductReply
 from service.operation import json_operation
 from service.product import Types, answer_product, chosen
 from service.query import no_query
@@ -37,6 +39,47 @@ async def matmul(request: Request) -> Response:
         return plan_matmul(types.lhs, types.rhs, types.output, call.profile, bias=types.bias, **chosen(call))
 
     return await answer_product(request, MatmulRequest, ("lhs", "rhs"), plan)
+
+
+_CONV2D = {
+    "input": {
+        "type": "tensor<1x3x3x1x!quant.uniform<i8:f32, 0.5:-1>>",
+        "values": [0, 1, 2, 3, 4, 5, 6, 7, 8],
+    },
+    "weights": {"type": "tensor<1x2x2x1x!quant.uniform<i8<-127:127>:f32, 0.25>>", "values": [1, 2, -3, 4]},
+    "bias": {"type": "tensor<1xi32>", "values": [10]},
+    "output_type": "!quant.uniform<i8:f32, 0.5:3>",
+    "padding": "same_upper",
+    "trace": True,
+}
+
+
+@router.post("/v1/conv2d", **json_operation("conv2d", Conv2dRequest, ProductReply, example=_CONV2D))
+async def conv2d(request: Request) -> Response:
+    """Convolve a quantized input with quantized weights: the stages of matmul, over what a window sees."""
+
+    def plan(call: Conv2dRequest, types: Types) -> ProductPlan:
+        return plan_conv2d(
+            types.lhs, types.rhs, types.output, call.profile, bias=types.bias, window=_window(call), **chosen(call)
+        )
+
+    return await answer_product(request, Conv2dRequest, ("input", "weights"), plan)
+
+
+def _window(call: Conv2dRequest) -> Window:
+    default = WeightsLayout.OHWI if call.layout is Layout.NHWC else WeightsLayout.OIHW
+    top, left, bottom, right = call.pads or (0, 0, 0, 0)
+    vertical, horizontal = call.strides or (1, 1)
+    down, across = call.dilations or (1, 1)
+    return Window(
+        layout=call.layout,
+        weights_layout=call.weights_layout if "weights_layout" in call.model_fields_set else default,
+        strides=(vertical, horizontal),
+        dilations=(down, across),
+        padding=call.padding,
+        pads=(top, left, bottom, right),
+        groups=call.groups,
+    )
 
 
 _ADD = {

@@ -21,7 +21,7 @@ OPERATION_IDS = {
     "quantize", "dequantize", "requantize", "quantizeNpy", "dequantizeNpy", "requantizeNpy", "compare",
     "quantizeBlocks", "dequantizeBlocks", "deriveMultiplier", "parseType", "getHealth", "getInfo", "listProfiles",
     "getProfile", "getProblem", "deriveFromRange", "deriveBias", "fakeQuantize", "tosaRescale", "listSchemes",
-    "getScheme", "deriveFromTensor", "matmul", "add", "lower",
+    "getScheme", "deriveFromTensor", "matmul", "conv2d", "add", "lower",
     "oipGetServer", "oipGetLive", "oipGetReady", "oipListModels", "oipIndexModels",
     "oipGetModel", "oipGetModelVersion", "oipGetModelReady", "oipGetModelVersionReady", "oipInfer", "oipInferVersion",
     "listOperators", "getOperator", *map(operation_id, OPERATORS.values()),
@@ -111,7 +111,7 @@ def test_requests_are_closed_and_replies_are_open(document: dict[str, Any]) -> N
     closed = {"QuantizeRequest", "DequantizeRequest", "RequantizeRequest", "MultiplierRequest", "ParseTypeRequest"}
     closed |= {"Tensor", "MultiplierPair", "CompareRequest", "QuantizeBlocksRequest", "DequantizeBlocksRequest"}
     closed |= {"RangeRequest", "BiasRequest", "FakeQuantizeRequest", "RescaleRequest", "ScaleTriple"}
-    closed |= {"MatmulRequest", "AddRequest"}
+    closed |= {"MatmulRequest", "Conv2dRequest", "AddRequest"}
     closed |= {"InferenceRequest", "InferenceInput", "InferenceRequestedOutput", "TensorParametersRequest"}
     closed |= {"LowerRequest"}
     closed |= {

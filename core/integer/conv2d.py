@@ -1,0 +1,239 @@
+"""Two-dimensional convolutions of stored integers, with groups; depthwise is as many groups as input channels.
+
+    sums[n, y, x, o] = sum over i, j, c of (a[n, y*sy + i*dy - top, x*sx + j*dx - left, g*I + c] - za)
+                                         * (w[o, i, j, c] - zw[o]) + bias[o],   g = o // (O / groups)
+
+Outside of the input a - za is 0. What the window sees from each pixel is gathered to a row, so that a convolution is a
+matrix product; a bounded number of rows at a time. Source: spec/numerics.md A.7, I.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.errors import TypeFitError, UnsupportedError, about
+from core.integer.accumulation import Accumulation, Block, Zeros, rows_of_block
+from core.integer.columns import Columns, GroupedColumns, TiledColumns, is_tiled
+from core.integer.integers import Integers
+from core.integer.output import Side
+from core.integer.product import ProductPlan, choose_accumulator, plan_product, product_operand
+from core.integer.window import Layout, Padding, WeightsLayout, Window
+from core.kernels.accumulate import GATHER_PATCHES
+from core.mlir.types import TensorType, Type
+from core.profiles import profile_named
+from core.profiles.integer_rule import Accumulator, SumOverflow
+
+__all__ = ["Conv2d", "Layout", "Padding", "WeightsLayout", "Window", "conv2d_integers", "plan_conv2d"]
+
+Array = NDArray[Any]
+
+# Narrower groups leave most of a tile empty.
+_NARROWEST_TILED_GROUP = 32
+# What starting on one block of one group costs, in products.
+_BLOCK_COST = 1 << 18
+_NHWC = "NHWC"
+_TO_OUTPUT = {Layout.NHWC: (0, 1, 2, 3), Layout.NCHW: (0, 3, 1, 2)}
+
+
+@dataclass(frozen=True, slots=True)
+class Conv2d(Accumulation):
+    """The sums of a convolution, in memory as images by rows by columns by channels.
+
+    The input has one zero point, the weights one or one for each output channel. `pads` are those before.
+    """
+
+    window: Window
+    pads: tuple[int, int]
+
+    @classmethod
+    def of(
+        cls, lhs: Integers, rhs: Integers, window: Window, accumulator: Accumulator, overflow: SumOverflow
+    ) -> Conv2d:
+        """Check the shapes. Raise TypeFitError or UnsupportedError, about the side at fault, and ParameterError."""
+        window.check()
+        for name, side, layout in (("lhs", lhs, window.layout), ("rhs", rhs, window.weights_layout)):
+            with about(name):
+                if len(side.shape) != 4:
+                    raise TypeFitError(f"there are four dimensions, {layout}; this has {len(side.shape)}")
+                own = "" if name == "lhs" else "O"
+                for axis, count in enumerate(side.zero_points.shape):
+                    if count != 1 and layout[axis] != own:
+                        raise UnsupportedError(f"parameters along {layout[axis]} cannot be taken out of a sum")
+        images, height, width, channels = (lhs.shape[window.layout.index(each)] for each in _NHWC)
+        outputs, tall, wide, depth = (rhs.shape[window.weights_layout.index(each)] for each in "OHWI")
+        with about("rhs"):
+            if 0 in (outputs, tall, wide, depth):
+                raise TypeFitError("no dimension of the weights may be 0")
+            if channels != depth * window.groups or outputs % window.groups:
+                raise TypeFitError(
+                    f"{window.groups} groups of {depth} input channels take {depth * window.groups} of them and divide "
+                    f"the output channels; there are {channels} and {outputs}"
+                )
+        with about("lhs"):
+            rows, above = window.placed(height, tall, 0)
+            columns, before = window.placed(width, wide, 1)
+        shape = (images, rows, columns, outputs)
+        return cls(lhs, rhs, accumulator, overflow, shape, tall * wide * depth, window, (above, before))
+
+    @property
+    def columns(self) -> int:
+        """See Accumulation.columns."""
+        return self.shape[3]
+
+    @property
+    def _kernel(self) -> tuple[int, int]:
+        layout = self.window.weights_layout
+        return self.rhs.shape[layout.index("H")], self.rhs.shape[layout.index("W")]
+
+    @property
+    def _is_tiled(self) -> bool:
+        """Whether each group is a matrix product of its own. 16 by 16 bits, and narrow groups, are not."""
+        wide = self.window.groups == 1 or self.columns // self.window.groups >= _NARROWEST_TILED_GROUP
+        sums = np.dtype(np.int64 if self.accumulator is Accumulator.I64 else np.int32)
+        exact = self.overflow is not SumOverflow.WRAP
+        return wide and is_tiled(self.lhs, self.rhs, np.dtype(np.int64) if exact else sums, self.depth)
+
+    @property
+    def _rows(self) -> int:
+        """How many pixels are summed at a time."""
+        return rows_of_block(self.columns, self.depth if self._is_tiled else self.depth * self.window.groups)
+
+    @property
+    def cost(self) -> int:
+        """See Accumulation.cost."""
+        if not self._is_tiled or self.window.groups == 1:
+            return self.products
+        blocks = -(-prod(self.shape[:3]) // self._rows)
+        return max(self.products, blocks * self.window.groups * _BLOCK_COST)
+
+    def _input(self, lhs: Array) -> Array:
+        """Return the input as images by rows by columns by channels, contiguous."""
+        order = [self.window.layout.index(each) for each in _NHWC]
+        return np.ascontiguousarray(lhs.reshape(self.lhs.shape).transpose(order))
+
+    def _weights(self, rhs: Array) -> Array:
+        """Return the weights as a matrix: height by width by input channels, by output channels."""
+        order = [self.window.weights_layout.index(each) for each in "HWIO"]
+        return np.ascontiguousarray(rhs.reshape(self.rhs.shape).transpose(order)).reshape(self.depth, self.columns)
+
+    def _patches(self, pixels: Array, first: int, rows: int, channel: int, taken: int) -> Array:
+        """Return what the window sees of some channels from `rows` pixels on: rows by taps by channels."""
+        _, height, width, channels = pixels.shape
+        tall, wide = self._kernel
+        view = np.uint8 if pixels.dtype.itemsize == 1 else np.int16
+        found = np.empty(rows * tall * wide * taken, view)
+        fill = self.lhs.zero_points.reshape(-1)[:1].astype(self.lhs.dtype).view(view)[0]
+        GATHER_PATCHES[np.dtype(view).name](
+            pixels.reshape(-1).view(view), height, width, channels, channel, taken, tall, wide, *self.window.strides,
+            *self.window.dilations, *self.pads, self.shape[1], self.shape[2], first, fill, found,
+        )  # fmt: skip
+        return found.view(self.lhs.dtype).reshape(rows, tall * wide * taken)
+
+    def raw_blocks(self, lhs: Array, rhs: Array, bias: Array, zeros: Zeros, sums: np.dtype[Any]) -> Iterator[Block]:
+        """See Accumulation.raw_blocks."""
+        pixels, weights = self._input(lhs), self._weights(rhs)
+        groups, columns = self.window.groups, self.columns
+        column_zeros = np.broadcast_to(zeros.rhs.reshape(-1), (columns,))
+        width, depth = columns // groups, pixels.shape[3] // groups
+        parts: list[tuple[int, int, int, Columns]]
+        if self._is_tiled:
+            parts = [
+                (first, channel, depth, TiledColumns(
+                    weights, self.lhs, self.rhs, column_zeros[first : first + width], sums, first, width
+                ))
+                for first, channel in zip(range(0, columns, width), range(0, pixels.shape[3], depth), strict=True)
+            ]  # fmt: skip
+        else:
+            parts = [(0, 0, pixels.shape[3], GroupedColumns(weights, column_zeros, sums, prod(self._kernel), groups))]
+        count = prod(self.shape[:3])
+        step = self._rows
+        for row in range(0, count, step):
+            rows = min(step, count - row)
+            row_zeros = np.broadcast_to(zeros.lhs.reshape(-1), (rows,))
+            target = np.empty(rows * columns, sums)
+            for first, channel, taken, part in parts:
+                patches = self._patches(pixels, row, rows, channel, taken)
+                part.accumulate(patches, row_zeros, bias[first:], target[first:], columns)
+            yield Block(row * columns, target)
+
+    def spread_zeros(self) -> Zeros:
+        """See Accumulation.spread_zeros."""
+        return Zeros(self.lhs.zero_points.reshape(1, 1, 1, 1), self.rhs.zero_points.reshape(1, 1, 1, -1))
+
+    def sums_of_rows(self, lhs: Array) -> Array:
+        """See Accumulation.sums_of_rows."""
+        pixels, groups = self._input(lhs), self.window.groups
+        count, depth = prod(self.shape[:3]), pixels.shape[3] // groups
+        found = np.empty((count, groups), np.int64)
+        step = self._rows
+        for row in range(0, count, step):
+            rows = min(step, count - row)
+            for group in range(groups):
+                patches = self._patches(pixels, row, rows, group * depth, depth)
+                found[row : row + rows, group] = patches.sum(axis=1, dtype=np.int64)
+        return np.repeat(found, self.columns // groups, axis=1).reshape(self.shape)
+
+    def sums_of_columns(self, rhs: Array) -> Array:
+        """See Accumulation.sums_of_columns."""
+        sums: Array = self._weights(rhs).sum(axis=0, dtype=np.int64)
+        return sums
+
+
+def conv2d_integers(
+    lhs: Array,
+    rhs: Array,
+    lhs_zero_point: int = 0,
+    rhs_zero_points: Array | int = 0,
+    *,
+    window: Window | None = None,
+    accumulator: Accumulator = Accumulator.I32,
+    overflow: SumOverflow = SumOverflow.WRAP,
+) -> Array:
+    """Return the sums of a convolution as int32 or int64, in the window's layout, as ONNX ConvInteger defines them.
+
+    The operands are int8, uint8, int16 or uint16; `rhs_zero_points` is one, or one for each output channel. Raise
+    TypeFitError, UnsupportedError, ParameterError, or PreconditionError where the rule for overflow is to.
+    """
+    used = window or Window()
+    zeros = np.asarray(rhs_zero_points, np.int64).reshape(-1)
+    spread = [-1 if each == "O" else 1 for each in used.weights_layout]
+    sides = Integers.of_array(lhs, lhs_zero_point), Integers.of_array(rhs, zeros.reshape(spread))
+    if zeros.size not in (1, *sides[1].shape[used.weights_layout.index("O") :][:1]):
+        raise TypeFitError(f"{zeros.size} zero points of weights; there has to be one, or one for each output channel")
+    accumulation = Conv2d.of(*sides, used, accumulator, overflow)
+    found = accumulation.run(*(np.ascontiguousarray(each).reshape(-1) for each in (lhs, rhs)))
+    return np.ascontiguousarray(found.reshape(accumulation.shape).transpose(_TO_OUTPUT[used.layout]))
+
+
+def plan_conv2d(
+    lhs: TensorType,
+    rhs: TensorType,
+    output: Type,
+    profile: str = "litert",
+    *,
+    window: Window,
+    bias: TensorType | None = None,
+    scheme: str | None = None,
+    accumulator: Accumulator | None = None,
+    overflow: SumOverflow | None = None,
+) -> ProductPlan:
+    """Plan the convolution of an input with weights, and a bias for each output channel, to `output`.
+
+    The input is quantized per tensor, the weights per tensor or per output channel. The rest is as in `plan_matmul`.
+    """
+    operands = [product_operand(each, side, profile) for each, side in ((lhs, "lhs"), (rhs, "rhs"))]
+    a, b = (Integers.of_operand(each) for each in operands)
+    kept = choose_accumulator(a, b, output, bias, accumulator)
+    rule = profile_named(profile).product_rule("conv2d").variant(str(kept))
+    accumulation = Conv2d.of(a, b, window, kept, overflow or rule.overflow)
+    sides = (
+        Side(operands[0], (None,) * 4),
+        Side(operands[1], tuple(3 if each == "O" else None for each in window.weights_layout)),
+    )
+    return plan_product(accumulation, sides, output, bias, rule, profile, scheme, _TO_OUTPUT[window.layout])

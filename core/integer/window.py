@@ -1,0 +1,93 @@
+"""Where the window of a convolution stands: strides, dilations, padding, groups, and the order of dimensions.
+
+    eff = (k - 1) * dilation + 1
+    explicit, valid:  out = floor((in + before + after - eff) / stride) + 1
+    same_*:           out = ceil(in / stride), before + after = max((out - 1) * stride + eff - in, 0)
+
+Source: spec/numerics.md I.2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from core.errors import ParameterError, TypeFitError
+
+
+class Padding(StrEnum):
+    """How many rows and columns are added around the input. They stand for real zeros: stored, the zero point."""
+
+    EXPLICIT = "explicit"
+    VALID = "valid"
+    """None."""
+    SAME_UPPER = "same_upper"
+    """As many as keep the size at stride 1, an odd one after: TensorFlow's SAME, ONNX's SAME_UPPER."""
+    SAME_LOWER = "same_lower"
+    """The same with an odd one before."""
+
+
+class Layout(StrEnum):
+    """The order of dimensions of input and output: images, height, width, channels."""
+
+    NHWC = "NHWC"
+    NCHW = "NCHW"
+
+
+class WeightsLayout(StrEnum):
+    """The order of dimensions of weights: output channels, height, width, input channels of one group."""
+
+    OHWI = "OHWI"
+    """LiteRT's CONV_2D."""
+    HWIO = "HWIO"
+    OIHW = "OIHW"
+    """ONNX, torch."""
+    IHWO = "IHWO"
+    """LiteRT's DEPTHWISE_CONV_2D, whose I is 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """`strides` and `dilations` are vertical and horizontal. `pads` are top, left, bottom and right, if explicit."""
+
+    layout: Layout = Layout.NHWC
+    weights_layout: WeightsLayout = WeightsLayout.OHWI
+    strides: tuple[int, int] = (1, 1)
+    dilations: tuple[int, int] = (1, 1)
+    padding: Padding = Padding.EXPLICIT
+    pads: tuple[int, int, int, int] = (0, 0, 0, 0)
+    groups: int = 1
+
+    def check(self) -> None:
+        """Raise ParameterError, pointing at the field, for numbers that no window has."""
+        for name, numbers, least in (
+            ("strides", self.strides, 1),
+            ("dilations", self.dilations, 1),
+            ("pads", self.pads, 0),
+            ("groups", (self.groups,), 1),
+        ):
+            for index, number in enumerate(numbers):
+                if number < least:
+                    pointer = f"/{name}" if name == "groups" else f"/{name}/{index}"
+                    raise ParameterError(f"{name} are at least {least}; this is {number}", pointer=pointer)
+        if self.padding is not Padding.EXPLICIT and any(self.pads):
+            raise ParameterError(f"padding {self.padding} has no pads of its own", pointer="/pads")
+
+    def placed(self, size: int, kernel: int, axis: int) -> tuple[int, int]:
+        """Return how many outputs there are along an axis (0 vertical, 1 horizontal), and the padding before.
+
+        Raise TypeFitError if the window does not fit the input.
+        """
+        stride = self.strides[axis]
+        effective = (kernel - 1) * self.dilations[axis] + 1
+        if self.padding in (Padding.SAME_UPPER, Padding.SAME_LOWER):
+            outputs = -(-size // stride)
+            total = max((outputs - 1) * stride + effective - size, 0)
+            return outputs, total // 2 if self.padding is Padding.SAME_UPPER else total - total // 2
+        before, after = self.pads[axis], self.pads[axis + 2]
+        if size + before + after < effective:
+            raise TypeFitError(
+                f"the window takes {effective} {('rows', 'columns')[axis]}, and the padded input has "
+                f"{size + before + after}"
+            )
+        return (size + before + after - effective) // stride + 1, before

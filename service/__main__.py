@@ -16,6 +16,8 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
+# How long connections without a request stay open after the drain.
+_LAST_SECONDS = 1.0
 # As uvicorn's own command ends when it cannot listen.
 _NOT_STARTED = 3
 
@@ -70,7 +72,7 @@ def main() -> None:
             app,
             host=settings.host,
             port=settings.port,
-            http=http_protocol(limits),
+            http=http_protocol(limits, min(settings.drain_seconds, _LAST_SECONDS)),
             loop="uvloop",
             ws="none",
             log_config=None,

@@ -30,6 +30,7 @@ class HttpProtocol(HttpToolsProtocol):
     """HTTP/1.1 on one connection."""
 
     limits: ClassVar[ArrivalLimits] = ArrivalLimits()
+    last_seconds: ClassVar[float] = 0.0
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -48,6 +49,16 @@ class HttpProtocol(HttpToolsProtocol):
         if self.cycle is not None:
             client_left(self.cycle.scope)
         super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        """End with the reply that is under way, or if there is none, after the last seconds: one may be coming.
+
+        A client that has just connected, or that kept a connection, cannot know that the service stops.
+        """
+        if self.last_seconds and not _is_busy(self.cycle):
+            self.loop.call_later(self.last_seconds, super().shutdown)
+        else:
+            super().shutdown()
 
     def pause_writing(self) -> None:
         """Wait for a client that does not take its reply as fast as it is made, but not for ever."""
@@ -163,9 +174,17 @@ def _size(value: bytes) -> int:
     return int(value) if value.isdigit() and len(value) < 20 else 0
 
 
-def http_protocol(limits: ArrivalLimits) -> type[HttpProtocol]:
-    """Return the protocol with limits of its own: uvicorn makes one of it for each connection."""
-    return type("LimitedHttpProtocol", (HttpProtocol,), {"limits": limits})
+def http_protocol(limits: ArrivalLimits, last_seconds: float = 0.0) -> type[HttpProtocol]:
+    """Return the protocol with limits of its own: uvicorn makes one of it for each connection.
+
+    `last_seconds`: how long a connection without a request stays open when the service stops.
+    """
+    return type("LimitedHttpProtocol", (HttpProtocol,), {"limits": limits, "last_seconds": last_seconds})
+
+
+def _is_busy(cycle: RequestResponseCycle | None) -> bool:
+    """Return whether a request is being served."""
+    return cycle is not None and not cycle.response_complete
 
 
 def _in_reply(cycle: RequestResponseCycle | None) -> bool:

@@ -7,8 +7,12 @@ is under way ends, and the process with it. An interrupt (Ctrl-C), or a second S
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import os
 import signal
+import socket
+from contextlib import suppress
 from time import monotonic
 from types import FrameType
 
@@ -42,3 +46,29 @@ class DrainingServer(uvicorn.Server):
         if self._stops_at is not None and monotonic() >= self._stops_at:
             self.should_exit = True
         return await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop listening, and then all else, but first take the connections that the system has accepted already."""
+        for server in self.servers:
+            kept = [socket.socket(fileno=os.dup(each.fileno())) for each in server.sockets]
+            server.close()
+            for listening in kept:
+                await self._take_all(listening)
+        await super().shutdown(sockets)
+
+    async def _take_all(self, listening: socket.socket) -> None:
+        """Serve the connections that wait, and close: closing alone would reset them."""
+        listening.setblocking(False)
+        taken = []
+        with listening, suppress(BlockingIOError):
+            while True:
+                taken.append(listening.accept()[0])
+        loop = asyncio.get_running_loop()
+        for connection in taken:
+            await loop.connect_accepted_socket(self._protocol, connection)
+
+    def _protocol(self) -> asyncio.Protocol:
+        made: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]  # as uvicorn itself does
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        return made

@@ -1,0 +1,62 @@
+"""docs/hostile_input.md: every attack gets what the page says, quickly, in few words and little memory."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.conftest import ROOT, Server, started
+from tests.hostile.attacks import ATTACKS, answer_to, outcome
+
+PAGE = ROOT / "docs" / "hostile_input.md"
+_ROW = re.compile(r"\| (.+) \| ([0-9]+) \| `([a-z0-9_]+)` \|")
+
+LONGEST_ANSWER = 4096
+LONGEST_SECONDS = 5.0
+MOST_GROWTH_KIB = 200 << 10
+
+
+def rows() -> dict[str, tuple[int, str]]:
+    found = [match.groups() for line in PAGE.read_text().splitlines() if (match := _ROW.fullmatch(line))]
+    assert len({name for name, _, _ in found}) == len(found)
+    return {name: (int(status), code) for name, status, code in found}
+
+
+def peak_kib(pid: int) -> int:
+    """The most memory that a process has had."""
+    text = Path(f"/proc/{pid}/status").read_text()
+    match = re.search(r"VmHWM:\s+([0-9]+) kB", text)
+    assert match is not None
+    return int(match[1])
+
+
+@pytest.fixture(scope="module")
+def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    log = tmp_path_factory.mktemp("hostile") / "log"
+    options = ("--drain-seconds", "0", "--head-seconds", "1", "--body-seconds", "1", "--access-log", "true")
+    with started(log, *options) as (server, process):
+        before = peak_kib(process.pid)
+        yield server
+        assert httpx.get(f"{server.url}/v2/health/ready", verify=False).status_code == 200
+        assert peak_kib(process.pid) - before < MOST_GROWTH_KIB
+    lines = log.read_text().splitlines()
+    assert max(map(len, lines)) < 300
+    assert not [line for line in lines if "%" in line or "\x1b" in line or "aaaa" in line or " 50" in line[-4:]]
+
+
+def test_the_page_lists_every_attack() -> None:
+    assert list(rows()) == list(ATTACKS)
+
+
+@pytest.mark.parametrize("name", rows())
+def test_an_attack_gets_what_the_page_says(attacked: Server, name: str) -> None:
+    began = time.monotonic()
+    answer = answer_to(ATTACKS[name], attacked.port)
+    assert outcome(answer) == rows()[name]
+    assert len(answer) < LONGEST_ANSWER
+    assert time.monotonic() - began < LONGEST_SECONDS

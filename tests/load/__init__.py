@@ -1,0 +1,1 @@
+"""The service under load: `python -m tests.load` (see `__main__`)."""

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import FailFast, Field
 
-from service.schemas import ReplyModel, RequestModel
+from service.schemas import OutputTensor, ReplyModel, RequestModel, Tensor
 from service.settings import MOST_ENTRIES
 
 _MODULE = """func.func @main(%x: tensor<2xf32>) -> tensor<2x!quant.uniform<i8:f32, 0.5:3>> {
@@ -31,6 +31,23 @@ class LowerRequest(RequestModel):
         "module is checked and printed.",
         examples=[["lower-quant-ops", "strip-func-quant-types"]],
     )
+
+
+class EvaluateRequest(RequestModel):
+    """A module, a function of it, and the tensors that it is called with."""
+
+    module: str = Field(description="MLIR text, as in /v1/lower.", examples=[_MODULE])
+    function: str = Field(default="", description="Default: main, or the only function with a body.")
+    inputs: Annotated[list[Tensor], FailFast()] = Field(
+        max_length=64,
+        description="One for each argument, of its type; scalars are tensors of rank 0. i1 is 0 and 1.",
+    )
+
+
+class EvaluateReply(ReplyModel):
+    """The results of the function, in the form of the inputs."""
+
+    outputs: list[OutputTensor]
 
 
 class LowerReply(ReplyModel):

@@ -59,7 +59,7 @@ _TAGS = [
     {"name": "oip", "description": "Every operation as a model of the Open Inference Protocol."},
     {"name": "params", "description": "Parameters of the arithmetic."},
     {"name": "types", "description": "The type language."},
-    {"name": "modules", "description": "MLIR modules: the passes that lower quantized operations."},
+    {"name": "modules", "description": "MLIR modules: the passes that lower quantized operations, and an evaluator."},
     {"name": "meta", "description": "The service itself."},
 ]
 
@@ -81,6 +81,7 @@ _REQUESTS = (
     range_models.FakeQuantizeRequest,
     schemas.ParseTypeRequest,
     lowering_models.LowerRequest,
+    lowering_models.EvaluateRequest,
     oip_schemas.InferenceRequest,
     *(operator_models.request_model(operator) for operator in OPERATORS.values()),
 )

@@ -86,6 +86,7 @@ class Limits(BaseModel):
     max_module_operations: int = _size(5000, "Most operations of a module.")
     max_module_constants: int = _size(1 << 20, "Most elements of a module's constants, in all.")
     max_passes: int = _count(16, 256, "Most passes in one request.")
+    max_evaluation_bytes: int = _size(64 << 20, "Most memory for the values of an evaluated module, in bytes.")
     max_module_seconds: int = _count(10, 600, "Longest time that work on a module may take, in seconds.")
 
 

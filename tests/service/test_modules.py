@@ -62,3 +62,80 @@ def test_a_pass_that_cannot(client: httpx.Client) -> None:
     request = {"module": module, "passes": ["lower-quant-ops"]}
     found = refused(client.post("/v1/lower", json=request), 422, "lowering_failed", "/module")
     assert (found["line"], found["column"]) == (2, 3)
+
+
+def test_the_documented_example_of_evaluate(client: httpx.Client) -> None:
+    body = client.get("/openapi.json").json()["paths"]["/v1/evaluate"]["post"]["requestBody"]
+    example = body["content"]["application/json"]["example"]
+    reply = client.post("/v1/evaluate", json=example)
+    # 7 + 2 (5 - 1) = 15, and 15 / 3 + 2 = 7.
+    expected = {"outputs": [{"type": "tensor<!quant.uniform<i8:f32, 3.000000e+00:2>>", "values": [7]}]}
+    assert (reply.status_code, reply.json()) == (200, expected)
+    lowered = client.post(
+        "/v1/lower", json={"module": example["module"], "passes": ["stablehlo-legalize-quant-to-math"]}
+    ).json()["module"]
+    inputs = [{"type": "tensor<i8>", "values": [value]} for value in (7, 5)]
+    reply = client.post("/v1/evaluate", json={"module": lowered, "inputs": inputs})
+    assert reply.json() == {"outputs": [{"type": "tensor<i8>", "values": [7]}]}
+
+
+ECHO = "func.func @main(%x: tensor<2xf32>, %y: i1) -> (i1, tensor<2xf32>) { return %y, %x : i1, tensor<2xf32> }"
+
+
+def test_inputs_and_outputs(client: httpx.Client) -> None:
+    inputs = [{"type": "tensor<2xf32>", "values": [0.5, "NaN"]}, {"type": "tensor<i1>", "values": [1]}]
+    reply = client.post("/v1/evaluate", json={"module": ECHO, "inputs": inputs})
+    assert reply.json() == {"outputs": [inputs[1], inputs[0]]}
+    inputs = [{"type": "tensor<2xf32>", "data": "AAAAPwAAwH8="}, {"type": "tensor<i1>", "data": "AQ=="}]
+    assert client.post("/v1/evaluate", json={"module": ECHO, "inputs": inputs}).json() == {"outputs": inputs[::-1]}
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "code", "pointer"),
+    [
+        ({"function": "other"}, 422, "unknown_name", "/function"),
+        ({"inputs": []}, 422, "parameter_invalid", None),
+        ({"inputs": [{"type": "tensor<3xf32>", "values": [1, 2, 3]}]}, 422, "type_does_not_fit", "/inputs/0/type"),
+        ({"inputs": [{"type": "tensor<2xi8>", "values": [1, 2]}]}, 422, "type_does_not_fit", "/inputs/0/type"),
+        ({"inputs": [{"type": "tensor<2xf32>", "values": [1]}]}, 400, "tensor_data", "/inputs/0/values"),
+        ({"inputs": [{"type": "tensor<?xf32>", "values": [1]}]}, 422, "type_does_not_fit", "/inputs/0/type"),
+        ({"inputs": [{"type": "f8E5M2", "values": [1]}]}, 422, "type_does_not_fit", "/inputs/0/type"),
+        ({"inputs": [{"type": "tensor<1xf8E5M2>", "values": [1]}]}, 422, "unsupported", "/inputs/0/type"),
+    ],
+)
+def test_wrong_inputs(
+    client: httpx.Client, change: dict[str, Any], status: int, code: str, pointer: str | None
+) -> None:
+    request = {"module": MODULE, "inputs": [{"type": "tensor<2xf32>", "values": [1, 2]}]} | change
+    refused(client.post("/v1/evaluate", json=request), status, code, pointer)
+
+
+def evaluated(client: httpx.Client, lines: str) -> httpx.Response:
+    module = MODULE.replace("return", f"{lines}\n  return")
+    return client.post("/v1/evaluate", json={"module": module, "inputs": [{"type": "tensor<2xf32>", "values": [1, 2]}]})
+
+
+def test_what_evaluation_costs_is_bounded(client: httpx.Client) -> None:
+    huge = "%0 = stablehlo.iota dim = 0 : tensor<99999999x9999xi64>"
+    refused(evaluated(client, huge), 413, "limit_exceeded", "/module")
+    grows = "%z = stablehlo.constant dense<0.0> : tensor<f32>\n  %0 = stablehlo.pad %x, %z, low = [0], "
+    grows += "high = [9999999999], interior = [0] : (tensor<2xf32>, tensor<f32>) -> tensor<?xf32>"
+    refused(evaluated(client, grows), 413, "limit_exceeded", "/module")
+    recursive = MODULE.replace("return", "%0 = call @main(%x) : (tensor<2xf32>) -> tensor<2xf32>\n  return")
+    request = {"module": recursive, "inputs": [{"type": "tensor<2xf32>", "values": [1, 2]}]}
+    refused(client.post("/v1/evaluate", json=request), 413, "limit_exceeded", "/module")
+    assert evaluated(client, "").status_code == 200
+
+
+def test_operations_that_are_not_evaluated_or_do_not_fit(client: httpx.Client) -> None:
+    found = refused(
+        evaluated(client, '%0 = "stablehlo.cholesky"(%x) : (tensor<2xf32>) -> tensor<2xf32>'),
+        422, "lowering_failed", "/module",
+    )  # fmt: skip
+    assert (found["line"], "not evaluated" in found["detail"]) == (2, True)
+    wrong = "%0 = stablehlo.transpose %x, dims = [5] : (tensor<2xf32>) -> tensor<2xf32>"
+    refused(evaluated(client, wrong), 422, "lowering_failed", "/module")
+    wrong = "%0 = stablehlo.reshape %x : (tensor<2xf32>) -> tensor<3xf32>"
+    refused(evaluated(client, wrong), 422, "lowering_failed", "/module")
+    poison = "%0 = arith.constant 3.0e+02 : f32\n  %1 = arith.fptosi %0 : f32 to i8"
+    assert "MLIR gives no result" in refused(evaluated(client, poison), 422, "precondition_failed", "/module")["detail"]

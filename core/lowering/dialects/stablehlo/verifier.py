@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import (
+    DYNAMIC_INDEX,
     ArrayAttr,
     DenseArrayBase,
     DenseIntOrFPElementsAttr,
@@ -107,7 +108,7 @@ def shapes_agree(left: Attribute, right: Attribute) -> bool:
     if not isinstance(left, TensorType) or not isinstance(right, TensorType):
         return True
     pair = (left.get_shape(), right.get_shape())
-    return len(pair[0]) == len(pair[1]) and all(a == b or -1 in (a, b) for a, b in zip(*pair, strict=True))
+    return len(pair[0]) == len(pair[1]) and all(a == b or DYNAMIC_INDEX in (a, b) for a, b in zip(*pair, strict=True))
 
 
 def _check_shapes(types: Sequence[Attribute]) -> None:

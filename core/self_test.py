@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -18,10 +19,13 @@ from numpy.typing import NDArray
 
 from core.dequantize import plan_dequantize
 from core.errors import SelfTestError
+from core.integer.conv2d import Padding, Window, conv2d_integers
+from core.integer.matmul import matmul_integers
 from core.mlir import parse_type
 from core.mlir.types import TensorType, Type
 from core.plan import Plan
 from core.profiles import Operation
+from core.profiles.integer_rule import Accumulator
 from core.quantize import plan_quantize
 from core.requantize import plan_requantize
 
@@ -184,8 +188,55 @@ KNOWN_ANSWERS = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class KnownSums:
+    """Sums of products by one kind of kernel, of the operands that `factors` makes, and the start of their SHA-256.
+
+    A convolution is depthwise, 3 by 3.
+    """
+
+    lhs: str
+    rhs: str
+    accumulator: Accumulator
+    digest: str
+    convolves: bool = False
+
+    def factors(self) -> tuple[Array, Array]:
+        """Return operands whose numbers are the low bits of k * 2654435761, for k from 0 and from 100000 on."""
+        shapes = ((1, 9, 11, 37), (37, 3, 3, 1)) if self.convolves else ((13, 1037), (1037, 131))
+        made = []
+        for first, shape, dtype in zip((0, 100_000), shapes, (self.lhs, self.rhs), strict=True):
+            bits = (np.arange(first, first + prod(shape), dtype=np.uint64) * 2654435761 >> 7).astype(np.uint32)
+            made.append(bits.astype(dtype).reshape(shape))
+        return made[0], made[1]
+
+    def sums(self) -> Array:
+        """Return the sums of this machine."""
+        lhs, rhs = self.factors()
+        if self.convolves:
+            window = Window(padding=Padding.SAME_UPPER, groups=lhs.shape[3])
+            return conv2d_integers(lhs, rhs, 3, -5, window=window, accumulator=self.accumulator)
+        return matmul_integers(lhs, rhs, 3, -5, accumulator=self.accumulator)
+
+
+KNOWN_SUMS = (
+    KnownSums("int8", "int8", Accumulator.I32, "4058f424db9a386a"),
+    KnownSums("uint8", "int8", Accumulator.I64, "024482e02fce22e4"),
+    KnownSums("int16", "int8", Accumulator.I32, "2c09aa669afcd382"),
+    KnownSums("int16", "int8", Accumulator.I64, "a2e435c2423f5b75"),
+    KnownSums("int16", "int16", Accumulator.I64, "8997e959dba7d145"),
+    KnownSums("int8", "int8", Accumulator.I32, "09ecbf5b256844e1", convolves=True),
+)
+
+
 def run_self_test() -> None:
     """Repeat every known answer. Raise SelfTestError naming the first that is not what it has to be."""
+    for each in KNOWN_SUMS:
+        found = digest(each.sums())
+        if found != each.digest:
+            raise SelfTestError(
+                f"sums of {each.lhs} by {each.rhs} in {each.accumulator} give {found}; they have to give {each.digest}"
+            )
     for known in KNOWN_ANSWERS:
         plan = known.plan()
         output = np.empty(ELEMENTS, plan.output_dtype)

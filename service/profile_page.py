@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
+from typing import Any
 
 import numpy as np
 
 from core.float_encoding import encoder
 from core.profiles import OperationRule, profile_named
 from core.profiles.cast import FORMULA, SCALE, CastRule
+from core.profiles.integer_rule import AddRule, ProductRule
 from core.small_floats import small_float
 from service import schemas
 
@@ -21,14 +23,18 @@ _SPECIAL = np.array(
 def profile_page(name: str) -> schemas.Profile:
     """Return the page of the profile of that name, or raise UnknownNameError."""
     profile = profile_named(name)
-    casts = {} if profile.casts is None else {"casts": _casts(profile.casts)}
+    more: dict[str, Any] = {} if profile.casts is None else {"casts": _casts(profile.casts)}
+    if profile.products:
+        more["products"] = {operation: _product(rule) for operation, rule in profile.products.items()}
+    if profile.addition is not None:
+        more["add"] = schemas.AdditionRule(**_stated(profile.addition))
     return schemas.Profile(
         name=profile.name,
         title=profile.title,
         summary=profile.summary,
         source=profile.source,
         operations={str(operation): _rule(rule) for operation, rule in profile.operations.items()},
-        **casts,
+        **more,
     )
 
 
@@ -36,6 +42,21 @@ def _rule(rule: OperationRule) -> schemas.OperationRule:
     stated = {key: value for key, value in asdict(replace(rule, variants={})).items() if value is not None}
     variants = {key: _rule(variant) for key, variant in rule.variants.items()}
     return schemas.OperationRule(**{**stated, "variants": variants})
+
+
+def _stated(rule: ProductRule | AddRule) -> dict[str, str]:
+    """Return the fields of a rule that say anything, without its variants."""
+    return {
+        field.name: str(value)
+        for field in fields(rule)
+        if field.name != "variants" and (value := getattr(rule, field.name)) is not None
+    }
+
+
+def _product(rule: ProductRule) -> schemas.ProductRule:
+    return schemas.ProductRule(
+        **_stated(rule), variants={name: _product(variant) for name, variant in rule.variants.items()}
+    )
 
 
 def _casts(rule: CastRule) -> schemas.CastRule:

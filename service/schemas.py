@@ -197,6 +197,26 @@ class CastRule(ReplyModel):
     formats: list[CastFormat]
 
 
+class ProductRule(ReplyModel):
+    """How a profile computes sums of products."""
+
+    operator: str = Field(description="The real system's own.")
+    overflow: str = Field(description="What becomes of a sum that i32 does not hold, unless asked otherwise.")
+    scheme: str = Field(default="", description="What scales the sums; without it they are dequantized and quantized.")
+    factor: str = Field(default="", description="How the factor is formed, where not as the scheme says.")
+    variants: dict[str, ProductRule] = Field(
+        description="Rules that replace this one: `i64` for sums of 64 bits, `batched` for rhs with batch dimensions."
+    )
+
+
+class AdditionRule(ReplyModel):
+    """How a profile adds two quantized tensors."""
+
+    operator: str = Field(description="The real system's own.")
+    addition: str = Field(description="fixed_point, rescale, common_scale, to_output_scale or through_real.")
+    scheme: str = Field(default="", description="Of the multipliers, where there are any.")
+
+
 class Profile(ReplyModel):
     """A named arithmetic contract."""
 
@@ -205,6 +225,10 @@ class Profile(ReplyModel):
     summary: str
     source: str
     operations: dict[str, OperationRule]
+    products: dict[str, ProductRule] = Field(
+        default=ABSENT, description="matmul and conv2d, where the profile defines them."
+    )
+    add: AdditionRule = Field(default=ABSENT, description="add, where the profile defines it.")
     casts: CastRule = Field(default=ABSENT, description="Casts between floats, where the profile defines them.")
 
 

@@ -13,7 +13,7 @@ from core import self_test
 from core.errors import SelfTestError
 from core.parameters.schemes import SCHEMES as SCHEME_NAMES
 from core.profiles import PROFILES, Operation
-from core.self_test import ELEMENTS, KNOWN_ANSWERS, KnownAnswer, digest, inputs
+from core.self_test import ELEMENTS, KNOWN_ANSWERS, KNOWN_SUMS, KnownAnswer, KnownSums, digest, inputs
 from tests import profile_oracle, quantile_oracle, scheme_oracle
 
 I8 = profile_oracle.target("i8")
@@ -81,6 +81,28 @@ def test_every_profile_that_converts_has_a_known_answer() -> None:
 def test_every_scheme_has_a_known_answer() -> None:
     answered = {known.scheme or known.profile for known in KNOWN_ANSWERS if known.operation is Operation.REQUANTIZE}
     assert {scheme for scheme in SCHEME_NAMES if scheme not in answered} == {"xnnpack_cvt8"}
+
+
+@pytest.mark.parametrize("known", KNOWN_SUMS, ids=lambda k: f"{k.lhs}-{k.rhs}-{k.accumulator}-{k.convolves}")
+def test_numpy_gives_the_known_sums(known: KnownSums) -> None:
+    """In int64, which holds them all; int32 is that modulo 2^32."""
+    lhs, rhs = (each.astype(np.int64) for each in known.factors())
+    a, b = lhs - 3, rhs + 5
+    if known.convolves:
+        padded = np.pad(a, ((0, 0), (1, 1), (1, 1), (0, 0)))
+        expected = np.zeros(lhs.shape, np.int64)
+        for i in range(3):
+            for j in range(3):
+                expected += padded[:, i : i + 9, j : j + 11] * b[:, i, j, 0]
+    else:
+        expected = a @ b
+    assert digest(expected.astype("<i4" if known.accumulator == "i32" else "<i8")) == known.digest
+
+
+def test_wrong_sums_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(self_test, "KNOWN_SUMS", (replace(KNOWN_SUMS[0], digest="0" * 16),))
+    with pytest.raises(SelfTestError, match="sums of int8 by int8 in i32"):
+        self_test.run_self_test()
 
 
 def test_it_passes_here() -> None:

@@ -119,6 +119,10 @@ def test_profiles(client: httpx.Client) -> None:
         for rule in profile["operations"].values():
             assert rule["formula"]
             assert None not in rule.values()
+    litert = client.get("/v1/profiles/litert").json()
+    assert litert["products"]["conv2d"]["variants"]["i64"]["scheme"] == "litert_int64"
+    assert litert["add"]["addition"] == "fixed_point"
+    assert not {"products", "add"} & client.get("/v1/profiles/mlir").json().keys()
     missing = client.get("/v1/profiles/nope")
     assert (missing.status_code, missing.json()["code"]) == (404, "unknown_name")
 

@@ -128,3 +128,21 @@ def test_refused(
     with pytest.raises(error) as caught:
         plan_add(tensor(f"tensor<{lhs}>"), tensor(f"tensor<{rhs}>"), parse_type(output), profile)
     assert caught.value.side == side
+
+
+@pytest.mark.parametrize(
+    ("scales", "multipliers"),
+    [
+        # 1 = 2^20 * 2^-20, and 1/2 with the same shift.
+        ((1.0, 0.5, 1.0), ((1 << 20, 20), (1 << 19, 20))),
+        # 3/4 = 0.75 * 2^21 * 2^-21; 2^-9 of that.
+        ((1.5, 1.5 / 512, 2.0), ((3 << 19, 21), (3 << 10, 21))),
+        ((128.0, 0.25, 1.0), ((1 << 20, 13), (1 << 11, 13))),
+    ],
+)
+def test_the_multipliers_of_xnnpack(
+    scales: tuple[float, float, float], multipliers: tuple[tuple[int, int], ...]
+) -> None:
+    lhs, rhs, output = (f"!quant.uniform<i8:f32, {scale!r}>" for scale in scales)
+    plan = plan_add(tensor(f"tensor<1x{lhs}>"), tensor(f"tensor<1x{rhs}>"), parse_type(output), "litert_xnnpack")
+    assert [(each.multiplier, each.shift) for each in plan.arithmetic.multipliers] == list(multipliers)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from core.errors import ParameterError, PreconditionError, RequantError, TypeFitError, UnsupportedError
 from core.integer.conv2d import Layout, Padding, WeightsLayout, Window, conv2d_integers, plan_conv2d
+from core.integer.matmul import plan_matmul
 from core.integer.trace import trace_product
 from core.mlir import parse_type
 from core.profiles.integer_rule import Accumulator, SumOverflow
@@ -317,3 +318,17 @@ def test_refused(lhs: str, rhs: str, window: Window, error: type[RequantError], 
     with pytest.raises(error) as caught:
         plan_conv2d(tensor(f"tensor<{lhs}>"), tensor(f"tensor<{rhs}>"), parse_type("i32"), window=window)
     assert caught.value.side == side
+
+
+def test_litert_has_fixed_point_in_convolutions_only() -> None:
+    """-1 times 1/2 is a tie: RNU in the high multiplication gives 0, FULLY_CONNECTED's RNA gives -1 (C.8)."""
+    half, one = "!quant.uniform<i8:f32, 0.5>", I8
+    convolution = plan_conv2d(
+        tensor(f"tensor<1x1x1x1x{half}>"), tensor(f"tensor<1x1x1x1x{one}>"), parse_type(one), window=Window()
+    )
+    product = plan_matmul(tensor(f"tensor<1x1x{half}>"), tensor(f"tensor<1x1x{one}>"), parse_type(one))
+    batched = plan_matmul(tensor(f"tensor<1x1x1x{half}>"), tensor(f"tensor<1x1x1x{one}>"), parse_type(one))
+    for plan, expected in ((convolution, 0), (product, -1), (batched, 0)):
+        target = np.empty(1, np.int8)
+        plan.run(np.array([-1], np.int8), np.array([1], np.int8), None, target)
+        assert target.tolist() == [expected]

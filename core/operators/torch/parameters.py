@@ -1,0 +1,147 @@
+"""What torch's operators share: data types by torch's names, bounds, scales and zero points (spec/numerics.md E.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from core.elements import FLOATS, FloatElement, IntegerElement
+from core.errors import ParameterError, TypeFitError
+from core.mlir.types import StorageType, TensorType, UniformPerAxisType, UniformType
+from core.operators.description import Attribute, Choices, Kind, Operand, OperatorCall
+from core.operators.element_names import element_named
+
+SOURCE = "torch 2.13.0, CPU wheel, x86"
+DTYPES: Mapping[str, str] = {
+    "quint8": "ui8", "qint8": "i8", "qint32": "i32", "uint8": "ui8", "int8": "i8", "int16": "i16", "int32": "i32",
+}  # fmt: skip
+REALS: Mapping[str, str] = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
+
+SCALE = Attribute(name="scale", kind=Kind.NUMBER, description="A Python float.")
+ZERO_POINT = Attribute(name="zero_point", kind=Kind.INTEGER, description="A number that the dtype holds.")
+AXIS = Attribute(name="axis", kind=Kind.INTEGER, description="The dimension of the channels.", lowest=0)
+QUANT_MIN = Attribute(
+    name="quant_min",
+    kind=Kind.INTEGER,
+    description="The lowest stored number.",
+    lowest=-(1 << 31),
+    highest=(1 << 31) - 1,
+)
+QUANT_MAX = Attribute(
+    name="quant_max",
+    kind=Kind.INTEGER,
+    description="The highest stored number.",
+    lowest=-(1 << 31),
+    highest=(1 << 31) - 1,
+)
+SCALES = Operand(name="scales", description="One dimension: one for each channel.", types={"f32": 1, "f64": 1})
+ZERO_POINTS = Operand(name="zero_points", description="As many zero points.", types={"i32": 1, "i64": 1})
+SCALE_TENSOR = Operand(name="scale", description="One number, of any shape.", types={"f32": 1, "f64": 1})
+ZERO_POINT_TENSOR = Operand(
+    name="zero_point", description="One number that the dtype holds, of any shape.", types={"i32": 1, "i64": 1}
+)
+
+
+def dtype_attribute(names: tuple[str, ...], component: str) -> Attribute:
+    """Return the attribute dtype with some of torch's names."""
+    return Attribute(
+        name="dtype",
+        kind=Kind.TEXT,
+        description="The stored type.",
+        choices=Choices(component, names, "torch's types of stored numbers."),
+    )
+
+
+def stored_element(call: OperatorCall) -> IntegerElement:
+    """Return what the attribute dtype names."""
+    element = element_named(DTYPES[call.text("dtype")])
+    assert isinstance(element, IntegerElement)
+    return element
+
+
+def storage_of(call: OperatorCall, element: IntegerElement) -> StorageType:
+    """Return the storage with the bounds quant_min and quant_max, where the operator has them."""
+    plain = StorageType.unbounded(IntegerElement(element.width), signed=element.signed)
+    if "quant_min" not in call.attributes:
+        return plain
+    lowest, highest = call.integer("quant_min"), call.integer("quant_max")
+    for name, bound in (("quant_min", lowest), ("quant_max", highest)):
+        if not plain.minimum <= bound <= plain.maximum:
+            raise ParameterError(
+                f"{name} is {bound}; {element.name} holds {plain.minimum} to {plain.maximum}",
+                pointer=f"/attributes/{name}",
+            )
+    if lowest > highest:
+        raise ParameterError(f"quant_min is {lowest}, and quant_max {highest}", pointer="/attributes/quant_min")
+    return StorageType(plain.element, plain.signed, lowest, highest)
+
+
+def _checked_scale(scale: float, pointer: str, index: int | None = None) -> float:
+    with np.errstate(over="ignore"):
+        single = float(np.float32(scale))
+    if not 0 < single < float("inf"):
+        raise ParameterError("a scale is above 0 and finite in f32", index=index, pointer=pointer)
+    return scale
+
+
+def one_scale(
+    call: OperatorCall, shape: tuple[int, ...], storage: StorageType, expressed: FloatElement = FLOATS["f32"],
+    *, single: bool = False,
+) -> TensorType:  # fmt: skip
+    """Return the per-tensor type of the attributes scale and zero_point. `single`: the scale is taken as f32."""
+    scale = call.number("scale")
+    found = _per_tensor(scale, call.integer("zero_point"), storage, expressed, "/attributes")
+    if single:
+        found = replace(found, scale=float(np.float32(scale)))
+    return TensorType(shape, found)
+
+
+def scale_tensor(
+    call: OperatorCall, shape: tuple[int, ...], storage: StorageType, expressed: FloatElement = FLOATS["f32"]
+) -> TensorType:
+    """Return the per-tensor type of the operands scale and zero_point, each of one element."""
+    for name in ("scale", "zero_point"):
+        given = call.inputs[name]
+        if given.data.size != 1:
+            raise TypeFitError(f"{name} has one element; this has shape {list(given.shape)}", pointer=f"/inputs/{name}")
+    scale, zero_point = (call.inputs[name].data[0] for name in ("scale", "zero_point"))
+    return TensorType(shape, _per_tensor(float(scale), int(zero_point), storage, expressed, "/inputs"))
+
+
+def _per_tensor(
+    scale: float, zero_point: int, storage: StorageType, expressed: FloatElement, place: str
+) -> UniformType:
+    lowest, highest = storage.default_bounds
+    if not lowest <= zero_point <= highest:
+        raise ParameterError(
+            f"zero_point is {zero_point}; the dtype holds {lowest} to {highest}", pointer=f"{place}/zero_point"
+        )
+    return UniformType(storage, expressed, _checked_scale(scale, f"{place}/scale"), zero_point)
+
+
+def channel_scales(
+    call: OperatorCall, shape: tuple[int, ...], storage: StorageType, expressed: FloatElement = FLOATS["f32"]
+) -> TensorType:
+    """Return the per-axis type of the operands scales and zero_points, and the attribute axis."""
+    scales, zero_points, axis = call.inputs["scales"], call.inputs["zero_points"], call.integer("axis")
+    if axis >= len(shape):
+        raise ParameterError(f"axis is {axis}; the input has rank {len(shape)}", pointer="/attributes/axis")
+    for name, each in (("scales", scales), ("zero_points", zero_points)):
+        if each.shape != (shape[axis],):
+            raise TypeFitError(
+                f"{name} has shape {list(each.shape)}; dimension {axis} of the input has {shape[axis]} indices",
+                pointer=f"/inputs/{name}",
+            )
+    listed = [_checked_scale(float(np.float32(scale)), "/inputs/scales", i) for i, scale in enumerate(scales.data)]
+    lowest, highest = storage.default_bounds
+    points = zero_points.data.tolist()
+    for index, point in enumerate(points):
+        if not lowest <= point <= highest:
+            raise ParameterError(
+                f"zero point {index} is {point}; the dtype holds {lowest} to {highest}",
+                index=index,
+                pointer="/inputs/zero_points",
+            )
+    return TensorType(shape, UniformPerAxisType(storage, expressed, axis, tuple(listed), tuple(points)))

@@ -1,0 +1,327 @@
+"""torch's quantize, dequantize and fake_quantize: eager, and of torch.ops.quantized_decomposed (numerics.md E.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from core.dequantize import plan_dequantize
+from core.elements import FLOATS, FloatElement, IntegerElement
+from core.errors import ParameterError
+from core.lanes import narrow
+from core.mlir.types import StorageType, TensorType, UniformPerAxisType
+from core.operators.description import (
+    Array,
+    Attribute,
+    Choices,
+    Kind,
+    Operand,
+    OperandTensor,
+    Operator,
+    OperatorCall,
+    Outputs,
+    Run,
+    empty,
+)
+from core.operators.element_names import QUANTIZED, type_key
+from core.operators.execution import converted, pointing
+from core.operators.separate_parameters import Granularity, for_each, reals_of
+from core.operators.torch.parameters import (
+    AXIS,
+    QUANT_MAX,
+    QUANT_MIN,
+    REALS,
+    SCALE,
+    SCALE_TENSOR,
+    SCALES,
+    SOURCE,
+    ZERO_POINT,
+    ZERO_POINT_TENSOR,
+    ZERO_POINTS,
+    channel_scales,
+    dtype_attribute,
+    one_scale,
+    scale_tensor,
+    storage_of,
+    stored_element,
+)
+from core.operators.typed_conversion import converting, expressed_type
+from core.quantize import plan_quantize
+
+_F32 = FLOATS["f32"]
+_EAGER = dtype_attribute(("quint8", "qint8", "qint32"), "TorchQuantizedDtype")
+_DECOMPOSED = dtype_attribute(("uint8", "int8", "int16", "int32"), "TorchStoredDtype")
+_OUT_DTYPE = Attribute(
+    name="out_dtype",
+    kind=Kind.TEXT,
+    description="The type of the result. Default: float32.",
+    default="float32",
+    choices=Choices("TorchRealDtype", tuple(REALS), "torch's types of real numbers."),
+)
+_REAL = Operand(name="input", description="Real numbers.", types={"f32": 1})
+_REALS = Operand(name="input", description="Real numbers.", types={"f32": 1, "f16": 1, "bf16": 1})
+_STORED = Operand(name="input", description="Stored numbers, of dtype.", types={"ui8": 1, "i8": 1, "i16": 1, "i32": 1})
+_OUTPUT = Operand(name="output", description="Stored numbers.", types={"ui8": 1, "i8": 1, "i16": 1, "i32": 1})
+_REAL_OUTPUT = Operand(name="output", description="Real numbers.", types={"f32": 1, "f16": 1, "bf16": 1})
+_BOUNDS = (QUANT_MIN, QUANT_MAX)
+
+_NAN_CAST = {"i32": -(1 << 31)}
+"""What x86 casts NaN to, where that is not 0."""
+_PAST_INT64 = np.float32(2.0**63)
+
+Scaled = Callable[[OperatorCall, tuple[int, ...], StorageType, FloatElement], TensorType]
+
+
+def _quantizing(profile: str, scaled: Scaled) -> Callable[[OperatorCall], Run]:
+    def plan_call(call: OperatorCall) -> Run:
+        given, element = call.inputs["input"], stored_element(call)
+        expressed = given.type.element
+        assert isinstance(expressed, FloatElement)
+        stored = scaled(call, given.shape, storage_of(call, element), expressed)
+        target = TensorType(given.shape, element)
+        if not given.data.size:
+            return lambda: {"output": empty(target)}
+        with pointing("/inputs/input"):
+            plan = plan_quantize(given.type, stored, profile)
+
+        def run() -> Outputs:
+            found = converted(plan, given.data, "input")
+            if "quant_min" in call.attributes:
+                # The cast comes after the bounds, and they hold no NaN.
+                found[np.isnan(reals_of(given))] = _NAN_CAST.get(element.name, 0)
+            return {"output": OperandTensor(target, found)}
+
+        return run
+
+    return plan_call
+
+
+def _dequantizing(scaled: Scaled) -> Callable[[OperatorCall], Run]:
+    def plan_call(call: OperatorCall) -> Run:
+        given, element = call.inputs["input"], stored_element(call)
+        if given.type.element != element:
+            raise ParameterError(f"dtype is {call.text('dtype')}, which the input is not", pointer="/attributes/dtype")
+        expressed = FLOATS[REALS[call.text("out_dtype")]]
+        # Bounds are no part of dequantization, beside being checked.
+        storage_of(call, element)
+        whole = StorageType.unbounded(IntegerElement(element.width), signed=element.signed)
+        stored = scaled(call, given.shape, whole, expressed)
+        target = TensorType(given.shape, expressed)
+        if not given.data.size:
+            return lambda: {"output": empty(target)}
+        points = call.given("zero_points")
+        if points is not None and type_key(points.type.element) == "i64" and element.name == "i32":
+            assert isinstance(stored.element, UniformPerAxisType)
+            return _exact_differences(given, stored.element, target)
+        with pointing("/inputs/input"):
+            plan = plan_dequantize(stored, None, "torch_decomposed")
+
+        def run() -> Outputs:
+            return {"output": OperandTensor(target, converted(plan, given.data, "input"))}
+
+        return run
+
+    return plan_call
+
+
+def _exact_differences(given: OperandTensor, element: UniformPerAxisType, target: TensorType) -> Run:
+    """Return the work on i32 with zero points of i64, which torch subtracts in int64; those of i32 wrap."""
+    granularity, expressed = Granularity(element.axis), target.element
+    assert isinstance(expressed, FloatElement)
+
+    def run() -> Outputs:
+        scales, points = np.array(element.scales, np.float32), np.array(element.zero_points, np.int64)
+        differences = given.data - for_each(points, given.shape, granularity)
+        with np.errstate(over="ignore"):
+            reals = differences.astype(np.float32) * for_each(scales, given.shape, granularity)
+        if expressed.name == "f32":
+            return {"output": OperandTensor(target, reals)}
+        found = np.empty(reals.size, expressed.tensor_dtype)
+        narrow(reals, expressed, found)
+        return {"output": OperandTensor(target, found)}
+
+    return run
+
+
+def _fake(scaled: Scaled) -> Callable[[OperatorCall], Run]:
+    """Quantize, and dequantize again: f32(f32(q - z) * s)."""
+
+    def plan_call(call: OperatorCall) -> Run:
+        given = call.inputs["input"]
+        lowest, highest = call.integer("quant_min"), call.integer("quant_max")
+        if not lowest <= highest:
+            raise ParameterError(f"quant_min is {lowest}, and quant_max {highest}", pointer="/attributes/quant_min")
+        stored = scaled(call, given.shape, StorageType(IntegerElement(32), True, lowest, highest), _F32)
+        if not given.data.size:
+            return lambda: {"output": empty(given.type)}
+        with pointing("/inputs/input"):
+            forth, back = (
+                plan_quantize(given.type, stored, "torch_decomposed"),
+                plan_dequantize(stored, None, "torch_decomposed"),
+            )
+
+        def run() -> Outputs:
+            source = given.data
+            if isinstance(stored.element, UniformPerAxisType):
+                source = _within_int64(source, stored.element, given.shape)
+            indices = converted(forth, source, "input")
+            reals = np.empty(forth.elements, np.float32)
+            back.run(indices, reals)
+            return {"output": OperandTensor(given.type, reals)}
+
+        return run
+
+    return plan_call
+
+
+def _within_int64(x: Array, element: UniformPerAxisType, shape: tuple[int, ...]) -> Array:
+    """Replace by -infinity what is beyond int64 once scaled: per channel torch converts that to the least int64."""
+    inverses = np.float32(1) / np.array(element.scales, np.float32)
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled = x * for_each(inverses, shape, Granularity(element.axis))
+    return np.where(scaled >= _PAST_INT64, np.float32(-np.inf), x)
+
+
+def _single(call: OperatorCall, shape: tuple[int, ...], storage: StorageType, expressed: FloatElement) -> TensorType:
+    return one_scale(call, shape, storage, expressed, single=True)
+
+
+def _plan_dequantize(call: OperatorCall) -> Run:
+    given = call.inputs["input"]
+    return converting(given, expressed_type(given), "torch", "input", "output")
+
+
+_X = {"type": "tensor<2x2xf32>", "values": [0.3, 1.0, -2.0, 100.0]}
+_CHANNELS = {
+    "scales": {"type": "tensor<2xf32>", "values": [0.5, 0.25]},
+    "zero_points": {"type": "tensor<2xi32>", "values": [3, 0]},
+}
+_TENSORS = {
+    "scale": {"type": "tensor<f32>", "values": [0.5]},
+    "zero_point": {"type": "tensor<i64>", "values": [3]},
+}
+_PER_TENSOR = {"scale": 0.5, "zero_point": 3}
+_UINT8 = {"quant_min": 0, "quant_max": 255}
+_Q = {"type": "tensor<2x2xui8>", "values": [4, 5, 0, 203]}
+
+QUANTIZE_PER_TENSOR = Operator(
+    system="torch",
+    name="quantize_per_tensor",
+    summary="Real numbers to the integers of a quantized tensor (its int_repr), by one scale.",
+    source=SOURCE,
+    inputs=(_REAL,),
+    outputs=(_OUTPUT,),
+    attributes=(SCALE, ZERO_POINT, _EAGER),
+    plan=_quantizing("torch", one_scale),
+    example={"inputs": {"input": _X}, "attributes": {**_PER_TENSOR, "dtype": "quint8"}},
+)
+QUANTIZE_PER_CHANNEL = Operator(
+    system="torch",
+    name="quantize_per_channel",
+    summary="Real numbers to the integers of a quantized tensor (its int_repr), by a scale for each channel.",
+    source=SOURCE,
+    inputs=(_REAL, SCALES, ZERO_POINTS),
+    outputs=(_OUTPUT,),
+    attributes=(AXIS, _EAGER),
+    plan=_quantizing("torch", channel_scales),
+    example={"inputs": {"input": _X, **_CHANNELS}, "attributes": {"axis": 1, "dtype": "qint8"}},
+)
+DEQUANTIZE = Operator(
+    system="torch",
+    name="dequantize",
+    summary="A quantized tensor to f32; its type has the scales and zero points.",
+    source=SOURCE,
+    inputs=(Operand(name="input", description="A quantized tensor.", types={QUANTIZED: 1}),),
+    outputs=(Operand(name="output", description="Real numbers.", types={"f32": 1}),),
+    plan=_plan_dequantize,
+    example={"inputs": {"input": {"type": "tensor<3x!quant.uniform<u8:f32, 0.5:3>>", "values": [3, 4, 255]}}},
+)
+FAKE_QUANTIZE_PER_TENSOR = Operator(
+    system="torch",
+    name="fake_quantize_per_tensor_affine",
+    summary="Real numbers to the nearest of those that a scale and zero point stand for.",
+    source=SOURCE,
+    inputs=(_REAL,),
+    outputs=(Operand(name="output", description="Real numbers.", types={"f32": 1}),),
+    attributes=(SCALE, ZERO_POINT, *_BOUNDS),
+    plan=_fake(_single),
+    example={"inputs": {"input": _X}, "attributes": {**_PER_TENSOR, **_UINT8}},
+)
+FAKE_QUANTIZE_PER_CHANNEL = Operator(
+    system="torch",
+    name="fake_quantize_per_channel_affine",
+    summary="Real numbers to the nearest of those that the scale and zero point of their channel stand for.",
+    source=SOURCE,
+    inputs=(_REAL, SCALES, ZERO_POINTS),
+    outputs=(Operand(name="output", description="Real numbers.", types={"f32": 1}),),
+    attributes=(AXIS, *_BOUNDS),
+    plan=_fake(channel_scales),
+    example={"inputs": {"input": _X, **_CHANNELS}, "attributes": {"axis": 0, **_UINT8}},
+)
+DECOMPOSED_QUANTIZE_PER_TENSOR = Operator(
+    system="torch",
+    name="quantized_decomposed.quantize_per_tensor",
+    summary="Real numbers to stored ones, by one scale that is a Python float.",
+    source=SOURCE,
+    inputs=(_REALS,),
+    outputs=(_OUTPUT,),
+    attributes=(SCALE, ZERO_POINT, *_BOUNDS, _DECOMPOSED),
+    plan=_quantizing("torch_decomposed", one_scale),
+    example={"inputs": {"input": _X}, "attributes": {**_PER_TENSOR, **_UINT8, "dtype": "uint8"}},
+)
+DECOMPOSED_QUANTIZE_PER_TENSOR_TENSOR = Operator(
+    system="torch",
+    name="quantized_decomposed.quantize_per_tensor.tensor",
+    summary="Real numbers to stored ones, by one scale that is a tensor.",
+    source=SOURCE,
+    inputs=(_REALS, SCALE_TENSOR, ZERO_POINT_TENSOR),
+    outputs=(_OUTPUT,),
+    attributes=(*_BOUNDS, _DECOMPOSED),
+    plan=_quantizing("torch_decomposed", scale_tensor),
+    example={"inputs": {"input": _X, **_TENSORS}, "attributes": {**_UINT8, "dtype": "uint8"}},
+)
+DECOMPOSED_QUANTIZE_PER_CHANNEL = Operator(
+    system="torch",
+    name="quantized_decomposed.quantize_per_channel",
+    summary="Real numbers to stored ones, by a scale for each channel.",
+    source=SOURCE,
+    inputs=(_REALS, SCALES, ZERO_POINTS),
+    outputs=(_OUTPUT,),
+    attributes=(AXIS, *_BOUNDS, _DECOMPOSED),
+    plan=_quantizing("torch_decomposed", channel_scales),
+    example={"inputs": {"input": _X, **_CHANNELS}, "attributes": {"axis": 1, **_UINT8, "dtype": "uint8"}},
+)
+DECOMPOSED_DEQUANTIZE_PER_TENSOR = Operator(
+    system="torch",
+    name="quantized_decomposed.dequantize_per_tensor",
+    summary="Stored numbers to real ones, by one scale that is a Python float.",
+    source=SOURCE,
+    inputs=(_STORED,),
+    outputs=(_REAL_OUTPUT,),
+    attributes=(SCALE, ZERO_POINT, *_BOUNDS, _DECOMPOSED, _OUT_DTYPE),
+    plan=_dequantizing(one_scale),
+    example={"inputs": {"input": _Q}, "attributes": {**_PER_TENSOR, **_UINT8, "dtype": "uint8"}},
+)
+DECOMPOSED_DEQUANTIZE_PER_TENSOR_TENSOR = Operator(
+    system="torch",
+    name="quantized_decomposed.dequantize_per_tensor.tensor",
+    summary="Stored numbers to real ones, by one scale that is a tensor.",
+    source=SOURCE,
+    inputs=(_STORED, SCALE_TENSOR, ZERO_POINT_TENSOR),
+    outputs=(_REAL_OUTPUT,),
+    attributes=(*_BOUNDS, _DECOMPOSED, _OUT_DTYPE),
+    plan=_dequantizing(scale_tensor),
+    example={"inputs": {"input": _Q, **_TENSORS}, "attributes": {**_UINT8, "dtype": "uint8"}},
+)
+DECOMPOSED_DEQUANTIZE_PER_CHANNEL = Operator(
+    system="torch",
+    name="quantized_decomposed.dequantize_per_channel",
+    summary="Stored numbers to real ones, by a scale for each channel.",
+    source=SOURCE,
+    inputs=(_STORED, SCALES, ZERO_POINTS),
+    outputs=(_REAL_OUTPUT,),
+    attributes=(AXIS, *_BOUNDS, _DECOMPOSED, _OUT_DTYPE),
+    plan=_dequantizing(channel_scales),
+    example={"inputs": {"input": _Q, **_CHANNELS}, "attributes": {"axis": 1, **_UINT8, "dtype": "uint8"}},
+)

@@ -1,0 +1,201 @@
+"""torch's operators beside torch itself: dtypes, bounds, shapes, channels, special values, real types of the result."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+from core.operators.description import OperandTensor, Value
+from tests.interop.operators.counting import Tally
+from tests.operator_calls import run, tensor
+
+torch: Any = pytest.importorskip("torch")
+pytest.importorskip("torch.ao.quantization.fx._decomposed")
+
+pytestmark = [pytest.mark.interop, pytest.mark.filterwarnings("ignore:torch.quantize_per:UserWarning")]
+
+Array = Any
+DECOMPOSED = "quantized_decomposed."
+BOUNDS = {"uint8": (0, 255), "int8": (-128, 127), "int16": (-(2**15), 2**15 - 1), "int32": (-(2**31), 2**31 - 1)}
+STORED = {"uint8": "ui8", "int8": "i8", "int16": "i16", "int32": "i32", "quint8": "ui8", "qint8": "i8", "qint32": "i32"}
+REALS = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
+SPECIAL = [0.0, -0.0, 0.5, 1.5, -2.5, np.nan, np.inf, -np.inf, 3e9, -3e9, 1e-40, 300.25, -300.25, 2**31, 1e30, -1e30]
+SCALES = (1.0, 0.5, 0.1, 0.0237, 3.0, 7e-5, 1e-3)
+SHAPES = ((), (7,), (3, 5), (2, 3, 4), (0,), (2, 0, 3))
+
+
+@dataclass
+class Case:
+    """One call: operands as torch's tensors, attributes by torch's names."""
+
+    operator: str
+    inputs: dict[str, Any]
+    attributes: dict[str, Value] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        shown = {name: f"{each.dtype}{list(each.shape)}" for name, each in self.inputs.items()}
+        return f"{self.operator} {shown} {self.attributes}"
+
+
+def ours_of(value: Any) -> OperandTensor:
+    """A tensor of torch as an operand. bf16 is kept as its bits."""
+    name = str(value.dtype).removeprefix("torch.")
+    element = REALS.get(name) or {"float64": "f64", "int64": "i64"}.get(name) or STORED[name]
+    if name == "bfloat16":
+        return tensor(element, value.view(torch.int16).numpy().view(np.uint16))
+    return tensor(element, value.numpy())
+
+
+def reals(shape: tuple[int, ...], dtype: str, rng: np.random.Generator) -> Any:
+    size = int(np.prod(shape))
+    found = np.concatenate([rng.permutation(SPECIAL), rng.normal(0, 40, 64)])[:size].astype(np.float32)
+    if size < 16:  # special values are in the larger ones
+        found = rng.choice([0.5, 1.5, 2.5, -0.5, -7.25, 12.0, 33.3, np.inf, -np.inf], size).astype(np.float32)
+    return torch.from_numpy(found.reshape(shape).copy()).to(getattr(torch, dtype))
+
+
+def stored(shape: tuple[int, ...], dtype: str, rng: np.random.Generator) -> Any:
+    lowest, highest = BOUNDS[dtype]
+    found = rng.integers(lowest, highest + 1, int(np.prod(shape)), np.int64)
+    found[:2], found[2:4] = lowest, highest
+    return torch.from_numpy(found.reshape(shape).astype(dtype))
+
+
+def point(dtype: str, rng: np.random.Generator) -> int:
+    lowest, highest = BOUNDS[dtype]
+    return int(rng.integers(max(lowest, -100), min(highest, 100) + 1))
+
+
+def channels(count: int, dtype: str, rng: np.random.Generator, index: str = "int64") -> dict[str, Any]:
+    scales = rng.choice(SCALES, count).astype(np.float32)
+    points = np.array([point(dtype, rng) for _ in range(count)])
+    return {"scales": torch.from_numpy(scales), "zero_points": torch.from_numpy(points.astype(index))}
+
+
+def limits(dtype: str, narrow: bool, rng: np.random.Generator) -> dict[str, int]:
+    lowest, highest = BOUNDS[dtype]
+    if narrow:
+        # Within them is 0, to which NaN is cast, or not.
+        lowest, highest = int(rng.choice([max(lowest, -100), 5])), min(highest, 100)
+    return {"quant_min": lowest, "quant_max": highest}
+
+
+def cases(rng: np.random.Generator) -> Iterator[Case]:
+    wide = ((80,), (4, 20))
+    for dtype, scale, shape in itertools.product(("quint8", "qint8", "qint32"), SCALES, (*SHAPES, *wide)):
+        plain = dtype.removeprefix("q")
+        attributes: dict[str, Value] = {"dtype": dtype}
+        one: dict[str, Value] = {"scale": scale, "zero_point": point(plain, rng)}
+        yield Case("quantize_per_tensor", {"input": reals(shape, "float32", rng)}, {**attributes, **one})
+        if shape:
+            axis = int(rng.integers(len(shape)))
+            inputs = {"input": reals(shape, "float32", rng), **channels(shape[axis], plain, rng)}
+            yield Case("quantize_per_channel", inputs, {**attributes, "axis": axis})
+    for dtype, real, scale, shape, narrow in itertools.product(
+        BOUNDS, REALS, SCALES[::2], (*SHAPES[1:], *wide), (False, True)
+    ):
+        attributes = {"dtype": dtype, **limits(dtype, narrow, rng)}
+        one = {"scale": scale, "zero_point": point(dtype, rng)}
+        x, q, axis = reals(shape, real, rng), stored(shape, dtype, rng), int(rng.integers(len(shape)))
+        single = {
+            "scale": torch.tensor(scale, dtype=torch.float32 if narrow else torch.float64),
+            "zero_point": torch.tensor(one["zero_point"]),
+        }
+        many = channels(shape[axis], dtype, rng, "int32" if narrow else "int64")
+        out: dict[str, Value] = {"out_dtype": real}
+        yield Case(f"{DECOMPOSED}quantize_per_tensor", {"input": x}, {**attributes, **one})
+        yield Case(f"{DECOMPOSED}quantize_per_tensor.tensor", {"input": x, **single}, attributes)
+        yield Case(f"{DECOMPOSED}quantize_per_channel", {"input": x, **many}, {**attributes, "axis": axis})
+        yield Case(f"{DECOMPOSED}dequantize_per_tensor", {"input": q}, {**attributes, **one, **out})
+        yield Case(f"{DECOMPOSED}dequantize_per_tensor.tensor", {"input": q, **single}, {**attributes, **out})
+        yield Case(f"{DECOMPOSED}dequantize_per_channel", {"input": q, **many}, {**attributes, "axis": axis, **out})
+    for (lowest, highest), scale, shape in itertools.product(
+        ((0, 255), (-128, 127), (-8, 7)), SCALES, (*SHAPES, *wide)
+    ):
+        bounds: dict[str, Value] = {"quant_min": lowest, "quant_max": highest}
+        x = reals(shape, "float32", rng)
+        one = {"scale": scale, "zero_point": int(rng.integers(lowest, highest + 1))}
+        yield Case("fake_quantize_per_tensor_affine", {"input": x}, {**bounds, **one})
+        if shape and shape != (0,):  # torch takes the least zero point, of which there has to be one
+            axis = len(shape) - 1 - int(rng.integers(len(shape) if 0 not in shape else 1))
+            points = torch.from_numpy(rng.integers(lowest, highest + 1, shape[axis]).astype(np.int32))
+            many = {**channels(shape[axis], "int8", rng), "zero_points": points}
+            yield Case("fake_quantize_per_channel_affine", {"input": x, **many}, {**bounds, "axis": axis})
+
+
+def test_dequantize() -> None:
+    """Tensors with their scales: per tensor and per channel, out of stored numbers."""
+    tally, rng = Tally("torch"), np.random.default_rng(32)
+    for (dtype, element), shape in itertools.product((("uint8", "u8"), ("int8", "i8"), ("int32", "i32")), SHAPES[1:]):
+        for scale in SCALES:
+            q, zero = stored(shape, dtype, rng), point(dtype, rng)
+            made = torch._make_per_tensor_quantized_tensor(q, scale, zero)
+            text = f"!quant.uniform<{element}:f32, {scale:.17e}:{zero}>"
+            found = run("torch.dequantize", {"input": tensor(text, q.numpy())})["output"]
+            tally.add("torch.dequantize", 1, same(found, bits(made.dequantize())), f"{text} {shape}")
+        axis = int(rng.integers(len(shape)))
+        if not shape[axis]:
+            continue  # a type has a scale at least
+        many = channels(shape[axis], dtype, rng)
+        made = torch._make_per_channel_quantized_tensor(q, many["scales"].double(), many["zero_points"], axis)
+        pairs = zip(many["scales"].tolist(), many["zero_points"].tolist(), strict=True)
+        listed = ", ".join(f"{scale:.17e}:{zero}" for scale, zero in pairs)
+        text = f"!quant.uniform<{element}:f32:{axis}, {{{listed}}}>"
+        found = run("torch.dequantize", {"input": tensor(text, q.numpy())})["output"]
+        tally.add("torch.dequantize", 1, same(found, bits(made.dequantize())), f"{text} {shape}")
+    tally.finish(100)
+
+
+def theirs(case: Case) -> Any:
+    operands, given = case.inputs, dict(case.attributes)
+    for name in ("dtype", "out_dtype"):
+        if name in given:
+            given[name] = getattr(torch, str(given[name]))
+    x = operands["input"]
+    rest = [each for name, each in operands.items() if name != "input"]
+    if case.operator.startswith(DECOMPOSED):
+        name, _, overload = case.operator.removeprefix(DECOMPOSED).partition(".")
+        called = getattr(getattr(torch.ops.quantized_decomposed, name), overload or "default")
+        return called(x, *rest, **given)
+    found = getattr(torch, case.operator)
+    if case.operator == "quantize_per_tensor":
+        return found(x, given["scale"], given["zero_point"], given["dtype"]).int_repr()
+    if case.operator == "quantize_per_channel":
+        return found(x, *rest, given["axis"], given["dtype"]).int_repr()
+    if case.operator == "fake_quantize_per_tensor_affine":
+        return found(x, given["scale"], given["zero_point"], given["quant_min"], given["quant_max"])
+    return found(x, *rest, given["axis"], given["quant_min"], given["quant_max"])
+
+
+def bits(found: Any) -> Array:
+    """The elements of a tensor as they are kept."""
+    return ours_of(found.contiguous()).data.reshape(tuple(found.shape))
+
+
+def same(ours: Array, theirs: Array) -> bool:
+    """Whether all bits are equal, but those of NaNs."""
+    if (ours.shape, ours.dtype) != (theirs.shape, theirs.dtype):
+        return False
+    if ours.dtype.kind != "f":
+        return bool(np.array_equal(ours, theirs))
+    either = np.isnan(ours) | np.isnan(theirs)
+    kept = f"u{ours.dtype.itemsize}"
+    return bool(
+        np.array_equal(np.isnan(ours), np.isnan(theirs)) and np.all(either | (ours.view(kept) == theirs.view(kept)))
+    )
+
+
+def test_the_operators() -> None:
+    tally = Tally("torch")
+    for case in cases(np.random.default_rng(31)):
+        inputs: Mapping[str, OperandTensor] = {name: ours_of(each) for name, each in case.inputs.items()}
+        found = run(f"torch.{case.operator}", dict(inputs), case.attributes)["output"]
+        expected = bits(theirs(case))
+        shown = f"{case}: ours {found.ravel()[:20]}, theirs {expected.ravel()[:20]}"
+        tally.add(f"torch.{case.operator}", 1, same(found, expected), shown)
+    tally.finish(4500)

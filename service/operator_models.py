@@ -17,7 +17,8 @@ _TYPE_ATTRIBUTE = "MLIR text."
 
 def words_of(operator: Operator) -> list[str]:
     """Return system and name in words: onnx, Quantize, Linear."""
-    return [operator.system, *re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+", operator.name)]
+    name = operator.operation or operator.name
+    return [operator.system, *re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+", name)]
 
 
 def class_name(operator: Operator) -> str:

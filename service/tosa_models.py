@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import FailFast, Field
 
-from core.operators.tosa import RescaleRounding
+from core.operators.tosa.rescale_plan import RescaleRounding
 from service.schemas import Int32, OutputTensor, ReplyModel, RequestModel, Tensor
 from service.settings import MOST_ENTRIES
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from core.mlir import parse_type
 from core.mlir.types import TensorType
-from core.operators.tosa import RescaleAttributes, RescalePlan, RescaleRounding, plan_rescale
+from core.operators.tosa.rescale_plan import RescaleAttributes, RescalePlan, RescaleRounding, plan_rescale
 from tests.tosa_oracle import WIDTHS, Rescale
 
 Array = NDArray[Any]

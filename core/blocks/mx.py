@@ -11,7 +11,7 @@ exponent, read from the bits. Where MX v1.0 leaves the choice to the implementat
   the element has no NaN (MXINT8: 127), with the sign bit (MXINT8: -128) where the value is a NaN that has it.
 - MXINT8 elements are 64ths in [-127, 127]; -128 is read as -2, and written only by rule TOSA, where 2^127 is too small.
 
-TOSA's reference model rounds some MXINT8 quotients below 2^-49 to 1/64 and not to 0; that is not reproduced.
+TOSA's reference model rounds some MXINT8 quotients below 2^-48 to 1/64 and not to 0; that is not reproduced.
 microxcaling is not among the rules: its exponent is the floor of an f32 logarithm, which depends on the mathematics
 library below it for amax just under a power of two.
 """

@@ -165,8 +165,9 @@ class Operator:
 
     `versions` are those in which it changed, oldest first; () for a system that has none. `last_version` is the newest
     one of the system itself. `implementations` are those that can be chosen between, the default first; () where there
-    is one. `plan` checks what the operator demands beyond names and types and returns the work. `example` has the
-    operands as JSON tensors and the attributes: a call that works.
+    is one. `operation` is what clients call it, where that of `name` is taken by another route. `plan` checks what the
+    operator demands beyond names and types and returns the work. `example` has the operands as JSON tensors and the
+    attributes: a call that works.
     """
 
     system: str
@@ -181,6 +182,7 @@ class Operator:
     versions: tuple[int, ...] = ()
     last_version: int = 1
     implementations: Choices | None = None
+    operation: str = ""
     deviations: tuple[str, ...] = field(default=())
 
     @property

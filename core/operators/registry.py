@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from core.errors import UnknownNameError, excerpt
-from core.operators import litert, mlir, onednn, onnx, stablehlo, torch
+from core.operators import litert, mlir, onednn, onnx, stablehlo, torch, tosa
 from core.operators.description import Operator
 
-_SYSTEMS = (onnx, onednn, stablehlo, mlir, litert, torch)
+_SYSTEMS = (onnx, onednn, stablehlo, mlir, litert, torch, tosa)
 OPERATORS: Mapping[str, Operator] = {
     operator.full_name: operator for system in _SYSTEMS for operator in system.OPERATORS
 }

@@ -1,6 +1,6 @@
 """What RESCALE demands of element types, signs and zero points: the ERROR_IF conditions of spec/mlir.md 5.2.
 
-The operator asks here (`core.operators.tosa`), and so does requantize in TOSA's profiles.
+The operator asks here (`core.operators.tosa.rescale_plan`), and so does requantize in TOSA's profiles.
 """
 
 from __future__ import annotations

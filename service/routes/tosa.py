@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from core.errors import PreconditionError, TensorDataError
 from core.mlir import print_type
-from core.operators.tosa import RescaleAttributes, RescalePlan, plan_rescale
+from core.operators.tosa.rescale_plan import RescaleAttributes, RescalePlan, plan_rescale
 from service.compute import CHARACTERS_PER_FACTOR
 from service.json_body import MEDIA_TYPE, receive_json
 from service.lifespan import require_ready

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from core.errors import ParameterError, PreconditionError, RequantError, TypeFitError, UnsupportedError
 from core.mlir import parse_type
 from core.mlir.types import TensorType
-from core.operators.tosa import RescaleAttributes, plan_rescale
+from core.operators.tosa.rescale_plan import RescaleAttributes, plan_rescale
 from tests.rescale_case import numbers, plan, run, stored
 from tests.tosa_oracle import OUTPUTS, ROUNDINGS, WIDTHS, Rescale, Unpredictable, errors_if, inexact_bounds, rescaled
 from tests.vector_cases.rescale import RescaleVector, rescales

@@ -88,7 +88,7 @@ class Const(IRDLOperation):
 
 @irdl_op_definition
 class Rescale(IRDLOperation):
-    """`tosa.rescale`: see `core.operators.tosa` for the arithmetic and what may be given."""
+    """`tosa.rescale`: see `core.operators.tosa.rescale_plan` for the arithmetic and what may be given."""
 
     name = "tosa.rescale"
 

@@ -11,7 +11,7 @@ from core import mlir
 from core.dequantize import plan_dequantize
 from core.elements import FloatElement
 from core.lowering.evaluate.arrays import Array, dtype_of
-from core.operators.tosa import RescaleAttributes, RescaleRounding, plan_rescale
+from core.operators.tosa.rescale_plan import RescaleAttributes, RescaleRounding, plan_rescale
 from core.plan import Plan
 from core.quantize import plan_quantize
 

@@ -1,0 +1,86 @@
+"""TOSA CAST_FROM_BLOCK_SCALED (spec/numerics.md F.6).
+
+    output_data = input_data * input_scale
+
+The product is exact in f32, or an infinity beyond it, and rounded once to bf16 (RNE). A scale of NaN makes its whole
+block NaN.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from core.blocks.mx import MxTensor, dequantize_mx
+from core.elements import FLOATS
+from core.lanes import narrow
+from core.mlir.types import TensorType
+from core.operators.description import (
+    Attribute,
+    Choices,
+    Kind,
+    Operand,
+    OperandTensor,
+    Operator,
+    OperatorCall,
+    Outputs,
+    Run,
+)
+from core.operators.element_names import type_key
+from core.operators.execution import pointing
+from core.operators.tosa.block_scaled import (
+    BLOCK_SIZE,
+    ELEMENTS,
+    MX_FORMATS,
+    REALS,
+    SCALE,
+    SOURCE,
+    check_scale_shape,
+    scale_shape,
+)
+
+
+def _plan(call: OperatorCall) -> Run:
+    source, scale = call.inputs["input_data"], call.inputs["input_scale"]
+    format_name = MX_FORMATS[type_key(source.type.element)]
+    check_scale_shape(scale.type, scale_shape(source.shape, "input_data", format_name), "input_scale")
+    target = FLOATS[call.text("output_data_type")]
+
+    def run() -> Outputs:
+        blocks = MxTensor(format_name, source.shape, scale.data, source.data.view(np.uint8))
+        with pointing("/inputs/input_data"):
+            reals = dequantize_mx(blocks).reshape(-1)
+        output = np.empty(reals.size, target.tensor_dtype)
+        narrow(reals, target, output)
+        return {"output_data": OperandTensor(TensorType(source.shape, target), output)}
+
+    return run
+
+
+CAST_FROM_BLOCK_SCALED = Operator(
+    system="tosa",
+    name="CAST_FROM_BLOCK_SCALED",
+    summary="Blocks of 32 small numbers with one power of two as their scale to real numbers.",
+    source=SOURCE,
+    inputs=(
+        Operand(name="input_data", description="The elements: codes, i8 for mxint8.", types=ELEMENTS),
+        Operand(name="input_scale", description="One scale for each block.", types={SCALE.name: 1}),
+    ),
+    outputs=(Operand(name="output_data", description="Real numbers.", types=REALS),),
+    attributes=(
+        Attribute(
+            name="output_data_type",
+            kind=Kind.TEXT,
+            description="The element type of output_data, which TOSA takes from the graph.",
+            default="f32",
+            choices=Choices("TosaBlockReal", tuple(REALS), "What block-scaled tensors are cast to."),
+        ),
+        BLOCK_SIZE,
+    ),
+    plan=_plan,
+    example={
+        "inputs": {
+            "input_data": {"type": "tensor<1x32xi8>", "values": [8 * (step - 16) for step in range(32)]},
+            "input_scale": {"type": "tensor<1x1xf8E8M0FNU>", "data": "gA=="},
+        },
+    },
+)

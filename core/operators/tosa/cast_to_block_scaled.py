@@ -1,0 +1,80 @@
+"""TOSA CAST_TO_BLOCK_SCALED (spec/numerics.md F.6, rule TOSA).
+
+    X = 2^e, e = floor(log2 amax) - emax, one more where RNE(amax / X) would be beyond the largest element
+    output_data = RNE(input_data / X)
+
+amax is the largest magnitude of the block, emax the exponent of the largest element. NaN or an infinity makes the scale
+of its block NaN.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from core.blocks.mx import MxRule, quantize_mx
+from core.elements import FLOATS, FloatElement, IntegerElement
+from core.lanes import widen
+from core.mlir.types import TensorType
+from core.operators.description import (
+    Attribute,
+    Choices,
+    Kind,
+    Operand,
+    OperandTensor,
+    Operator,
+    OperatorCall,
+    Outputs,
+    Run,
+)
+from core.operators.tosa.block_scaled import BLOCK_SIZE, ELEMENTS, MX_FORMATS, REALS, SCALE, SOURCE, scale_shape
+
+
+def _plan(call: OperatorCall) -> Run:
+    source = call.inputs["input_data"]
+    given = source.type.element
+    assert isinstance(given, FloatElement)
+    name = call.text("output_data_type")
+    target = IntegerElement(8) if name == "i8" else FLOATS[name]
+    format_name = MX_FORMATS[name]
+    shape = scale_shape(source.shape, "input_data", format_name)
+
+    def run() -> Outputs:
+        reals = widen(source.data, given).reshape(source.shape)
+        found = quantize_mx(reals, format_name, MxRule.TOSA)
+        codes = found.elements.view(np.int8) if name == "i8" else found.elements
+        return {
+            "output_data": OperandTensor(TensorType(source.shape, target), codes),
+            "output_scale": OperandTensor(TensorType(shape, SCALE), found.scales),
+        }
+
+    return run
+
+
+CAST_TO_BLOCK_SCALED = Operator(
+    system="tosa",
+    name="CAST_TO_BLOCK_SCALED",
+    summary="Real numbers to blocks of 32 small ones with one power of two as their scale.",
+    source=SOURCE,
+    inputs=(Operand(name="input_data", description="Real numbers, rank 1 and up.", types=REALS),),
+    outputs=(
+        Operand(name="output_data", description="The elements: codes, i8 for mxint8.", types=ELEMENTS),
+        Operand(name="output_scale", description="One scale for each block.", types={SCALE.name: 1}),
+    ),
+    attributes=(
+        Attribute(
+            name="output_data_type",
+            kind=Kind.TEXT,
+            description="The element type of output_data, which TOSA takes from the graph; i8: mxint8.",
+            choices=Choices("TosaBlockElement", tuple(MX_FORMATS), "Elements of TOSA's block-scaled tensors."),
+        ),
+        BLOCK_SIZE,
+    ),
+    deviations=(
+        "The reference model rounds some quotients of mxint8 below 2^-48 to 1/64; here they are 0, the nearest.",
+    ),
+    plan=_plan,
+    example={
+        "inputs": {"input_data": {"type": "tensor<1x32xf32>", "values": [0.5 * (step % 7) for step in range(32)]}},
+        "attributes": {"output_data_type": "f4E2M1FN"},
+    },
+)

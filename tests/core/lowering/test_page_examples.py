@@ -8,64 +8,17 @@ import pytest
 
 from core.lowering.evaluate import evaluate, function_named
 from core.lowering.module import read_module
+from tests import page_listings as page
 from tests.core.lowering.modules import lowered, operations, unnamed
 from tests.core.lowering.test_evaluate_vectors import run, tensor
-
-QUANTIZED = "tensor<16x16x!quant.uniform<ui8:f32, 34.0:16>>"
-CHAIN = f"""func.func @add(%arg0: {QUANTIZED}) -> {QUANTIZED} {{
-  %0 = stablehlo.uniform_dequantize %arg0 : ({QUANTIZED}) -> tensor<16x16xf32>
-  %1 = stablehlo.abs %0 : tensor<16x16xf32>
-  %2 = stablehlo.uniform_quantize %1 : (tensor<16x16xf32>) -> {QUANTIZED}
-  func.return %2 : {QUANTIZED}
-}}"""
-FUSED = f"""func.func @add(%arg0: {QUANTIZED}) -> {QUANTIZED} {{
-  %0 = stablehlo.abs %arg0 : {QUANTIZED}
-  return %0 : {QUANTIZED}
-}}"""
-A, B, C = (f"tensor<!quant.uniform<i8:f32, {each}>>" for each in ("1.0:0", "2.0:1", "3.0:2"))
-ADD = f"""func.func @add(%arg0: {A}, %arg1: {B}) -> {C} {{
-  %0 = "stablehlo.add"(%arg0, %arg1) : ({A}, {B}) -> {C}
-  func.return %0 : {C}
-}}"""
-ADD_AS_MATH = """func.func @add(%arg0: tensor<i8>, %arg1: tensor<i8>) -> tensor<i8> {
-  %0 = stablehlo.convert %arg0 : (tensor<i8>) -> tensor<f32>
-  %cst = stablehlo.constant dense<0.333333343> : tensor<f32>
-  %1 = chlo.broadcast_multiply %0, %cst : (tensor<f32>, tensor<f32>) -> tensor<f32>
-  %cst_0 = stablehlo.constant dense<2.000000e+00> : tensor<f32>
-  %2 = chlo.broadcast_add %1, %cst_0 : (tensor<f32>, tensor<f32>) -> tensor<f32>
-  %3 = stablehlo.round_nearest_even %2 : tensor<f32>
-  %4 = stablehlo.convert %3 : (tensor<f32>) -> tensor<i32>
-  %5 = stablehlo.convert %arg1 : (tensor<i8>) -> tensor<f32>
-  %cst_1 = stablehlo.constant dense<0.666666686> : tensor<f32>
-  %6 = chlo.broadcast_multiply %5, %cst_1 : (tensor<f32>, tensor<f32>) -> tensor<f32>
-  %cst_2 = stablehlo.constant dense<1.33333337> : tensor<f32>
-  %7 = chlo.broadcast_add %6, %cst_2 : (tensor<f32>, tensor<f32>) -> tensor<f32>
-  %8 = stablehlo.round_nearest_even %7 : tensor<f32>
-  %9 = stablehlo.convert %8 : (tensor<f32>) -> tensor<i32>
-  %c = stablehlo.constant dense<2> : tensor<i32>
-  %10 = chlo.broadcast_add %4, %9 : (tensor<i32>, tensor<i32>) -> tensor<i32>
-  %11 = chlo.broadcast_subtract %10, %c : (tensor<i32>, tensor<i32>) -> tensor<i32>
-  %c_3 = stablehlo.constant dense<-128> : tensor<i32>
-  %c_4 = stablehlo.constant dense<127> : tensor<i32>
-  %12 = stablehlo.clamp %c_3, %11, %c_4 : tensor<i32>
-  %13 = stablehlo.convert %12 : (tensor<i32>) -> tensor<i8>
-  return %13 : tensor<i8>
-}"""
-ADD_AS_QDQ = f"""func.func @add(%arg0: {A}, %arg1: {B}) -> {C} {{
-  %0 = stablehlo.uniform_dequantize %arg0 : ({A}) -> tensor<f32>
-  %1 = stablehlo.uniform_dequantize %arg1 : ({B}) -> tensor<f32>
-  %2 = stablehlo.add %0, %1 : tensor<f32>
-  %3 = stablehlo.uniform_quantize %2 : (tensor<f32>) -> {C}
-  return %3 : {C}
-}}"""
 
 
 @pytest.mark.parametrize(
     ("name", "before", "after"),
     [
-        ("stablehlo-legalize-qdq-to-quantized-op", CHAIN, FUSED),
-        ("stablehlo-legalize-quant-to-math", ADD, ADD_AS_MATH),
-        ("stablehlo-legalize-quantized-op-to-qdq", ADD, ADD_AS_QDQ),
+        ("stablehlo-legalize-qdq-to-quantized-op", page.CHAIN, page.FUSED.replace("<u8", "<ui8")),
+        ("stablehlo-legalize-quant-to-math", page.ADD, page.ADD_AS_MATH),
+        ("stablehlo-legalize-quantized-op-to-qdq", page.ADD, page.ADD_AS_QDQ),
     ],
 )
 def test_the_listings_of_stablehlo(name: str, before: str, after: str) -> None:
@@ -74,9 +27,12 @@ def test_the_listings_of_stablehlo(name: str, before: str, after: str) -> None:
 
 def test_the_add_and_its_lowerings() -> None:
     """The specification rounds once and the lowering rounds each side, so they differ by a step at most."""
-    text = ADD.replace("tensor<!", "tensor<65536x!")
+    text = page.ADD.replace("tensor<!", "tensor<65536x!")
     left, right = [value // 256 - 128 for value in range(65536)], [value % 256 - 128 for value in range(65536)]
-    given = [tensor(type_.replace("tensor<", "tensor<65536x"), each) for type_, each in ((A, left), (B, right))]
+    given = [
+        tensor(f"tensor<65536x!quant.uniform<i8:f32, {end}>>", each)
+        for end, each in (("1.0:0", left), ("2.0:1", right))
+    ]
     raw = [tensor("tensor<65536xi8>", each) for each in (left, right)]
     spec = run(text, given).elements
     assert run(text, given, "stablehlo-legalize-quantized-op-to-qdq").elements.tolist() == spec.tolist()
@@ -86,11 +42,8 @@ def test_the_add_and_its_lowerings() -> None:
 
 
 def test_the_rescale_example() -> None:
-    types = [f"tensor<2x2x!quant.uniform<i8:f32, {scale}:-1>>" for scale in ("0.025", "0.075", "1.5e-01")]
-    text = f"""func.func @add(%arg0: {types[0]}, %arg1: {types[1]}) -> {types[2]} {{
-      %0 = "stablehlo.add"(%arg0, %arg1) : ({types[0]}, {types[1]}) -> {types[2]}
-      return %0 : {types[2]}
-    }}"""
+    types = [f"tensor<2x2x!quant.uniform<i8:f32, {scale}:-1>>" for scale in ("0.025", "0.075")]
+    text = page.ADD_TO_RESCALE
     module = lowered(text, "stablehlo-quant-legalize-to-tosa-rescale")
     constants = [
         int(cast(Any, op.properties["values"]).get_values()[0])
@@ -103,13 +56,13 @@ def test_the_rescale_example() -> None:
         "tosa.rescale", "tosa.rescale", "stablehlo.add", "tosa.rescale", "func.return",
     ]  # fmt: skip
     # 0.25 + 0.75 is 1.05 in steps of 0.15: 9 and 9 give 6.
-    given = [tensor(type_, [9] * 4) for type_ in types[:2]]
+    given = [tensor(type_, [9] * 4) for type_ in types]
     for passes in ((), ("tosa-rescale-legalize-to-stablehlo",)):
         found = run(text, given, "stablehlo-quant-legalize-to-tosa-rescale", *passes)
         assert found.elements.tolist() == [[6, 6], [6, 6]]
 
 
-# quant.qcast's page: a scalar or tensor of one scale, one scale per channel, and blocks.
+# The forms of quant.qcast's types beside the page's examples: dynamic, one scale per channel, and blocks.
 CASTS = [
     ("tensor<?xf32>", "tensor<?x!quant.uniform<i8:f32, 2.0>>", [3], [-3.0, 5.0, 7.9], [-1, 2, 3]),
     (
@@ -137,6 +90,6 @@ def test_the_forms_of_qcast(
 
 
 def test_an_input_of_another_type_is_refused() -> None:
-    module = read_module(ADD)
+    module = read_module(page.ADD)
     with pytest.raises(Exception, match="input 0 has elements of another type"):
         evaluate(module, function_named(module, "add"), [tensor("tensor<i8>", [1]), tensor("tensor<i8>", [1])])

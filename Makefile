@@ -17,8 +17,8 @@ test: $(VENV)/check.done ## run the tests that need nothing heavy
 	$(BIN)/python -m pytest
 
 interop: $(VENV)-interop/done $(VENV)-clients/done $(VENV)/serve.done ## run the tests against the real systems
-	$(VENV)-interop/bin/python -m pytest -m interop -rP tests/interop --ignore=tests/interop/clients
-	SERVER_PYTHON=$(BIN)/python $(VENV)-clients/bin/python -m pytest -m clients -rP tests/interop/clients
+	$(VENV)-interop/bin/python -m pytest -m interop tests/interop --ignore=tests/interop/clients
+	SERVER_PYTHON=$(BIN)/python $(VENV)-clients/bin/python -m pytest -m clients tests/interop/clients
 
 generators: $(VENV)-generators/done ## generate clients from openapi.json with six generators, and call the service with two (needs node and java)
 	$(VENV)-generators/bin/python -m pytest -m generators tests/generated_clients

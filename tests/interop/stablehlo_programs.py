@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from random import Random
 
 STORAGES = ("i8", "i8<-100:101>", "i4", "i16", "i32", "ui8", "u8")
@@ -28,14 +30,18 @@ def function(name: str, arguments: list[str], lines: list[str], result: str) -> 
     return f"func.func @{name}({given}) -> {result} {{\n  " + "\n  ".join(lines) + f"\n  return %r : {result}\n}}"
 
 
-def elementwise(random: Random, name: str) -> str:
+def elementwise(random: Random, name: str, *, dynamic: bool = True) -> str:
     storage, shape = random.choice(STORAGES), random.choice(("2x3", "?x3", "3", "2x?"))
+    shape = shape if dynamic or "?" not in shape else "2x3"
     types = [f"tensor<{shape}x{per_tensor(random, storage)}>" for _ in range(3)]
     if random.random() < 0.2:
         types = [types[0]] * 3
     kind = random.choice(("add", "add", "binary", "unary", "compare", "clamp", "choose", "quantize", "requantize"))
     axis = shape.count("x")
-    channel = f"tensor<{shape}x{per_axis(random, storage, axis, 3)}>" if shape.endswith("3") else types[2]
+    channel = f"tensor<{shape}x{per_axis(random, storage, axis, 3)}>"
+    if shape.endswith("?") and storage == "i32":
+        # Upstream fails to add such tensors along a dynamic axis; we do not.
+        channel = types[2]
     real = f"tensor<{shape}xf32>"
     if kind in ("add", "binary"):
         op = "add" if kind == "add" else random.choice(ELEMENTWISE)
@@ -68,9 +74,9 @@ def elementwise(random: Random, name: str) -> str:
     return function(name, [source], [f"%r = stablehlo.uniform_quantize %a0 : ({source}) -> {target}"], target)
 
 
-def product(random: Random, name: str) -> str:
+def product(random: Random, name: str, *, dynamic: bool = True) -> str:
     storage, hybrid, channels = random.choice(("i8", "i8", "i4", "ui8")), random.random() < 0.2, random.random() < 0.3
-    rows, depth, columns = (random.choice((str(size), "?")) for size in (2, 3, 4))
+    rows, depth, columns = (random.choice((str(size), "?" if dynamic else str(size))) for size in (2, 3, 4))
     if channels:
         columns = "4"
     batch = random.choice(("", "", "5x")) if not channels else ""
@@ -91,7 +97,7 @@ def product(random: Random, name: str) -> str:
     return function(name, types, [line], target)
 
 
-def convolution(random: Random, name: str) -> str:
+def convolution(random: Random, name: str, *, dynamic: bool = True) -> str:
     storage, channels = "i8", random.random() < 0.4
     first_last = channels or random.random() < 0.6
     left, padding = per_tensor(random, storage), random.choice((0, 0, 1))
@@ -117,7 +123,7 @@ def convolution(random: Random, name: str) -> str:
     return function(name, types[:2], [line], types[2])
 
 
-def chain(random: Random, name: str) -> str:
+def chain(random: Random, name: str, *, dynamic: bool = True) -> str:
     """Return dequantize, operations and quantize, of which some make one quantized operation."""
     storage = random.choice(("i8", "ui8", "i16"))
     types = [f"tensor<2x3x{per_tensor(random, storage)}>" for _ in range(3)]
@@ -135,3 +141,88 @@ def chain(random: Random, name: str) -> str:
             last = f"%d{index}"
     lines.append(f"%r = stablehlo.uniform_quantize {last} : ({real}) -> {types[2]}")
     return function(name, types[:2], lines, types[2])
+
+
+_SIGNATURE = re.compile(r"func\.func @(\w+)\((.*)\) -> (.*) \{")
+_SHAPE = re.compile(r"tensor<((?:[0-9?]+x)*)(.*)>")
+# The sizes behind `?`: of each operand of a product from the last dimension on, and of all other operands.
+_PRODUCT, _OTHER = ((5, 2, 3), (5, 3, 4)), (2, 3)
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument as it goes in: integers or floats that numpy has, and what the function has in their place."""
+
+    element: str
+    shape: tuple[int, ...]
+    type: str
+
+    @property
+    def storage(self) -> str | None:
+        return self.type.partition("uniform<")[2].partition(":f32")[0].partition("<")[0] or None
+
+
+def carrier(element: str) -> str:
+    """How elements go in and out: integers that numpy does not have in the next wider one."""
+    found = re.search(r"uniform<(u?i?)(\d+)", element)
+    if found is None:
+        return "i8" if element == "i1" else element
+    return f"{'ui' if found[1] == 'ui' else 'i'}{max(8, int(found[2]))}"
+
+
+def carried(text: str) -> tuple[str, list[Argument], str]:
+    """Return a function between plain numbers around what a function does with quantized ones.
+
+    With it come its arguments, and the element type of its result.
+    """
+    found = _SIGNATURE.match(text)
+    assert found is not None
+    name, listed, result = found.groups()
+    types = [each.split(": ", 1)[1] for each in re.split(r", (?=%a)", listed)]
+    body = text[found.end() : text.rindex("return %r")]
+    lines, arguments, given = [], [], []
+    for index, type_ in enumerate(types):
+        shape, element = _parts(type_)
+        inside = carrier(element)
+        sizes = _sizes(shape, index if "stablehlo.dot" in body else None)
+        arguments.append(Argument(inside, sizes, element))
+        outer = f"tensor<{shape}{inside}>"
+        given.append(f"%x{index}: {outer}")
+        lines += _converted(f"%x{index}", f"%a{index}", outer, shape, element, into=True)
+    shape, element = _parts(result)
+    outer = f"tensor<{shape}{carrier(element)}>"
+    ending = _converted("%r", "%out", outer, shape, element, into=False)
+    whole = "\n  ".join([*lines, *body.strip().splitlines(), *ending, f"return %out : {outer}"])
+    return f"func.func @{name}({', '.join(given)}) -> {outer} {{\n  {whole}\n}}", arguments, carrier(element)
+
+
+def _parts(type_: str) -> tuple[str, str]:
+    found = _SHAPE.fullmatch(type_)
+    assert found is not None
+    return found[1], found[2]
+
+
+def _sizes(shape: str, operand: int | None) -> tuple[int, ...]:
+    known = shape.split("x")[:-1]
+    sizes = _OTHER if operand is None else _PRODUCT[operand]
+    behind = (0,) * (len(known) - len(sizes)) + sizes[max(0, len(sizes) - len(known)) :]
+    return tuple(size if each == "?" else int(each) for each, size in zip(known, behind, strict=True))
+
+
+def _converted(source: str, target: str, outer: str, shape: str, element: str, *, into: bool) -> list[str]:
+    """The lines from plain numbers to an element type, or back."""
+    here = f"tensor<{shape}{element}>"
+    if not element.startswith("!quant"):
+        types = (outer, here) if into else (here, outer)
+        return [f"{target} = stablehlo.convert {source} : ({types[0]}) -> {types[1]}"]
+    width = element.partition("uniform<")[2].partition(":f32")[0].partition("<")[0]
+    stored = f"tensor<{shape}{width if width.startswith('ui') else width.replace('u', 'i')}>"
+    if into:
+        return [
+            f"{target}_stored = stablehlo.convert {source} : ({outer}) -> {stored}",
+            f"{target} = stablehlo.bitcast_convert {target}_stored : ({stored}) -> {here}",
+        ]
+    return [
+        f"{target}_stored = stablehlo.bitcast_convert {source} : ({here}) -> {stored}",
+        f"{target} = stablehlo.convert {target}_stored : ({stored}) -> {outer}",
+    ]

@@ -1,15 +1,15 @@
 """StableHLO's passes against upstream's own, which jaxlib carries.
 
 The same functions go through upstream's pass and ours. What comes out is equal to the letter but for names of values;
-where upstream refuses a function, so do we. What both made of it then runs on the reference interpreter.
+where upstream refuses a function, so do we. test_stablehlo_results.py runs both.
 """
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from random import Random
-from typing import Any
 
 import pytest
 
@@ -17,38 +17,21 @@ from core.errors import LoweringError
 from core.lowering.module import read_module
 from tests.core.lowering.modules import lowered, unnamed
 from tests.interop.stablehlo_programs import chain, convolution, elementwise, product
-
-ir: Any = pytest.importorskip("jaxlib.mlir.ir")
-passes: Any = pytest.importorskip("jaxlib.mlir.passmanager")
-stablehlo: Any = pytest.importorskip("jaxlib.mlir.dialects.stablehlo")
-chlo: Any = pytest.importorskip("jaxlib.mlir.dialects.chlo")
+from tests.interop.stablehlo_upstream import MATH, TO_QDQ, TO_QUANTIZED, after, loaded
 
 pytestmark = pytest.mark.interop
-
-MATH = "stablehlo-legalize-quant-to-math"
-TO_QDQ = "stablehlo-legalize-quantized-op-to-qdq"
-TO_QUANTIZED = "stablehlo-legalize-qdq-to-quantized-op"
 
 
 @pytest.fixture(autouse=True)
 def context() -> Iterator[None]:
-    stablehlo.register_stablehlo_passes()
-    with ir.Context() as opened, ir.Location.unknown():
-        stablehlo.register_dialect(opened)
-        chlo.register_dialect(opened)
-        # Loads the quant dialect, which jaxlib has no function for.
-        passes.PassManager.parse("builtin.module(vhlo-legalize-to-stablehlo)").run(ir.Module.parse("").operation)
+    with loaded():
         yield
 
 
 def upstream(text: str, name: str) -> str | None:
     """Return what upstream's pass makes of a module that it takes; None where it fails."""
-    module = ir.Module.parse(text)
-    try:
-        passes.PassManager.parse(f"builtin.module(func.func({name}))").run(module.operation)
-    except ir.MLIRError:
-        return None
-    return unnamed(read_module(str(module)))
+    found = after(text, name)
+    return None if found is None else unnamed(read_module(found))
 
 
 def ours(text: str, name: str) -> str | None:
@@ -70,7 +53,7 @@ def ours(text: str, name: str) -> str | None:
         (TO_QUANTIZED, chain, 300),
     ],
 )
-def test_equal_to_upstream(name: str, make: Callable[[Random, str], str], count: int) -> None:
+def test_equal_to_upstream(name: str, make: Callable[..., str], count: int) -> None:
     random, found = Random(f"{name} {make.__name__}"), Counter[str]()
     for index in range(count):
         text = make(random, f"f{index}")
@@ -79,3 +62,4 @@ def test_equal_to_upstream(name: str, make: Callable[[Random, str], str], count:
         found["refused" if theirs is None else "equal"] += 1
     assert found["equal"] + found["refused"] == count
     assert found["equal"] > count * 0.7
+    sys.stdout.write(f"{name}, {make.__name__}: {dict(found)}\n")

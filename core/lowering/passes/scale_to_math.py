@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from xdsl.dialects.builtin import IntegerType, f32
+from xdsl.dialects.builtin import IntegerType, TensorType, f32
 from xdsl.ir import Attribute, SSAValue
 
 from core import mlir
@@ -66,7 +66,7 @@ def requantize(emitter: Emitter, value: SSAValue, source: Uniform, target: Unifo
     element = element_part(result)
     if isinstance(element, IntegerType) and element.width.data < 32:
         low, high = bounds(emitter, target.storage)
-        number = emitter.add(make("clamp", [low, number, high], real))
+        number = emitter.add(make("clamp", [low, number, high], number.type))
     number = emitter.add(make("round_nearest_even", [number], real))
     return emitter.add(make("convert", [number], result))
 
@@ -87,7 +87,17 @@ def _merged(emitter: Emitter, value: SSAValue, source: Uniform, target: Uniform)
     ratios = [s_in / s_out for s_in, s_out in zip(*spread, strict=True)]
     offsets = [as_f32(z_out - z_in * ratio) for z_in, z_out, ratio in zip(points[0], points[1], ratios, strict=True)]
     factors = emitter.add(float_constant([as_f32(ratio) for ratio in ratios]))
-    value = emitter.add(broadcast("multiply", value, factors, value.type, axis))
+    spread_type = _with_size(value.type, axis, count)
+    value = emitter.add(broadcast("multiply", value, factors, spread_type, axis))
     if any(offsets):
-        value = emitter.add(broadcast("add", value, emitter.add(float_constant(offsets)), value.type, axis))
+        value = emitter.add(broadcast("add", value, emitter.add(float_constant(offsets)), spread_type, axis))
     return value
+
+
+def _with_size(type_: Attribute, axis: int, size: int) -> Attribute:
+    """Return a tensor type whose dimension `axis` has `size`: upstream infers a dynamic one from the scales."""
+    if not isinstance(type_, TensorType):
+        return type_
+    shape = list(type_.get_shape())
+    shape[axis] = size
+    return TensorType(type_.element_type, shape, type_.encoding)

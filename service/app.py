@@ -38,6 +38,7 @@ from service.routes import (
     parameters,
     ranges,
     tosa,
+    translation,
     types,
 )
 from service.settings import Settings
@@ -129,7 +130,7 @@ def create_app(settings: Settings) -> FastAPI:
     )
     app.state.runtime = Runtime(settings)
     topics = [convert, fake_quantize, compare, blocks, integer, tosa, operators, npy, oip]
-    topics += [parameters, ranges, calibration, types, lowering, meta]
+    topics += [parameters, ranges, calibration, types, translation, lowering, meta]
     topics += [docs] if settings.docs else []
     topics += [metrics] if settings.metrics else []
     for topic in topics:

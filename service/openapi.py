@@ -24,6 +24,7 @@ from core.parameters.ranges import RANGE_RULES
 from core.parameters.schemes import SCHEMES
 from core.profiles import PROFILES
 from core.quantize import ROUNDINGS
+from core.translation import litert, onednn, onnx, torch, tosa
 from service import (
     VERSION,
     block_models,
@@ -37,6 +38,7 @@ from service import (
     range_models,
     schemas,
     tosa_models,
+    translation_models,
 )
 from service.oip import schemas as oip_schemas
 from service.operation import SCHEMAS
@@ -80,6 +82,7 @@ _REQUESTS = (
     range_models.BiasRequest,
     range_models.FakeQuantizeRequest,
     schemas.ParseTypeRequest,
+    translation_models.TranslateRequest,
     lowering_models.LowerRequest,
     lowering_models.EvaluateRequest,
     oip_schemas.InferenceRequest,
@@ -116,6 +119,7 @@ def document(routes: Sequence[BaseRoute], settings: Settings) -> dict[str, Any]:
     components["BiasSchemeName"] = _described(BIAS_RULES, "The rules that make the scale and the integers of a bias.")
     components["FakeQuantizeSchemeName"] = _described(FAKE_QUANTIZE_SCHEMES, "The fake quantizations.")
     components.update(_operator_choices())
+    components.update(_translation_names())
     _drop_validation_errors(found)
     for component in components.values():
         _tidy(component)
@@ -137,6 +141,21 @@ def _operator_choices() -> dict[str, Any]:
             if choices is not None:
                 found[choices.name] = _names(choices.values, choices.description)
     return found
+
+
+def _translation_names() -> dict[str, Any]:
+    """Return the enums of the operands that types are translated to."""
+    return {
+        "OnnxStoredType": _names(onnx.STORED, "What ONNX's quantizing operators store."),
+        "OnnxRealType": _names(onnx.EXPRESSED, "What ONNX's scales are."),
+        "OnednnStoredType": _names(onednn.STORED, "What oneDNN Graph stores."),
+        "OnednnRealType": _names(onednn.EXPRESSED, "What oneDNN Graph's scales are."),
+        "LitertTensorType": _names(litert.TENSOR_TYPES.values(), "LiteRT's types of quantized tensors."),
+        "TorchQscheme": _names(torch.QSCHEMES, "torch's qschemes."),
+        "TorchStoredType": _names(torch.DTYPES, "What torch's quantized_decomposed stores."),
+        "TorchQuantizedType": _names(torch.QUANTIZED_DTYPES, "torch's dtypes of eager quantized tensors."),
+        "TosaStoredType": _names(tosa.ELEMENTS, "What RESCALE takes and gives."),
+    }
 
 
 def _names(names: Any, description: str) -> dict[str, Any]:

@@ -9,11 +9,19 @@ type Reply = { data?: unknown; error?: unknown; response: Response };
 
 const { url, calls }: { url: string; calls: Call[] } = JSON.parse(readFileSync(0, "utf8"));
 const client = createClient({ baseUrl: url });
-const functions = sdk as unknown as Record<string, (options: object) => Promise<Reply>>;
+// Generators have their own ideas of capitals: conv2d becomes conv2D.
+const functions = new Map(
+  Object.entries(sdk as unknown as Record<string, (options: object) => Promise<Reply>>).map(([name, call]) => [
+    name.toLowerCase(),
+    call,
+  ]),
+);
 
 for (const { operation, path, query, json, bytes } of calls) {
   const body = bytes === undefined ? json : new Blob([Buffer.from(bytes, "base64")]);
-  const { data, error, response } = await functions[operation]({ client, path, query, body });
+  const call = functions.get(operation.toLowerCase());
+  if (call === undefined) throw new Error(`the client has no ${operation}`);
+  const { data, error, response } = await call({ client, path, query, body });
   const shown = data instanceof Blob ? Buffer.from(await data.arrayBuffer()).toString("base64") : data;
   console.log(JSON.stringify({ operation, status: response.status, data: shown, error }));
 }

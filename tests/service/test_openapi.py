@@ -21,7 +21,7 @@ OPERATION_IDS = {
     "quantize", "dequantize", "requantize", "quantizeNpy", "dequantizeNpy", "requantizeNpy", "compare",
     "quantizeBlocks", "dequantizeBlocks", "deriveMultiplier", "parseType", "getHealth", "getInfo", "listProfiles",
     "getProfile", "getProblem", "deriveFromRange", "deriveBias", "fakeQuantize", "tosaRescale", "listSchemes",
-    "getScheme", "deriveFromTensor", "matmul", "conv2d", "add", "lower", "evaluate",
+    "getScheme", "deriveFromTensor", "translateType", "matmul", "conv2d", "add", "lower", "evaluate",
     "oipGetServer", "oipGetLive", "oipGetReady", "oipListModels", "oipIndexModels",
     "oipGetModel", "oipGetModelVersion", "oipGetModelReady", "oipGetModelVersionReady", "oipInfer", "oipInferVersion",
     "listOperators", "getOperator", *map(operation_id, OPERATORS.values()),
@@ -113,7 +113,8 @@ def test_requests_are_closed_and_replies_are_open(document: dict[str, Any]) -> N
     closed |= {"RangeRequest", "BiasRequest", "FakeQuantizeRequest", "RescaleRequest", "ScaleTriple"}
     closed |= {"MatmulRequest", "Conv2dRequest", "AddRequest"}
     closed |= {"InferenceRequest", "InferenceInput", "InferenceRequestedOutput", "TensorParametersRequest"}
-    closed |= {"LowerRequest", "EvaluateRequest"}
+    closed |= {"LowerRequest", "EvaluateRequest", "TranslateRequest"}
+    closed |= {f"{system}Parameters" for system in ("Onnx", "Onednn", "Litert", "Torch", "Tosa")}
     closed |= {
         f"{class_name(each)}{part}" for each in OPERATORS.values() for part in ("Request", "Inputs", "Attributes")
     }

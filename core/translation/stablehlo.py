@@ -1,0 +1,25 @@
+"""StableHLO: the same text, where it is one of its types (spec/mlir.md 4.1)."""
+
+from __future__ import annotations
+
+from core.errors import UnsupportedError
+from core.mlir import print_type
+from core.mlir.stablehlo import stablehlo_reason
+from core.translation.mlir import read_text
+from core.translation.translation import Subject, SystemTranslation, Written
+
+
+def _write(subject: Subject) -> Written:
+    if reason := stablehlo_reason(subject.type):
+        raise UnsupportedError(reason)
+    return Written({"type": print_type(subject.type)})
+
+
+TRANSLATION = SystemTranslation(
+    name="stablehlo",
+    summary="The same text, where StableHLO has the type.",
+    source="StableHLO specification 1.20",
+    notes=("Storage of 2, 4, 8, 16 or 32 bits, per tensor or per axis, zero points within the storage bounds.",),
+    write=_write,
+    read=read_text,
+)

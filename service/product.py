@@ -82,7 +82,7 @@ async def answer_product(
         output = read_type(call.output_type, settings.max_type_bytes, "/output_type")
         with at("/profile", UnsupportedError), sides(**pointers, output="/output_type"):
             plan = plan_for(call, Types(read["lhs"], read["rhs"], read.get("bias"), output))
-        _check_limits(plan, settings, traced=call.trace)
+        check_size(plan.elements, plan.accumulation.cost, settings, traced=call.trace)
         return plan
 
     def compute() -> Response:
@@ -101,8 +101,13 @@ async def answer_product(
     characters = len(call.output_type) + sum(len(each.type) for each in tensors.values())
     plan = await running.compute.texts(characters, decide)
     await hold(request.scope, (BYTES_OF_TRACED if call.trace else BYTES_OF_A_SUM) * plan.elements)
-    weight = max(len(body), plan.elements * 4, plan.accumulation.cost // _PRODUCTS_OF_A_BYTE)
+    weight = max(len(body), weight_of(plan.elements, plan.accumulation.cost))
     return await running.compute.arrays(weight, compute)
+
+
+def weight_of(elements: int, products: int) -> int:
+    """Return about how many bytes of a tensor take as long as sums of that many products in all."""
+    return max(elements * 4, products // _PRODUCTS_OF_A_BYTE)
 
 
 def check_output(elements: int, settings: Settings, *, traced: bool) -> None:
@@ -116,11 +121,12 @@ def check_output(elements: int, settings: Settings, *, traced: bool) -> None:
         raise LimitError(detail, limit=limit, pointer="/trace")
 
 
-def _check_limits(plan: ProductPlan, settings: Settings, *, traced: bool) -> None:
-    check_output(plan.elements, settings, traced=traced)
-    cost, limit = plan.accumulation.cost, settings.max_products
-    if cost > limit:
-        raise LimitError(f"the output takes {cost} multiplications; at most {limit} are done", limit=limit)
+def check_size(elements: int, products: int, settings: Settings, *, traced: bool = False) -> None:
+    """Raise LimitError for what `check_output` refuses, and for too many multiplications."""
+    check_output(elements, settings, traced=traced)
+    limit = settings.max_products
+    if products > limit:
+        raise LimitError(f"the output takes {products} multiplications; at most {limit} are done", limit=limit)
 
 
 def _read(

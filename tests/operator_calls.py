@@ -38,7 +38,7 @@ def run(
 ) -> dict[str, Array]:
     """The outputs, in their shapes, as they are kept."""
     call = checked_call(operator_named(name), opset, implementation, inputs, attributes or {})
-    outputs = operator_named(name).plan(call)()
+    outputs = operator_named(name).work_of(call).run()
     return {key: each.data.reshape(each.shape) for key, each in outputs.items()}
 
 
@@ -49,4 +49,4 @@ def output_types(
     call = checked_call(
         operator_named(name), options.get("opset"), options.get("implementation", ""), inputs, attributes or {}
     )
-    return {key: print_type(each.type) for key, each in operator_named(name).plan(call)().items()}
+    return {key: print_type(each.type) for key, each in operator_named(name).work_of(call).run().items()}

@@ -20,9 +20,10 @@ from core.integer.accumulation import Accumulation, Block, Zeros, rows_of_block
 from core.integer.columns import Columns, GroupedColumns, TiledColumns, is_tiled
 from core.integer.integers import Integers
 from core.integer.output import Side
-from core.integer.product import ProductPlan, choose_accumulator, plan_product, product_operand
+from core.integer.product import OPERANDS, ProductPlan, choose_accumulator, plan_product, product_operand
 from core.mlir.types import TensorType, Type
-from core.profiles import profile_named
+from core.parameters.schemes import Factor
+from core.profiles import OperationRule, profile_named
 from core.profiles.integer_rule import Accumulator, SumOverflow
 
 Array = NDArray[Any]
@@ -158,14 +159,17 @@ def plan_matmul(
     scheme: str | None = None,
     accumulator: Accumulator | None = None,
     overflow: SumOverflow | None = None,
+    factor: Factor | None = None,
+    operand_rule: OperationRule = OPERANDS,
 ) -> ProductPlan:
     """Plan lhs x rhs + bias to `output`: a quantized type, or plain i32 or i64, which is the sums as they are.
 
     lhs and rhs are quantized per tensor or along any dimension but K, or plain integers of at most 16 bits, whose zero
     point is 0. `bias` has N elements (`core.integer.bias`). `scheme` replaces the profile's, `accumulator` and
-    `overflow` the defaults. Raise TypeFitError, UnsupportedError, UnknownNameError or ParameterError.
+    `overflow` the defaults, and `factor` how the scheme forms its own. `operand_rule`: which operands are taken.
+    Raise TypeFitError, UnsupportedError, UnknownNameError or ParameterError.
     """
-    operands = [product_operand(each, side, profile) for each, side in ((lhs, "lhs"), (rhs, "rhs"))]
+    operands = [product_operand(each, side, profile, operand_rule) for each, side in ((lhs, "lhs"), (rhs, "rhs"))]
     a, b = (Integers.of_operand(each) for each in operands)
     kept = choose_accumulator(a, b, output, bias, accumulator)
     rule = profile_named(profile).product_rule("matmul")
@@ -175,4 +179,4 @@ def plan_matmul(
     of_lhs = [*range(rank - len(a.shape), rank - 1), None]
     of_rhs = [*range(rank - len(b.shape), rank - 2), None, rank - 1]
     sides = Side(operands[0], tuple(of_lhs)), Side(operands[1], tuple(of_rhs))
-    return plan_product(accumulation, sides, output, bias, rule, profile, scheme)
+    return plan_product(accumulation, sides, output, bias, rule, profile, scheme, factor=factor)

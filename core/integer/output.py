@@ -77,8 +77,12 @@ def plan_output(
     rule: ProductRule,
     profile: str,
     scheme: str | None,
+    factor: Factor | None = None,
 ) -> OutputStage:
-    """Plan the stage by `scheme`, or the rule's. Raise UnsupportedError, UnknownNameError or ParameterError."""
+    """Plan the stage by `scheme` and `factor`, or the rule's.
+
+    Raise UnsupportedError, UnknownNameError or ParameterError.
+    """
     shape = accumulation.shape
     lhs, rhs = sides[0].quantized("lhs"), sides[1].quantized("rhs")
     with about("output"):
@@ -101,8 +105,8 @@ def plan_output(
     if name is None:
         return _through_real(accumulation, lhs, rhs, target, granularity, profile)
     used = scheme_named(name)
-    factor = rule.factor if rule.factor is not None and scheme is None else used.factor
-    multipliers, factors = _derive(used, factor, lhs, rhs, target, granularity)
+    own = rule.factor if rule.factor is not None and scheme is None else used.factor
+    multipliers, factors = _derive(used, factor or own, lhs, rhs, target, granularity)
     sums = integer_operand(
         TensorType(shape, IntegerElement(32 if accumulation.accumulator is Accumulator.I32 else 64)), "sums"
     )

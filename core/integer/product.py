@@ -26,6 +26,8 @@ from core.operands import (
     quantized_operand,
     static_shape,
 )
+from core.parameters.schemes import Factor
+from core.profiles import OperationRule
 from core.profiles.integer_rule import Accumulator, ProductRule
 from core.profiles.rule import DEQUANTIZE, INTEGERS
 from core.report import Report
@@ -36,14 +38,16 @@ Array = NDArray[Any]
 _EXPRESSED = ("f16", "bf16", "f32", "f64")
 OPERANDS = replace(DEQUANTIZE, storages=STORAGES, expressed=_EXPRESSED)
 """Which quantized types operands may have."""
+OPERANDS_OF_BATCHES = replace(OPERANDS, granularities=(*OPERANDS.granularities, "sub_channel"))
+"""The same, and those whose blocks have one index, or all, of each dimension: parameters for each matrix of a batch."""
 _BIASES = replace(DEQUANTIZE, storages=INTEGERS, expressed=_EXPRESSED)
 
 
-def product_operand(tensor: TensorType, side: str, profile: str) -> StoredOperand:
-    """Take one side apart: quantized per tensor or per axis, or plain integers; of 2 to 16 bits."""
+def product_operand(tensor: TensorType, side: str, profile: str, rule: OperationRule = OPERANDS) -> StoredOperand:
+    """Take one side apart: quantized as `rule` has it, or plain integers; of 2 to 16 bits."""
     with about(side):
         if not isinstance(tensor.element, IntegerElement):
-            return quantized_operand(tensor, side, OPERANDS, profile)
+            return quantized_operand(tensor, side, rule, profile)
         operand = integer_operand(tensor, side)
         if operand.storage not in STORAGES:
             raise UnsupportedError(f"the {side} has {operand.storage} elements; products take 2 to 16 bits")
@@ -176,6 +180,7 @@ def plan_product(
     profile: str,
     scheme: str | None,
     order: tuple[int, ...] | None = None,
+    factor: Factor | None = None,
 ) -> ProductPlan:
     """Plan bias and output stage of an accumulation. See `ProductPlan` for `order`; by default, that of memory."""
     order = tuple(range(len(accumulation.shape))) if order is None else order
@@ -189,7 +194,7 @@ def plan_product(
     stage = None
     dtype = DTYPES[accumulation.accumulator]
     if not isinstance(bound.element, IntegerElement):
-        stage = plan_output(accumulation, sides, bound, order, rule, profile, scheme)
+        stage = plan_output(accumulation, sides, bound, order, rule, profile, scheme, factor)
         dtype = stage.plan.output_dtype
     return ProductPlan(
         profile=profile,

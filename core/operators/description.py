@@ -108,6 +108,21 @@ Run = Callable[[], Outputs]
 
 
 @dataclass(frozen=True, slots=True)
+class Work:
+    """Work whose size the operands do not tell: elements of the outputs, multiplications, bytes of copies."""
+
+    run: Run
+    elements: int = 0
+    products: int = 0
+    copied: int = 0
+
+    def working_bytes(self, inputs: Mapping[str, OperandTensor]) -> int:
+        """Return about how much memory a call takes beside its operands: a wide number or two for each element."""
+        largest = max((tensor.data.size for tensor in inputs.values()), default=0)
+        return _BYTES_OF_ELEMENT * max(largest, self.elements) + self.copied
+
+
+@dataclass(frozen=True, slots=True)
 class OperatorCall:
     """A call whose names, types and attributes are those of a version. Optional attributes that are absent are None."""
 
@@ -166,8 +181,8 @@ class Operator:
     `versions` are those in which it changed, oldest first; () for a system that has none. `last_version` is the newest
     one of the system itself. `implementations` are those that can be chosen between, the default first; () where there
     is one. `operation` is what clients call it, where that of `name` is taken by another route. `plan` checks what the
-    operator demands beyond names and types and returns the work. `example` has the operands as JSON tensors and the
-    attributes: a call that works.
+    operator demands beyond names and types and returns the work, with its size where that does not follow from the
+    operands'. `example` has the operands as JSON tensors and the attributes: a call that works.
     """
 
     system: str
@@ -176,7 +191,7 @@ class Operator:
     source: str
     inputs: tuple[Operand, ...]
     outputs: tuple[Operand, ...]
-    plan: Callable[[OperatorCall], Run]
+    plan: Callable[[OperatorCall], Run | Work]
     example: Mapping[str, Any]
     attributes: tuple[Attribute, ...] = ()
     versions: tuple[int, ...] = ()
@@ -194,6 +209,11 @@ class Operator:
     def default_implementation(self) -> str:
         return "" if self.implementations is None else self.implementations.values[0]
 
+    def work_of(self, call: OperatorCall) -> Work:
+        """Return what `plan` does."""
+        found = self.plan(call)
+        return found if isinstance(found, Work) else Work(found)
+
     def version_of(self, version: int) -> int:
         """Return the version of the operator that holds in a version of its system, or raise UnsupportedError."""
         if not self.versions:
@@ -203,11 +223,6 @@ class Operator:
                 f"{self.name} is there from opset {self.versions[0]} to {self.last_version}, its newest here"
             )
         return max(since for since in self.versions if since <= version)
-
-
-def working_bytes(inputs: Mapping[str, OperandTensor]) -> int:
-    """Return about how much memory a call takes beside its operands: a wide number or two for each element."""
-    return _BYTES_OF_ELEMENT * max((tensor.data.size for tensor in inputs.values()), default=0)
 
 
 def empty(tensor: TensorType) -> OperandTensor:

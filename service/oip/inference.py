@@ -86,7 +86,7 @@ async def run_model(request: Request, model: Model, version: str) -> Response:
             return PiecesResponse(pieces, MEDIA_TYPE)
         return PiecesResponse(pieces, BINARY, ((oip.LENGTH_HEADER.encode("ascii"), str(json_bytes).encode("ascii")),))
 
-    return await running.compute.arrays(sum(sizes) + len(text), run)
+    return await running.compute.arrays(max(sum(sizes) + len(text), job.weight), run)
 
 
 Blobs = list[tuple[oip.InputHead, Any]]

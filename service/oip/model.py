@@ -35,11 +35,13 @@ class Answer:
 class Job:
     """The work on arrays that a plan stands for. It holds the GIL for short times only.
 
-    `byte_count` is about how much memory it takes beside its inputs.
+    `byte_count` is about how much memory it takes beside its inputs. `weight`: bytes of a tensor that take about as
+    long, where it takes longer than its inputs say.
     """
 
     run: Callable[[], Answer]
     byte_count: int
+    weight: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

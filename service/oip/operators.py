@@ -23,7 +23,6 @@ from core.operators.description import (
     OperandTensor,
     Operator,
     Value,
-    working_bytes,
 )
 from core.operators.element_names import QUANTIZED, container, element_named
 from core.operators.registry import OPERATORS
@@ -34,6 +33,7 @@ from service.oip.model import Answer, Job, Model, Slot
 from service.oip.parameters import Parameter, pointer_to
 from service.oip.tensors import output_tensor
 from service.problems import at
+from service.product import check_size, weight_of
 from service.settings import MOST_ENTRIES
 
 _LIST_BYTES = 1 << 20
@@ -193,14 +193,15 @@ def model_of(operator: Operator) -> Model:
             values = {name: _value(call, attribute) for name, attribute in given.items()}
             implementation = call.text("implementation") if choices is not None else ""
             operands = _operands(call, typed)
-            run = operator.plan(checked_call(operator, opset, implementation, operands, values))
+            work = operator.work_of(checked_call(operator, opset, implementation, operands, values))
+        check_size(work.elements, work.products, call.settings)
 
         def job() -> Answer:
             with _placed(call):
-                outputs = run()
+                outputs = work.run()
             return Answer(tuple(output_tensor(name, each.type, each.data) for name, each in outputs.items()), {})
 
-        return Job(job, working_bytes(operands))
+        return Job(job, work.working_bytes(operands), weight_of(work.elements, work.products))
 
     return Model(
         name=operator.full_name,

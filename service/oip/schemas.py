@@ -13,7 +13,7 @@ from pydantic_core import PydanticCustomError
 
 from service.schemas import ABSENT, Int64, ReplyModel, RequestModel
 
-MOST_TENSORS = 8
+MOST_TENSORS = 16
 LONGEST_NAME = 64
 LONGEST_ID = 256
 _MOST_PARAMETERS = 32

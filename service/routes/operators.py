@@ -13,7 +13,7 @@ from core.errors import UnknownNameError, UnsupportedError, excerpt
 from core.mlir import print_type
 from core.operands import static_shape
 from core.operators.checks import checked_call
-from core.operators.description import Kind, OperandTensor, Operator, Run, Value, working_bytes
+from core.operators.description import Kind, OperandTensor, Operator, Value, Work
 from core.operators.element_names import container
 from core.operators.registry import OPERATORS, operator_named
 from service.admission import hold
@@ -29,6 +29,7 @@ from service.operator_models import (
 )
 from service.operator_page import operator_page, route_path
 from service.problems import at, requant_problem
+from service.product import check_size, weight_of
 from service.query import no_query
 from service.replies import Piece, PiecesResponse, json_reply, json_text
 from service.schemas import RequestModel, Tensor
@@ -106,21 +107,26 @@ def _handler(operator: Operator) -> Callable[[Request], Awaitable[Response]]:
 
         inputs = await running.compute.arrays(len(body), read)
 
-        def decide() -> Run:
+        def decide() -> Work:
             opset, implementation = getattr(call, "opset", None), getattr(call, "implementation", "")
             attributes = _read_attributes(call, operator, settings)
-            return operator.plan(checked_call(operator, opset, implementation, inputs, attributes))
+            work = operator.work_of(checked_call(operator, opset, implementation, inputs, attributes))
+            check_size(work.elements, work.products, settings)
+            return work
 
         sizes = sorted(tensor.data.size for tensor in inputs.values())
-        run = await running.compute.texts(sum(sizes[:-1]), decide)
-        await hold(request.scope, working_bytes(inputs))
+        planned = await running.compute.texts(sum(sizes[:-1]), decide)
+        await hold(request.scope, planned.working_bytes(inputs))
 
         def work() -> Response:
             return _reply(
-                dict(run()), settings, in_values=all("values" in each.model_fields_set for each in given.values())
+                dict(planned.run()),
+                settings,
+                in_values=all("values" in each.model_fields_set for each in given.values()),
             )
 
-        return await running.compute.arrays(len(body), work)
+        weight = weight_of(planned.elements, planned.products)
+        return await running.compute.arrays(max(len(body), weight), work)
 
     call_operator.__doc__ = f"{operator.summary} {operator.source}."
     call_operator.__name__ = operation_id(operator)

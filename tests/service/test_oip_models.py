@@ -21,6 +21,7 @@ from service.oip.datatypes import DATATYPES, datatype_of
 from service.oip.model import Answer, Job, Model, Slot
 from service.oip.parameters import Kind, Parameter
 from service.oip.registry import MODELS
+from service.oip.schemas import MOST_TENSORS
 from service.oip.tensors import OutputTensor
 from service.settings import Settings
 from tests.oip_wire import DTYPES, LENGTH, Input, body_of, read
@@ -159,7 +160,7 @@ def test_descriptions_are_sound(model: Model) -> None:
     """Names as the protocol and its clients take them: tritonclient refuses its own reserved parameters."""
     reserved = {"sequence_id", "sequence_start", "sequence_end", "priority", "timeout", "headers", "binary_data_output"}
     for slots in (model.inputs, model.outputs):
-        assert len({slot.name for slot in slots}) == len(slots) <= 8
+        assert len({slot.name for slot in slots}) == len(slots) <= MOST_TENSORS
         assert all(set(slot.datatypes) <= set(DATATYPES) and len(slot.name) <= 64 for slot in slots)
     names = [parameter.name for parameter in model.parameters]
     assert len(set(names)) == len(names) <= 32

@@ -119,6 +119,54 @@ def test_replies_have_the_form_of_the_request(client: httpx.Client) -> None:
     assert reply == {"outputs": {"y": {"type": "tensor<3xi8>", "data": "AwWA"}}}
 
 
+OUTER = {
+    "A": {"type": "tensor<4096x1xui8>", "data": "AAAA" * 1365 + "AA=="},
+    "B": {"type": "tensor<1x40960xui8>", "data": "AAAA" * 13653 + "AA=="},
+}
+CUBE = {
+    "x": {"type": "tensor<1x1x2x2x2xui8>", "values": [0] * 8},
+    "w": {"type": "tensor<1x1x1x1x1xui8>", "values": [1]},
+}
+
+
+@pytest.mark.parametrize(
+    ("operator", "inputs", "attributes", "limit"),
+    [
+        ("MatMulInteger", OUTER, None, "max_sums"),
+        ("ConvInteger", CUBE, {"pads": [2**31 - 1] * 6}, "max_sums"),
+        ("ConvInteger", CUBE, {"pads": [10**30] * 6}, None),
+    ],
+)
+def test_what_is_too_large_is_refused_before_it_is_computed(
+    client: httpx.Client, operator: str, inputs: Any, attributes: Any, limit: str | None
+) -> None:
+    request = {"opset": 10, "inputs": inputs} | ({} if attributes is None else {"attributes": attributes})
+    reply = client.post(f"/v1/onnx/{operator}", json=request)
+    if limit is None:
+        assert (reply.status_code, reply.json()["code"]) == (422, "request_invalid")
+        return
+    assert (reply.status_code, reply.json()["code"]) == (413, "limit_exceeded"), reply.text
+    assert reply.json()["limit"] == client.get("/v1/info").json()["limits"][limit]
+
+
+def test_a_model_is_limited_too(client: httpx.Client) -> None:
+    sides = [Input("A", np.zeros((40_000, 1), np.uint8)), Input("B", np.zeros((1, 40_000), np.uint8))]
+    body, headers = body_of(sides)
+    reply = client.post("/v2/models/onnx.MatMulInteger/infer", content=body, headers=headers)
+    assert (reply.status_code, reply.json()["code"]) == (413, "limit_exceeded"), reply.text
+
+
+def test_products_over_http(client: httpx.Client) -> None:
+    inputs = {"A": {"type": "tensor<1x2xui8>", "values": [3, 5]}, "B": {"type": "tensor<2x1xi8>", "values": [-7, 2]}}
+    reply = client.post("/v1/onnx/MatMulInteger", json={"opset": 10, "inputs": inputs})
+    assert reply.json() == {"outputs": {"Y": {"type": "tensor<1x1xi32>", "values": [-11]}}}
+    sides = [Input("A", np.array([[3, 5]], np.uint8)), Input("B", np.array([[-7], [2]], np.int8))]
+    body, headers = body_of(sides)
+    assert read(client.post("/v2/models/onnx.MatMulInteger/infer", content=body, headers=headers)).outputs[
+        "Y"
+    ].tolist() == [[-11]]
+
+
 def model_call(client: httpx.Client, inputs: list[Input], version: str = "", **parameters: Any) -> httpx.Response:
     body, headers = body_of(inputs, parameters={"binary_data_output": True, **parameters})
     path = f"/versions/{version}" if version else ""

@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 from core.operators.description import Operator
+from core.operators.onnx.conv_integer import CONV_INTEGER
 from core.operators.onnx.dequantize_linear import DEQUANTIZE_LINEAR
 from core.operators.onnx.dynamic_quantize_linear import DYNAMIC_QUANTIZE_LINEAR
+from core.operators.onnx.matmul_integer import MATMUL_INTEGER
+from core.operators.onnx.qlinear_conv import QLINEAR_CONV
+from core.operators.onnx.qlinear_matmul import QLINEAR_MATMUL
 from core.operators.onnx.quantize_linear import QUANTIZE_LINEAR
 
-OPERATORS: tuple[Operator, ...] = (QUANTIZE_LINEAR, DEQUANTIZE_LINEAR, DYNAMIC_QUANTIZE_LINEAR)
+OPERATORS: tuple[Operator, ...] = (
+    QUANTIZE_LINEAR,
+    DEQUANTIZE_LINEAR,
+    DYNAMIC_QUANTIZE_LINEAR,
+    MATMUL_INTEGER,
+    CONV_INTEGER,
+    QLINEAR_MATMUL,
+    QLINEAR_CONV,
+)

@@ -31,7 +31,7 @@ from core.operators.description import (
 )
 from core.operators.element_names import type_key
 from core.operators.execution import converted
-from core.operators.onnx.element_types import IMPLEMENTATIONS, LAST_OPSET, SINCE_OPSET, element_numbered
+from core.operators.onnx.element_types import IMPLEMENTATIONS, LAST_OPSET, SINCE_OPSET, element_numbered, same_type
 from core.operators.onnx.granularity import AXIS, BLOCK_SIZE, granularity_of
 from core.operators.separate_parameters import Granularity, check_integers, for_each, quantized_type, reals_of
 
@@ -43,12 +43,7 @@ def _zero_points(call: OperatorCall, x: OperandTensor) -> Array | None:
     zero_point = call.given("x_zero_point")
     if zero_point is None:
         return None
-    if zero_point.type.element != x.type.element:
-        raise UnsupportedError(
-            f"x_zero_point is of {type_key(zero_point.type.element)}, and x of {type_key(x.type.element)}; the same "
-            "type",
-            pointer="/inputs/x_zero_point",
-        )
+    same_type(call, "x_zero_point", "x")
     wide = type_key(x.type.element) == "i32" and call.implementation == "onnxruntime"
     if (isinstance(x.type.element, FloatElement) or wide) and np.any(reals_of(zero_point)):
         raise UnsupportedError(

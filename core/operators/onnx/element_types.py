@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from core.errors import ParameterError
-from core.operators.description import Choices
+from core.errors import ParameterError, UnsupportedError
+from core.operators.description import Choices, OperatorCall
+from core.operators.element_names import type_key
 
 LAST_OPSET = 28
 
@@ -39,3 +40,13 @@ def element_numbered(number: int, attribute: str, taken: tuple[str, ...]) -> str
         listed = ", ".join(f"{key} ({value})" for key, value in TENSOR_PROTO.items() if value in taken)
         raise ParameterError(f"{attribute} is {number}; there are {listed}", pointer=f"/attributes/{attribute}")
     return name
+
+
+def same_type(call: OperatorCall, name: str, other: str) -> None:
+    """Raise UnsupportedError unless an operand, if it is there, has the element type of another."""
+    given, expected = call.given(name), call.inputs[other].type.element
+    if given is not None and given.type.element != expected:
+        raise UnsupportedError(
+            f"{name} is of {type_key(given.type.element)}, and {other} of {type_key(expected)}; the same type",
+            pointer=f"/inputs/{name}",
+        )

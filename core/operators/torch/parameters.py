@@ -36,7 +36,12 @@ QUANT_MAX = Attribute(
     lowest=-(1 << 31),
     highest=(1 << 31) - 1,
 )
-SCALES = Operand(name="scales", description="One dimension: one for each channel.", types={"f32": 1, "f64": 1})
+SCALES = Operand(name="scales", description="One dimension: one for each channel.", types={"f32": 1})
+EAGER_SCALES = Operand(
+    name="scales",
+    description="One dimension: one for each channel; those of f64 are taken as f32.",
+    types={"f32": 1, "f64": 1},
+)
 ZERO_POINTS = Operand(name="zero_points", description="As many zero points.", types={"i32": 1, "i64": 1})
 SCALE_TENSOR = Operand(name="scale", description="One number, of any shape.", types={"f32": 1, "f64": 1})
 ZERO_POINT_TENSOR = Operand(

@@ -29,6 +29,7 @@ from core.operators.execution import converted, pointing
 from core.operators.separate_parameters import Granularity, for_each, reals_of
 from core.operators.torch.parameters import (
     AXIS,
+    EAGER_SCALES,
     QUANT_MAX,
     QUANT_MIN,
     REALS,
@@ -221,7 +222,7 @@ QUANTIZE_PER_CHANNEL = Operator(
     name="quantize_per_channel",
     summary="Real numbers to the integers of a quantized tensor (its int_repr), by a scale for each channel.",
     source=SOURCE,
-    inputs=(_REAL, SCALES, ZERO_POINTS),
+    inputs=(_REAL, EAGER_SCALES, ZERO_POINTS),
     outputs=(_OUTPUT,),
     attributes=(AXIS, _EAGER),
     plan=_quantizing("torch", channel_scales),

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
+from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from core.errors import ParameterError
@@ -36,17 +38,23 @@ class Factor(StrEnum):
     F64_OF_F32_PRODUCT = "f64(f32(f32(input) * f32(weight))) / f64(f32(output))"
     F64 = "f64(input) * f64(weight) / f64(output)"
     F32 = "f32(f32(f32(input) * f32(weight)) / f32(output))"
+    F16 = "f16(f16(f16(input) * f16(weight)) / f16(output))"
+    BF16 = "bf16(bf16(bf16(input) * bf16(weight)) / bf16(output))"
 
     def of(self, scale_in: float, weight: float | None, scale_out: float) -> float:
         """Return the factor, an f64. Steps may overflow to infinity, as the systems' do; derivations refuse that."""
-        kind = np.float64 if self is Factor.F64 else np.float32
-        step = np.float32 if self in (Factor.F32, Factor.F64_OF_F32_PRODUCT) else np.float64
+        kind: Any = _KINDS.get(self, np.float32)
+        step = np.float64 if self in (Factor.F64, Factor.F64_OF_F32) else kind
         with np.errstate(all="ignore"):
             product = step(kind(scale_in))
             if weight is not None:
                 product = product * step(kind(weight))
-            divide = np.float32 if self is Factor.F32 else np.float64
+            divide = np.float64 if self is Factor.F64_OF_F32_PRODUCT else step
             return float(divide(product) / divide(kind(scale_out)))
+
+
+_KINDS = {Factor.F64: np.float64, Factor.F16: np.float16, Factor.BF16: ml_dtypes.bfloat16}
+"""What scales are taken as, where that is not f32."""
 
 
 @dataclass(frozen=True, slots=True)

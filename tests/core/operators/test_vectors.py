@@ -1,15 +1,18 @@
-"""The real systems' vectors through the operators of their own names: onnxruntime, the ONNX reference, oneDNN."""
+"""The real systems' vectors through the operators of their own names: ONNX, oneDNN, StableHLO, MLIR and LiteRT."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
 import pytest
 
+from core.errors import RequantError
 from core.mlir import parse_type
 from core.mlir.types import TensorType, UniformPerAxisType, UniformSubChannelType, UniformType
 from core.operators.description import OperandTensor, Value
+from core.operators.registry import operator_named
 from tests.operator_calls import run, tensor
 from tests.vector_cases import Conversion, conversions
 
@@ -82,6 +85,65 @@ def test_a_vector(case: Conversion) -> None:
     assert found.tobytes() == case.expected.tobytes()
 
 
+@pytest.mark.parametrize(
+    "case",
+    [case for case in CASES if case.name.startswith("onednn_") and "/f8/" not in case.name],
+    ids=lambda case: str(case.name),
+)
+def test_a_vector_with_parameters_as_operands(case: Conversion) -> None:
+    """oneDNN's DynamicQuantize and DynamicDequantize compute what the static ones do."""
+    assert case.expected is not None
+    shape, quantized = parts(case)
+    name, inputs, attributes = onednn_call(case, shape, quantized)
+    scales, zps = attributes.pop("scales"), attributes.pop("zps", None)
+    inputs["scales"] = tensor("f32", scales)
+    if zps is not None:
+        inputs["zps"] = tensor("i32", zps)
+    found = run(name.replace(".", ".Dynamic"), inputs, attributes)["dst"]
+    assert found.tobytes() == case.expected.tobytes()
+
+
+# (profile, operation): operator and its attributes.
+TYPED: dict[tuple[str, str], tuple[str, dict[str, Value]]] = {
+    ("stablehlo", "quantize"): ("stablehlo.uniform_quantize", {}),
+    ("stablehlo", "requantize"): ("stablehlo.uniform_quantize", {}),
+    ("stablehlo", "dequantize"): ("stablehlo.uniform_dequantize", {}),
+    ("mlir", "quantize"): ("mlir.quant.qcast", {}),
+    ("mlir", "dequantize"): ("mlir.quant.dcast", {}),
+    ("litert", "quantize"): ("litert.QUANTIZE", {"kernel": "reference"}),
+    ("litert", "requantize"): ("litert.QUANTIZE", {"kernel": "reference"}),
+    ("litert", "dequantize"): ("litert.DEQUANTIZE", {"kernel": "reference"}),
+    ("litert_xnnpack", "quantize"): ("litert.QUANTIZE", {"kernel": "xnnpack"}),
+    ("litert_xnnpack", "requantize"): ("litert.QUANTIZE", {"kernel": "xnnpack"}),
+}
+TYPED_CASES = [
+    case
+    for case in conversions()
+    if (case.profile, case.operation) in TYPED
+    and case.name.startswith(("stablehlo_passes/", "lower_quant_ops/", "tflite_quantize_op/"))
+    and not case.options
+    and not case.multipliers
+]
+
+
+@pytest.mark.parametrize("case", TYPED_CASES, ids=lambda case: str(case.name))
+def test_a_vector_whose_types_say_all(case: Conversion) -> None:
+    name, more = TYPED[case.profile, case.operation]
+    input_type = parse_type(case.input_type)
+    assert isinstance(input_type, TensorType)
+    operator = operator_named(name)
+    attributes = dict(more)
+    if any(attribute.name == "output_type" for attribute in operator.attributes):
+        attributes["output_type"] = parse_type(case.output_type)
+    inputs = {operator.inputs[0].name: OperandTensor(input_type, case.values)}
+    if case.expected is None:
+        with pytest.raises(RequantError):
+            run(name, inputs, attributes)
+        return
+    (found,) = run(name, inputs, attributes).values()
+    assert found.tobytes() == case.expected.tobytes()
+
+
 def onednn_call(case: Conversion, shape: tuple[int, ...], quantized: Any) -> tuple[Any, ...]:
     stored = element_name(stored_name(quantized))
     quantizes = case.operation == "quantize"
@@ -100,3 +162,12 @@ def onednn_call(case: Conversion, shape: tuple[int, ...], quantized: Any) -> tup
 def test_all_vectors_are_there() -> None:
     assert sum(case.name.startswith("ort_") for case in CASES) >= 100
     assert sum(case.name.startswith("onednn_") for case in CASES) >= 20
+    counts = Counter(TYPED[case.profile, case.operation][0] for case in TYPED_CASES)
+    assert counts == {
+        "stablehlo.uniform_quantize": 78,
+        "stablehlo.uniform_dequantize": 32,
+        "mlir.quant.qcast": 569,
+        "mlir.quant.dcast": 283,
+        "litert.QUANTIZE": 174,
+        "litert.DEQUANTIZE": 9,
+    }

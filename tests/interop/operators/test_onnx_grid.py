@@ -9,70 +9,24 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 
 from core.errors import RequantError
-from core.operators.checks import checked_call
-from core.operators.onnx.element_types import TENSOR_PROTO
 from core.operators.registry import OPERATORS
-from tests.interop.operators.typed_arrays import DTYPES, NAMES, Array, array_of, operand, same
+from tests.interop.operators.typed_arrays import DTYPES, NAMES, Array, same
 
-onnx: Any = pytest.importorskip("onnx")
-reference: Any = pytest.importorskip("onnx.reference")
+pytest.importorskip("onnx")
 ort: Any = pytest.importorskip("onnxruntime")
+
+from tests.interop.operators.onnx_node import PROTO, Node, by_reference, session_options  # noqa: E402
 
 pytestmark = pytest.mark.interop
 
-PROTO = {name: number for number, name in TENSOR_PROTO.items()}
 VERSIONS = (10, 13, 19, 21, 23, 24, 25, 28)
 SPECIAL = [0.0, -0.0, 0.5, -0.5, 1.5, 2.5, -2.5, np.nan, np.inf, -np.inf, 3e9, -3e9, 1e-40, 300.25, -300.25, 6.0]
-
-
-@dataclass
-class Node:
-    """One node with its inputs. `shape` of x; parameters are None where they are absent."""
-
-    operator: str
-    opset: int
-    inputs: dict[str, Array]
-    attributes: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def model(self) -> Any:
-        """The model, its inputs with their shapes."""
-        output = onnx.helper.make_empty_tensor_value_info("y")
-        slots = OPERATORS[f"onnx.{self.operator}"].inputs
-        names = [slot.name if slot.name in self.inputs else "" for slot in slots]
-        while not names[-1]:
-            names.pop()
-        graph = onnx.helper.make_graph(
-            [onnx.helper.make_node(self.operator, names, ["y"], **self.attributes)],
-            "g",
-            [
-                onnx.helper.make_tensor_value_info(name, PROTO[NAMES[array.dtype]], array.shape)
-                for name, array in self.inputs.items()
-            ],
-            [output],
-        )
-        model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", self.opset)], ir_version=10)
-        inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True, check_type=True)
-        onnx.checker.check_model(inferred)
-        return inferred
-
-    def __str__(self) -> str:
-        inputs = {name: f"{NAMES[array.dtype]}{list(array.shape)}" for name, array in self.inputs.items()}
-        return f"{self.operator}-{self.opset} {inputs} {self.attributes}"
-
-    def ours(self, implementation: str) -> Array:
-        operator = OPERATORS[f"onnx.{self.operator}"]
-        inputs = {name: operand(array) for name, array in self.inputs.items()}
-        call = checked_call(operator, self.opset, implementation, inputs, self.attributes)
-        return array_of(operator.plan(call)()["y"])
 
 
 def layouts() -> Iterator[tuple[tuple[int, ...], tuple[int, ...], dict[str, int]]]:
@@ -198,23 +152,6 @@ def dequantize_nodes(rng: np.random.Generator) -> Iterator[Node]:
         yield Node("DequantizeLinear", version, {**points, "x_zero_point": np.array(7, np.int32)})
 
 
-def by_reference(node: Node, model: Any) -> Array | None:
-    try:
-        with np.errstate(all="ignore"):
-            (found,) = reference.ReferenceEvaluator(model).run(None, node.inputs)
-    except Exception:  # whatever it does not have, it says in its own ways
-        return None
-    return np.asarray(found)
-
-
-@cache
-def options() -> Any:
-    made = ort.SessionOptions()
-    made.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    made.log_severity_level = 4
-    return made
-
-
 def packed(array: Array) -> Array:
     """As onnxruntime keeps it: two or four to a byte, the first lowest."""
     name = NAMES[array.dtype]
@@ -244,7 +181,7 @@ def unpacked(data: Array, name: str, shape: tuple[int, ...]) -> Array:
 def by_onnxruntime(node: Node, model: Any, name: str) -> Array | None:
     """The result, None where onnxruntime has no kernel for the types or refuses the shapes. `name`: the type of y."""
     try:
-        session = ort.InferenceSession(model.SerializeToString(), options(), providers=["CPUExecutionProvider"])
+        session = ort.InferenceSession(model.SerializeToString(), session_options(), providers=["CPUExecutionProvider"])
         binding = session.io_binding()
         alive = {key: packed(array) for key, array in node.inputs.items()}
         for key, array in node.inputs.items():

@@ -1,0 +1,84 @@
+"""DynamicQuantizeLinear over a grid of shapes, ranges and special values, beside onnxruntime and the reference."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from core.errors import PreconditionError
+from tests.interop.operators.counting import Tally
+from tests.interop.operators.typed_arrays import Array, same
+from tests.operator_calls import run, tensor
+
+onnx: Any = pytest.importorskip("onnx")
+ort: Any = pytest.importorskip("onnxruntime")
+
+from onnx.reference import ReferenceEvaluator  # noqa: E402
+
+from tests.interop.operators.onnx_node import session_options  # noqa: E402
+
+pytestmark = pytest.mark.interop
+
+OUTPUTS = ("y", "y_scale", "y_zero_point")
+SHAPES = ((), (1,), (7,), (3, 5), (2, 3, 4), (64, 33))
+
+
+def inputs(rng: np.random.Generator) -> Iterator[Array]:
+    for shape, low, high in itertools.product(
+        SHAPES, (-300.0, -1.0, -1e-30, 0.0, 3.0), (-0.5, 0.0, 1e-40, 2.0, 1e30, 255.0)
+    ):
+        yield rng.uniform(min(low, high), max(low, high), shape).astype(np.float32)
+    for value in (0.0, -0.0, 1.0, -1.0, 255.0, 1e-45, 1e-38, 3.4e38, -3.4e38):
+        yield np.full((5,), value, np.float32)
+    # Ties of x / s, and of the zero point.
+    yield np.arange(-255, 256).astype(np.float32) / 2
+    yield np.array([-0.5, 254.5, 0.5, 1.5], np.float32)
+    yield np.array([-127.5, 127.5, 0.5, 1.5, 2.5], np.float32)
+    for odd in (np.inf, -np.inf, 3.4e38):
+        yield np.array([1.0, -2.0, odd, -3.4e38, 0.0], np.float32)
+    yield np.array([1.0, np.nan, -2.0, 0.5], np.float32)
+    yield np.array([np.nan], np.float32)
+
+
+def model(opset: int, shape: tuple[int, ...]) -> Any:
+    helper, proto = onnx.helper, onnx.TensorProto
+    types = (proto.UINT8, proto.FLOAT, proto.UINT8)
+    graph = helper.make_graph(
+        [helper.make_node("DynamicQuantizeLinear", ["x"], list(OUTPUTS))],
+        "g",
+        [helper.make_tensor_value_info("x", proto.FLOAT, shape)],
+        [helper.make_tensor_value_info(name, of, None) for name, of in zip(OUTPUTS, types, strict=True)],
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+    onnx.checker.check_model(onnx.shape_inference.infer_shapes(made, strict_mode=True, check_type=True))
+    return made
+
+
+def test_dynamic_quantize_linear() -> None:
+    tallies = {name: Tally(name) for name in ("onnxruntime", "reference")}
+    for opset, x in itertools.product((11, 21), inputs(np.random.default_rng(51))):
+        node = model(opset, x.shape)
+        session = ort.InferenceSession(node.SerializeToString(), session_options(), providers=["CPUExecutionProvider"])
+        with np.errstate(all="ignore"):
+            theirs = {
+                "onnxruntime": session.run(None, {"x": x}),
+                "reference": ReferenceEvaluator(node).run(None, {"x": x}),
+            }
+        for name, expected in theirs.items():
+            given = {"x": tensor("f32", x)}
+            if name == "reference" and np.isnan(x).any():
+                with pytest.raises(PreconditionError):
+                    run("onnx.DynamicQuantizeLinear", given, opset=opset, implementation=name)
+                assert np.isnan(expected[1]).all()
+                continue
+            found = run("onnx.DynamicQuantizeLinear", given, opset=opset, implementation=name)
+            pairs = [(found[each], np.asarray(value)) for each, value in zip(OUTPUTS, expected, strict=True)]
+            seen = [(ours.ravel()[:8], others.ravel()[:8]) for ours, others in pairs]
+            shown = f"{name} opset {opset}: {x.ravel()[:8]}, ours and theirs {seen}"
+            tallies[name].add("onnx.DynamicQuantizeLinear", 11, all(same(a, b) for a, b in pairs), shown)
+    for tally in tallies.values():
+        tally.finish(300)

@@ -123,7 +123,7 @@ class TranslateRequest(RequestModel):
         default=ABSENT, description="MLIR text: the type that TOSA's RESCALE gives, for multipliers and shifts."
     )
     systems: list[Annotated[TranslationSystem, Field(strict=False)]] = Field(
-        default=ABSENT, max_length=16, description="Which systems are answered for. Absent: all."
+        default=ABSENT, max_length=16, description="Which systems are answered for, each once. Absent: all."
     )
 
     @model_validator(mode="after")
@@ -136,6 +136,8 @@ class TranslateRequest(RequestModel):
             )
         if "shape" in self.model_fields_set and "type" in given:
             raise PydanticCustomError("translation_shape", "the type says its shape: write tensor<...> around it")
+        if "systems" in self.model_fields_set and len(set(self.systems)) != len(self.systems):
+            raise PydanticCustomError("translation_systems", "systems has one of them twice")
         return self
 
     @property

@@ -12,6 +12,7 @@ from core.elements import FLOATS, FloatElement, IntegerElement, Signedness
 from core.errors import TypeFitError, UnsupportedError, excerpt
 from core.mlir.fit import check_fits
 from core.mlir.float_format import round_to_format
+from core.mlir.parser import MAXIMUM_RANK
 from core.mlir.printer import print_storage, print_type
 from core.mlir.types import (
     StorageType,
@@ -140,10 +141,23 @@ def subject_of(type_: Type) -> Subject:
     if not isinstance(element, _UNIFORM):
         raise UnsupportedError(f"{excerpt(print_type(type_))} is not !quant.uniform<...>: it has no scale")
     if not isinstance(type_, TensorType):
+        _check_axes(element)
         return Subject(element)
     shape = static_shape(type_)
     check_fits(type_, short_blocks=True)
     return Subject(element, shape)
+
+
+def _check_axes(element: UniformQuantizedType) -> None:
+    """Raise TypeFitError for axes that no tensor of the scales' rank has, or none at all."""
+    axes, rank = [], MAXIMUM_RANK
+    if isinstance(element, UniformPerAxisType):
+        axes = [element.axis]
+    elif isinstance(element, UniformSubChannelType):
+        axes, rank = [axis for axis, _ in element.blocks], len(element.scale_shape)
+    for axis in axes:
+        if axis >= rank:
+            raise TypeFitError(f"axis {axis} of the quantized type is not below {rank}, the rank of its tensors")
 
 
 def require_whole_storage(subject: Subject, system: str) -> None:

@@ -61,7 +61,9 @@ async def translate_type(request: Request) -> Response:
     def work() -> Response:
         subject, rounded = _read(call, settings)
         if "rescale_to" in call.model_fields_set:
-            subject = Subject(subject.element, subject.shape, _type(call.rescale_to, "/rescale_to", settings))
+            target = _type(call.rescale_to, "/rescale_to", settings)
+            _check_factors(max(len(subject.scales), len(target.scales)), settings, "/rescale_to")
+            subject = Subject(subject.element, subject.shape, target)
         wanted = call.systems if "systems" in call.model_fields_set else list(TranslationSystem)
         return json_reply(
             TranslateReply(
@@ -91,6 +93,13 @@ def _check_rank(shape: Sequence[int] | None, settings: Settings, pointer: str) -
         raise LimitError(detail, limit=limit, pointer=pointer)
 
 
+def _check_factors(count: int, settings: Settings, pointer: str) -> None:
+    """Raise LimitError for more channels than multipliers are derived for at once."""
+    limit = settings.max_factors
+    if count > limit:
+        raise LimitError(f"there are {count} channels; at most {limit} are taken at once", limit=limit, pointer=pointer)
+
+
 def _read(call: TranslateRequest, settings: Settings) -> tuple[Subject, tuple[Rounding, ...]]:
     """Return the type that a request is about, and the scales of its operands that were rounded."""
     if "type" in call.model_fields_set:
@@ -99,6 +108,9 @@ def _read(call: TranslateRequest, settings: Settings) -> tuple[Subject, tuple[Ro
     operands: dict[str, Any] = {name: getattr(given, name) for name in given.model_fields_set}
     if call.source == "tosa" and "input" in operands:
         operands["input"] = _type(operands["input"], "/tosa/input", settings)
+        _check_factors(len(operands["input"].scales), settings, "/tosa/input")
+    if call.source == "tosa":
+        _check_factors(len(operands.get("multiplier", ())), settings, "/tosa/multiplier")
     shape = tuple(call.shape) if "shape" in call.model_fields_set else None
     _check_rank(shape, settings, "/shape")
     with below(f"/{call.source}"):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.errors import RequantError, UnsupportedError
+from core.errors import RequantError, TypeFitError, UnsupportedError
 from core.mlir import parse_type, print_type
 from core.translation import TRANSLATIONS, Answer, Subject, translate
 from core.translation.translation import subject_of
@@ -400,6 +400,19 @@ def test_rescales_that_are_not(source: str, target: str, part: str) -> None:
 @pytest.mark.parametrize("text", ["f32", "tensor<4xi8>", "!quant.any<i8>", "!quant.calibrated<f32<-1.0:1.0>>"])
 def test_types_without_a_scale(text: str) -> None:
     with pytest.raises(UnsupportedError, match="has no scale"):
+        subject(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "!quant.uniform<i8:f32:64, {0.5}>",
+        "!quant.uniform<i8:f32:{1:2}, {0.5}>",
+        "tensor<4x!quant.uniform<i8:f32:1, {0.5}>>",
+    ],
+)
+def test_axes_that_no_tensor_has(text: str) -> None:
+    with pytest.raises(TypeFitError, match="is not below"):
         subject(text)
 
 

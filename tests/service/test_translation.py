@@ -104,6 +104,7 @@ def test_many_scales_are_counted_and_a_few_shown(client: httpx.Client) -> None:
     assert len(found["onnx"]["x_scale"]) == 60_000
 
 
+MANY = "tensor<5000x!quant.uniform<i8:f32:0, {" + ",".join(["0.5"] * 5000) + "}>>"
 ONNX = {"x_type": "i8", "x_scale": [0.5]}
 
 
@@ -123,6 +124,10 @@ ONNX = {"x_type": "i8", "x_scale": [0.5]}
         ({"type": TYPE, "rescale_to": "x"}, 422, "type_invalid", "/rescale_to"),
         ({"type": TYPE, "systems": ["tvm"]}, 422, "request_invalid", "/systems/0"),
         ({"type": TYPE, "systems": ["onnx"] * 17}, 413, "limit_exceeded", "/systems"),
+        ({"type": TYPE, "systems": ["onnx", "onnx"]}, 422, "request_invalid", ""),
+        ({"type": MANY, "rescale_to": "!quant.uniform<i8:f32, 0.5>"}, 413, "limit_exceeded", "/rescale_to"),
+        ({"tosa": {"input": MANY}}, 413, "limit_exceeded", "/tosa/input"),
+        ({"tosa": {"multiplier": [1] * 5000, "shift": [30]}}, 413, "limit_exceeded", "/tosa/multiplier"),
         ({"type": TYPE, "system": ["onnx"]}, 422, "request_invalid", "/system"),
         ({"onnx": {**ONNX, "operators": []}}, 422, "request_invalid", "/onnx/operators"),
         ({"onnx": {**ONNX, "x_type": "i3"}}, 422, "unsupported", "/onnx/x_type"),

@@ -11,7 +11,6 @@ import numpy as np
 
 from core.elements import FLOATS, IntegerElement
 from core.errors import ParameterError, TypeFitError, UnsupportedError, about
-from core.integer.accumulation import Accumulation
 from core.mlir.types import StorageType, TensorType, UniformPerAxisType, UniformType
 from core.operands import QuantizedOperand, StoredOperand, integer_operand, quantized_operand
 from core.parameters.schemes import Factor, Multiplier, Scheme, scheme_named
@@ -70,7 +69,8 @@ def _in_memory(output: TensorType, order: tuple[int, ...], shape: tuple[int, ...
 
 
 def plan_output(
-    accumulation: Accumulation,
+    shape: tuple[int, ...],
+    accumulator: Accumulator,
     sides: tuple[Side, Side],
     output: TensorType,
     order: tuple[int, ...],
@@ -79,11 +79,10 @@ def plan_output(
     scheme: str | None,
     factor: Factor | None = None,
 ) -> OutputStage:
-    """Plan the stage by `scheme` and `factor`, or the rule's.
+    """Plan the stage of sums of `shape` in memory by `scheme` and `factor`, or the rule's.
 
     Raise UnsupportedError, UnknownNameError or ParameterError.
     """
-    shape = accumulation.shape
     lhs, rhs = sides[0].quantized("lhs"), sides[1].quantized("rhs")
     with about("output"):
         target = quantized_operand(_in_memory(output, order, shape), "output", _OUTPUTS, profile)
@@ -103,13 +102,11 @@ def plan_output(
     )
     name = scheme or rule.scheme
     if name is None:
-        return _through_real(accumulation, lhs, rhs, target, granularity, profile)
+        return _through_real(shape, accumulator, lhs, rhs, target, granularity, profile)
     used = scheme_named(name)
     own = rule.factor if rule.factor is not None and scheme is None else used.factor
     multipliers, factors = _derive(used, factor or own, lhs, rhs, target, granularity)
-    sums = integer_operand(
-        TensorType(shape, IntegerElement(32 if accumulation.accumulator is Accumulator.I32 else 64)), "sums"
-    )
+    sums = integer_operand(TensorType(shape, IntegerElement(32 if accumulator is Accumulator.I32 else 64)), "sums")
     plan = plan_scaling(used, sums, target, granularity, multipliers, profile=profile, exact=factors)
     return OutputStage(plan, target, used, granularity, tuple(multipliers), tuple(factors))
 
@@ -145,7 +142,8 @@ def _derive(
 
 
 def _through_real(
-    accumulation: Accumulation,
+    shape: tuple[int, ...],
+    accumulator: Accumulator,
     lhs: QuantizedOperand,
     rhs: QuantizedOperand,
     target: QuantizedOperand,
@@ -153,7 +151,7 @@ def _through_real(
     profile: str,
 ) -> OutputStage:
     """Dequantize sums by f32(s_lhs * s_rhs) and quantize them, by the profile's two rules."""
-    if accumulation.accumulator is not Accumulator.I32:
+    if accumulator is not Accumulator.I32:
         raise UnsupportedError(f"profile {profile} dequantizes sums, and has those of i32 only")
     if len(lhs.scales) > 1:
         raise UnsupportedError(f"profile {profile} takes a left side with one scale")
@@ -166,11 +164,11 @@ def _through_real(
     if len(scales) == 1:
         element = UniformType(storage, FLOATS["f32"], scales[0], 0)
     else:
-        axis = len(accumulation.shape) - 1
-        if accumulation.shape[axis] != len(scales):
+        axis = len(shape) - 1
+        if shape[axis] != len(scales):
             raise TypeFitError(f"profile {profile} takes scales of the right side along its columns")
         element = UniformPerAxisType(storage, FLOATS["f32"], axis, tuple(scales), (0,) * len(scales))
     rule = replace(DEQUANTIZE, storages=("i32",))
-    source = quantized_operand(TensorType(accumulation.shape, element), "sums", rule, profile)
+    source = quantized_operand(TensorType(shape, element), "sums", rule, profile)
     plan = plan_through_real(profile, source, target)
     return OutputStage(plan, target, None, granularity, (), tuple(scales))

@@ -194,7 +194,8 @@ def plan_product(
     stage = None
     dtype = DTYPES[accumulation.accumulator]
     if not isinstance(bound.element, IntegerElement):
-        stage = plan_output(accumulation, sides, bound, order, rule, profile, scheme, factor)
+        kept = accumulation.accumulator
+        stage = plan_output(accumulation.shape, kept, sides, bound, order, rule, profile, scheme, factor)
         dtype = stage.plan.output_dtype
     return ProductPlan(
         profile=profile,

@@ -40,12 +40,16 @@ def _is_defined_for_all(
     return defined
 
 
+def sum_rule(stage: FixedPoint, sides: Sides) -> Sum:
+    """Return what becomes of sums that do not fit int32. No system has unsigned 32-bit targets to say it for them."""
+    return Sum.EXACT if sides.target.storage == "u32" else stage.total
+
+
 def apply_fixed_point(stage: FixedPoint, multipliers: Sequence[Multiplier], sides: Sides) -> Application:
     """Return the kernel of a stage for these multipliers: one, or one for each block of the common granularity."""
     prepared = np.array([(p.multiplier, p.shift, p.width) for p in map(stage.prepare, multipliers)], np.int64)
     factors, shifts, widths = (np.broadcast_to(column, sides.zeros_in.shape) for column in prepared.T)
-    # No system has unsigned 32-bit targets, so none says how their sums overflow.
-    total = Sum.EXACT if sides.target.storage == "u32" else stage.total
+    total = sum_rule(stage, sides)
     bounds = (sides.target.minimum, sides.target.maximum)
     if _is_defined_for_all(stage, total, factors, shifts, widths, sides):
         return Application(

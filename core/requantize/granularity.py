@@ -21,10 +21,11 @@ _MOST_PARAMETERS = 65_536
 class Granularity:
     """The coarsest blocks that lie within one block of every side. `indices[k]` has the parameter of side k for each.
 
-    `count` is the number of blocks, in row-major order.
+    `blocks` is their size along each dimension, `count` their number; they are in row-major order.
     """
 
     channels: Channels
+    blocks: tuple[int, ...]
     count: int
     indices: tuple[NDArray[np.int64], ...]
 
@@ -53,12 +54,13 @@ def common_granularity(shape: Sequence[int], *sides: tuple[Sequence[int], int]) 
     if 0 in shape:
         # No element has a parameter; the multipliers are derived and told all the same.
         indices = tuple(np.arange(most) % count for _, count in sides)
-        return Granularity(Channels(1, 1, 1), most, indices)
-    blocks = [gcd(*sizes) for sizes in zip(*(blocks for blocks, _ in sides), strict=True)]
+        return Granularity(Channels(1, 1, 1), tuple(max(size, 1) for size in shape), most, indices)
+    blocks = tuple(gcd(*sizes) for sizes in zip(*(blocks for blocks, _ in sides), strict=True))
     count = prod(_counts(shape, blocks))
     if count > max(most, _MOST_PARAMETERS):
         raise UnsupportedError(
             f"the granularities of input and output make {count} parameters together; at most {_MOST_PARAMETERS} are "
             "computed with"
         )
-    return Granularity(channels_of(shape, blocks), count, tuple(_index(shape, blocks, side) for side, _ in sides))
+    indices = tuple(_index(shape, blocks, side) for side, _ in sides)
+    return Granularity(channels_of(shape, blocks), blocks, count, indices)

@@ -22,9 +22,14 @@ from core.requantize.real_factor import apply_float
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingPlan(Plan):
-    """Plan of `core.kernels.requantize` and `core.kernels.requantize_float`."""
+    """Plan of `core.kernels.requantize` and `core.kernels.requantize_float`.
+
+    `multipliers` are one, or one for each block of `granularity`, which the zero points of `sides` have one for.
+    """
 
     scheme: Scheme
+    granularity: Granularity
+    sides: Sides
     kernel: Kernel
     lanes: np.dtype[Any]
     narrow: bool
@@ -98,19 +103,18 @@ def plan_scaling(
     else:
         factors = [float(scheme.represented(each)) for each in multipliers] if exact is None else exact
         application = apply_float(stage, multipliers, factors, sides)
-    return _plan(scheme, source, target, granularity, multipliers, application, profile)
+    return _plan(scheme, sides, granularity, multipliers, application, profile)
 
 
 def _plan(
     scheme: Scheme,
-    source: StoredOperand,
-    target: StoredOperand,
+    sides: Sides,
     granularity: Granularity,
     multipliers: Sequence[Multiplier],
     application: Application,
     profile: str,
 ) -> ScalingPlan:
-    channels = granularity.channels
+    source, target, channels = sides.source, sides.target, granularity.channels
     if len(application.kernels) == 1:
         channels = channels.as_runs()
     return ScalingPlan(
@@ -124,6 +128,8 @@ def _plan(
         input_bounds=source.input_bounds,
         multipliers=tuple(multipliers),
         scheme=scheme,
+        granularity=granularity,
+        sides=sides,
         kernel=application.kernels[channels.cycle],
         lanes=application.lanes,
         narrow=application.narrow,

@@ -52,13 +52,24 @@ def _arithmetic(
     return _INTEGER_ARITHMETICS[rule.addition](rule, lhs, rhs, output, profile)
 
 
-def plan_add(lhs: TensorType, rhs: TensorType, output: Type, profile: str = "litert") -> AddPlan:
-    """Plan lhs + rhs. All three are quantized, with storage of 2 to 16 bits.
+def _with_scheme(rule: AddRule, profile: str, scheme: str) -> AddRule:
+    if rule.scheme is None or rule.addition is Addition.TO_OUTPUT_SCALE:
+        raise UnsupportedError(
+            f"profile {profile} does not add by three multipliers, which a scheme could be named for"
+        )
+    return replace(rule, scheme=scheme)
+
+
+def plan_add(
+    lhs: TensorType, rhs: TensorType, output: Type, profile: str = "litert", *, scheme: str | None = None
+) -> AddPlan:
+    """Plan lhs + rhs. All three are quantized, with storage of 2 to 16 bits. `scheme` replaces the profile's.
 
     Raise TypeFitError, UnsupportedError, UnknownNameError, or ParameterError for scales that the profile's system has
     no multipliers for.
     """
     rule = profile_named(profile).add_rule()
+    rule = rule if scheme is None else _with_scheme(rule, profile, scheme)
     shapes = []
     for name, tensor in (("lhs", lhs), ("rhs", rhs)):
         with about(name):

@@ -1,4 +1,4 @@
-"""The operations that `lower-quant-ops` emits: arith, tensor, shape, and linalg.generic on whole arrays."""
+"""The operations that the lowerings emit: arith, tensor and shape, on whole arrays."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseIntOrFPElementsAttr, FloatAttr, IntegerAttr, TensorType
-from xdsl.dialects.linalg.ops import GenericOp
-from xdsl.ir import Attribute, Block, Operation
-from xdsl.ir.affine import AffineMap
+from xdsl.ir import Attribute, Operation
 
 from core import mlir
 from core.elements import IntegerElement, Signedness
@@ -92,7 +90,9 @@ def _arith(name: str, op: Operation, operands: list[Array], element: mlir.Elemen
     if name in ("extf", "truncf"):
         return operands[0].astype(dtype_of(element))
     if name == "extsi" or name == "trunci":
-        return wrapped(operands[0], element)
+        # The one bit of i1 is its sign.
+        signed = -operands[0].astype(np.int8) if name == "extsi" and operands[0].dtype == np.bool_ else operands[0]
+        return wrapped(signed, element)
     if name == "extui":
         return wrapped(_logical(operands, type_of(element_part(op.operand_types[0])))[0], element)
     if name in ("cmpi", "cmpf"):
@@ -172,35 +172,3 @@ def _shape(name: str, operands: list[Array]) -> list[Array]:
         at = int(operands[1])
         return [operands[0][:at], operands[0][at:]]
     raise NotEvaluatedError
-
-
-def generic(op: Operation, operands: list[Array], body: Callable[[Block, Sequence[Array]], list[Array]]) -> list[Array]:
-    """Evaluate a linalg.generic of parallel loops: the body once, on arrays gathered by the indexing maps."""
-    assert isinstance(op, GenericOp)
-    if any(kind.data.value != "parallel" for kind in op.iterator_types) or len(op.outputs) != 1:
-        raise NotEvaluatedError
-    maps = [each.data for each in op.indexing_maps]
-    shape = operands[-1].shape
-    if maps[-1] != AffineMap.identity(len(shape)):
-        raise NotEvaluatedError
-    gathered = [_gathered(operand, each, shape) for operand, each in zip(operands, maps, strict=True)]
-    (found,) = body(op.body.block, gathered)
-    return [np.broadcast_to(found, shape).copy()]
-
-
-def _gathered(value: Array, indices: AffineMap, shape: tuple[int, ...]) -> Array:
-    """Return the element at `indices` of each point of the loops."""
-    if indices == AffineMap.identity(len(shape)):
-        return value
-    if indices.num_dims != len(shape) or len(indices.results) != value.ndim:
-        raise ValueError("the indexing map does not fit")
-    grid = [
-        np.arange(size).reshape([-1 if axis == own else 1 for own in range(len(shape))])
-        for axis, size in enumerate(shape)
-    ]
-    places = tuple(np.asarray(each.eval(cast(Any, grid), [])) for each in indices.results)
-    if any(
-        place.size and (place.min() < 0 or place.max() >= size) for place, size in zip(places, value.shape, strict=True)
-    ):
-        raise ValueError("an index is outside of the tensor")
-    return np.broadcast_to(value[places], shape) if places else np.broadcast_to(value, shape)

@@ -24,7 +24,7 @@ from core.lowering.dialects.stablehlo.formats import integers
 from core.lowering.dialects.stablehlo.reduction import applied_operation
 from core.lowering.dialects.stablehlo.window import window_of
 from core.lowering.dialects.tosa import FLAGS, Rescale
-from core.lowering.evaluate import arith, conversions, products
+from core.lowering.evaluate import arith, conversions, linalg, products
 from core.lowering.evaluate.arrays import Array, dtype_of, is_float, to_integer, wrapped
 from core.lowering.evaluate.elementwise import binary, compare, unary
 from core.lowering.evaluate.shapes import broadcast, moved, padded_size, static_shape
@@ -123,7 +123,7 @@ class _Evaluator:
         self._values.update(zip(block.args, arguments, strict=True))
         for op in block.ops:
             operands = [self._values[operand] for operand in op.operands]
-            if op.name in ("func.return", "stablehlo.return", "linalg.yield"):
+            if op.name in ("func.return", "stablehlo.return", "linalg.yield", "tensor.yield"):
                 return operands
             results = self._operation(op, operands, depth)
             for result, value in zip(op.results, results, strict=True):
@@ -140,8 +140,10 @@ class _Evaluator:
                     each.sym_name.data: each for each in self._module.operation.walk() if isinstance(each, FuncOp)
                 }
                 return self.call(functions[op.callee.root_reference.data], operands, depth + 1)
-            if op.name == "linalg.generic":
-                return arith.generic(op, operands, self._evaluate_body)
+            if dialect == "linalg":
+                return linalg.evaluate(op, operands, self._evaluate_body, self.check)
+            if op.name == "tensor.pad":
+                return linalg.pad(op, operands, self._evaluate_body)
             handler = self._handlers.get(dialect)
             return arith.evaluate(op, operands) if handler is None else handler(name, op, operands)
         except PreconditionError as error:
@@ -303,7 +305,7 @@ class _Evaluator:
     def _quant(self, name: str, op: Operation, operands: list[Array]) -> list[Array]:
         source, target = op.operand_types[0], op.result_types[0]
         if name == "scast":
-            return [operands[0].view(dtype_of(_element(target)))]
+            return [_stored(operands[0], _element(target))]
         quantized = quantized_part(target if name == "qcast" else source)
         assert isinstance(quantized, mlir.UniformQuantizedType)
         if name == "qcast":
@@ -331,6 +333,15 @@ def _element(type_: Attribute) -> mlir.ElementType:
     found = type_of(element_part(type_))
     assert not isinstance(found, mlir.TensorType)
     return found
+
+
+def _stored(value: Array, element: mlir.ElementType) -> Array:
+    """Return the same bits as integers of `element`, or as stored numbers of it, signed or not."""
+    if not isinstance(element, mlir.UniformQuantizedType):
+        return wrapped(value, element)
+    found = value.astype(dtype_of(element))
+    spare = 8 * found.dtype.itemsize - element.storage.width
+    return (found << spare) >> spare
 
 
 def _width(element: mlir.ElementType) -> int:

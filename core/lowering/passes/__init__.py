@@ -14,6 +14,7 @@ from core.lowering.passes.qdq_to_quantized_op import QDQ_TO_QUANTIZED_OP
 from core.lowering.passes.quant_to_math import QUANT_TO_MATH
 from core.lowering.passes.quant_to_tosa_rescale import QUANT_TO_TOSA_RESCALE
 from core.lowering.passes.quantized_op_to_qdq import QUANTIZED_OP_TO_QDQ
+from core.lowering.passes.requant_to_integer_arith import REQUANT_TO_INTEGER_ARITH
 from core.lowering.passes.rewriting import Options, Pass
 from core.lowering.passes.strip_func_quant_types import STRIP_FUNC_QUANT_TYPES
 from core.lowering.passes.tosa_rescale_to_stablehlo import TOSA_RESCALE_TO_STABLEHLO
@@ -30,6 +31,7 @@ PASSES: dict[str, Pass] = {
         LOWER_QUANT_OPS,
         STRIP_FUNC_QUANT_TYPES,
         NORMALIZE_QUANT_TYPES,
+        REQUANT_TO_INTEGER_ARITH,
     )
 }
 _SPELLING = re.compile(r"([a-z0-9-]{1,64})(?:\{([a-z0-9=_ -]{0,256})\})?", re.ASCII)

@@ -101,7 +101,8 @@ def _convolution(op: Operation, left: Sequence[int], right: Sequence[int], resul
     batch, feature, channel = loop[dims.output.first], loop[dims.output.second], loop[rank + len(spatial)]
     lhs: dict[int, AffineExpr] = {dims.input.first: batch, dims.input.second: channel}
     if groups > 1:
-        lhs[dims.input.second] = (feature // (outputs // groups)) * channels + channel
+        group = feature if groups == outputs else feature // (outputs // groups)
+        lhs[dims.input.second] = _times(group, channels) + channel
     rhs = {dims.kernel.first: channel, dims.kernel.second: feature}
     sizes = {dims.output.first: left[dims.input.first], dims.output.second: outputs}
     padding = {dims.input.first: (0, 0), dims.input.second: (0, 0)}

@@ -1,0 +1,110 @@
+"""Every operator as a model, called by tritonclient as installed: its page's example, to the bits of the JSON route."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+http: Any = pytest.importorskip("tritonclient.http")
+utils: Any = pytest.importorskip("tritonclient.utils")
+
+from tests.conftest import Server  # noqa: E402
+from tests.interop.clients.model_cases import Array  # noqa: E402
+
+pytestmark = pytest.mark.clients
+
+DOCUMENT = json.loads((Path(__file__).parents[3] / "openapi" / "openapi.json").read_text(encoding="utf-8"))
+# /v1/tosa/rescale is RESCALE with numbers in the place of tensors: no operator of the registry, and no model.
+PATHS = [
+    path
+    for path, methods in DOCUMENT["paths"].items()
+    if "operators" in methods.get("post", {}).get("tags", ()) and path != "/v1/tosa/rescale"
+]
+KEPT = {"f16": "<f2", "f32": "<f4", "f64": "<f8", "bf16": "<u2"}
+
+
+@pytest.fixture(scope="module")
+def triton(server: Server) -> Iterator[Any]:
+    with http.InferenceServerClient(f"127.0.0.1:{server.port}", network_timeout=120) as client:
+        yield client
+
+
+def shape_and_element(text: str) -> tuple[list[int], str]:
+    """`tensor<2x3xf32>` taken apart."""
+    shape, rest = [], text.removeprefix("tensor<").removesuffix(">")
+    while rest[0].isdigit():
+        size, _, rest = rest.partition("x")
+        shape.append(int(size))
+    return shape, rest
+
+
+def dtype_of(element: str) -> np.dtype[Any]:
+    """What elements are kept in: integers in the next wider ones, small floats as their codes."""
+    element = element.removeprefix("!quant.uniform<").partition(":")[0].partition("<")[0]
+    if element in KEPT:
+        return np.dtype(KEPT[element])
+    if element.startswith("f"):
+        return np.dtype(np.uint8)
+    width = max(int(element.lstrip("ui")), 8)
+    return np.dtype(f"{'u' if element.startswith('u') else 'i'}{1 << (width - 1).bit_length() >> 3}")
+
+
+def array_of(tensor: Mapping[str, Any]) -> Array:
+    """The elements of a JSON tensor, in its shape."""
+    shape, element = shape_and_element(tensor["type"])
+    if "data" in tensor:
+        return np.frombuffer(base64.b64decode(tensor["data"]), dtype_of(element)).reshape(shape)
+    values = [float(each) if isinstance(each, str) else each for each in tensor["values"]]
+    return np.array(values).astype(dtype_of(element)).reshape(shape)
+
+
+def parameters_of(page: Mapping[str, Any], example: Mapping[str, Any]) -> dict[str, Any]:
+    """Attributes as the protocol has them, and what an operand is where its datatype does not say it."""
+    found = {
+        name: json.dumps(value) if isinstance(value, (list, float)) else value
+        for name, value in example.get("attributes", {}).items()
+    }
+    for name, tensor in example["inputs"].items():
+        _, element = shape_and_element(tensor["type"])
+        if element.startswith(("!quant", "f8")) or not element.endswith(str(dtype_of(element).itemsize * 8)):
+            found[f"{name}_type"] = element
+    if page["implementations"]:
+        found["implementation"] = page["implementations"][-1]
+    return found
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_every_operator(triton: Any, client: httpx.Client, path: str) -> None:
+    (page,) = (each for each in client.get("/v1/operators").json()["operators"] if each["path"] == path)
+    example = DOCUMENT["paths"][path]["post"]["requestBody"]["content"]["application/json"]["example"]
+    request = {**example, "implementation": page["implementations"][-1]} if page["implementations"] else example
+    reply = client.post(path, json=request)
+    assert reply.status_code == 200, reply.text
+    expected = {name: array_of(tensor) for name, tensor in reply.json()["outputs"].items()}
+    inputs = []
+    for name, tensor in example["inputs"].items():
+        array = array_of(tensor)
+        given = http.InferInput(name, list(array.shape), utils.np_to_triton_dtype(array.dtype))
+        inputs.append(given.set_data_from_numpy(array))
+    versions = [str(each) for each in page["versions"] if each <= example.get("opset", 0)] or ["1"]
+    result = triton.infer(
+        page["model"], inputs, model_version=versions[-1], parameters=parameters_of(page, example), request_id="1"
+    )
+    response = result.get_response()
+    assert (response["model_name"], response["model_version"]) == (page["model"], versions[-1])
+    assert [output["name"] for output in response["outputs"]] == list(expected)
+    for name, array in expected.items():
+        found = result.as_numpy(name)
+        assert (found.dtype, found.shape) == (array.dtype, array.shape), name
+        assert found.tobytes() == array.tobytes(), name
+
+
+def test_all_operators_are_called(client: httpx.Client) -> None:
+    assert {each["path"] for each in client.get("/v1/operators").json()["operators"]} == set(PATHS)

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 # Below this many consecutive elements of one channel, a vector loop over a run is too short to pay.
 _SHORT_RUN = 16
 # A cycle is at least about this long, so that the inner loop dominates; and never so long that it leaves the cache.
-_USEFUL_CYCLE = 512
+_USEFUL_CYCLE = 2048
 _LONGEST_CYCLE = 65536
+_INT64_MAX = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +42,19 @@ class Channels:
         """run, channels, group, groups, as kernels take them."""
         return self.run, self.channels * self.repeat * self.tile, self.group, self.groups
 
+    @property
+    def layout(self) -> NDArray[np.int64]:
+        """The same and whether it is a cycle, as `core.kernels.layout.unpacked` takes them."""
+        # A type may promise more elements than there can be: the plan is made before the data are found too few.
+        return np.array([min(each, _INT64_MAX) for each in (*self.scalars, self.cycle)], np.int64)
+
     def as_runs(self) -> Channels:
         """Return the same order of parameters as runs, for kernels that know no cycles."""
         return Channels(self.run, self.channels, self.group, self.groups, picked=self.picked)
 
     def lay_out(self, values: Sequence[float] | Sequence[int] | NDArray[Any], dtype: str) -> NDArray[Any]:
         """Return the parameters, one for each channel of the type, as the array that a kernel of this layout reads."""
-        array = np.asarray(values, dtype)
+        array = np.ascontiguousarray(values, dtype)
         if self.picked is not None:
             array = array[self.picked]
         if not self.cycle:

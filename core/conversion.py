@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from core.packing import dense_bytes, pack, unpack
+from core.packing import dense_bytes, pack_into, unpack
 from core.plan import Array, Plan
 
 _BYTES = np.dtype(np.uint8)
@@ -75,7 +75,7 @@ class Conversion:
             return
         result = np.empty(stored.size, self.plan.output_dtype)
         self.plan.step(stored, result, start, counts)
-        target[:] = pack(result, self._packed_out)
+        pack_into(target, result, self._packed_out)
 
     def _unpacked(self, source: Array, start: int) -> Array:
         if self._packed_in is None:

@@ -52,8 +52,14 @@ def check_dense_bytes(found: int, elements: int, width: int) -> None:
 def pack(stored: Array, width: int) -> Array:
     """Return numbers (1-D, one byte each) as dense bytes. Only their lowest `width` bits count."""
     packed = np.empty(dense_bytes(stored.size, width), np.uint8)
-    kernels.pack(stored.view(np.uint8), packed, width)
+    pack_into(packed, stored, width)
     return packed
+
+
+def pack_into(packed: Array, stored: Array, width: int) -> None:
+    """Write what `pack` returns into `packed`, which has as many bytes."""
+    check_dense_bytes(packed.size, stored.size, width)
+    kernels.pack(stored.view(np.uint8), packed, width)
 
 
 def unpack(packed: Array, width: int, elements: int, dtype: np.dtype[Any]) -> Array:

@@ -23,6 +23,7 @@ from core.report import Report
 Array = NDArray[Any]
 
 _PIECE = 16384
+_NO_COUNTS = np.array([0, 0, 0, -1], np.int64)
 
 
 def pieces(size: int) -> Iterator[slice]:
@@ -62,7 +63,7 @@ class Plan(ABC):
 
     def new_counts(self) -> Array:
         """Return the tally before the first piece."""
-        return np.array([0, 0, 0, -1], np.int64)
+        return _NO_COUNTS.copy()
 
     def report(self, counts: Array) -> Report:
         """Turn the tally after the last piece into a report. Raise PreconditionError if an element was undefined."""
@@ -80,16 +81,20 @@ class Plan(ABC):
 
         Raise TensorDataError if they are not, PreconditionError if the arithmetic is not defined for an element.
         """
-        for array, dtype, side in ((source, self.input_dtype, "input"), (target, self.output_dtype, "output")):
-            if array.dtype != dtype or array.shape != (self.elements,) or not array.flags.c_contiguous:
-                raise TensorDataError(
-                    f"the {side} must be {self.elements} contiguous elements of {dtype}; "
-                    f"this is {array.dtype} of shape {array.shape}"
-                )
+        self._check(source, self.input_dtype, "input")
+        self._check(target, self.output_dtype, "output")
         self.check_bounds(source, 0)
         counts = self.new_counts()
         self.step(source, target, 0, counts)
         return self.report(counts)
+
+    def _check(self, array: Array, dtype: np.dtype[Any], side: str) -> None:
+        if array.dtype == dtype and array.shape == (self.elements,) and array.flags.c_contiguous:
+            return
+        raise TensorDataError(
+            f"the {side} must be {self.elements} contiguous elements of {dtype}; "
+            f"this is {array.dtype} of shape {array.shape}"
+        )
 
     def check_bounds(self, source: Array, start: int) -> None:
         """Raise TensorDataError if an element of `source`, which begins at flat index `start`, is not of its type."""

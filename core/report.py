@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(NamedTuple):
     """The tally of one conversion.
 
     An element is saturated (low or high) when the integer that the profile's arithmetic gives before it is clamped lies

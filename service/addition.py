@@ -66,7 +66,7 @@ async def answer_add(request: Request, plan_for: Callable[[TensorType, TensorTyp
             arrays.append(read_elements(tensor, type_, integers.dtype, elements, side, written, settings, dense=packed))
         target = np.empty(plan.elements, plan.output_dtype)
         with sides(lhs="/lhs", rhs="/rhs"):
-            report = asdict(plan.run(arrays[0], arrays[1], target))
+            report = plan.run(arrays[0], arrays[1], target)._asdict()
         if plan.arithmetic.scheme is not None:
             report["scheme"] = plan.arithmetic.scheme
         in_values = "values" in call.lhs.model_fields_set

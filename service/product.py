@@ -154,7 +154,7 @@ def _report(plan: ProductPlan, report: Report) -> dict[str, Any]:
     accumulation, stage = plan.accumulation, plan.stage
     scheme = {} if stage is None or stage.scheme is None else {"scheme": stage.scheme.name}
     how = {"accumulator": accumulation.accumulator, "overflow": accumulation.overflow}
-    return {**asdict(report), **scheme, **how}
+    return {**report._asdict(), **scheme, **how}
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,9 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 Number = Any
 Array = Any
 
+# An operation that numba does not have, written in LLVM's terms; those are opaque too.
+intrinsic: Callable[[Callable[..., Any]], Callable[..., Any]] = numba.extending.intrinsic
+
 _HERE = Path(__file__).parent
 _registry: list[Kernel] = []
 _lock = threading.Lock()
@@ -62,8 +65,8 @@ def target_features() -> frozenset[str]:
 
 
 def device(function: Function) -> Function:
-    """Make `function` callable from kernels, into which LLVM inlines it."""
-    compiled: Any = numba.njit(nogil=True, error_model="numpy")(function)
+    """Make `function` callable from kernels, into which LLVM inlines it, so that a constant argument is one there."""
+    compiled: Any = numba.njit(nogil=True, error_model="numpy", forceinline=True)(function)
     return cast(Function, compiled)
 
 
@@ -80,9 +83,10 @@ def writable(dtype: types.Type) -> types.Array:
 class Kernel:
     """A function with its fixed signatures. Calling it is calling the compiled code."""
 
-    def __init__(self, function: Callable[..., None], signatures: Sequence[Signature]) -> None:
+    def __init__(self, function: Callable[..., Any], signatures: Sequence[Signature]) -> None:
         self._signatures = signatures
         self._dispatcher: Any = numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=False)(function)
+        self._call: Any = self._compile_and_call
         self._ready = False
         _registry.append(self)
 
@@ -93,18 +97,35 @@ class Kernel:
                 for signature in self._signatures:
                     self._dispatcher.compile(signature)
                 self._dispatcher.disable_compile()
+                self._call = self._dispatcher
+                if len(self._signatures) == 1:
+                    # Numba's choice between signatures takes as long as the arithmetic of a thousand elements.
+                    (compiled,) = self._dispatcher.overloads.values()
+                    self._call = compiled.entry_point
                 self._ready = True
         return len(self._signatures)
 
-    def __call__(self, *arguments: Any) -> None:
-        if not self._ready:
-            self.compile()
-        self._dispatcher(*arguments)
+    def assembly(self) -> str:
+        """Compile the first signature anew and return the machine code as text; code from the cache has none."""
+        fresh: Any = numba.njit(nogil=True, error_model="numpy")(self._dispatcher.py_func)
+        fresh.compile(self._signatures[0])
+        (text,) = fresh.inspect_asm().values()
+        return str(text)
+
+    def _compile_and_call(self, *arguments: Any) -> Any:
+        self.compile()
+        return self._call(*arguments)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Run the kernel. One with a single signature takes arrays of its item sizes, whatever their elements are."""
+        return self._call(*arguments)
 
 
-def kernel(*argument_lists: Sequence[types.Type]) -> Callable[[Callable[..., None]], Kernel]:
-    """Declare a kernel for each list of argument types. Kernels write to their arguments and return nothing."""
-    return lambda function: Kernel(function, [types.void(*arguments) for arguments in argument_lists])
+def kernel(
+    *argument_lists: Sequence[types.Type], returns: types.Type = types.void
+) -> Callable[[Callable[..., Any]], Kernel]:
+    """Declare a kernel for each list of argument types."""
+    return lambda function: Kernel(function, [returns(*arguments) for arguments in argument_lists])
 
 
 def compile_kernels() -> int:

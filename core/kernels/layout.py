@@ -1,4 +1,4 @@
-"""How parameters follow the elements of a flat tensor. Every kernel with parameters is one of these two loops.
+"""How parameters follow the elements of a flat tensor.
 
     runs:   element e has parameter  ((e // group) % groups) * channels + (e // run) % channels
     cycle:  element e has parameter  ((e // group) % groups) * channels + e % channels
@@ -12,7 +12,7 @@ pieces with the same result.
 
 from __future__ import annotations
 
-from core.kernels._jit import device
+from core.kernels._jit import Array, Number, device
 
 # A piece this long cannot overflow the 32-bit counters that keep the inner loops in 32-bit lanes.
 LONGEST_PIECE = 1 << 30
@@ -29,3 +29,49 @@ def first_parameter(element: int, run: int, channels: int, group: int, groups: i
 def piece_length(left: int, element: int, run: int, channels: int, cycle: bool) -> int:
     """How many of the `left` elements from `element` on one inner loop can take."""
     return min(left, channels - element % channels if cycle else run - element % run, LONGEST_PIECE)
+
+
+@device
+def unpacked(layout: Array) -> tuple[Number, Number, Number, Number, Number]:
+    """run, channels, group, groups and whether it is a cycle, as numbers: uses of arrays are counted, atomically."""
+    return layout[0], layout[1], layout[2], layout[3], layout[4]
+
+
+@device
+def locate(element: int, layout: tuple[int, int, int, int, int]) -> tuple[Number, Number, Number, Number]:
+    """Where `element` stands: the first parameter of its row, its channel, what is left of its run and its group."""
+    run, channels, group, groups, cycle = layout
+    row = ((element // group) % groups) * channels
+    channel = element % channels if cycle != 0 else (element // run) % channels
+    return row, channel, run - element % run, group - element % group
+
+
+@device
+def left_in_row(place: tuple[int, int, int, int], layout: tuple[int, int, int, int, int]) -> Number:
+    """How many elements from `place` on share its parameter, or in a cycle have the parameters that follow."""
+    return layout[1] - place[1] if layout[4] != 0 else place[2]
+
+
+@device
+def advance(
+    length: int, place: tuple[int, int, int, int], layout: tuple[int, int, int, int, int]
+) -> tuple[Number, Number, Number, Number]:
+    """Where the element is that comes `length` after `place`, not beyond the end of its run, or of the cycle."""
+    row, channel, left_in_run, left_in_group = place
+    run, channels, group, groups, cycle = layout
+    if cycle != 0:
+        channel += length
+    else:
+        left_in_run -= length
+        if left_in_run == 0:
+            left_in_run = run
+            channel += 1
+    if channel == channels:
+        channel = 0
+    left_in_group -= length
+    if left_in_group == 0:
+        left_in_group = group
+        row += channels
+        if row == channels * groups:
+            row = 0
+    return row, channel, left_in_run, left_in_group

@@ -6,14 +6,49 @@ with the first in the low half, as ONNX packs them, and codes of 3, 5, 6 or 7 bi
 
 from __future__ import annotations
 
+import numpy as np
 from numba import types
 
-from core.kernels._jit import Array, Number, kernel, readable, writable
+from core.kernels._jit import Array, Number, device, kernel, readable, writable
+from core.kernels.vector_memory import load_as, store_as
+from core.kernels.vectors import LANES, convert, first, splat
+
+_HALF_BYTE = 4
+
+
+@device
+def _pack_half_bytes(codes: Array, packed: Array) -> None:
+    """Two codes are one number of 16 bits, whose parts move together."""
+    pairs = codes.size // 2
+    for i in range(0, pairs, LANES):
+        valid = first(pairs - i)
+        pair = load_as(codes, i, valid, np.int16)
+        halves = (pair & splat(np.int16(0x0F))) | ((pair >> splat(np.int16(4))) & splat(np.int16(0xF0)))
+        store_as(packed, i, halves, valid, np.int8)
+    if codes.size > 2 * pairs:
+        packed[pairs] = codes[2 * pairs] & 15
+
+
+@device
+def _unpack_half_bytes(packed: Array, codes: Array, sign: Number) -> None:
+    pairs = codes.size // 2
+    bit = splat(np.int16(sign))
+    for i in range(0, pairs, LANES):
+        valid = first(pairs - i)
+        byte = convert(load_as(packed, i, valid, np.uint8), np.int16)
+        low = (((byte & splat(np.int16(15))) ^ bit) - bit) & splat(np.int16(255))
+        high = (((byte >> splat(np.int16(4))) ^ bit) - bit) << splat(np.int16(8))
+        store_as(codes, i, low | high, valid, np.int16)
+    if codes.size > 2 * pairs:
+        codes[2 * pairs] = (((packed[pairs] & 15) ^ sign) - sign) & 255
 
 
 @kernel((readable(types.uint8), writable(types.uint8), types.int64))
 def pack(codes: Array, packed: Array, width: Number) -> None:
     """Write ceil(codes * width / 8) bytes; the last one is filled with zeros."""
+    if width == _HALF_BYTE:
+        _pack_half_bytes(codes, packed)
+        return
     mask = (1 << width) - 1
     held = 0
     bits = 0
@@ -33,6 +68,9 @@ def pack(codes: Array, packed: Array, width: Number) -> None:
 @kernel((readable(types.uint8), writable(types.uint8), types.int64, types.int64))
 def unpack(packed: Array, codes: Array, width: Number, sign: Number) -> None:
     """Write one byte for each code, with the bit `sign` (0 for none) extended through the rest of the byte."""
+    if width == _HALF_BYTE:
+        _unpack_half_bytes(packed, codes, sign)
+        return
     mask = (1 << width) - 1
     held = 0
     bits = 0

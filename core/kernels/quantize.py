@@ -1,188 +1,249 @@
-"""Kernels from f32 to integers, for every layout and storage. Formulas: spec/numerics.md A.3, C.6; spec/mlir.md 4.4.
+"""Kernels from floats to integers, for the rules that most tensors are quantized by.
 
-A rule is a function of one element, `(x, scale, zero_point, minimum, maximum) -> (stored, low, high)`, where low and
-high say that the integer which the arithmetic gives before it is clamped lies below or above the storage bounds. One
-loop carries them all. 8- and 16-bit storage stays in 32-bit lanes, where every bound is exact in f32; 32-bit storage
-has rules of its own with the bounds in f64.
+    v = x / s  or  fma(x, r, fma(x, c, a))       one rounding to f32 each
+    t = RNE(v) + z  or  RNE(v + z)  or  RNA(v) + z
+
+Systems differ in what becomes of an integer outside of the bounds and of NaN, not in the others. So a span of the
+tensor is converted without looking at each element's bounds: the loop keeps the lowest and the highest t, and if both
+are within the bounds, that is all. If they are not, a second loop clamps and counts. It is right for every t within a
+window. Beyond that, for rules that saturate whatever is too large, it takes care of the far and of NaN too; for others
+the kernel stops and says how far it came, and `core.kernels.quantize_any` knows the rest.
+
+Reciprocals. x / s is the same as fma(x, r, x * c), r = RN(1 / s), c = RN(1 / s - r), for all but a few x, and
+`core.kernels.reciprocal` proves for a scale that none of these matters. A product with the reciprocal alone, as some
+systems have it, is the case c = 0; with the zero point added in the same rounding, a = z.
+
+Subnormal x are taken for zero when the scales are such that both give the same: |x / s| far below 1/2.
 """
 
 from __future__ import annotations
 
-from enum import IntEnum
+from typing import NamedTuple
 
 import numpy as np
 from numba import types
 
 from core.kernels._jit import Array, Kernel, Number, device, kernel, readable, writable
-from core.kernels.layout import first_parameter, piece_length
-from core.kernels.rounding import round_half_away, round_half_even
+from core.kernels.layout import advance, left_in_row, locate, unpacked
+from core.kernels.processor import begin_flushing, end_flushing, prefer_wide_vectors
+from core.kernels.vector_memory import load, load_first, store, store_first
+from core.kernels.vector_rounding import nearest_integers
+from core.kernels.vectors import (
+    LANES,
+    convert,
+    first,
+    half_away,
+    larger,
+    magnitude,
+    multiply_add,
+    select,
+    smaller,
+    some,
+    splat,
+    total,
+    zero_like,
+)
+from core.kernels.widen import widened
+
+# Long enough that looking at the extremes does not count, short enough to be in the cache when it is converted again.
+_SPAN = 4096
+_INFINITY = np.float32(np.inf)
+
+WINDOW = {8: 1 << 21, 16: 1 << 21, 32: 1 << 50}
+"""By the bits of the target: integers of at least this magnitude are outside of the window."""
 
 
-class QuantizeRule(IntEnum):
-    """The element rules, named by what sets them apart."""
+class Form(NamedTuple):
+    """Which of the formulas above. `source` is f32, f16 or bf16; `bits` those of the target's elements."""
 
-    EVEN_BEFORE = 0
-    """RNE(clamp(x / s + z)), the zero point added in f32; NaN gives 0. StableHLO."""
-
-    EVEN_AFTER = 1
-    """clamp(RNE(x / s) + z); NaN gives the lowest value. ONNX."""
-
-    AWAY_INDEFINITE = 2
-    """clamp(int32(RNA(x / s)) + z) with x86's conversion and a wrapping addition. LiteRT's reference kernel."""
+    multiplied: bool
+    before: bool
+    away: bool = False
+    source: str = "f32"
+    bits: int = 8
 
 
-_EVEN_BEFORE = int(QuantizeRule.EVEN_BEFORE)
-_EVEN_AFTER = int(QuantizeRule.EVEN_AFTER)
-
-_INT32_MINIMUM = np.float32(-2147483648.0)
-_BEYOND_INT32 = np.float32(2147483648.0)
-_INT32_MAXIMUM = 2147483647.0
-
-
-@device
-def _clamp(value: Number, lowest: Number, highest: Number) -> Number:
-    """min(max(value, lowest), highest), with NaN taking the lowest: its comparisons are false."""
-    above = value if value > lowest else lowest
-    return above if above < highest else highest
-
-
-@device
-def _even_before(x: Number, scale: Number, zero_point: Number, minimum: Number, maximum: Number) -> Number:
-    # Rounding before the clamp instead of after it: the same, since the bounds are integers.
-    value = round_half_even(x / scale + np.float32(zero_point))
-    lowest = np.float32(minimum)
-    highest = np.float32(maximum)
-    stored = np.int32(_clamp(value, lowest, highest))
-    return stored if value == value else np.int32(0), value < lowest, value > highest
-
-
-@device
-def _even_before_wide(x: Number, scale: Number, zero_point: Number, minimum: Number, maximum: Number) -> Number:
-    # The clamp is in f32, so its upper bound can be one that int32 does not hold (2^31); the conversion saturates.
-    value = round_half_even(x / scale + np.float32(zero_point))
-    exact = np.float64(value)
-    clamped = np.float64(_clamp(value, np.float32(minimum), np.float32(maximum)))
-    stored = np.int32(min(clamped, _INT32_MAXIMUM))
-    return stored if value == value else np.int32(0), exact < np.float64(minimum), exact > np.float64(maximum)
+_SOURCES = {"f32": types.float32, "f16": types.int16, "bf16": types.uint16}
+_TARGETS: dict[int, types.Type] = {8: types.int8, 16: types.int16, 32: types.int32}
 
 
 @device
-def _even_after(x: Number, scale: Number, zero_point: Number, minimum: Number, maximum: Number) -> Number:
-    value = round_half_even(x / scale)
-    lowest = np.float32(np.int32(minimum - zero_point))
-    highest = np.float32(np.int32(maximum - zero_point))
-    stored = np.int32(np.int32(_clamp(value, lowest, highest)) + zero_point)
-    return stored, value < lowest, value > highest
+def _value(
+    x: Number,
+    factor: Number,
+    correction: Number,
+    addend: Number,
+    zero: Number,
+    multiplied: bool,
+    before: bool,
+    away: bool,
+) -> Number:
+    """What is rounded to the nearest integer, z not yet added if it is added to that; all are vectors."""
+    value = multiply_add(x, factor, multiply_add(x, correction, addend)) if multiplied else x / factor
+    if before:
+        value = value + convert(zero, np.float32)
+    return half_away(value) if away else value
 
 
 @device
-def _even_after_wide(x: Number, scale: Number, zero_point: Number, minimum: Number, maximum: Number) -> Number:
-    # A rounded f32 plus an int32 is exact in f64 wherever the sum is near the bounds.
-    value = np.float64(round_half_even(x / scale)) + np.float64(zero_point)
-    lowest = np.float64(minimum)
-    highest = np.float64(maximum)
-    return np.int32(_clamp(value, lowest, highest)), value < lowest, value > highest
+def _sum(integers: Number, zero: Number, before: bool) -> Number:
+    return integers if before else integers + zero
 
 
-@device
-def _away_indefinite(x: Number, scale: Number, zero_point: Number, minimum: Number, maximum: Number) -> Number:
-    value = round_half_away(x / scale)
-    fits = (value >= _INT32_MINIMUM) & (value < _BEYOND_INT32)
-    converted = np.int32(value if fits else _INT32_MINIMUM)
-    total = np.int32(converted + zero_point)
-    known = value == value
-    # What did not fit and is not clamped (32-bit storage has nothing to clamp) counts as low, as -2^31 is.
-    low = (total < minimum) | (~fits & (total <= maximum))
-    stored = np.int32(min(max(total, minimum), maximum))
-    return stored, low & known, (total > maximum) & known
-
-
-def _quantize(rule: QuantizeRule, cycle: bool, wide: bool) -> Kernel:
-    # Enumeration members are no constants to numba; plain integers and booleans are, and their branches vanish.
-    rule_number = int(rule)
-    storages = (types.int32,) if wide else (types.int8, types.uint8, types.int16, types.uint16)
+def _quantize(form: Form) -> Kernel:
+    multiplied, before, away = form.multiplied, form.before, form.away
+    # Integers of 32 bits, and what they are rounded from, need 64.
+    wide = form.bits == 32
+    settled = np.float64 if wide else np.float32
+    integer = types.int64 if wide else types.int32
+    integer_class = np.int64 if wide else np.int32
+    furthest = 2 * WINDOW[form.bits] - 1
 
     @kernel(
-        *(
-            (
-                readable(types.float32),  # source
-                writable(storage),  # target
-                types.int64,  # start: index of source[0] in the whole tensor
-                types.int64,  # run     \
-                types.int64,  # channels | core.kernels.layout
-                types.int64,  # group    |
-                types.int64,  # groups  /
-                readable(types.float32),  # scales, one for each parameter
-                readable(types.int32),  # zero points, one for each parameter
-                types.int32,  # minimum
-                types.int32,  # maximum
-                writable(types.int64),  # counts, added to: saturated low, saturated high, NaN
-            )
-            for storage in storages
-        )
+        (
+            readable(_SOURCES[form.source]),  # source
+            writable(_TARGETS[form.bits]),  # target, signed or not
+            types.int64,  # start: index of source[0] in the whole tensor
+            readable(types.int64),  # core.kernels.layout.unpacked
+            readable(types.float32),  # s or r, one for each parameter
+            readable(types.float32),  # c, likewise; 0 in a cycle
+            readable(types.float32),  # a, likewise; 0 in a cycle
+            readable(integer),  # zero points, likewise; 0 where a is the zero point
+            readable(integer),  # what NaN is stored as, likewise
+            types.boolean,  # whether subnormals may be taken for zero
+            types.boolean,  # whether all that is too large saturates, and NaN is stored
+            readable(integer),  # minimum, maximum, lowest and highest of the window
+            writable(types.int64),  # counts, added to: saturated low, saturated high, NaN
+        ),
+        returns=types.int64,
     )
     def quantize(
         source: Array,
         target: Array,
         start: Number,
-        run: Number,
-        channels: Number,
-        group: Number,
-        groups: Number,
-        scales: Array,
-        zero_points: Array,
-        minimum: Number,
-        maximum: Number,
+        numbers: Array,
+        factors: Array,
+        corrections: Array,
+        addends: Array,
+        zeros: Array,
+        nans: Array,
+        flushing: Number,
+        saturating: Number,
+        bounds: Array,
         counts: Array,
-    ) -> None:
-        done = 0
-        while done < source.size:
-            element = start + done
-            length = piece_length(source.size - done, element, run, channels, cycle)
-            parameter = first_parameter(element, run, channels, group, groups, cycle)
-            # Slices, because an index that numba cannot prove to be positive keeps the loop from vectorizing.
-            inputs = source[done : done + length]
-            outputs = target[done : done + length]
-            piece_scales = scales[parameter:]
-            piece_zero_points = zero_points[parameter:]
-            scale = scales[parameter]
-            zero_point = zero_points[parameter]
-            low = np.int32(0)
-            high = np.int32(0)
-            missing = np.int32(0)
-            for i in range(inputs.size):
+    ) -> Number:
+        prefer_wide_vectors()
+        minimum, maximum = splat(bounds[0]), splat(bounds[1])
+        lowest, highest = splat(bounds[2]), splat(bounds[3])
+        none = zero_like(minimum)
+        limit = splat(settled(furthest))
+        layout = unpacked(numbers)
+        cycle = layout[4] != 0
+        place = locate(start, layout)
+        # What one span needs the next one mostly needs too.
+        counting = False
+        far = False
+        mode = begin_flushing(flushing)
+        span = 0
+        while span < source.size:
+            span_end = min(span + _SPAN, source.size)
+            span_place = place
+            least, most = maximum, minimum
+            low, high, missing = none, none, none
+            done = span
+            while done < span_end:
+                end = done + min(left_in_row(place, layout), span_end - done)
+                parameter = place[0] + place[1]
+                place = advance(end - done, place, layout)
+                factor = splat(factors[parameter])
+                correction = splat(corrections[parameter])
+                addend = splat(addends[parameter])
+                zero = splat(zeros[parameter])
+                nan = splat(nans[parameter])
+                counted = done if counting else end - (end - done) % LANES
                 if cycle:
-                    scale = piece_scales[i]
-                    zero_point = piece_zero_points[i]
-                x = inputs[i]
-                if rule_number == _EVEN_BEFORE:
-                    if wide:
-                        stored, is_low, is_high = _even_before_wide(x, scale, zero_point, minimum, maximum)
-                    else:
-                        stored, is_low, is_high = _even_before(x, scale, zero_point, minimum, maximum)
-                elif rule_number == _EVEN_AFTER:
-                    if wide:
-                        stored, is_low, is_high = _even_after_wide(x, scale, zero_point, minimum, maximum)
-                    else:
-                        stored, is_low, is_high = _even_after(x, scale, zero_point, minimum, maximum)
+                    for i in range(done, counted, LANES):
+                        near_zero = load(zeros, parameter + (i - done))
+                        near_factor = load(factors, parameter + (i - done))
+                        x = widened(load(source, i))
+                        value = _value(x, near_factor, correction, addend, near_zero, multiplied, before, away)
+                        integers = _sum(nearest_integers(convert(value, settled)), near_zero, before)
+                        least = smaller(least, integers)
+                        most = larger(most, integers)
+                        store(target, i, integers)
                 else:
-                    stored, is_low, is_high = _away_indefinite(x, scale, zero_point, minimum, maximum)
-                outputs[i] = stored
-                low = np.int32(low + np.int32(is_low))
-                high = np.int32(high + np.int32(is_high))
-                missing = np.int32(missing + np.int32(x != x))
-            counts[0] += low
-            counts[1] += high
-            counts[2] += missing
-            done += length
+                    for i in range(done, counted, LANES):
+                        x = widened(load(source, i))
+                        value = _value(x, factor, correction, addend, zero, multiplied, before, away)
+                        integers = _sum(nearest_integers(convert(value, settled)), zero, before)
+                        least = smaller(least, integers)
+                        most = larger(most, integers)
+                        store(target, i, integers)
+                for i in range(counted, end, LANES):
+                    valid = first(end - i)
+                    if cycle:
+                        factor = load_first(factors, parameter + (i - done), valid)
+                        zero = load_first(zeros, parameter + (i - done), valid)
+                        nan = load_first(nans, parameter + (i - done), valid)
+                    x = widened(load_first(source, i, valid))
+                    value = _value(x, factor, correction, addend, zero, multiplied, before, away)
+                    if multiplied and far:
+                        # An infinity times a correction of 0 would be NaN.
+                        product = x * factor
+                        value = select(magnitude(product) < splat(_INFINITY), value, product)
+                    value = convert(value, settled)
+                    number = value == value
+                    if far:
+                        value = select(number, smaller(larger(value, -limit), limit), zero_like(value))
+                    integers = _sum(nearest_integers(value), zero, before)
+                    # What is not there, and with the far also NaN, is no integer to look at.
+                    looked_at = valid & number if far else valid
+                    integers = select(looked_at, integers, minimum)
+                    least = smaller(least, integers)
+                    most = larger(most, integers)
+                    low = low - convert(integers < minimum, integer_class)
+                    high = high - convert(integers > maximum, integer_class)
+                    stored = smaller(larger(integers, minimum), maximum)
+                    if far:
+                        missing = missing - convert(valid & ~number, integer_class)
+                        stored = select(number, stored, nan)
+                    if end - i >= LANES:
+                        store(target, i, stored)
+                    else:
+                        store_first(target, i, stored, valid)
+                done = end
+            outside = some((least < minimum) | (most > maximum))
+            beyond = some((least < lowest) | (most > highest))
+            if (outside and not counting) or (beyond and not far):
+                if beyond and not saturating:
+                    break
+                # Once more, with more care.
+                counting = True
+                far = far or beyond
+                place = span_place
+                continue
+            counts[0] += total(low)
+            counts[1] += total(high)
+            counts[2] += total(missing)
+            far = far and (beyond or some(missing > none))
+            counting = far or outside
+            span = span_end
+        end_flushing(mode)
+        return span
 
     return quantize
 
 
-QUANTIZE: dict[tuple[QuantizeRule, bool, bool], Kernel] = {
-    (rule, cycle, wide): _quantize(rule, cycle, wide)
-    for rule in QuantizeRule
-    for cycle in (False, True)
-    for wide in (False, True)
-}
-"""The kernel for (rule, whether the layout is a cycle, whether the storage has 32 bits)."""
+_BITS = (8, 16, 32)
+FORMS = (
+    *(
+        Form(multiplied, before, bits=bits)
+        for multiplied in (False, True)
+        for before in (False, True)
+        for bits in _BITS
+    ),
+    *(Form(False, False, away=True, bits=bits) for bits in _BITS),
+    *(Form(multiplied, False, source=source) for multiplied in (False, True) for source in ("f16", "bf16")),
+)
+QUANTIZE: dict[Form, Kernel] = {form: _quantize(form) for form in FORMS}
+"""The kernels there are."""

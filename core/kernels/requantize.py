@@ -9,21 +9,36 @@ the storage holds, nothing is checked; else the first element for which they are
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from enum import IntEnum
 
 import numpy as np
 from numba import types
 
 from core.kernels._jit import Array, Kernel, Number, device, kernel, readable, writable
-from core.kernels.fixed_point import (
+from core.kernels.integer_lanes import load_integers, store_integers
+from core.kernels.layout import advance, left_in_row, locate, unpacked
+from core.kernels.processor import prefer_wide_vectors
+from core.kernels.vector_fixed_point import (
     multiply_double_rounding,
     multiply_double_rounding_up,
-    multiply_single_rounding,
+    multiply_tosa_double_rounding,
     rounding_shift_away,
+    rounding_shift_right,
     wrap_int32,
 )
-from core.kernels.layout import first_parameter, piece_length
+from core.kernels.vector_memory import load_first
+from core.kernels.vectors import (
+    LANES,
+    convert,
+    first,
+    first_of,
+    larger,
+    smaller,
+    some,
+    splat,
+    total,
+    zero_like,
+)
 
 
 class FixedPointRule(IntEnum):
@@ -56,6 +71,18 @@ class Requirement(IntEnum):
     """Bounds of y + z_out."""
 
 
+class Field(IntEnum):
+    """Where each choice stands in the kernels' `rules`."""
+
+    RULE = 0
+    SOURCE_BYTES = 1
+    """Those of an element of the source."""
+    SOURCE_SIGNED = 2
+    TARGET_BYTES = 3
+    WRAPS = 4
+    """Whether y + z_out wraps in int32."""
+
+
 _DOUBLE = int(FixedPointRule.DOUBLE)
 _DOUBLE_UP = int(FixedPointRule.DOUBLE_UP)
 _NEAREST_AWAY = int(FixedPointRule.NEAREST_AWAY)
@@ -64,215 +91,123 @@ _VALUE, _SCALED, _SUM = (int(each) for each in Requirement)
 
 
 @device
-def _scale(rule_number: int, value: Number, multiplier: Number, shift: Number) -> Number:
-    if rule_number == _DOUBLE:
-        return multiply_double_rounding(value, multiplier, max(31 - shift, 0), max(shift - 31, 0))
-    if rule_number == _DOUBLE_UP:
-        return multiply_double_rounding_up(value, multiplier, max(31 - shift, 0), max(shift - 31, 0))
-    if rule_number == _NEAREST_AWAY:
+def _scale(rule: int, value: Number, multiplier: Number, shift: Number) -> Number:
+    if rule == _DOUBLE:
+        return multiply_double_rounding(value, multiplier, shift)
+    if rule == _DOUBLE_UP:
+        return multiply_double_rounding_up(value, multiplier, shift)
+    if rule == _NEAREST_AWAY:
         return rounding_shift_away(value * multiplier, shift)
-    if rule_number == _TOSA_DOUBLE:
-        # 2^30 away from zero in the product is the first of the two roundings, and only there when s > 31.
-        first: Number = np.int64(shift > 31) << 30
-        return multiply_single_rounding(value, multiplier, shift, first if value >= 0 else -first)
-    return multiply_single_rounding(value, multiplier, shift, 0)
+    if rule == _TOSA_DOUBLE:
+        return multiply_tosa_double_rounding(value, multiplier, shift)
+    return rounding_shift_right(value * multiplier, shift)
 
 
-def layout_types(parameters: Sequence[types.Type]) -> tuple[types.Type, ...]:
-    """The types of the arguments that place elements, and of one array for each kind of parameter."""
-    return (
-        types.int64,  # start: index of source[0] in the whole tensor
-        types.int64,  # run     \
-        types.int64,  # channels | core.kernels.layout
-        types.int64,  # group    |
-        types.int64,  # groups  /
-        *(readable(parameter) for parameter in parameters),
-    )
-
-
-def _proved(rule: FixedPointRule, cycle: bool) -> Kernel:
-    # Enumeration members are no constants to numba; plain integers are, and their branches vanish.
-    rule_number = int(rule)
-
+def _requantize(checked: bool) -> Kernel:
     @kernel(
-        *(
-            (
-                readable(types.int32),  # source
-                writable(storage),  # target; unsigned storage is viewed as signed
-                # multipliers, right shifts 0..62, zero points of the source, zero points of the target
-                *layout_types([types.int32] * 4),
-                types.int64,  # minimum
-                types.int64,  # maximum
-                writable(types.int64),  # counts, added to: low, high
-            )
-            for storage in (types.int8, types.int16, types.int32)
+        (
+            readable(types.uint8),  # source, as bytes
+            writable(types.uint8),  # target, as bytes
+            types.int64,  # start: index of source[0] in the whole tensor
+            types.int64,  # how many elements there are
+            readable(types.int64),  # core.kernels.layout.unpacked
+            readable(types.int64),  # multipliers, one for each parameter
+            readable(types.int64),  # right shifts 0..62, likewise
+            readable(types.int64),  # widths of v 0..62, likewise
+            readable(types.int64),  # zero points of the source, likewise
+            readable(types.int64),  # zero points of the target, likewise
+            readable(types.int64),  # rules, by Field
+            readable(types.int64),  # bounds: minimum, maximum, lowest y, highest y, lowest y + z_out, highest y + z_out
+            writable(types.int64),  # counts, added to: low, high, -; index of the first undefined element, or -1; its
+            # Requirement
         )
     )
     def requantize(
         source: Array,
         target: Array,
         start: Number,
-        run: Number,
-        channels: Number,
-        group: Number,
-        groups: Number,
-        multipliers: Array,
-        shifts: Array,
-        zeros_in: Array,
-        zeros_out: Array,
-        minimum: Number,
-        maximum: Number,
-        counts: Array,
-    ) -> None:
-        done = 0
-        while done < source.size:
-            element = start + done
-            length = piece_length(source.size - done, element, run, channels, cycle)
-            parameter = first_parameter(element, run, channels, group, groups, cycle)
-            inputs = source[done : done + length]
-            outputs = target[done : done + length]
-            piece_multipliers = multipliers[parameter:]
-            piece_shifts = shifts[parameter:]
-            piece_zeros_in = zeros_in[parameter:]
-            piece_zeros_out = zeros_out[parameter:]
-            multiplier = np.int64(multipliers[parameter])
-            shift = np.int64(shifts[parameter])
-            zero_in = np.int64(zeros_in[parameter])
-            zero_out = np.int64(zeros_out[parameter])
-            low = 0
-            high = 0
-            for i in range(inputs.size):
-                if cycle:
-                    multiplier = np.int64(piece_multipliers[i])
-                    shift = np.int64(piece_shifts[i])
-                    zero_in = np.int64(piece_zeros_in[i])
-                    zero_out = np.int64(piece_zeros_out[i])
-                y = _scale(rule_number, np.int64(inputs[i]) - zero_in, multiplier, shift) + zero_out
-                low += y < minimum
-                high += y > maximum
-                outputs[i] = min(max(y, minimum), maximum)
-            counts[0] += low
-            counts[1] += high
-            done += length
-
-    return requantize
-
-
-def _checked(rule: FixedPointRule, cycle: bool) -> Kernel:
-    rule_number = int(rule)
-
-    @kernel(
-        *(
-            (
-                readable(storage),  # source
-                writable(types.int32),  # target: the low 32 bits
-                # multipliers, right shifts 0..62, widths of v 0..62, zero points of the source, of the target
-                *layout_types([types.int64] * 5),
-                types.int64,  # lowest y
-                types.int64,  # highest y
-                types.int64,  # lowest y + z_out
-                types.int64,  # highest y + z_out
-                types.int64,  # whether y + z_out wraps in int32
-                types.int64,  # minimum
-                types.int64,  # maximum
-                writable(types.int64),  # counts, added to: low, high, -; index of the first undefined element, or -1;
-                # its Requirement
-            )
-            for storage in (types.int32, types.int64)
-        )
-    )
-    def requantize(
-        source: Array,
-        target: Array,
-        start: Number,
-        run: Number,
-        channels: Number,
-        group: Number,
-        groups: Number,
+        size: Number,
+        numbers: Array,
         multipliers: Array,
         shifts: Array,
         widths: Array,
         zeros_in: Array,
         zeros_out: Array,
-        lowest: Number,
-        highest: Number,
-        lowest_sum: Number,
-        highest_sum: Number,
-        wraps: Number,
-        minimum: Number,
-        maximum: Number,
+        rules: Array,
+        bounds: Array,
         counts: Array,
     ) -> None:
+        prefer_wide_vectors()
+        rule, source_bytes, signed, target_bytes, wraps = rules[0], rules[1], rules[2] != 0, rules[3], rules[4] != 0
+        minimum, maximum = splat(bounds[0]), splat(bounds[1])
+        lowest, highest = splat(bounds[2]), splat(bounds[3])
+        lowest_sum, highest_sum = splat(bounds[4]), splat(bounds[5])
+        layout = unpacked(numbers)
+        cycle = layout[4] != 0
+        place = locate(start, layout)
+        low, high = zero_like(minimum), zero_like(minimum)
+        undefined = np.int64(-1)
+        requirement = np.int64(0)
         done = 0
-        while done < source.size:
-            element = start + done
-            length = piece_length(source.size - done, element, run, channels, cycle)
-            parameter = first_parameter(element, run, channels, group, groups, cycle)
-            inputs = source[done : done + length]
-            outputs = target[done : done + length]
-            piece_multipliers = multipliers[parameter:]
-            piece_shifts = shifts[parameter:]
-            piece_widths = widths[parameter:]
-            piece_zeros_in = zeros_in[parameter:]
-            piece_zeros_out = zeros_out[parameter:]
-            multiplier = multipliers[parameter]
-            shift = shifts[parameter]
-            width = widths[parameter]
-            zero_in = zeros_in[parameter]
-            zero_out = zeros_out[parameter]
-            low = 0
-            high = 0
-            undefined = 0
-            for i in range(inputs.size):
+        while done < size:
+            end = done + min(left_in_row(place, layout), size - done)
+            parameter = place[0] + place[1]
+            place = advance(end - done, place, layout)
+            multiplier = splat(multipliers[parameter])
+            shift = splat(shifts[parameter])
+            width = splat(widths[parameter])
+            zero_in = splat(zeros_in[parameter])
+            zero_out = splat(zeros_out[parameter])
+            for i in range(done, end, LANES):
+                valid = first(end - i)
                 if cycle:
-                    multiplier = piece_multipliers[i]
-                    shift = piece_shifts[i]
-                    width = piece_widths[i]
-                    zero_in = piece_zeros_in[i]
-                    zero_out = piece_zeros_out[i]
+                    at = parameter + (i - done)
+                    multiplier = load_first(multipliers, at, valid)
+                    shift = load_first(shifts, at, valid)
+                    zero_in = load_first(zeros_in, at, valid)
+                    zero_out = load_first(zeros_out, at, valid)
                 # Where q - z_in passes int64 it wraps to the other end, and no width reaches there either.
-                value = np.int64(inputs[i]) - zero_in
-                bound = np.int64(1) << width
-                y = _scale(rule_number, value, multiplier, shift)
-                total = y + zero_out
-                fits = (value >= -bound) & (value < bound)
-                fits &= (y >= lowest) & (y <= highest) & (total >= lowest_sum) & (total <= highest_sum)
-                undefined += not fits
-                total = wrap_int32(total) if wraps else total
-                low += total < minimum
-                high += total > maximum
-                outputs[i] = min(max(total, minimum), maximum)
-            counts[0] += low
-            counts[1] += high
-            if undefined > 0 and counts[3] < 0:
-                for i in range(inputs.size):
-                    c = parameter + i if cycle else parameter
-                    value = np.int64(inputs[i]) - zeros_in[c]
-                    bound = np.int64(1) << widths[c]
-                    y = _scale(rule_number, value, multipliers[c], shifts[c])
-                    total = y + zeros_out[c]
-                    failed = -1
-                    if total < lowest_sum or total > highest_sum:
-                        failed = _SUM
-                    if y < lowest or y > highest:
-                        failed = _SCALED
-                    if value < -bound or value >= bound:
-                        failed = _VALUE
-                    if failed >= 0:
-                        counts[3] = start + done + i
-                        counts[4] = failed
-                        break
-            done += length
+                value = load_integers(source, i, valid, source_bytes, signed) - zero_in
+                if checked:
+                    scaled = _scale(rule, value, multiplier, shift)
+                else:
+                    # Both factors fit int32, which LLVM sees in this, and multiplies them as such.
+                    scaled = _scale(rule, wrap_int32(value), wrap_int32(multiplier), shift)
+                summed = scaled + zero_out
+                if checked:
+                    if cycle:
+                        width = load_first(widths, parameter + (i - done), valid)
+                    bound = splat(np.int64(1)) << width
+                    value_fails = valid & ((value < -bound) | (value >= bound))
+                    scaled_fails = valid & ((scaled < lowest) | (scaled > highest))
+                    sum_fails = valid & ((summed < lowest_sum) | (summed > highest_sum))
+                    fails = value_fails | scaled_fails | sum_fails
+                    if undefined < 0 and some(fails):
+                        found = first_of(fails)
+                        this = first(found + 1) & ~first(found)
+                        requirement = np.int64(_SUM)
+                        if some(this & scaled_fails):
+                            requirement = np.int64(_SCALED)
+                        if some(this & value_fails):
+                            requirement = np.int64(_VALUE)
+                        undefined = start + i + found
+                    if wraps:
+                        summed = wrap_int32(summed)
+                low = low - convert(valid & (summed < minimum), np.int64)
+                high = high - convert(valid & (summed > maximum), np.int64)
+                store_integers(target, i, smaller(larger(summed, minimum), maximum), valid, target_bytes)
+            done = end
+        counts[0] += total(low)
+        counts[1] += total(high)
+        if counts[3] < 0 and undefined >= 0:
+            counts[3] = undefined
+            counts[4] = requirement
 
     return requantize
 
 
-REQUANTIZE: dict[tuple[FixedPointRule, bool], Kernel] = {
-    (rule, cycle): _proved(rule, cycle) for rule in FixedPointRule for cycle in (False, True)
-}
-"""The kernel without checks for (rule, whether the layout is a cycle)."""
+REQUANTIZE = _requantize(checked=False)
+"""The kernel for tensors of which it is proved that every element is defined, and that v and multipliers fit int32."""
 
-REQUANTIZE_CHECKED: dict[tuple[FixedPointRule, bool], Kernel] = {
-    (rule, cycle): _checked(rule, cycle) for rule in FixedPointRule for cycle in (False, True)
-}
-"""The kernel with checks for (rule, whether the layout is a cycle)."""
+REQUANTIZE_CHECKED = _requantize(checked=True)
+"""The kernel that checks every element."""

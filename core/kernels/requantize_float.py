@@ -14,9 +14,25 @@ import numpy as np
 from numba import types
 
 from core.kernels._jit import Array, Kernel, Number, device, kernel, readable, writable
-from core.kernels.layout import first_parameter, piece_length
-from core.kernels.requantize import Requirement, layout_types
-from core.kernels.rounding import round_half_away, round_half_even
+from core.kernels.integer_lanes import load_integers, store_integers
+from core.kernels.layout import advance, left_in_row, locate, unpacked
+from core.kernels.processor import prefer_wide_vectors
+from core.kernels.requantize import Requirement
+from core.kernels.vector_fixed_point import wrap_int32
+from core.kernels.vector_memory import load_first
+from core.kernels.vectors import (
+    LANES,
+    convert,
+    first,
+    first_of,
+    half_away,
+    half_even,
+    larger,
+    smaller,
+    some,
+    splat,
+    total,
+)
 
 
 class FloatRule(IntEnum):
@@ -42,151 +58,123 @@ _VALUE, _SCALED, _SUM = (int(each) for each in Requirement)
 
 
 @device
-def _scale(rule_number: int, value: Number, factor: Number, offset: Number) -> Number:
-    """The rounded y without z_out, as an f64. `value`: an integer, as an int64 or as an f64 that is exact."""
-    if rule_number == _F32_EVEN:
-        return np.float64(round_half_even(np.float32(value) * np.float32(factor)))
-    if rule_number == _F32_OFFSET:
-        return np.float64(round_half_even(np.float32(value) * np.float32(factor) + np.float32(offset)))
-    if rule_number == _F64_EVEN_OFFSET:
-        return round_half_even(np.float64(value) * factor + offset)
-    return round_half_away(np.float64(value) * factor)
+def _scale(rule: int, value: Number, factor: Number, offset: Number) -> Number:
+    """The rounded y without z_out, as f64. `value`: integers, as int64, or as f64 that are exact."""
+    if rule == _F32_EVEN:
+        return convert(half_even(convert(value, np.float32) * convert(factor, np.float32)), np.float64)
+    if rule == _F32_OFFSET:
+        product = convert(value, np.float32) * convert(factor, np.float32)
+        return convert(half_even(product + convert(offset, np.float32)), np.float64)
+    if rule == _F64_EVEN_OFFSET:
+        return half_even(convert(value, np.float64) * factor + offset)
+    return half_away(convert(value, np.float64) * factor)
 
 
-def _proved(rule: FloatRule, cycle: bool) -> Kernel:
-    rule_number = int(rule)
-
-    @kernel(
-        *(
-            (
-                readable(types.int32),  # source
-                writable(storage),  # target; unsigned storage is viewed as signed
-                # factors, offsets, zero points of the source, zero points of the target
-                *layout_types([types.float64] * 4),
-                types.float64,  # minimum
-                types.float64,  # maximum
-                writable(types.int64),  # counts, added to: low, high
-            )
-            for storage in (types.int8, types.int16, types.int32)
-        )
-    )
-    def requantize(
-        source: Array,
-        target: Array,
-        start: Number,
-        run: Number,
-        channels: Number,
-        group: Number,
-        groups: Number,
-        factors: Array,
-        offsets: Array,
-        zeros_in: Array,
-        zeros_out: Array,
-        minimum: Number,
-        maximum: Number,
-        counts: Array,
-    ) -> None:
-        done = 0
-        while done < source.size:
-            element = start + done
-            length = piece_length(source.size - done, element, run, channels, cycle)
-            parameter = first_parameter(element, run, channels, group, groups, cycle)
-            inputs = source[done : done + length]
-            outputs = target[done : done + length]
-            piece_factors = factors[parameter:]
-            piece_offsets = offsets[parameter:]
-            piece_zeros_in = zeros_in[parameter:]
-            piece_zeros_out = zeros_out[parameter:]
-            factor = factors[parameter]
-            offset = offsets[parameter]
-            zero_in = zeros_in[parameter]
-            zero_out = zeros_out[parameter]
-            low = np.int32(0)
-            high = np.int32(0)
-            for i in range(inputs.size):
-                if cycle:
-                    factor = piece_factors[i]
-                    offset = piece_offsets[i]
-                    zero_in = piece_zeros_in[i]
-                    zero_out = piece_zeros_out[i]
-                # The difference of two integers of 33 bits is exact in f64.
-                value = np.float64(inputs[i]) - zero_in
-                y = _scale(rule_number, value, factor, offset) + zero_out
-                low += np.int32(y < minimum)
-                high += np.int32(y > maximum)
-                outputs[i] = np.int32(min(max(y, minimum), maximum))
-            counts[0] += low
-            counts[1] += high
-            done += length
-
-    return requantize
-
-
-def _checked(rule: FloatRule) -> Kernel:
-    rule_number = int(rule)
-
+def _requantize(checked: bool) -> Kernel:
     @kernel(
         (
-            readable(types.int64),  # source
-            writable(types.int32),  # target: the low 32 bits
-            # factors, offsets, widths of v 0..62, zero points of the source, zero points of the target
-            *layout_types([types.float64, types.float64, types.int64, types.int64, types.int64]),
-            types.float64,  # lowest y
-            types.float64,  # highest y
-            types.float64,  # lowest y + z_out
-            types.float64,  # highest y + z_out
-            types.float64,  # minimum
-            types.float64,  # maximum
-            writable(types.int64),  # counts: low, high, -, index of the first undefined element or -1, its Requirement
+            readable(types.uint8),  # source, as bytes
+            writable(types.uint8),  # target, as bytes
+            types.int64,  # start: index of source[0] in the whole tensor
+            types.int64,  # how many elements there are
+            readable(types.int64),  # core.kernels.layout.unpacked
+            readable(types.float64),  # factors, one for each parameter
+            readable(types.float64),  # offsets, likewise
+            readable(types.int64),  # widths of v 0..62, likewise
+            readable(types.int64),  # zero points of the source, likewise
+            readable(types.int64),  # zero points of the target, likewise
+            readable(types.int64),  # rules, by core.kernels.requantize.Field; none wraps
+            readable(types.float64),  # bounds, as in core.kernels.requantize
+            writable(types.int64),  # counts, likewise
         )
     )
     def requantize(
         source: Array,
         target: Array,
         start: Number,
-        run: Number,
-        channels: Number,
-        group: Number,
-        groups: Number,
+        size: Number,
+        numbers: Array,
         factors: Array,
         offsets: Array,
         widths: Array,
         zeros_in: Array,
         zeros_out: Array,
-        lowest: Number,
-        highest: Number,
-        lowest_sum: Number,
-        highest_sum: Number,
-        minimum: Number,
-        maximum: Number,
+        rules: Array,
+        bounds: Array,
         counts: Array,
     ) -> None:
-        for i in range(source.size):
-            element = start + i
-            parameter = first_parameter(element, run, channels, group, groups, False)
-            # Where q - z_in passes int64 it wraps to the other end, and no width reaches there either.
-            value = source[i] - zeros_in[parameter]
-            bound = np.int64(1) << widths[parameter]
-            y = _scale(rule_number, value, factors[parameter], offsets[parameter])
-            total = y + np.float64(zeros_out[parameter])
-            if counts[3] < 0:
-                if value < -bound or value >= bound:
-                    counts[3], counts[4] = element, _VALUE
-                elif y < lowest or y > highest:
-                    counts[3], counts[4] = element, _SCALED
-                elif total < lowest_sum or total > highest_sum:
-                    counts[3], counts[4] = element, _SUM
-            counts[0] += total < minimum
-            counts[1] += total > maximum
-            target[i] = np.int64(min(max(total, minimum), maximum))
+        prefer_wide_vectors()
+        rule, source_bytes, signed, target_bytes = rules[0], rules[1], rules[2] != 0, rules[3]
+        minimum, maximum = splat(bounds[0]), splat(bounds[1])
+        lowest, highest = splat(bounds[2]), splat(bounds[3])
+        lowest_sum, highest_sum = splat(bounds[4]), splat(bounds[5])
+        layout = unpacked(numbers)
+        cycle = layout[4] != 0
+        place = locate(start, layout)
+        low, high = splat(np.int64(0)), splat(np.int64(0))
+        undefined = np.int64(-1)
+        requirement = np.int64(0)
+        done = 0
+        while done < size:
+            end = done + min(left_in_row(place, layout), size - done)
+            parameter = place[0] + place[1]
+            place = advance(end - done, place, layout)
+            factor = splat(factors[parameter])
+            offset = splat(offsets[parameter])
+            width = splat(widths[parameter])
+            zero_in = splat(zeros_in[parameter])
+            zero_out = splat(zeros_out[parameter])
+            for i in range(done, end, LANES):
+                valid = first(end - i)
+                if cycle:
+                    at = parameter + (i - done)
+                    factor = load_first(factors, at, valid)
+                    offset = load_first(offsets, at, valid)
+                    zero_in = load_first(zeros_in, at, valid)
+                    zero_out = load_first(zeros_out, at, valid)
+                stored = load_integers(source, i, valid, source_bytes, signed)
+                # Where q - z_in passes int64 it wraps to the other end, and no width reaches there either.
+                value = stored - zero_in
+                if checked:
+                    scaled = _scale(rule, value, factor, offset)
+                else:
+                    # What fits int32 becomes a float by one instruction. The difference is exact in f64.
+                    exact = convert(wrap_int32(stored), np.float64) - convert(wrap_int32(zero_in), np.float64)
+                    scaled = _scale(rule, exact, factor, offset)
+                summed = scaled + convert(zero_out, np.float64)
+                if checked:
+                    if cycle:
+                        width = load_first(widths, parameter + (i - done), valid)
+                    bound = splat(np.int64(1)) << width
+                    value_fails = valid & ((value < -bound) | (value >= bound))
+                    scaled_fails = valid & ((scaled < lowest) | (scaled > highest))
+                    sum_fails = valid & ((summed < lowest_sum) | (summed > highest_sum))
+                    fails = value_fails | scaled_fails | sum_fails
+                    if undefined < 0 and some(fails):
+                        found = first_of(fails)
+                        this = first(found + 1) & ~first(found)
+                        requirement = np.int64(_SUM)
+                        if some(this & scaled_fails):
+                            requirement = np.int64(_SCALED)
+                        if some(this & value_fails):
+                            requirement = np.int64(_VALUE)
+                        undefined = start + i + found
+                low = low - convert(valid & (summed < minimum), np.int64)
+                high = high - convert(valid & (summed > maximum), np.int64)
+                bounded = convert(smaller(larger(summed, minimum), maximum), np.int64)
+                store_integers(target, i, bounded, valid, target_bytes)
+            done = end
+        counts[0] += total(low)
+        counts[1] += total(high)
+        if counts[3] < 0 and undefined >= 0:
+            counts[3] = undefined
+            counts[4] = requirement
 
     return requantize
 
 
-REQUANTIZE_FLOAT: dict[tuple[FloatRule, bool], Kernel] = {
-    (rule, cycle): _proved(rule, cycle) for rule in FloatRule for cycle in (False, True)
-}
-"""The kernel without checks for (rule, whether the layout is a cycle)."""
+REQUANTIZE_FLOAT = _requantize(checked=False)
+"""The kernel for tensors of which it is proved that every element is defined, with sources of up to 32 bits."""
 
-REQUANTIZE_FLOAT_CHECKED: dict[FloatRule, Kernel] = {rule: _checked(rule) for rule in FloatRule}
-"""The kernel with checks for a rule. It knows no cycles."""
+REQUANTIZE_FLOAT_CHECKED = _requantize(checked=True)
+"""The kernel that checks every element."""

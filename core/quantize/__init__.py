@@ -16,7 +16,7 @@ from core.profiles import Operation, OperationRule, Rounding, profile_named
 from core.profiles.rule import Missing
 from core.quantize.general import ROUNDINGS as _ROUNDINGS
 from core.quantize.general import plan_general
-from core.quantize.native import is_native, plan_native
+from core.quantize.native import native_form, plan_native
 from core.quantize.quantile import plan_quantile
 from core.quantize.small_float import plan_small_float
 
@@ -116,6 +116,6 @@ def plan_quantize(
             raise UnsupportedError("tables have no other rounding than to the nearest value", pointer="/rounding")
         return plan_quantile(profile, _overridden(rule, None, nan), operand.quantile, input_type, operand)
     rule = _overridden(rule, rounding, nan)
-    if is_native(rule, operand):
-        return plan_native(profile, rule, input_type, operand)
-    return plan_general(profile, rule, input_type, operand, seed)
+    general = plan_general(profile, rule, input_type, operand, seed)
+    form = native_form(rule, operand)
+    return general if form is None else plan_native(profile, rule, input_type, operand, form, general)

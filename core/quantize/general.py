@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from core.channels import Channels
 from core.elements import FLOATS
 from core.kernels import quantize_any as kernel
 from core.kernels.rounding import Rounding as KernelRounding
-from core.lanes import LANES, rounded, rounded_scales, step_precision, widen
+from core.lanes import LANES, rounded, rounded_scales, step_precision
 from core.mlir.types import TensorType
 from core.operands import QuantizedOperand, float_element
-from core.plan import Array, Plan, pieces
+from core.plan import Array, Plan
 from core.profiles import OperationRule, Rounding, ZeroPoint
 from core.profiles.rule import Missing, Overflow, Quotient, Steps
 
+_SOURCES = {"f32": kernel.Source.F32, "f16": kernel.Source.F16, "bf16": kernel.Source.BF16, "f64": kernel.Source.F32}
 _QUOTIENTS: Mapping[Quotient, kernel.Quotient] = {
     Quotient.DIVISION: kernel.Quotient.DIVISION,
     Quotient.RECIPROCAL: kernel.Quotient.RECIPROCAL,
@@ -38,64 +38,53 @@ _OVERFLOWS: Mapping[Overflow, kernel.Overflow] = {
     Overflow.SATURATE: kernel.Overflow.SATURATE,
     Overflow.INDEFINITE: kernel.Overflow.INDEFINITE,
     Overflow.UNDEFINED: kernel.Overflow.UNDEFINED,
-    Overflow.FLOAT_CLAMP: kernel.Overflow.FLOAT_CLAMP,
+    Overflow.FLOAT_CLAMP: kernel.Overflow.INDEFINITE_LAST,
 }
-_MISSING: Mapping[Missing, kernel.Missing] = {
-    Missing.LOWEST: kernel.Missing.STORED,
-    Missing.HIGHEST: kernel.Missing.STORED,
-    Missing.ZERO: kernel.Missing.STORED,
-    Missing.ZERO_POINT: kernel.Missing.ZERO_POINT,
-    Missing.INDEFINITE: kernel.Missing.INDEFINITE,
-    Missing.ERROR: kernel.Missing.UNDEFINED,
-}
+_INT32_MINIMUM = -(1 << 31)
+_WIDEST_NARROW = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneralPlan(Plan):
     """Plan of `core.kernels.quantize_any`."""
 
-    layout: tuple[int, int, int, int]
-    scales: Array
-    reciprocals: Array
-    real_zero_points: Array
+    lane: str
+    wide: bool
+    layout: Array
+    factors: Array
+    addends: Array
     zero_points: Array
+    nans: Array
     rules: Array
     bounds: Array
-    real_bounds: Array
 
     def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
         """See Plan.step."""
-        element = float_element(self.input_type, "input")
-        run = kernel.QUANTIZE_ANY[LANES[element.name]]
-        for piece in pieces(source.size):
-            lanes = widen(source[piece], element)
-            stored = np.empty(lanes.size, np.int64)
-            run(
-                lanes,
-                stored,
-                start + piece.start,
-                *self.layout,
-                self.scales,
-                self.reciprocals,
-                self.real_zero_points,
-                self.zero_points,
-                self.rules,
-                self.bounds,
-                self.real_bounds,
-                counts,
-            )
-            target[piece] = stored
+        kernel.QUANTIZE_ANY[self.lane, self.wide](
+            source.view(np.uint8),
+            target.view(np.uint8),
+            start,
+            source.size,
+            self.layout,
+            self.factors,
+            self.addends,
+            self.zero_points,
+            self.nans,
+            self.rules,
+            self.bounds,
+            counts,
+        )
 
     def explain_undefined(self, counts: Array) -> str:
         """See Plan.explain_undefined."""
-        lowest, highest = self.bounds[2:4].tolist()
+        lowest, highest = self.bounds[4:].tolist()
         return (
             f"profile {self.profile} gives no result for this element: it is NaN, or what it is rounded to is not "
             f"between {lowest} and {highest}"
         )
 
 
-def _reciprocals(rule: OperationRule, operand: QuantizedOperand, scales: Array) -> Array:
+def reciprocals(rule: OperationRule, operand: QuantizedOperand, scales: Array) -> Array:
     """1 / s in the lanes; of the type's own f64 scale, where the rule says so."""
     with np.errstate(over="ignore", divide="ignore"):
         if rule.quotient is Quotient.RECIPROCAL_OF_F64:
@@ -103,25 +92,69 @@ def _reciprocals(rule: OperationRule, operand: QuantizedOperand, scales: Array) 
         return (np.ones(1, scales.dtype) / scales).astype(scales.dtype)
 
 
+def _addition(rule: OperationRule) -> kernel.Addition:
+    if rule.quotient is Quotient.FUSED:
+        return kernel.Addition.NONE
+    if rule.zero_point is ZeroPoint.BEFORE_ROUNDING:
+        return kernel.Addition.BEFORE
+    return kernel.Addition.AFTER if rule.overflow is Overflow.FLOAT_CLAMP else kernel.Addition.NONE
+
+
+def _stored_bounds(rule: OperationRule, operand: QuantizedOperand, in_float: bool, stepped: str) -> tuple[int, int]:
+    """The first and last integer that can be stored. Bounds applied in a float type are rounded to it, and can lie
+    beyond those of the type: then the storage type's own hold."""
+    if not in_float or rule.overflow is Overflow.UNDEFINED:
+        return operand.minimum, operand.maximum
+    real = rounded(np.array([operand.minimum, operand.maximum], np.float64), FLOATS[stepped]).astype(np.float64)
+    near = np.clip(real, -(2.0**40), 2.0**40).astype(np.int64).tolist()
+    if rule.overflow is Overflow.FLOAT_CLAMP and operand.highest > 65535:
+        # What int32 does not hold is the kernel's matter.
+        return near[0], near[1]
+    return max(near[0], operand.lowest), min(near[1], operand.highest)
+
+
+def _stored_nans(rule: OperationRule, operand: QuantizedOperand, zero_points: Array) -> Array:
+    """What NaN is stored as, for each parameter. `zero_points`: those added to integers."""
+    match rule.missing:
+        case Missing.LOWEST:
+            return np.full_like(zero_points, operand.minimum)
+        case Missing.HIGHEST:
+            return np.full_like(zero_points, operand.maximum)
+        case Missing.ZERO_POINT:
+            return np.array(operand.zero_points, np.int64)
+        case Missing.INDEFINITE:
+            wrapped = (_INT32_MINIMUM + zero_points).astype(np.int32).astype(np.int64)
+            return np.clip(wrapped, operand.minimum, operand.maximum)
+    return np.zeros_like(zero_points)
+
+
 def plan_general(
     profile: str, rule: OperationRule, input_type: TensorType, operand: QuantizedOperand, seed: int
 ) -> GeneralPlan:
     """Plan any conversion to integers."""
-    lanes = LANES[operand.expressed.name]
-    stepped = operand.expressed if rule.steps is Steps.EXPRESSED else FLOATS["f32"]
+    expressed = operand.expressed.name
+    lane = LANES[expressed]
+    stepped = expressed if rule.steps is Steps.EXPRESSED else "f32"
+    addition = _addition(rule)
+    in_float = addition is not kernel.Addition.NONE or rule.quotient is Quotient.FUSED
+    wide = operand.width > _WIDEST_NARROW or lane == "<f8"
+    integer = "<i8" if wide else "<i4"
     scales = rounded_scales(operand.scales, operand.expressed, rule.scales)
-    stored_nan = {Missing.LOWEST: operand.minimum, Missing.HIGHEST: operand.maximum}.get(rule.missing, 0)
+    zero_points = np.array(operand.zero_points, np.int64)
+    added = np.zeros_like(zero_points) if in_float else zero_points
     rules = {
+        kernel.Field.SOURCE: _SOURCES[expressed],
         kernel.Field.QUOTIENT: _QUOTIENTS[rule.quotient],
-        kernel.Field.PRECISION: step_precision(rule.steps, operand.expressed.name),
-        kernel.Field.BEFORE: rule.zero_point is ZeroPoint.BEFORE_ROUNDING,
+        kernel.Field.PRECISION: step_precision(rule.steps, expressed),
+        kernel.Field.ADDITION: addition,
         kernel.Field.ROUNDING: ROUNDINGS[rule.rounding],
         kernel.Field.OVERFLOW: _OVERFLOWS[rule.overflow],
-        kernel.Field.MISSING: _MISSING[rule.missing],
+        kernel.Field.NAN_UNDEFINED: rule.missing is Missing.ERROR,
         kernel.Field.SEED: seed,
+        kernel.Field.BYTES: operand.dtype.itemsize,
     }
-    channels: Channels = operand.channels.as_runs()
-    bounds = np.array([operand.minimum, operand.maximum], np.float64)
+    stored = _stored_bounds(rule, operand, in_float, stepped)
+    channels = operand.channels
     return GeneralPlan(
         profile=profile,
         rounding=rule.rounding,
@@ -130,12 +163,15 @@ def plan_general(
         input_dtype=float_element(input_type, "input").tensor_dtype,
         output_dtype=operand.dtype,
         elements=operand.elements,
-        layout=channels.scalars,
-        scales=channels.lay_out(scales, lanes),
-        reciprocals=channels.lay_out(_reciprocals(rule, operand, scales), lanes),
-        real_zero_points=channels.lay_out(rounded(np.array(operand.zero_points, np.float64), stepped), lanes),
-        zero_points=channels.lay_out(operand.zero_points, "<i8"),
+        lane=lane,
+        wide=wide,
+        layout=channels.layout,
+        factors=channels.lay_out(
+            scales if rule.quotient is Quotient.DIVISION else reciprocals(rule, operand, scales), lane
+        ),
+        addends=channels.lay_out(rounded(zero_points.astype(np.float64), FLOATS[stepped]), lane),
+        zero_points=channels.lay_out(added, integer),
+        nans=channels.lay_out(_stored_nans(rule, operand, added), integer),
         rules=np.array([int(rules[field]) for field in kernel.Field], np.int64),
-        bounds=np.array([operand.minimum, operand.maximum, operand.lowest, operand.highest, stored_nan], np.int64),
-        real_bounds=rounded(bounds, stepped).astype(lanes),
+        bounds=np.array([operand.minimum, operand.maximum, *stored, operand.lowest, operand.highest], integer),
     )

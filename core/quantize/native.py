@@ -1,85 +1,115 @@
-"""Quantization by the specialised kernels: division in f32, and integers of 8, 16 or 32 bits."""
+"""Quantization by the fast kernels: f32, f16 and bf16 to integers of 8, 16 and 32 bits, by the roundings to nearest."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from core.kernels._jit import Kernel
-from core.kernels.quantize import QUANTIZE, QuantizeRule
-from core.lanes import LANES, rounded_scales, widen
+from core.kernels.processor import HAS_FMA
+from core.kernels.quantize import QUANTIZE, WINDOW, Form
+from core.kernels.reciprocal import reciprocals_agree
+from core.lanes import LANES, rounded_scales
 from core.mlir.types import TensorType
 from core.operands import QuantizedOperand, float_element
-from core.plan import Array, Plan, pieces
+from core.plan import Array, Plan
 from core.profiles import OperationRule, Rounding, ZeroPoint
 from core.profiles.rule import Missing, Overflow, Quotient, Steps
+from core.quantize.general import GeneralPlan, reciprocals
 
-_RULES: Mapping[tuple[Rounding, ZeroPoint, Overflow, Missing], QuantizeRule] = {
-    (
-        Rounding.NEAREST_EVEN,
-        ZeroPoint.BEFORE_ROUNDING,
-        Overflow.SATURATE,
-        Missing.ZERO,
-    ): QuantizeRule.EVEN_BEFORE,
-    (
-        Rounding.NEAREST_EVEN,
-        ZeroPoint.AFTER_ROUNDING,
-        Overflow.SATURATE,
-        Missing.LOWEST,
-    ): QuantizeRule.EVEN_AFTER,
-    (
-        Rounding.NEAREST_AWAY,
-        ZeroPoint.AFTER_ROUNDING,
-        Overflow.INDEFINITE,
-        Missing.INDEFINITE,
-    ): QuantizeRule.AWAY_INDEFINITE,
-}
+# Scales for which subnormals give the same as zeros: quotients and products stay far below 1/2.
+_SMALLEST_FLUSHED = np.float32(2.0**-60)
+_LARGEST_FLUSHED = np.float32(2.0**60)
+_REST = 16384
 
 
-def _key(rule: OperationRule) -> tuple[Rounding, ZeroPoint, Overflow, Missing]:
-    return rule.rounding, rule.zero_point, rule.overflow, rule.missing
-
-
-def is_native(rule: OperationRule, operand: QuantizedOperand) -> bool:
-    """Return whether a specialised kernel computes this rule for this type.
-
-    Between 17 and 31 bits the bounds are exact neither in f32 nor as those of a machine type; unsigned 32 bits do not
-    fit the kernels' int32.
-    """
-    in_f32 = LANES[operand.expressed.name] == "<f4" and (rule.steps is Steps.F32 or operand.expressed.name == "f32")
-    fits = operand.dtype.itemsize < 4 or operand.storage == "i32"
-    return in_f32 and fits and rule.quotient is Quotient.DIVISION and _key(rule) in _RULES
+def native_form(rule: OperationRule, operand: QuantizedOperand) -> Form | None:
+    """Return the kernel that computes this rule for this type, or None if there is none."""
+    expressed = operand.expressed.name
+    in_f32 = LANES[expressed] == "<f4" and (rule.steps is Steps.F32 or expressed == "f32")
+    if not in_f32 or (rule.quotient is Quotient.FUSED and operand.channels.cycle):
+        return None
+    if operand.width > 16:
+        # Beyond the bounds of i32 the rules differ where they do not for less; the general kernel knows how.
+        exact = rule.overflow is Overflow.SATURATE and rule.zero_point is ZeroPoint.AFTER_ROUNDING
+        whole = (operand.minimum, operand.maximum) == (operand.lowest, operand.highest)
+        symmetric = not any(operand.zero_points)
+        indefinite = rule.overflow is Overflow.INDEFINITE and symmetric
+        if operand.storage != "i32" or not (exact or indefinite or (whole and rule.overflow is Overflow.SATURATE)):
+            return None
+    form = Form(
+        multiplied=rule.quotient is not Quotient.DIVISION,
+        before=rule.zero_point is ZeroPoint.BEFORE_ROUNDING and rule.quotient is not Quotient.FUSED,
+        away=rule.rounding is Rounding.NEAREST_AWAY,
+        source=expressed,
+        bits=operand.dtype.itemsize * 8,
+    )
+    return form if rule.rounding in (Rounding.NEAREST_EVEN, Rounding.NEAREST_AWAY) and form in QUANTIZE else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NativePlan(Plan):
-    """Plan of `core.kernels.quantize`."""
+    """Plan of `core.kernels.quantize`. `general` converts what that kernel stops at."""
 
     kernel: Kernel
-    layout: tuple[int, int, int, int]
-    scales: Array
-    zero_points: Array
-    minimum: int
-    maximum: int
+    arguments: tuple[Array | bool, ...]
+    """The kernel's own, from the layout to the bounds."""
+    general: GeneralPlan
 
     def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
         """See Plan.step."""
-        element = float_element(self.input_type, "input")
-        if element.name == "f32":
-            self._step_f32(source, target, start, counts)
-            return
-        for piece in pieces(source.size):
-            self._step_f32(widen(source[piece], element), target[piece], start + piece.start, counts)
+        done = self._fast(source, target, start, counts)
+        while done < source.size:
+            rest = slice(done, done + _REST)
+            self.general.step(source[rest], target[rest], start + done, counts)
+            done += _REST
+            if done < source.size:
+                done += self._fast(source[done:], target[done:], start + done, counts)
 
-    def _step_f32(self, source: Array, target: Array, start: int, counts: Array) -> None:
-        self.kernel(
-            source, target, start, *self.layout, self.scales, self.zero_points, self.minimum, self.maximum, counts
+    def _fast(self, source: Array, target: Array, start: int, counts: Array) -> int:
+        done: int = self.kernel(
+            source,
+            target,
+            start,
+            *self.arguments,
+            counts,
         )
+        return done
+
+    def explain_undefined(self, counts: Array) -> str:
+        """See Plan.explain_undefined."""
+        return self.general.explain_undefined(counts)
 
 
-def plan_native(profile: str, rule: OperationRule, input_type: TensorType, operand: QuantizedOperand) -> NativePlan:
-    """Plan a conversion for which `is_native` holds."""
+def plan_native(
+    profile: str,
+    rule: OperationRule,
+    input_type: TensorType,
+    operand: QuantizedOperand,
+    form: Form,
+    general: GeneralPlan,
+) -> NativePlan:
+    """Plan a conversion for which `native_form` gives a form."""
     channels = operand.channels
+    layout = channels.layout
+    scales = rounded_scales(operand.scales, operand.expressed, rule.scales)
+    factors, corrections = scales, np.zeros_like(scales)
+    if form.multiplied:
+        factors = reciprocals(rule, operand, scales)
+    elif form.bits < 32 and HAS_FMA and not channels.cycle and not form.away:
+        # The proof is for integers of 16 bits.
+        points = np.array(operand.zero_points, np.float32)
+        found, small = np.empty_like(scales), np.empty_like(scales)
+        if reciprocals_agree(scales, points, form.before, found, small):
+            form, factors, corrections = form._replace(multiplied=True), found, small
+    fused = rule.quotient is Quotient.FUSED
+    window = WINDOW[form.bits]
+    lowest, highest = -window, window
+    if rule.overflow is Overflow.UNDEFINED or (form.bits == 32 and rule.overflow is Overflow.INDEFINITE):
+        lowest, highest = operand.lowest, operand.highest
+    integer = "<i8" if form.bits == 32 else "<i4"
+    flushing = bool(scales.min() >= _SMALLEST_FLUSHED and scales.max() <= _LARGEST_FLUSHED)
     return NativePlan(
         profile=profile,
         rounding=rule.rounding,
@@ -88,10 +118,18 @@ def plan_native(profile: str, rule: OperationRule, input_type: TensorType, opera
         input_dtype=float_element(input_type, "input").tensor_dtype,
         output_dtype=operand.dtype,
         elements=operand.elements,
-        kernel=QUANTIZE[_RULES[_key(rule)], channels.cycle, operand.dtype.itemsize == 4],
-        layout=channels.scalars,
-        scales=channels.lay_out(rounded_scales(operand.scales, operand.expressed, rule.scales), "<f4"),
-        zero_points=channels.lay_out(operand.zero_points, "<i4"),
-        minimum=operand.minimum,
-        maximum=operand.maximum,
+        kernel=QUANTIZE[form],
+        arguments=(
+            layout,
+            channels.lay_out(factors, "<f4"),
+            channels.lay_out(corrections, "<f4"),
+            channels.lay_out(np.array(operand.zero_points, np.float32) * fused, "<f4"),
+            channels.lay_out(np.array(operand.zero_points) * (not fused), integer),
+            general.nans,
+            # The kernel's way from f16 to f32 has subnormals in between.
+            flushing and form.source != "f16",
+            rule.overflow in (Overflow.SATURATE, Overflow.FLOAT_CLAMP) and rule.missing is not Missing.ERROR,
+            np.array([operand.minimum, operand.maximum, lowest, highest], integer),
+        ),
+        general=general,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -16,15 +15,14 @@ from core.plan import Array
 class Application:
     """A kernel and what it is called with. `parameters` have one entry for each block of the common granularity.
 
-    `kernels` is one for runs and one for cycles, or one for runs only. `lanes` is the dtype that they read; `narrow`:
-    whether they write the target's own width, and not 32 bits. `limits` are their scalars.
+    `rule` and `wraps` are two of the kernel's rules; `bounds` are minimum, maximum, and those of y and of y + z_out.
     """
 
-    kernels: tuple[Kernel, ...]
-    lanes: np.dtype[Any]
-    narrow: bool
+    kernel: Kernel
+    rule: int
     parameters: tuple[Array, ...]
-    limits: tuple[float, ...]
+    bounds: Array
+    wraps: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +51,5 @@ class Sides:
     def in_int32(self) -> bool:
         """Whether int32 holds every source and every zero point."""
         zeros = (self.zeros_in, self.zeros_out)
-        return self.lanes == np.int32 and all(int(abs(each).max()) < 1 << 31 for each in zeros)
-
-    @property
-    def lanes(self) -> np.dtype[Any]:
-        """The narrower of int32 and int64 that holds every source."""
-        return np.dtype("<i8" if self.source.dtype.itemsize == 8 or self.source.storage == "u32" else "<i4")
+        fits = self.source.dtype.itemsize < 8 and self.source.storage != "u32"
+        return fits and all(int(abs(each).max()) < 1 << 31 for each in zeros)

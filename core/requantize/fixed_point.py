@@ -29,7 +29,8 @@ def _is_defined_for_all(
     if not sides.in_int32 or int(np.abs(factors).max()) > INT32_MAX:
         return False
     reach = sides.reach
-    defined = sides.within(widths)
+    # The kernel multiplies numbers of 32 bits.
+    defined = sides.within(np.minimum(widths, 31))
     if stage.rule in (FixedPointRule.DOUBLE, FixedPointRule.DOUBLE_UP):
         defined &= sides.within(31 - np.maximum(31 - shifts, 0))
     scaled = np.ldexp(reach * np.abs(factors).astype(np.float64) * _ESTIMATE, -shifts) + _ROUNDINGS
@@ -50,20 +51,12 @@ def apply_fixed_point(stage: FixedPoint, multipliers: Sequence[Multiplier], side
     prepared = np.array([(p.multiplier, p.shift, p.width) for p in map(stage.prepare, multipliers)], np.int64)
     factors, shifts, widths = (np.broadcast_to(column, sides.zeros_in.shape) for column in prepared.T)
     total = sum_rule(stage, sides)
-    bounds = (sides.target.minimum, sides.target.maximum)
-    if _is_defined_for_all(stage, total, factors, shifts, widths, sides):
-        return Application(
-            kernels=tuple(REQUANTIZE[stage.rule, cycle] for cycle in (False, True)),
-            lanes=np.dtype("<i4"),
-            narrow=True,
-            parameters=tuple(each.astype(np.int32) for each in (factors, shifts, sides.zeros_in, sides.zeros_out)),
-            limits=bounds,
-        )
+    defined = _is_defined_for_all(stage, total, factors, shifts, widths, sides)
     sums = INT32 if total is Sum.ERROR else _ANY
     return Application(
-        kernels=tuple(REQUANTIZE_CHECKED[stage.rule, cycle] for cycle in (False, True)),
-        lanes=sides.lanes,
-        narrow=False,
+        kernel=REQUANTIZE if defined else REQUANTIZE_CHECKED,
+        rule=int(stage.rule),
         parameters=(factors, shifts, widths, sides.zeros_in, sides.zeros_out),
-        limits=(*(stage.scaled or _ANY), *sums, int(total is Sum.WRAPS), *bounds),
+        bounds=np.array([sides.target.minimum, sides.target.maximum, *(stage.scaled or _ANY), *sums], np.int64),
+        wraps=total is Sum.WRAPS and not defined,
     )

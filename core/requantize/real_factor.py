@@ -58,18 +58,9 @@ def apply_float(stage: Float, multipliers: Sequence[Multiplier], exact: Sequence
             with np.errstate(over="ignore"):
                 reached = sides.reach * np.abs(factors) * _ESTIMATE + _ROUNDINGS + added
             defined = bool(np.all(reached < min(-limit[0], limit[1])))
-    if defined:
-        return Application(
-            kernels=tuple(REQUANTIZE_FLOAT[stage.rule, cycle] for cycle in (False, True)),
-            lanes=np.dtype("<i4"),
-            narrow=True,
-            parameters=(factors, offsets, zeros_in.astype(np.float64), zeros_out.astype(np.float64)),
-            limits=bounds,
-        )
     return Application(
-        kernels=(REQUANTIZE_FLOAT_CHECKED[stage.rule],),
-        lanes=np.dtype("<i8"),
-        narrow=False,
+        kernel=REQUANTIZE_FLOAT if defined else REQUANTIZE_FLOAT_CHECKED,
+        rule=int(stage.rule),
         parameters=(factors, offsets, widths, zeros_in, zeros_out),
-        limits=(*(stage.scaled or _ANY), *(stage.summed or _ANY), *bounds),
+        bounds=np.array([*bounds, *(stage.scaled or _ANY), *(stage.summed or _ANY)], np.float64),
     )

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from core.errors import ParameterError
 from core.kernels._jit import Kernel
-from core.kernels.requantize import Requirement
+from core.kernels.requantize import Field, Requirement
 from core.operands import StoredOperand
 from core.parameters.schemes import FixedPoint, Multiplier, Scheme
-from core.plan import Array, Plan, pieces
+from core.plan import Array, Plan
 from core.requantize.application import Application, Sides
 from core.requantize.fixed_point import apply_fixed_point
 from core.requantize.granularity import Granularity
@@ -31,11 +30,10 @@ class ScalingPlan(Plan):
     granularity: Granularity
     sides: Sides
     kernel: Kernel
-    lanes: np.dtype[Any]
-    narrow: bool
-    layout: tuple[int, int, int, int]
+    layout: Array
     parameters: tuple[Array, ...]
-    limits: tuple[float, ...]
+    rules: Array
+    bounds: Array
 
     def new_counts(self) -> Array:
         """See Plan.new_counts. The last of these is the requirement that the first undefined element fails."""
@@ -43,25 +41,17 @@ class ScalingPlan(Plan):
 
     def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
         """See Plan.step."""
-        # Unsigned storage keeps the same low bits.
-        stored = target.view(f"<i{target.dtype.itemsize}")
-        if self.narrow or stored.dtype == np.int32:
-            self._widened(source, stored, start, counts)
-            return
-        for piece in pieces(source.size):
-            buffer = np.empty(source[piece].size, np.int32)
-            self._widened(source[piece], buffer, start + piece.start, counts)
-            stored[piece] = buffer
-
-    def _widened(self, source: Array, target: Array, start: int, counts: Array) -> None:
-        if source.dtype == self.lanes:
-            self._run(source, target, start, counts)
-            return
-        for piece in pieces(source.size):
-            self._run(source[piece].astype(self.lanes), target[piece], start + piece.start, counts)
-
-    def _run(self, source: Array, target: Array, start: int, counts: Array) -> None:
-        self.kernel(source, target, start, *self.layout, *self.parameters, *self.limits, counts)
+        self.kernel(
+            source.view(np.uint8),
+            target.view(np.uint8),
+            start,
+            source.size,
+            self.layout,
+            *self.parameters,
+            self.rules,
+            self.bounds,
+            counts,
+        )
 
     def explain_undefined(self, counts: Array) -> str:
         """See Plan.explain_undefined."""
@@ -115,8 +105,13 @@ def _plan(
     profile: str,
 ) -> ScalingPlan:
     source, target, channels = sides.source, sides.target, granularity.channels
-    if len(application.kernels) == 1:
-        channels = channels.as_runs()
+    rules = {
+        Field.RULE: application.rule,
+        Field.SOURCE_BYTES: source.dtype.itemsize,
+        Field.SOURCE_SIGNED: source.dtype.kind == "i",
+        Field.TARGET_BYTES: target.dtype.itemsize,
+        Field.WRAPS: application.wraps,
+    }
     return ScalingPlan(
         profile=profile,
         rounding=scheme.rounding,
@@ -130,12 +125,9 @@ def _plan(
         scheme=scheme,
         granularity=granularity,
         sides=sides,
-        kernel=application.kernels[channels.cycle],
-        lanes=application.lanes,
-        narrow=application.narrow,
-        layout=channels.scalars,
-        parameters=tuple(
-            np.ascontiguousarray(channels.lay_out(each, each.dtype.str)) for each in application.parameters
-        ),
-        limits=application.limits,
+        kernel=application.kernel,
+        layout=channels.layout,
+        parameters=tuple(channels.lay_out(each, each.dtype.str) for each in application.parameters),
+        rules=np.array([int(rules[field]) for field in Field], np.int64),
+        bounds=application.bounds,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -121,7 +121,7 @@ def job_of(
         y = output_tensor("y", plan.output_type, target)
         if packed_out is not None:
             y = replace(y, datatype=_BYTES, shape=shape)
-        reported = {"output_type": output_type, **asdict(report)}
+        reported = {"output_type": output_type, **report._asdict()}
         reported["saturated"] = report.saturated_low + report.saturated_high
         if isinstance(plan, ScalingPlan):
             reported["scheme"] = plan.scheme.name

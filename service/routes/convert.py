@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
 from typing import TypeVar, cast
 
 import numpy as np
@@ -169,7 +168,7 @@ async def _convert(
         running.metrics.converted(
             operation, found.profile, element_name(plan.output_type.element), plan.elements, saturated
         )
-        report = asdict(found)
+        report = found._asdict()
         if isinstance(plan, ScalingPlan):
             report["scheme"] = plan.scheme.name
         if isinstance(call, QuantizeRequest) and call.error:

@@ -1,0 +1,99 @@
+"""Vectors from and to arrays. An array of bytes can hold elements of any type, which is then named; indices count
+elements.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+
+from core.kernels._jit import intrinsic
+from core.kernels.vectors import LANES, Generated, Vector, call_llvm, llvm_suffix, llvm_vector
+
+_INDEX = ir.IntType(32)
+
+
+def _place(context: Any, builder: Any, array: types.Array, arguments: Any, vector: Any) -> Any:
+    make: Any = context.make_array(array)
+    pointer = builder.bitcast(make(context, builder, arguments[0]).data, vector.element.as_pointer())
+    return builder.bitcast(builder.gep(pointer, [arguments[1]]), vector.as_pointer())
+
+
+def _load(element: Any, array: types.Array, arguments: tuple[Any, ...], masked: bool) -> Generated:
+    result = Vector(element)
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        kind = llvm_vector(element)
+        place = _place(context, builder, array, values, kind)
+        if not masked:
+            return builder.load(place, align=element.bitwidth // 8)
+        name = f"llvm.masked.load.{llvm_suffix(result)}.p0"
+        nothing = ir.Constant(kind, [0] * LANES)
+        return call_llvm(builder, name, kind, [place, _INDEX(element.bitwidth // 8), values[2], nothing])
+
+    return result(array, *arguments), generate
+
+
+def _store(element: Any, array: types.Array, arguments: tuple[Any, ...], masked: bool) -> Generated:
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        kind = llvm_vector(element)
+        value = values[2] if values[2].type == kind else builder.trunc(values[2], kind)
+        place = _place(context, builder, array, values, kind)
+        align = element.bitwidth // 8
+        if masked:
+            name = f"llvm.masked.store.{llvm_suffix(Vector(element))}.p0"
+            call_llvm(builder, name, ir.VoidType(), [value, place, _INDEX(align), values[3]])
+        else:
+            builder.store(value, place, align=align)
+        return context.get_dummy_value()
+
+    return types.void(array, *arguments), generate
+
+
+@intrinsic
+def load(typing_context: Any, array: types.Array, index: types.Integer) -> Generated:
+    """array[index : index + LANES]."""
+    return _load(array.dtype, array, (index,), masked=False)
+
+
+@intrinsic
+def load_first(typing_context: Any, array: types.Array, index: types.Integer, mask: Vector) -> Generated:
+    """The same for the elements in the mask, and zeros; memory of others is not touched."""
+    return _load(array.dtype, array, (index, mask), masked=True)
+
+
+@intrinsic
+def load_as(
+    typing_context: Any, array: types.Array, index: types.Integer, mask: Vector, number_class: Any
+) -> Generated:
+    """load_first from an array of bytes."""
+    return _load(number_class.dtype, array, (index, mask, number_class), masked=True)
+
+
+@intrinsic
+def store(typing_context: Any, array: types.Array, index: types.Integer, vector: Vector) -> Generated:
+    """array[index : index + LANES] = vector; integers that are wider than the array's are cut to their lowest bits."""
+    return _store(array.dtype, array, (index, vector), masked=False)
+
+
+@intrinsic
+def store_first(
+    typing_context: Any, array: types.Array, index: types.Integer, vector: Vector, mask: Vector
+) -> Generated:
+    """The same for the elements in the mask only."""
+    return _store(array.dtype, array, (index, vector, mask), masked=True)
+
+
+@intrinsic
+def store_as(
+    typing_context: Any,
+    array: types.Array,
+    index: types.Integer,
+    vector: Vector,
+    mask: Vector,
+    number_class: Any,
+) -> Generated:
+    """store_first to an array of bytes."""
+    return _store(number_class.dtype, array, (index, vector, mask, number_class), masked=True)

@@ -1,0 +1,142 @@
+"""Rounding of vectors of floats: to integral floats by each rule, and to narrower floats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numba import types
+from numba.extending import overload
+
+from core.kernels._jit import Number, device
+from core.kernels.rounding import Precision, Rounding
+from core.kernels.vectors import (
+    Vector,
+    bits_as,
+    convert,
+    down,
+    half_away,
+    half_even,
+    magnitude,
+    ramp,
+    select,
+    splat,
+    toward_zero,
+    up,
+    zero_like,
+)
+
+_HALF_EVEN = int(Rounding.HALF_EVEN)
+_HALF_AWAY = int(Rounding.HALF_AWAY)
+_HALF_UP = int(Rounding.HALF_UP)
+_TOWARD_ZERO = int(Rounding.TOWARD_ZERO)
+_FLOOR = int(Rounding.FLOOR)
+_CEILING = int(Rounding.CEILING)
+_STOCHASTIC = int(Rounding.STOCHASTIC)
+_F16 = int(Precision.F16)
+
+
+# 1.5 * 2^23 and 1.5 * 2^52, whose last place is 1, and their bits.
+_SHIFTER = np.float32(12582912.0)
+_SHIFTER_BITS = np.int32(0x4B400000)
+_SHIFTER_F64 = np.float64(6755399441055744.0)
+_SHIFTER_F64_BITS = np.int64(0x4338000000000000)
+
+
+def nearest_integers(value: Number) -> Number:
+    """RNE of each f32 below 2^22 as an int32, of each f64 below 2^51 as an int64.
+
+    The addition of a number whose last place is 1 rounds, and the integer is in the bits of the sum. For every other
+    value, infinities and NaN among them, they are those of an integer at least as large as 2^22 - 1, or 2^51 - 1.
+    """
+    raise NotImplementedError("for kernels only")
+
+
+@overload(nearest_integers, strict=False)
+def _nearest_integers(value: Vector) -> Callable[[Number], Number]:
+    if value.element is types.float32:
+        return lambda value: bits_as(value + splat(_SHIFTER), np.int32) - splat(_SHIFTER_BITS)
+    return lambda value: bits_as(value + splat(_SHIFTER_F64), np.int64) - splat(_SHIFTER_F64_BITS)
+
+
+@device
+def draw(seed: Number, index: Number) -> Number:
+    """32 uniformly distributed bits for each of the elements from `index` on (the finalizer of SplitMix64).
+
+    A counter and not a sequence, so that any order and any number of threads draw the same for the same element.
+    """
+    z = splat(np.uint64(seed)) + ramp(np.uint64(index) + np.uint64(1)) * splat(np.uint64(0x9E3779B97F4A7C15))
+    z = (z ^ (z >> splat(np.uint64(30)))) * splat(np.uint64(0xBF58476D1CE4E5B9))
+    z = (z ^ (z >> splat(np.uint64(27)))) * splat(np.uint64(0x94D049BB133111EB))
+    return (z ^ (z >> splat(np.uint64(31)))) >> splat(np.uint64(32))
+
+
+@device
+def _outward(rule: int, value: Number, distance: Number, seed: Number, index: Number) -> Number:
+    """Whether a value that lies `distance` (f64) beyond its integer part goes to the next integer away from zero.
+
+    STOCHASTIC rounds up where drawn / 2^32 is below the distance from the floor.
+    """
+    negative = value < zero_like(value)
+    if rule == _STOCHASTIC:
+        scaled = distance * splat(4294967296.0)
+        below = convert(draw(seed, index), np.float64)
+        far = (scaled > splat(0.0)) & (scaled >= splat(4294967296.0) - below)
+        return (negative & far) | (~negative & (below < scaled))
+    half = splat(0.5)
+    # At a half, up is away from zero for what is not negative.
+    away = ~negative if rule == _HALF_UP else negative
+    return (distance > half) | (away & (distance == half))
+
+
+@device
+def round_by(rule: int, value: Number, seed: Number, index: Number) -> Number:
+    """Round to integral floats by `rule`. `index`: that of the first element in its tensor, for STOCHASTIC.
+
+    The last three rules go by the distance from the integer toward zero, which is exact, as the distance from the floor
+    is not.
+    """
+    if rule == _HALF_EVEN:
+        return half_even(value)
+    if rule == _HALF_AWAY:
+        return half_away(value)
+    if rule == _TOWARD_ZERO:
+        return toward_zero(value)
+    if rule == _CEILING:
+        return up(value)
+    if rule == _FLOOR:
+        return down(value)
+    whole = toward_zero(value)
+    # Of an infinity this is a NaN, and no comparison holds.
+    distance = convert(magnitude(value - whole), np.float64)
+    away = select(value < zero_like(value), down(value), up(value))
+    return select(_outward(rule, value, distance, seed, index), away, whole)
+
+
+@device
+def _round_to_bf16(value: Number) -> Number:
+    bits = bits_as(value, np.int32)
+    odd = (bits >> splat(np.int32(16))) & splat(np.int32(1))
+    rounded = (bits + splat(np.int32(0x7FFF)) + odd) & splat(np.int32(-0x10000))
+    return bits_as(rounded, np.float32)
+
+
+@device
+def _round_to_f16(value: Number) -> Number:
+    bits = bits_as(value, np.int32)
+    magnitudes = bits & splat(np.int32(0x7FFFFFFF))
+    odd = (magnitudes >> splat(np.int32(13))) & splat(np.int32(1))
+    normal = (magnitudes + splat(np.int32(0xFFF)) + odd) & splat(np.int32(-0x2000))
+    # From 65520 on.
+    normal = select(normal >= splat(np.int32(0x47800000)), splat(np.int32(0x7F800000)), normal)
+    signed = bits_as(normal | (bits & splat(np.int32(-0x80000000))), np.float32)
+    # Below 2^-14 the last place is 2^-24, whatever the exponent; both products are exact.
+    tiny = half_even(value * splat(np.float32(2.0**24))) * splat(np.float32(2.0**-24))
+    return select(magnitudes >= splat(np.int32(0x38800000)), signed, tiny)
+
+
+@device
+def round_to_precision(value: Number, precision: int) -> Number:
+    """f32 rounded (RNE) to the type that `precision` names, as f32. Overflow gives infinity; NaN stays NaN."""
+    rounded = _round_to_f16(value) if precision == _F16 else _round_to_bf16(value)
+    return select(value == value, rounded, value)

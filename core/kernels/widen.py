@@ -1,0 +1,62 @@
+"""f16 and bf16 as f32, exactly, sixteen at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import overload
+
+from core.kernels._jit import Number, device, intrinsic
+from core.kernels.processor import HAS_F16C
+from core.kernels.vectors import LANES, Vector, bits_as, convert, select, splat
+
+_SCALE = np.float32(2.0**112)
+_SPECIAL = np.int32(0x0F800000)
+_INFINITY = np.int32(0x7F800000)
+
+
+@device
+def _f32_of_f16_by_arithmetic(bits: Number) -> Number:
+    """Exponent and mantissa become those of an f32 that is 2^112 times smaller, a subnormal for a subnormal."""
+    wide = convert(bits, np.int32)
+    small = (wide & splat(np.int32(0x7FFF))) << splat(np.int32(13))
+    value = bits_as(bits_as(small, np.float32) * splat(_SCALE), np.int32)
+    value = value | select(small >= splat(_SPECIAL), splat(_INFINITY), splat(np.int32(0)))
+    return bits_as(value | ((wide & splat(np.int32(0x8000))) << splat(np.int32(16))), np.float32)
+
+
+@intrinsic
+def _f32_of_f16_by_instruction(typing_context: Any, bits: Vector) -> tuple[Any, Callable[..., Any]]:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        halves = builder.bitcast(arguments[0], ir.VectorType(ir.HalfType(), LANES))
+        return builder.fpext(halves, ir.VectorType(ir.FloatType(), LANES))
+
+    return Vector(types.float32)(bits), generate
+
+
+f32_of_f16: Callable[[Number], Number] = _f32_of_f16_by_instruction if HAS_F16C else _f32_of_f16_by_arithmetic
+"""The f32 of each f16 with these bits. A NaN stays one."""
+
+
+@device
+def f32_of_bf16(bits: Number) -> Number:
+    """The f32 of each bf16 with these bits."""
+    return bits_as(convert(bits, np.int32) << splat(np.int32(16)), np.float32)
+
+
+def widened(vector: Number) -> Number:
+    """A vector of f32, f16 or bf16 as f32. numba has arrays of neither: f16 come as int16, bf16 as uint16."""
+    raise NotImplementedError("for kernels only")
+
+
+@overload(widened, strict=False)
+def _widened(vector: Vector) -> Callable[[Number], Number]:
+    if vector.element is types.float32:
+        return lambda vector: vector
+    if vector.element is types.int16:
+        return lambda vector: f32_of_f16(vector)
+    return lambda vector: f32_of_bf16(vector)

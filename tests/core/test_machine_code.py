@@ -1,0 +1,53 @@
+"""The kernels' machine code: vectors as wide as the processor has, and nothing of the arithmetic done one by one.
+
+A release of numba or LLVM that stops making vectors of them would change no bit and be ten times slower.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+
+import pytest
+from llvmlite.binding import get_host_cpu_features
+
+from core.kernels._jit import Kernel
+from core.kernels.quantize import QUANTIZE, Form
+from core.kernels.quantize_any import QUANTIZE_ANY
+
+X86 = platform.machine() in ("x86_64", "AMD64")
+pytestmark = pytest.mark.skipif(not X86, reason="looks for instructions of x86-64")
+
+FEATURES = get_host_cpu_features()
+REGISTER = "zmm" if FEATURES.get("avx512f") else "ymm" if FEATURES.get("avx2") else "xmm"
+# Scalar arithmetic on floats: the names of packed instructions end in ps and pd.
+SCALAR = re.compile(r"v?(?:div|mul|add|sub|fn?m(?:add|sub)\d+|round|rndscale|max|min|cvttss2si|cvtss2si)s[sd]")
+# Calls of numba's runtime go through registers; those of a mathematical library are by name.
+LIBRARY = re.compile(r"\b(?:round|roundeven|rint|trunc|floor|ceil|fma|__ext\w+|__trunc\w+)f?\b(?!\()")
+
+MAIN = {
+    "f32 to i8, divided": (QUANTIZE[Form(False, False)], "divps"),
+    "f32 to i8, zero point first, divided": (QUANTIZE[Form(False, True)], "divps"),
+    "f32 to i8, ties away, divided": (QUANTIZE[Form(False, False, away=True)], "divps"),
+    "f32 to i8": (QUANTIZE[Form(True, False)], "fmadd"),
+    "f32 to i16": (QUANTIZE[Form(True, False, bits=16)], "fmadd"),
+    "f32 to i32": (QUANTIZE[Form(False, False, bits=32)], "divps"),
+    "f16 to i8": (QUANTIZE[Form(True, False, source="f16")], "fmadd"),
+    "bf16 to i8": (QUANTIZE[Form(True, False, source="bf16")], "fmadd"),
+    "any, f32": (QUANTIZE_ANY["<f4", False], "divps"),
+}
+
+
+def instructions(kernel: Kernel) -> list[tuple[str, str]]:
+    return re.findall(r"^\s+([a-z][a-z0-9]+)[ \t]+(\S.*)$", kernel.assembly(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", MAIN)
+def test_arithmetic_is_done_in_the_widest_registers(name: str) -> None:
+    kernel, operation = MAIN[name]
+    if operation == "fmadd" and not FEATURES.get("fma"):
+        pytest.skip("without fused multiply-add, no plan takes this kernel")
+    found = instructions(kernel)
+    assert any(operation in opcode and REGISTER in operands for opcode, operands in found)
+    assert not [opcode for opcode, _ in found if SCALAR.fullmatch(opcode)]
+    assert not [operands for opcode, operands in found if opcode.startswith("call") and LIBRARY.search(operands)]

@@ -1,14 +1,29 @@
-"""`python -m benchmarks`: print all tables."""
+"""`python -m benchmarks`: measure everything, and write benchmarks/RESULTS.md and benchmarks/results.json.
+
+It takes about a quarter of an hour. Bits are compared before anything is timed; where they must be equal and are not,
+the run fails.
+"""
 
 from __future__ import annotations
 
+import argparse
+import json
 import platform
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
-from benchmarks.kernels import kernels
+from benchmarks.http.report import report
+from benchmarks.kernels.tables import kernels
+from benchmarks.matmul import matmul
+from benchmarks.section import Section
+from benchmarks.start import start
 from benchmarks.types import types
-from core.warmup import compile_kernels
+
+FOLDER = Path(__file__).parent
 
 
 def _cpu() -> str:
@@ -18,8 +33,37 @@ def _cpu() -> str:
     return platform.processor()
 
 
+def _options(sections: Mapping[str, object]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--only", action="append", choices=sections, help="a section; may be repeated")
+    parser.add_argument("--huge", action="store_true", help="also 100,000,000 elements (needs 8 GB)")
+    parser.add_argument("--into", type=Path, default=FOLDER, help="where the two files go")
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Run the sections. Return 1 if any failed."""
+    sections: dict[str, Callable[[], Section]] = {
+        "kernels": kernels,
+        "products": matmul,
+        "http": report,
+        "start": start,
+        "types": types,
+    }
+    options = _options(sections)
+    sections["kernels"] = partial(kernels, huge=options.huge)
+    moment, cpu = f"{datetime.now(UTC):%Y-%m-%d}", _cpu()
+    results = [run() for name, run in sections.items() if not options.only or name in options.only]
+    head = f"# Benchmarks\n\n{moment}, {cpu}. `make bench` makes this file. Medians; trust the ratios, not the times.\n"
+    parts = [head, *(f"## {each.title}\n\n{each.markdown}" for each in results)]
+    (options.into / "RESULTS.md").write_text("\n".join(parts))
+    data = {"date": moment, "cpu": cpu, "sections": [asdict(each) for each in results]}
+    (options.into / "results.json").write_text(json.dumps(data, indent=1) + "\n")
+    failures = [failure for each in results for failure in each.failures]
+    for failure in failures:
+        print(failure, file=sys.stderr)
+    return 1 if failures else 0
+
+
 if __name__ == "__main__":
-    compile_kernels()
-    print(f"# Benchmarks\n\n{datetime.now(UTC):%Y-%m-%d}, {_cpu()}. Medians of interleaved rounds; trust the ratios.\n")
-    for section in (kernels, types):
-        print(section())
+    sys.exit(main())

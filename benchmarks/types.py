@@ -9,7 +9,8 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from benchmarks.measure import Contender, medians, table
+from benchmarks.measure import Contender, compare
+from benchmarks.section import Section, table
 from core.mlir import parse_type, print_type
 
 
@@ -30,29 +31,29 @@ def _mlir(tool: str, text: str) -> Contender:
     return lambda: subprocess.run([tool, "-"], input=module, stdout=subprocess.DEVNULL, check=True)
 
 
-def types() -> str:
-    """Return the table. MLIR's time includes the start of its process, which the empty module's row shows."""
+def types() -> Section:
+    """Return the section. MLIR's time includes the start of its process, which the empty module's row shows."""
     tool = _iree_opt()
-    rows = []
+    rows, data = [], []
     for channels in (1, 1024, 65536):
         text = _per_axis(channels)
         parsed = parse_type(text)
-        contenders: dict[str, Contender] = {
-            "parse": partial(parse_type, text),
-            "print": partial(print_type, parsed),
-        }
+        ours: dict[str, Contender] = {"parse": partial(parse_type, text), "print": partial(print_type, parsed)}
+        seconds = compare(ours, rounds=5).seconds
+        mlir = "not installed"
         if tool is not None:
-            contenders["mlir"] = _mlir(tool, text)
-            contenders["start"] = _mlir(tool, "i32")
-        times = medians(contenders, rounds=5)
-        mlir = f"{(times['mlir'] - times['start']) * 1e3:,.1f}" if tool is not None else "not installed"
+            # Most of it runs in another process, so it is timed by the clock.
+            others = {"mlir": _mlir(tool, text), "start": _mlir(tool, "i32")}
+            seconds |= compare(others, rounds=5, threads=2).seconds
+            mlir = f"{(seconds['mlir'] - seconds['start']) * 1e3:,.1f}"
+        data.append({"channels": channels, "bytes": len(text), "seconds": seconds})
         rows.append(
             [
                 f"{channels:,}",
                 f"{len(text):,}",
-                f"{times['parse'] * 1e3:,.2f}",
-                f"{times['print'] * 1e3:,.2f}",
-                f"{len(text) / times['parse'] / 1e6:.1f}",
+                f"{seconds['parse'] * 1e3:,.2f}",
+                f"{seconds['print'] * 1e3:,.2f}",
+                f"{len(text) / seconds['parse'] / 1e6:.1f}",
                 mlir,
             ]
         )
@@ -64,4 +65,4 @@ def types() -> str:
         "parse MB/s",
         "iree-opt, parse and print ms (less its start)",
     ]
-    return table("Type texts", header, rows)
+    return Section("Type texts", table(header, rows), data)

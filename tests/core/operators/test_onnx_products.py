@@ -294,6 +294,18 @@ def test_auto_pad(auto_pad: str, size: tuple[int, ...]) -> None:
     assert run("onnx.ConvInteger", inputs, attributes, opset=10)["y"].tolist() == expected.tolist()
 
 
+@pytest.mark.parametrize("x", [(1, 1, 0, 2, 2), (1, 1, 2, 0, 2), (1, 1, 0, 2), (1, 1, 0), (0, 1, 2, 2, 2)])
+def test_an_input_that_is_all_padding(x: tuple[int, ...]) -> None:
+    """Its sums are 0: padding is the zero point."""
+    rank = len(x) - 2
+    inputs = {
+        "x": tensor(U, np.zeros(x)), "w": tensor(U, np.full((2, 1, *[1] * rank), 7)), "x_zero_point": tensor(U, 9),
+    }  # fmt: skip
+    y = run("onnx.ConvInteger", inputs, {"pads": [1] * 2 * rank}, opset=10)["y"]
+    assert y.shape == (x[0], 2, *(size + 2 for size in x[2:]))
+    assert not y.any()
+
+
 def test_the_tie_with_an_odd_zero_point_tells_the_implementations_apart() -> None:
     inputs: dict[str, OperandTensor] = {
         "a": tensor(U, [[1], [3], [5]]), "a_scale": tensor("f32", 0.5), "a_zero_point": tensor(U, 0),

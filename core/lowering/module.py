@@ -16,7 +16,7 @@ from xdsl.utils.exceptions import DiagnosticException, ParseError, VerifyExcepti
 
 from core.errors import LimitError, LoweringError, ModuleTextError, RequantError, TypeTextError, UnsupportedError
 from core.lowering.limits import Deadline, ModuleLimits
-from core.lowering.reader import Reader, nesting
+from core.lowering.reader import Reader, fault_before_parsing
 from core.lowering.writer import write_module
 from core.mlir.diagnostics import caret
 
@@ -34,8 +34,11 @@ class Module:
     positions: dict[Operation, int] = field(default_factory=dict)
 
     def write(self) -> str:
-        """Return the module as text."""
-        return write_module(self.operation)
+        """Return the module as text. Raises LoweringError where that cannot be: a number of too many digits."""
+        try:
+            return write_module(self.operation)
+        except (ValueError, RecursionError, OverflowError) as error:
+            raise LoweringError(f"the module cannot be printed ({type(error).__name__})") from None
 
     def failure(self, op: Operation, detail: str) -> LoweringError:
         """Return the error about `op`: at its place, or where it stands inside of an operation with one."""
@@ -80,8 +83,8 @@ def read_module(text: str, limits: ModuleLimits | None = None) -> Module:
     if len(text) > limits.characters:
         limit = limits.characters
         raise LimitError(f"the module has {len(text)} characters, and may have {limit}", limit=limit)
-    if (deep := nesting(text, limits.nesting)) is not None:
-        raise text_fault(text, deep, f"brackets nested more than {limits.nesting} deep")
+    if (fault := fault_before_parsing(text, limits.nesting)) is not None:
+        raise text_fault(text, *fault)
     deadline = Deadline(limits.seconds)
     operation, positions = _parse(text, limits, deadline)
     module = Module(operation, text, limits, deadline, positions)
@@ -148,6 +151,10 @@ def _verify(module: Module) -> None:
             raise text_fault(module.text, module.positions.get(op, 0), f"{op.name}: {error.detail}") from None
         except (DiagnosticException, ValueError, AssertionError, AttributeError, TypeError) as error:
             raise text_fault(module.text, module.positions.get(op, 0), f"{op.name}: {_reason(error)}") from None
+        # A verifier that computes with what is written: a division by zero in a map, or one that is too deep.
+        except (ArithmeticError, LookupError, RecursionError, NotImplementedError) as error:
+            detail = f"{op.name}: this cannot be checked ({type(error).__name__})"
+            raise text_fault(module.text, module.positions.get(op, 0), detail) from None
 
 
 def _reason(error: Exception) -> str:

@@ -6,7 +6,7 @@ import re
 from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import AnyFloat, ComplexType, IndexType, IntegerType, ModuleOp
-from xdsl.ir import AttributeInvT, Operation, SSAValue
+from xdsl.ir import Attribute, AttributeInvT, Operation, SSAValue
 from xdsl.parser import AttrParser, Parser, UnresolvedOperand
 from xdsl.utils.exceptions import ParseError
 from xdsl.utils.lexer import Span
@@ -16,7 +16,12 @@ from core.errors import LimitError, excerpt
 from core.lowering.dialects import context
 from core.lowering.limits import Deadline, ModuleLimits
 
-_BRACKET = re.compile(r'"(?:[^"\\\n]++|\\.)*+"|//[^\n]*+|[\[({<]|->|>=|[\])}>]')
+# A string as xDSL reads it, but without going back: on one that does not end its own pattern takes exponential time.
+_STRING = r'"(?:[^"\\\n\v\f]++|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*+"'
+_MARK = re.compile(_STRING + r'|//[^\n]*+|"|[\[({<]|->|>=|[\])}>]')
+
+# How many times as long a module may be with its aliases written out.
+_WRITTEN_OUT = 8
 
 
 class _LiteralElement(AttrParser._TensorLiteralElement):
@@ -37,6 +42,26 @@ class _LiteralElement(AttrParser._TensorLiteralElement):
         return found
 
 
+class _Aliases(dict[str, Attribute]):
+    """The aliases of a module, which count the characters that they stand for each time that one is used.
+
+    An alias of two of another, of two of another, doubles each time; whoever looks at the last one would never end.
+    """
+
+    def __init__(self, limit: int) -> None:
+        super().__init__()
+        self.lengths: dict[str, int] = {}
+        self.written = 0
+        self._limit = limit
+
+    def __getitem__(self, name: str) -> Attribute:
+        self.written += self.lengths.get(name, 0)
+        if self.written > self._limit:
+            detail = f"the module has more than {self._limit} characters with its aliases written out"
+            raise LimitError(detail, limit=self._limit)
+        return super().__getitem__(name)
+
+
 class Reader(Parser):
     """xDSL's parser, which counts what it reads and remembers where each operation began."""
 
@@ -51,6 +76,14 @@ class Reader(Parser):
         self._constant_elements = 0
         self._start = 0
         self._first_uses: dict[str, int] = {}
+        self._aliases = self.attribute_aliases = _Aliases(_WRITTEN_OUT * limits.characters)
+
+    def _parse_alias_def(self) -> None:
+        start, written, known = self.pos, self._aliases.written, len(self._aliases)
+        super()._parse_alias_def()  # type: ignore[no-untyped-call]
+        assert len(self._aliases) == known + 1
+        length = self.pos - start + self._aliases.written - written
+        self._aliases.lengths[next(reversed(self._aliases))] = length
 
     def parse_operation(self) -> Operation:
         start = self._start = self.pos
@@ -103,18 +136,20 @@ class Reader(Parser):
         return type_
 
 
-def nesting(text: str, limit: int) -> int | None:
-    """Return the index of the bracket that is nested deeper than `limit`, None if there is none.
+def fault_before_parsing(text: str, limit: int) -> tuple[int, str] | None:
+    """Return where and why a text is not handed to xDSL's parser: a string that is none, or brackets too deep.
 
-    xDSL's parser recurses; what it may recurse into is bounded here, before it starts.
+    That parser recurses, and its strings may take exponential time; both are bounded here, before it starts.
     """
     depth = 0
-    for match in _BRACKET.finditer(text):
+    for match in _MARK.finditer(text):
         found = match[0]
+        if found == '"':
+            return match.start(), "a string without an end on its line, or with an escape that there is not"
         if found in ("(", "[", "{", "<"):
             depth += 1
             if depth > limit:
-                return match.start()
+                return match.start(), f"brackets nested more than {limit} deep"
         elif found in (")", "]", "}", ">"):
             depth = max(0, depth - 1)
     return None

@@ -115,4 +115,4 @@ def _lowered(call: LowerRequest, settings: Settings) -> Response:
     module = read(call.module, settings, "/module")
     with at("/module"):
         apply(module, passes)
-    return json_reply(LowerReply(module=module.write()))
+        return json_reply(LowerReply(module=module.write()))

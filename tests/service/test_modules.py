@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import time
 from typing import Any
 
 import httpx
@@ -139,3 +141,64 @@ def test_operations_that_are_not_evaluated_or_do_not_fit(client: httpx.Client) -
     refused(evaluated(client, wrong), 422, "lowering_failed", "/module")
     poison = "%0 = arith.constant 3.0e+02 : f32\n  %1 = arith.fptosi %0 : f32 to i8"
     assert "MLIR gives no result" in refused(evaluated(client, poison), 422, "precondition_failed", "/module")["detail"]
+
+
+_EMPTY = "%e = tensor.empty() : tensor<2xf32>\n  "
+_GENERIC = (
+    "%0 = linalg.generic {{indexing_maps = [affine_map<(d0) -> ({})>, affine_map<(d0) -> (d0)>], "
+    'iterator_types = ["parallel"]}} ins(%x : tensor<2xf32>) outs(%e : tensor<2xf32>) '
+    "{{ ^bb0(%a: f32, %b: f32): linalg.yield %a : f32 }} -> tensor<2xf32>"
+)
+
+
+@pytest.mark.parametrize(
+    ("lines", "status", "code"),
+    [
+        ('"' + "a" * 200, 422, "module_invalid"),
+        ('"' + "a" * 200 + '\\q"', 422, "module_invalid"),
+        (_EMPTY + _GENERIC.format("d0 floordiv 0"), 422, "module_invalid"),
+        (_EMPTY + _GENERIC.format("d0 + " * 5000 + "d0"), 422, "module_invalid"),
+        (f"%0 = arith.constant 0x{'F' * 100_000} : i16777215", 422, "lowering_failed"),
+        ("%c = arith.constant 200000000 : index\n  %0 = tensor.empty(%c) : tensor<?xi64>", 413, "limit_exceeded"),
+        ('%0 = "scf.while"(%x) : (tensor<2xf32>) -> tensor<2xf32>', 422, "module_invalid"),
+    ],
+)
+def test_hostile_modules(client: httpx.Client, lines: str, status: int, code: str) -> None:
+    began = time.monotonic()
+    reply = evaluated(client, lines)
+    found = refused(reply, status, code, "/module")
+    assert time.monotonic() - began < 5
+    assert len(reply.content) < 4000
+    if code == "module_invalid":
+        assert {"line", "column", "caret"} <= found.keys()
+    if code == "lowering_failed":
+        module = MODULE.replace("return", f"{lines}\n  return")
+        refused(client.post("/v1/lower", json={"module": module}), status, code, "/module")
+
+
+@pytest.mark.parametrize("op", ["chlo.broadcast_add", "stablehlo.add"])
+def test_operands_are_not_spread_beyond_the_budget(client: httpx.Client, op: str) -> None:
+    types = ("tensor<?x1xf32>", "tensor<1x?xf32>") if op.startswith("chlo") else ("tensor<?x?xf32>",) * 2
+    module = f"""func.func @main(%x: {types[0]}, %y: {types[1]}) -> tensor<?x?xf32> {{
+  %0 = {op} %x, %y : ({types[0]}, {types[1]}) -> tensor<?x?xf32>
+  return %0 : tensor<?x?xf32>
+}}"""
+    data = base64.b64encode(bytes(400_000)).decode()
+    inputs = [{"type": f"tensor<{shape}xf32>", "data": data} for shape in ("100000x1", "1x100000")]
+    reply = client.post("/v1/evaluate", json={"module": module, "inputs": inputs})
+    if op.startswith("chlo"):
+        refused(reply, 413, "limit_exceeded", "/module")
+    else:
+        refused(reply, 422, "lowering_failed", "/module")
+
+
+def test_aliases_and_calls_that_double(client: httpx.Client) -> None:
+    aliases = "\n".join(["!a0 = tuple<i8>", *(f"!a{n + 1} = tuple<!a{n}, !a{n}>" for n in range(60))])
+    module = f"{aliases}\nfunc.func private @f(!a60)"
+    refused(client.post("/v1/lower", json={"module": module}), 413, "limit_exceeded", "/module")
+    recursive = MODULE.replace("@main", "@other").replace(
+        "return", "%0 = call @main(%x) : (tensor<2xf32>) -> tensor<2xf32>\n  return"
+    )
+    both = recursive + recursive.replace("@main", "@x").replace("@other", "@main").replace("@x", "@other")
+    request = {"module": both, "function": "main", "inputs": [{"type": "tensor<2xf32>", "values": [1, 2]}]}
+    refused(client.post("/v1/evaluate", json=request), 413, "limit_exceeded", "/module")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import ml_dtypes
@@ -38,6 +40,13 @@ def dtype_of(element: mlir.ElementType) -> np.dtype[Any]:
         if isinstance(storage.element, IntegerElement):
             return integer_dtype(storage.width, signed=storage.signed)
     raise UnsupportedError("modules are evaluated on integers to 64 bits, f16, bf16, f32, f64 and integer storage")
+
+
+def refuse_growth(operands: Sequence[Array]) -> None:
+    """Raise ValueError where operands of dynamic shapes would be spread over one larger than each of them."""
+    sizes = [operand.size for operand in operands]
+    if prod(np.broadcast_shapes(*(operand.shape for operand in operands))) != max(sizes, default=1):
+        raise ValueError("the operands differ in shape")
 
 
 def is_float(array: Array) -> bool:

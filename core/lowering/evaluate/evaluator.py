@@ -25,7 +25,7 @@ from core.lowering.dialects.stablehlo.reduction import applied_operation
 from core.lowering.dialects.stablehlo.window import window_of
 from core.lowering.dialects.tosa import FLAGS, Rescale
 from core.lowering.evaluate import arith, conversions, linalg, products
-from core.lowering.evaluate.arrays import Array, dtype_of, is_float, to_integer, wrapped
+from core.lowering.evaluate.arrays import Array, dtype_of, is_float, refuse_growth, to_integer, wrapped
 from core.lowering.evaluate.elementwise import binary, compare, unary
 from core.lowering.evaluate.shapes import broadcast, moved, padded_size, static_shape
 from core.lowering.module import Module
@@ -127,6 +127,8 @@ class _Evaluator:
                 return operands
             results = self._operation(op, operands, depth)
             for result, value in zip(op.results, results, strict=True):
+                if isinstance(result.type, TensorType) and DYNAMIC_INDEX in result.type.get_shape():
+                    self.check(value.nbytes)
                 self._check_result(op, result.type, value)
                 self._values[result] = value
         raise self._module.failure(block.parent_op() or self._module.operation, "a block without a return")
@@ -145,6 +147,11 @@ class _Evaluator:
             if op.name == "tensor.pad":
                 return linalg.pad(op, operands, self._evaluate_body)
             handler = self._handlers.get(dialect)
+            if op.name in ("tensor.empty", "tensor.splat"):
+                sizes = operands if name == "empty" else operands[1:]
+                self.check(8 * prod(max(0, int(size)) for size in sizes))
+            elif dialect == "arith":
+                refuse_growth(operands)
             return arith.evaluate(op, operands) if handler is None else handler(name, op, operands)
         except PreconditionError as error:
             failed = self._module.failure(op, error.detail)
@@ -155,6 +162,9 @@ class _Evaluator:
             if isinstance(error, LimitError) or "line" in vars(error):
                 raise
             raise self._module.failure(op, error.detail) from None
+        except MemoryError:
+            limit = self._module.limits.evaluation_bytes
+            raise LimitError(f"the values of the module take more than {limit} bytes", limit=limit) from None
         except _MISFITS:
             raise self._module.failure(op, "the operands do not fit the operation") from None
 
@@ -245,14 +255,17 @@ class _Evaluator:
         elif name == "bitcast_convert":
             found = _bitcast(operands[0], dtype)
         elif name == "compare":
+            refuse_growth(operands)
             direction, kind = get("comparison_direction"), get("compare_type")
             assert isinstance(direction, ComparisonDirection)
             if isinstance(kind, ComparisonType) and kind.data == "TOTALORDER" and is_float(operands[0]):
                 operands = [_total_order(operand) for operand in operands]
             found = compare(direction.data, operands[0], operands[1])
         elif name == "select":
+            refuse_growth(operands)
             found = np.where(operands[0], operands[1], operands[2])
         elif name == "clamp":
+            refuse_growth(operands)
             found = np.minimum(np.maximum(operands[1], operands[0]), operands[2])
         elif name == "iota":
             axis = cast(IntegerAttr[Any], get("iota_dimension")).value.data
@@ -281,6 +294,7 @@ class _Evaluator:
         elif len(operands) == 1:
             found = unary(name, operands[0])
         elif len(operands) == 2:
+            refuse_growth(operands)
             found = binary(name, operands[0], operands[1])
         if found is None:
             raise arith.NotEvaluatedError
@@ -296,10 +310,10 @@ class _Evaluator:
             for size, axis in zip(operand.shape, own, strict=True):
                 shape[axis] = size
             spread.append(operand.reshape(shape))
+        self.check(8 * prod(np.broadcast_shapes(*(operand.shape for operand in spread))))
         found = binary(name.removeprefix("broadcast_"), spread[0], spread[1])
         if found is None:
             raise arith.NotEvaluatedError
-        self.check(found.nbytes)
         return [wrapped(found, _element(op.result_types[0]))]
 
     def _quant(self, name: str, op: Operation, operands: list[Array]) -> list[Array]:

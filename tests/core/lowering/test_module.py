@@ -112,6 +112,8 @@ BODY = "func.func @f(%x: tensor<2xf32>) -> tensor<2xf32> {{\n  {}\n  return %x :
         ("func.func @f() {return}\nfunc.func @f() {return}", 1, 1, 'Redefinition of symbol "f"'),
         ("func.func @f(i8)", 1, 1, "without a body has to be private"),
         ("{" * 100, 1, 65, "nested more than 64 deep"),
+        (BODY.format('"' + "a" * 1000), 2, 3, "a string without an end"),
+        (BODY.format('"' + "a" * 1000 + '\\q"'), 2, 3, "an escape that there is not"),
         ("func.func @f() {\n \x00 }", 2, 2, "unexpected character"),
         ('func.func @f() { "func.return"() [^bb0] : () -> () ^bb0: return }', 1, 1, "branches"),
         (
@@ -147,3 +149,13 @@ def test_limits() -> None:
         read_module(constant)
     with pytest.raises(DeadlineError, match="more than 0 seconds"):
         read_module(ten, ModuleLimits(seconds=0))
+
+
+@pytest.mark.parametrize("sign", ["!", "#"])
+def test_aliases_that_double(sign: str) -> None:
+    first, twice = ("tuple<i8>", "tuple<{0}, {0}>") if sign == "!" else ("[1]", "[{0}, {0}]")
+    lines = [f"{sign}a0 = {first}"]
+    lines += [f"{sign}a{index + 1} = {twice.format(f'{sign}a{index}')}" for index in range(60)]
+    used = "(!a60)" if sign == "!" else "() attributes {x = #a60}"
+    with pytest.raises(LimitError, match="with its aliases written out"):
+        read_module("\n".join([*lines, f"func.func private @f{used}"]))

@@ -278,3 +278,31 @@ def test_a_fully_connected_layer_of_litert_has_none() -> None:
     with pytest.raises(LoweringError, match=r"computes this by scheme litert_float; .*arm_vector.*line 2, column 3"):
         integer_module(text)
     integer_module(text, "scheme=arm_vector")
+
+
+def test_the_factor_of_a_biased_sum_is_that_of_the_product() -> None:
+    """f32 rounds the scale of the sums; the factor is formed from both operands' scales, which it does not."""
+    a_scale, y_scale = 0.1, 0.0123
+    b_scales = [0.3 + index / 7 for index in range(64)]
+    types = [
+        tensor_type([1, 1], quantized("i8", [a_scale], [0])),
+        tensor_type([1, 64], quantized("i8", b_scales, [0] * 64, 1)),
+    ]
+    sums = [float(np.float32(a_scale)) * float(np.float32(each)) for each in b_scales]
+    sums = [float(np.float32(each)) for each in sums]
+    wide = tensor_type([1, 64], quantized("i32", sums, [0] * 64, 1))
+    target = tensor_type([1, 64], quantized("i32", [y_scale], [0]))
+    lines = [
+        f"%s = stablehlo.dot_general %a0, %a1, contracting_dims = [1] x [0] : ({types[0]}, {types[1]}) -> {wide}",
+        f"%t = stablehlo.add %s, %a2 : {wide}",
+        f"%r = stablehlo.uniform_quantize %t : ({wide}) -> {target}",
+    ]
+    bias = np.arange(64, dtype=np.int32).reshape(1, 64) * 1_234_567 + 100_000_000
+    a, b = np.full((1, 1), 3, np.int8), np.arange(64, dtype=np.int8).reshape(1, 64)
+    found = run(integer_module(function([*types, wide], lines, target), "scheme=litert"), [a, b, bias])
+    acc = (a.astype(np.int64) @ b + bias).ravel().tolist()
+    bounds = (-(2**31), 2**31 - 1)
+    assert found.ravel().tolist() == [
+        product_oracle.scaled("litert", each, a_scale, b_scale, y_scale, 0, bounds)
+        for each, b_scale in zip(acc, b_scales, strict=True)
+    ]

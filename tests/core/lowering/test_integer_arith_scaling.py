@@ -252,3 +252,16 @@ def test_the_one_bit_of_i1_is_its_sign() -> None:
     inputs = [Tensor(parsed_tensor("tensor<2xi1>"), np.array([False, True]))]
     (found,) = evaluate(module, function_named(module, None), inputs)
     assert found.elements.tolist() == [0, -1]
+
+
+@pytest.mark.parametrize(("scale_in", "z_out"), [(4.0, 0), (0.99999994, 30000), (0.99999994, -32768)])
+def test_litert_wraps_where_its_int32_does(scale_in: float, z_out: int) -> None:
+    """The shift to the left, and the addition of the output's zero point, near both ends of int32."""
+    values = np.array([2**31 - 1, 2**31 - 9, 2**29 + 5, -(2**29) - 7, -(2**31), -(2**31) + 3, 77], np.int32)
+    source = tensor_type([7], quantized("i32", [scale_in], [0]))
+    target = tensor_type([7], quantized("i16", [1.0], [z_out]))
+    line = f"%r = stablehlo.uniform_quantize %a0 : ({source}) -> {target}"
+    found = run(integer_module(function([source], [line], target), "scheme=litert"), [values])
+    assert found.tolist() == [
+        oracle_value("litert", q, (scale_in, 1.0), (0, z_out), (-32768, 32767)) for q in values.tolist()
+    ]

@@ -48,6 +48,14 @@ ZERO_POINT_TENSOR = Operand(
     name="zero_point", description="One number that the dtype holds, of any shape.", types={"i32": 1, "i64": 1}
 )
 
+BOUNDS = (QUANT_MIN, QUANT_MAX)
+_STORED_TYPES = {"ui8": 1, "i8": 1, "i16": 1, "i32": 1}
+_REAL_TYPES = {"f32": 1, "f16": 1, "bf16": 1}
+STORED_INPUT = Operand(name="input", description="Stored numbers, of dtype.", types=_STORED_TYPES)
+STORED_OUTPUT = Operand(name="output", description="Stored numbers.", types=_STORED_TYPES)
+REAL_INPUT = Operand(name="input", description="Real numbers.", types=_REAL_TYPES)
+REAL_OUTPUT = Operand(name="output", description="Real numbers.", types=_REAL_TYPES)
+
 
 def dtype_attribute(names: tuple[str, ...], component: str) -> Attribute:
     """Return the attribute dtype with some of torch's names."""
@@ -57,6 +65,23 @@ def dtype_attribute(names: tuple[str, ...], component: str) -> Attribute:
         description="The stored type.",
         choices=Choices(component, names, "torch's types of stored numbers."),
     )
+
+
+STORED_DTYPE = dtype_attribute(("uint8", "int8", "int16", "int32"), "TorchStoredDtype")
+
+
+def real_dtype_attribute(name: str) -> Attribute:
+    """Return the attribute of that name with torch's names of real numbers."""
+    return Attribute(
+        name=name,
+        kind=Kind.TEXT,
+        description="The type of the result. Default: float32.",
+        default="float32",
+        choices=Choices("TorchRealDtype", tuple(REALS), "torch's types of real numbers."),
+    )
+
+
+OUT_DTYPE = real_dtype_attribute("out_dtype")
 
 
 def stored_element(call: OperatorCall) -> IntegerElement:

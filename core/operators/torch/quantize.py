@@ -13,9 +13,6 @@ from core.lanes import narrow
 from core.mlir.types import StorageType, TensorType, UniformPerAxisType
 from core.operators.description import (
     Array,
-    Attribute,
-    Choices,
-    Kind,
     Operand,
     OperandTensor,
     Operator,
@@ -29,14 +26,19 @@ from core.operators.execution import converted, pointing
 from core.operators.separate_parameters import Granularity, for_each, reals_of
 from core.operators.torch.parameters import (
     AXIS,
+    BOUNDS,
     EAGER_SCALES,
-    QUANT_MAX,
-    QUANT_MIN,
+    OUT_DTYPE,
+    REAL_INPUT,
+    REAL_OUTPUT,
     REALS,
     SCALE,
     SCALE_TENSOR,
     SCALES,
     SOURCE,
+    STORED_DTYPE,
+    STORED_INPUT,
+    STORED_OUTPUT,
     ZERO_POINT,
     ZERO_POINT_TENSOR,
     ZERO_POINTS,
@@ -52,20 +54,7 @@ from core.quantize import plan_quantize
 
 _F32 = FLOATS["f32"]
 _EAGER = dtype_attribute(("quint8", "qint8", "qint32"), "TorchQuantizedDtype")
-_DECOMPOSED = dtype_attribute(("uint8", "int8", "int16", "int32"), "TorchStoredDtype")
-_OUT_DTYPE = Attribute(
-    name="out_dtype",
-    kind=Kind.TEXT,
-    description="The type of the result. Default: float32.",
-    default="float32",
-    choices=Choices("TorchRealDtype", tuple(REALS), "torch's types of real numbers."),
-)
 _REAL = Operand(name="input", description="Real numbers.", types={"f32": 1})
-_REALS = Operand(name="input", description="Real numbers.", types={"f32": 1, "f16": 1, "bf16": 1})
-_STORED = Operand(name="input", description="Stored numbers, of dtype.", types={"ui8": 1, "i8": 1, "i16": 1, "i32": 1})
-_OUTPUT = Operand(name="output", description="Stored numbers.", types={"ui8": 1, "i8": 1, "i16": 1, "i32": 1})
-_REAL_OUTPUT = Operand(name="output", description="Real numbers.", types={"f32": 1, "f16": 1, "bf16": 1})
-_BOUNDS = (QUANT_MIN, QUANT_MAX)
 
 _NAN_CAST = {"i32": -(1 << 31)}
 """What x86 casts NaN to, where that is not 0."""
@@ -212,7 +201,7 @@ QUANTIZE_PER_TENSOR = Operator(
     summary="Real numbers to the integers of a quantized tensor (its int_repr), by one scale.",
     source=SOURCE,
     inputs=(_REAL,),
-    outputs=(_OUTPUT,),
+    outputs=(STORED_OUTPUT,),
     attributes=(SCALE, ZERO_POINT, _EAGER),
     plan=_quantizing("torch", one_scale),
     example={"inputs": {"input": _X}, "attributes": {**_PER_TENSOR, "dtype": "quint8"}},
@@ -223,7 +212,7 @@ QUANTIZE_PER_CHANNEL = Operator(
     summary="Real numbers to the integers of a quantized tensor (its int_repr), by a scale for each channel.",
     source=SOURCE,
     inputs=(_REAL, EAGER_SCALES, ZERO_POINTS),
-    outputs=(_OUTPUT,),
+    outputs=(STORED_OUTPUT,),
     attributes=(AXIS, _EAGER),
     plan=_quantizing("torch", channel_scales),
     example={"inputs": {"input": _X, **_CHANNELS}, "attributes": {"axis": 1, "dtype": "qint8"}},
@@ -245,7 +234,7 @@ FAKE_QUANTIZE_PER_TENSOR = Operator(
     source=SOURCE,
     inputs=(_REAL,),
     outputs=(Operand(name="output", description="Real numbers.", types={"f32": 1}),),
-    attributes=(SCALE, ZERO_POINT, *_BOUNDS),
+    attributes=(SCALE, ZERO_POINT, *BOUNDS),
     plan=_fake(_single),
     example={"inputs": {"input": _X}, "attributes": {**_PER_TENSOR, **_UINT8}},
 )
@@ -256,7 +245,7 @@ FAKE_QUANTIZE_PER_CHANNEL = Operator(
     source=SOURCE,
     inputs=(_REAL, SCALES, ZERO_POINTS),
     outputs=(Operand(name="output", description="Real numbers.", types={"f32": 1}),),
-    attributes=(AXIS, *_BOUNDS),
+    attributes=(AXIS, *BOUNDS),
     plan=_fake(channel_scales),
     example={"inputs": {"input": _X, **_CHANNELS}, "attributes": {"axis": 0, **_UINT8}},
 )
@@ -265,9 +254,9 @@ DECOMPOSED_QUANTIZE_PER_TENSOR = Operator(
     name="quantized_decomposed.quantize_per_tensor",
     summary="Real numbers to stored ones, by one scale that is a Python float.",
     source=SOURCE,
-    inputs=(_REALS,),
-    outputs=(_OUTPUT,),
-    attributes=(SCALE, ZERO_POINT, *_BOUNDS, _DECOMPOSED),
+    inputs=(REAL_INPUT,),
+    outputs=(STORED_OUTPUT,),
+    attributes=(SCALE, ZERO_POINT, *BOUNDS, STORED_DTYPE),
     plan=_quantizing("torch_decomposed", one_scale),
     example={"inputs": {"input": _X}, "attributes": {**_PER_TENSOR, **_UINT8, "dtype": "uint8"}},
 )
@@ -276,9 +265,9 @@ DECOMPOSED_QUANTIZE_PER_TENSOR_TENSOR = Operator(
     name="quantized_decomposed.quantize_per_tensor.tensor",
     summary="Real numbers to stored ones, by one scale that is a tensor.",
     source=SOURCE,
-    inputs=(_REALS, SCALE_TENSOR, ZERO_POINT_TENSOR),
-    outputs=(_OUTPUT,),
-    attributes=(*_BOUNDS, _DECOMPOSED),
+    inputs=(REAL_INPUT, SCALE_TENSOR, ZERO_POINT_TENSOR),
+    outputs=(STORED_OUTPUT,),
+    attributes=(*BOUNDS, STORED_DTYPE),
     plan=_quantizing("torch_decomposed", scale_tensor),
     example={"inputs": {"input": _X, **_TENSORS}, "attributes": {**_UINT8, "dtype": "uint8"}},
 )
@@ -287,9 +276,9 @@ DECOMPOSED_QUANTIZE_PER_CHANNEL = Operator(
     name="quantized_decomposed.quantize_per_channel",
     summary="Real numbers to stored ones, by a scale for each channel.",
     source=SOURCE,
-    inputs=(_REALS, SCALES, ZERO_POINTS),
-    outputs=(_OUTPUT,),
-    attributes=(AXIS, *_BOUNDS, _DECOMPOSED),
+    inputs=(REAL_INPUT, SCALES, ZERO_POINTS),
+    outputs=(STORED_OUTPUT,),
+    attributes=(AXIS, *BOUNDS, STORED_DTYPE),
     plan=_quantizing("torch_decomposed", channel_scales),
     example={"inputs": {"input": _X, **_CHANNELS}, "attributes": {"axis": 1, **_UINT8, "dtype": "uint8"}},
 )
@@ -298,9 +287,9 @@ DECOMPOSED_DEQUANTIZE_PER_TENSOR = Operator(
     name="quantized_decomposed.dequantize_per_tensor",
     summary="Stored numbers to real ones, by one scale that is a Python float.",
     source=SOURCE,
-    inputs=(_STORED,),
-    outputs=(_REAL_OUTPUT,),
-    attributes=(SCALE, ZERO_POINT, *_BOUNDS, _DECOMPOSED, _OUT_DTYPE),
+    inputs=(STORED_INPUT,),
+    outputs=(REAL_OUTPUT,),
+    attributes=(SCALE, ZERO_POINT, *BOUNDS, STORED_DTYPE, OUT_DTYPE),
     plan=_dequantizing(one_scale),
     example={"inputs": {"input": _Q}, "attributes": {**_PER_TENSOR, **_UINT8, "dtype": "uint8"}},
 )
@@ -309,9 +298,9 @@ DECOMPOSED_DEQUANTIZE_PER_TENSOR_TENSOR = Operator(
     name="quantized_decomposed.dequantize_per_tensor.tensor",
     summary="Stored numbers to real ones, by one scale that is a tensor.",
     source=SOURCE,
-    inputs=(_STORED, SCALE_TENSOR, ZERO_POINT_TENSOR),
-    outputs=(_REAL_OUTPUT,),
-    attributes=(*_BOUNDS, _DECOMPOSED, _OUT_DTYPE),
+    inputs=(STORED_INPUT, SCALE_TENSOR, ZERO_POINT_TENSOR),
+    outputs=(REAL_OUTPUT,),
+    attributes=(*BOUNDS, STORED_DTYPE, OUT_DTYPE),
     plan=_dequantizing(scale_tensor),
     example={"inputs": {"input": _Q, **_TENSORS}, "attributes": {**_UINT8, "dtype": "uint8"}},
 )
@@ -320,9 +309,9 @@ DECOMPOSED_DEQUANTIZE_PER_CHANNEL = Operator(
     name="quantized_decomposed.dequantize_per_channel",
     summary="Stored numbers to real ones, by a scale for each channel.",
     source=SOURCE,
-    inputs=(_STORED, SCALES, ZERO_POINTS),
-    outputs=(_REAL_OUTPUT,),
-    attributes=(AXIS, *_BOUNDS, _DECOMPOSED, _OUT_DTYPE),
+    inputs=(STORED_INPUT, SCALES, ZERO_POINTS),
+    outputs=(REAL_OUTPUT,),
+    attributes=(AXIS, *BOUNDS, STORED_DTYPE, OUT_DTYPE),
     plan=_dequantizing(channel_scales),
     example={"inputs": {"input": _Q, **_CHANNELS}, "attributes": {"axis": 1, **_UINT8, "dtype": "uint8"}},
 )

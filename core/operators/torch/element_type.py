@@ -1,0 +1,78 @@
+"""torch.ops.quantized_decomposed.convert_element_type.no_fuse: a cast that optimizers leave alone.
+
+Floats are rounded to nearest even: to f16 and bf16 from f32, to which wider numbers are rounded first. Floats become
+integers towards zero; integers wrap to narrower ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from core.elements import FloatElement
+from core.errors import TensorDataError
+from core.lanes import narrow, widen
+from core.mlir.types import TensorType
+from core.operators.description import Array, Operand, OperandTensor, Operator, OperatorCall, Outputs, Run
+from core.operators.element_names import element_named
+from core.operators.torch.parameters import DTYPES, REALS, SOURCE, dtype_attribute
+
+_ELEMENTS: Mapping[str, str] = {
+    **REALS,
+    "float64": "f64",
+    **{name: DTYPES[name] for name in ("uint8", "int8", "int16", "int32")},
+    "int64": "i64",
+}
+_TYPES = dict.fromkeys(_ELEMENTS.values(), 1)
+
+
+def _plan(call: OperatorCall) -> Run:
+    given = call.inputs["input"]
+    element, source = element_named(_ELEMENTS[call.text("dtype")]), given.type.element
+    target = TensorType(given.shape, element)
+
+    def run() -> Outputs:
+        numbers = widen(given.data, source) if isinstance(source, FloatElement) else given.data
+        if isinstance(element, FloatElement):
+            return {"output": OperandTensor(target, _as_float(numbers, element))}
+        if isinstance(source, FloatElement):
+            numbers = np.trunc(numbers)
+            # Both ends are powers of two, which every float has.
+            wrong = ~((numbers >= float(element.minimum)) & (numbers < float(element.maximum + 1)))
+            if wrong.any():
+                raise TensorDataError(
+                    f"element {int(np.argmax(wrong))} is none that {call.text('dtype')} holds", pointer="/inputs/input"
+                )
+        return {"output": OperandTensor(target, numbers.astype(element.dtype))}
+
+    return run
+
+
+def _as_float(numbers: Array, element: FloatElement) -> Array:
+    if element.name == "f64":
+        return numbers.astype(np.float64)
+    with np.errstate(all="ignore"):
+        single = numbers.astype(np.float32)
+    if element.name == "f32":
+        return single
+    found = np.empty(single.size, element.tensor_dtype)
+    narrow(single, element, found)
+    return found
+
+
+CONVERT_ELEMENT_TYPE = Operator(
+    system="torch",
+    name="quantized_decomposed.convert_element_type.no_fuse",
+    summary="Numbers of another type.",
+    source=SOURCE,
+    inputs=(Operand(name="input", description="Numbers.", types=_TYPES),),
+    outputs=(Operand(name="output", description="The same numbers, rounded.", types=_TYPES),),
+    attributes=(dtype_attribute(tuple(_ELEMENTS), "TorchNumberDtype"),),
+    plan=_plan,
+    example={
+        "inputs": {"input": {"type": "tensor<3xf32>", "values": [0.3, -1.75, 100.0]}},
+        "attributes": {"dtype": "int8"},
+    },
+    deviations=("A float that the integer type does not hold is an error; what torch makes of it is the processor's.",),
+)

@@ -77,11 +77,13 @@ def test_equal_on_the_interpreter(name: str, make: Callable[..., str], count: in
         found["equal on the interpreter"] += 1
         if make is convolution:
             wanted = interpreted(wide_convolution(final), inputs, dtype)
-        for each in (made, final, *([lowering(dynamic, *passes)] if dynamic != text else [])):
+        # Some scales are drawn for static shapes only.
+        is_twin = dynamic != text and shapeless(dynamic) == shapeless(text)
+        for each in (made, final, *([lowering(dynamic, *passes)] if is_twin else [])):
             assert each is not None
             assert same(evaluated(each, arguments, given), wanted), text
             found["evaluated the same"] += 1
-        found["of them dynamic"] += dynamic != text
+        found["of them dynamic"] += is_twin
     sys.stdout.write(f"{name}, {make.__name__}: {count} functions: {dict(found)}\n")
 
 
@@ -90,6 +92,11 @@ def lowering(text: str, *passes: str) -> str | None:
         return lowered(text, *passes).write()
     except LoweringError:
         return None
+
+
+def shapeless(text: str) -> str:
+    """The module with every dimension written the same."""
+    return re.sub(r"(?<=[<x])(\?|\d+)(?=x)", "_", text)
 
 
 def general_dot(text: str) -> str:

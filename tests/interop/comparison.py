@@ -40,7 +40,7 @@ class Comparison:
             self.differences.append(f"{what}: {wrong.size} of {ours.size}, (index, input, ours, theirs): {shown}")
 
     def finish(self, at_least: int) -> None:
-        """Fail if anything differed or if fewer than `at_least` elements were compared. `-rP` shows the count."""
+        """Print the count. Fail if anything differed or if fewer than `at_least` elements were compared."""
         sys.stdout.write(
             f"{self.system}: {self.elements:,} elements of {self.conversions} conversions compared, "
             f"{self.excluded:,} excluded\n"

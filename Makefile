@@ -47,7 +47,7 @@ sbom: $(VENV)/check.done ## write requant.cdx.json, the list of what the image i
 lock: $(VENV)/serve.done ## renew the hash-pinned requirements from pyproject.toml
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile $(UV) pyproject.toml -o requirements.lock
-	$(BIN)/uv pip compile $(UV) pyproject.toml --group check -c requirements.lock -o requirements-check.lock
+	$(BIN)/uv pip compile $(UV) pyproject.toml --extra telemetry --group check -c requirements.lock -o requirements-check.lock
 	$(BIN)/uv pip compile $(UV) pyproject.toml --group interop -c requirements.lock -o requirements-interop.lock
 	$(BIN)/uv pip compile $(UV) pyproject.toml --group generators -c requirements.lock -o requirements-generators.lock
 	$(BIN)/uv pip compile $(UV) --group clients -o requirements-clients.lock

@@ -69,6 +69,10 @@ class Application(FastAPI):
             app = shared_with(app, settings.cors_origins)
         app = Exchanges(app, running)
         self._layers = Observation(app, running.metrics, paths, log=settings.access_log)
+        if settings.telemetry:
+            from service.telemetry import Telemetry, tracer_to_collector
+
+            self._layers = Telemetry(self._layers, tracer_to_collector(), paths)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, or the lifespan."""

@@ -66,8 +66,14 @@ def begin_course(scope: Scope) -> Course:
     return course
 
 
+def course_of(scope: Mapping[str, Any]) -> Course | None:
+    """Return the course of a request, if it has begun."""
+    found: Course | None = scope.get("state", {}).get(_KEPT)
+    return found
+
+
 def client_left(scope: Mapping[str, Any]) -> None:
     """Note that the client of a request has left. The server says so."""
-    course: Course | None = scope.get("state", {}).get(_KEPT)
+    course = course_of(scope)
     if course is not None:
         course.client_left = True

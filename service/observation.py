@@ -21,7 +21,8 @@ UNMATCHED = "unmatched"
 
 _TRACE_PARENT = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 
-_QUIET = frozenset({"/healthz", "/v2/health/live", "/v2/health/ready", "/metrics"})
+QUIET = frozenset({"/healthz", "/v2/health/live", "/v2/health/ready", "/metrics"})
+"""The routes of probes, of which no log and no trace tells."""
 
 
 def route_of(scope: Scope, fixed: Collection[str]) -> str:
@@ -78,7 +79,7 @@ class Observation:
             seconds = time.perf_counter() - began
             route = route_of(scope, self._fixed)
             self._metrics.end(route, scope["method"], status, seconds, received, sent)
-            if self._logs and route not in _QUIET:
+            if self._logs and route not in QUIET:
                 log_request(
                     _log,
                     method=scope["method"],

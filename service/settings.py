@@ -146,6 +146,9 @@ class Settings(Limits, BaseSettings):
     cors_origins: Annotated[list[str], NoDecode] = Field(
         default=[], description="The origins whose pages may call the service, with commas between; * for all."
     )
+    telemetry: bool = Field(
+        default=False, description="Whether each request has a span of OpenTelemetry. Needs the extra `telemetry`."
+    )
     metrics: bool = Field(default=True, description="Whether there is /metrics.")
     docs: bool = Field(default=True, description="Whether there are /docs and /openapi.json.")
 

@@ -51,7 +51,7 @@ lock: $(VENV)/serve.done ## renew the hash-pinned requirements from pyproject.to
 	$(BIN)/uv pip compile $(UV) pyproject.toml --group interop -c requirements.lock -o requirements-interop.lock
 	$(BIN)/uv pip compile $(UV) pyproject.toml --group generators -c requirements.lock -o requirements-generators.lock
 	$(BIN)/uv pip compile $(UV) --group clients -o requirements-clients.lock
-	$(BIN)/uv pip compile $(UV) --group mlserver -o requirements-mlserver.lock
+	$(BIN)/uv pip compile $(UV) --no-strip-extras --group mlserver -o requirements-mlserver.lock
 	$(BIN)/uv pip compile $(UV) --no-deps --group interop-bare -o requirements-interop-bare.lock
 
 UV := --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate

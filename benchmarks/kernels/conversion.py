@@ -47,6 +47,7 @@ class Data(StrEnum):
     """What the tensor holds."""
 
     NORMAL = "normal"
+    INSIDE = "nothing saturates"
     SATURATING = "5 % saturate"
     SUBNORMAL = "1 % subnormal"
     NAN = "1 % NaN"
@@ -172,7 +173,7 @@ class Conversion:
         if self.data is Data.BITS:
             return rng.integers(0, 1 << 32, count, np.uint32).view(np.float32)
         scales, zero_points = self.parameters(size)
-        reach = 1.96 if self.data is Data.SATURATING else _REACH
+        reach = {Data.SATURATING: 1.96, Data.INSIDE: 8.0}.get(self.data, _REACH)
         steps = rng.standard_normal(count, np.float32) * np.float32((highest - lowest) / 2 / reach)
         steps = steps.reshape(self.shape(size)) + np.float32((lowest + highest) / 2)
         real = (steps - self._along(zero_points, size)) * self._along(scales, size)

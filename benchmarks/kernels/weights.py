@@ -35,7 +35,7 @@ class WeightConversion(Conversion):
     def parameters(self, size: int) -> tuple[Array, Array]:
         """See Conversion.parameters."""
         along = None if self.axis is None else tuple(i for i in range(2) if i != self.axis % 2)
-        scales = (np.abs(_weights(size)).max(axis=along) / self.bounds[1]).astype(np.float32).astype(np.float64)
+        scales = np.asarray(np.abs(_weights(size)).max(axis=along) / self.bounds[1], np.float32).astype(np.float64)
         return scales, np.zeros(scales.shape, np.int64)
 
     def source(self, size: int) -> Array:

@@ -89,7 +89,7 @@ def _one_round(server: Server, case: Case, clients: int) -> tuple[float, float, 
             stack.callback(connection.close)
         server.contender.check(case, connections[0].exchange())
         for connection in connections:
-            connection.reply_bytes = connections[0].reply_bytes
+            connection.body_bytes = connections[0].body_bytes
         times, seconds = latencies(connections, _SECONDS, max(_FEWEST, clients))
     return median(times), quantiles(times, n=100)[98], len(times) / seconds
 

@@ -1,7 +1,7 @@
 """`python -m benchmarks`: measure everything, and write benchmarks/RESULTS.md and benchmarks/results.json.
 
-It takes about a quarter of an hour. Bits are compared before anything is timed; where they must be equal and are not,
-the run fails.
+It takes less than ten minutes on an idle machine. Bits are compared before anything is timed; where they must be equal
+and are not, the run fails.
 """
 
 from __future__ import annotations

@@ -65,6 +65,9 @@ class Channels:
 
 def _rows(run: int, channels: int, group: int, groups: int) -> Channels:
     """Runs, or a cycle where the runs are short."""
+    if group == run * channels and (run == 1 or run >= _SHORT_RUN):
+        # Where each row of channels is a group of its own, one row holds them all: longer is cheaper.
+        channels, group, groups = channels * groups, group * groups, 1
     period = run * channels
     if run == 1 or (run < _SHORT_RUN and period <= _LONGEST_CYCLE):
         # Tiling must not let a cycle outlast its group.

@@ -8,11 +8,12 @@ from typing import ClassVar
 import numpy as np
 
 from core.kernels._jit import Kernel
-from core.kernels.dequantize import DEQUANTIZE
-from core.lanes import LANES, narrow, rounded_scales
+from core.kernels.dequantize import DEQUANTIZE, Storage
+from core.kernels.widen import FloatKind
+from core.lanes import LANES, rounded_scales
 from core.mlir.types import TensorType
 from core.operands import QuantizedOperand, float_element
-from core.plan import Array, Plan, pieces
+from core.plan import Array, Plan
 from core.profiles import OperationRule
 from core.profiles.rule import Difference, Steps
 
@@ -36,20 +37,25 @@ class NativePlan(Plan):
     tallies: ClassVar[bool] = False
 
     kernel: Kernel
-    layout: tuple[int, int, int, int]
+    layout: Array
     scales: Array
     zero_points: Array
+    storage: Storage
+    expressed: FloatKind
 
     def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
         """See Plan.step. Nothing saturates, and integers have no NaN: `counts` stays as it is."""
-        element = float_element(self.output_type, "output")
-        if element.name == "f32":
-            self.kernel(source, target, start, *self.layout, self.scales, self.zero_points)
-            return
-        for piece in pieces(source.size):
-            lanes = np.empty(source[piece].size, np.float32)
-            self.kernel(source[piece], lanes, start + piece.start, *self.layout, self.scales, self.zero_points)
-            narrow(lanes, element, target[piece])
+        self.kernel(
+            source.view(np.uint8),
+            target.view(np.uint8),
+            start,
+            source.size,
+            self.layout,
+            self.scales,
+            self.zero_points,
+            self.storage,
+            self.expressed,
+        )
 
 
 def plan_native(profile: str, rule: OperationRule, operand: QuantizedOperand, target: TensorType) -> NativePlan:
@@ -65,8 +71,10 @@ def plan_native(profile: str, rule: OperationRule, operand: QuantizedOperand, ta
         output_dtype=float_element(target, "output").tensor_dtype,
         elements=operand.elements,
         input_bounds=operand.input_bounds,
-        kernel=DEQUANTIZE[channels.cycle, double],
-        layout=channels.scalars,
+        kernel=DEQUANTIZE[double],
+        layout=channels.layout,
         scales=channels.lay_out(rounded_scales(operand.scales, operand.expressed, rule.scales), "<f4"),
         zero_points=channels.lay_out(operand.zero_points, "<i4"),
+        storage=Storage[operand.dtype.name.replace("uint", "U").replace("int", "I")],
+        expressed=FloatKind[operand.expressed.name.upper()],
     )

@@ -1,74 +1,172 @@
-"""Kernels from integers to f32, for every layout and storage. Formulas: spec/numerics.md A.5, C.9, H.2; mlir.md 4.4.
+"""Kernels from integers to floats, for every layout and storage. Formulas: spec/numerics.md A.5, C.9, H.2; mlir.md 4.4.
 
-f32(f32(q - z) * s)          q - z in int32, which wraps for 32-bit storage
-f32(f64(q - z) * f64(s))     q - z exact; for 32-bit storage, where the two differ
+E(f32(f32(q - z) * s))          q - z in int32, which wraps for 32-bit storage
+E(f32(f64(q - z) * f64(s)))     q - z exact; for 32-bit storage, where the two differ
+
+E is f32, f16 or bf16. Types are numbers that the loop looks at for each vector, which costs nothing that shows.
 """
 
 from __future__ import annotations
 
+from enum import IntEnum
+
 import numpy as np
 from numba import types
 
-from core.kernels._jit import Array, Kernel, Number, kernel, readable, writable
-from core.kernels.layout import first_parameter, piece_length
+from core.kernels._jit import Array, Kernel, Number, device, kernel, readable, writable
+from core.kernels.layout import after_rows, locate, next_vector, rows_from, unpacked
+from core.kernels.narrow import store_f32, store_first_f32
+from core.kernels.processor import prefer_wide_vectors
+from core.kernels.vector_memory import elements_of, load, load_all_as, load_as, load_first, load_one
+from core.kernels.vectors import LANES, convert, first
+from core.kernels.widen import FloatKind
 
 
-def _dequantize(cycle: bool, double: bool) -> Kernel:
-    storages = (types.int32,) if double else (types.int8, types.uint8, types.int16, types.uint16, types.int32)
+class Storage(IntEnum):
+    """What the bytes of the source are."""
 
+    I8 = 0
+    U8 = 1
+    I16 = 2
+    U16 = 3
+    I32 = 4
+
+
+_F32 = int(FloatKind.F32)
+_I8, _U8, _I16, _U16 = int(Storage.I8), int(Storage.U8), int(Storage.I16), int(Storage.U16)
+
+
+@device
+def _integers(source: Array, index: Number, kind: int) -> Number:
+    """The stored numbers from `index` on, as int32."""
+    if kind == _I8:
+        return convert(load_all_as(source, index, np.int8), np.int32)
+    if kind == _U8:
+        return convert(load_all_as(source, index, np.uint8), np.int32)
+    if kind == _I16:
+        return convert(load_all_as(source, index, np.int16), np.int32)
+    if kind == _U16:
+        return convert(load_all_as(source, index, np.uint16), np.int32)
+    return load_all_as(source, index, np.int32)
+
+
+@device
+def _first_integers(source: Array, index: Number, mask: Number, kind: int) -> Number:
+    """The same for the elements in the mask, and zeros."""
+    if kind == _I8:
+        return convert(load_as(source, index, mask, np.int8), np.int32)
+    if kind == _U8:
+        return convert(load_as(source, index, mask, np.uint8), np.int32)
+    if kind == _I16:
+        return convert(load_as(source, index, mask, np.int16), np.int32)
+    if kind == _U16:
+        return convert(load_as(source, index, mask, np.uint16), np.int32)
+    return load_as(source, index, mask, np.int32)
+
+
+@device
+def _value(integers: Number, zero: Number, scale: Number, double: bool) -> Number:
+    if double:
+        difference = convert(integers, np.float64) - convert(zero, np.float64)
+        return convert(difference * convert(scale, np.float64), np.float32)
+    return convert(integers - zero, np.float32) * scale
+
+
+@device
+def _rows(
+    source: Array,
+    target: Array,
+    begin: Number,
+    rows: Number,
+    length: Number,
+    scales: Array,
+    zero_points: Array,
+    parameter: Number,
+    storage: int,
+    kind: int,
+    cycle: bool,
+    double: bool,
+) -> None:
+    """The rows of `core.kernels.layout.rows_from`, of which the first is at `begin` and has that parameter."""
+    if rows > 1:
+        left = length
+        for i in range(begin, begin + rows * length, LANES):
+            zero, scale = load_one(zero_points, parameter), load_one(scales, parameter)
+            store_f32(target, i, _value(_integers(source, i, storage), zero, scale, double), kind)
+            parameter, left = next_vector(parameter, left, length)
+        return
+    scale = load_one(scales, parameter)
+    zero = load_one(zero_points, parameter)
+    end = begin + length
+    whole = end - length % LANES
+    for i in range(begin, whole, LANES):
+        if cycle:
+            scale = load(scales, parameter + (i - begin))
+            zero = load(zero_points, parameter + (i - begin))
+        store_f32(target, i, _value(_integers(source, i, storage), zero, scale, double), kind)
+    if whole < end:
+        valid = first(end - whole)
+        if cycle:
+            scale = load_first(scales, parameter + (whole - begin), valid)
+            zero = load_first(zero_points, parameter + (whole - begin), valid)
+        value = _value(_first_integers(source, whole, valid, storage), zero, scale, double)
+        store_first_f32(target, whole, value, valid, kind)
+
+
+def _dequantize(double: bool) -> Kernel:
     @kernel(
-        *(
-            (
-                readable(storage),  # source
-                writable(types.float32),  # target
-                types.int64,  # start: index of source[0] in the whole tensor
-                types.int64,  # run     \
-                types.int64,  # channels | core.kernels.layout
-                types.int64,  # group    |
-                types.int64,  # groups  /
-                readable(types.float32),  # scales, one for each parameter
-                readable(types.int32),  # zero points, one for each parameter
-            )
-            for storage in storages
+        (
+            readable(types.uint8),  # source, as bytes
+            writable(types.uint8),  # target, as bytes
+            types.int64,  # start: index of source[0] in the whole tensor
+            types.int64,  # how many elements there are
+            readable(types.int64),  # core.kernels.layout.unpacked
+            readable(types.float32),  # scales, one for each parameter
+            readable(types.int32),  # zero points, likewise
+            types.int64,  # Storage of the source
+            types.int64,  # FloatKind of the target, not F64
         )
     )
     def dequantize(
-        source: Array,
-        target: Array,
+        source_bytes: Array,
+        target_bytes: Array,
         start: Number,
-        run: Number,
-        channels: Number,
-        group: Number,
-        groups: Number,
-        scales: Array,
-        zero_points: Array,
+        size: Number,
+        numbers: Array,
+        all_scales: Array,
+        all_zero_points: Array,
+        storage: Number,
+        kind: Number,
     ) -> None:
+        prefer_wide_vectors()
+        source, target = elements_of(source_bytes), elements_of(target_bytes)
+        scales, zero_points = elements_of(all_scales), elements_of(all_zero_points)
+        layout = unpacked(numbers)
+        cycle = layout[4] != 0
+        place = locate(start, layout)
         done = 0
-        while done < source.size:
-            element = start + done
-            length = piece_length(source.size - done, element, run, channels, cycle)
-            parameter = first_parameter(element, run, channels, group, groups, cycle)
-            inputs = source[done : done + length]
-            outputs = target[done : done + length]
-            piece_scales = scales[parameter:]
-            piece_zero_points = zero_points[parameter:]
-            scale = scales[parameter]
-            zero_point = zero_points[parameter]
-            for i in range(inputs.size):
-                if cycle:
-                    scale = piece_scales[i]
-                    zero_point = piece_zero_points[i]
-                if double:
-                    difference = np.float64(np.int64(inputs[i]) - np.int64(zero_point))
-                    outputs[i] = np.float32(difference * np.float64(scale))
+        while done < size:
+            rows, length = rows_from(size - done, place, layout)
+            parameter = place[0] + place[1]
+            place = after_rows(rows, length, place, layout)
+            # Constants where it pays: a branch for each vector costs as much as the arithmetic.
+            if cycle:
+                if kind == _F32 and storage == _I8:
+                    _rows(source, target, done, rows, length, scales, zero_points, parameter, _I8, _F32, True, double)
                 else:
-                    outputs[i] = np.float32(np.int32(np.int32(inputs[i]) - zero_point)) * scale
-            done += length
+                    _rows(
+                        source, target, done, rows, length, scales, zero_points, parameter, storage, kind, True, double
+                    )
+            elif kind == _F32 and storage == _I8:
+                _rows(source, target, done, rows, length, scales, zero_points, parameter, _I8, _F32, False, double)
+            elif kind == _F32 and storage == _U8:
+                _rows(source, target, done, rows, length, scales, zero_points, parameter, _U8, _F32, False, double)
+            else:
+                _rows(source, target, done, rows, length, scales, zero_points, parameter, storage, kind, False, double)
+            done += rows * length
 
     return dequantize
 
 
-DEQUANTIZE: dict[tuple[bool, bool], Kernel] = {
-    (cycle, double): _dequantize(cycle, double) for cycle in (False, True) for double in (False, True)
-}
-"""The kernel for (whether the layout is a cycle, whether the product is taken in f64)."""
+DEQUANTIZE: dict[bool, Kernel] = {double: _dequantize(double) for double in (False, True)}
+"""The kernel; the key says whether the product is taken in f64."""

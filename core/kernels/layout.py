@@ -13,9 +13,11 @@ pieces with the same result.
 from __future__ import annotations
 
 from core.kernels._jit import Array, Number, device
+from core.kernels.vectors import LANES
 
 # A piece this long cannot overflow the 32-bit counters that keep the inner loops in 32-bit lanes.
 LONGEST_PIECE = 1 << 30
+_LONGEST_SHORT_ROW = 256
 
 
 @device
@@ -69,6 +71,57 @@ def advance(
     if channel == channels:
         channel = 0
     left_in_group -= length
+    if left_in_group == 0:
+        left_in_group = group
+        row += channels
+        if row == channels * groups:
+            row = 0
+    return row, channel, left_in_run, left_in_group
+
+
+@device
+def rows_from(
+    left: int, place: tuple[int, int, int, int], layout: tuple[int, int, int, int, int]
+) -> tuple[Number, Number]:
+    """How many rows the next of the `left` elements from `place` on make, and how many elements each of them has.
+
+    A row shares one parameter; or it is one row of a cycle. There is more than one only where rows are short, and
+    whole vectors: then their parameters follow one another, and `next_vector` finds them without a loop over rows,
+    whose beginning and end would cost more than the arithmetic of a block of 32.
+    """
+    _, channel, left_in_run, _ = place
+    run, channels, _, _, cycle = layout
+    if cycle != 0:
+        return 1, min(channels - channel, left)
+    if left_in_run < run or left < run or run % LANES != 0 or run > _LONGEST_SHORT_ROW:
+        return 1, min(left_in_run, left)
+    return min(left // run, channels - channel), run
+
+
+@device
+def next_vector(parameter: int, left_in_row: int, length: int) -> tuple[Number, Number]:
+    """The parameter of the next vector, and what is left of its row with it, in rows of `length` elements."""
+    ends = left_in_row == LANES
+    return parameter + ends, length if ends else left_in_row - LANES
+
+
+@device
+def after_rows(
+    rows: int, length: int, place: tuple[int, int, int, int], layout: tuple[int, int, int, int, int]
+) -> tuple[Number, Number, Number, Number]:
+    """Where the element is that comes after the rows of `rows_from`."""
+    row, channel, left_in_run, left_in_group = place
+    run, channels, group, groups, cycle = layout
+    if cycle != 0:
+        channel += length
+    elif length == left_in_run:
+        left_in_run = run
+        channel += rows
+    else:
+        left_in_run -= length
+    if channel == channels:
+        channel = 0
+    left_in_group -= rows * length
     if left_in_group == 0:
         left_in_group = group
         row += channels

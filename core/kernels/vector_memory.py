@@ -1,5 +1,5 @@
 """Vectors from and to arrays. An array of bytes can hold elements of any type, which is then named; indices count
-elements.
+elements. For an array there may also be the address of its elements.
 """
 
 from __future__ import annotations
@@ -10,18 +10,24 @@ from llvmlite import ir
 from numba import types
 
 from core.kernels._jit import intrinsic
-from core.kernels.vectors import LANES, Generated, Vector, call_llvm, llvm_suffix, llvm_vector
+from core.kernels.vectors import LANES, Generated, Vector, call_llvm, llvm_suffix, llvm_vector, repeated
 
 _INDEX = ir.IntType(32)
 
 
-def _place(context: Any, builder: Any, array: types.Array, arguments: Any, vector: Any) -> Any:
+def _data(context: Any, builder: Any, array: Any, value: Any) -> Any:
+    if isinstance(array, types.CPointer):
+        return value
     make: Any = context.make_array(array)
-    pointer = builder.bitcast(make(context, builder, arguments[0]).data, vector.element.as_pointer())
+    return make(context, builder, value).data
+
+
+def _place(context: Any, builder: Any, array: Any, arguments: Any, vector: Any) -> Any:
+    pointer = builder.bitcast(_data(context, builder, array, arguments[0]), vector.element.as_pointer())
     return builder.bitcast(builder.gep(pointer, [arguments[1]]), vector.as_pointer())
 
 
-def _load(element: Any, array: types.Array, arguments: tuple[Any, ...], masked: bool) -> Generated:
+def _load(element: Any, array: Any, arguments: tuple[Any, ...], masked: bool) -> Generated:
     result = Vector(element)
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -36,7 +42,7 @@ def _load(element: Any, array: types.Array, arguments: tuple[Any, ...], masked: 
     return result(array, *arguments), generate
 
 
-def _store(element: Any, array: types.Array, arguments: tuple[Any, ...], masked: bool) -> Generated:
+def _store(element: Any, array: Any, arguments: tuple[Any, ...], masked: bool) -> Generated:
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         kind = llvm_vector(element)
         value = values[2] if values[2].type == kind else builder.trunc(values[2], kind)
@@ -50,6 +56,18 @@ def _store(element: Any, array: types.Array, arguments: tuple[Any, ...], masked:
         return context.get_dummy_value()
 
     return types.void(array, *arguments), generate
+
+
+@intrinsic
+def elements_of(typing_context: Any, array: types.Array) -> Generated:
+    """The address of the array's elements, for functions: numba counts, atomically, who holds an array that is passed
+    to one, which takes longer than some rows."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return _data(context, builder, array, values[0])
+
+    address: Any = types.CPointer(array.dtype)  # type: ignore[no-untyped-call]
+    return address(array), generate
 
 
 @intrinsic
@@ -70,6 +88,23 @@ def load_as(
 ) -> Generated:
     """load_first from an array of bytes."""
     return _load(number_class.dtype, array, (index, mask, number_class), masked=True)
+
+
+@intrinsic
+def load_one(typing_context: Any, array: types.Array, index: types.Integer) -> Generated:
+    """LANES times array[index]; the index, unlike one in brackets, is not looked at for its sign."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        place = builder.gep(_data(context, builder, array, values[0]), [values[1]])
+        return repeated(builder, builder.load(place))
+
+    return Vector(array.dtype)(array, index), generate
+
+
+@intrinsic
+def load_all_as(typing_context: Any, array: types.Array, index: types.Integer, number_class: Any) -> Generated:
+    """load from an array of bytes."""
+    return _load(number_class.dtype, array, (index, number_class), masked=False)
 
 
 @intrinsic
@@ -97,3 +132,11 @@ def store_as(
 ) -> Generated:
     """store_first to an array of bytes."""
     return _store(number_class.dtype, array, (index, vector, mask, number_class), masked=True)
+
+
+@intrinsic
+def store_all_as(
+    typing_context: Any, array: types.Array, index: types.Integer, vector: Vector, number_class: Any
+) -> Generated:
+    """store to an array of bytes."""
+    return _store(number_class.dtype, array, (index, vector, number_class), masked=False)

@@ -169,7 +169,8 @@ _define_unary(operator.neg, lambda builder, kind, a: builder.fneg(a) if kind.is_
 # Making vectors, and changing them.
 
 
-def _splat(builder: Any, value: Any) -> Any:
+def repeated(builder: Any, value: Any) -> Any:
+    """The vector of LANES times the LLVM value."""
     kind = ir.VectorType(value.type, LANES)
     nothing = ir.Constant(kind, ir.Undefined)
     one = builder.insert_element(nothing, value, _INDEX(0))
@@ -184,7 +185,7 @@ def splat(typing_context: Any, value: Any) -> Generated:
         value_or_bit = arguments[0]
         if value is types.boolean:
             value_or_bit = builder.trunc(value_or_bit, _BIT) if value_or_bit.type != _BIT else value_or_bit
-        return _splat(builder, value_or_bit)
+        return repeated(builder, value_or_bit)
 
     return Vector(value)(value), generate
 
@@ -205,7 +206,7 @@ def ramp(typing_context: Any, start: types.Integer) -> Generated:
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         steps = ir.Constant(llvm_vector(start), list(range(LANES)))
-        return builder.add(_splat(builder, arguments[0]), steps)
+        return builder.add(repeated(builder, arguments[0]), steps)
 
     return Vector(start)(start), generate
 
@@ -216,7 +217,7 @@ def first(typing_context: Any, count: types.Integer) -> Generated:
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         kind = ir.VectorType(arguments[0].type, LANES)
-        return builder.icmp_signed("<", ir.Constant(kind, list(range(LANES))), _splat(builder, arguments[0]))
+        return builder.icmp_signed("<", ir.Constant(kind, list(range(LANES))), repeated(builder, arguments[0]))
 
     return MASK(count), generate
 

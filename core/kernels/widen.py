@@ -1,8 +1,9 @@
-"""f16 and bf16 as f32, exactly, sixteen at once."""
+"""The floats of a tensor as f32, sixteen at once: f16 and bf16 exactly, f64 rounded (RNE)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,9 @@ from llvmlite import ir
 from numba import types
 from numba.extending import overload
 
-from core.kernels._jit import Number, device, intrinsic
+from core.kernels._jit import Array, Number, device, intrinsic
 from core.kernels.processor import HAS_F16C
+from core.kernels.vector_memory import load_all_as, load_as
 from core.kernels.vectors import LANES, Vector, bits_as, convert, select, splat
 
 _SCALE = np.float32(2.0**112)
@@ -60,3 +62,39 @@ def _widened(vector: Vector) -> Callable[[Number], Number]:
     if vector.element is types.int16:
         return lambda vector: f32_of_f16(vector)
     return lambda vector: f32_of_bf16(vector)
+
+
+class FloatKind(IntEnum):
+    """What the bytes of an array are."""
+
+    F32 = 0
+    F16 = 1
+    BF16 = 2
+    F64 = 3
+
+
+_F32, _F16, _BF16 = int(FloatKind.F32), int(FloatKind.F16), int(FloatKind.BF16)
+
+
+@device
+def load_f32(source: Array, index: Number, kind: int) -> Number:
+    """The floats from `index` on in an array of bytes; `kind` as FloatKind."""
+    if kind == _F32:
+        return load_all_as(source, index, np.float32)
+    if kind == _F16:
+        return widened(load_all_as(source, index, np.int16))
+    if kind == _BF16:
+        return widened(load_all_as(source, index, np.uint16))
+    return convert(load_all_as(source, index, np.float64), np.float32)
+
+
+@device
+def load_first_f32(source: Array, index: Number, mask: Number, kind: int) -> Number:
+    """The same for the elements in the mask, and zeros."""
+    if kind == _F32:
+        return load_as(source, index, mask, np.float32)
+    if kind == _F16:
+        return widened(load_as(source, index, mask, np.int16))
+    if kind == _BF16:
+        return widened(load_as(source, index, mask, np.uint16))
+    return convert(load_as(source, index, mask, np.float64), np.float32)

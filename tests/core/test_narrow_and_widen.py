@@ -1,0 +1,77 @@
+"""f16 and bf16 to f32 and back in vectors, with the processor's instructions and without."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numba import types
+from numpy.typing import NDArray
+
+from core.kernels import narrow, widen
+from core.kernels._jit import Kernel, kernel, readable, writable
+from core.kernels.vector_memory import load, store
+from core.kernels.vectors import LANES
+from tests.float_samples import SPECIAL, neighbours, patterns
+
+Array = NDArray[Any]
+
+
+def on_arrays(function: Callable[[Any], Any], source: Any, target: Any) -> Kernel:
+    @kernel((readable(source), writable(target)))
+    def convert(values: Array, results: Array) -> None:
+        for i in range(0, values.size, LANES):
+            store(results, i, function(load(values, i)))
+
+    return convert
+
+
+def whole_vectors(values: Array) -> Array:
+    return np.resize(values, -(-values.size // LANES) * LANES)
+
+
+def assert_same_floats(found: Array, expected: Array) -> None:
+    """All bits, but those of a NaN's payload."""
+    nan = np.isnan(expected)
+    integer = f"<u{found.itemsize}"
+    assert (found.view(integer)[~nan] == expected.view(integer)[~nan]).all()
+    assert np.isnan(found[nan]).all()
+    assert (np.signbit(found[nan]) == np.signbit(expected[nan])).all()
+
+
+def samples() -> Array:
+    """Every f16 and bf16, every middle between two of either, and the f32 beside those; and anything else."""
+    codes = np.arange(1 << 16, dtype="<u2")
+    with np.errstate(invalid="ignore", over="ignore"):
+        halves = codes.view("<f2").astype("<f4")
+        steps = np.unique(np.append(halves[np.isfinite(halves)], [65536.0, -65536.0])).astype("<f4")
+        near = neighbours(np.concatenate([steps, (steps[:-1] + steps[1:]) / 2]))
+    brains = np.concatenate([codes.astype("<u4") << 16 | low for low in (0x7FFF, 0x8000, 0x8001)]).view("<f4")
+    return np.concatenate([halves, near, brains, SPECIAL, patterns(100_000, np.random.default_rng(3))])
+
+
+@pytest.mark.parametrize("function", ["f16_of_f32", "_f16_of_f32_by_arithmetic", "bf16_of_f32"])
+def test_narrowing(function: str) -> None:
+    narrow_type: Any = ml_dtypes.bfloat16 if function == "bf16_of_f32" else np.float16
+    values = whole_vectors(samples())
+    # A NaN with nothing in its upper half is none in bf16; none comes out of arithmetic.
+    values = values[~(np.isnan(values) & (values.view("<u4") & 0x7FFFFF < 0x400000))]
+    values = values[: values.size // LANES * LANES]
+    found = np.empty(values.size, np.int16)
+    on_arrays(getattr(narrow, function), types.float32, types.int16)(values, found)
+    with np.errstate(all="ignore"):
+        expected = values.astype(narrow_type)
+    assert_same_floats(found.view(narrow_type), expected)
+
+
+@pytest.mark.parametrize("function", ["f32_of_f16", "_f32_of_f16_by_arithmetic", "f32_of_bf16"])
+def test_widening(function: str) -> None:
+    codes = np.arange(1 << 16, dtype="<u2")
+    found = np.empty(codes.size, np.float32)
+    kind = types.uint16 if function == "f32_of_bf16" else types.int16
+    on_arrays(getattr(widen, function), kind, types.float32)(codes, found)
+    expected = (codes.astype("<u4") << 16).view("<f4") if function == "f32_of_bf16" else codes.view("<f2").astype("<f4")
+    assert_same_floats(found, expected)

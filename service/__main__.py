@@ -78,6 +78,8 @@ def main() -> None:
             log_config=None,
             access_log=False,
             server_header=False,
+            # Nobody asks where a request comes from.
+            proxy_headers=False,
             timeout_keep_alive=settings.keep_alive_seconds,
             timeout_graceful_shutdown=settings.shutdown_seconds,
         ),

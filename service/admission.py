@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from types import TracebackType
 
 from starlette.types import Scope
 
 from core.errors import LimitError, OverloadedError
+from service.at_once import AT_ONCE
 
 _KEPT = "memory"
 
@@ -51,10 +52,16 @@ class Admission:
             detail = f"the request needs {byte_count} bytes of memory; the service may use {self.budget} for all"
             raise LimitError(detail, limit=self.budget)
 
+    def enter_at_once(self, byte_count: int) -> bool:
+        """Take `byte_count` bytes of the budget if they are free and nobody waits. Return whether they were."""
+        if self._line or self.reserved + byte_count > self.budget:
+            return False
+        self.reserved += byte_count
+        return True
+
     async def enter(self, byte_count: int) -> None:
         """Take `byte_count` bytes of the budget. Raise OverloadedError if they do not come free in time."""
-        if not self._line and self.reserved + byte_count <= self.budget:
-            self.reserved += byte_count
+        if self.enter_at_once(byte_count):
             return
         if len(self._line) >= self._longest_line:
             self._refused("line_full")
@@ -109,6 +116,12 @@ class Reservation:
         await self._admission.enter(byte_count)
         self.held += byte_count
 
+    def more_at_once(self, byte_count: int) -> bool:
+        """Hold `byte_count` bytes more if that can be had without a wait. Return whether it could."""
+        had = self._admission.enter_at_once(byte_count)
+        self.held += byte_count * had
+        return had
+
     def less(self, byte_count: int) -> None:
         """Hold `byte_count` bytes less."""
         self.held -= byte_count
@@ -134,8 +147,9 @@ def reservation_of(scope: Scope) -> Reservation | None:
     return found
 
 
-async def hold(scope: Scope, byte_count: int) -> None:
+def hold(scope: Scope, byte_count: int) -> Awaitable[None]:
     """Hold `byte_count` bytes more for a request, until its reply has left. Raise LimitError or OverloadedError."""
     reservation = reservation_of(scope)
-    if reservation is not None:
-        await reservation.more(byte_count)
+    if reservation is None or reservation.more_at_once(byte_count):
+        return AT_ONCE
+    return reservation.more(byte_count)

@@ -7,7 +7,7 @@ and one that sends a header without an end would fill the memory (spec/service.m
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -15,6 +15,9 @@ from core.errors import LargeHeadError, SlowRequestError
 
 BODY_BYTES_PER_SECOND = 1 << 20
 """How fast a body has to come, at least, beyond the seconds that every body has."""
+
+
+Fields = Sequence[tuple[bytes, bytes]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +57,19 @@ class Arrival:
         self._watched = (Stage.NOTHING, 0)
         self._due = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        self._most_bytes = limits.head_bytes
+        self._most_fields = limits.header_fields
         self._unparsed = 0
         self._parsed = 0
         self._fields = 0
-        self._body_bytes = 0
+        self._head: Fields = ()
 
     def received(self, byte_count: int) -> None:
         """Bytes came. Raise LargeHeadError if they leave a head open that has had too many."""
-        if self._stage in (Stage.HEAD, Stage.FIRST_HEAD):
+        if self._stage is Stage.HEAD or self._stage is Stage.FIRST_HEAD:
             # The parser keeps what belongs to an unfinished field to itself, so that only the bytes can be counted.
             self._unparsed += byte_count
-            if self._unparsed > self._limits.head_bytes + byte_count:
+            if self._unparsed > self._most_bytes + byte_count:
                 raise self._too_many_bytes()
 
     def head_begins(self) -> None:
@@ -73,24 +78,22 @@ class Arrival:
         self._request += 1
         self._unparsed = self._parsed = self._fields = 0
 
-    def head_grows(self, byte_count: int, *, field: bool) -> None:
+    def head_grows(self, byte_count: int, field_count: int) -> None:
         """A part of the path or a whole header field was parsed. Raise LargeHeadError if that is too much."""
         self._parsed += byte_count
-        self._fields += field
-        if self._parsed > self._limits.head_bytes:
+        self._fields += field_count
+        if self._parsed > self._most_bytes:
             raise self._too_many_bytes()
-        if self._fields > self._limits.header_fields:
-            raise LargeHeadError(f"the head has more than {self._limits.header_fields} header fields")
+        if self._fields > self._most_fields:
+            raise LargeHeadError(f"the head has more than {self._most_fields} header fields")
 
     def _too_many_bytes(self) -> LargeHeadError:
-        return LargeHeadError(
-            f"the path, the query and the header fields have more than {self._limits.head_bytes} bytes"
-        )
+        return LargeHeadError(f"the path, the query and the header fields have more than {self._most_bytes} bytes")
 
-    def head_ends(self, body_bytes: int) -> None:
-        """The head was parsed; it announces a body of so many bytes, 0 when it does not say."""
+    def head_ends(self, fields: Fields) -> None:
+        """The head was parsed. Its fields say how long the body is."""
         self._stage = Stage.BODY
-        self._body_bytes = body_bytes
+        self._head = fields
 
     def body_ends(self) -> None:
         """The request is complete."""
@@ -106,7 +109,7 @@ class Arrival:
             return
         seconds = self._limits.head_seconds
         if self._stage is Stage.BODY:
-            seconds = self._limits.body_seconds + self._body_bytes / BODY_BYTES_PER_SECOND
+            seconds = self._limits.body_seconds + _body_bytes(self._head) / BODY_BYTES_PER_SECOND
         self._due = self._loop.time() + seconds
         if self._timer is None or self._timer.when() > self._due:
             self._set()
@@ -130,3 +133,11 @@ class Arrival:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _body_bytes(fields: Fields) -> int:
+    """Return the Content-Length, as far as it is one; what is none is refused by whoever reads the body."""
+    for name, value in fields:
+        if name == b"content-length" and value.isdigit() and len(value) < 20:
+            return int(value)
+    return 0

@@ -76,7 +76,7 @@ class Exchange:
         fields = header_fields(scope)
         # Whether the client waits to be told to go on: then nobody knows if the body will follow.
         self._waits = b"expect" in fields
-        self._declared = None if b"transfer-encoding" in fields else int(fields.get(b"content-length", b"0"))
+        self._declared = None if b"transfer-encoding" in fields else int(fields.get(b"content-length", 0))
         self._ended = self._declared == 0
 
     async def receive(self) -> Message:

@@ -21,6 +21,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from core.errors import LargeHeadError, MalformedRequestError, RequestError
 from service.arrival import Arrival, ArrivalLimits
 from service.course import client_left
+from service.cycle import Cycle
 from service.departure import Departure
 from service.exchange import common_headers, new_request_id
 from service.problems import MEDIA_TYPE, kind_of, problem_text
@@ -112,21 +113,24 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_url(self, url: bytes) -> None:
         """Take a part of the path and query."""
-        self._arrival.head_grows(len(url), field=False)
-        super().on_url(url)
+        self._arrival.head_grows(len(url), 0)
+        self.url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header field."""
-        self._arrival.head_grows(len(name) + len(value), field=True)
-        super().on_header(name, value)
+        """Take a header field, as uvicorn's own does."""
+        self._arrival.head_grows(len(name) + len(value), 1)
+        name = name.lower()
+        if name == b"expect" and value.lower() == b"100-continue":
+            self.expect_100_continue = True
+        self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         """Start the request, unless its head will be parsed again."""
         if not self.parser.should_upgrade():
             super().on_headers_complete()
-            self._arrival.head_ends(
-                next((_size(value) for name, value in self.headers if name == b"content-length"), 0)
-            )
+            # uvicorn names its own class in there. The request begins when the loop comes to it.
+            self.cycle.__class__ = Cycle
+            self._arrival.head_ends(self.headers)
 
     def on_body(self, body: bytes) -> None:
         """Keep a part of the body as it is where nothing waits before it: uvicorn's own would copy it twice."""
@@ -167,11 +171,6 @@ class HttpProtocol(HttpToolsProtocol):
             lines = [f"{name}: {value}\r\n".encode("ascii") for name, value in headers.items()]
             self.transport.write(b"".join([STATUS_LINE[kind.status], *lines, b"\r\n", body]))
         self.transport.close()
-
-
-def _size(value: bytes) -> int:
-    """The Content-Length, as far as it is one; what is none is refused by whoever reads the body."""
-    return int(value) if value.isdigit() and len(value) < 20 else 0
 
 
 def http_protocol(limits: ArrivalLimits, last_seconds: float = 0.0) -> type[HttpProtocol]:

@@ -9,12 +9,14 @@ import asyncio
 import platform
 from collections.abc import Callable
 from importlib.metadata import version
+from threading import Lock
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from service import VERSION
 from service.course import course_of_request
+from service.instruments import Counter, Histogram
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
@@ -31,7 +33,8 @@ class Metrics:
         self._requests = self._counter("requests", "Requests answered.", "route", "method", "code")
         self._request_seconds = self._histogram("request_seconds", "From a request's head to its reply's end.", "route")
         self._bytes = self._counter("bytes", "Bytes of bodies.", "direction", "route")
-        self._in_flight = self._gauge("inflight_requests", "Requests that are being served.")
+        self._in_flight = 0
+        self.watch("inflight_requests", "Requests that are being served.", lambda: self._in_flight)
         self._elements = self._counter("elements", "Elements converted.", "operation", "element")
         self._saturated = self._counter("saturated", "Elements that were saturated.", "operation")
         self._work_seconds = self._histogram(
@@ -39,17 +42,23 @@ class Metrics:
         )
         self._rejected = self._counter("admission_rejected", "Requests refused for want of memory.", "reason")
         self._loop_lag = self._gauge("loop_lag_seconds", "How late the event loop was at its last appointment.")
+        # What several threads count.
+        self._lock = Lock()
         build = self._gauge("build_info", "What is running.", "version", "numba", "machine")
         build.labels(VERSION, version("numba"), platform.machine()).set(1)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        return Counter(f"requant_{name}", text, labels, registry=self._registry)
+        made = Counter(f"requant_{name}", text, labels)
+        self._registry.register(made)
+        return made
 
     def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
         return Gauge(f"requant_{name}", text, labels, registry=self._registry)
 
     def _histogram(self, name: str, text: str, *labels: str) -> Histogram:
-        return Histogram(f"requant_{name}", text, labels, buckets=_SECONDS, registry=self._registry)
+        made = Histogram(f"requant_{name}", text, labels, _SECONDS)
+        self._registry.register(made)
+        return made
 
     def watch(self, name: str, text: str, value: Callable[[], float]) -> None:
         """Add a gauge whose value is asked for whenever the metrics are read."""
@@ -57,27 +66,28 @@ class Metrics:
 
     def begin(self) -> None:
         """A request has come in."""
-        self._in_flight.inc()
+        self._in_flight += 1
 
     def end(self, route: str, method: str, status: int, seconds: float, received: int, sent: int) -> None:
         """A request was answered, or given up (status 0)."""
-        self._in_flight.dec()
-        self._requests.labels(route, method if method in _METHODS else "other", str(status)).inc()
-        self._request_seconds.labels(route).observe(seconds)
-        self._bytes.labels("in", route).inc(received)
-        self._bytes.labels("out", route).inc(sent)
+        self._in_flight -= 1
+        self._requests.add((route, method if method in _METHODS else "other", str(status)))
+        self._request_seconds.observe((route,), seconds)
+        self._bytes.add(("in", route), received)
+        self._bytes.add(("out", route), sent)
 
     def converted(self, operation: str, profile: str, element: str, elements: int, saturated: int) -> None:
         """A tensor was converted to elements of a type. All of the work for its request until now is counted as its."""
-        self._elements.labels(operation, element).inc(elements)
-        self._saturated.labels(operation).inc(saturated)
         course = course_of_request.get(None)
-        if course is not None:
-            self._work_seconds.labels(operation, profile).observe(course.worked)
+        with self._lock:
+            self._elements.add((operation, element), elements)
+            self._saturated.add((operation,), saturated)
+            if course is not None:
+                self._work_seconds.observe((operation, profile), course.worked)
 
     def rejected(self, reason: str) -> None:
         """A request was refused admission."""
-        self._rejected.labels(reason).inc()
+        self._rejected.add((reason,))
 
     async def watch_loop(self) -> None:
         """Measure for ever how late the event loop is: the earliest sign of something that keeps it."""

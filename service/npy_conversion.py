@@ -94,18 +94,12 @@ async def convert(request: Request, operation: NpyOperation) -> Response:
         asked = await _ask(request, operation, running)
         running.asked.put(key, asked, _PLAN_BYTES + _BYTES_PER_CHARACTER * len(request.scope["query_string"]))
     reader = BodyReader(request.scope, request.receive, running.settings.max_binary_bytes)
-    start = await reader.head(npy.SHORT_START_BYTES)
-    field_bytes = npy.length_field_bytes(start)
-    field = start[npy.START_BYTES :]
-    if len(field) < field_bytes:
-        field += await reader.head(field_bytes - len(field))
-    length = npy.header_length(field, field_bytes)
-    text = await reader.head(length)
+    text, length = await _header_text(reader)
+    header_bytes = reader.handed_out
     planned = running.planned.get((asked, text))
     if planned is None:
         planned = await _plan(npy.parse_header(text, length, running.settings.max_rank), asked, operation, running)
         running.planned.put((asked, text), planned, _size(planned, asked.characters))
-    header_bytes = npy.START_BYTES + field_bytes + length
     conversion = planned.conversion
     if reader.declared is not None:
         _check_size(planned, reader.declared - header_bytes)
@@ -128,6 +122,21 @@ async def convert(request: Request, operation: NpyOperation) -> Response:
     headers = _headers(_counted(tally, planned, request, running), planned)
     pieces = convert_leaving(source, conversion, running.compute)
     return LeavingResponse(planned.reply_header, pieces, conversion.output_bytes, BINARY, headers)
+
+
+async def _header_text(reader: BodyReader) -> tuple[bytes, int]:
+    """Take the header's text from a body, and the length that it should have."""
+    text = npy.whole_header(await reader.next_bytes())
+    if text is not None:
+        reader.pass_over(npy.SHORT_START_BYTES + len(text))
+        return text, len(text)
+    start = await reader.head(npy.SHORT_START_BYTES)
+    field_bytes = npy.length_field_bytes(start)
+    field = start[npy.START_BYTES :]
+    if len(field) < field_bytes:
+        field += await reader.head(field_bytes - len(field))
+    length = npy.header_length(field, field_bytes)
+    return await reader.head(length), length
 
 
 def _counted(tally: Array, planned: _Planned, request: Request, running: Runtime) -> Report:

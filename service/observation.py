@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Collection
+from collections.abc import Awaitable, Collection
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -36,7 +36,8 @@ def route_of(scope: Scope, fixed: Collection[str]) -> str:
 
 def trace_id(scope: Scope) -> str:
     """Return the id of the trace that the field `traceparent` names, or nothing."""
-    found = _TRACE_PARENT.fullmatch(header_fields(scope).get(b"traceparent", b""))
+    given = header_fields(scope).get(b"traceparent")
+    found = None if given is None else _TRACE_PARENT.fullmatch(given)
     return "" if found is None else found[1].decode("ascii")
 
 
@@ -63,12 +64,13 @@ class Observation:
             received += len(message.get("body", b""))
             return message
 
-        async def counted_send(message: Message) -> None:
+        def counted_send(message: Message) -> Awaitable[None]:
             nonlocal status, sent
             if message["type"] == "http.response.start":
                 status = message["status"]
-            sent += len(message.get("body", b""))
-            await send(message)
+            else:
+                sent += len(message.get("body", b""))
+            return send(message)
 
         self._metrics.begin()
         name = request_of_log.set(request_id(scope))

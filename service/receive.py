@@ -82,6 +82,20 @@ class BodyReader:
             raise LimitError(f"the body is longer than the {self._limit} bytes taken here", limit=self._limit)
         return chunk
 
+    @property
+    def handed_out(self) -> int:
+        """How much of the body was handed out."""
+        return self.received - len(self._chunk) + self._at
+
+    async def next_bytes(self) -> bytes:
+        """Return what comes next, as much as is there: at least a byte, unless the body ends. It is not handed out."""
+        await self._next_chunk()
+        return self._chunk[self._at :]
+
+    def pass_over(self, count: int) -> None:
+        """Take `count` of the next bytes for handed out."""
+        self._at += count
+
     async def head(self, count: int) -> bytes:
         """Return the next `count` bytes, or as many as there are: for the few that come before the elements."""
         stop = self._at + count

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from core.errors import NpyError, excerpt
 
 MAGIC = b"\x93NUMPY"
+_VERSION_1 = MAGIC + b"\x01\x00"
 START_BYTES = 8
 # With the length field of version 1.
 SHORT_START_BYTES = START_BYTES + 2
@@ -63,6 +64,15 @@ class NpyHeader:
     def data_bytes(self) -> int:
         """The bytes that the data have to have."""
         return self.elements * self.item_bytes
+
+
+def whole_header(start: bytes) -> bytes | None:
+    """Return the header text of a file that begins like this, if it is of version 1, served, and all there."""
+    if not start.startswith(_VERSION_1) or len(start) < SHORT_START_BYTES:
+        return None
+    length = start[8] | start[9] << 8
+    text = start[SHORT_START_BYTES : SHORT_START_BYTES + length]
+    return text if len(text) == length <= MAX_HEADER_BYTES else None
 
 
 def length_field_bytes(start: bytes) -> int:

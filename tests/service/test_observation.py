@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from service.instruments import Histogram
 from service.logs import JsonLines, request_of_log
 from service.metrics import Metrics
 from service.observation import Observation
@@ -95,3 +96,13 @@ def test_a_record_is_one_line_with_the_id_of_its_request() -> None:
     assert "\x1b" not in line
     found = json.loads(line)
     assert (found["level"], found["message"], found["request_id"]) == ("warning", 'a "quoted"\nline \x1b[31m', "an-id")
+
+
+def test_a_histogram_counts_what_is_at_most_each_bound() -> None:
+    histogram = Histogram("test_seconds", "Text.", ("route",), (0.5, 1.0))
+    for value in (0.25, 0.5, 0.75, 1.0, 2.0):
+        histogram.observe(("a",), value)
+    (family,) = histogram.collect()
+    found = {(sample.name, sample.labels.get("le")): sample.value for sample in family.samples}
+    assert [found["test_seconds_bucket", bound] for bound in ("0.5", "1.0", "+Inf")] == [2, 4, 5]
+    assert (found["test_seconds_count", None], found["test_seconds_sum", None]) == (5, 4.5)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -52,6 +52,11 @@ class Plan(ABC):
     elements: int
     multipliers: tuple[Multiplier, ...] = ()
     input_bounds: tuple[int, int] | None = None
+    # Of a tensor to whose elements nothing happened: as most, and a small one is converted in the time to make it.
+    _plain_report: Report = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_plain_report", Report(self.profile, self.rounding, self.elements, 0, 0, 0))
 
     @abstractmethod
     def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
@@ -67,9 +72,12 @@ class Plan(ABC):
 
     def report(self, counts: Array) -> Report:
         """Turn the tally after the last piece into a report. Raise PreconditionError if an element was undefined."""
-        low, high, missing, undefined = counts[:4].tolist()
-        if undefined >= 0:
-            raise PreconditionError(self.explain_undefined(counts), index=undefined)
+        tally = counts.tolist()
+        if tally[3] >= 0:
+            raise PreconditionError(self.explain_undefined(counts), index=tally[3])
+        low, high, missing = tally[:3]
+        if not (low or high or missing):
+            return self._plain_report
         return Report(self.profile, self.rounding, self.elements, low, high, missing)
 
     def explain_undefined(self, counts: Array) -> str:
@@ -81,17 +89,19 @@ class Plan(ABC):
 
         Raise TensorDataError if they are not, PreconditionError if the arithmetic is not defined for an element.
         """
-        self._check(source, self.input_dtype, "input")
-        self._check(target, self.output_dtype, "output")
-        self.check_bounds(source, 0)
+        shape = (self.elements,)
+        if source.dtype != self.input_dtype or source.shape != shape or not source.flags.c_contiguous:
+            raise self._misfit(source, self.input_dtype, "input")
+        if target.dtype != self.output_dtype or target.shape != shape or not target.flags.c_contiguous:
+            raise self._misfit(target, self.output_dtype, "output")
+        if self.input_bounds is not None:
+            self.check_bounds(source, 0)
         counts = self.new_counts()
         self.step(source, target, 0, counts)
         return self.report(counts)
 
-    def _check(self, array: Array, dtype: np.dtype[Any], side: str) -> None:
-        if array.dtype == dtype and array.shape == (self.elements,) and array.flags.c_contiguous:
-            return
-        raise TensorDataError(
+    def _misfit(self, array: Array, dtype: np.dtype[Any], side: str) -> TensorDataError:
+        return TensorDataError(
             f"the {side} must be {self.elements} contiguous elements of {dtype}; "
             f"this is {array.dtype} of shape {array.shape}"
         )

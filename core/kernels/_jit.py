@@ -105,6 +105,11 @@ class Kernel:
                 self._ready = True
         return len(self._signatures)
 
+    def compiled(self) -> Callable[..., Any]:
+        """Return the compiled code itself, for plans of tensors so small that a call of `Kernel` would count."""
+        self.compile()
+        return cast(Callable[..., Any], self._call)
+
     def assembly(self) -> str:
         """Compile the first signature anew and return the machine code as text; code from the cache has none."""
         fresh: Any = numba.njit(nogil=True, error_model="numpy")(self._dispatcher.py_func)

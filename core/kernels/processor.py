@@ -17,9 +17,10 @@ from numba.core import config
 
 from core.kernels._jit import intrinsic
 
+IS_X86 = platform.machine() in ("x86_64", "AMD64")
+
 # MXCSR: flush results to zero, and take subnormal operands for zero.
 _FLUSH_TO_ZERO = 0x8040
-_HAS_MXCSR = platform.machine() in ("x86_64", "AMD64")
 
 
 def _has(feature: str) -> bool:
@@ -35,6 +36,9 @@ HAS_FMA = _has("fma")
 
 HAS_F16C = _has("f16c")
 """Whether f16 become f32 by an instruction; otherwise LLVM would call a function that is not there."""
+
+HAS_AVX512BW = _has("avx512bw")
+"""Whether there are vectors of 512 bits with elements of 8 and 16."""
 
 
 @intrinsic
@@ -63,7 +67,7 @@ def begin_flushing(typing_context: Any, wanted: Any) -> tuple[Any, Any]:
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         word = ir.IntType(32)
-        if not _HAS_MXCSR:
+        if not IS_X86:
             return word(0)
         place = builder.alloca(word)
         _call_with_control_word(builder, "llvm.x86.sse.stmxcsr", place)
@@ -81,7 +85,7 @@ def end_flushing(typing_context: Any, before: Any) -> tuple[Any, Any]:
     """Compute with subnormals again, if that was so before `begin_flushing`."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        if _HAS_MXCSR:
+        if IS_X86:
             place = builder.alloca(ir.IntType(32))
             builder.store(arguments[0], place)
             _call_with_control_word(builder, "llvm.x86.sse.ldmxcsr", place)

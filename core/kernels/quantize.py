@@ -1,41 +1,32 @@
-"""Kernels from floats to integers, for the rules that most tensors are quantized by.
-
-    v = x / s  or  fma(x, r, fma(x, c, a))       one rounding to f32 each
-    t = RNE(v) + z  or  RNE(v + z)  or  RNA(v) + z
+"""Kernels from floats to integers, for the rules that most tensors are quantized by (`core.kernels.quantize_form`).
 
 Systems differ in what becomes of an integer outside of the bounds and of NaN, not in the others. So a span of the
 tensor is converted without looking at each element's bounds: the loop keeps the lowest and the highest t, and if both
-are within the bounds, that is all. If they are not, a second loop clamps and counts. It is right for every t within a
-window. Beyond that, for rules that saturate whatever is too large, it takes care of the far and of NaN too; for others
-the kernel stops and says how far it came, and `core.kernels.quantize_any` knows the rest.
+are within the bounds, that is all. If they are not, the span is converted again with more care (`_NONE` and the others
+below). The last degree is right for everything that rules which saturate whatever is too large can meet; for others the
+kernel stops before that and says how far it came, and `core.kernels.quantize_any` knows the rest.
 
-Reciprocals. x / s is the same as fma(x, r, x * c), r = RN(1 / s), c = RN(1 / s - r), for all but a few x, and
-`core.kernels.reciprocal` proves for a scale that none of these matters. A product with the reciprocal alone, as some
-systems have it, is the case c = 0; with the zero point added in the same rounding, a = z.
-
-Subnormal x are taken for zero when the scales are such that both give the same: |x / s| far below 1/2.
+To bytes, elements go as words of 16 bits on the way out (`core.kernels.words`).
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numba import types
 
-from core.kernels._jit import Array, Kernel, Number, device, kernel, readable, writable
-from core.kernels.layout import advance, left_in_row, locate, unpacked
+from core.kernels._jit import Array, Kernel, Number, kernel, readable, writable
+from core.kernels.layout import after_rows, locate, rows_from, unpacked
 from core.kernels.processor import begin_flushing, end_flushing, prefer_wide_vectors
-from core.kernels.vector_memory import load, load_first, store, store_first
+from core.kernels.quantize_form import WINDOW, Field, Form, quotient, two_nearest, with_zero
+from core.kernels.vector_memory import load, load_first, prefetch, store, store_first
 from core.kernels.vector_rounding import nearest_integers
 from core.kernels.vectors import (
     LANES,
     convert,
+    count,
     first,
-    half_away,
     larger,
     magnitude,
-    multiply_add,
     select,
     smaller,
     some,
@@ -44,189 +35,216 @@ from core.kernels.vectors import (
     zero_like,
 )
 from core.kernels.widen import widened
+from core.kernels.words import (
+    WORDS,
+    add_saturating,
+    larger_words,
+    smaller_words,
+    splat_words,
+    store_low_bytes,
+    store_low_bytes_of_two,
+    words_of,
+)
 
 # Long enough that looking at the extremes does not count, short enough to be in the cache when it is converted again.
 _SPAN = 4096
+# How far ahead the source is asked for, and how much of it comes at once.
+_AHEAD_BYTES = 4096
+_LINE_BYTES = 64
 _INFINITY = np.float32(np.inf)
 
-WINDOW = {8: 1 << 21, 16: 1 << 21, 32: 1 << 50}
-"""By the bits of the target: integers of at least this magnitude are outside of the window."""
+# Words are what the integers are as long as they are this small; all zero points of bytes are far below.
+_WORDS_HOLD = 1 << 14
+
+# Degrees of care: none; to saturate and count; also to look at integers that words do not hold; also at those outside
+# of the window and at NaN.
+_NONE, _COUNTING, _LARGE, _FAR = range(4)
 
 
-class Form(NamedTuple):
-    """Which of the formulas above. `source` is f32, f16 or bf16; `bits` those of the target's elements."""
-
-    multiplied: bool
-    before: bool
-    away: bool = False
-    source: str = "f32"
-    bits: int = 8
-
-
+_PARAMETERS, _FLUSHING, _SATURATING, _MINIMUM, _MAXIMUM, _LOWEST, _HIGHEST = (int(each) for each in Field)
 _SOURCES = {"f32": types.float32, "f16": types.int16, "bf16": types.uint16}
 _TARGETS: dict[int, types.Type] = {8: types.int8, 16: types.int16, 32: types.int32}
-
-
-@device
-def _value(
-    x: Number,
-    factor: Number,
-    correction: Number,
-    addend: Number,
-    zero: Number,
-    multiplied: bool,
-    before: bool,
-    away: bool,
-) -> Number:
-    """What is rounded to the nearest integer, z not yet added if it is added to that; all are vectors."""
-    value = multiply_add(x, factor, multiply_add(x, correction, addend)) if multiplied else x / factor
-    if before:
-        value = value + convert(zero, np.float32)
-    return half_away(value) if away else value
-
-
-@device
-def _sum(integers: Number, zero: Number, before: bool) -> Number:
-    return integers if before else integers + zero
 
 
 def _quantize(form: Form) -> Kernel:
     multiplied, before, away = form.multiplied, form.before, form.away
     # Integers of 32 bits, and what they are rounded from, need 64.
     wide = form.bits == 32
+    in_words = form.bits == 8
     settled = np.float64 if wide else np.float32
     integer = types.int64 if wide else types.int32
     integer_class = np.int64 if wide else np.int32
     furthest = 2 * WINDOW[form.bits] - 1
+    size = 4 if form.source == "f32" else 2
+    ahead, line = _AHEAD_BYTES // size, _LINE_BYTES // size
 
     @kernel(
         (
             readable(_SOURCES[form.source]),  # source
             writable(_TARGETS[form.bits]),  # target, signed or not
             types.int64,  # start: index of source[0] in the whole tensor
-            readable(types.int64),  # core.kernels.layout.unpacked
-            readable(types.float32),  # s or r, one for each parameter
-            readable(types.float32),  # c, likewise; 0 in a cycle
-            readable(types.float32),  # a, likewise; 0 in a cycle
-            readable(integer),  # zero points, likewise; 0 where a is the zero point
-            readable(integer),  # what NaN is stored as, likewise
-            types.boolean,  # whether subnormals may be taken for zero
-            types.boolean,  # whether all that is too large saturates, and NaN is stored
-            readable(integer),  # minimum, maximum, lowest and highest of the window
+            readable(types.int64),  # numbers, by Field
+            readable(types.float32),  # s or r of each parameter; then c, 0 in a cycle; then a, 0 in a cycle
+            readable(integer),  # z of each parameter, 0 where a is it; then what NaN is stored as
             writable(types.int64),  # counts, added to: saturated low, saturated high, NaN
         ),
         returns=types.int64,
     )
     def quantize(
-        source: Array,
-        target: Array,
-        start: Number,
-        numbers: Array,
-        factors: Array,
-        corrections: Array,
-        addends: Array,
-        zeros: Array,
-        nans: Array,
-        flushing: Number,
-        saturating: Number,
-        bounds: Array,
-        counts: Array,
+        source: Array, target: Array, start: Number, numbers: Array, factors: Array, zeros: Array, counts: Array
     ) -> Number:
         prefer_wide_vectors()
-        minimum, maximum = splat(bounds[0]), splat(bounds[1])
-        lowest, highest = splat(bounds[2]), splat(bounds[3])
+        parameters, saturating = numbers[_PARAMETERS], numbers[_SATURATING] != 0
+        minimum, maximum = splat(integer(numbers[_MINIMUM])), splat(integer(numbers[_MAXIMUM]))
+        lowest, highest = splat(integer(numbers[_LOWEST])), splat(integer(numbers[_HIGHEST]))
+        # The same bounds as words, and those within which words hold what there is.
+        minimum_word, maximum_word = splat_words(numbers[_MINIMUM]), splat_words(numbers[_MAXIMUM])
+        small_least = max(numbers[_LOWEST], -_WORDS_HOLD)
+        small_most = min(numbers[_HIGHEST], _WORDS_HOLD)
+        lowest_word, highest_word = splat_words(small_least), splat_words(small_most)
+        lowest_small, highest_small = splat(integer(small_least)), splat(integer(small_most))
         none = zero_like(minimum)
         limit = splat(settled(furthest))
         layout = unpacked(numbers)
         cycle = layout[4] != 0
         place = locate(start, layout)
         # What one span needs the next one mostly needs too.
-        counting = False
-        far = False
-        mode = begin_flushing(flushing)
+        care = _NONE
+        mode = begin_flushing(numbers[_FLUSHING] != 0)
         span = 0
         while span < source.size:
             span_end = min(span + _SPAN, source.size)
             span_place = place
             least, most = maximum, minimum
+            least_word, most_word = maximum_word, minimum_word
             low, high, missing = none, none, none
+            low_words, high_words = np.int64(0), np.int64(0)
             done = span
             while done < span_end:
-                end = done + min(left_in_row(place, layout), span_end - done)
-                parameter = place[0] + place[1]
-                place = advance(end - done, place, layout)
-                factor = splat(factors[parameter])
-                correction = splat(corrections[parameter])
-                addend = splat(addends[parameter])
-                zero = splat(zeros[parameter])
-                nan = splat(nans[parameter])
-                counted = done if counting else end - (end - done) % LANES
-                if cycle:
-                    for i in range(done, counted, LANES):
-                        near_zero = load(zeros, parameter + (i - done))
-                        near_factor = load(factors, parameter + (i - done))
-                        x = widened(load(source, i))
-                        value = _value(x, near_factor, correction, addend, near_zero, multiplied, before, away)
-                        integers = _sum(nearest_integers(convert(value, settled)), near_zero, before)
+                rows, length = rows_from(span_end - done, place, layout)
+                first_parameter = place[0] + place[1]
+                place = after_rows(rows, length, place, layout)
+                if in_words and rows > 1 and length & (WORDS - 1) == 0 and care == _NONE:
+                    # Short rows in one loop: a loop for each would cost more than what is in it.
+                    index, left = first_parameter, length
+                    for i in range(done, done + rows * length, WORDS):
+                        for near in range(0, WORDS, line):
+                            prefetch(source, i + ahead + near)
+                        zero = splat(zeros[index])
+                        parameter = (
+                            splat(factors[index]),
+                            splat(factors[parameters + index]),
+                            splat(factors[2 * parameters + index]),
+                            zero,
+                        )
+                        a = two_nearest(source, i, parameter, multiplied, before, away)
+                        if not before:
+                            a = add_saturating(a, words_of(zero, zero))
+                        least_word = smaller_words(least_word, a)
+                        most_word = larger_words(most_word, a)
+                        store_low_bytes(target, i, a)
+                        left -= WORDS
+                        if left == 0:
+                            index, left = index + 1, length
+                    done += rows * length
+                    continue
+                for index in range(first_parameter, first_parameter + rows):
+                    end = done + length
+                    factor = splat(factors[index])
+                    correction = splat(factors[parameters + index])
+                    addend = splat(factors[2 * parameters + index])
+                    zero = splat(zeros[index])
+                    parameter = (factor, correction, addend, zero)
+                    if in_words and care <= _COUNTING and not cycle:
+                        zero_word = splat_words(np.int64(0) if before else np.int64(zeros[index]))
+                        for i in range(done, end - 4 * LANES + 1, 4 * LANES):
+                            for near in range(0, 4 * LANES, line):
+                                prefetch(source, i + ahead + near)
+                            a = add_saturating(two_nearest(source, i, parameter, multiplied, before, away), zero_word)
+                            b = add_saturating(
+                                two_nearest(source, i + 2 * LANES, parameter, multiplied, before, away), zero_word
+                            )
+                            least_word = smaller_words(least_word, smaller_words(a, b))
+                            most_word = larger_words(most_word, larger_words(a, b))
+                            if care == _COUNTING:
+                                low_words += count(a < minimum_word) + count(b < minimum_word)
+                                high_words += count(a > maximum_word) + count(b > maximum_word)
+                                a = smaller_words(larger_words(a, minimum_word), maximum_word)
+                                b = smaller_words(larger_words(b, minimum_word), maximum_word)
+                            store_low_bytes_of_two(target, i, a, b)
+                        done += (end - done) & -(4 * LANES)
+                    fast = done + ((end - done) & -LANES) if care == _NONE else done
+                    for i in range(done, fast, LANES):
+                        prefetch(source, i + ahead)
+                        if cycle:
+                            at = index + (i - done)
+                            zero = load(zeros, at)
+                            parameter = (load(factors, at), correction, addend, zero)
+                        value = quotient(widened(load(source, i)), parameter, multiplied, before, away)
+                        integers = with_zero(nearest_integers(convert(value, settled)), zero, before)
                         least = smaller(least, integers)
                         most = larger(most, integers)
                         store(target, i, integers)
-                else:
-                    for i in range(done, counted, LANES):
-                        x = widened(load(source, i))
-                        value = _value(x, factor, correction, addend, zero, multiplied, before, away)
-                        integers = _sum(nearest_integers(convert(value, settled)), zero, before)
+                    for i in range(fast, end, LANES):
+                        valid = first(end - i)
+                        nan = splat(zeros[parameters + index])
+                        if cycle:
+                            at = index + (i - done)
+                            zero = load_first(zeros, at, valid)
+                            nan = load_first(zeros, parameters + at, valid)
+                            factor = load_first(factors, at, valid)
+                            parameter = (factor, correction, addend, zero)
+                        x = widened(load_first(source, i, valid))
+                        value = quotient(x, parameter, multiplied, before, away)
+                        if multiplied and care == _FAR:
+                            # An infinity times a correction of 0 would be NaN.
+                            product = x * factor
+                            value = select(magnitude(product) < splat(_INFINITY), value, product)
+                        value = convert(value, settled)
+                        number = value == value
+                        if care == _FAR:
+                            value = select(number, smaller(larger(value, -limit), limit), zero_like(value))
+                        integers = with_zero(nearest_integers(value), zero, before)
+                        # What is not there, and with the far also NaN, is no integer to look at.
+                        looked_at = valid & number if care == _FAR else valid
+                        integers = select(looked_at, integers, minimum)
                         least = smaller(least, integers)
                         most = larger(most, integers)
-                        store(target, i, integers)
-                for i in range(counted, end, LANES):
-                    valid = first(end - i)
-                    if cycle:
-                        factor = load_first(factors, parameter + (i - done), valid)
-                        zero = load_first(zeros, parameter + (i - done), valid)
-                        nan = load_first(nans, parameter + (i - done), valid)
-                    x = widened(load_first(source, i, valid))
-                    value = _value(x, factor, correction, addend, zero, multiplied, before, away)
-                    if multiplied and far:
-                        # An infinity times a correction of 0 would be NaN.
-                        product = x * factor
-                        value = select(magnitude(product) < splat(_INFINITY), value, product)
-                    value = convert(value, settled)
-                    number = value == value
-                    if far:
-                        value = select(number, smaller(larger(value, -limit), limit), zero_like(value))
-                    integers = _sum(nearest_integers(value), zero, before)
-                    # What is not there, and with the far also NaN, is no integer to look at.
-                    looked_at = valid & number if far else valid
-                    integers = select(looked_at, integers, minimum)
-                    least = smaller(least, integers)
-                    most = larger(most, integers)
-                    low = low - convert(integers < minimum, integer_class)
-                    high = high - convert(integers > maximum, integer_class)
-                    stored = smaller(larger(integers, minimum), maximum)
-                    if far:
-                        missing = missing - convert(valid & ~number, integer_class)
-                        stored = select(number, stored, nan)
-                    if end - i >= LANES:
-                        store(target, i, stored)
-                    else:
-                        store_first(target, i, stored, valid)
-                done = end
-            outside = some((least < minimum) | (most > maximum))
-            beyond = some((least < lowest) | (most > highest))
-            if (outside and not counting) or (beyond and not far):
-                if beyond and not saturating:
+                        low = low - convert(integers < minimum, integer_class)
+                        high = high - convert(integers > maximum, integer_class)
+                        stored = smaller(larger(integers, minimum), maximum)
+                        if care == _FAR:
+                            missing = missing - convert(valid & ~number, integer_class)
+                            stored = select(number, stored, nan)
+                        if end - i >= LANES:
+                            store(target, i, stored)
+                        else:
+                            store_first(target, i, stored, valid)
+                    done = end
+            needed = _NONE
+            if some((least < minimum) | (most > maximum)) or some(
+                (least_word < minimum_word) | (most_word > maximum_word)
+            ):
+                needed = _COUNTING
+            if in_words and (
+                some((least < lowest_small) | (most > highest_small))
+                or some((least_word < lowest_word) | (most_word > highest_word))
+            ):
+                needed = _LARGE
+            if some((least < lowest) | (most > highest)):
+                if not saturating:
                     break
+                needed = _FAR
+            if care < needed:
                 # Once more, with more care.
-                counting = True
-                far = far or beyond
+                care = needed
                 place = span_place
                 continue
-            counts[0] += total(low)
-            counts[1] += total(high)
+            counts[0] += total(low) + low_words
+            counts[1] += total(high) + high_words
             counts[2] += total(missing)
-            far = far and (beyond or some(missing > none))
-            counting = far or outside
+            if not (care == _FAR and some(missing > none)):
+                care = needed
             span = span_end
         end_flushing(mode)
         return span

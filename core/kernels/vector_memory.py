@@ -22,7 +22,8 @@ def _data(context: Any, builder: Any, array: Any, value: Any) -> Any:
     return make(context, builder, value).data
 
 
-def _place(context: Any, builder: Any, array: Any, arguments: Any, vector: Any) -> Any:
+def place_of(context: Any, builder: Any, array: Any, arguments: Any, vector: Any) -> Any:
+    """The address of array[index], the first two of the arguments, as that of an LLVM vector."""
     pointer = builder.bitcast(_data(context, builder, array, arguments[0]), vector.element.as_pointer())
     return builder.bitcast(builder.gep(pointer, [arguments[1]]), vector.as_pointer())
 
@@ -32,7 +33,7 @@ def _load(element: Any, array: Any, arguments: tuple[Any, ...], masked: bool) ->
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         kind = llvm_vector(element)
-        place = _place(context, builder, array, values, kind)
+        place = place_of(context, builder, array, values, kind)
         if not masked:
             return builder.load(place, align=element.bitwidth // 8)
         name = f"llvm.masked.load.{llvm_suffix(result)}.p0"
@@ -46,7 +47,7 @@ def _store(element: Any, array: Any, arguments: tuple[Any, ...], masked: bool) -
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         kind = llvm_vector(element)
         value = values[2] if values[2].type == kind else builder.trunc(values[2], kind)
-        place = _place(context, builder, array, values, kind)
+        place = place_of(context, builder, array, values, kind)
         align = element.bitwidth // 8
         if masked:
             name = f"llvm.masked.store.{llvm_suffix(Vector(element))}.p0"
@@ -140,3 +141,17 @@ def store_all_as(
 ) -> Generated:
     """store to an array of bytes."""
     return _store(number_class.dtype, array, (index, vector, number_class), masked=False)
+
+
+@intrinsic
+def prefetch(typing_context: Any, array: Any, index: types.Integer) -> Generated:
+    """Have array[index] brought to the cache. It may lie beyond the end of the array."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        place = builder.gep(_data(context, builder, array, arguments[0]), [arguments[1]])
+        place = builder.bitcast(place, ir.IntType(8).as_pointer())
+        # To read, to be kept in all caches, data and not code.
+        call_llvm(builder, "llvm.prefetch.p0", ir.VoidType(), [place, _INDEX(0), _INDEX(3), _INDEX(1)])
+        return context.get_dummy_value()
+
+    return types.void(array, index), generate

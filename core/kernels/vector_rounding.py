@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numba import types
 from numba.extending import overload
 
-from core.kernels._jit import Number, device
+from core.kernels._jit import Number, device, intrinsic
+from core.kernels.processor import IS_X86
 from core.kernels.rounding import Precision, Rounding
 from core.kernels.vectors import (
+    LANES,
+    Generated,
     Vector,
     bits_as,
+    call_llvm,
     convert,
     down,
     half_away,
     half_even,
+    llvm_vector,
     magnitude,
     ramp,
     select,
@@ -46,15 +52,27 @@ _SHIFTER_F64_BITS = np.int64(0x4338000000000000)
 def nearest_integers(value: Number) -> Number:
     """RNE of each f32 below 2^22 as an int32, of each f64 below 2^51 as an int64.
 
-    The addition of a number whose last place is 1 rounds, and the integer is in the bits of the sum. For every other
-    value, infinities and NaN among them, they are those of an integer at least as large as 2^22 - 1, or 2^51 - 1.
+    For every other value, infinities and NaN among them, an integer at least as large as 2^22 - 1, or 2^51 - 1.
     """
     raise NotImplementedError("for kernels only")
 
 
+@intrinsic
+def _nearest_by_instruction(typing_context: Any, value: Vector) -> Generated:
+    """RNE of each f32. LLVM says nothing of what int32 does not hold; the instruction makes -2^31 of it."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return call_llvm(builder, f"llvm.lrint.v{LANES}i32.v{LANES}f32", llvm_vector(types.int32), list(arguments))
+
+    return Vector(types.int32)(value), generate
+
+
 @overload(nearest_integers, strict=False)
 def _nearest_integers(value: Vector) -> Callable[[Number], Number]:
+    # The addition of a number whose last place is 1 rounds, and the integer is in the bits of the sum.
     if value.element is types.float32:
+        if IS_X86:
+            return lambda value: _nearest_by_instruction(value)
         return lambda value: bits_as(value + splat(_SHIFTER), np.int32) - splat(_SHIFTER_BITS)
     return lambda value: bits_as(value + splat(_SHIFTER_F64), np.int64) - splat(_SHIFTER_F64_BITS)
 

@@ -34,11 +34,12 @@ def _is_float(element: Any) -> bool:
 
 
 class Vector(types.Type):
-    """LANES elements of a number type, or a mask of booleans."""
+    """Elements of a number type, LANES unless another number is given, or a mask of booleans."""
 
-    def __init__(self, element: Any) -> None:
+    def __init__(self, element: Any, lanes: int = LANES) -> None:
         self.element = element
-        super().__init__(name=f"Vector({element})")
+        self.lanes = lanes
+        super().__init__(name=f"Vector({element}, {lanes})")
 
     @property
     def is_float(self) -> bool:
@@ -55,7 +56,7 @@ MASK = Vector(types.boolean)
 @register_model(Vector)
 class _VectorModel(models.PrimitiveModel):
     def __init__(self, manager: Any, kind: Vector) -> None:
-        super().__init__(manager, kind, llvm_vector(kind.element))  # type: ignore[no-untyped-call]
+        super().__init__(manager, kind, llvm_vector(kind.element, kind.lanes))  # type: ignore[no-untyped-call]
 
 
 def _scalar_type(element: Any) -> Any:
@@ -68,9 +69,9 @@ def _scalar_type(element: Any) -> Any:
     return ir.IntType(element.bitwidth)
 
 
-def llvm_vector(element: Any) -> Any:
-    """LLVM's type of LANES elements."""
-    return ir.VectorType(_scalar_type(element), LANES)
+def llvm_vector(element: Any, lanes: int = LANES) -> Any:
+    """LLVM's type of so many elements."""
+    return ir.VectorType(_scalar_type(element), lanes)
 
 
 def call_llvm(builder: Any, name: str, result: Any, arguments: list[Any]) -> Any:
@@ -85,7 +86,7 @@ def call_llvm(builder: Any, name: str, result: Any, arguments: list[Any]) -> Any
 def llvm_suffix(vector: Vector) -> str:
     """How LLVM names the type in its intrinsics."""
     kind = "f" if vector.is_float else "i"
-    return f"v{LANES}{kind}{1 if vector.element is types.boolean else vector.element.bitwidth}"
+    return f"v{vector.lanes}{kind}{1 if vector.element is types.boolean else vector.element.bitwidth}"
 
 
 # Operators.
@@ -123,7 +124,7 @@ def _comparison(python: Any, sign: str) -> None:
         # As everywhere, a comparison with NaN is false, and `!=` is true.
         return builder.fcmp_unordered(sign, a, b) if sign == "!=" else builder.fcmp_ordered(sign, a, b)
 
-    _define(python, lambda kind: MASK, generate)
+    _define(python, lambda kind: Vector(types.boolean, kind.lanes), generate)
 
 
 for _python, *_names in (
@@ -334,8 +335,8 @@ def count(typing_context: Any, mask: Vector) -> Generated:
     """How many elements the mask has."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        word = ir.IntType(LANES)
-        counted = call_llvm(builder, f"llvm.ctpop.i{LANES}", word, [builder.bitcast(arguments[0], word)])
+        word = ir.IntType(mask.lanes)
+        counted = call_llvm(builder, f"llvm.ctpop.i{mask.lanes}", word, [builder.bitcast(arguments[0], word)])
         return builder.zext(counted, ir.IntType(64))
 
     return types.int64(mask), generate
@@ -358,7 +359,7 @@ def some(typing_context: Any, mask: Vector) -> Generated:
     """Whether the mask has any element."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        word = ir.IntType(LANES)
+        word = ir.IntType(mask.lanes)
         return builder.icmp_unsigned("!=", builder.bitcast(arguments[0], word), word(0))
 
     return types.boolean(mask), generate

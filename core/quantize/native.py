@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from core.kernels._jit import Kernel
 from core.kernels.processor import HAS_FMA
-from core.kernels.quantize import QUANTIZE, WINDOW, Form
+from core.kernels.quantize import QUANTIZE
+from core.kernels.quantize_form import WINDOW, Field, Form
 from core.kernels.reciprocal import reciprocals_agree
 from core.lanes import LANES, rounded_scales
 from core.mlir.types import TensorType
@@ -52,30 +53,24 @@ def native_form(rule: OperationRule, operand: QuantizedOperand) -> Form | None:
 class NativePlan(Plan):
     """Plan of `core.kernels.quantize`. `general` converts what that kernel stops at."""
 
-    kernel: Kernel
-    arguments: tuple[Array | bool, ...]
-    """The kernel's own, from the layout to the bounds."""
+    kernel: Callable[..., int]
+    numbers: Array
+    factors: Array
+    zeros: Array
     general: GeneralPlan
 
     def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
         """See Plan.step."""
-        done = self._fast(source, target, start, counts)
+        done = self.kernel(source, target, start, self.numbers, self.factors, self.zeros, counts)
         while done < source.size:
             rest = slice(done, done + _REST)
             self.general.step(source[rest], target[rest], start + done, counts)
             done += _REST
             if done < source.size:
-                done += self._fast(source[done:], target[done:], start + done, counts)
-
-    def _fast(self, source: Array, target: Array, start: int, counts: Array) -> int:
-        done: int = self.kernel(
-            source,
-            target,
-            start,
-            *self.arguments,
-            counts,
-        )
-        return done
+                rest = slice(done, None)
+                done += self.kernel(
+                    source[rest], target[rest], start + done, self.numbers, self.factors, self.zeros, counts
+                )
 
     def explain_undefined(self, counts: Array) -> str:
         """See Plan.explain_undefined."""
@@ -110,6 +105,19 @@ def plan_native(
         lowest, highest = operand.lowest, operand.highest
     integer = "<i8" if form.bits == 32 else "<i4"
     flushing = bool(scales.min() >= _SMALLEST_FLUSHED and scales.max() <= _LARGEST_FLUSHED)
+    addends = np.array(operand.zero_points, np.float32) * fused
+    zeros = channels.lay_out(np.array(operand.zero_points) * (not fused), integer)
+    saturating = rule.overflow in (Overflow.SATURATE, Overflow.FLOAT_CLAMP) and rule.missing is not Missing.ERROR
+    numbers = {
+        Field.PARAMETERS: zeros.size,
+        # The kernel's way from f16 to f32 has subnormals in between.
+        Field.FLUSHING: flushing and form.source != "f16",
+        Field.SATURATING: saturating,
+        Field.MINIMUM: operand.minimum,
+        Field.MAXIMUM: operand.maximum,
+        Field.LOWEST: lowest,
+        Field.HIGHEST: highest,
+    }
     return NativePlan(
         profile=profile,
         rounding=rule.rounding,
@@ -118,18 +126,9 @@ def plan_native(
         input_dtype=float_element(input_type, "input").tensor_dtype,
         output_dtype=operand.dtype,
         elements=operand.elements,
-        kernel=QUANTIZE[form],
-        arguments=(
-            layout,
-            channels.lay_out(factors, "<f4"),
-            channels.lay_out(corrections, "<f4"),
-            channels.lay_out(np.array(operand.zero_points, np.float32) * fused, "<f4"),
-            channels.lay_out(np.array(operand.zero_points) * (not fused), integer),
-            general.nans,
-            # The kernel's way from f16 to f32 has subnormals in between.
-            flushing and form.source != "f16",
-            rule.overflow in (Overflow.SATURATE, Overflow.FLOAT_CLAMP) and rule.missing is not Missing.ERROR,
-            np.array([operand.minimum, operand.maximum, lowest, highest], integer),
-        ),
+        kernel=QUANTIZE[form].compiled(),
+        numbers=np.array([*layout, *(int(numbers[field]) for field in Field)], np.int64),
+        factors=np.concatenate([channels.lay_out(each, "<f4") for each in (factors, corrections, addends)]),
+        zeros=np.concatenate([zeros, general.nans]),
         general=general,
     )

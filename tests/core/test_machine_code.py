@@ -12,8 +12,9 @@ import pytest
 from llvmlite.binding import get_host_cpu_features
 
 from core.kernels._jit import Kernel
-from core.kernels.quantize import QUANTIZE, Form
+from core.kernels.quantize import QUANTIZE
 from core.kernels.quantize_any import QUANTIZE_ANY
+from core.kernels.quantize_form import Form
 
 X86 = platform.machine() in ("x86_64", "AMD64")
 pytestmark = pytest.mark.skipif(not X86, reason="looks for instructions of x86-64")

@@ -1,0 +1,89 @@
+"""The forms of `core.kernels.quantize`: their formulas, sixteen elements at once, and the numbers they are told.
+
+    v = x / s  or  fma(x, r, fma(x, c, a))       one rounding to f32 each
+    t = RNE(v) + z  or  RNE(v + z)  or  RNA(v) + z
+
+Reciprocals. x / s is the same as fma(x, r, x * c), r = RN(1 / s), c = RN(1 / s - r), for all but a few x, and
+`core.kernels.reciprocal` proves for a scale that none of these matters. A product with the reciprocal alone, as some
+systems have it, is the case c = 0; with the zero point added in the same rounding, a = z.
+
+Subnormal x are taken for zero when the scales are such that both give the same: |x / s| far below 1/2.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+
+from core.kernels._jit import Array, Number, device
+from core.kernels.vector_memory import load
+from core.kernels.vector_rounding import nearest_integers
+from core.kernels.vectors import LANES, convert, half_away, multiply_add
+from core.kernels.widen import widened
+from core.kernels.words import words_of
+
+WINDOW = {8: 1 << 21, 16: 1 << 21, 32: 1 << 50}
+"""By the bits of the target: integers of at least this magnitude are outside of the window."""
+
+
+class Form(NamedTuple):
+    """Which of the formulas above. `source` is f32, f16 or bf16; `bits` those of the target's elements."""
+
+    multiplied: bool
+    before: bool
+    away: bool = False
+    source: str = "f32"
+    bits: int = 8
+
+
+class Field(IntEnum):
+    """Where each number stands in the kernels' `numbers`, after those of `core.kernels.layout.unpacked`."""
+
+    PARAMETERS = 5
+    """How many there are."""
+    FLUSHING = 6
+    """Whether subnormals may be taken for zero."""
+    SATURATING = 7
+    """Whether all that is too large saturates, and NaN is stored."""
+    MINIMUM = 8
+    MAXIMUM = 9
+    LOWEST = 10
+    """Of the window."""
+    HIGHEST = 11
+
+
+@device
+def quotient(x: Number, parameter: tuple[Number, ...], multiplied: bool, before: bool, away: bool) -> Number:
+    """v, or v + z: what is rounded to the nearest integer. A parameter is s or r, c, a and z; all are vectors."""
+    factor, correction, addend, zero = parameter
+    value = multiply_add(x, factor, multiply_add(x, correction, addend)) if multiplied else x / factor
+    if before:
+        value = value + convert(zero, np.float32)
+    return half_away(value) if away else value
+
+
+@device
+def nearest(
+    source: Array, i: Number, parameter: tuple[Number, ...], multiplied: bool, before: bool, away: bool
+) -> Number:
+    """t of sixteen elements, z not yet added if it is added to integers."""
+    return nearest_integers(quotient(widened(load(source, i)), parameter, multiplied, before, away))
+
+
+@device
+def two_nearest(
+    source: Array, i: Number, parameter: tuple[Number, ...], multiplied: bool, before: bool, away: bool
+) -> Number:
+    """The same of thirty-two, as words."""
+    return words_of(
+        nearest(source, i, parameter, multiplied, before, away),
+        nearest(source, i + LANES, parameter, multiplied, before, away),
+    )
+
+
+@device
+def with_zero(integers: Number, zero: Number, before: bool) -> Number:
+    """t of what was rounded."""
+    return integers if before else integers + zero

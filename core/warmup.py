@@ -19,6 +19,7 @@ import core.kernels.quantize
 import core.kernels.quantize_any
 import core.kernels.reduce
 import core.kernels.requantize
+import core.kernels.requantize_any
 import core.kernels.requantize_float
 import core.kernels.scale
 import core.kernels.small_floats

@@ -27,7 +27,7 @@ from core.integer.accumulation import Zeros
 from core.integer.accumulator import DTYPES
 from core.integer.output import OutputStage
 from core.integer.product import ProductPlan
-from core.kernels.requantize_float import FloatRule
+from core.kernels.requantize_rules import FloatRule
 from core.mlir.types import TensorType
 from core.operands import StoredOperand, integer_operand, static_shape
 from core.parameters.schemes import Float, Multiplier, Scheme

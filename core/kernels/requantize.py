@@ -1,213 +1,281 @@
-"""Kernels from integers to integers by multiplier and shift, for every layout and storage. Formulas: spec/numerics.md
-C.5, D; spec/mlir.md 5.3.
+"""Kernels from integers to integers by multiplier and shift, for tensors of which it is proved that no element fails
+what its scheme demands. Formulas: spec/numerics.md C.5, D; spec/mlir.md 5.3.
 
-    v = q - z_in ;  y = multiply(v, multiplier, shift) ;  clamp(y + z_out, minimum, maximum)
+    v = q - z_in ;  y = multiply(v, m, s) ;  clamp(y + z_out, minimum, maximum)
 
-`v`, `y` and `y + z_out` must be what the scheme is defined for. Where a plan has proved that they are for every q that
-the storage holds, nothing is checked; else the first element for which they are not is reported, with what failed.
+All rules (`core.kernels.requantize_rules`) are one formula. With p = v * m * 2^left, where left = max(31 - s, 0), and s
+standing for s + left from here on, so that s is at least 31:
+
+    y = floor((p + first + half - [p < 0] * nudge) / 2^s)
+
+| rule                | first             | half                     | nudge             |
+| ------------------- | ----------------- | ------------------------ | ----------------- |
+| NEAREST_UP          | 0                 | 2^(s-1)                  | 0                 |
+| DOUBLE_UP           | 2^30              | 2^(s-1), 0 where s is 31 | 0                 |
+| DOUBLE, TOSA_DOUBLE | 2^30              | 2^(s-1), 0 where s is 31 | 2^31, 0 likewise  |
+
+For SRDHM gives x = floor((p + 2^30) / 2^31), and its saturation is out of reach; RDBPOT by r = s - 31 > 0 bits is
+floor((x + 2^(r-1) - [x < 0]) / 2^r), in which the floor of the one division can wait for the other; and [p < 0] is as
+good as [x < 0]: where they differ, x is 0, and 2^(r-1) - 1 and 2^(r-1) both have the quotient 0. TOSA's 2^30 with the
+sign of v is 2^30 - [v < 0] * 2^31. NEAREST_AWAY is NEAREST_UP of the magnitude, with the sign of v.
+
+So that no number but a product needs 64 bits, everything is doubled: 2p = v * M, M = 2m below 2^32. `half` and `nudge`
+are multiples of 2^31, and doubled of 2^32: they are added to the upper 32 bits of the product, in which the rest of the
+division is a shift by s - 31 bits. (NEAREST_UP with s = 31 has a half of 2^30, and it is in the place of `first`; where
+other parameters of the tensor have a larger s, it is brought to s = 32 instead.) The processor multiplies numbers of 32
+bits without a sign. v taken as one is too large by 2^32 where it is negative; the upper half of the product is then too
+large by M, modulo 2^32, and M is subtracted with the nudge.
+
+The upper half is right modulo 2^32, and the sum with `half` fits: the plan has proved |p| / 2^31 + half + 1 < 2^31.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
+from llvmlite import ir
 from numba import types
 
-from core.kernels._jit import Array, Kernel, Number, device, kernel, readable, writable
-from core.kernels.integer_lanes import load_integers, store_integers
+from core.kernels._jit import Array, Number, device, intrinsic, kernel, readable, writable
+from core.kernels.integer_lanes import (
+    BLOCK,
+    load_block,
+    load_int32,
+    load_integers,
+    store_block,
+    store_int32,
+    store_integers,
+)
 from core.kernels.layout import advance, left_in_row, locate, unpacked
 from core.kernels.processor import prefer_wide_vectors
-from core.kernels.vector_fixed_point import (
-    multiply_double_rounding,
-    multiply_double_rounding_up,
-    multiply_tosa_double_rounding,
-    rounding_shift_away,
-    rounding_shift_right,
-    wrap_int32,
-)
-from core.kernels.vector_memory import load_first
-from core.kernels.vectors import (
-    LANES,
-    convert,
-    first,
-    first_of,
-    larger,
-    smaller,
-    some,
-    splat,
-    total,
-    zero_like,
-)
+from core.kernels.vector_memory import load, load_first
+from core.kernels.vectors import LANES, Vector, convert, first, larger, select, smaller, some, splat, total, zero_like
+
+# Long enough that looking at what saturated does not count, short enough to be in the cache when it is counted.
+_SPAN = 4096
 
 
-class FixedPointRule(IntEnum):
-    """Which multiplication. The shift is a right shift s of the whole product, 31 - shift in LiteRT's convention."""
+class Parameter(IntEnum):
+    """The rows of the kernel's parameters, each with one number for each parameter of the layout."""
 
-    DOUBLE = 0
-    """Two roundings: RDBPOT(SRDHM(wrap32(v * 2^max(31-s, 0)), m), max(s-31, 0))."""
-
-    DOUBLE_UP = 1
-    """The same with both roundings up."""
-
-    NEAREST_UP = 2
-    """One rounding, ties toward plus infinity: floor((v*m + 2^(s-1)) / 2^s)."""
-
-    NEAREST_AWAY = 3
-    """One rounding, ties away from zero: RNA(v*m / 2^s)."""
-
-    TOSA_DOUBLE = 4
-    """NEAREST_UP; where s > 31, with 2^30 added first if v >= 0, and subtracted if v < 0."""
+    MULTIPLIER = 0
+    """M, in 32 bits without a sign."""
+    HALF = 1
+    """2 half / 2^32, 0 where `first` stands for it."""
+    NEGATIVE = 2
+    """M + 2 nudge / 2^32, modulo 2^32; not looked at where ties go away from zero."""
+    LEFT = 3
+    RIGHT = 4
+    """s - 31."""
+    ZERO_IN = 5
+    ZERO_OUT = 6
 
 
-class Requirement(IntEnum):
-    """What a scheme demands of an element; `counts[4]` says which of them failed."""
+class Choice(IntEnum):
+    """Where each choice stands in the kernel's `choices`."""
 
-    VALUE = 0
-    """-2^width <= v < 2^width, the width one of the parameters."""
-    SCALED = 1
-    """Bounds of y."""
-    SUM = 2
-    """Bounds of y + z_out."""
-
-
-class Field(IntEnum):
-    """Where each choice stands in the kernels' `rules`."""
-
-    RULE = 0
-    SOURCE_BYTES = 1
-    """Those of an element of the source."""
-    SOURCE_SIGNED = 2
-    TARGET_BYTES = 3
-    WRAPS = 4
-    """Whether y + z_out wraps in int32."""
+    SOURCE_BYTES = 0
+    """Those of an element of the source: 1, 2 or 4, which is signed."""
+    SOURCE_SIGNED = 1
+    TARGET_BYTES = 2
+    AWAY = 3
+    """Whether ties go away from zero: NEAREST_AWAY."""
+    FIRST = 4
+    """2 first, for all parameters."""
+    PLAIN = 5
+    """Whether all z_in and all left are 0."""
+    MINIMUM = 6
+    MAXIMUM = 7
 
 
-_DOUBLE = int(FixedPointRule.DOUBLE)
-_DOUBLE_UP = int(FixedPointRule.DOUBLE_UP)
-_NEAREST_AWAY = int(FixedPointRule.NEAREST_AWAY)
-_TOSA_DOUBLE = int(FixedPointRule.TOSA_DOUBLE)
-_VALUE, _SCALED, _SUM = (int(each) for each in Requirement)
+_ROWS = len(Parameter)
+
+
+@intrinsic
+def upper_product(
+    typing_context: Any, value: Vector, multiplier: Vector, addend: Vector
+) -> tuple[Any, Callable[..., Any]]:
+    """The upper 32 bits of value * multiplier + addend: two numbers of 32 bits without a sign, and one of 64.
+
+    Every second element is multiplied at once, for that is what processors have: numbers of 32 bits in the lower halves
+    of elements of 64.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        count = LANES // 2
+        words, halves = ir.VectorType(ir.IntType(64), count), ir.VectorType(ir.IntType(32), LANES)
+        lower = ir.Constant(words, [0xFFFFFFFF] * count)
+        upper = ir.Constant(words, [32] * count)
+        pairs = [builder.bitcast(each, words) for each in arguments[:2]]
+        products = []
+        for odd in (0, 1):
+            a, b = (builder.lshr(pair, upper) if odd else builder.and_(pair, lower) for pair in pairs)
+            places = ir.Constant(ir.VectorType(ir.IntType(32), count), list(range(odd, LANES, 2)))
+            added = builder.shuffle_vector(arguments[2], arguments[2], places)
+            products.append(builder.bitcast(builder.add(builder.mul(a, b, flags=("nuw",)), added), halves))
+        # The upper half of an element is the second one, on every processor that numba compiles for.
+        order = [place + 1 + odd * LANES for place in range(0, LANES, 2) for odd in (0, 1)]
+        return builder.shuffle_vector(*products, ir.Constant(halves, order))
+
+    return Vector(types.int32)(value, multiplier, addend), generate
 
 
 @device
-def _scale(rule: int, value: Number, multiplier: Number, shift: Number) -> Number:
-    if rule == _DOUBLE:
-        return multiply_double_rounding(value, multiplier, shift)
-    if rule == _DOUBLE_UP:
-        return multiply_double_rounding_up(value, multiplier, shift)
-    if rule == _NEAREST_AWAY:
-        return rounding_shift_away(value * multiplier, shift)
-    if rule == _TOSA_DOUBLE:
-        return multiply_tosa_double_rounding(value, multiplier, shift)
-    return rounding_shift_right(value * multiplier, shift)
+def _scaled(
+    value: Number, multiplier: Number, addend: Number, half: Number, negative: Number, right: Number, away: Number
+) -> Number:
+    """y of v, already shifted to the left."""
+    below = value < zero_like(value)
+    if away:
+        magnitude = (upper_product(select(below, -value, value), multiplier, addend) + half) >> right
+        return select(below, -magnitude, magnitude)
+    upper = upper_product(value, multiplier, addend) + half
+    return select(below, upper - negative, upper) >> right
 
 
-def _requantize(checked: bool) -> Kernel:
-    @kernel(
-        (
-            readable(types.uint8),  # source, as bytes
-            writable(types.uint8),  # target, as bytes
-            types.int64,  # start: index of source[0] in the whole tensor
-            types.int64,  # how many elements there are
-            readable(types.int64),  # core.kernels.layout.unpacked
-            readable(types.int64),  # multipliers, one for each parameter
-            readable(types.int64),  # right shifts 0..62, likewise
-            readable(types.int64),  # widths of v 0..62, likewise
-            readable(types.int64),  # zero points of the source, likewise
-            readable(types.int64),  # zero points of the target, likewise
-            readable(types.int64),  # rules, by Field
-            readable(types.int64),  # bounds: minimum, maximum, lowest y, highest y, lowest y + z_out, highest y + z_out
-            writable(types.int64),  # counts, added to: low, high, -; index of the first undefined element, or -1; its
-            # Requirement
-        )
+@device
+def _clamped(value: Number, minimum: Number, maximum: Number) -> Number:
+    return smaller(larger(value, minimum), maximum)
+
+
+@kernel(
+    (
+        readable(types.uint8),  # source, as bytes
+        writable(types.uint8),  # target, as bytes
+        types.int64,  # start: index of source[0] in the whole tensor
+        types.int64,  # how many elements there are
+        readable(types.int64),  # core.kernels.layout.unpacked
+        readable(types.int32),  # the rows of Parameter, one after the other
+        readable(types.int64),  # choices, by Choice
+        writable(types.int64),  # counts, added to: low, high
     )
-    def requantize(
-        source: Array,
-        target: Array,
-        start: Number,
-        size: Number,
-        numbers: Array,
-        multipliers: Array,
-        shifts: Array,
-        widths: Array,
-        zeros_in: Array,
-        zeros_out: Array,
-        rules: Array,
-        bounds: Array,
-        counts: Array,
-    ) -> None:
-        prefer_wide_vectors()
-        rule, source_bytes, signed, target_bytes, wraps = rules[0], rules[1], rules[2] != 0, rules[3], rules[4] != 0
-        minimum, maximum = splat(bounds[0]), splat(bounds[1])
-        lowest, highest = splat(bounds[2]), splat(bounds[3])
-        lowest_sum, highest_sum = splat(bounds[4]), splat(bounds[5])
-        layout = unpacked(numbers)
-        cycle = layout[4] != 0
-        place = locate(start, layout)
-        low, high = zero_like(minimum), zero_like(minimum)
-        undefined = np.int64(-1)
-        requirement = np.int64(0)
-        done = 0
-        while done < size:
-            end = done + min(left_in_row(place, layout), size - done)
+)
+def requantize_by_multiplier(
+    source: Array,
+    target: Array,
+    start: Number,
+    size: Number,
+    numbers: Array,
+    parameters: Array,
+    choices: Array,
+    counts: Array,
+) -> None:
+    """The kernel."""
+    prefer_wide_vectors()
+    source_bytes, signed, target_bytes = choices[0], choices[1] != 0, choices[2]
+    away, twice_first, plain = choices[3] != 0, choices[4], choices[5] != 0
+    minimum, maximum = splat(np.int32(choices[6])), splat(np.int32(choices[7]))
+    none = zero_like(minimum)
+    columns = parameters.size // _ROWS
+    multipliers = parameters[:columns]
+    halves = parameters[columns : 2 * columns]
+    negatives = parameters[2 * columns : 3 * columns]
+    lefts = parameters[3 * columns : 4 * columns]
+    rights = parameters[4 * columns : 5 * columns]
+    zeros_in = parameters[5 * columns : 6 * columns]
+    zeros_out = parameters[6 * columns :]
+    layout = unpacked(numbers)
+    cycle = layout[4] != 0
+    place = locate(start, layout)
+    # What one span needs the next one mostly needs too.
+    counting = False
+    span = 0
+    while span < size:
+        span_end = min(span + _SPAN, size)
+        span_place = place
+        changed, low, high = none, none, none
+        done = span
+        while done < span_end:
+            end = done + min(left_in_row(place, layout), span_end - done)
             parameter = place[0] + place[1]
             place = advance(end - done, place, layout)
             multiplier = splat(multipliers[parameter])
-            shift = splat(shifts[parameter])
-            width = splat(widths[parameter])
+            half = splat(halves[parameter])
+            negative = splat(negatives[parameter])
+            left = splat(lefts[parameter])
+            right = splat(rights[parameter])
             zero_in = splat(zeros_in[parameter])
             zero_out = splat(zeros_out[parameter])
-            for i in range(done, end, LANES):
+            i = done
+            if cycle:
+                addend = splat(twice_first)
+                while i + LANES <= end:
+                    at = parameter + (i - done)
+                    value = load_int32(source, i, source_bytes, signed)
+                    if not plain:
+                        value = (value - load(zeros_in, at)) << load(lefts, at)
+                    summed = load(zeros_out, at) + _scaled(
+                        value,
+                        load(multipliers, at),
+                        addend,
+                        load(halves, at),
+                        load(negatives, at),
+                        load(rights, at),
+                        away,
+                    )
+                    stored = _clamped(summed, minimum, maximum)
+                    changed = changed | (stored ^ summed)
+                    if counting:
+                        low = low - convert(summed < minimum, np.int32)
+                        high = high - convert(summed > maximum, np.int32)
+                    store_int32(target, i, stored, target_bytes)
+                    i += LANES
+            else:
+                # Of one parameter, the upper product takes `half` along.
+                addend = splat(twice_first + (np.int64(halves[parameter]) << 32))
+                while i + BLOCK <= end:
+                    a, b, c, d = load_block(source, i, source_bytes, signed)
+                    if not plain:
+                        a, b = (a - zero_in) << left, (b - zero_in) << left
+                        c, d = (c - zero_in) << left, (d - zero_in) << left
+                    a = _scaled(a, multiplier, addend, none, negative, right, away) + zero_out
+                    b = _scaled(b, multiplier, addend, none, negative, right, away) + zero_out
+                    c = _scaled(c, multiplier, addend, none, negative, right, away) + zero_out
+                    d = _scaled(d, multiplier, addend, none, negative, right, away) + zero_out
+                    e, f = _clamped(a, minimum, maximum), _clamped(b, minimum, maximum)
+                    g, h = _clamped(c, minimum, maximum), _clamped(d, minimum, maximum)
+                    changed = changed | (a ^ e) | (b ^ f) | (c ^ g) | (d ^ h)
+                    if counting:
+                        low = low - convert(a < minimum, np.int32) - convert(b < minimum, np.int32)
+                        low = low - convert(c < minimum, np.int32) - convert(d < minimum, np.int32)
+                        high = high - convert(a > maximum, np.int32) - convert(b > maximum, np.int32)
+                        high = high - convert(c > maximum, np.int32) - convert(d > maximum, np.int32)
+                    store_block(target, i, e, f, g, h, target_bytes)
+                    i += BLOCK
+                half = none
+            while i < end:
                 valid = first(end - i)
                 if cycle:
                     at = parameter + (i - done)
                     multiplier = load_first(multipliers, at, valid)
-                    shift = load_first(shifts, at, valid)
+                    half = load_first(halves, at, valid)
+                    negative = load_first(negatives, at, valid)
+                    left = load_first(lefts, at, valid)
+                    right = load_first(rights, at, valid)
                     zero_in = load_first(zeros_in, at, valid)
                     zero_out = load_first(zeros_out, at, valid)
-                # Where q - z_in passes int64 it wraps to the other end, and no width reaches there either.
-                value = load_integers(source, i, valid, source_bytes, signed) - zero_in
-                if checked:
-                    scaled = _scale(rule, value, multiplier, shift)
-                else:
-                    # Both factors fit int32, which LLVM sees in this, and multiplies them as such.
-                    scaled = _scale(rule, wrap_int32(value), wrap_int32(multiplier), shift)
-                summed = scaled + zero_out
-                if checked:
-                    if cycle:
-                        width = load_first(widths, parameter + (i - done), valid)
-                    bound = splat(np.int64(1)) << width
-                    value_fails = valid & ((value < -bound) | (value >= bound))
-                    scaled_fails = valid & ((scaled < lowest) | (scaled > highest))
-                    sum_fails = valid & ((summed < lowest_sum) | (summed > highest_sum))
-                    fails = value_fails | scaled_fails | sum_fails
-                    if undefined < 0 and some(fails):
-                        found = first_of(fails)
-                        this = first(found + 1) & ~first(found)
-                        requirement = np.int64(_SUM)
-                        if some(this & scaled_fails):
-                            requirement = np.int64(_SCALED)
-                        if some(this & value_fails):
-                            requirement = np.int64(_VALUE)
-                        undefined = start + i + found
-                    if wraps:
-                        summed = wrap_int32(summed)
-                low = low - convert(valid & (summed < minimum), np.int64)
-                high = high - convert(valid & (summed > maximum), np.int64)
-                store_integers(target, i, smaller(larger(summed, minimum), maximum), valid, target_bytes)
+                value = convert(load_integers(source, i, valid, source_bytes, signed), np.int32)
+                value = (value - zero_in) << left
+                summed = _scaled(value, multiplier, addend, half, negative, right, away) + zero_out
+                summed = select(valid, summed, minimum)
+                stored = _clamped(summed, minimum, maximum)
+                changed = changed | (stored ^ summed)
+                low = low - convert(summed < minimum, np.int32)
+                high = high - convert(summed > maximum, np.int32)
+                store_integers(target, i, stored, valid, target_bytes)
+                i += LANES
             done = end
-        counts[0] += total(low)
-        counts[1] += total(high)
-        if counts[3] < 0 and undefined >= 0:
-            counts[3] = undefined
-            counts[4] = requirement
-
-    return requantize
-
-
-REQUANTIZE = _requantize(checked=False)
-"""The kernel for tensors of which it is proved that every element is defined, and that v and multipliers fit int32."""
-
-REQUANTIZE_CHECKED = _requantize(checked=True)
-"""The kernel that checks every element."""
+        saturated = some(changed != none)
+        if saturated and not counting:
+            # Once more, and counting.
+            counting = True
+            place = span_place
+            continue
+        if saturated:
+            counts[0] += total(convert(low, np.int64))
+            counts[1] += total(convert(high, np.int64))
+        counting = saturated
+        span = span_end

@@ -1,9 +1,13 @@
-"""Kernels from integers to integers by a real factor, for every layout and storage. Formulas: spec/numerics.md H.3.
+"""Kernels from integers to integers by a real factor, for tensors of which it is proved that no element fails what its
+scheme demands. Formulas: spec/numerics.md H.3.
 
-    v = q - z_in ;  y = round(f(v) * factor) + z_out ;  clamp(y, minimum, maximum)
+    v = q - z_in ;  y = round(f(v) * factor + offset) ;  clamp(y + z_out, minimum, maximum)
 
-f is f32 or f64; each rule says where the zero point goes. `v` and `y` must be what the scheme is defined for, as in
-`core.kernels.requantize`.
+f is f32 or f64, each operation is rounded once, and v fits int32. The offset is 0 in the rules without one
+(`core.kernels.requantize_rules`): its addition is exact.
+
+y + z_out is added up in f too. It is exact where it matters: z_out is at most 2^22 in f32, with bounds of at most 16
+bits, and at most 2^31 in f64, so that whatever is not exact is far outside of the bounds, and on the right side.
 """
 
 from __future__ import annotations
@@ -14,63 +18,70 @@ import numpy as np
 from numba import types
 
 from core.kernels._jit import Array, Kernel, Number, device, kernel, readable, writable
-from core.kernels.integer_lanes import load_integers, store_integers
+from core.kernels.integer_lanes import (
+    BLOCK,
+    load_block,
+    load_int32,
+    load_integers,
+    store_block,
+    store_int32,
+    store_integers,
+)
 from core.kernels.layout import advance, left_in_row, locate, unpacked
 from core.kernels.processor import prefer_wide_vectors
-from core.kernels.requantize import Requirement
-from core.kernels.vector_fixed_point import wrap_int32
-from core.kernels.vector_memory import load_first
+from core.kernels.vector_memory import load, load_first
 from core.kernels.vectors import (
     LANES,
     convert,
     first,
-    first_of,
     half_away,
     half_even,
     larger,
+    select,
     smaller,
     some,
     splat,
     total,
 )
 
-
-class FloatRule(IntEnum):
-    """Which arithmetic. The offset is a second parameter, a float."""
-
-    F32_EVEN = 0
-    """RNE(f32(f32(v) * factor)) + z_out."""
-
-    F32_OFFSET = 1
-    """RNE(f32(f32(f32(v) * factor) + offset)). To clamp to integers before rounding or after it is the same."""
-
-    F64_EVEN_OFFSET = 2
-    """RNE(f64(f64(f64(v) * factor) + offset))."""
-
-    F64_AWAY = 3
-    """RNA(f64(f64(v) * factor)) + z_out."""
+# Long enough that looking at the extremes does not count, short enough to be in the cache when it is counted.
+_SPAN = 4096
 
 
-_F32_EVEN = int(FloatRule.F32_EVEN)
-_F32_OFFSET = int(FloatRule.F32_OFFSET)
-_F64_EVEN_OFFSET = int(FloatRule.F64_EVEN_OFFSET)
-_VALUE, _SCALED, _SUM = (int(each) for each in Requirement)
+class Parameter(IntEnum):
+    """The rows of the kernels' parameters, each with one number for each parameter of the layout."""
+
+    FACTOR = 0
+    OFFSET = 1
+    ZERO_IN = 2
+    ZERO_OUT = 3
+
+
+class Choice(IntEnum):
+    """Where each choice stands in the kernels' `choices`."""
+
+    SOURCE_BYTES = 0
+    """Those of an element of the source: 1, 2 or 4, which is signed."""
+    SOURCE_SIGNED = 1
+    TARGET_BYTES = 2
+    AWAY = 3
+    """Whether ties go away from zero, not to even."""
+    MINIMUM = 4
+    MAXIMUM = 5
+
+
+_ROWS = len(Parameter)
 
 
 @device
-def _scale(rule: int, value: Number, factor: Number, offset: Number) -> Number:
-    """The rounded y without z_out, as f64. `value`: integers, as int64, or as f64 that are exact."""
-    if rule == _F32_EVEN:
-        return convert(half_even(convert(value, np.float32) * convert(factor, np.float32)), np.float64)
-    if rule == _F32_OFFSET:
-        product = convert(value, np.float32) * convert(factor, np.float32)
-        return convert(half_even(product + convert(offset, np.float32)), np.float64)
-    if rule == _F64_EVEN_OFFSET:
-        return half_even(convert(value, np.float64) * factor + offset)
-    return half_away(convert(value, np.float64) * factor)
+def _clamped(value: Number, minimum: Number, maximum: Number) -> Number:
+    return smaller(larger(value, minimum), maximum)
 
 
-def _requantize(checked: bool) -> Kernel:
+def _requantize(wide: bool) -> Kernel:
+    number = types.float64 if wide else types.float32
+    number_class = np.float64 if wide else np.float32
+
     @kernel(
         (
             readable(types.uint8),  # source, as bytes
@@ -78,14 +89,9 @@ def _requantize(checked: bool) -> Kernel:
             types.int64,  # start: index of source[0] in the whole tensor
             types.int64,  # how many elements there are
             readable(types.int64),  # core.kernels.layout.unpacked
-            readable(types.float64),  # factors, one for each parameter
-            readable(types.float64),  # offsets, likewise
-            readable(types.int64),  # widths of v 0..62, likewise
-            readable(types.int64),  # zero points of the source, likewise
-            readable(types.int64),  # zero points of the target, likewise
-            readable(types.int64),  # rules, by core.kernels.requantize.Field; none wraps
-            readable(types.float64),  # bounds, as in core.kernels.requantize
-            writable(types.int64),  # counts, likewise
+            readable(number),  # the rows of Parameter, one after the other
+            readable(types.int64),  # choices, by Choice
+            writable(types.int64),  # counts, added to: low, high
         )
     )
     def requantize(
@@ -94,87 +100,114 @@ def _requantize(checked: bool) -> Kernel:
         start: Number,
         size: Number,
         numbers: Array,
-        factors: Array,
-        offsets: Array,
-        widths: Array,
-        zeros_in: Array,
-        zeros_out: Array,
-        rules: Array,
-        bounds: Array,
+        parameters: Array,
+        choices: Array,
         counts: Array,
     ) -> None:
         prefer_wide_vectors()
-        rule, source_bytes, signed, target_bytes = rules[0], rules[1], rules[2] != 0, rules[3]
-        minimum, maximum = splat(bounds[0]), splat(bounds[1])
-        lowest, highest = splat(bounds[2]), splat(bounds[3])
-        lowest_sum, highest_sum = splat(bounds[4]), splat(bounds[5])
+        source_bytes, signed, target_bytes, away = choices[0], choices[1] != 0, choices[2], choices[3] != 0
+        minimum, maximum = splat(number_class(choices[4])), splat(number_class(choices[5]))
+        none = splat(np.int32(0))
+        columns = parameters.size // _ROWS
+        factors = parameters[:columns]
+        offsets = parameters[columns : 2 * columns]
+        zeros_in = parameters[2 * columns : 3 * columns]
+        zeros_out = parameters[3 * columns :]
         layout = unpacked(numbers)
         cycle = layout[4] != 0
         place = locate(start, layout)
-        low, high = splat(np.int64(0)), splat(np.int64(0))
-        undefined = np.int64(-1)
-        requirement = np.int64(0)
-        done = 0
-        while done < size:
-            end = done + min(left_in_row(place, layout), size - done)
-            parameter = place[0] + place[1]
-            place = advance(end - done, place, layout)
-            factor = splat(factors[parameter])
-            offset = splat(offsets[parameter])
-            width = splat(widths[parameter])
-            zero_in = splat(zeros_in[parameter])
-            zero_out = splat(zeros_out[parameter])
-            for i in range(done, end, LANES):
-                valid = first(end - i)
+        # What one span needs the next one mostly needs too.
+        counting = False
+        span = 0
+        while span < size:
+            span_end = min(span + _SPAN, size)
+            span_place = place
+            least, most = maximum, minimum
+            low, high = none, none
+            done = span
+            while done < span_end:
+                end = done + min(left_in_row(place, layout), span_end - done)
+                parameter = place[0] + place[1]
+                place = advance(end - done, place, layout)
+                factor = splat(factors[parameter])
+                offset = splat(offsets[parameter])
+                zero_in = splat(np.int32(zeros_in[parameter]))
+                zero_out = splat(zeros_out[parameter])
+                i = done
                 if cycle:
-                    at = parameter + (i - done)
-                    factor = load_first(factors, at, valid)
-                    offset = load_first(offsets, at, valid)
-                    zero_in = load_first(zeros_in, at, valid)
-                    zero_out = load_first(zeros_out, at, valid)
-                stored = load_integers(source, i, valid, source_bytes, signed)
-                # Where q - z_in passes int64 it wraps to the other end, and no width reaches there either.
-                value = stored - zero_in
-                if checked:
-                    scaled = _scale(rule, value, factor, offset)
+                    while i + LANES <= end:
+                        at = parameter + (i - done)
+                        value = load_int32(source, i, source_bytes, signed) - convert(load(zeros_in, at), np.int32)
+                        real = convert(value, number_class) * load(factors, at) + load(offsets, at)
+                        summed = load(zeros_out, at) + (half_away(real) if away else half_even(real))
+                        least, most = smaller(summed, least), larger(summed, most)
+                        if counting:
+                            low = low - convert(summed < minimum, np.int32)
+                            high = high - convert(summed > maximum, np.int32)
+                        stored = convert(_clamped(summed, minimum, maximum), np.int32)
+                        store_int32(target, i, stored, target_bytes)
+                        i += LANES
                 else:
-                    # What fits int32 becomes a float by one instruction. The difference is exact in f64.
-                    exact = convert(wrap_int32(stored), np.float64) - convert(wrap_int32(zero_in), np.float64)
-                    scaled = _scale(rule, exact, factor, offset)
-                summed = scaled + convert(zero_out, np.float64)
-                if checked:
+                    while i + BLOCK <= end:
+                        e, f, g, h = load_block(source, i, source_bytes, signed)
+                        a = convert(e - zero_in, number_class) * factor + offset
+                        b = convert(f - zero_in, number_class) * factor + offset
+                        c = convert(g - zero_in, number_class) * factor + offset
+                        d = convert(h - zero_in, number_class) * factor + offset
+                        if away:
+                            a, b, c, d = half_away(a), half_away(b), half_away(c), half_away(d)
+                        else:
+                            a, b, c, d = half_even(a), half_even(b), half_even(c), half_even(d)
+                        a, b, c, d = a + zero_out, b + zero_out, c + zero_out, d + zero_out
+                        least = smaller(a, smaller(b, smaller(c, smaller(d, least))))
+                        most = larger(a, larger(b, larger(c, larger(d, most))))
+                        if counting:
+                            low = low - convert(a < minimum, np.int32) - convert(b < minimum, np.int32)
+                            low = low - convert(c < minimum, np.int32) - convert(d < minimum, np.int32)
+                            high = high - convert(a > maximum, np.int32) - convert(b > maximum, np.int32)
+                            high = high - convert(c > maximum, np.int32) - convert(d > maximum, np.int32)
+                        e = convert(_clamped(a, minimum, maximum), np.int32)
+                        f = convert(_clamped(b, minimum, maximum), np.int32)
+                        g = convert(_clamped(c, minimum, maximum), np.int32)
+                        h = convert(_clamped(d, minimum, maximum), np.int32)
+                        store_block(target, i, e, f, g, h, target_bytes)
+                        i += BLOCK
+                while i < end:
+                    valid = first(end - i)
                     if cycle:
-                        width = load_first(widths, parameter + (i - done), valid)
-                    bound = splat(np.int64(1)) << width
-                    value_fails = valid & ((value < -bound) | (value >= bound))
-                    scaled_fails = valid & ((scaled < lowest) | (scaled > highest))
-                    sum_fails = valid & ((summed < lowest_sum) | (summed > highest_sum))
-                    fails = value_fails | scaled_fails | sum_fails
-                    if undefined < 0 and some(fails):
-                        found = first_of(fails)
-                        this = first(found + 1) & ~first(found)
-                        requirement = np.int64(_SUM)
-                        if some(this & scaled_fails):
-                            requirement = np.int64(_SCALED)
-                        if some(this & value_fails):
-                            requirement = np.int64(_VALUE)
-                        undefined = start + i + found
-                low = low - convert(valid & (summed < minimum), np.int64)
-                high = high - convert(valid & (summed > maximum), np.int64)
-                bounded = convert(smaller(larger(summed, minimum), maximum), np.int64)
-                store_integers(target, i, bounded, valid, target_bytes)
-            done = end
-        counts[0] += total(low)
-        counts[1] += total(high)
-        if counts[3] < 0 and undefined >= 0:
-            counts[3] = undefined
-            counts[4] = requirement
+                        at = parameter + (i - done)
+                        factor = load_first(factors, at, valid)
+                        offset = load_first(offsets, at, valid)
+                        zero_in = convert(load_first(zeros_in, at, valid), np.int32)
+                        zero_out = load_first(zeros_out, at, valid)
+                    value = convert(load_integers(source, i, valid, source_bytes, signed), np.int32) - zero_in
+                    real = convert(value, number_class) * factor + offset
+                    summed = (half_away(real) if away else half_even(real)) + zero_out
+                    summed = select(valid, summed, minimum)
+                    least, most = smaller(summed, least), larger(summed, most)
+                    low = low - convert(summed < minimum, np.int32)
+                    high = high - convert(summed > maximum, np.int32)
+                    stored = convert(_clamped(summed, minimum, maximum), np.int32)
+                    store_integers(target, i, stored, valid, target_bytes)
+                    i += LANES
+                done = end
+            saturated = some((least < minimum) | (most > maximum))
+            if saturated and not counting:
+                # Once more, and counting.
+                counting = True
+                place = span_place
+                continue
+            if saturated:
+                counts[0] += total(convert(low, np.int64))
+                counts[1] += total(convert(high, np.int64))
+            counting = saturated
+            span = span_end
 
     return requantize
 
 
-REQUANTIZE_FLOAT = _requantize(checked=False)
-"""The kernel for tensors of which it is proved that every element is defined, with sources of up to 32 bits."""
+REQUANTIZE_F32 = _requantize(wide=False)
+"""The kernel of the rules in f32."""
 
-REQUANTIZE_FLOAT_CHECKED = _requantize(checked=True)
-"""The kernel that checks every element."""
+REQUANTIZE_F64 = _requantize(wide=True)
+"""The kernel of the rules in f64."""

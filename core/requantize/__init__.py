@@ -11,7 +11,6 @@ from core.elements import IntegerElement
 from core.errors import ParameterError, TypeFitError, UnsupportedError, about
 from core.mlir.types import TensorType, Type
 from core.operands import QuantizedOperand, StoredOperand, bind, integer_operand, quantized_operand, static_shape
-from core.operators.tosa_rescale import check_rescale
 from core.parameters.schemes import Multiplier, Scheme, scheme_named
 from core.plan import Plan
 from core.profiles import Operation, OperationRule, profile_named
@@ -20,6 +19,7 @@ from core.profiles.scheme_rule import scheme_rule
 from core.requantize.granularity import Granularity, common_granularity
 from core.requantize.scaling import ScalingPlan, plan_scaling
 from core.requantize.through_real import plan_through_real
+from core.requantize.tosa_rescale import check_rescale
 
 __all__ = ["ScalingPlan", "plan_requantize", "plan_scaling"]
 

@@ -6,23 +6,30 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from core.channels import Channels
 from core.kernels._jit import Kernel
+from core.kernels.requantize_any import Field
 from core.operands import StoredOperand
 from core.plan import Array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Application:
-    """A kernel and what it is called with. `parameters` have one entry for each block of the common granularity.
+    """A kernel and what it is called with after the layout: parameters, and then constants.
 
-    `rule` and `wraps` are two of the kernel's rules; `bounds` are minimum, maximum, and those of y and of y + z_out.
+    `parameters` have one entry for each block of the common granularity. A kernel takes each as an array, or all of
+    them, `in_rows`, as one array.
     """
 
     kernel: Kernel
-    rule: int
     parameters: tuple[Array, ...]
-    bounds: Array
-    wraps: bool = False
+    constants: tuple[Array, ...]
+    in_rows: bool
+
+    def arguments(self, channels: Channels) -> tuple[Array, ...]:
+        """Return the arguments, with the parameters laid out for the kernel."""
+        rows = [channels.lay_out(each, each.dtype.str) for each in self.parameters]
+        return *([np.concatenate(rows)] if self.in_rows else rows), *self.constants
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +60,21 @@ class Sides:
         zeros = (self.zeros_in, self.zeros_out)
         fits = self.source.dtype.itemsize < 8 and self.source.storage != "u32"
         return fits and all(int(abs(each).max()) < 1 << 31 for each in zeros)
+
+    @property
+    def elements(self) -> tuple[int, bool, int]:
+        """The bytes of an element of the source, whether it is signed, and the bytes of one of the target."""
+        source = self.source.dtype
+        return source.itemsize, source.kind == "i", self.target.dtype.itemsize
+
+    def rules(self, rule: int, *, wraps: bool = False) -> Array:
+        """Return the rules of the kernels in `core.kernels.requantize_any`."""
+        source_bytes, signed, target_bytes = self.elements
+        rules = {
+            Field.RULE: rule,
+            Field.SOURCE_BYTES: source_bytes,
+            Field.SOURCE_SIGNED: signed,
+            Field.TARGET_BYTES: target_bytes,
+            Field.WRAPS: wraps,
+        }
+        return np.array([int(rules[field]) for field in Field], np.int64)

@@ -1,4 +1,8 @@
-"""Scaling by real factors (`core.kernels.requantize_float`)."""
+"""Scaling by real factors.
+
+A plan proves, where it can, that no element fails a demand of the scheme (`core.kernels.requantize_float`). Where it
+cannot, the elements are checked one by one (`core.kernels.requantize_any`).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from core.errors import ParameterError
-from core.kernels.requantize_float import REQUANTIZE_FLOAT, REQUANTIZE_FLOAT_CHECKED, FloatRule
+from core.kernels.requantize_any import REQUANTIZE_FLOAT_ANY
+from core.kernels.requantize_float import REQUANTIZE_F32, REQUANTIZE_F64, Choice, Parameter
+from core.kernels.requantize_rules import FloatRule
 from core.parameters.schemes import Float, Multiplier
 from core.plan import Array
 from core.requantize.application import Application, Sides
@@ -15,6 +21,10 @@ from core.requantize.application import Application, Sides
 _ANY = (-float("inf"), float("inf"))
 # |y| is below its f64 estimate times this, plus what roundings add.
 _ESTIMATE, _ROUNDINGS = 1 + 1e-6, 2.0
+_IN_F32 = (FloatRule.F32_EVEN, FloatRule.F32_OFFSET)
+# What the kernel of f32 takes.
+_LARGEST_ZERO_POINT = 1 << 22
+_WIDEST_TARGET = 2
 
 
 def _offsets(rule: FloatRule, exact: Array, sides: Sides) -> tuple[Array, Array, Array]:
@@ -40,6 +50,44 @@ def _bounds(rule: FloatRule, sides: Sides) -> tuple[float, float]:
     return max(lowest, float(target.lowest)), min(highest, float(target.highest))
 
 
+def _is_defined_for_all(
+    stage: Float, factors: Array, widths: Array, zeros_in: Array, zeros_out: Array, sides: Sides
+) -> bool:
+    """Whether every source meets the scheme's demands, and every number that a kernel takes fits it."""
+    defined = sides.in_int32 and sides.target.storage != "u32" and sides.within(np.minimum(widths, 31))
+    for limit, added in ((stage.scaled, 0), (stage.summed, np.abs(zeros_out))):
+        if defined and limit is not None:
+            with np.errstate(over="ignore"):
+                reached = sides.reach * np.abs(factors) * _ESTIMATE + _ROUNDINGS + added
+            defined = bool(np.all(reached < min(-limit[0], limit[1])))
+    if defined and stage.rule in _IN_F32:
+        defined = sides.target.dtype.itemsize <= _WIDEST_TARGET and all(
+            int(np.abs(zeros).max()) <= _LARGEST_ZERO_POINT for zeros in (zeros_in, zeros_out)
+        )
+    return defined
+
+
+def _proven(stage: Float, parameters: dict[Parameter, Array], bounds: tuple[float, float], sides: Sides) -> Application:
+    """Return the fast kernel."""
+    source_bytes, signed, target_bytes = sides.elements
+    choices = {
+        Choice.SOURCE_BYTES: source_bytes,
+        Choice.SOURCE_SIGNED: signed,
+        Choice.TARGET_BYTES: target_bytes,
+        Choice.AWAY: stage.rule is FloatRule.F64_AWAY,
+        Choice.MINIMUM: bounds[0],
+        Choice.MAXIMUM: bounds[1],
+    }
+    in_f32 = stage.rule in _IN_F32
+    number = np.float32 if in_f32 else np.float64
+    return Application(
+        kernel=REQUANTIZE_F32 if in_f32 else REQUANTIZE_F64,
+        parameters=tuple(parameters[row].astype(number) for row in Parameter),
+        constants=(np.array([int(choices[choice]) for choice in Choice], np.int64),),
+        in_rows=True,
+    )
+
+
 def apply_float(stage: Float, multipliers: Sequence[Multiplier], exact: Sequence[float], sides: Sides) -> Application:
     """Return the kernel of a stage for these multipliers: one, or one for each block of the common granularity.
 
@@ -52,15 +100,18 @@ def apply_float(stage: Float, multipliers: Sequence[Multiplier], exact: Sequence
     exact_factors = np.broadcast_to(np.array(exact, np.float64), shape)
     offsets, zeros_in, zeros_out = _offsets(stage.rule, exact_factors, sides)
     bounds = _bounds(stage.rule, sides)
-    defined = sides.in_int32 and sides.target.storage != "u32" and sides.within(widths)
-    for limit, added in ((stage.scaled, 0), (stage.summed, np.abs(zeros_out))):
-        if defined and limit is not None:
-            with np.errstate(over="ignore"):
-                reached = sides.reach * np.abs(factors) * _ESTIMATE + _ROUNDINGS + added
-            defined = bool(np.all(reached < min(-limit[0], limit[1])))
+    if _is_defined_for_all(stage, factors, widths, zeros_in, zeros_out, sides):
+        parameters = {
+            Parameter.FACTOR: factors,
+            Parameter.OFFSET: offsets,
+            Parameter.ZERO_IN: zeros_in,
+            Parameter.ZERO_OUT: zeros_out,
+        }
+        return _proven(stage, parameters, bounds, sides)
+    limits = np.array([*bounds, *(stage.scaled or _ANY), *(stage.summed or _ANY)], np.float64)
     return Application(
-        kernel=REQUANTIZE_FLOAT if defined else REQUANTIZE_FLOAT_CHECKED,
-        rule=int(stage.rule),
+        kernel=REQUANTIZE_FLOAT_ANY,
         parameters=(factors, offsets, widths, zeros_in, zeros_out),
-        bounds=np.array([*bounds, *(stage.scaled or _ANY), *(stage.summed or _ANY)], np.float64),
+        constants=(sides.rules(int(stage.rule)), limits),
+        in_rows=False,
     )

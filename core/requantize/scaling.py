@@ -9,7 +9,7 @@ import numpy as np
 
 from core.errors import ParameterError
 from core.kernels._jit import Kernel
-from core.kernels.requantize import Field, Requirement
+from core.kernels.requantize_rules import Requirement
 from core.operands import StoredOperand
 from core.parameters.schemes import FixedPoint, Multiplier, Scheme
 from core.plan import Array, Plan
@@ -21,7 +21,7 @@ from core.requantize.real_factor import apply_float
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingPlan(Plan):
-    """Plan of `core.kernels.requantize` and `core.kernels.requantize_float`.
+    """Plan of `core.kernels.requantize`, `core.kernels.requantize_float` and `core.kernels.requantize_any`.
 
     `multipliers` are one, or one for each block of `granularity`, which the zero points of `sides` have one for.
     """
@@ -31,9 +31,7 @@ class ScalingPlan(Plan):
     sides: Sides
     kernel: Kernel
     layout: Array
-    parameters: tuple[Array, ...]
-    rules: Array
-    bounds: Array
+    arguments: tuple[Array, ...]
 
     def new_counts(self) -> Array:
         """See Plan.new_counts. The last of these is the requirement that the first undefined element fails."""
@@ -47,9 +45,7 @@ class ScalingPlan(Plan):
             start,
             source.size,
             self.layout,
-            *self.parameters,
-            self.rules,
-            self.bounds,
+            *self.arguments,
             counts,
         )
 
@@ -105,13 +101,6 @@ def _plan(
     profile: str,
 ) -> ScalingPlan:
     source, target, channels = sides.source, sides.target, granularity.channels
-    rules = {
-        Field.RULE: application.rule,
-        Field.SOURCE_BYTES: source.dtype.itemsize,
-        Field.SOURCE_SIGNED: source.dtype.kind == "i",
-        Field.TARGET_BYTES: target.dtype.itemsize,
-        Field.WRAPS: application.wraps,
-    }
     return ScalingPlan(
         profile=profile,
         rounding=scheme.rounding,
@@ -127,7 +116,5 @@ def _plan(
         sides=sides,
         kernel=application.kernel,
         layout=channels.layout,
-        parameters=tuple(channels.lay_out(each, each.dtype.str) for each in application.parameters),
-        rules=np.array([int(rules[field]) for field in Field], np.int64),
-        bounds=application.bounds,
+        arguments=application.arguments(channels),
     )

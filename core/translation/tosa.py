@@ -15,8 +15,8 @@ from core.elements import IntegerElement
 from core.errors import ParameterError, RequantError, TypeFitError, UnsupportedError
 from core.mlir.types import UniformPerAxisType, UniformSubChannelType
 from core.mlir.verifier import scale_fault
-from core.operators.tosa_rescale import RescaleSide, check_signs
 from core.parameters.schemes import Multiplier, scheme_named
+from core.requantize.tosa_rescale import RescaleSide, check_signs
 from core.translation.operand_lists import uniform
 from core.translation.translation import (
     Read,

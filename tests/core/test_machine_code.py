@@ -15,6 +15,8 @@ from core.kernels._jit import Kernel
 from core.kernels.quantize import QUANTIZE
 from core.kernels.quantize_any import QUANTIZE_ANY
 from core.kernels.quantize_form import Form
+from core.kernels.requantize import requantize_by_multiplier
+from core.kernels.requantize_float import REQUANTIZE_F32, REQUANTIZE_F64
 
 X86 = platform.machine() in ("x86_64", "AMD64")
 pytestmark = pytest.mark.skipif(not X86, reason="looks for instructions of x86-64")
@@ -36,6 +38,9 @@ MAIN = {
     "f16 to i8": (QUANTIZE[Form(True, False, source="f16")], "fmadd"),
     "bf16 to i8": (QUANTIZE[Form(True, False, source="bf16")], "fmadd"),
     "any, f32": (QUANTIZE_ANY["<f4", False], "divps"),
+    "i32 to i8, fixed point": (requantize_by_multiplier, "pmuludq"),
+    "i32 to i8, f32": (REQUANTIZE_F32, "mulps"),
+    "i32 to i8, f64": (REQUANTIZE_F64, "mulpd"),
 }
 
 

@@ -20,11 +20,11 @@ from core.errors import ParameterError, PreconditionError, RequantError, TypeFit
 from core.mlir.printer import print_type
 from core.mlir.types import TensorType, Type
 from core.operands import StoredOperand, bind, static_shape
-from core.operators.tosa_rescale import RescaleSide, check_signs
 from core.parameters.schemes import Multiplier, scheme_named
 from core.plan import Array, Plan
 from core.requantize import plan_scaling
 from core.requantize.granularity import common_granularity
+from core.requantize.tosa_rescale import RescaleSide, check_signs
 
 
 class RescaleRounding(StrEnum):

@@ -1,7 +1,7 @@
 """The named schemes: how each system finds multiplier and shift for a real factor, and how it multiplies by them.
 
 Finding is arithmetic on one number, in Python's exact integers and fractions; multiplying is the kernels'
-(`core.kernels.requantize`, `core.kernels.requantize_float`).
+(`core.kernels.requantize_rules`).
 """
 
 from __future__ import annotations

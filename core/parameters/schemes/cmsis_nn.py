@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from core.kernels.requantize import FixedPointRule, Requirement
+from core.kernels.requantize_rules import FixedPointRule, Requirement
 from core.parameters.schemes.gemmlowp import GEMMLOWP, SHIFTED_FITS_INT32, prepare
 from core.parameters.schemes.litert import (
     FITS_INT32,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from core.kernels.requantize import FixedPointRule, Requirement
+from core.kernels.requantize_rules import FixedPointRule, Requirement
 from core.parameters.schemes.litert import FITS_INT32, FITS_INT48, at_least_zero, reduced_multiplier
 from core.parameters.schemes.scheme import Factor, FixedPoint, Multiplier, Prepared, Scheme
 from core.parameters.schemes.significand import significand

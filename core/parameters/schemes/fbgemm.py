@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 
 from core.errors import ParameterError
-from core.kernels.requantize import FixedPointRule, Requirement
-from core.kernels.requantize_float import FloatRule
+from core.kernels.requantize_rules import FixedPointRule, FloatRule, Requirement
 from core.parameters.schemes import float_factor
 from core.parameters.schemes.litert import FITS_INT32
 from core.parameters.schemes.scheme import INT32_MAX, Factor, FixedPoint, Multiplier, Prepared, Scheme

@@ -6,8 +6,7 @@ import math
 
 import numpy as np
 
-from core.kernels.requantize import Requirement
-from core.kernels.requantize_float import FloatRule
+from core.kernels.requantize_rules import FloatRule, Requirement
 from core.parameters.schemes.scheme import Float, Multiplier, PreparedFactor
 from core.parameters.schemes.significand import F32_BITS, F64_BITS, as_f32, exact
 

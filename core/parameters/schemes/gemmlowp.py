@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from core.errors import ParameterError
-from core.kernels.requantize import FixedPointRule, Requirement
+from core.kernels.requantize_rules import FixedPointRule, Requirement
 from core.parameters.schemes.litert import LITERT, SUM_FITS_INT32, right_shift
 from core.parameters.schemes.scheme import FixedPoint, Multiplier, Prepared, Sum
 from core.parameters.schemes.significand import normalized

@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from core.errors import ParameterError
-from core.kernels.requantize import FixedPointRule, Requirement
-from core.kernels.requantize_float import FloatRule
+from core.kernels.requantize_rules import FixedPointRule, FloatRule, Requirement
 from core.parameters.integer_double import integer_frexp
 from core.parameters.schemes import float_factor
 from core.parameters.schemes.scheme import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from core.kernels.requantize_float import FloatRule
+from core.kernels.requantize_rules import FloatRule
 from core.parameters.schemes import float_factor
 from core.parameters.schemes.scheme import Factor, Scheme
 from core.rounding import Rounding

@@ -13,8 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from core.errors import ParameterError
-from core.kernels.requantize import FixedPointRule, Requirement
-from core.kernels.requantize_float import FloatRule
+from core.kernels.requantize_rules import FixedPointRule, FloatRule, Requirement
 from core.rounding import Rounding
 
 INT32_MIN = -(1 << 31)
@@ -79,7 +78,10 @@ class Sum(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FixedPoint:
-    """Application by `core.kernels.requantize`. `scaled`: bounds of y. `demands`: each requirement in words."""
+    """Application by a rule of `core.kernels.requantize_rules`.
+
+    `scaled`: bounds of y. `demands`: each requirement in words.
+    """
 
     rule: FixedPointRule
     prepare: Callable[[Multiplier], Prepared]
@@ -98,7 +100,7 @@ class PreparedFactor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Float:
-    """Application by `core.kernels.requantize_float`. `scaled`: bounds of y; `summed`: of y + z_out.
+    """Application by a rule of `core.kernels.requantize_rules`. `scaled`: bounds of y; `summed`: of y + z_out.
 
     `precision`: the type that the factor has to be exact in, if any. `demands`: each requirement in words.
     """

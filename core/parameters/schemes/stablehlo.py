@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.kernels.requantize_float import FloatRule
+from core.kernels.requantize_rules import FloatRule
 from core.parameters.schemes import float_factor
 from core.parameters.schemes.scheme import Factor, Scheme
 from core.rounding import Rounding

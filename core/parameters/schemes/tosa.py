@@ -8,8 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from core.errors import ParameterError
-from core.kernels.requantize import FixedPointRule, Requirement
-from core.kernels.requantize_float import FloatRule
+from core.kernels.requantize_rules import FixedPointRule, FloatRule, Requirement
 from core.parameters.schemes.scheme import (
     INT32,
     INT32_MAX,

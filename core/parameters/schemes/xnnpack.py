@@ -6,8 +6,7 @@ import math
 from dataclasses import replace
 
 from core.errors import ParameterError
-from core.kernels.requantize import FixedPointRule, Requirement
-from core.kernels.requantize_float import FloatRule
+from core.kernels.requantize_rules import FixedPointRule, FloatRule, Requirement
 from core.parameters.schemes import float_factor
 from core.parameters.schemes.litert import FITS_INT32, HIGH_MULTIPLY, ROUNDING_DIVIDE
 from core.parameters.schemes.scheme import Factor, FixedPoint, Multiplier, Prepared, Scheme

@@ -1,0 +1,198 @@
+"""The kernels of requantize that check no element: long tensors, in every layout and storage, against the oracle.
+
+Long enough for the loops over whole blocks, with ends that are no whole vector, and with spans of the tensor in which
+nothing saturates between those in which something does.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from core.kernels.requantize import requantize_by_multiplier
+from core.kernels.requantize_any import REQUANTIZE_ANY, REQUANTIZE_FLOAT_ANY
+from core.kernels.requantize_float import REQUANTIZE_F32, REQUANTIZE_F64
+from core.mlir import parse_type
+from core.mlir.types import TensorType
+from core.parameters.schemes import SCHEMES, FixedPoint, Multiplier
+from core.plan import Array
+from core.requantize import ScalingPlan, plan_requantize
+from tests import scheme_oracle
+from tests.near_ties import near_ties
+
+FAST = (requantize_by_multiplier, REQUANTIZE_F32, REQUANTIZE_F64)
+BOUNDS = {f"u{bits}": (0, (1 << bits) - 1) for bits in (4, 8, 16, 32)} | {
+    f"i{bits}": (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) for bits in (4, 8, 16, 32)
+}
+SIZE = 3 * 4096 + 77
+FACTORS = (0.125, 0.0123, 0.35, 3e-5)
+"""Of which the first has ties in floats too."""
+
+
+def tensor(text: str) -> TensorType:
+    parsed = parse_type(text)
+    assert isinstance(parsed, TensorType)
+    return parsed
+
+
+def uniform(storage: str, zero_point: int) -> str:
+    return f"!quant.uniform<{storage}:f32, 1.0:{zero_point}>"
+
+
+def pairs_of(scheme: str) -> list[scheme_oracle.Derived]:
+    found = [scheme_oracle.derive(scheme, factor) for factor in FACTORS]
+    return [pair for pair in found if pair is not None]
+
+
+class Oracle:
+    """One parameter of a scheme between two storages: what becomes of a number, and whether it saturates."""
+
+    def __init__(self, scheme: str, pair: scheme_oracle.Derived, z_in: int, z_out: int, target: str) -> None:
+        self._arguments = (scheme, z_in, pair.multiplier, pair.shift, z_out, math.ldexp(pair.multiplier, -pair.right))
+        self._bounds = BOUNDS[target]
+        self._known: dict[int, tuple[int | None, int]] = {}
+
+    def of(self, q: int) -> tuple[int | None, int]:
+        """What is stored, None where that is not defined, and -1, 0 or 1: saturated low, not, or high."""
+        if q not in self._known:
+            scheme, z_in, m, shift, z_out, exact = self._arguments
+            low, high = self._bounds
+            stored = scheme_oracle.requantized(scheme, q, z_in, m, shift, z_out, self._bounds, exact)
+            wide = scheme_oracle.requantized(scheme, q, z_in, m, shift, z_out, (-(1 << 70), 1 << 70), exact)
+            self._known[q] = stored, 0 if wide is None else int(wide > high) - int(wide < low)
+        return self._known[q]
+
+
+def numbers_for(oracles: list[Oracle], pairs: list[scheme_oracle.Derived], source: str, size: int) -> Array:
+    """Numbers at ties, at bounds and anywhere; in the second 4096 none that saturates."""
+    rng = np.random.default_rng(21)
+    bounds = BOUNDS[source]
+    pool = [v for pair in pairs for v in near_ties(rng, pair.multiplier, pair.right, 60, bounds)]
+    pool += rng.integers(*bounds, 100, endpoint=True).tolist()
+    pool = [v for v in pool if all(oracle.of(v)[0] is not None for oracle in oracles)]
+    inside = [v for v in pool if all(oracle.of(v)[1] == 0 for oracle in oracles)]
+    numbers = rng.choice(pool, size)
+    numbers[4096:8192] = rng.choice(inside, 4096)
+    return numbers
+
+
+def check(plan: ScalingPlan, numbers: Array, oracles: list[Oracle], channel: Array) -> None:
+    """Compare every element and the tally, in one piece and in several."""
+    found = [oracles[c].of(q) for q, c in zip(numbers.tolist(), channel.tolist(), strict=True)]
+    expected = [stored for stored, _ in found]
+    tally = [sum(sign < 0 for _, sign in found), sum(sign > 0 for _, sign in found), 0, -1]
+    source = numbers.astype(plan.input_dtype)
+    for piece in (source.size, 5000, 1111):
+        target, counts = np.empty(source.size, plan.output_dtype), plan.new_counts()
+        for start in range(0, source.size, piece):
+            plan.step(source[start : start + piece], target[start : start + piece], start, counts)
+        assert target.tolist() == expected
+        assert counts[:4].tolist() == tally
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize(
+    ("source", "target", "z_in"),
+    [
+        ("i32", "i8", 0),
+        ("i32", "u8", 0),
+        ("i32", "i16", 7),
+        ("i32", "i32", 0),
+        ("i16", "u8", -3),
+        ("u16", "i8", 900),
+        ("i8", "i16", 5),
+        ("u8", "i4", 128),
+    ],
+)
+def test_long_tensor(scheme: str, source: str, target: str, z_in: int) -> None:
+    for pair in pairs_of(scheme)[:2]:
+        oracle = Oracle(scheme, pair, z_in, 3, target)
+        numbers = numbers_for([oracle], [pair], source, SIZE)
+        plan = plan_requantize(
+            tensor(f"tensor<{SIZE}x{uniform(source, z_in)}>"),
+            parse_type(uniform(target, 3)),
+            multipliers=[Multiplier(pair.multiplier, pair.shift)],
+            scheme=scheme,
+        )
+        assert isinstance(plan, ScalingPlan)
+        # Not every scheme is defined for all of i32, nor xnnpack_cvt8 for 16 bits.
+        assert plan.kernel in FAST or source == "i32" or scheme == "xnnpack_cvt8"
+        check(plan, numbers, [oracle], np.zeros(SIZE, int))
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize(("shape", "axis"), [((283, 44), 1), ((44, 283), 0), ((4, 70, 45), 1), ((3, 4171), 0)])
+def test_long_tensor_with_channels(scheme: str, shape: tuple[int, ...], axis: int) -> None:
+    """Rows of one parameter each, and cycles of parameters."""
+    pairs = pairs_of(scheme)
+    channels = shape[axis]
+    listed = [pairs[index % len(pairs)] for index in range(channels)]
+    oracles = [Oracle(scheme, pair, 0, -3, "i8") for pair in pairs]
+    size = math.prod(shape)
+    numbers = numbers_for(oracles, pairs, "i16", size)
+    index = np.arange(channels).reshape([-1 if i == axis else 1 for i in range(len(shape))])
+    channel = np.broadcast_to(index, shape).ravel() % len(pairs)
+    plan = plan_requantize(
+        tensor(f"tensor<{'x'.join(map(str, shape))}xi16>"),
+        parse_type(uniform("i8", -3)),
+        multipliers=[Multiplier(pair.multiplier, pair.shift) for pair in listed],
+        scheme=scheme,
+        axis=axis,
+    )
+    assert isinstance(plan, ScalingPlan)
+    assert plan.kernel in FAST or scheme == "xnnpack_cvt8"
+    check(plan, numbers, oracles, channel)
+
+
+RULES = {"litert", "arm_vector", "litert_single_rounding", "xnnpack_rndna", "tosa_double_round"}
+
+
+@pytest.mark.parametrize("rule", sorted(RULES))
+def test_accumulators_of_all_sizes_by_all_shifts(rule: str) -> None:
+    """Every shift of a scheme of each rule, multipliers at both ends, accumulators that reach the bounds of int32."""
+    scheme = SCHEMES[rule]
+    assert len({stage.rule for name in RULES if isinstance(stage := SCHEMES[name].stage, FixedPoint)}) == 5
+    fast = 0
+    low, high = scheme.multipliers
+    for shift in range(scheme.shifts[0], scheme.shifts[1] + 1):
+        right = scheme.right_shift(shift)
+        for m in {max(0, low), 1, high // 2 + 1, high - 1, high, 0x5A5A5A5A % high}:
+            pair = scheme_oracle.Derived(m, shift, right)
+            oracle = Oracle(rule, pair, 0, 3, "i32")
+            rng = np.random.default_rng(shift + 100)
+            values = [v for v in near_ties(rng, m, right, 96, most=1 << 20) if oracle.of(v)[0] is not None]
+            plan = plan_requantize(
+                tensor(f"tensor<{len(values)}x{uniform('i32', 0)}>"),
+                parse_type(uniform("i32", 3)),
+                multipliers=[Multiplier(m, shift)],
+                scheme=rule,
+            )
+            assert isinstance(plan, ScalingPlan)
+            fast += plan.kernel is requantize_by_multiplier
+            check(plan, np.array(values), [oracle], np.zeros(len(values), int))
+    assert fast > 60
+
+
+def test_what_is_not_proved_is_checked() -> None:
+    """The kernel that is chosen: by the bounds of the storage, the multiplier and the zero points."""
+
+    def kernel(source: str, m: int, shift: int, scheme: str = "litert", target: str = "i8") -> object:
+        plan = plan_requantize(
+            tensor(f"tensor<4x{source}>"), parse_type(target), multipliers=[Multiplier(m, shift)], scheme=scheme
+        )
+        assert isinstance(plan, ScalingPlan)
+        return plan.kernel
+
+    assert kernel("i32", 1 << 30, 0) is requantize_by_multiplier
+    assert kernel("i32", -(1 << 30), 0) is REQUANTIZE_ANY, "a multiplier below 0"
+    assert kernel("i32", 1 << 30, 1) is REQUANTIZE_ANY, "a shift to the left that wraps"
+    assert kernel("i16", 1 << 30, 1) is requantize_by_multiplier
+    assert kernel("i16", 1 << 30, 16) is requantize_by_multiplier
+    assert kernel("i16", 1 << 30, 17) is REQUANTIZE_ANY
+    assert kernel("i32", (1 << 31) - 1, -31) is REQUANTIZE_ANY, "a half that reaches beyond int32"
+    assert kernel("i64", 1 << 30, 0) is REQUANTIZE_ANY
+    assert kernel("i32", 1 << 23, 30, "xnnpack_fp32") is REQUANTIZE_F32
+    assert kernel("i32", 1 << 23, 30, "xnnpack_fp32", "i32") is REQUANTIZE_FLOAT_ANY
+    assert kernel("i32", 1 << 23, 30, "litert_float", "i32") is REQUANTIZE_F64

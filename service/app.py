@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Any
 
 from fastapi import FastAPI
@@ -16,7 +16,7 @@ from service.access import Access, read_tokens
 from service.admission import Reservation, keep_reservation
 from service.course import ClientLeftError
 from service.cross_origin import shared_with
-from service.direct import Endpoint, answer, direct_routes
+from service.direct import DirectRoutes, answer
 from service.exchange import Exchange
 from service.lifespan import HealthStatus, Runtime, lifespan
 from service.observation import Observation
@@ -46,7 +46,7 @@ from service.settings import Settings
 class Application(FastAPI):
     """FastAPI with the OpenAPI document of `service.openapi`, direct routes beside it, and layers around it."""
 
-    def __init__(self, *, direct: Mapping[str, Endpoint], **options: Any) -> None:
+    def __init__(self, *, direct: DirectRoutes, **options: Any) -> None:
         super().__init__(**options)
         self._direct = direct
         self._layers: ASGIApp | None = None
@@ -83,10 +83,10 @@ class Application(FastAPI):
     async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Call the function of a direct route, or leave it to FastAPI."""
         method = scope["method"]
-        endpoint = self._direct.get(scope["path"]) if method == "POST" else None
-        if endpoint is not None:
+        found = self._direct.find(scope["path"]) if method == "POST" else None
+        if found is not None:
             scope["app"] = self
-            await answer(endpoint, scope, receive, send)
+            await answer(*found, scope, receive, send)
         elif method == "HEAD":
             # Like GET; uvicorn leaves the body out. In a copy: the scope itself is also the server's.
             copy = {**scope, "method": "GET"}
@@ -118,8 +118,12 @@ class Exchanges:
 
 def create_app(settings: Settings) -> FastAPI:
     """Return the application. Its threads and kernels come to life with its lifespan."""
+    topics = [convert, fake_quantize, compare, blocks, integer, tosa, operators, npy, oip]
+    topics += [parameters, ranges, calibration, types, translation, lowering, meta]
+    topics += [docs] if settings.docs else []
+    topics += [metrics] if settings.metrics else []
     app = Application(
-        direct=direct_routes([npy.router]),
+        direct=DirectRoutes(topic.router for topic in topics),
         title=openapi.TITLE,
         version=VERSION,
         lifespan=lifespan,
@@ -134,10 +138,6 @@ def create_app(settings: Settings) -> FastAPI:
         },
     )
     app.state.runtime = Runtime(settings)
-    topics = [convert, fake_quantize, compare, blocks, integer, tosa, operators, npy, oip]
-    topics += [parameters, ranges, calibration, types, translation, lowering, meta]
-    topics += [docs] if settings.docs else []
-    topics += [metrics] if settings.metrics else []
     for topic in topics:
         app.include_router(topic.router)
     routes = [route for topic in topics for route in topic.router.routes]

@@ -1,9 +1,10 @@
-"""What was expensive to make and may be asked for again, up to a number of bytes."""
+"""What was expensive to make and may be asked for again, up to a number of bytes. Any thread may ask."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable
+from threading import Lock
 from typing import Generic, TypeVar
 
 Value = TypeVar("Value")
@@ -18,22 +19,33 @@ class ByteCache(Generic[Value]):
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._held = 0
+        self._lock = Lock()
         self._values: OrderedDict[Hashable, tuple[Value, int]] = OrderedDict()
+
+    def __len__(self) -> int:
+        """Return how many values there are."""
+        return len(self._values)
 
     def get(self, key: Hashable) -> Value | None:
         """Return the value of that key, if it is there, as the one that was used last."""
         found = self._values.get(key)
         if found is None:
             return None
-        self._values.move_to_end(key)
+        try:  # noqa: SIM105  # suppress() takes longer than all else here
+            self._values.move_to_end(key)
+        except KeyError:
+            pass  # another thread has just dropped it
         return found[0]
 
     def put(self, key: Hashable, value: Value, size: int) -> None:
         """Keep a value of about `size` bytes, key included, and drop what was not used for longest."""
-        if size * _LARGEST_SHARE > self._limit or key in self._values:
+        if size * _LARGEST_SHARE > self._limit:
             return
-        self._values[key] = value, size
-        self._held += size
-        while self._held > self._limit:
-            _, (_, dropped) = self._values.popitem(last=False)
-            self._held -= dropped
+        with self._lock:
+            if key in self._values:
+                return
+            self._values[key] = value, size
+            self._held += size
+            while self._held > self._limit:
+                _, (_, dropped) = self._values.popitem(last=False)
+                self._held -= dropped

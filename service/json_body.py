@@ -114,6 +114,8 @@ def token_bound(body: Text) -> int:
     A bound from above: those inside of strings are counted with the others. Only long texts without any escape, such as
     base64 and types, are left out when they come among the first: to look for their end is quicker than to count.
     """
+    if len(body) < _LONG_TEXT:
+        return _count(body, 0, len(body))
     bound, at = 0, 0
     for _ in range(_MOST_TEXTS):
         begin = body.find(b'"', at) + 1

@@ -7,7 +7,7 @@ a small tensor that costs more than its arithmetic.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from starlette.requests import Request
@@ -28,6 +28,7 @@ from service.header_fields import header_fields
 from service.lifespan import Runtime, require_ready
 from service.operation import BINARY
 from service.overlap import convert_arriving, convert_leaving, examine, keeps_output
+from service.plan_bytes import plan_bytes
 from service.problems import at, sides
 from service.query import read_query
 from service.query_fields import Query, choice
@@ -39,10 +40,6 @@ from service.type_text import read_type
 _MEDIA_TYPES = frozenset({BINARY, "application/x-npy", "application/x-binary", "application/x-www-form-urlencoded"})
 _LONGEST_TYPE_HEADER = 2048
 _TYPES = ("input_type", "output_type")
-
-# About what the objects around a kept plan take, and for each character of its types.
-_PLAN_BYTES = 4096
-_BYTES_PER_CHARACTER = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +89,14 @@ async def convert(request: Request, operation: NpyOperation) -> Response:
     asked = running.asked.get(key)
     if asked is None:
         asked = await _ask(request, operation, running)
-        running.asked.put(key, asked, _PLAN_BYTES + _BYTES_PER_CHARACTER * len(request.scope["query_string"]))
+        running.asked.put(key, asked, plan_bytes(None, len(request.scope["query_string"])))
     reader = BodyReader(request.scope, request.receive, running.settings.max_binary_bytes)
     text, length = await _header_text(reader)
     header_bytes = reader.handed_out
     planned = running.planned.get((asked, text))
     if planned is None:
         planned = await _plan(npy.parse_header(text, length, running.settings.max_rank), asked, operation, running)
-        running.planned.put((asked, text), planned, _size(planned, asked.characters))
+        running.planned.put((asked, text), planned, plan_bytes(planned.conversion.plan, asked.characters))
     conversion = planned.conversion
     if reader.declared is not None:
         _check_size(planned, reader.declared - header_bytes)
@@ -196,14 +193,6 @@ async def _plan(header: npy.NpyHeader, asked: _Asked, operation: NpyOperation, r
         )
 
     return await running.compute.texts(asked.characters, plan)
-
-
-def _size(planned: _Planned, characters: int) -> int:
-    """Return about how many bytes of memory a plan takes."""
-    plan = planned.conversion.plan
-    arrays = (getattr(plan, field.name) for field in fields(plan))
-    held = sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
-    return _PLAN_BYTES + _BYTES_PER_CHARACTER * characters + held
 
 
 def _check_size(planned: _Planned, found: int) -> None:

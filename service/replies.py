@@ -22,6 +22,8 @@ Header = tuple[bytes, bytes]
 # Below this, one copy is cheaper than one more call of the transport.
 _JOIN_BELOW = 64 << 10
 
+_COMPACT = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
+
 
 class BytesResponse(Response):
     """A reply whose length is known: the base of those that send their body by themselves."""
@@ -96,7 +98,7 @@ class LeavingResponse(BytesResponse):
 
 def json_text(value: Any) -> bytes:
     """Return `value` as compact JSON. For the small parts of a reply only."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    return _COMPACT.encode(value).encode()
 
 
 def json_list_reply(models: Iterable[BaseModel]) -> Response:

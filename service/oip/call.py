@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from core.errors import FieldFault, InvalidRequestError
 from core.mlir.types import TensorType, Type
 from core.operands import bind
+from service.byte_cache import ByteCache
 from service.oip.parameters import Value, pointer_to
 from service.oip.tensors import InputTensor
 from service.problems import at
@@ -27,6 +28,8 @@ class Call:
     inputs: Mapping[str, InputTensor]
     parameters: Mapping[str, Value | None]
     settings: Settings
+    plans: ByteCache[Any]
+    """What calls before this one were planned to be."""
 
     def has(self, name: str) -> bool:
         """Return whether a parameter is there."""

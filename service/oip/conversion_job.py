@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from service.oip.datatypes import DATATYPES
 from service.oip.model import Answer, Job
 from service.oip.parameters import Parameter, pointer_to
 from service.oip.tensors import OutputTensor, output_tensor
+from service.plan_bytes import plan_bytes
 from service.problems import at, sides
 
 BARE = "A bare element type takes its shape from the tensor."
@@ -97,20 +98,37 @@ def stored_type(call: Call) -> tuple[TensorType, int | None]:
         return (bind(tensor, x.shape), None) if width is None else (replace(tensor, shape=static_shape(tensor)), width)
 
 
-def job_of(
-    call: Call, plan: Plan, *, packed_in: int | None = None, packed_out: int | None = None, measured: bool = False
-) -> Job:
-    """Return the work that a plan stands for.
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A plan, and the bits of one packed number where numbers are packed."""
 
-    `packed_in`, `packed_out`: bits of one packed number, if packed. `measured`: whether the error is reported too.
+    plan: Plan
+    packed_in: int | None = None
+    packed_out: int | None = None
+
+
+def job_of(call: Call, plan_for: Callable[[Call], Planned], *, measured: bool = False) -> Job:
+    """Return the work that a call's plan stands for. `measured`: whether the error is reported too.
+
+    The plan is kept where it depends on nothing but x's shape and datatype and the parameters.
     """
     x = call.inputs["x"]
+    alone = len(call.inputs) == 1
+    key = (plan_for, x.datatype.name, x.shape, *call.parameters.values())
+    kept = call.plans.get(key) if alone else None
+    if kept is None:
+        planned = plan_for(call)
+        output_type = print_type(planned.plan.output_type)
+        kept = planned, Conversion(planned.plan, planned.packed_in, planned.packed_out), output_type
+        if alone:
+            characters = sum(len(each) for each in call.parameters.values() if isinstance(each, str))
+            call.plans.put(key, kept, plan_bytes(planned.plan, characters + len(output_type)))
+    planned, conversion, output_type = kept
+    plan, packed_in, packed_out = planned.plan, planned.packed_in, planned.packed_out
     if packed_in is None:
         stored = x.kept_as(plan.input_type.element, plan.input_dtype)
     else:
         stored = x.kept_as(_BYTES.element, _BYTES.dtype)
-    conversion = Conversion(plan, packed_in, packed_out)
-    output_type = print_type(plan.output_type)
 
     def run() -> Answer:
         with at(x.pointer):

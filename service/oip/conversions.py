@@ -18,6 +18,7 @@ from service.oip.conversion_job import (
     INPUT_TYPE,
     OUTPUT_TYPE,
     PACKING,
+    Planned,
     dense_bits,
     job_of,
     pointed,
@@ -34,7 +35,7 @@ _STORED = (*STORED, *NARROW_FLOATS)
 _STORED_NUMBERS = "Stored numbers, or floats of at most 16 bits."
 
 
-def _plan_quantize(call: Call) -> Job:
+def _quantization(call: Call) -> Planned:
     x_type = call.tensor_type("x", "input_type")
     output_type: Type
     if check_one_source(call, "output_type"):
@@ -53,8 +54,11 @@ def _plan_quantize(call: Call) -> Job:
             seed=call.integer("seed"),
             saturate=call.boolean("saturate"),
         )
-    bits, measured = dense_bits(call, plan.output_type), call.boolean("error") is True
-    return job_of(call, plan, packed_out=bits, measured=measured)
+    return Planned(plan, packed_out=dense_bits(call, plan.output_type))
+
+
+def _plan_quantize(call: Call) -> Job:
+    return job_of(call, _quantization, measured=call.boolean("error") is True)
 
 
 QUANTIZE = Model(
@@ -113,12 +117,16 @@ def _type_of_x(call: Call) -> tuple[TensorType, int | None]:
     return found, None
 
 
-def _plan_dequantize(call: Call) -> Job:
+def _dequantization(call: Call) -> Planned:
     x_type, packed_in = _type_of_x(call)
     output_type = call.type("output_type") if call.has("output_type") else None
     with pointed(call):
         plan = plan_dequantize(x_type, output_type, call.text("profile"))
-    return job_of(call, plan, packed_in=packed_in)
+    return Planned(plan, packed_in)
+
+
+def _plan_dequantize(call: Call) -> Job:
+    return job_of(call, _dequantization)
 
 
 DEQUANTIZE = Model(

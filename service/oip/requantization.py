@@ -15,6 +15,7 @@ from service.oip.conversion_job import (
     INPUT_TYPE,
     OUTPUT_TYPE,
     PACKING,
+    Planned,
     dense_bits,
     job_of,
     pointed,
@@ -42,7 +43,7 @@ def _given_multipliers(call: Call) -> list[Multiplier] | None:
     return [Multiplier(*pair) for pair in zip(*(each.data.tolist() for each in given), strict=True)]
 
 
-def _plan(call: Call) -> Job:
+def _requantization(call: Call) -> Planned:
     x_type, packed_in = stored_type(call) if call.has("input_type") else (call.tensor_type("x", "input_type"), None)
     output_type = call.type("output_type")
     multipliers = _given_multipliers(call)
@@ -52,7 +53,11 @@ def _plan(call: Call) -> Job:
     of_multipliers = nullcontext() if multipliers is None else at("/multipliers", ParameterError, PreconditionError)
     with pointed(call), of_multipliers:
         plan = plan_requantize(x_type, output_type, call.text("profile"), multipliers, scheme=scheme, axis=axis)
-    return job_of(call, plan, packed_in=packed_in, packed_out=dense_bits(call, plan.output_type))
+    return Planned(plan, packed_in, dense_bits(call, plan.output_type))
+
+
+def _plan(call: Call) -> Job:
+    return job_of(call, _requantization)
 
 
 _MULTIPLIER = Slot(

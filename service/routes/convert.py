@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import TypeVar, cast
 
 import numpy as np
@@ -34,6 +34,7 @@ from service.conversion_models import (
 from service.json_body import MEDIA_TYPE, receive_json
 from service.lifespan import require_ready
 from service.operation import json_operation
+from service.plan_bytes import plan_bytes
 from service.problems import at, sides
 from service.query import no_query
 from service.replies import PiecesResponse, json_text
@@ -184,11 +185,28 @@ async def _convert(
     characters = len(call.input.type) + len(call.output_type)
     if isinstance(call, RequantizeRequest):
         characters += len(call.multipliers) * CHARACTERS_PER_FACTOR
-    plan, output_type = await running.compute.texts(characters, decide)
+    key = _key(call)
+    planned: tuple[Plan, str] | None = None if key is None else running.planned.get(key)
+    if planned is None:
+        planned = await running.compute.texts(characters, decide)
+        if key is not None:
+            running.planned.put(key, planned, plan_bytes(planned[0], characters))
+    plan, output_type = planned
     # The result, and base64 of it. A type that promises more elements than the body has bits will be refused.
     result_bytes = min(plan.elements, 8 * len(body)) * plan.output_dtype.itemsize
     await hold(request.scope, result_bytes + result_bytes * 4 // 3)
     return await running.compute.arrays(len(body), convert)
+
+
+def _key(call: ConversionRequest) -> Hashable | None:
+    """Return what the plan of a call depends on: its class, and all that was given but the elements.
+
+    Multipliers may be very many. A plan with given ones is not kept.
+    """
+    given = call.model_fields_set
+    if "multipliers" in given:
+        return None
+    return type(call), call.input.type, frozenset((name, getattr(call, name)) for name in given if name != "input")
 
 
 def _multipliers_text(multipliers: Iterable[Multiplier]) -> bytes:

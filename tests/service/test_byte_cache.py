@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from core.mlir import parse_type
+from core.mlir.types import TensorType
+from core.quantize import plan_quantize
+from core.requantize import plan_requantize
 from service.byte_cache import ByteCache
+from service.plan_bytes import plan_bytes
 
 
 def test_what_was_used_last_is_kept() -> None:
@@ -33,3 +38,15 @@ def test_nothing_is_kept_without_room() -> None:
     cache: ByteCache[int] = ByteCache(0)
     cache.put("a", 1, 1)
     assert cache.get("a") is None
+
+
+def test_a_plan_counts_all_that_it_holds() -> None:
+    scales = ", ".join(["0.5"] * 1000)
+    source, target = (f"tensor<1000x3x!quant.uniform<{storage}:f32:0, {{{scales}}}>>" for storage in ("i32", "i8"))
+    source_type = parse_type(source)
+    assert isinstance(source_type, TensorType)
+    bare = plan_bytes(None, 10)
+    assert plan_bytes(plan_requantize(source_type, parse_type(target), "litert"), 10) > bare + 1000 * 100
+    real_type = parse_type("tensor<1000x3xf32>")
+    assert isinstance(real_type, TensorType)
+    assert plan_bytes(plan_quantize(real_type, parse_type(target), "onnx"), 10) > bare + 1000 * 8

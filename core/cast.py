@@ -9,7 +9,7 @@ import numpy as np
 
 from core.elements import FloatElement
 from core.errors import UnsupportedError, about, excerpt
-from core.float_encoding import Encoder, encoder
+from core.float_encoding import Encoder, ScaleEncoder, encoder
 from core.lanes import LANES, widen
 from core.mlir.printer import print_type
 from core.mlir.types import TensorType
@@ -17,19 +17,26 @@ from core.operands import static_shape
 from core.plan import Array, Plan, pieces
 from core.profiles import Rounding, profile_named
 from core.profiles.cast import CastRule
-from core.small_floats import SMALL_FLOATS, decode
+from core.small_floats import SMALL_FLOATS, decode, decoder, has_decoder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CastPlan(Plan):
     """Plan of `core.small_floats` and `core.float_encoding`. Without an encoder the result is an f32 or f64: exact."""
 
-    encoder: Encoder | None
+    encoder: Encoder | ScaleEncoder | None
 
     def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
         """See Plan.step."""
         element = self.input_type.element
         assert isinstance(element, FloatElement)
+        codes = target.view(f"u{target.itemsize}")
+        if self.encoder is not None and element.name in LANES:
+            self.encoder.encode(source, codes, start, counts)
+            return
+        if self.encoder is None and target.itemsize == 4 and has_decoder(element.name):
+            decoder(element.name).decode(source, target, counts)
+            return
         for piece in pieces(source.size):
             wide = widen(source[piece], element) if element.name in LANES else decode(source[piece], element.name)
             if self.encoder is None:
@@ -37,8 +44,7 @@ class CastPlan(Plan):
                     target[piece] = wide
                 counts[2] += np.count_nonzero(np.isnan(wide))
             else:
-                codes = target[piece].view(f"u{target.itemsize}")
-                self.encoder.encode(wide, codes, start + piece.start, counts)
+                self.encoder.encode(wide, codes[piece], start + piece.start, counts)
 
     def explain_undefined(self, counts: Array) -> str:
         """See Plan.explain_undefined."""
@@ -57,7 +63,7 @@ def _float(tensor: TensorType, side: str, taken: tuple[str, ...], authority: str
 
 def _plan(
     profile: str, input_type: TensorType, output_type: TensorType, source: FloatElement, target: FloatElement,
-    encoder: Encoder | None,
+    encoder: Encoder | ScaleEncoder | None,
 ) -> CastPlan:  # fmt: skip
     if source == target:
         with about("output"):

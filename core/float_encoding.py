@@ -8,19 +8,30 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from core.elements import FLOATS
 from core.errors import UnsupportedError
 from core.kernels import small_floats as kernels
-from core.kernels._jit import Kernel
+from core.kernels.float_encoding import ENCODE, Field, Scaling
+from core.kernels.rounding import Precision
+from core.kernels.widen import FloatKind
+from core.lanes import LANES, widen
 from core.profiles import Rounding
 from core.profiles.cast import CastRule, FiniteNan, FloatOverflow, NanCode, ScaleRange
 from core.small_floats import SmallFloat, Specials, small_float
 
 Array = NDArray[Any]
 
+_INT64_MAX = (1 << 63) - 1
+# One endless run, and the factor that is not used.
+_LAYOUT = np.array([_INT64_MAX, 1, _INT64_MAX, 1, 0], np.int64)
+_ONE = {"<f4": np.ones(1, "<f4"), "<f8": np.ones(1, "<f8")}
+_BITS = {"<f4": ("<i4", 23), "<f8": ("<i8", 52)}
+"""For each dtype of lanes: that of their bits, and how many of these the mantissa has."""
+
 
 @dataclass(frozen=True, slots=True)
 class SpecialCodes:
-    """What is no finite number of a format gives, as magnitude codes: the arguments of the kernels, in their order.
+    """What is no finite number of a format gives, as magnitude codes.
 
     A NaN gives `nan` with the source's highest mantissa bits under `nan_payload` put in, at least `smallest_nan`; and
     the sign ((sign of the source) and `nan_sign`) exclusive or `nan_flip`.
@@ -85,31 +96,65 @@ def special_codes(rule: CastRule, target: str, source: str = "f32", saturate: bo
 
 @dataclass(frozen=True, slots=True)
 class Encoder:
-    """A conversion to the codes of `target`: uint8, or uint16 for 16 bits. `lanes` are the floats that it takes.
+    """A conversion of floats, arrays of the element type `source`, to the codes of `target`: uint8, or uint16.
 
-    Underflow to zero keeps the sign where the format has a negative zero.
+    Underflow to zero keeps the sign where the format has a negative zero. `lanes` is the dtype computed in, and `rules`
+    what `core.kernels.float_encoding` goes by.
     """
 
+    source: str
     target: str
     rounding: Rounding
     lanes: str
-    kernel: Kernel
+    rules: Array
+
+    def encode(self, values: Array, codes: Array, start: int, counts: Array) -> None:
+        """Write the codes of `values` (1-D, contiguous), of which the first is element `start`.
+
+        `counts` as in `Plan.step`: an element is saturated when what it is rounded to is beyond the largest finite
+        value, whatever it then becomes.
+        """
+        self.encode_scaled(values, codes, start, counts, _LAYOUT, _ONE[self.lanes])
+
+    def encode_scaled(
+        self, values: Array, codes: Array, start: int, counts: Array, layout: Array, factors: Array
+    ) -> None:
+        """The same of scaled values: `layout` as in `core.kernels.layout.unpacked`, `factors` in the lanes."""
+        ENCODE[self.lanes](
+            values.view(np.uint8), codes.view(np.uint8), start, values.size, layout, factors, self.rules, counts
+        )
+
+    def scaling(
+        self, source: str, divides: bool, precision: Precision = Precision.NATIVE, adds_zero: bool = False
+    ) -> Encoder:
+        """Return the conversion of x / s, or of x * s, for x of `source`, computed in f32. The quotient is rounded to
+        `precision`; then +0 may be added."""
+        rules = self.rules.copy()
+        rules[Field.SOURCE] = FloatKind[source.upper()]
+        rules[Field.SCALING] = Scaling.DIVISION if divides else Scaling.MULTIPLICATION
+        rules[Field.PRECISION] = precision
+        rules[Field.ADDS_ZERO] = adds_zero
+        return Encoder(source, self.target, self.rounding, "<f4", rules)
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleEncoder:
+    """A conversion of floats to f8E8M0FNU, in f32. An element is saturated also when it is less than the smallest."""
+
+    source: str
+    rounding: Rounding
     numbers: tuple[int, ...]
     refuses_nan: bool
 
     def encode(self, values: Array, codes: Array, start: int, counts: Array) -> None:
-        """Write the codes of `values` (1-D, contiguous, f32 or f64), of which the first is element `start`.
-
-        `counts` as in `Plan.step`: an element is saturated when what it is rounded to is beyond the largest finite
-        value, whatever it then becomes, and in f8E8M0FNU also when it is less than the smallest.
-        """
+        """See Encoder.encode."""
         # What f64 is rounded to on its way may well be an infinity, and a signalling NaN is one like any other.
         with np.errstate(over="ignore", invalid="ignore"):
-            values = np.ascontiguousarray(values.astype(self.lanes, copy=False))
+            lanes = np.ascontiguousarray(widen(values, FLOATS[self.source]).astype("<f4", copy=False))
         before = counts[2]
-        self.kernel(values, codes, *self.numbers, counts)
+        kernels.encode_e8m0(lanes, codes, *self.numbers, counts)
         if self.refuses_nan and counts[2] > before and counts[3] < 0:
-            counts[3] = start + int(np.argmax(np.isnan(values)))
+            counts[3] = start + int(np.argmax(np.isnan(lanes)))
 
 
 def _scale_numbers(rule: CastRule, rounding: Rounding, saturating: bool) -> tuple[int, ...]:
@@ -125,6 +170,14 @@ def _scale_numbers(rule: CastRule, rounding: Rounding, saturating: bool) -> tupl
         return added, 0, True, True, 0x7F000000, above, above, 0x00400000, 0 if saturating else 255
     positive_only = rule.scale_range is ScaleRange.POSITIVE_ONLY
     return added, less, False, positive_only, highest, above, 255, 1 if positive_only else 0, 255
+
+
+def _highest(format_: SmallFloat, lanes: str) -> int:
+    """Return the bits of the largest number that is rounded to a finite one: the tie above the largest finite value
+    goes to it where its code is even."""
+    dtype, mantissa_bits = _BITS[lanes]
+    half = 1 << (mantissa_bits - format_.mantissa_bits - 1)
+    return int(np.array(format_.largest, lanes).view(dtype)) + half - (format_.largest_code & 1)
 
 
 def _chosen_rounding(rule: CastRule, target: str, rounding: Rounding | None) -> Rounding:
@@ -144,11 +197,12 @@ def encoder(
     saturate: bool | None = None,
     rounding: Rounding | None = None,
     refuses_nan: bool = False,
-) -> Encoder:
+) -> Encoder | ScaleEncoder:
     """Return the conversion of numbers that were `source` (an element type) to `target` by `rule`.
 
-    `saturate` and `rounding` replace the rule's own. Raise UnsupportedError for a format that the rule does not have,
-    for a source that it does not take, and for a saturation or rounding that it leaves no choice of.
+    Those of at most 8 bits come as f32. `saturate` and `rounding` replace the rule's own. Raise UnsupportedError for a
+    format that the rule does not have, for a source that it does not take, and for a saturation or rounding that it
+    leaves no choice of.
     """
     if target not in rule.formats:
         raise UnsupportedError(f"{rule.authority} does not cast to {target}; it does to {', '.join(rule.formats)}")
@@ -156,27 +210,38 @@ def encoder(
     if saturate is not None and not (rule.chosen_saturation and format_.width == 8):
         raise UnsupportedError(f"{rule.authority} leaves no choice of saturation to {target}", pointer="/saturate")
     rounding = _chosen_rounding(rule, target, rounding)
+    array = source if source in LANES else "f32"
+    saturating = _saturates(rule, format_, saturate)
     if format_.specials is Specials.SCALE:
-        numbers = _scale_numbers(rule, rounding, _saturates(rule, format_, saturate))
-        return Encoder(target, rounding, "<f4", kernels.encode_e8m0, numbers, refuses_nan)
+        return ScaleEncoder(array, rounding, _scale_numbers(rule, rounding, saturating), refuses_nan)
     special = special_codes(rule, target, source, saturate)
-    numbers = (
-        format_.mantissa_bits,
-        format_.bias,
-        format_.sign_bit,
-        0 if format_.specials is Specials.FNUZ else format_.sign_bit,
-        format_.largest_code,
-        special.overflow,
-        special.infinity,
-        special.nan,
-        special.smallest_nan,
-        special.nan_payload,
-        special.nan_sign,
-        special.nan_flip,
-    )
-    if source == "f64" and target in rule.f64_once:
-        return Encoder(target, rounding, "<f8", kernels.encode_f64, numbers, refuses_nan)
-    slip = None if _saturates(rule, format_, saturate) else rule.slips.get(target)
-    ends = (0, 0) if slip is None else np.array([slip.start, slip.stop], "<f4").view("<i4").tolist()
-    numbers = (*numbers, *ends, 0 if slip is None else slip.code)
-    return Encoder(target, rounding, "<f4", kernels.ENCODE_F32[rule.through_f16], numbers, refuses_nan)
+    lanes = "<f8" if source == "f64" and target in rule.f64_once else "<f4"
+    slip_from = slip_to = np.iinfo(_BITS[lanes][0]).max
+    slip = None if saturating or lanes == "<f8" else rule.slips.get(target)
+    if slip is not None:
+        slip_from, slip_to = np.array([slip.start, slip.stop], "<f4").view("<i4").tolist()
+    rules = {
+        Field.SOURCE: FloatKind[array.upper()],
+        Field.SCALING: Scaling.NONE,
+        Field.PRECISION: Precision.NATIVE,
+        Field.ADDS_ZERO: False,
+        Field.THROUGH_F16: rule.through_f16 and lanes == "<f4",
+        Field.NAN_UNDEFINED: refuses_nan,
+        Field.BYTES: format_.dtype.itemsize,
+        Field.MANTISSA_BITS: format_.mantissa_bits,
+        Field.BIAS: format_.bias,
+        Field.SIGN_BIT: format_.sign_bit,
+        Field.ZERO_SIGN: 0 if format_.specials is Specials.FNUZ else format_.sign_bit,
+        Field.HIGHEST: _highest(format_, lanes),
+        Field.OVERFLOW: special.overflow,
+        Field.INFINITY: special.infinity,
+        Field.NAN: special.nan,
+        Field.SMALLEST_NAN: special.smallest_nan,
+        Field.NAN_PAYLOAD: special.nan_payload,
+        Field.NAN_SIGN: special.nan_sign,
+        Field.NAN_FLIP: special.nan_flip,
+        Field.SLIP_FROM: slip_from,
+        Field.SLIP_TO: slip_to,
+        Field.SLIP: 0 if slip is None else slip.code,
+    }
+    return Encoder(array, target, rounding, lanes, np.array([int(rules[field]) for field in Field], np.int64))

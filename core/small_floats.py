@@ -17,7 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.errors import TensorDataError, UnsupportedError, excerpt
-from core.kernels import small_floats as kernels
+from core.kernels import float_decoding as kernel
+from core.kernels.float_decoding import Field
+from core.kernels.widen import FloatKind
 
 Array = NDArray[Any]
 
@@ -167,6 +169,55 @@ def check_codes(codes: Array, element_name: str) -> None:
         )
 
 
+_INT64_MAX = (1 << 63) - 1
+# One endless run of the scale 1.
+_LAYOUT = np.array([_INT64_MAX, 1, _INT64_MAX, 1, 0], np.int64)
+_ONE = np.ones(1, "<f4")
+
+
+@dataclass(frozen=True, slots=True)
+class Decoder:
+    """A conversion of the codes of a format of at most 8 bits to f32, f16 or bf16.
+
+    `rules` is what `core.kernels.float_decoding` goes by.
+    """
+
+    element_name: str
+    rules: Array
+
+    def decode(
+        self, codes: Array, values: Array, counts: Array, start: int = 0, layout: Array = _LAYOUT, scales: Array = _ONE
+    ) -> None:
+        """Write f32(value * scale), rounded to the target's type. `codes`: uint8, of which the first is element `start`
+        of `layout` (`core.kernels.layout.unpacked`). NaNs are counted in counts[2]; they are quiet, without payload,
+        and have the sign of their code. Raise TensorDataError for a code wider than its format."""
+        if kernel.decode(codes, values.view(np.uint8), start, layout, scales, self.rules, counts) >= 0:
+            check_codes(codes, self.element_name)
+
+
+def has_decoder(element_name: str) -> bool:
+    """Return whether there is a `decoder` of a format."""
+    format_ = small_float(element_name)
+    return format_.width <= 8 and format_.specials is not Specials.SCALE
+
+
+@cache
+def decoder(element_name: str, target: str = "f32") -> Decoder:
+    """Return the conversion from a format that has one to `target`: f32, f16 or bf16."""
+    format_ = small_float(element_name)
+    rules = {
+        Field.TARGET: FloatKind[target.upper()],
+        Field.SIGN_BIT: format_.sign_bit,
+        Field.MANTISSA_BITS: format_.mantissa_bits,
+        Field.BIAS: format_.bias,
+        Field.LARGEST: format_.largest_code,
+        Field.INFINITY: -1 if format_.infinity_code is None else format_.infinity_code,
+        Field.NAN: format_.sign_bit if format_.specials is Specials.FNUZ else -1,
+        Field.WIDTH: format_.width,
+    }
+    return Decoder(element_name, np.array([int(rules[field]) for field in Field], np.int64))
+
+
 def decode(codes: Array, element_name: str) -> Array:
     """Return the values of `codes` (1-D, uint8, or uint16 for f16 and bf16) as f32; every value is exact.
 
@@ -178,7 +229,8 @@ def decode(codes: Array, element_name: str) -> Array:
         return codes.view("<f2").astype("<f4")
     if format_.name == "bf16":
         return np.left_shift(codes, 16, dtype="<u4").view("<f4")
-    check_codes(codes, element_name)
+    if format_.specials is Specials.SCALE:
+        return np.take(decode_table(element_name), codes)
     values = np.empty(codes.size, "<f4")
-    kernels.decode(np.ascontiguousarray(codes), decode_table(element_name), values)
+    decoder(element_name).decode(np.ascontiguousarray(codes), values, np.zeros(4, np.int64))
     return values

@@ -12,6 +12,8 @@ import core.kernels.dequantize_any
 import core.kernels.divergence
 import core.kernels.error_sums
 import core.kernels.fake_quantize
+import core.kernels.float_decoding
+import core.kernels.float_encoding
 import core.kernels.histogram
 import core.kernels.packing
 import core.kernels.quantile
@@ -21,7 +23,6 @@ import core.kernels.reduce
 import core.kernels.requantize
 import core.kernels.requantize_any
 import core.kernels.requantize_float
-import core.kernels.scale
 import core.kernels.small_floats
 import core.kernels.squared_error
 import core.kernels.torch_histogram  # noqa: F401

@@ -4,41 +4,32 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from core.kernels.scale import MULTIPLY
-from core.lanes import narrow, rounded_scales
+from core.lanes import rounded_scales
 from core.mlir.types import TensorType
 from core.operands import QuantizedOperand, float_element
-from core.plan import Array, Plan, pieces
+from core.plan import Array, Plan
 from core.profiles import OperationRule
-from core.small_floats import decode
+from core.small_floats import Decoder, decoder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SmallFloatPlan(Plan):
-    """Plan of `core.small_floats` and `core.kernels.scale`."""
+    """Plan of `core.small_floats`."""
 
-    storage: str
-    layout: tuple[int, int, int, int]
+    decoder: Decoder
+    layout: Array
     scales: Array
 
     def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
         """See Plan.step. NaN codes are counted."""
-        element = float_element(self.output_type, "output")
-        for piece in pieces(source.size):
-            decoded = decode(source[piece], self.storage)
-            lanes = np.empty(decoded.size, np.float32)
-            MULTIPLY(decoded, lanes, start + piece.start, *self.layout, self.scales)
-            narrow(lanes, element, target[piece])
-            counts[2] += np.count_nonzero(np.isnan(decoded))
+        self.decoder.decode(source, target, counts, start, self.layout, self.scales)
 
 
 def plan_small_float(
     profile: str, rule: OperationRule, operand: QuantizedOperand, target: TensorType
 ) -> SmallFloatPlan:
     """Plan E(f32(decode(q) * s))."""
-    channels = operand.channels.as_runs()
+    channels = operand.channels
     return SmallFloatPlan(
         profile=profile,
         rounding=rule.rounding,
@@ -47,7 +38,7 @@ def plan_small_float(
         input_dtype=operand.dtype,
         output_dtype=float_element(target, "output").tensor_dtype,
         elements=operand.elements,
-        storage=operand.storage,
-        layout=channels.scalars,
+        decoder=decoder(operand.storage, float_element(target, "output").name),
+        layout=channels.layout,
         scales=channels.lay_out(rounded_scales(operand.scales, operand.expressed, rule.scales), "<f4"),
     )

@@ -8,7 +8,7 @@ from enum import StrEnum
 from core.cast import plan_narrowing
 from core.elements import FloatElement
 from core.errors import UnknownNameError, UnsupportedError, about, excerpt
-from core.float_encoding import encoder
+from core.float_encoding import Encoder, encoder
 from core.mlir.types import TensorType, Type
 from core.operands import bind, float_element, quantized_operand, static_shape
 from core.plan import Plan
@@ -108,6 +108,7 @@ def plan_quantize(
             saturate=saturate,
             refuses_nan=_refuses_nan(nan, operand.storage),
         )
+        assert isinstance(chosen, Encoder), operand.storage
         return plan_small_float(profile, rule, chosen, input_type, operand)
     if saturate is not None:
         raise UnsupportedError(f"saturate is a choice for small floats; this is {operand.storage}", pointer="/saturate")

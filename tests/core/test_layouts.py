@@ -11,8 +11,11 @@ import pytest
 from numpy.typing import NDArray
 
 from core.channels import channels_of
+from core.float_encoding import Encoder, encoder
 from core.kernels.dequantize import DEQUANTIZE, Storage
 from core.kernels.widen import FloatKind
+from core.profiles import PROFILES
+from core.small_floats import SMALL_FLOATS, decoder, has_decoder
 
 Array = NDArray[Any]
 # A shape, and the size of a block along each dimension.
@@ -34,6 +37,9 @@ LAYOUTS = [
     ((2, 3, 70), (2, 3, 1)),
     ((7, 33), (2, 32)),
     ((2, 7, 32), (1, 2, 32)),
+    ((9001,), (9001,)),
+    ((3, 4128), (1, 32)),
+    ((3000, 3), (3000, 1)),
 ]
 
 
@@ -43,6 +49,12 @@ def parameters_of(shape: tuple[int, ...], blocks: tuple[int, ...]) -> Array:
     places = np.indices(shape).reshape(len(shape), -1)
     within = [place // block for place, block in zip(places, blocks, strict=True)]
     return np.ravel_multi_index(within, counts)
+
+
+def pieces_of(size: int) -> list[tuple[int, int]]:
+    """Where a piece of a tensor may begin and end."""
+    ends = ((0, size), (0, 1), (1, size), (15, 47), (16, size - 1), (33, size), (31, 132), (64, 160), (4090, 8200))
+    return [(start, min(stop, size)) for start, stop in ends if start < size]
 
 
 @pytest.mark.parametrize("kind", [FloatKind.F32, FloatKind.F16, FloatKind.BF16])
@@ -67,8 +79,7 @@ def test_dequantize_from_any_element(storage: Storage, kind: FloatKind, double: 
             value = difference.astype(np.int32).astype(np.float32) * scales[index]
         with np.errstate(over="ignore"):
             expected = value.astype(narrow).view(target_dtype)
-        for start, stop in ((0, size), (0, 1), (1, size), (15, 47), (16, size - 1), (33, size), (31, 132), (64, 160)):
-            stop = min(stop, size)
+        for start, stop in pieces_of(size):
             # What comes after the target stays as it is.
             target = np.full(stop - start + 64, 77, target_dtype)
             DEQUANTIZE[double](
@@ -84,3 +95,88 @@ def test_dequantize_from_any_element(storage: Storage, kind: FloatKind, double: 
             )
             assert target[: stop - start].tolist() == expected[start:stop].tolist()
             assert (target[stop - start :] == 77).all()
+
+
+ALL_FLOATS = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
+# How often what is beyond the largest value comes, and what is no number: the first NaN is then in the second span.
+SPECIAL = {"plain": (0, 0), "overflows": (7, 0), "rare": (5000, 4500), "often": (5, 11)}
+
+
+@pytest.mark.parametrize("special", SPECIAL)
+@pytest.mark.parametrize("divides", [False, True])
+@pytest.mark.parametrize("source", ALL_FLOATS)
+def test_encode_from_any_element(source: str, divides: bool, special: str) -> None:
+    """Scaled to f8E4M3FN, saturating: codes, counts, and the index of the first NaN."""
+    rng = np.random.default_rng(6)
+    rule = PROFILES["onnx"].cast_rule()
+    made = encoder(rule, "f8E4M3FN", refuses_nan=True)
+    assert isinstance(made, Encoder)
+    scaled = made.scaling(source, divides)
+    every, missing = SPECIAL[special]
+    for shape, blocks in LAYOUTS:
+        index, channels = parameters_of(shape, blocks), channels_of(shape, blocks)
+        size = prod(shape)
+        factors = (rng.random(index.max() + 1) + 0.5).astype("<f4")
+        x = np.clip(rng.normal(0, 30, size), -200, 200)
+        if every:
+            x[every - 1 :: every] *= 1000
+        if missing:
+            x[missing - 1 :: missing] = np.nan
+            x[missing::missing] = -np.inf
+        narrow: Any = ALL_FLOATS[source]
+        with np.errstate(over="ignore"):
+            x = x.astype(narrow)
+        wide = x.astype(np.float32)
+        y = wide / factors[index] if divides else wide * factors[index]
+        expected = np.clip(y, -448, 448).astype(ml_dtypes.float8_e4m3fn).view(np.uint8)
+        nan = np.isnan(y)
+        for start, stop in pieces_of(size):
+            codes, counts = np.full(stop - start + 64, 77, np.uint8), np.array([1, 2, 3, -1])
+            here = slice(start, stop)
+            scaled.encode_scaled(
+                x[here], codes[: stop - start], start, counts, channels.layout, channels.lay_out(factors, "<f4")
+            )
+            assert (codes[: stop - start] == expected[here]).all()
+            assert (codes[stop - start :] == 77).all()
+            found = np.flatnonzero(nan[here])
+            tally = [(y[here] < -464).sum() + 1, (y[here] > 464).sum() + 2, found.size + 3]
+            assert counts.tolist() == [*tally, start + found[0] if found.size else -1]
+
+
+@pytest.mark.parametrize("every", [0, 5000, 3])
+@pytest.mark.parametrize("target", ALL_FLOATS)
+@pytest.mark.parametrize("name", [name for name in SMALL_FLOATS if has_decoder(name)])
+def test_decode_from_any_element(name: str, target: str, every: int) -> None:
+    """Codes that are finite, and every so many anything."""
+    rng = np.random.default_rng(7)
+    format_ = SMALL_FLOATS[name]
+    values = np.array([format_.value(code) for code in range(1 << format_.width)])
+    finite = np.flatnonzero(np.isfinite(values))
+    narrow: Any = ALL_FLOATS[target]
+    for shape, blocks in LAYOUTS:
+        index, channels = parameters_of(shape, blocks), channels_of(shape, blocks)
+        size = prod(shape)
+        scales = (rng.random(index.max() + 1) + 0.5).astype("<f4")
+        source = rng.choice(finite, size).astype(np.uint8)
+        if every:
+            source[every - 1 :: every] = rng.integers(0, 1 << format_.width, source[every - 1 :: every].size)
+        with np.errstate(over="ignore"):
+            expected = (values[source].astype(np.float32) * scales[index]).astype(narrow).astype(np.float32)
+        nan = np.isnan(values[source])
+        for start, stop in pieces_of(size):
+            here = slice(start, stop)
+            found, counts = np.full(stop - start + 64, 77, narrow), np.array([1, 2, 3, -1])
+            decoder(name, target).decode(
+                source[here],
+                found[: stop - start].view(f"<u{found.itemsize}"),
+                counts,
+                start,
+                channels.layout,
+                channels.lay_out(scales, "<f4"),
+            )
+            real = found[: stop - start].astype(np.float32)
+            assert (np.isnan(real) == nan[here]).all()
+            assert (real.view("<u4")[~nan[here]] == expected[here].view("<u4")[~nan[here]]).all()
+            assert (np.signbit(real) == np.signbit(expected[here]))[~nan[here]].all()
+            assert (found[stop - start :] == 77).all()
+            assert counts.tolist() == [1, 2, 3 + nan[here].sum(), -1]

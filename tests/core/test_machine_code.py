@@ -12,6 +12,9 @@ import pytest
 from llvmlite.binding import get_host_cpu_features
 
 from core.kernels._jit import Kernel
+from core.kernels.dequantize import DEQUANTIZE
+from core.kernels.float_decoding import decode
+from core.kernels.float_encoding import ENCODE
 from core.kernels.quantize import QUANTIZE
 from core.kernels.quantize_any import QUANTIZE_ANY
 from core.kernels.quantize_form import Form
@@ -38,6 +41,10 @@ MAIN = {
     "f16 to i8": (QUANTIZE[Form(True, False, source="f16")], "fmadd"),
     "bf16 to i8": (QUANTIZE[Form(True, False, source="bf16")], "fmadd"),
     "any, f32": (QUANTIZE_ANY["<f4", False], "divps"),
+    "i8 to f32": (DEQUANTIZE[False], "mulps"),
+    "f32 to f8": (ENCODE["<f4"], "divps"),
+    "f64 to f8": (ENCODE["<f8"], "addpd"),
+    "f8 to f32": (decode, "mulps"),
     "i32 to i8, fixed point": (requantize_by_multiplier, "pmuludq"),
     "i32 to i8, f32": (REQUANTIZE_F32, "mulps"),
     "i32 to i8, f64": (REQUANTIZE_F64, "mulpd"),

@@ -1,0 +1,228 @@
+"""The kernel from the codes of floats of at most 8 bits to f32, f16 and bf16. Formula: spec/numerics.md G.1.
+
+    E(f32(value * s))
+    value = (-1)^sign * 2^(E - bias) * (1 + M / 2^m): the code, shifted, is the bits of an f32
+    value = (-1)^sign * M * 2^(1 - bias - m) where E = 0: a conversion of an integer
+
+Codes that mean something
+else, NaN and infinities, are not looked for one by one: the largest code of a span, in an order in which these come
+last, says whether there are any, and then the span is converted once more by a loop that asks.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+from numba import types
+
+from core.kernels._jit import Array, Number, device, kernel, readable, writable
+from core.kernels.layout import after_rows, locate, next_vector, rows_from, unpacked
+from core.kernels.narrow import store_f32, store_first_f32
+from core.kernels.processor import prefer_wide_vectors
+from core.kernels.vector_memory import elements_of, load, load_first, load_one
+from core.kernels.vectors import (
+    LANES,
+    bits_as,
+    convert,
+    count,
+    first,
+    first_of,
+    larger,
+    select,
+    some,
+    splat,
+    zero_like,
+)
+from core.kernels.widen import FloatKind
+
+
+class Field(IntEnum):
+    """Where each number stands in the kernel's `rules`."""
+
+    TARGET = 0
+    """FloatKind of the target, not F64."""
+    SIGN_BIT = 1
+    MANTISSA_BITS = 2
+    BIAS = 3
+    LARGEST = 4
+    """The largest finite magnitude code."""
+    INFINITY = 5
+    """The magnitude code of infinity, or -1."""
+    NAN = 6
+    """The one code of NaN where there is no negative zero, or -1: then every other code above LARGEST is a NaN."""
+    WIDTH = 7
+    """4, 6 or 8: the bits of a code."""
+
+
+_TARGET, _SIGN_BIT = int(Field.TARGET), int(Field.SIGN_BIT)
+_MANTISSA_BITS, _BIAS, _WIDTH = int(Field.MANTISSA_BITS), int(Field.BIAS), int(Field.WIDTH)
+_LARGEST, _INFINITY, _NAN = int(Field.LARGEST), int(Field.INFINITY), int(Field.NAN)
+_F32 = int(FloatKind.F32)
+_QUIET_NAN = np.int32(0x7FC00000)
+_F32_INFINITY = np.int32(0x7F800000)
+# Long enough that looking at the largest does not count, short enough to be in the cache when it is converted again.
+_SPAN = 4096
+
+
+@device
+def _finite(codes: Number, format_: tuple[int, int, int, int]) -> Number:
+    """The values of finite codes, which are int32."""
+    sign_bit, mantissa_bits, bias, width = format_
+    magnitude = codes & splat(np.int32(sign_bit - 1))
+    normal = (magnitude << splat(np.int32(23 - mantissa_bits))) + splat(np.int32((127 - bias) << 23))
+    last_place = bits_as(splat(np.int32((128 - bias - mantissa_bits) << 23)), np.float32)
+    subnormal = bits_as(convert(magnitude, np.float32) * last_place, np.int32)
+    value = select(magnitude < splat(np.int32(1 << mantissa_bits)), subnormal, normal)
+    sign = (codes << splat(np.int32(32 - width))) & splat(np.int32(-0x80000000))
+    return bits_as(value | sign, np.float32)
+
+
+@device
+def _rank(codes: Number, order: tuple[int, int]) -> Number:
+    """The codes in an order in which those that are no finite numbers, and no codes at all, come last."""
+    added, mask = order
+    return (codes + splat(np.int32(added))) & splat(np.int32(mask))
+
+
+@device
+def _rows(
+    source: Array,
+    target: Array,
+    begin: Number,
+    rows: Number,
+    length: Number,
+    scales: Array,
+    parameter: Number,
+    cycle: bool,
+    kind: int,
+    format_: tuple[int, int, int, int],
+    order: tuple[int, int],
+    most: Number,
+) -> Number:
+    """Convert the whole vectors of rows (`core.kernels.layout.rows_from`), which have nothing but finite numbers.
+    Return the last code in the order of `_rank`, or `most`."""
+    if rows > 1:
+        left = length
+        for i in range(begin, begin + rows * length, LANES):
+            codes = convert(load(source, i), np.int32)
+            most = larger(most, _rank(codes, order))
+            store_f32(target, i, _finite(codes, format_) * load_one(scales, parameter), kind)
+            parameter, left = next_vector(parameter, left, length)
+        return most
+    scale = load_one(scales, parameter)
+    for i in range(begin, begin + length - length % LANES, LANES):
+        if cycle:
+            scale = load(scales, parameter + (i - begin))
+        codes = convert(load(source, i), np.int32)
+        most = larger(most, _rank(codes, order))
+        store_f32(target, i, _finite(codes, format_) * scale, kind)
+    return most
+
+
+@kernel(
+    (
+        readable(types.uint8),  # codes
+        writable(types.uint8),  # target, as bytes
+        types.int64,  # start: index of source[0] in the whole tensor
+        readable(types.int64),  # core.kernels.layout.unpacked
+        readable(types.float32),  # scales, one for each parameter
+        readable(types.int64),  # rules, by Field
+        writable(types.int64),  # counts, of which the third is that of NaN
+    ),
+    returns=types.int64,
+)
+def decode(
+    codes_of_source: Array,
+    target_bytes: Array,
+    start: Number,
+    numbers: Array,
+    all_scales: Array,
+    rules: Array,
+    counts: Array,
+) -> Number:
+    """Return the index of the first number that is no code of the format, or -1."""
+    prefer_wide_vectors()
+    source, target, scales = elements_of(codes_of_source), elements_of(target_bytes), elements_of(all_scales)
+    size = codes_of_source.size
+    kind, sign_bit = rules[_TARGET], rules[_SIGN_BIT]
+    format_ = (sign_bit, rules[_MANTISSA_BITS], rules[_BIAS], rules[_WIDTH])
+    largest, infinity = splat(np.int32(rules[_LARGEST])), splat(np.int32(rules[_INFINITY]))
+    nan, last_code = splat(np.int32(rules[_NAN])), splat(np.int32((1 << rules[_WIDTH]) - 1))
+    one_nan = rules[_NAN] >= 0
+    # With one NaN, it is what comes before all others, modulo 256.
+    order = (255 - rules[_NAN], 255) if one_nan else (0, 255 - sign_bit)
+    finite = splat(np.int32(254)) if one_nan else largest
+    layout = unpacked(numbers)
+    cycle = layout[4] != 0
+    place = locate(start, layout)
+    asking = False
+    span = 0
+    while span < size:
+        span_end = min(span + _SPAN, size)
+        span_place = place
+        most = zero_like(largest)
+        missing = 0
+        done = span
+        while done < span_end:
+            rows, length = rows_from(span_end - done, place, layout)
+            parameter = place[0] + place[1]
+            place = after_rows(rows, length, place, layout)
+            begin = done
+            done += rows * length
+            if not asking:
+                # With constants where it pays.
+                if kind != _F32 or cycle:
+                    most = _rows(
+                        source, target, begin, rows, length, scales, parameter, cycle, kind, format_,
+                        order, most,
+                    )  # fmt: skip
+                else:
+                    most = _rows(
+                        source, target, begin, rows, length, scales, parameter, False, _F32, format_,
+                        order, most,
+                    )  # fmt: skip
+                if length % LANES == 0:
+                    continue
+                whole = length - length % LANES
+                begin += whole
+                length -= whole
+                if cycle:
+                    parameter += whole
+            for index in range(parameter, parameter + rows):
+                scale = load_one(scales, index)
+                end = begin + length
+                for i in range(begin, end, LANES):
+                    valid = first(end - i)
+                    if cycle:
+                        scale = load_first(scales, index + (i - begin), valid)
+                    codes = convert(load_first(source, i, valid), np.int32)
+                    wrong = codes > last_code
+                    if some(wrong):
+                        return i + first_of(wrong)
+                    magnitude = codes & splat(np.int32(sign_bit - 1))
+                    # A lane that is not there holds a zero, which is no NaN.
+                    is_nan = codes == nan
+                    if not one_nan:
+                        is_nan = (magnitude > largest) & (magnitude != infinity)
+                    value = _finite(codes, format_)
+                    sign = bits_as(value, np.int32) & splat(np.int32(-0x80000000))
+                    value = select(magnitude == infinity, bits_as(splat(_F32_INFINITY) | sign, np.float32), value)
+                    value = select(is_nan, bits_as(splat(_QUIET_NAN) | sign, np.float32), value * scale)
+                    most = larger(most, _rank(codes, order))
+                    missing += count(is_nan)
+                    if end - i >= LANES:
+                        store_f32(target, i, value, kind)
+                    else:
+                        store_first_f32(target, i, value, valid, kind)
+                begin = end
+        special = some(most > finite)
+        if special and not asking:
+            # Once more, with more care.
+            asking = True
+            place = span_place
+            continue
+        asking = special
+        counts[2] += missing
+        span = span_end
+    return -1

@@ -17,7 +17,17 @@ from numba import types
 from core.kernels._jit import Array, Kernel, Number, kernel, readable, writable
 from core.kernels.layout import after_rows, locate, rows_from, unpacked
 from core.kernels.processor import begin_flushing, end_flushing, prefer_wide_vectors
-from core.kernels.quantize_form import WINDOW, Field, Form, quotient, two_nearest, with_zero
+from core.kernels.quantize_form import (
+    WINDOW,
+    WORDS_HOLD,
+    Field,
+    Form,
+    finished,
+    quotient,
+    two_nearest,
+    two_of_any,
+    with_zero,
+)
 from core.kernels.vector_memory import load, load_first, prefetch, store, store_first
 from core.kernels.vector_rounding import nearest_integers
 from core.kernels.vectors import (
@@ -26,7 +36,6 @@ from core.kernels.vectors import (
     count,
     first,
     larger,
-    magnitude,
     select,
     smaller,
     some,
@@ -51,17 +60,15 @@ _SPAN = 4096
 # How far ahead the source is asked for, and how much of it comes at once.
 _AHEAD_BYTES = 4096
 _LINE_BYTES = 64
-_INFINITY = np.float32(np.inf)
-
-# Words are what the integers are as long as they are this small; all zero points of bytes are far below.
-_WORDS_HOLD = 1 << 14
 
 # Degrees of care: none; to saturate and count; also to look at integers that words do not hold; also at those outside
 # of the window and at NaN.
 _NONE, _COUNTING, _LARGE, _FAR = range(4)
 
 
-_PARAMETERS, _FLUSHING, _SATURATING, _MINIMUM, _MAXIMUM, _LOWEST, _HIGHEST = (int(each) for each in Field)
+_PARAMETERS, _FLUSHING, _SATURATING, _WORDS_SUFFICE, _MINIMUM, _MAXIMUM, _LOWEST, _HIGHEST = (
+    int(each) for each in Field
+)
 _SOURCES = {"f32": types.float32, "f16": types.int16, "bf16": types.uint16}
 _TARGETS: dict[int, types.Type] = {8: types.int8, 16: types.int16, 32: types.int32}
 
@@ -95,12 +102,13 @@ def _quantize(form: Form) -> Kernel:
     ) -> Number:
         prefer_wide_vectors()
         parameters, saturating = numbers[_PARAMETERS], numbers[_SATURATING] != 0
+        words_suffice = numbers[_WORDS_SUFFICE] != 0
         minimum, maximum = splat(integer(numbers[_MINIMUM])), splat(integer(numbers[_MAXIMUM]))
         lowest, highest = splat(integer(numbers[_LOWEST])), splat(integer(numbers[_HIGHEST]))
         # The same bounds as words, and those within which words hold what there is.
         minimum_word, maximum_word = splat_words(numbers[_MINIMUM]), splat_words(numbers[_MAXIMUM])
-        small_least = max(numbers[_LOWEST], -_WORDS_HOLD)
-        small_most = min(numbers[_HIGHEST], _WORDS_HOLD)
+        small_least = max(numbers[_LOWEST], -WORDS_HOLD)
+        small_most = min(numbers[_HIGHEST], WORDS_HOLD)
         lowest_word, highest_word = splat_words(small_least), splat_words(small_most)
         lowest_small, highest_small = splat(integer(small_least)), splat(integer(small_most))
         none = zero_like(minimum)
@@ -118,7 +126,7 @@ def _quantize(form: Form) -> Kernel:
             least, most = maximum, minimum
             least_word, most_word = maximum_word, minimum_word
             low, high, missing = none, none, none
-            low_words, high_words = np.int64(0), np.int64(0)
+            low_words, high_words, missing_words = np.int64(0), np.int64(0), np.int64(0)
             done = span
             while done < span_end:
                 rows, length = rows_from(span_end - done, place, layout)
@@ -155,18 +163,25 @@ def _quantize(form: Form) -> Kernel:
                     addend = splat(factors[2 * parameters + index])
                     zero = splat(zeros[index])
                     parameter = (factor, correction, addend, zero)
-                    if in_words and care <= _COUNTING and not cycle:
+                    if in_words and (care <= _COUNTING or words_suffice) and not cycle:
+                        nan = splat(zeros[parameters + index])
+                        if not before:
+                            nan = nan - zero
                         zero_word = splat_words(np.int64(0) if before else np.int64(zeros[index]))
                         for i in range(done, end - 4 * LANES + 1, 4 * LANES):
                             for near in range(0, 4 * LANES, line):
                                 prefetch(source, i + ahead + near)
-                            a = add_saturating(two_nearest(source, i, parameter, multiplied, before, away), zero_word)
-                            b = add_saturating(
-                                two_nearest(source, i + 2 * LANES, parameter, multiplied, before, away), zero_word
-                            )
+                            if care == _FAR:
+                                a, in_a = two_of_any(source, i, parameter, nan, multiplied, before, away)
+                                b, in_b = two_of_any(source, i + WORDS, parameter, nan, multiplied, before, away)
+                                missing_words += in_a + in_b
+                            else:
+                                a = two_nearest(source, i, parameter, multiplied, before, away)
+                                b = two_nearest(source, i + WORDS, parameter, multiplied, before, away)
+                            a, b = add_saturating(a, zero_word), add_saturating(b, zero_word)
                             least_word = smaller_words(least_word, smaller_words(a, b))
                             most_word = larger_words(most_word, larger_words(a, b))
-                            if care == _COUNTING:
+                            if care != _NONE:
                                 low_words += count(a < minimum_word) + count(b < minimum_word)
                                 high_words += count(a > maximum_word) + count(b > maximum_word)
                                 a = smaller_words(larger_words(a, minimum_word), maximum_word)
@@ -196,10 +211,8 @@ def _quantize(form: Form) -> Kernel:
                             parameter = (factor, correction, addend, zero)
                         x = widened(load_first(source, i, valid))
                         value = quotient(x, parameter, multiplied, before, away)
-                        if multiplied and care == _FAR:
-                            # An infinity times a correction of 0 would be NaN.
-                            product = x * factor
-                            value = select(magnitude(product) < splat(_INFINITY), value, product)
+                        if care == _FAR:
+                            value = finished(value, x, factor, multiplied)
                         value = convert(value, settled)
                         number = value == value
                         if care == _FAR:
@@ -230,7 +243,7 @@ def _quantize(form: Form) -> Kernel:
                 some((least < lowest_small) | (most > highest_small))
                 or some((least_word < lowest_word) | (most_word > highest_word))
             ):
-                needed = _LARGE
+                needed = _FAR if saturating else _LARGE
             if some((least < lowest) | (most > highest)):
                 if not saturating:
                     break
@@ -242,8 +255,9 @@ def _quantize(form: Form) -> Kernel:
                 continue
             counts[0] += total(low) + low_words
             counts[1] += total(high) + high_words
-            counts[2] += total(missing)
-            if not (care == _FAR and some(missing > none)):
+            missing_words += total(missing)
+            counts[2] += missing_words
+            if missing_words == 0:
                 care = needed
             span = span_end
         end_flushing(mode)

@@ -20,9 +20,27 @@ import numpy as np
 from core.kernels._jit import Array, Number, device
 from core.kernels.vector_memory import load
 from core.kernels.vector_rounding import nearest_integers
-from core.kernels.vectors import LANES, convert, half_away, multiply_add
+from core.kernels.vectors import (
+    LANES,
+    convert,
+    count,
+    half_away,
+    larger,
+    magnitude,
+    multiply_add,
+    select,
+    smaller,
+    splat,
+)
 from core.kernels.widen import widened
 from core.kernels.words import words_of
+
+_INFINITY = np.float32(np.inf)
+# Beyond all bounds of bytes, whatever their zero point, and beyond WORDS_HOLD.
+_BEYOND_BYTES = np.float32(20000.0)
+
+WORDS_HOLD = 1 << 14
+"""Words are what the integers are as long as they are this small; all zero points of bytes are far below."""
 
 WINDOW = {8: 1 << 21, 16: 1 << 21, 32: 1 << 50}
 """By the bits of the target: integers of at least this magnitude are outside of the window."""
@@ -47,11 +65,13 @@ class Field(IntEnum):
     """Whether subnormals may be taken for zero."""
     SATURATING = 7
     """Whether all that is too large saturates, and NaN is stored."""
-    MINIMUM = 8
-    MAXIMUM = 9
-    LOWEST = 10
+    WORDS_SUFFICE = 8
+    """Whether it also stores NaN within the bounds, so that words can hold whatever there is."""
+    MINIMUM = 9
+    MAXIMUM = 10
+    LOWEST = 11
     """Of the window."""
-    HIGHEST = 11
+    HIGHEST = 12
 
 
 @device
@@ -81,6 +101,41 @@ def two_nearest(
         nearest(source, i, parameter, multiplied, before, away),
         nearest(source, i + LANES, parameter, multiplied, before, away),
     )
+
+
+@device
+def finished(value: Number, x: Number, factor: Number, multiplied: bool) -> Number:
+    """v where it is infinite too: an infinity times a correction of 0 would be NaN."""
+    if not multiplied:
+        return value
+    product = x * factor
+    return select(magnitude(product) < splat(_INFINITY), value, product)
+
+
+@device
+def two_of_any(
+    source: Array,
+    i: Number,
+    parameter: tuple[Number, ...],
+    nan: Number,
+    multiplied: bool,
+    before: bool,
+    away: bool,
+) -> tuple[Number, Number]:
+    """two_nearest of whatever there is, as far as bytes that saturate tell; and how many are NaN, stored as `nan`."""
+    missing = np.int64(0)
+    x = widened(load(source, i))
+    value = finished(quotient(x, parameter, multiplied, before, away), x, parameter[0], multiplied)
+    number = value == value
+    missing += LANES - count(number)
+    limit = splat(_BEYOND_BYTES)
+    first = select(number, nearest_integers(smaller(larger(value, -limit), limit)), nan)
+    x = widened(load(source, i + LANES))
+    value = finished(quotient(x, parameter, multiplied, before, away), x, parameter[0], multiplied)
+    number = value == value
+    missing += LANES - count(number)
+    second = select(number, nearest_integers(smaller(larger(value, -limit), limit)), nan)
+    return words_of(first, second), missing
 
 
 @device

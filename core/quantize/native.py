@@ -113,6 +113,8 @@ def plan_native(
         # The kernel's way from f16 to f32 has subnormals in between.
         Field.FLUSHING: flushing and form.source != "f16",
         Field.SATURATING: saturating,
+        Field.WORDS_SUFFICE: saturating
+        and bool(np.all((general.nans >= operand.minimum) & (general.nans <= operand.maximum))),
         Field.MINIMUM: operand.minimum,
         Field.MAXIMUM: operand.maximum,
         Field.LOWEST: lowest,

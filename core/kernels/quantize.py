@@ -275,6 +275,7 @@ FORMS = (
         for bits in _BITS
     ),
     *(Form(False, False, away=True, bits=bits) for bits in _BITS),
+    *(Form(True, False, away=True, bits=bits) for bits in (8, 16)),
     *(Form(multiplied, False, source=source) for multiplied in (False, True) for source in ("f16", "bf16")),
 )
 QUANTIZE: dict[Form, Kernel] = {form: _quantize(form) for form in FORMS}

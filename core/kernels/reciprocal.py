@@ -27,7 +27,7 @@ import numpy as np
 from numba import types
 
 from core.kernels._jit import Array, Number, device, kernel, readable, writable
-from core.kernels.rounding import bits_of_f32, fused_multiply_add, round_half_even
+from core.kernels.rounding import bits_of_f32, fused_multiply_add, round_half_away, round_half_even
 
 _SMALLEST = np.float32(2.0**-60)
 _LARGEST = np.float32(2.0**60)
@@ -46,12 +46,16 @@ def _inverse(odd: Number) -> Number:
 
 
 @device
-def _integer(quotient: Number, zero: Number, before: Number) -> Number:
+def _integer(quotient: Number, zero: Number, before: Number, away: Number) -> Number:
+    if away:
+        return round_half_away(quotient)
     return round_half_even(quotient + zero) if before else round_half_even(quotient)
 
 
 @device
-def _agrees(x: Number, scale: Number, reciprocal: Number, correction: Number, zero: Number, before: Number) -> Number:
+def _agrees(
+    x: Number, scale: Number, reciprocal: Number, correction: Number, zero: Number, before: Number, away: Number
+) -> Number:
     """Whether the integers agree for the significand of x: at every exponent, with both signs."""
     if fused_multiply_add(x, reciprocal, x * correction) == x / scale:
         return True
@@ -62,7 +66,7 @@ def _agrees(x: Number, scale: Number, reciprocal: Number, correction: Number, ze
         for sign in range(2):
             value = -scaled if sign else scaled
             near = fused_multiply_add(value, reciprocal, value * correction)
-            if _integer(near, zero, before) != _integer(value / scale, zero, before):
+            if _integer(near, zero, before, away) != _integer(value / scale, zero, before, away):
                 return False
     return True
 
@@ -72,17 +76,18 @@ def _agrees(x: Number, scale: Number, reciprocal: Number, correction: Number, ze
         readable(types.float32),  # scales
         readable(types.float32),  # their zero points
         types.boolean,  # whether the zero point is added before the rounding
+        types.boolean,  # whether ties go away from zero; then it is not
         writable(types.float32),  # reciprocals
         writable(types.float32),  # corrections
     ),
     returns=types.boolean,
 )
 def reciprocals_agree(
-    scales: Array, zero_points: Array, before: Number, reciprocals: Array, corrections: Array
+    scales: Array, zero_points: Array, before: Number, away: Number, reciprocals: Array, corrections: Array
 ) -> Number:
     """Write r and c of each scale. Return whether every f32 gives the same integer of 16 bits by both ways.
 
-    Integers are RNE(q), or RNE(q + z) with the sum rounded to f32.
+    Integers are RNE(q), or RNA(q), or RNE(q + z) with the sum rounded to f32.
     """
     for index in range(scales.size):
         scale = scales[index]
@@ -115,7 +120,7 @@ def reciprocals_agree(
                             x = product >> np.int64(k)
                             fits = (x >= 1 << 23) & (x < 1 << 24) & ((x >= np.int64(whole)) == (k == 24))
                             if fits and not _agrees(
-                                np.float32(x), scale, reciprocal, correction, zero_points[index], before
+                                np.float32(x), scale, reciprocal, correction, zero_points[index], before, away
                             ):
                                 return False
                         middle += modulus

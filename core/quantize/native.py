@@ -92,11 +92,11 @@ def plan_native(
     factors, corrections = scales, np.zeros_like(scales)
     if form.multiplied:
         factors = reciprocals(rule, operand, scales)
-    elif form.bits < 32 and HAS_FMA and not channels.cycle and not form.away:
+    elif form.bits < 32 and HAS_FMA and not channels.cycle:
         # The proof is for integers of 16 bits.
         points = np.array(operand.zero_points, np.float32)
         found, small = np.empty_like(scales), np.empty_like(scales)
-        if reciprocals_agree(scales, points, form.before, found, small):
+        if reciprocals_agree(scales, points, form.before, form.away, found, small):
             form, factors, corrections = form._replace(multiplied=True), found, small
     fused = rule.quotient is Quotient.FUSED
     window = WINDOW[form.bits]

@@ -14,15 +14,17 @@ from core.mlir.types import TensorType
 from core.quantize import plan_quantize
 
 SIGNIFICANDS = (np.arange(1 << 23, dtype=np.uint32) | np.uint32(0x3F800000)).view(np.float32)
-# For these, found by search, one integer or more would differ: at zero point 0, and at 3 if it is added first.
+# For these, found by search, one integer or more would differ: at zero point 0, at 3 if it is added first, and where
+# ties go away from zero.
 REFUSED, REFUSED_BEFORE = float.fromhex("0x1.f6e87ep-4"), float.fromhex("0x1.f0eafep-1")
+REFUSED_AWAY, REFUSED_EVEN = float.fromhex("0x1.bc7b7ep-1"), float.fromhex("0x1.f9acfep-2")
 # For this one the two quotients of one significand differ in the last place, and no integer of 16 bits does.
 DIFFERING, SIGNIFICAND = float(np.uint32(1055642063).view(np.float32)), 4940525
 
 
-def agree(scale: float, zero_point: int, before: bool) -> bool:
+def agree(scale: float, zero_point: int, before: bool, away: bool = False) -> bool:
     scales, found = np.array([scale], np.float32), np.empty((2, 1), np.float32)
-    taken: bool = reciprocals_agree(scales, np.array([zero_point], np.float32), before, found[0], found[1])
+    taken: bool = reciprocals_agree(scales, np.array([zero_point], np.float32), before, away, found[0], found[1])
     return taken
 
 
@@ -42,7 +44,13 @@ def divided(x: np.ndarray, scale: float, zero_point: int, before: bool) -> np.nd
     return steps.astype(np.int64)
 
 
-@pytest.mark.parametrize("scale", [0.1, 1 / 255, 0.0237, DIFFERING, REFUSED, REFUSED_BEFORE])
+def divided_away(x: np.ndarray, scale: float, zero_point: int) -> np.ndarray:
+    """What LiteRT gives: ties away from zero. The sum is exact in f64."""
+    quotient = (x / np.float32(scale)).astype(np.float64)
+    return (np.copysign(np.floor(np.abs(quotient) + 0.5), quotient) + zero_point).astype(np.int64)
+
+
+@pytest.mark.parametrize("scale", [0.1, 1 / 255, 0.0237, DIFFERING, REFUSED, REFUSED_BEFORE, REFUSED_AWAY])
 @pytest.mark.parametrize("exponent", [-1, 0, 6, 14])
 @pytest.mark.parametrize("sign", [1, -1])
 def test_every_significand(scale: float, exponent: int, sign: int) -> None:
@@ -51,6 +59,7 @@ def test_every_significand(scale: float, exponent: int, sign: int) -> None:
     assert np.array_equal(
         quantized(x, "i16", scale, 3, "stablehlo"), divided(x, scale, 3, before=True).clip(-32768, 32767)
     )
+    assert np.array_equal(quantized(x, "i8", scale, 3, "litert"), divided_away(x, scale, 3).clip(-128, 127))
 
 
 def test_quotients_of_32_bits_are_divided() -> None:
@@ -64,6 +73,10 @@ def test_quotients_of_32_bits_are_divided() -> None:
 def test_what_the_proof_refuses() -> None:
     assert not agree(REFUSED, 0, before=False)
     assert not agree(REFUSED_BEFORE, 3, before=True)
+    assert not agree(REFUSED_AWAY, 0, before=False, away=True)
+    assert agree(REFUSED_AWAY, 0, before=False)
+    assert not agree(REFUSED_EVEN, 0, before=False)
+    assert agree(REFUSED_EVEN, 0, before=False, away=True)
     assert not agree(2.0**-70, 0, before=False)
     assert not agree(float("nan"), 0, before=False)
 

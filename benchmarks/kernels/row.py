@@ -19,8 +19,6 @@ from core.plan import Plan
 # What it makes a peer of is a Work that the peer knows; how many elements, the input, and the number of threads.
 MakePeer = Callable[[Any, int, Array, int], Peer]
 
-# Elements that a thread of ours takes at once.
-_PIECE = 262_144
 # Elements of a piece that is packed while it is in the cache.
 _PACKED_PIECE = 65_536
 
@@ -60,18 +58,20 @@ class Row:
 
 
 def ours(plan: Plan, source: Array, *, dense: bool = False, threads: int = 1) -> Peer:
-    """Our conversion into memory that is allocated once; in several threads as the service does it, in pieces."""
+    """Our conversion into memory that is allocated once; in several threads, a part for each."""
     flat = source.view(np.uint16) if source.dtype.name == "bfloat16" else source
     target = np.empty(plan.elements, plan.output_dtype)
     if threads > 1:
         pool = ThreadPoolExecutor(threads)
 
+        piece = -(-flat.size // threads)
+
         def step(start: int) -> Array:
             counts = plan.new_counts()
-            plan.step(flat[start : start + _PIECE], target[start : start + _PIECE], start, counts)
+            plan.step(flat[start : start + piece], target[start : start + piece], start, counts)
             return counts
 
-        return Peer(lambda: list(pool.map(step, range(0, flat.size, _PIECE))), lambda: as_bytes(target))
+        return Peer(lambda: list(pool.map(step, range(0, flat.size, piece))), lambda: as_bytes(target))
     if not dense:
         return Peer(partial(plan.run, flat, target), lambda: as_bytes(target))
     conversion = Conversion(plan, packed_out=4)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
+from benchmarks.kernels.call import call_table
 from benchmarks.kernels.goals import goals_table
 from benchmarks.kernels.groups import GROUPS
 from benchmarks.kernels.row import Row
@@ -17,6 +18,11 @@ _NOTE = """A cell of another library is its time divided by ours: above 1, ours 
 gives differently, where its arithmetic is another one; elsewhere all bits were compared and are the same. `limit` is a
 loop that reads and writes as much and computes nothing. onnxruntime writes to bound memory, LiteRT to its own; torch
 and numpy allocate their results, as they do. `busy` is how many CPUs other processes had meanwhile.
+"""
+
+_GOALS_NOTE = """Times faster than the other; and how many times faster than it the loop is that only reads and writes.
+"""
+_CALL_NOTE = """What it takes to convert 1,000 elements from Python, step by step.
 """
 
 
@@ -58,5 +64,7 @@ def kernels(huge: bool = False) -> Section:
         everything += rows
         if rows:
             parts.append(f"### {group.capitalize()}\n\n{rows_table(rows)}")
-    parts.insert(1, f"### Goals\n\nTimes faster than the other.\n\n{goals_table(everything)}")
+    goals = f"### Goals\n\n{_GOALS_NOTE}\n{goals_table(everything)}"
+    call = f"### A call\n\n{_CALL_NOTE}\n{call_table()}"
+    parts[1:1] = [goals, call]
     return Section("Kernels", "\n".join(parts), [row.as_json() for row in everything], tuple(failures))

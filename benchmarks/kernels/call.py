@@ -1,0 +1,41 @@
+"""Where the time of a call on a small tensor goes: its steps, each by itself."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from benchmarks.kernels.conversion import Conversion
+from benchmarks.measure import compare
+from benchmarks.section import table
+from core.quantize.native import NativePlan
+
+_SIZE = 1_000
+
+
+def call_table() -> str:
+    """Return the table."""
+    conversion = Conversion()
+    plan, source = conversion.plan(_SIZE), conversion.source(_SIZE)
+    assert isinstance(plan, NativePlan)
+    target, counts = np.empty(_SIZE, plan.output_dtype), plan.new_counts()
+    arguments = (0, plan.numbers, plan.factors, plan.zeros, counts)
+    seconds = compare(
+        {
+            "whole": partial(plan.run, source, target),
+            "kernel": partial(plan.kernel, source, target, *arguments),
+            "nothing": partial(plan.kernel, source[:0], target[:0], *arguments),
+            "tally": plan.new_counts,
+            "report": partial(plan.report, counts),
+        }
+    ).seconds
+    steps = {
+        "arguments handed to machine code": seconds["nothing"],
+        "arithmetic": seconds["kernel"] - seconds["nothing"],
+        "the tally's array": seconds["tally"],
+        "the report": seconds["report"],
+    }
+    rest = seconds["whole"] - sum(steps.values())
+    steps |= {"checks of both arrays, and Python's calls": rest, "whole": seconds["whole"]}
+    return table(["step", "µs"], [[name, f"{each * 1e6:.2f}"] for name, each in steps.items()])

@@ -20,7 +20,7 @@ from core import mlir
 from core.elements import FloatElement, IntegerElement
 from core.errors import LimitError, ParameterError, PreconditionError, RequantError, TypeFitError, UnknownNameError
 from core.lowering.dialects.stablehlo.attributes import ComparisonDirection, ComparisonType, Dot, DotDimensions
-from core.lowering.dialects.stablehlo.formats import integers
+from core.lowering.dialects.stablehlo.format import integers
 from core.lowering.dialects.stablehlo.reduction import applied_operation
 from core.lowering.dialects.stablehlo.window import window_of
 from core.lowering.dialects.tosa import FLAGS, Rescale

@@ -10,7 +10,7 @@ import numpy as np
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Operation
 
-from core.lowering.dialects.stablehlo.formats import integers
+from core.lowering.dialects.stablehlo.format import integers
 from core.lowering.evaluate.arrays import Array
 
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseArrayBase, TensorType, i64
 from xdsl.ir import Operation
 
-from core.lowering.dialects.stablehlo.formats import integers
+from core.lowering.dialects.stablehlo.format import integers
 from core.lowering.module import Module
 from core.lowering.passes.rewriting import Emitter, Options, Pass
 from core.lowering.passes.stablehlo_ops import make

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from xdsl.dialects.builtin import (
-    ArrayAttr,
     DenseArrayBase,
     DenseIntOrFPElementsAttr,
     IntegerAttr,
@@ -16,81 +14,26 @@ from xdsl.dialects.builtin import (
     i32,
     i64,
 )
-from xdsl.ir import Attribute, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Operation
 from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 
 from core.lowering.dialects.stablehlo.attributes import (
     ComparisonDirection,
     ComparisonType,
-    Dot,
-    DotDimensions,
-    Precision,
     parse_integers,
 )
-
-
-@dataclass
-class Parts:
-    """What an operation is made of."""
-
-    operands: Sequence[SSAValue]
-    results: Sequence[Attribute]
-    attributes: dict[str, Attribute] = field(default_factory=dict)
-    regions: Sequence[Region] = ()
-
-
-class Format(ABC):
-    """How one operation is read after its name, and written."""
-
-    @abstractmethod
-    def parse(self, parser: Parser) -> Parts: ...
-
-    @abstractmethod
-    def print(self, printer: Printer, op: Operation) -> None: ...
-
-
-def parse_operands(parser: Parser) -> list[UnresolvedOperand]:
-    return (
-        parser.parse_optional_undelimited_comma_separated_list(
-            parser.parse_optional_unresolved_operand, parser.parse_unresolved_operand
-        )
-        or []
-    )
-
-
-def parse_attributes(parser: Parser) -> dict[str, Attribute]:
-    """Take the attributes in either place that they may have, `<{...}>` and `{...}`."""
-    return {**parser.parse_optional_properties_dict(), **parser.parse_optional_attr_dict()}
-
-
-def parse_types(parser: Parser, operands: Sequence[UnresolvedOperand], position: int) -> Parts:
-    """Take `:` and a function type, or one type for every operand and the result."""
-    parser.parse_punctuation(":")
-    types = parser.parse_optional_function_type()
-    if types is None:
-        single = parser.parse_type()
-        inputs: Sequence[Attribute] = [single] * len(operands)
-        outputs: Sequence[Attribute] = [single]
-    else:
-        inputs, outputs = types.inputs.data, types.outputs.data
-    return Parts(parser.resolve_operands(operands, inputs, position), outputs)
-
-
-def print_operands(printer: Printer, op: Operation) -> None:
-    if op.operands:
-        printer.print_string(" ")
-        printer.print_list(op.operands, printer.print_operand)
-
-
-def print_attributes(printer: Printer, op: Operation, shown: Sequence[str] = ()) -> None:
-    """Write the attributes but for those that the syntax shows already."""
-    printer.print_op_attributes({key: value for key, value in op.attributes.items() if key not in shown})
-
-
-def print_function_type(printer: Printer, op: Operation) -> None:
-    printer.print_string(" : ")
-    printer.print_operation_type(op)
+from core.lowering.dialects.stablehlo.format import (
+    Format,
+    Parts,
+    integers,
+    parse_attributes,
+    parse_operands,
+    parse_types,
+    print_attributes,
+    print_function_type,
+    print_operands,
+)
 
 
 class Typed(Format):
@@ -312,92 +255,6 @@ class Slice(Format):
         printer.print_string(f" [{', '.join(texts)}]")
         print_attributes(printer, op, names)
         print_function_type(printer, op)
-
-
-def integers(value: Attribute | None) -> tuple[int, ...]:
-    """Return the integers of a dense array or of dense elements; none of nothing."""
-    if isinstance(value, DenseArrayBase | DenseIntOrFPElementsAttr):
-        return tuple(int(each) for each in value.get_values())
-    return ()
-
-
-class DotGeneral(Format):
-    """`%a, %b, batching_dims = [0] x [0], contracting_dims = [2] x [1], precision = [...] : (T, U) -> V`."""
-
-    def parse(self, parser: Parser) -> Parts:
-        position = parser.pos
-        operands = [parser.parse_unresolved_operand()]
-        parser.parse_punctuation(",")
-        operands.append(parser.parse_unresolved_operand())
-        attributes: dict[str, Attribute] = {}
-        dimensions: dict[str, tuple[int, ...]] = {}
-        while parser.parse_optional_punctuation(",") is not None:
-            key = parser.parse_identifier()
-            parser.parse_punctuation("=")
-            if key == "precision":
-                attributes["precision_config"] = parse_precisions(parser)
-                continue
-            if key not in ("batching_dims", "contracting_dims"):
-                parser.raise_error("expected batching_dims, contracting_dims or precision")
-            kind = key.removesuffix("_dims")
-            dimensions[f"lhs_{kind}_dimensions"] = parse_integers(parser)
-            parser.parse_characters("x")
-            dimensions[f"rhs_{kind}_dimensions"] = parse_integers(parser)
-        attributes |= {"dot_dimension_numbers": Dot(DotDimensions(**dimensions)), **parse_attributes(parser)}
-        parts = parse_types(parser, operands, position)
-        parts.attributes = attributes
-        return parts
-
-    def print(self, printer: Printer, op: Operation) -> None:
-        numbers = op.attributes["dot_dimension_numbers"]
-        assert isinstance(numbers, Dot)
-        dims = numbers.data
-        print_operands(printer, op)
-        if dims.lhs_batching_dimensions:
-            batching = f"{list(dims.lhs_batching_dimensions)} x {list(dims.rhs_batching_dimensions)}"
-            printer.print_string(f", batching_dims = {batching}")
-        contracting = f"{list(dims.lhs_contracting_dimensions)} x {list(dims.rhs_contracting_dimensions)}"
-        printer.print_string(f", contracting_dims = {contracting}")
-        print_precisions(printer, op)
-        print_attributes(printer, op, ("dot_dimension_numbers", "precision_config"))
-        print_function_type(printer, op)
-
-
-class Product(Format):
-    """`stablehlo.dot`: `%a, %b, precision = [DEFAULT, DEFAULT] : (T, U) -> V`."""
-
-    def parse(self, parser: Parser) -> Parts:
-        position = parser.pos
-        operands = [parser.parse_unresolved_operand()]
-        parser.parse_punctuation(",")
-        operands.append(parser.parse_unresolved_operand())
-        attributes: dict[str, Attribute] = {}
-        if parser.parse_optional_punctuation(",") is not None:
-            parser.parse_keyword("precision")
-            parser.parse_punctuation("=")
-            attributes["precision_config"] = parse_precisions(parser)
-        attributes |= parse_attributes(parser)
-        parts = parse_types(parser, operands, position)
-        parts.attributes = attributes
-        return parts
-
-    def print(self, printer: Printer, op: Operation) -> None:
-        print_operands(printer, op)
-        print_precisions(printer, op)
-        print_attributes(printer, op, ("precision_config",))
-        print_function_type(printer, op)
-
-
-def parse_precisions(parser: Parser) -> ArrayAttr[Attribute]:
-    words = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, lambda: Precision.parse_word(parser))
-    return ArrayAttr([Precision(word) for word in words])
-
-
-def print_precisions(printer: Printer, op: Operation) -> None:
-    config = op.attributes.get("precision_config")
-    if isinstance(config, ArrayAttr) and config.data:
-        words = ", ".join(each.data for each in config.data if isinstance(each, Precision))
-        printer.print_string(f", precision = [{words}]")
 
 
 class ReducePrecision(Format):

@@ -16,19 +16,18 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import IsTerminator, Pure
 
+from core.lowering.dialects.stablehlo.format import Format
 from core.lowering.dialects.stablehlo.formats import (
     Compare,
     Constant,
-    DotGeneral,
-    Format,
     Keyed,
-    Product,
     ReducePrecision,
     Select,
     Slice,
     Typed,
     WithTypes,
 )
+from core.lowering.dialects.stablehlo.products import DotGeneral, Product
 from core.lowering.dialects.stablehlo.reduction import ReduceFormat
 from core.lowering.dialects.stablehlo.verifier import BINARY, UNARY, verify
 from core.lowering.dialects.stablehlo.window import ConvolutionFormat

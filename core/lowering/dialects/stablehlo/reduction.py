@@ -8,7 +8,7 @@ from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 
 from core.lowering.dialects.stablehlo.attributes import parse_integers
-from core.lowering.dialects.stablehlo.formats import (
+from core.lowering.dialects.stablehlo.format import (
     Format,
     Parts,
     integers,

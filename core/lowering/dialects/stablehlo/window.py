@@ -17,7 +17,7 @@ from core.lowering.dialects.stablehlo.attributes import (
     parse_convolution_dimensions,
     parse_integers,
 )
-from core.lowering.dialects.stablehlo.formats import (
+from core.lowering.dialects.stablehlo.format import (
     Format,
     Parts,
     integers,

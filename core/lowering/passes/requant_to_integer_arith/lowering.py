@@ -15,7 +15,7 @@ from core.elements import IntegerElement
 from core.errors import LimitError, RequantError, UnsupportedError
 from core.integer.add import plan_add
 from core.lowering.dialects.quant import StorageCast
-from core.lowering.dialects.stablehlo.formats import integers
+from core.lowering.dialects.stablehlo.format import integers
 from core.lowering.dialects.tosa import FLAGS, Const, Rescale
 from core.lowering.module import Module
 from core.lowering.passes.requant_to_integer_arith.addition import add

@@ -20,6 +20,8 @@ from numba.core import config
 from numba.core.registry import cpu_target
 from numba.core.typing.templates import Signature
 
+from core.kernels.machine_code_cache import cache_of
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 # What numba compiles has numba's types; to the type checker it is opaque.
@@ -85,7 +87,9 @@ class Kernel:
 
     def __init__(self, function: Callable[..., Any], signatures: Sequence[Signature]) -> None:
         self._signatures = signatures
-        self._dispatcher: Any = numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=False)(function)
+        dispatcher: Any = numba.njit(nogil=True, error_model="numpy", fastmath=False)(function)
+        dispatcher._cache = cache_of(function)
+        self._dispatcher = dispatcher
         self._call: Any = self._compile_and_call
         self._ready = False
         _registry.append(self)

@@ -36,7 +36,7 @@ format: $(VENV)/check.done ## format the code
 	$(BIN)/ruff format .
 
 bench: $(VENV)-interop/done $(VENV)-mlserver/done ## measure ours beside others, write benchmarks/RESULTS.md
-	$(VENV)-interop/bin/python -m benchmarks
+	$(VENV)-interop/bin/python -m benchmarks --huge
 
 openapi: $(VENV)/serve.done ## write openapi/openapi.json
 	$(BIN)/python -m service.openapi

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
 from benchmarks.http.report import report
@@ -23,6 +26,7 @@ from benchmarks.section import Section
 from benchmarks.start import start
 from benchmarks.types import types
 
+_LIBRARIES = ("numba", "numpy", "onnxruntime", "ai-edge-litert", "torch", "uvicorn", "fastapi")
 FOLDER = Path(__file__).parent
 
 
@@ -31,6 +35,11 @@ def _cpu() -> str:
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
     return platform.processor()
+
+
+def _versions() -> str:
+    found = {name: version(name) for name in _LIBRARIES if find_spec(name.replace("ai-edge-litert", "ai_edge_litert"))}
+    return ", ".join(f"{name} {number}" for name, number in found.items())
 
 
 def _options(sections: Mapping[str, object]) -> argparse.Namespace:
@@ -54,7 +63,12 @@ def main() -> int:
     sections["kernels"] = partial(kernels, huge=options.huge)
     moment, cpu = f"{datetime.now(UTC):%Y-%m-%d}", _cpu()
     results = [run() for name, run in sections.items() if not options.only or name in options.only]
-    head = f"# Benchmarks\n\n{moment}, {cpu}. `make bench` makes this file. Medians; trust the ratios, not the times.\n"
+    head = f"""# Benchmarks
+
+{moment}, {cpu}, {os.cpu_count()} CPUs. `make bench` makes this file. Medians; trust the ratios, not the times.
+Python {platform.python_version()}, {_versions()}. torch's columns are there where it is installed: before that,
+`make .venv-interop/done && .venv-interop/bin/python -m pip install torch==2.13.0`.
+"""
     parts = [head, *(f"## {each.title}\n\n{each.markdown}" for each in results)]
     (options.into / "RESULTS.md").write_text("\n".join(parts))
     data = {"date": moment, "cpu": cpu, "sections": [asdict(each) for each in results]}

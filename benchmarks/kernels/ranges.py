@@ -1,4 +1,4 @@
-"""The pass that finds a tensor's smallest and largest value, beside torch.aminmax and numpy."""
+"""The passes that calibration makes: the smallest and the largest value, and a histogram between them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from benchmarks.kernels.conversion import Array
 from benchmarks.kernels.peers import Peer, torch
 from benchmarks.kernels.row import Row, differing_bytes
 from benchmarks.measure import compare
+from core.kernels.histogram import HISTOGRAM
 from core.kernels.reduce import MINIMUM_MAXIMUM
 
 NAME = "minimum and maximum"
+_BINS = 2048
 _SIZES = (1_000, 100_000, 1_000_000, 10_000_000)
 _EXTREMES = np.iinfo(np.int32)
 
@@ -34,13 +36,31 @@ def _numpy(source: Array) -> Peer:
     )
 
 
+def _histogram(source: Array) -> Peer:
+    counts = np.zeros(_BINS, np.int64)
+    rows = np.array([0, source.size]), *(np.array([each]) for each in (source.min(), source.max())), np.array([_BINS])
+
+    def call() -> None:
+        counts[:] = 0
+        HISTOGRAM["<f4"](source, *rows, _BINS, counts)
+
+    return Peer(call, lambda: counts.view(np.uint8))
+
+
+def _numpy_histogram(source: Array) -> Peer:
+    ends = source.min(), source.max()
+    return Peer(lambda: np.histogram(source, _BINS, ends), lambda: np.histogram(source, _BINS, ends)[0].view(np.uint8))
+
+
 def range_rows(group: str, huge: bool) -> Iterator[Row]:
     """Measure the pass at each size."""
     for size in _SIZES:
         source = np.random.default_rng(9).standard_normal(size, np.float32)
-        contenders = {"ours": _ours(source), "numpy": _numpy(source)}
+        extremes = {"ours": _ours(source), "numpy": _numpy(source)}
         if torch.INSTALLED:
-            contenders["torch"] = torch.aminmax(source)
-        differing = differing_bytes(f"{NAME}, {size} elements", contenders, frozenset(contenders))
-        measured = compare({name: contender.call for name, contender in contenders.items()})
-        yield Row(group, NAME, size, size, source.nbytes, measured.seconds, differing, measured.foreign)
+            extremes["torch"] = torch.aminmax(source)
+        histograms = {"ours": _histogram(source), "numpy": _numpy_histogram(source)}
+        for name, contenders in ((NAME, extremes), (f"histogram of {_BINS:,} bins", histograms)):
+            differing = differing_bytes(f"{name}, {size} elements", contenders, frozenset(contenders))
+            measured = compare({peer: contender.call for peer, contender in contenders.items()})
+            yield Row(group, name, size, size, source.nbytes, measured.seconds, differing, measured.foreign)

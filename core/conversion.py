@@ -38,6 +38,11 @@ class Conversion:
         self.output_entries = self.output_at(plan.elements)
         self.input_bytes = self.input_entries * self.input_dtype.itemsize
         self.output_bytes = self.output_entries * self.output_dtype.itemsize
+        self._checks_bounds = plan.input_bounds is not None
+        if plan.input_bounds is not None and packed_in is not None:
+            lowest, highest = plan.input_bounds
+            # So many bits mostly hold nothing but numbers of the type.
+            self._checks_bounds = highest - lowest < (1 << packed_in) - 1
         # Conversions of one kind take about the same time for a byte.
         self.kind = (type(plan), plan.input_dtype, plan.output_dtype, plan.rounding, packed_in, packed_out)
 
@@ -68,13 +73,14 @@ class Conversion:
 
         Raise TensorDataError for a number that its type does not hold. `counts` is that of Plan.step.
         """
-        stored = self._unpacked(source, start)
-        self.plan.check_bounds(stored, start)
+        source = self._unpacked(source, start)
+        if self._checks_bounds:
+            self.plan.check_bounds(source, start)
         if self._packed_out is None:
-            self.plan.step(stored, target, start, counts)
+            self.plan.step(source, target, start, counts)
             return
-        result = np.empty(stored.size, self.plan.output_dtype)
-        self.plan.step(stored, result, start, counts)
+        result = np.empty(source.size, self.plan.output_dtype)
+        self.plan.step(source, result, start, counts)
         pack_into(target, result, self._packed_out)
 
     def _unpacked(self, source: Array, start: int) -> Array:

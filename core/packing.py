@@ -59,7 +59,7 @@ def pack(stored: Array, width: int) -> Array:
 def pack_into(packed: Array, stored: Array, width: int) -> None:
     """Write what `pack` returns into `packed`, which has as many bytes."""
     check_dense_bytes(packed.size, stored.size, width)
-    kernels.pack(stored.view(np.uint8), packed, width)
+    kernels.pack(stored, packed, width)
 
 
 def unpack(packed: Array, width: int, elements: int, dtype: np.dtype[Any]) -> Array:
@@ -71,6 +71,6 @@ def unpack(packed: Array, width: int, elements: int, dtype: np.dtype[Any]) -> Ar
     spare = packed.size * 8 - elements * width
     if spare and int(packed[-1]) >> (8 - spare):
         raise TensorDataError(f"the last {spare} bits of the packed numbers must be 0")
-    codes = np.empty(elements, np.uint8)
+    codes = np.empty(elements, dtype)
     kernels.unpack(packed, codes, width, 1 << (width - 1) if dtype.kind == "i" else 0)
-    return codes.view(dtype)
+    return codes

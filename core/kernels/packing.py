@@ -10,21 +10,36 @@ import numpy as np
 from numba import types
 
 from core.kernels._jit import Array, Number, device, kernel, readable, writable
-from core.kernels.vector_memory import load_as, store_as
+from core.kernels.processor import prefer_wide_vectors
+from core.kernels.vector_memory import load_all_as, load_as, store_all_as, store_as
 from core.kernels.vectors import LANES, convert, first, splat
 
 _HALF_BYTE = 4
 
 
 @device
-def _pack_half_bytes(codes: Array, packed: Array) -> None:
+def _half_bytes(pair: Number) -> Number:
     """Two codes are one number of 16 bits, whose parts move together."""
+    return (pair & splat(np.int16(0x0F))) | ((pair >> splat(np.int16(4))) & splat(np.int16(0xF0)))
+
+
+@device
+def _codes(byte: Number, bit: Number) -> Number:
+    """The codes of a byte as one number of 16 bits, with `bit` extended through the rest of both."""
+    low = (((byte & splat(np.int16(15))) ^ bit) - bit) & splat(np.int16(255))
+    high = (((byte >> splat(np.int16(4))) ^ bit) - bit) << splat(np.int16(8))
+    return low | high
+
+
+@device
+def _pack_half_bytes(codes: Array, packed: Array) -> None:
     pairs = codes.size // 2
-    for i in range(0, pairs, LANES):
-        valid = first(pairs - i)
-        pair = load_as(codes, i, valid, np.int16)
-        halves = (pair & splat(np.int16(0x0F))) | ((pair >> splat(np.int16(4))) & splat(np.int16(0xF0)))
-        store_as(packed, i, halves, valid, np.int8)
+    whole = pairs - pairs % LANES
+    for i in range(0, whole, LANES):
+        store_all_as(packed, i, _half_bytes(load_all_as(codes, i, np.int16)), np.int8)
+    if whole < pairs:
+        valid = first(pairs - whole)
+        store_as(packed, whole, _half_bytes(load_as(codes, whole, valid, np.int16)), valid, np.int8)
     if codes.size > 2 * pairs:
         packed[pairs] = codes[2 * pairs] & 15
 
@@ -32,13 +47,14 @@ def _pack_half_bytes(codes: Array, packed: Array) -> None:
 @device
 def _unpack_half_bytes(packed: Array, codes: Array, sign: Number) -> None:
     pairs = codes.size // 2
+    whole = pairs - pairs % LANES
     bit = splat(np.int16(sign))
-    for i in range(0, pairs, LANES):
-        valid = first(pairs - i)
-        byte = convert(load_as(packed, i, valid, np.uint8), np.int16)
-        low = (((byte & splat(np.int16(15))) ^ bit) - bit) & splat(np.int16(255))
-        high = (((byte >> splat(np.int16(4))) ^ bit) - bit) << splat(np.int16(8))
-        store_as(codes, i, low | high, valid, np.int16)
+    for i in range(0, whole, LANES):
+        store_all_as(codes, i, _codes(convert(load_all_as(packed, i, np.uint8), np.int16), bit), np.int16)
+    if whole < pairs:
+        valid = first(pairs - whole)
+        byte = convert(load_as(packed, whole, valid, np.uint8), np.int16)
+        store_as(codes, whole, _codes(byte, bit), valid, np.int16)
     if codes.size > 2 * pairs:
         codes[2 * pairs] = (((packed[pairs] & 15) ^ sign) - sign) & 255
 
@@ -46,6 +62,7 @@ def _unpack_half_bytes(packed: Array, codes: Array, sign: Number) -> None:
 @kernel((readable(types.uint8), writable(types.uint8), types.int64))
 def pack(codes: Array, packed: Array, width: Number) -> None:
     """Write ceil(codes * width / 8) bytes; the last one is filled with zeros."""
+    prefer_wide_vectors()
     if width == _HALF_BYTE:
         _pack_half_bytes(codes, packed)
         return
@@ -68,6 +85,7 @@ def pack(codes: Array, packed: Array, width: Number) -> None:
 @kernel((readable(types.uint8), writable(types.uint8), types.int64, types.int64))
 def unpack(packed: Array, codes: Array, width: Number, sign: Number) -> None:
     """Write one byte for each code, with the bit `sign` (0 for none) extended through the rest of the byte."""
+    prefer_wide_vectors()
     if width == _HALF_BYTE:
         _unpack_half_bytes(packed, codes, sign)
         return

@@ -132,3 +132,13 @@ def test_a_number_that_its_type_does_not_hold_is_named_by_its_place_in_the_tenso
     with pytest.raises(TensorDataError, match="element 150 is 8"):
         conversion.step(stored[96:], np.empty(ELEMENTS - 96, np.float32), 96, plan.new_counts())
     conversion.check(stored[:96], 0)
+
+
+def test_packed_codes_that_a_table_does_not_have() -> None:
+    """Two bits hold -2 too."""
+    table = "!quant.quantile<ui2:f32, {-4.0, 0.0, 9.0}, <-1:1>>"
+    plan = plan_dequantize(tensor(f"tensor<12x!quant.uniform<{table}:f32, 1.0>>"), None, "quantile")
+    conversion = Conversion(plan, 2)
+    packed = pack(np.array([0, 1, -1, 0, 0, 0, 0, 0, 0, 1, -2, 0], np.int8), 2)
+    with pytest.raises(TensorDataError, match="element 10 is -2; its type holds -1 to 1"):
+        conversion.step(packed[2:], np.empty(4, np.float32), 8, plan.new_counts())

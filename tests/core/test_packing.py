@@ -28,6 +28,17 @@ def test_packing_against_one_large_integer(width: int, signed: bool, data: st.Da
     assert unpack(packed, width, len(codes), dtype).tolist() == codes
 
 
+@pytest.mark.parametrize("elements", [31, 32, 33, 63, 64, 65, 1000, 4097])
+def test_half_bytes_of_many_numbers(elements: int) -> None:
+    """Whole vectors of them, and what is left."""
+    for dtype in (np.int8, np.uint8):
+        stored = (np.random.default_rng(8).integers(0, 16, elements) - 8 * (dtype is np.int8)).astype(dtype)
+        even = np.append(stored, dtype(0))[: 2 * dense_bytes(elements, 4)]
+        packed = pack(stored, 4)
+        assert packed.tolist() == ((even[::2] & 15) | ((even[1::2] & 15).astype(np.uint8) << 4)).tolist()
+        assert unpack(packed, 4, elements, np.dtype(dtype)).tolist() == stored.tolist()
+
+
 @pytest.mark.parametrize(("packed", "elements"), [([1, 2, 3], 4), ([1], 4), ([], 1), ([0, 0x10], 3)])
 def test_bytes_that_are_not_the_numbers(packed: list[int], elements: int) -> None:
     with pytest.raises(TensorDataError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 # Imported for their kernels, which register themselves.
 import core.kernels.accumulate
 import core.kernels.blocks
+import core.kernels.byte_table
 import core.kernels.channel_order
 import core.kernels.compare
 import core.kernels.dequantize

@@ -40,6 +40,9 @@ HAS_F16C = _has("f16c")
 HAS_AVX512BW = _has("avx512bw")
 """Whether there are vectors of 512 bits with elements of 8 and 16."""
 
+HAS_VBMI = _has("avx512vbmi")
+"""Whether one instruction finds 64 bytes in a table of 128."""
+
 
 @intrinsic
 def prefer_wide_vectors(typing_context: Any) -> tuple[Any, Any]:

@@ -75,23 +75,24 @@ class Parameter(IntEnum):
 
 
 class Choice(IntEnum):
-    """Where each choice stands in the kernel's `choices`."""
+    """Where each choice stands in the kernel's `numbers`, behind the layout."""
 
-    SOURCE_BYTES = 0
+    SOURCE_BYTES = 5
     """Those of an element of the source: 1, 2 or 4, which is signed."""
-    SOURCE_SIGNED = 1
-    TARGET_BYTES = 2
-    AWAY = 3
+    SOURCE_SIGNED = 6
+    TARGET_BYTES = 7
+    AWAY = 8
     """Whether ties go away from zero: NEAREST_AWAY."""
-    FIRST = 4
+    FIRST = 9
     """2 first, for all parameters."""
-    PLAIN = 5
+    PLAIN = 10
     """Whether all z_in and all left are 0."""
-    MINIMUM = 6
-    MAXIMUM = 7
+    MINIMUM = 11
+    MAXIMUM = 12
 
 
 _ROWS = len(Parameter)
+_SOURCE_BYTES, _SIGNED, _TARGET_BYTES, _AWAY, _FIRST, _PLAIN, _MINIMUM, _MAXIMUM = (int(each) for each in Choice)
 
 
 @intrinsic
@@ -147,9 +148,8 @@ def _clamped(value: Number, minimum: Number, maximum: Number) -> Number:
         writable(types.uint8),  # target, as bytes
         types.int64,  # start: index of source[0] in the whole tensor
         types.int64,  # how many elements there are
-        readable(types.int64),  # core.kernels.layout.unpacked
+        readable(types.int64),  # core.kernels.layout.unpacked, and by Choice
         readable(types.int32),  # the rows of Parameter, one after the other
-        readable(types.int64),  # choices, by Choice
         writable(types.int64),  # counts, added to: low, high
     )
 )
@@ -160,23 +160,18 @@ def requantize_by_multiplier(
     size: Number,
     numbers: Array,
     parameters: Array,
-    choices: Array,
     counts: Array,
 ) -> None:
     """The kernel."""
     prefer_wide_vectors()
-    source_bytes, signed, target_bytes = choices[0], choices[1] != 0, choices[2]
-    away, twice_first, plain = choices[3] != 0, choices[4], choices[5] != 0
-    minimum, maximum = splat(np.int32(choices[6])), splat(np.int32(choices[7]))
+    source_bytes, signed, target_bytes = numbers[_SOURCE_BYTES], numbers[_SIGNED] != 0, numbers[_TARGET_BYTES]
+    away, twice_first, plain = numbers[_AWAY] != 0, numbers[_FIRST], numbers[_PLAIN] != 0
+    minimum, maximum = splat(np.int32(numbers[_MINIMUM])), splat(np.int32(numbers[_MAXIMUM]))
     none = zero_like(minimum)
+    # Where each row of the parameters begins.
     columns = parameters.size // _ROWS
-    multipliers = parameters[:columns]
-    halves = parameters[columns : 2 * columns]
-    negatives = parameters[2 * columns : 3 * columns]
-    lefts = parameters[3 * columns : 4 * columns]
-    rights = parameters[4 * columns : 5 * columns]
-    zeros_in = parameters[5 * columns : 6 * columns]
-    zeros_out = parameters[6 * columns :]
+    halves, negatives, lefts, rights = columns, 2 * columns, 3 * columns, 4 * columns
+    zeros_in, zeros_out = 5 * columns, 6 * columns
     layout = unpacked(numbers)
     cycle = layout[4] != 0
     place = locate(start, layout)
@@ -192,13 +187,13 @@ def requantize_by_multiplier(
             end = done + min(left_in_row(place, layout), span_end - done)
             parameter = place[0] + place[1]
             place = advance(end - done, place, layout)
-            multiplier = splat(multipliers[parameter])
-            half = splat(halves[parameter])
-            negative = splat(negatives[parameter])
-            left = splat(lefts[parameter])
-            right = splat(rights[parameter])
-            zero_in = splat(zeros_in[parameter])
-            zero_out = splat(zeros_out[parameter])
+            multiplier = splat(parameters[parameter])
+            half = splat(parameters[halves + parameter])
+            negative = splat(parameters[negatives + parameter])
+            left = splat(parameters[lefts + parameter])
+            right = splat(parameters[rights + parameter])
+            zero_in = splat(parameters[zeros_in + parameter])
+            zero_out = splat(parameters[zeros_out + parameter])
             i = done
             if cycle:
                 addend = splat(twice_first)
@@ -206,14 +201,14 @@ def requantize_by_multiplier(
                     at = parameter + (i - done)
                     value = load_int32(source, i, source_bytes, signed)
                     if not plain:
-                        value = (value - load(zeros_in, at)) << load(lefts, at)
-                    summed = load(zeros_out, at) + _scaled(
+                        value = (value - load(parameters, zeros_in + at)) << load(parameters, lefts + at)
+                    summed = load(parameters, zeros_out + at) + _scaled(
                         value,
-                        load(multipliers, at),
+                        load(parameters, at),
                         addend,
-                        load(halves, at),
-                        load(negatives, at),
-                        load(rights, at),
+                        load(parameters, halves + at),
+                        load(parameters, negatives + at),
+                        load(parameters, rights + at),
                         away,
                     )
                     stored = _clamped(summed, minimum, maximum)
@@ -225,7 +220,7 @@ def requantize_by_multiplier(
                     i += LANES
             else:
                 # Of one parameter, the upper product takes `half` along.
-                addend = splat(twice_first + (np.int64(halves[parameter]) << 32))
+                addend = splat(twice_first + (np.int64(parameters[halves + parameter]) << 32))
                 while i + BLOCK <= end:
                     a, b, c, d = load_block(source, i, source_bytes, signed)
                     if not plain:
@@ -250,13 +245,13 @@ def requantize_by_multiplier(
                 valid = first(end - i)
                 if cycle:
                     at = parameter + (i - done)
-                    multiplier = load_first(multipliers, at, valid)
-                    half = load_first(halves, at, valid)
-                    negative = load_first(negatives, at, valid)
-                    left = load_first(lefts, at, valid)
-                    right = load_first(rights, at, valid)
-                    zero_in = load_first(zeros_in, at, valid)
-                    zero_out = load_first(zeros_out, at, valid)
+                    multiplier = load_first(parameters, at, valid)
+                    half = load_first(parameters, halves + at, valid)
+                    negative = load_first(parameters, negatives + at, valid)
+                    left = load_first(parameters, lefts + at, valid)
+                    right = load_first(parameters, rights + at, valid)
+                    zero_in = load_first(parameters, zeros_in + at, valid)
+                    zero_out = load_first(parameters, zeros_out + at, valid)
                 value = convert(load_integers(source, i, valid, source_bytes, signed), np.int32)
                 value = (value - zero_in) << left
                 summed = _scaled(value, multiplier, addend, half, negative, right, away) + zero_out

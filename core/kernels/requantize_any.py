@@ -109,12 +109,12 @@ def _requantize(floating: bool) -> Kernel:
             types.int64,  # start: index of source[0] in the whole tensor
             types.int64,  # how many elements there are
             readable(types.int64),  # core.kernels.layout.unpacked
+            readable(types.int64),  # rules, by Field
             readable(number),  # multipliers, or factors: one for each parameter
             readable(number),  # right shifts 0..62, or offsets, likewise
             readable(types.int64),  # widths of v 0..62, likewise
             readable(types.int64),  # zero points of the source, likewise
             readable(types.int64),  # zero points of the target, likewise
-            readable(types.int64),  # rules, by Field
             readable(number),  # bounds: minimum, maximum, lowest y, highest y, lowest y + z_out, highest y + z_out
             writable(types.int64),  # counts, added to: low, high, -; index of the first undefined element, or -1; its
             # Requirement
@@ -126,12 +126,12 @@ def _requantize(floating: bool) -> Kernel:
         start: Number,
         size: Number,
         numbers: Array,
+        rules: Array,
         multipliers: Array,
         shifts: Array,
         widths: Array,
         zeros_in: Array,
         zeros_out: Array,
-        rules: Array,
         bounds: Array,
         counts: Array,
     ) -> None:

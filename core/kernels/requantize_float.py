@@ -58,19 +58,20 @@ class Parameter(IntEnum):
 
 
 class Choice(IntEnum):
-    """Where each choice stands in the kernels' `choices`."""
+    """Where each choice stands in the kernels' `numbers`, behind the layout."""
 
-    SOURCE_BYTES = 0
+    SOURCE_BYTES = 5
     """Those of an element of the source: 1, 2 or 4, which is signed."""
-    SOURCE_SIGNED = 1
-    TARGET_BYTES = 2
-    AWAY = 3
+    SOURCE_SIGNED = 6
+    TARGET_BYTES = 7
+    AWAY = 8
     """Whether ties go away from zero, not to even."""
-    MINIMUM = 4
-    MAXIMUM = 5
+    MINIMUM = 9
+    MAXIMUM = 10
 
 
 _ROWS = len(Parameter)
+_SOURCE_BYTES, _SIGNED, _TARGET_BYTES, _AWAY, _MINIMUM, _MAXIMUM = (int(each) for each in Choice)
 
 
 @device
@@ -88,9 +89,8 @@ def _requantize(wide: bool) -> Kernel:
             writable(types.uint8),  # target, as bytes
             types.int64,  # start: index of source[0] in the whole tensor
             types.int64,  # how many elements there are
-            readable(types.int64),  # core.kernels.layout.unpacked
+            readable(types.int64),  # core.kernels.layout.unpacked, and by Choice
             readable(number),  # the rows of Parameter, one after the other
-            readable(types.int64),  # choices, by Choice
             writable(types.int64),  # counts, added to: low, high
         )
     )
@@ -101,18 +101,16 @@ def _requantize(wide: bool) -> Kernel:
         size: Number,
         numbers: Array,
         parameters: Array,
-        choices: Array,
         counts: Array,
     ) -> None:
         prefer_wide_vectors()
-        source_bytes, signed, target_bytes, away = choices[0], choices[1] != 0, choices[2], choices[3] != 0
-        minimum, maximum = splat(number_class(choices[4])), splat(number_class(choices[5]))
+        source_bytes, signed, target_bytes = numbers[_SOURCE_BYTES], numbers[_SIGNED] != 0, numbers[_TARGET_BYTES]
+        away = numbers[_AWAY] != 0
+        minimum, maximum = splat(number_class(numbers[_MINIMUM])), splat(number_class(numbers[_MAXIMUM]))
         none = splat(np.int32(0))
+        # Where each row of the parameters begins.
         columns = parameters.size // _ROWS
-        factors = parameters[:columns]
-        offsets = parameters[columns : 2 * columns]
-        zeros_in = parameters[2 * columns : 3 * columns]
-        zeros_out = parameters[3 * columns :]
+        offsets, zeros_in, zeros_out = columns, 2 * columns, 3 * columns
         layout = unpacked(numbers)
         cycle = layout[4] != 0
         place = locate(start, layout)
@@ -129,17 +127,19 @@ def _requantize(wide: bool) -> Kernel:
                 end = done + min(left_in_row(place, layout), span_end - done)
                 parameter = place[0] + place[1]
                 place = advance(end - done, place, layout)
-                factor = splat(factors[parameter])
-                offset = splat(offsets[parameter])
-                zero_in = splat(np.int32(zeros_in[parameter]))
-                zero_out = splat(zeros_out[parameter])
+                factor = splat(parameters[parameter])
+                offset = splat(parameters[offsets + parameter])
+                zero_in = splat(np.int32(parameters[zeros_in + parameter]))
+                zero_out = splat(parameters[zeros_out + parameter])
                 i = done
                 if cycle:
                     while i + LANES <= end:
                         at = parameter + (i - done)
-                        value = load_int32(source, i, source_bytes, signed) - convert(load(zeros_in, at), np.int32)
-                        real = convert(value, number_class) * load(factors, at) + load(offsets, at)
-                        summed = load(zeros_out, at) + (half_away(real) if away else half_even(real))
+                        value = load_int32(source, i, source_bytes, signed) - convert(
+                            load(parameters, zeros_in + at), np.int32
+                        )
+                        real = convert(value, number_class) * load(parameters, at) + load(parameters, offsets + at)
+                        summed = load(parameters, zeros_out + at) + (half_away(real) if away else half_even(real))
                         least, most = smaller(summed, least), larger(summed, most)
                         if counting:
                             low = low - convert(summed < minimum, np.int32)
@@ -176,10 +176,10 @@ def _requantize(wide: bool) -> Kernel:
                     valid = first(end - i)
                     if cycle:
                         at = parameter + (i - done)
-                        factor = load_first(factors, at, valid)
-                        offset = load_first(offsets, at, valid)
-                        zero_in = convert(load_first(zeros_in, at, valid), np.int32)
-                        zero_out = load_first(zeros_out, at, valid)
+                        factor = load_first(parameters, at, valid)
+                        offset = load_first(parameters, offsets + at, valid)
+                        zero_in = convert(load_first(parameters, zeros_in + at, valid), np.int32)
+                        zero_out = load_first(parameters, zeros_out + at, valid)
                     value = convert(load_integers(source, i, valid, source_bytes, signed), np.int32) - zero_in
                     real = convert(value, number_class) * factor + offset
                     summed = (half_away(real) if away else half_even(real)) + zero_out

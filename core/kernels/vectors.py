@@ -170,12 +170,11 @@ _define_unary(operator.neg, lambda builder, kind, a: builder.fneg(a) if kind.is_
 # Making vectors, and changing them.
 
 
-def repeated(builder: Any, value: Any) -> Any:
-    """The vector of LANES times the LLVM value."""
-    kind = ir.VectorType(value.type, LANES)
-    nothing = ir.Constant(kind, ir.Undefined)
+def repeated(builder: Any, value: Any, lanes: int = LANES) -> Any:
+    """The vector of so many times the LLVM value."""
+    nothing = ir.Constant(ir.VectorType(value.type, lanes), ir.Undefined)
     one = builder.insert_element(nothing, value, _INDEX(0))
-    return builder.shuffle_vector(one, nothing, ir.Constant(ir.VectorType(_INDEX, LANES), [0] * LANES))
+    return builder.shuffle_vector(one, nothing, ir.Constant(ir.VectorType(_INDEX, lanes), [0] * lanes))
 
 
 @intrinsic

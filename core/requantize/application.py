@@ -15,21 +15,24 @@ from core.plan import Array
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Application:
-    """A kernel and what it is called with after the layout: parameters, and then constants.
+    """A kernel and what it is called with: the layout and then choices, parameters, and perhaps bounds.
 
-    `parameters` have one entry for each block of the common granularity. A kernel takes each as an array, or all of
-    them, `in_rows`, as one array.
+    `parameters` have one entry for each block of the common granularity. A kernel with `bounds` takes each array of
+    these on its own. The fast ones take as few arrays as can be, for each takes as long as the arithmetic of some
+    hundred elements: layout and choices as one, and the parameters, row after row, as one.
     """
 
     kernel: Kernel
+    choices: Array
     parameters: tuple[Array, ...]
-    constants: tuple[Array, ...]
-    in_rows: bool
+    bounds: Array | None = None
 
     def arguments(self, channels: Channels) -> tuple[Array, ...]:
         """Return the arguments, with the parameters laid out for the kernel."""
         rows = [channels.lay_out(each, each.dtype.str) for each in self.parameters]
-        return *([np.concatenate(rows)] if self.in_rows else rows), *self.constants
+        if self.bounds is None:
+            return np.concatenate([channels.layout, self.choices]), np.concatenate(rows)
+        return channels.layout, self.choices, *rows, self.bounds
 
 
 @dataclass(frozen=True, slots=True)

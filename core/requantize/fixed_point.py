@@ -47,6 +47,11 @@ def sum_rule(stage: FixedPoint, sides: Sides) -> Sum:
 def _proven(stage: FixedPoint, factors: Array, shifts: Array, sides: Sides) -> Application | None:
     """Return the fast kernel, or None where its arithmetic is not proved to be exact."""
     twice = stage.rule in _TWICE
+    if not twice:
+        # With one rounding only the quotient counts; a short multiplier leaves room for a longer shift.
+        room = 31 - np.frexp(factors.astype(np.float64))[1]
+        longer = np.minimum(np.maximum(32 - shifts, 0), room)
+        factors, shifts = factors << longer, shifts + longer
     # A half of a bit below the upper half of the product is the same for all parameters.
     fewest = 31 if twice or int(shifts.max()) <= 31 else 32
     lefts = np.maximum(fewest - shifts, 0)
@@ -81,8 +86,7 @@ def _proven(stage: FixedPoint, factors: Array, shifts: Array, sides: Sides) -> A
         kernel=requantize_by_multiplier,
         # Numbers of 32 bits without a sign keep their bits.
         parameters=tuple(rows[row].astype(np.uint32).view(np.int32) for row in Parameter),
-        constants=(np.array([int(choices[choice]) for choice in Choice], np.int64),),
-        in_rows=True,
+        choices=np.array([int(choices[choice]) for choice in Choice], np.int64),
     )
 
 
@@ -100,6 +104,6 @@ def apply_fixed_point(stage: FixedPoint, multipliers: Sequence[Multiplier], side
     return Application(
         kernel=REQUANTIZE_ANY,
         parameters=(factors, shifts, widths, sides.zeros_in, sides.zeros_out),
-        constants=(sides.rules(int(stage.rule), wraps=total is Sum.WRAPS), bounds),
-        in_rows=False,
+        choices=sides.rules(int(stage.rule), wraps=total is Sum.WRAPS),
+        bounds=bounds,
     )

@@ -83,8 +83,7 @@ def _proven(stage: Float, parameters: dict[Parameter, Array], bounds: tuple[floa
     return Application(
         kernel=REQUANTIZE_F32 if in_f32 else REQUANTIZE_F64,
         parameters=tuple(parameters[row].astype(number) for row in Parameter),
-        constants=(np.array([int(choices[choice]) for choice in Choice], np.int64),),
-        in_rows=True,
+        choices=np.array([int(choices[choice]) for choice in Choice], np.int64),
     )
 
 
@@ -112,6 +111,6 @@ def apply_float(stage: Float, multipliers: Sequence[Multiplier], exact: Sequence
     return Application(
         kernel=REQUANTIZE_FLOAT_ANY,
         parameters=(factors, offsets, widths, zeros_in, zeros_out),
-        constants=(sides.rules(int(stage.rule)), limits),
-        in_rows=False,
+        choices=sides.rules(int(stage.rule)),
+        bounds=limits,
     )

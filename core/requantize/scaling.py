@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from core.errors import ParameterError
-from core.kernels._jit import Kernel
 from core.kernels.requantize_rules import Requirement
 from core.operands import StoredOperand
 from core.parameters.schemes import FixedPoint, Multiplier, Scheme
-from core.plan import Array, Plan
+from core.plan import Array
 from core.requantize.application import Application, Sides
 from core.requantize.fixed_point import apply_fixed_point
 from core.requantize.granularity import Granularity
 from core.requantize.real_factor import apply_float
+from core.table import TablePlan, table_for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScalingPlan(Plan):
+class ScalingPlan(TablePlan):
     """Plan of `core.kernels.requantize`, `core.kernels.requantize_float` and `core.kernels.requantize_any`.
 
     `multipliers` are one, or one for each block of `granularity`, which the zero points of `sides` have one for.
@@ -29,22 +29,20 @@ class ScalingPlan(Plan):
     scheme: Scheme
     granularity: Granularity
     sides: Sides
-    kernel: Kernel
-    layout: Array
+    kernel: Callable[..., None]
     arguments: tuple[Array, ...]
 
     def new_counts(self) -> Array:
         """See Plan.new_counts. The last of these is the requirement that the first undefined element fails."""
         return np.array([0, 0, 0, -1, -1], np.int64)
 
-    def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
-        """See Plan.step."""
+    def compute(self, source: Array, target: Array, start: int, counts: Array) -> None:
+        """See TablePlan.compute."""
         self.kernel(
             source.view(np.uint8),
             target.view(np.uint8),
             start,
             source.size,
-            self.layout,
             *self.arguments,
             counts,
         )
@@ -114,7 +112,7 @@ def _plan(
         scheme=scheme,
         granularity=granularity,
         sides=sides,
-        kernel=application.kernel,
-        layout=channels.layout,
+        kernel=application.kernel.compiled(),
         arguments=application.arguments(channels),
+        table=table_for(source.dtype, target.dtype, granularity.count),
     )

@@ -10,17 +10,18 @@ from core.dequantize import plan_dequantize
 from core.operands import QuantizedOperand
 from core.plan import Array, Plan, pieces
 from core.quantize import plan_quantize
+from core.table import TablePlan, table_for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ThroughRealPlan(Plan):
+class ThroughRealPlan(TablePlan):
     """Two plans, one after the other on each piece."""
 
     dequantize: Plan
     quantize: Plan
 
-    def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
-        """See Plan.step."""
+    def compute(self, source: Array, target: Array, start: int, counts: Array) -> None:
+        """See TablePlan.compute."""
         for piece in pieces(source.size):
             real = np.empty(source[piece].size, self.quantize.input_dtype)
             self.dequantize.step(source[piece], real, start + piece.start, self.dequantize.new_counts())
@@ -46,4 +47,5 @@ def plan_through_real(profile: str, source: QuantizedOperand, target: QuantizedO
         input_bounds=source.input_bounds,
         dequantize=dequantize,
         quantize=quantize,
+        table=table_for(source.dtype, target.dtype, max(len(source.scales), len(target.scales))),
     )

@@ -12,6 +12,7 @@ import pytest
 from llvmlite.binding import get_host_cpu_features
 
 from core.kernels._jit import Kernel
+from core.kernels.byte_table import HAS_TABLES, look_up
 from core.kernels.dequantize import DEQUANTIZE
 from core.kernels.float_decoding import decode
 from core.kernels.float_encoding import ENCODE
@@ -49,6 +50,10 @@ MAIN = {
     "i32 to i8, f32": (REQUANTIZE_F32, "mulps"),
     "i32 to i8, f64": (REQUANTIZE_F64, "mulpd"),
 }
+
+
+if HAS_TABLES:
+    MAIN["i8 to i8, table"] = look_up, "vperm"
 
 
 def instructions(kernel: Kernel) -> list[tuple[str, str]]:

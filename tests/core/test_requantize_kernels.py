@@ -11,6 +11,7 @@ import math
 import numpy as np
 import pytest
 
+from core.kernels._jit import Kernel
 from core.kernels.requantize import requantize_by_multiplier
 from core.kernels.requantize_any import REQUANTIZE_ANY, REQUANTIZE_FLOAT_ANY
 from core.kernels.requantize_float import REQUANTIZE_F32, REQUANTIZE_F64
@@ -21,11 +22,9 @@ from core.plan import Array
 from core.requantize import ScalingPlan, plan_requantize
 from tests import scheme_oracle
 from tests.near_ties import near_ties
+from tests.scaling_oracle import BOUNDS, Scaling, check
 
-FAST = (requantize_by_multiplier, REQUANTIZE_F32, REQUANTIZE_F64)
-BOUNDS = {f"u{bits}": (0, (1 << bits) - 1) for bits in (4, 8, 16, 32)} | {
-    f"i{bits}": (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) for bits in (4, 8, 16, 32)
-}
+FAST = [kernel.compiled() for kernel in (requantize_by_multiplier, REQUANTIZE_F32, REQUANTIZE_F64)]
 SIZE = 3 * 4096 + 77
 FACTORS = (0.125, 0.0123, 0.35, 3e-5)
 """Of which the first has ties in floats too."""
@@ -46,26 +45,7 @@ def pairs_of(scheme: str) -> list[scheme_oracle.Derived]:
     return [pair for pair in found if pair is not None]
 
 
-class Oracle:
-    """One parameter of a scheme between two storages: what becomes of a number, and whether it saturates."""
-
-    def __init__(self, scheme: str, pair: scheme_oracle.Derived, z_in: int, z_out: int, target: str) -> None:
-        self._arguments = (scheme, z_in, pair.multiplier, pair.shift, z_out, math.ldexp(pair.multiplier, -pair.right))
-        self._bounds = BOUNDS[target]
-        self._known: dict[int, tuple[int | None, int]] = {}
-
-    def of(self, q: int) -> tuple[int | None, int]:
-        """What is stored, None where that is not defined, and -1, 0 or 1: saturated low, not, or high."""
-        if q not in self._known:
-            scheme, z_in, m, shift, z_out, exact = self._arguments
-            low, high = self._bounds
-            stored = scheme_oracle.requantized(scheme, q, z_in, m, shift, z_out, self._bounds, exact)
-            wide = scheme_oracle.requantized(scheme, q, z_in, m, shift, z_out, (-(1 << 70), 1 << 70), exact)
-            self._known[q] = stored, 0 if wide is None else int(wide > high) - int(wide < low)
-        return self._known[q]
-
-
-def numbers_for(oracles: list[Oracle], pairs: list[scheme_oracle.Derived], source: str, size: int) -> Array:
+def numbers_for(oracles: list[Scaling], pairs: list[scheme_oracle.Derived], source: str, size: int) -> Array:
     """Numbers at ties, at bounds and anywhere; in the second 4096 none that saturates."""
     rng = np.random.default_rng(21)
     bounds = BOUNDS[source]
@@ -76,20 +56,6 @@ def numbers_for(oracles: list[Oracle], pairs: list[scheme_oracle.Derived], sourc
     numbers = rng.choice(pool, size)
     numbers[4096:8192] = rng.choice(inside, 4096)
     return numbers
-
-
-def check(plan: ScalingPlan, numbers: Array, oracles: list[Oracle], channel: Array) -> None:
-    """Compare every element and the tally, in one piece and in several."""
-    found = [oracles[c].of(q) for q, c in zip(numbers.tolist(), channel.tolist(), strict=True)]
-    expected = [stored for stored, _ in found]
-    tally = [sum(sign < 0 for _, sign in found), sum(sign > 0 for _, sign in found), 0, -1]
-    source = numbers.astype(plan.input_dtype)
-    for piece in (source.size, 5000, 1111):
-        target, counts = np.empty(source.size, plan.output_dtype), plan.new_counts()
-        for start in range(0, source.size, piece):
-            plan.step(source[start : start + piece], target[start : start + piece], start, counts)
-        assert target.tolist() == expected
-        assert counts[:4].tolist() == tally
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -108,7 +74,7 @@ def check(plan: ScalingPlan, numbers: Array, oracles: list[Oracle], channel: Arr
 )
 def test_long_tensor(scheme: str, source: str, target: str, z_in: int) -> None:
     for pair in pairs_of(scheme)[:2]:
-        oracle = Oracle(scheme, pair, z_in, 3, target)
+        oracle = Scaling(scheme, pair, z_in, 3, target)
         numbers = numbers_for([oracle], [pair], source, SIZE)
         plan = plan_requantize(
             tensor(f"tensor<{SIZE}x{uniform(source, z_in)}>"),
@@ -129,7 +95,7 @@ def test_long_tensor_with_channels(scheme: str, shape: tuple[int, ...], axis: in
     pairs = pairs_of(scheme)
     channels = shape[axis]
     listed = [pairs[index % len(pairs)] for index in range(channels)]
-    oracles = [Oracle(scheme, pair, 0, -3, "i8") for pair in pairs]
+    oracles = [Scaling(scheme, pair, 0, -3, "i8") for pair in pairs]
     size = math.prod(shape)
     numbers = numbers_for(oracles, pairs, "i16", size)
     index = np.arange(channels).reshape([-1 if i == axis else 1 for i in range(len(shape))])
@@ -160,7 +126,7 @@ def test_accumulators_of_all_sizes_by_all_shifts(rule: str) -> None:
         right = scheme.right_shift(shift)
         for m in {max(0, low), 1, high // 2 + 1, high - 1, high, 0x5A5A5A5A % high}:
             pair = scheme_oracle.Derived(m, shift, right)
-            oracle = Oracle(rule, pair, 0, 3, "i32")
+            oracle = Scaling(rule, pair, 0, 3, "i32")
             rng = np.random.default_rng(shift + 100)
             values = [v for v in near_ties(rng, m, right, 96, most=1 << 20) if oracle.of(v)[0] is not None]
             plan = plan_requantize(
@@ -170,7 +136,7 @@ def test_accumulators_of_all_sizes_by_all_shifts(rule: str) -> None:
                 scheme=rule,
             )
             assert isinstance(plan, ScalingPlan)
-            fast += plan.kernel is requantize_by_multiplier
+            fast += plan.kernel is requantize_by_multiplier.compiled()
             check(plan, np.array(values), [oracle], np.zeros(len(values), int))
     assert fast > 60
 
@@ -178,21 +144,21 @@ def test_accumulators_of_all_sizes_by_all_shifts(rule: str) -> None:
 def test_what_is_not_proved_is_checked() -> None:
     """The kernel that is chosen: by the bounds of the storage, the multiplier and the zero points."""
 
-    def kernel(source: str, m: int, shift: int, scheme: str = "litert", target: str = "i8") -> object:
+    def taken(kernel: Kernel, source: str, m: int, shift: int, scheme: str = "litert", target: str = "i8") -> bool:
         plan = plan_requantize(
             tensor(f"tensor<4x{source}>"), parse_type(target), multipliers=[Multiplier(m, shift)], scheme=scheme
         )
         assert isinstance(plan, ScalingPlan)
-        return plan.kernel
+        return plan.kernel is kernel.compiled()
 
-    assert kernel("i32", 1 << 30, 0) is requantize_by_multiplier
-    assert kernel("i32", -(1 << 30), 0) is REQUANTIZE_ANY, "a multiplier below 0"
-    assert kernel("i32", 1 << 30, 1) is REQUANTIZE_ANY, "a shift to the left that wraps"
-    assert kernel("i16", 1 << 30, 1) is requantize_by_multiplier
-    assert kernel("i16", 1 << 30, 16) is requantize_by_multiplier
-    assert kernel("i16", 1 << 30, 17) is REQUANTIZE_ANY
-    assert kernel("i32", (1 << 31) - 1, -31) is REQUANTIZE_ANY, "a half that reaches beyond int32"
-    assert kernel("i64", 1 << 30, 0) is REQUANTIZE_ANY
-    assert kernel("i32", 1 << 23, 30, "xnnpack_fp32") is REQUANTIZE_F32
-    assert kernel("i32", 1 << 23, 30, "xnnpack_fp32", "i32") is REQUANTIZE_FLOAT_ANY
-    assert kernel("i32", 1 << 23, 30, "litert_float", "i32") is REQUANTIZE_F64
+    assert taken(requantize_by_multiplier, "i32", 1 << 30, 0)
+    assert taken(REQUANTIZE_ANY, "i32", -(1 << 30), 0), "a multiplier below 0"
+    assert taken(REQUANTIZE_ANY, "i32", 1 << 30, 1), "a shift to the left that wraps"
+    assert taken(requantize_by_multiplier, "i16", 1 << 30, 1)
+    assert taken(requantize_by_multiplier, "i16", 1 << 30, 16)
+    assert taken(REQUANTIZE_ANY, "i16", 1 << 30, 17)
+    assert taken(REQUANTIZE_ANY, "i32", (1 << 31) - 1, -31), "a half that reaches beyond int32"
+    assert taken(REQUANTIZE_ANY, "i64", 1 << 30, 0)
+    assert taken(REQUANTIZE_F32, "i32", 1 << 23, 30, "xnnpack_fp32")
+    assert taken(REQUANTIZE_FLOAT_ANY, "i32", 1 << 23, 30, "xnnpack_fp32", "i32")
+    assert taken(REQUANTIZE_F64, "i32", 1 << 23, 30, "litert_float", "i32")

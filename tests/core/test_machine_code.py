@@ -69,3 +69,12 @@ def test_arithmetic_is_done_in_the_widest_registers(name: str) -> None:
     assert any(operation in opcode and REGISTER in operands for opcode, operands in found)
     assert not [opcode for opcode, _ in found if SCALAR.fullmatch(opcode)]
     assert not [operands for opcode, operands in found if opcode.startswith("call") and LIBRARY.search(operands)]
+
+
+@pytest.mark.skipif(not FEATURES.get("avx512bw"), reason="asks for words of 512 bits")
+@pytest.mark.parametrize("name", ["f32 to i8", "f32 to i8, divided", "f16 to i8", "bf16 to i8"])
+def test_bytes_go_out_as_words(name: str) -> None:
+    """Sixteen elements become bytes one by one in two steps; as words, sixty-four in three."""
+    opcodes = [opcode for opcode, operands in instructions(MAIN[name][0]) if REGISTER in operands]
+    assert "vpackssdw" in opcodes
+    assert "vpaddsw" in opcodes

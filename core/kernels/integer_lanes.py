@@ -9,11 +9,15 @@ from llvmlite import ir
 from numba import types
 
 from core.kernels._jit import Array, Number, device, intrinsic
-from core.kernels.vector_memory import load_all_as, load_as, store_all_as, store_as
+from core.kernels.vector_memory import load_all_as, load_as, prefetch, store_all_as, store_as
 from core.kernels.vectors import LANES, Generated, Vector, convert, llvm_vector
 
 BLOCK = 4 * LANES
 """Elements in four vectors."""
+
+# Bytes from what is loaded to what is asked for ahead of its use, and bytes that come together.
+_AHEAD = 4096
+_LINE = 64
 
 
 @device
@@ -72,16 +76,23 @@ def store_int32(target: Array, index: Number, stored: Number, size: int) -> None
 
 @device
 def load_block(source: Array, index: Number, size: int, signed: bool) -> tuple[Number, Number, Number, Number]:
-    """load_int32 of four vectors, with one choice of the type for all."""
+    """load_int32 of four vectors, with one choice of the type for all. What comes later is asked for."""
     b, c, d = index + LANES, index + 2 * LANES, index + 3 * LANES
+    later = index * size + _AHEAD
     if size == 4:
+        prefetch(source, later)
+        prefetch(source, later + _LINE)
+        prefetch(source, later + 2 * _LINE)
+        prefetch(source, later + 3 * _LINE)
         return (
             load_int32(source, index, 4, True),
             load_int32(source, b, 4, True),
             load_int32(source, c, 4, True),
             load_int32(source, d, 4, True),
         )
+    prefetch(source, later)
     if size == 2:
+        prefetch(source, later + _LINE)
         return (
             load_int32(source, index, 2, signed),
             load_int32(source, b, 2, signed),

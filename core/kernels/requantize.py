@@ -31,15 +31,12 @@ The upper half is right modulo 2^32, and the sum with `half` fits: the plan has 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import IntEnum
-from typing import Any
 
 import numpy as np
-from llvmlite import ir
 from numba import types
 
-from core.kernels._jit import Array, Number, device, intrinsic, kernel, readable, writable
+from core.kernels._jit import Array, Number, device, kernel, readable, writable
 from core.kernels.integer_lanes import (
     BLOCK,
     load_block,
@@ -51,8 +48,20 @@ from core.kernels.integer_lanes import (
 )
 from core.kernels.layout import advance, left_in_row, locate, unpacked
 from core.kernels.processor import prefer_wide_vectors
+from core.kernels.saturation import clamped, store_sums
 from core.kernels.vector_memory import load, load_first
-from core.kernels.vectors import LANES, Vector, convert, first, larger, select, smaller, some, splat, total, zero_like
+from core.kernels.vector_products import upper_product
+from core.kernels.vectors import (
+    LANES,
+    convert,
+    first,
+    select,
+    some,
+    splat,
+    total,
+    zero_like,
+)
+from core.kernels.words import splat_words
 
 # Long enough that looking at what saturated does not count, short enough to be in the cache when it is counted.
 _SPAN = 4096
@@ -89,39 +98,14 @@ class Choice(IntEnum):
     """Whether all z_in and all left are 0."""
     MINIMUM = 11
     MAXIMUM = 12
+    WORDS = 13
+    """Whether the target has bytes, and all z_out 14 bits and a sign: sums are then made in 16 bits, and saturate."""
 
 
 _ROWS = len(Parameter)
-_SOURCE_BYTES, _SIGNED, _TARGET_BYTES, _AWAY, _FIRST, _PLAIN, _MINIMUM, _MAXIMUM = (int(each) for each in Choice)
-
-
-@intrinsic
-def upper_product(
-    typing_context: Any, value: Vector, multiplier: Vector, addend: Vector
-) -> tuple[Any, Callable[..., Any]]:
-    """The upper 32 bits of value * multiplier + addend: two numbers of 32 bits without a sign, and one of 64.
-
-    Every second element is multiplied at once, for that is what processors have: numbers of 32 bits in the lower halves
-    of elements of 64.
-    """
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        count = LANES // 2
-        words, halves = ir.VectorType(ir.IntType(64), count), ir.VectorType(ir.IntType(32), LANES)
-        lower = ir.Constant(words, [0xFFFFFFFF] * count)
-        upper = ir.Constant(words, [32] * count)
-        pairs = [builder.bitcast(each, words) for each in arguments[:2]]
-        products = []
-        for odd in (0, 1):
-            a, b = (builder.lshr(pair, upper) if odd else builder.and_(pair, lower) for pair in pairs)
-            places = ir.Constant(ir.VectorType(ir.IntType(32), count), list(range(odd, LANES, 2)))
-            added = builder.shuffle_vector(arguments[2], arguments[2], places)
-            products.append(builder.bitcast(builder.add(builder.mul(a, b, flags=("nuw",)), added), halves))
-        # The upper half of an element is the second one, on every processor that numba compiles for.
-        order = [place + 1 + odd * LANES for place in range(0, LANES, 2) for odd in (0, 1)]
-        return builder.shuffle_vector(*products, ir.Constant(halves, order))
-
-    return Vector(types.int32)(value, multiplier, addend), generate
+_SOURCE_BYTES, _SIGNED, _TARGET_BYTES, _AWAY, _FIRST, _PLAIN, _MINIMUM, _MAXIMUM, _WORDS = (
+    int(each) for each in Choice
+)
 
 
 @device
@@ -135,11 +119,6 @@ def _scaled(
         return select(below, -magnitude, magnitude)
     upper = upper_product(value, multiplier, addend) + half
     return select(below, upper - negative, upper) >> right
-
-
-@device
-def _clamped(value: Number, minimum: Number, maximum: Number) -> Number:
-    return smaller(larger(value, minimum), maximum)
 
 
 @kernel(
@@ -167,6 +146,8 @@ def requantize_by_multiplier(
     source_bytes, signed, target_bytes = numbers[_SOURCE_BYTES], numbers[_SIGNED] != 0, numbers[_TARGET_BYTES]
     away, twice_first, plain = numbers[_AWAY] != 0, numbers[_FIRST], numbers[_PLAIN] != 0
     minimum, maximum = splat(np.int32(numbers[_MINIMUM])), splat(np.int32(numbers[_MAXIMUM]))
+    in_words = numbers[_WORDS] != 0
+    word_bounds = (splat_words(numbers[_MINIMUM]), splat_words(numbers[_MAXIMUM]))
     none = zero_like(minimum)
     # Where each row of the parameters begins.
     columns = parameters.size // _ROWS
@@ -182,6 +163,8 @@ def requantize_by_multiplier(
         span_end = min(span + _SPAN, size)
         span_place = place
         changed, low, high = none, none, none
+        extremes = (word_bounds[1], word_bounds[0])
+        word_counts = (np.int64(0), np.int64(0))
         done = span
         while done < span_end:
             end = done + min(left_in_row(place, layout), span_end - done)
@@ -194,6 +177,7 @@ def requantize_by_multiplier(
             right = splat(parameters[rights + parameter])
             zero_in = splat(parameters[zeros_in + parameter])
             zero_out = splat(parameters[zeros_out + parameter])
+            zero_word = splat_words(np.int64(parameters[zeros_out + parameter]))
             i = done
             if cycle:
                 addend = splat(twice_first)
@@ -211,7 +195,7 @@ def requantize_by_multiplier(
                         load(parameters, rights + at),
                         away,
                     )
-                    stored = _clamped(summed, minimum, maximum)
+                    stored = clamped(summed, minimum, maximum)
                     changed = changed | (stored ^ summed)
                     if counting:
                         low = low - convert(summed < minimum, np.int32)
@@ -226,19 +210,26 @@ def requantize_by_multiplier(
                     if not plain:
                         a, b = (a - zero_in) << left, (b - zero_in) << left
                         c, d = (c - zero_in) << left, (d - zero_in) << left
-                    a = _scaled(a, multiplier, addend, none, negative, right, away) + zero_out
-                    b = _scaled(b, multiplier, addend, none, negative, right, away) + zero_out
-                    c = _scaled(c, multiplier, addend, none, negative, right, away) + zero_out
-                    d = _scaled(d, multiplier, addend, none, negative, right, away) + zero_out
-                    e, f = _clamped(a, minimum, maximum), _clamped(b, minimum, maximum)
-                    g, h = _clamped(c, minimum, maximum), _clamped(d, minimum, maximum)
-                    changed = changed | (a ^ e) | (b ^ f) | (c ^ g) | (d ^ h)
-                    if counting:
-                        low = low - convert(a < minimum, np.int32) - convert(b < minimum, np.int32)
-                        low = low - convert(c < minimum, np.int32) - convert(d < minimum, np.int32)
-                        high = high - convert(a > maximum, np.int32) - convert(b > maximum, np.int32)
-                        high = high - convert(c > maximum, np.int32) - convert(d > maximum, np.int32)
-                    store_block(target, i, e, f, g, h, target_bytes)
+                    a = _scaled(a, multiplier, addend, none, negative, right, away)
+                    b = _scaled(b, multiplier, addend, none, negative, right, away)
+                    c = _scaled(c, multiplier, addend, none, negative, right, away)
+                    d = _scaled(d, multiplier, addend, none, negative, right, away)
+                    if in_words:
+                        block = (a, b, c, d)
+                        extremes, word_counts = store_sums(
+                            target, i, block, zero_word, word_bounds, extremes, word_counts, counting
+                        )
+                    else:
+                        a, b, c, d = a + zero_out, b + zero_out, c + zero_out, d + zero_out
+                        e, f = clamped(a, minimum, maximum), clamped(b, minimum, maximum)
+                        g, h = clamped(c, minimum, maximum), clamped(d, minimum, maximum)
+                        changed = changed | (a ^ e) | (b ^ f) | (c ^ g) | (d ^ h)
+                        if counting:
+                            low = low - convert(a < minimum, np.int32) - convert(b < minimum, np.int32)
+                            low = low - convert(c < minimum, np.int32) - convert(d < minimum, np.int32)
+                            high = high - convert(a > maximum, np.int32) - convert(b > maximum, np.int32)
+                            high = high - convert(c > maximum, np.int32) - convert(d > maximum, np.int32)
+                        store_block(target, i, e, f, g, h, target_bytes)
                     i += BLOCK
                 half = none
             while i < end:
@@ -256,7 +247,7 @@ def requantize_by_multiplier(
                 value = (value - zero_in) << left
                 summed = _scaled(value, multiplier, addend, half, negative, right, away) + zero_out
                 summed = select(valid, summed, minimum)
-                stored = _clamped(summed, minimum, maximum)
+                stored = clamped(summed, minimum, maximum)
                 changed = changed | (stored ^ summed)
                 low = low - convert(summed < minimum, np.int32)
                 high = high - convert(summed > maximum, np.int32)
@@ -264,13 +255,15 @@ def requantize_by_multiplier(
                 i += LANES
             done = end
         saturated = some(changed != none)
+        if in_words:
+            saturated |= some((extremes[0] < word_bounds[0]) | (extremes[1] > word_bounds[1]))
         if saturated and not counting:
             # Once more, and counting.
             counting = True
             place = span_place
             continue
         if saturated:
-            counts[0] += total(convert(low, np.int64))
-            counts[1] += total(convert(high, np.int64))
+            counts[0] += total(convert(low, np.int64)) + word_counts[0]
+            counts[1] += total(convert(high, np.int64)) + word_counts[1]
         counting = saturated
         span = span_end

@@ -6,8 +6,9 @@ scheme demands. Formulas: spec/numerics.md H.3.
 f is f32 or f64, each operation is rounded once, and v fits int32. The offset is 0 in the rules without one
 (`core.kernels.requantize_rules`): its addition is exact.
 
-y + z_out is added up in f too. It is exact where it matters: z_out is at most 2^22 in f32, with bounds of at most 16
-bits, and at most 2^31 in f64, so that whatever is not exact is far outside of the bounds, and on the right side.
+y + z_out is added up in f too, or in words (`core.kernels.saturation`). In f it is exact where it matters: z_out is at
+most 2^22 in f32, with bounds of at most 16 bits, and at most 2^31 in f64, so that whatever is not exact is far outside
+of the bounds, and on the right side.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from enum import IntEnum
 import numpy as np
 from numba import types
 
-from core.kernels._jit import Array, Kernel, Number, device, kernel, readable, writable
+from core.kernels._jit import Array, Kernel, Number, kernel, readable, writable
 from core.kernels.integer_lanes import (
     BLOCK,
     load_block,
@@ -29,6 +30,7 @@ from core.kernels.integer_lanes import (
 )
 from core.kernels.layout import advance, left_in_row, locate, unpacked
 from core.kernels.processor import prefer_wide_vectors
+from core.kernels.saturation import clamped, store_sums
 from core.kernels.vector_memory import load, load_first
 from core.kernels.vectors import (
     LANES,
@@ -43,6 +45,7 @@ from core.kernels.vectors import (
     splat,
     total,
 )
+from core.kernels.words import splat_words
 
 # Long enough that looking at the extremes does not count, short enough to be in the cache when it is counted.
 _SPAN = 4096
@@ -68,15 +71,12 @@ class Choice(IntEnum):
     """Whether ties go away from zero, not to even."""
     MINIMUM = 9
     MAXIMUM = 10
+    WORDS = 11
+    """Whether the target has bytes, and all z_out 14 bits and a sign: sums are then made in 16 bits, and saturate."""
 
 
 _ROWS = len(Parameter)
-_SOURCE_BYTES, _SIGNED, _TARGET_BYTES, _AWAY, _MINIMUM, _MAXIMUM = (int(each) for each in Choice)
-
-
-@device
-def _clamped(value: Number, minimum: Number, maximum: Number) -> Number:
-    return smaller(larger(value, minimum), maximum)
+_SOURCE_BYTES, _SIGNED, _TARGET_BYTES, _AWAY, _MINIMUM, _MAXIMUM, _WORDS = map(int, Choice)
 
 
 def _requantize(wide: bool) -> Kernel:
@@ -107,6 +107,10 @@ def _requantize(wide: bool) -> Kernel:
         source_bytes, signed, target_bytes = numbers[_SOURCE_BYTES], numbers[_SIGNED] != 0, numbers[_TARGET_BYTES]
         away = numbers[_AWAY] != 0
         minimum, maximum = splat(number_class(numbers[_MINIMUM])), splat(number_class(numbers[_MAXIMUM]))
+        in_words = numbers[_WORDS] != 0
+        word_bounds = (splat_words(numbers[_MINIMUM]), splat_words(numbers[_MAXIMUM]))
+        # What words hold.
+        furthest = splat(number_class(32767))
         none = splat(np.int32(0))
         # Where each row of the parameters begins.
         columns = parameters.size // _ROWS
@@ -122,6 +126,8 @@ def _requantize(wide: bool) -> Kernel:
             span_place = place
             least, most = maximum, minimum
             low, high = none, none
+            extremes = (word_bounds[1], word_bounds[0])
+            word_counts = (np.int64(0), np.int64(0))
             done = span
             while done < span_end:
                 end = done + min(left_in_row(place, layout), span_end - done)
@@ -131,6 +137,7 @@ def _requantize(wide: bool) -> Kernel:
                 offset = splat(parameters[offsets + parameter])
                 zero_in = splat(np.int32(parameters[zeros_in + parameter]))
                 zero_out = splat(parameters[zeros_out + parameter])
+                zero_word = splat_words(np.int64(parameters[zeros_out + parameter]))
                 i = done
                 if cycle:
                     while i + LANES <= end:
@@ -144,7 +151,7 @@ def _requantize(wide: bool) -> Kernel:
                         if counting:
                             low = low - convert(summed < minimum, np.int32)
                             high = high - convert(summed > maximum, np.int32)
-                        stored = convert(_clamped(summed, minimum, maximum), np.int32)
+                        stored = convert(clamped(summed, minimum, maximum), np.int32)
                         store_int32(target, i, stored, target_bytes)
                         i += LANES
                 else:
@@ -158,19 +165,29 @@ def _requantize(wide: bool) -> Kernel:
                             a, b, c, d = half_away(a), half_away(b), half_away(c), half_away(d)
                         else:
                             a, b, c, d = half_even(a), half_even(b), half_even(c), half_even(d)
-                        a, b, c, d = a + zero_out, b + zero_out, c + zero_out, d + zero_out
-                        least = smaller(a, smaller(b, smaller(c, smaller(d, least))))
-                        most = larger(a, larger(b, larger(c, larger(d, most))))
-                        if counting:
-                            low = low - convert(a < minimum, np.int32) - convert(b < minimum, np.int32)
-                            low = low - convert(c < minimum, np.int32) - convert(d < minimum, np.int32)
-                            high = high - convert(a > maximum, np.int32) - convert(b > maximum, np.int32)
-                            high = high - convert(c > maximum, np.int32) - convert(d > maximum, np.int32)
-                        e = convert(_clamped(a, minimum, maximum), np.int32)
-                        f = convert(_clamped(b, minimum, maximum), np.int32)
-                        g = convert(_clamped(c, minimum, maximum), np.int32)
-                        h = convert(_clamped(d, minimum, maximum), np.int32)
-                        store_block(target, i, e, f, g, h, target_bytes)
+                        if in_words:
+                            e = convert(clamped(a, -furthest, furthest), np.int32)
+                            f = convert(clamped(b, -furthest, furthest), np.int32)
+                            g = convert(clamped(c, -furthest, furthest), np.int32)
+                            h = convert(clamped(d, -furthest, furthest), np.int32)
+                            block = (e, f, g, h)
+                            extremes, word_counts = store_sums(
+                                target, i, block, zero_word, word_bounds, extremes, word_counts, counting
+                            )
+                        else:
+                            a, b, c, d = a + zero_out, b + zero_out, c + zero_out, d + zero_out
+                            least = smaller(a, smaller(b, smaller(c, smaller(d, least))))
+                            most = larger(a, larger(b, larger(c, larger(d, most))))
+                            if counting:
+                                low = low - convert(a < minimum, np.int32) - convert(b < minimum, np.int32)
+                                low = low - convert(c < minimum, np.int32) - convert(d < minimum, np.int32)
+                                high = high - convert(a > maximum, np.int32) - convert(b > maximum, np.int32)
+                                high = high - convert(c > maximum, np.int32) - convert(d > maximum, np.int32)
+                            e = convert(clamped(a, minimum, maximum), np.int32)
+                            f = convert(clamped(b, minimum, maximum), np.int32)
+                            g = convert(clamped(c, minimum, maximum), np.int32)
+                            h = convert(clamped(d, minimum, maximum), np.int32)
+                            store_block(target, i, e, f, g, h, target_bytes)
                         i += BLOCK
                 while i < end:
                     valid = first(end - i)
@@ -187,19 +204,21 @@ def _requantize(wide: bool) -> Kernel:
                     least, most = smaller(summed, least), larger(summed, most)
                     low = low - convert(summed < minimum, np.int32)
                     high = high - convert(summed > maximum, np.int32)
-                    stored = convert(_clamped(summed, minimum, maximum), np.int32)
+                    stored = convert(clamped(summed, minimum, maximum), np.int32)
                     store_integers(target, i, stored, valid, target_bytes)
                     i += LANES
                 done = end
             saturated = some((least < minimum) | (most > maximum))
+            if in_words:
+                saturated |= some((extremes[0] < word_bounds[0]) | (extremes[1] > word_bounds[1]))
             if saturated and not counting:
                 # Once more, and counting.
                 counting = True
                 place = span_place
                 continue
             if saturated:
-                counts[0] += total(convert(low, np.int64))
-                counts[1] += total(convert(high, np.int64))
+                counts[0] += total(convert(low, np.int64)) + word_counts[0]
+                counts[1] += total(convert(high, np.int64)) + word_counts[1]
             counting = saturated
             span = span_end
 

@@ -12,6 +12,8 @@ from core.kernels.requantize_any import Field
 from core.operands import StoredOperand
 from core.plan import Array
 
+_LARGEST_WORD_ADDED = 1 << 14
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Application:
@@ -69,6 +71,10 @@ class Sides:
         """The bytes of an element of the source, whether it is signed, and the bytes of one of the target."""
         source = self.source.dtype
         return source.itemsize, source.kind == "i", self.target.dtype.itemsize
+
+    def in_words(self, added: Array) -> bool:
+        """Whether sums are made in 16 bits: the target has bytes, and what is added fits 14 bits and a sign."""
+        return self.target.dtype.itemsize == 1 and int(np.abs(added).max()) < _LARGEST_WORD_ADDED
 
     def rules(self, rule: int, *, wraps: bool = False) -> Array:
         """Return the rules of the kernels in `core.kernels.requantize_any`."""

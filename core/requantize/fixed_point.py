@@ -81,6 +81,7 @@ def _proven(stage: FixedPoint, factors: Array, shifts: Array, sides: Sides) -> A
         Choice.PLAIN: not (lefts.any() or sides.zeros_in.any()),
         Choice.MINIMUM: sides.target.minimum,
         Choice.MAXIMUM: sides.target.maximum,
+        Choice.WORDS: sides.in_words(sides.zeros_out),
     }
     return Application(
         kernel=requantize_by_multiplier,

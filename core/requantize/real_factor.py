@@ -77,6 +77,7 @@ def _proven(stage: Float, parameters: dict[Parameter, Array], bounds: tuple[floa
         Choice.AWAY: stage.rule is FloatRule.F64_AWAY,
         Choice.MINIMUM: bounds[0],
         Choice.MAXIMUM: bounds[1],
+        Choice.WORDS: sides.in_words(parameters[Parameter.ZERO_OUT]),
     }
     in_f32 = stage.rule in _IN_F32
     number = np.float32 if in_f32 else np.float64

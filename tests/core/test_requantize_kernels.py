@@ -7,6 +7,7 @@ nothing saturates between those in which something does.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,9 +18,11 @@ from core.kernels.requantize_any import REQUANTIZE_ANY, REQUANTIZE_FLOAT_ANY
 from core.kernels.requantize_float import REQUANTIZE_F32, REQUANTIZE_F64
 from core.mlir import parse_type
 from core.mlir.types import TensorType
+from core.operands import integer_operand
 from core.parameters.schemes import SCHEMES, FixedPoint, Multiplier
 from core.plan import Array
-from core.requantize import ScalingPlan, plan_requantize
+from core.requantize import ScalingPlan, plan_requantize, plan_scaling
+from core.requantize.granularity import common_granularity
 from tests import scheme_oracle
 from tests.near_ties import near_ties
 from tests.scaling_oracle import BOUNDS, Scaling, check
@@ -34,6 +37,10 @@ def tensor(text: str) -> TensorType:
     parsed = parse_type(text)
     assert isinstance(parsed, TensorType)
     return parsed
+
+
+def flat(size: int, element: str) -> TensorType:
+    return tensor(f"tensor<{size}x{element}>")
 
 
 def uniform(storage: str, zero_point: int) -> str:
@@ -112,12 +119,54 @@ def test_long_tensor_with_channels(scheme: str, shape: tuple[int, ...], axis: in
     check(plan, numbers, oracles, channel)
 
 
+@pytest.mark.parametrize("scheme", ["litert", "xnnpack_fp32", "litert_float"])
+@pytest.mark.parametrize("z_out", [-5, 16_383, 16_384, 32_700, -32_700, 70_000])
+def test_zero_points_that_no_type_has(scheme: str, z_out: int) -> None:
+    """Sums are made in 16 bits only where the zero point leaves room for the bounds."""
+    (pair, *_) = pairs_of(scheme)
+    rng = np.random.default_rng(22)
+    near = rng.integers(-300, 300, 2000) - z_out
+    numbers = np.concatenate([near * 8, rng.integers(-(2**31), 2**31, 2000), rng.integers(-(2**19), 2**19, 2077)])
+    oracle = Scaling(scheme, pair, 0, z_out, "i8")
+    source, target = integer_operand(flat(numbers.size, "i32"), "in"), integer_operand(flat(numbers.size, "i8"), "out")
+    whole = (numbers.size,)
+    plan = plan_scaling(
+        SCHEMES[scheme],
+        source,
+        replace(target, zero_points=(z_out,)),
+        common_granularity(whole, (whole, 1), (whole, 1)),
+        [Multiplier(pair.multiplier, pair.shift)],
+        profile="litert",
+    )
+    assert plan.kernel in FAST
+    check(plan, numbers, [oracle], np.zeros(numbers.size, int))
+
+
+@pytest.mark.parametrize("scheme", ["xnnpack_fp32", "onnxruntime", "onnx_reference", "stablehlo", "fbgemm"])
+@pytest.mark.parametrize("target", ["i8", "i16"])
+def test_products_far_beyond_int32(scheme: str, target: str) -> None:
+    pair = scheme_oracle.derive(scheme, 100.25)
+    assert pair is not None
+    oracle = Scaling(scheme, pair, 0, 3, target)
+    numbers = np.random.default_rng(23).integers(-(2**31), 2**31, 1000)
+    plan = plan_requantize(
+        tensor(f"tensor<1000x{uniform('i32', 0)}>"),
+        parse_type(uniform(target, 3)),
+        multipliers=[Multiplier(pair.multiplier, pair.shift)],
+        scheme=scheme,
+    )
+    assert isinstance(plan, ScalingPlan)
+    assert plan.kernel in FAST
+    check(plan, numbers, [oracle], np.zeros(1000, int))
+
+
 RULES = {"litert", "arm_vector", "litert_single_rounding", "xnnpack_rndna", "tosa_double_round"}
 
 
 @pytest.mark.parametrize("rule", sorted(RULES))
-def test_accumulators_of_all_sizes_by_all_shifts(rule: str) -> None:
-    """Every shift of a scheme of each rule, multipliers at both ends, accumulators that reach the bounds of int32."""
+@pytest.mark.parametrize("storage", ["i32", "i16"])
+def test_all_shifts(rule: str, storage: str) -> None:
+    """Every shift of a scheme of each rule, multipliers at both ends, numbers up to the bounds of the storage."""
     scheme = SCHEMES[rule]
     assert len({stage.rule for name in RULES if isinstance(stage := SCHEMES[name].stage, FixedPoint)}) == 5
     fast = 0
@@ -128,9 +177,9 @@ def test_accumulators_of_all_sizes_by_all_shifts(rule: str) -> None:
             pair = scheme_oracle.Derived(m, shift, right)
             oracle = Scaling(rule, pair, 0, 3, "i32")
             rng = np.random.default_rng(shift + 100)
-            values = [v for v in near_ties(rng, m, right, 96, most=1 << 20) if oracle.of(v)[0] is not None]
+            values = [v for v in near_ties(rng, m, right, 96, BOUNDS[storage], 1 << 20) if oracle.of(v)[0] is not None]
             plan = plan_requantize(
-                tensor(f"tensor<{len(values)}x{uniform('i32', 0)}>"),
+                tensor(f"tensor<{len(values)}x{uniform(storage, 0)}>"),
                 parse_type(uniform("i32", 3)),
                 multipliers=[Multiplier(m, shift)],
                 scheme=rule,

@@ -26,7 +26,6 @@ from service.product import BYTES_OF_A_SUM, BYTES_OF_TRACED, check_output
 from service.replies import Piece, PiecesResponse, json_text
 from service.tensor_data import output_pieces, read_elements
 from service.type_text import read_tensor_type, read_type
-from service.written_numbers import WrittenNumbers
 
 Array = NDArray[Any]
 
@@ -57,13 +56,12 @@ async def answer_add(request: Request, plan_for: Callable[[TensorType, TensorTyp
 
     def compute() -> Response:
         dense = call.packing is Packing.DENSE
-        written = WrittenNumbers(body)
         arrays = []
         for side, tensor in tensors.items():
             type_, integers = plan.operand(side)
             elements = int(np.prod(integers.shape, dtype=object))
             packed = dense and "data" in tensor.model_fields_set
-            arrays.append(read_elements(tensor, type_, integers.dtype, elements, side, written, settings, dense=packed))
+            arrays.append(read_elements(tensor, type_, integers.dtype, elements, side, body, settings, dense=packed))
         target = np.empty(plan.elements, plan.output_dtype)
         with sides(lhs="/lhs", rhs="/rhs"):
             report = plan.run(arrays[0], arrays[1], target)._asdict()

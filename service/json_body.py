@@ -14,6 +14,7 @@ from starlette.types import Scope
 
 from core.errors import LimitError, MalformedRequestError, RequantError
 from service.admission import hold
+from service.json_document import JsonDocument
 from service.json_slices import SLICE_TOKENS, SlicedDocument, Text
 from service.lifespan import Runtime
 from service.problems import invalid_request
@@ -39,17 +40,17 @@ _LONG_TYPE_BYTES = 1 << 20
 _BYTES_FOR_TOKEN = 100
 
 
-async def receive_json(request: Request, model: type[Model], running: Runtime) -> tuple[Model, bytearray]:
+async def receive_json(request: Request, model: type[Model], running: Runtime) -> tuple[Model, JsonDocument]:
     """Receive the body of a JSON route. Return it as a model and as it came.
 
     Tokens are counted first. At 100 bytes for an empty list, a parser makes half a gigabyte of 8 MiB of brackets.
     """
     settings = running.settings
     require_media_type(request.headers, {MEDIA_TYPE})
-    body = await BodyReader(request.scope, request.receive, settings.max_json_bytes).text()
-    weight = characters(body)
-    await hold_objects(request.scope, body, weight, settings.max_json_tokens)
-    return await running.compute.texts(weight, lambda: read_json(body, model, settings)), body
+    document = JsonDocument(await BodyReader(request.scope, request.receive, settings.max_json_bytes).text())
+    weight = characters(document.text)
+    await hold_objects(request.scope, document.body, weight, settings.max_json_tokens)
+    return await running.compute.texts(weight, lambda: _read_document(document, model, settings)), document
 
 
 async def hold_objects(scope: Scope, body: Text, weight: int, most_tokens: int) -> None:
@@ -63,6 +64,14 @@ def characters(body: Text) -> int:
     """Return about how many characters of JSON cost as much to read as this body does."""
     # A long text costs little, but to see that it is one takes a while too.
     return token_bound(body) if len(body) <= _QUICKLY_COUNTED else len(body)
+
+
+def _read_document(document: JsonDocument, model: type[Model], settings: Settings) -> Model:
+    try:
+        return read_json(document.text, model, settings)
+    except MalformedRequestError:
+        # So that the message counts all characters.
+        return read_json(document.body, model, settings)
 
 
 def read_json(body: Text, model: type[Model], settings: Settings) -> Model:

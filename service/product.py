@@ -22,6 +22,7 @@ from core.report import Report
 from service.admission import hold
 from service.integer_models import ProductRequest
 from service.json_body import MEDIA_TYPE, receive_json
+from service.json_document import JsonDocument
 from service.lifespan import require_ready
 from service.problems import at, sides
 from service.replies import Piece, PiecesResponse, json_text
@@ -29,7 +30,6 @@ from service.schemas import Tensor
 from service.settings import Settings
 from service.tensor_data import output_pieces, read_elements
 from service.type_text import read_tensor_type, read_type
-from service.written_numbers import WrittenNumbers
 
 Array = NDArray[Any]
 Call = TypeVar("Call", bound=ProductRequest)
@@ -86,7 +86,7 @@ async def answer_product(
         return plan
 
     def compute() -> Response:
-        arrays = _read(plan, tensors, fields, WrittenNumbers(body), settings, dense=call.packing is Packing.DENSE)
+        arrays = _read(plan, tensors, fields, body, settings, dense=call.packing is Packing.DENSE)
         target = np.empty(plan.elements, plan.output_dtype)
         with sides(**{side: f"/{field}" for side, field in fields.items()}):
             report = plan.run(arrays["lhs"], arrays["rhs"], arrays.get("bias"), target)
@@ -133,7 +133,7 @@ def _read(
     plan: ProductPlan,
     tensors: Mapping[str, Tensor],
     fields: Mapping[str, str],
-    written: WrittenNumbers,
+    document: JsonDocument,
     settings: Settings,
     *,
     dense: bool,
@@ -145,7 +145,7 @@ def _read(
         elements = int(np.prod(integers.shape, dtype=object))
         packed = dense and side != "bias" and "data" in tensor.model_fields_set
         found[side] = read_elements(
-            tensor, type_, integers.dtype, elements, fields[side], written, settings, dense=packed
+            tensor, type_, integers.dtype, elements, fields[side], document, settings, dense=packed
         )
     return found
 

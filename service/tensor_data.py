@@ -11,11 +11,11 @@ from core.errors import FieldFault, InvalidRequestError, LimitError
 from core.mlir.types import TensorType
 from core.packing import dense_bytes, dense_width, pack, unpack
 from service.codecs import base64_tensor, values
+from service.json_document import JsonDocument
 from service.problems import at
 from service.replies import Piece, json_text
 from service.schemas import Tensor
 from service.settings import Settings
-from service.written_numbers import WrittenNumbers
 
 Array = NDArray[Any]
 
@@ -26,21 +26,21 @@ def read_elements(
     dtype: np.dtype[Any],
     elements: int,
     field: str,
-    written: WrittenNumbers,
+    document: JsonDocument,
     settings: Settings,
     *,
     dense: bool = False,
 ) -> Array:
     """Return the flat elements of the tensor in a field of a request. `dense`: `data` is packed.
 
-    `field` is the JSON pointer of the field without its first slash: `input`, or `inputs/3`. `written` is the request.
+    `field` is the JSON pointer of the field without its first slash: `input`, or `inputs/3`. `document` is the request.
     """
     if "data" in tensor.model_fields_set:
         with at(f"/{field}/data"):
             width = dense_width(type_) if dense else None
             if width is None:
-                return base64_tensor.decode(tensor.data, dtype, elements)
-            packed = base64_tensor.decode(tensor.data, np.dtype(np.uint8), dense_bytes(elements, width))
+                return base64_tensor.decode(document.data(tensor.data), dtype, elements)
+            packed = base64_tensor.decode(document.data(tensor.data), np.dtype(np.uint8), dense_bytes(elements, width))
             return unpack(packed, width, elements, dtype)
     if dense:
         raise InvalidRequestError(
@@ -49,7 +49,7 @@ def read_elements(
         )
 
     def literals() -> list[str]:
-        return written.values(field)
+        return document.values(field)
 
     with at(f"/{field}/values"):
         if len(tensor.values) > settings.max_values:

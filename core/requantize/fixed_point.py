@@ -93,7 +93,9 @@ def _proven(stage: FixedPoint, factors: Array, shifts: Array, sides: Sides) -> A
 
 def apply_fixed_point(stage: FixedPoint, multipliers: Sequence[Multiplier], sides: Sides) -> Application:
     """Return the kernel of a stage for these multipliers: one, or one for each block of the common granularity."""
-    prepared = np.array([(p.multiplier, p.shift, p.width) for p in map(stage.prepare, multipliers)], np.int64)
+    # From a generator: numpy's own way through a list of many would let no other thread run.
+    numbers = (number for p in map(stage.prepare, multipliers) for number in (p.multiplier, p.shift, p.width))
+    prepared = np.fromiter(numbers, np.int64, 3 * len(multipliers)).reshape(-1, 3)
     factors, shifts, widths = (np.broadcast_to(column, sides.zeros_in.shape) for column in prepared.T)
     if sides.target.storage != "u32" and _is_defined_for_all(stage, factors, shifts, widths, sides):
         fast = _proven(stage, factors, shifts, sides)

@@ -24,7 +24,7 @@ def text_length(byte_count: int) -> int:
     return -(-byte_count // 3) * 4
 
 
-def decode(text: str, dtype: np.dtype[Any], elements: int) -> NDArray[Any]:
+def decode(text: str | memoryview, dtype: np.dtype[Any], elements: int) -> NDArray[Any]:
     """Return the `elements` values of `dtype` that `text` holds. Memory is taken for the text, not for a promise."""
     expected = elements * dtype.itemsize
     try:
@@ -33,7 +33,8 @@ def decode(text: str, dtype: np.dtype[Any], elements: int) -> NDArray[Any]:
         raise Base64Error(_NOT_BASE64) from error
     if len(data) != expected:
         _refuse(len(data), expected, elements, dtype)
-    if text and not _CANONICAL_END.fullmatch(text, len(text) - 3):
+    end = text[-3:] if isinstance(text, str) else str(text[-3:], "ascii")
+    if end and not _CANONICAL_END.fullmatch(end):
         raise Base64Error("the last character of the data has bits that belong to no byte; an encoder leaves them 0")
     return np.frombuffer(data, dtype)
 

@@ -27,6 +27,7 @@ from service.block_models import (
     read_global_scale,
 )
 from service.json_body import MEDIA_TYPE, receive_json
+from service.json_document import JsonDocument
 from service.lifespan import require_ready
 from service.operation import json_operation
 from service.problems import at
@@ -35,7 +36,6 @@ from service.replies import PiecesResponse, json_text
 from service.settings import Settings
 from service.tensor_data import output_pieces, read_elements
 from service.type_text import read_tensor_type
-from service.written_numbers import WrittenNumbers
 
 # The f32 numbers that a byte of blocks as base64 can stand for, and those as base64.
 _BYTES_OF_NUMBERS = 24
@@ -68,9 +68,7 @@ async def quantize_in_blocks(request: Request) -> Response:
             element = float_element(input_type, "input")
             if element.name == "f64":
                 raise UnsupportedError("the input has elements of f64; block formats are made from f32, f16 and bf16")
-        source = read_elements(
-            call.input, input_type, element.tensor_dtype, prod(shape), "input", WrittenNumbers(body), settings
-        )
+        source = read_elements(call.input, input_type, element.tensor_dtype, prod(shape), "input", body, settings)
         values = widen(source, element).reshape(shape)
         with at("/global_scale"):
             global_scale = read_global_scale(call.global_scale)
@@ -111,8 +109,7 @@ async def dequantize_from_blocks(request: Request) -> Response:
             if output_type.element != FLOATS["f32"]:
                 raise UnsupportedError("blocks are dequantized to f32")
             expected = expected_parts(call.format, shape)
-        written = WrittenNumbers(body)
-        parts = {name: _read_part(call, name, part_type, written, settings) for name, part_type in expected.items()}
+        parts = {name: _read_part(call, name, part_type, body, settings) for name, part_type in expected.items()}
         _refuse_others(call, expected)
         scale = None
         if "global_scale" in call.model_fields_set:
@@ -127,7 +124,7 @@ async def dequantize_from_blocks(request: Request) -> Response:
 
 
 def _read_part(
-    call: DequantizeBlocksRequest, name: str, expected: TensorType, written: WrittenNumbers, settings: Settings
+    call: DequantizeBlocksRequest, name: str, expected: TensorType, body: JsonDocument, settings: Settings
 ) -> NDArray[np.generic]:
     """Return the flat array of one part, whose type has to be the one that the format and shape ask for."""
     if name not in call.model_fields_set:
@@ -144,7 +141,7 @@ def _read_part(
     element = expected.element
     assert isinstance(element, (FloatElement, IntegerElement))
     dtype = element.tensor_dtype if isinstance(element, FloatElement) else element.dtype
-    return read_elements(tensor, expected, dtype, prod(static_shape(expected)), name, written, settings)
+    return read_elements(tensor, expected, dtype, prod(static_shape(expected)), name, body, settings)
 
 
 def _refuse_others(call: DequantizeBlocksRequest, expected: dict[str, TensorType]) -> None:

@@ -43,7 +43,6 @@ from service.schemas import Tensor
 from service.settings import Settings
 from service.tensor_data import read_elements
 from service.type_text import read_tensor_type
-from service.written_numbers import WrittenNumbers
 
 router = APIRouter(prefix="/v1/parameters", tags=["params"], dependencies=[Depends(no_query)])
 
@@ -79,9 +78,8 @@ async def derive_from_tensor(request: Request) -> Response:
 
     def work() -> Response:
         shape, element, target = static_shape(search.tensor), float_element(search.tensor, "input"), search.target
-        written = WrittenNumbers(body)
         arrays = tuple(
-            read_elements(tensor, search.tensor, element.tensor_dtype, prod(shape), path, written, settings)
+            read_elements(tensor, search.tensor, element.tensor_dtype, prod(shape), path, body, settings)
             for tensor, path in zip(tensors, paths, strict=True)
         )
         blocks = blocks_of(target.granularity, shape)

@@ -17,7 +17,6 @@ from service.query import no_query
 from service.replies import json_reply
 from service.tensor_data import read_elements
 from service.type_text import read_tensor_type
-from service.written_numbers import WrittenNumbers
 
 router = APIRouter(tags=["ops"], dependencies=[Depends(no_query)])
 
@@ -41,9 +40,8 @@ async def compare(request: Request) -> Response:
             return plan_comparison(a_type, b_type)
 
     def run() -> Response:
-        written = WrittenNumbers(body)
         a, b = (
-            read_elements(tensor, side.tensor, side.dtype, planned.elements, name, written, settings)
+            read_elements(tensor, side.tensor, side.dtype, planned.elements, name, body, settings)
             for name, tensor, side in (("a", call.a, planned.a), ("b", call.b, planned.b))
         )
         return json_reply(comparison_reply(planned.run(a, b, call.max_reported)))

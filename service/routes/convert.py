@@ -41,7 +41,6 @@ from service.replies import PiecesResponse, json_text
 from service.settings import Settings
 from service.tensor_data import output_pieces, read_elements
 from service.type_text import read_tensor_type, read_type
-from service.written_numbers import WrittenNumbers
 
 router = APIRouter(tags=["ops"], dependencies=[Depends(no_query)])
 
@@ -159,7 +158,7 @@ async def _convert(
             plan.input_dtype,
             plan.elements,
             "input",
-            WrittenNumbers(body),
+            body,
             running.settings,
             dense=packed_in,
         )

@@ -20,7 +20,6 @@ from service.range_models import FakeQuantizeReply, FakeQuantizeRequest
 from service.replies import PiecesResponse, json_text
 from service.tensor_data import output_pieces, read_elements
 from service.type_text import read_tensor_type
-from service.written_numbers import WrittenNumbers
 
 router = APIRouter(tags=["ops"], dependencies=[Depends(no_query)])
 
@@ -59,9 +58,7 @@ async def fake_quantize(request: Request) -> Response:
             )
 
     def work() -> Response:
-        source = read_elements(
-            call.input, plan.type, np.dtype("<f4"), plan.elements, "input", WrittenNumbers(body), settings
-        )
+        source = read_elements(call.input, plan.type, np.dtype("<f4"), plan.elements, "input", body, settings)
         target = np.empty(plan.elements, np.float32)
         plan.run(source, target)
         in_values = "values" in call.input.model_fields_set

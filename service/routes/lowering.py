@@ -17,7 +17,7 @@ from core.mlir import print_type
 from core.operands import static_shape
 from service.admission import hold
 from service.json_body import MEDIA_TYPE, receive_json
-from service.json_slices import Text
+from service.json_document import JsonDocument
 from service.lifespan import require_ready
 from service.lowering_models import EvaluateReply, EvaluateRequest, LowerReply, LowerRequest
 from service.module_text import read
@@ -28,7 +28,6 @@ from service.replies import Piece, PiecesResponse, json_reply
 from service.settings import Settings
 from service.tensor_data import output_pieces, read_elements
 from service.type_text import read_tensor_type
-from service.written_numbers import WrittenNumbers
 
 router = APIRouter(prefix="/v1", tags=["modules"], dependencies=[Depends(no_query)])
 
@@ -70,7 +69,7 @@ async def evaluate(request: Request) -> Response:
     return await running.compute.modules(lambda: _evaluated(call, body, running.settings))
 
 
-def _evaluated(call: EvaluateRequest, body: Text, settings: Settings) -> Response:
+def _evaluated(call: EvaluateRequest, body: JsonDocument, settings: Settings) -> Response:
     from core.lowering.evaluate import Tensor, function_named
     from core.lowering.evaluate import evaluate as run
     from core.lowering.evaluate.arrays import dtype_of
@@ -78,13 +77,13 @@ def _evaluated(call: EvaluateRequest, body: Text, settings: Settings) -> Respons
     module = read(call.module, settings, "/module")
     with at("/function"):
         function = function_named(module, call.function or None)
-    written, inputs = WrittenNumbers(body), []
+    inputs = []
     for index, given in enumerate(call.inputs):
         type_ = read_tensor_type(given.type, settings, f"/inputs/{index}/type")
         with at(f"/inputs/{index}/type"):
             shape, dtype = static_shape(type_), dtype_of(type_.element)
         held = np.dtype(np.int8) if dtype == np.bool_ else np.dtype(np.uint16) if dtype.name == "bfloat16" else dtype
-        elements = read_elements(given, type_, held, prod(shape), f"inputs/{index}", written, settings)
+        elements = read_elements(given, type_, held, prod(shape), f"inputs/{index}", body, settings)
         inputs.append(Tensor(type_, (elements != 0 if dtype == np.bool_ else elements.view(dtype)).reshape(shape)))
     with at("/module", LoweringError, PreconditionError, LimitError):
         outputs = run(module, function, inputs)

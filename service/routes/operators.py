@@ -18,6 +18,7 @@ from core.operators.element_names import container
 from core.operators.registry import OPERATORS, operator_named
 from service.admission import hold
 from service.json_body import MEDIA_TYPE, receive_json
+from service.json_document import JsonDocument
 from service.lifespan import require_ready
 from service.operation import get_operation, json_operation
 from service.operator_models import (
@@ -36,7 +37,6 @@ from service.schemas import RequestModel, Tensor
 from service.settings import Settings
 from service.tensor_data import output_pieces, read_elements
 from service.type_text import read_tensor_type, read_type
-from service.written_numbers import WrittenNumbers
 
 router = APIRouter(tags=["operators"], dependencies=[Depends(no_query)])
 
@@ -56,14 +56,14 @@ async def get_operator(request: Request, name: str) -> Response:
         return requant_problem(request, error, status=404)
 
 
-def _read_input(name: str, given: Tensor, written: WrittenNumbers, settings: Settings) -> OperandTensor:
+def _read_input(name: str, given: Tensor, body: JsonDocument, settings: Settings) -> OperandTensor:
     place = f"/inputs/{name}/type"
     tensor = read_tensor_type(given.type, settings, place)
     with at(place):
         shape, dtype = static_shape(tensor), container(tensor.element)
         if dtype is None:
             raise UnsupportedError(f"there are no tensors of {excerpt(print_type(tensor.element))} here")
-    data = read_elements(given, tensor, dtype, prod(shape), f"inputs/{name}", written, settings)
+    data = read_elements(given, tensor, dtype, prod(shape), f"inputs/{name}", body, settings)
     return OperandTensor(tensor, data)
 
 
@@ -102,8 +102,7 @@ def _handler(operator: Operator) -> Callable[[Request], Awaitable[Response]]:
         given = {name: getattr(call.inputs, name) for name in call.inputs.model_fields_set}  # type: ignore[attr-defined]
 
         def read() -> dict[str, OperandTensor]:
-            written = WrittenNumbers(body)
-            return {name: _read_input(name, tensor, written, settings) for name, tensor in given.items()}
+            return {name: _read_input(name, tensor, body, settings) for name, tensor in given.items()}
 
         inputs = await running.compute.arrays(len(body), read)
 

@@ -29,7 +29,6 @@ from service.replies import PiecesResponse, json_reply, json_text
 from service.settings import Settings
 from service.tensor_data import output_pieces, read_elements
 from service.type_text import read_tensor_type
-from service.written_numbers import WrittenNumbers
 
 router = APIRouter(prefix="/v1/parameters", tags=["params"], dependencies=[Depends(no_query)])
 
@@ -140,9 +139,7 @@ async def derive_bias(request: Request) -> Response:
         if planned.tensor is None:
             return PiecesResponse([head], MEDIA_TYPE)
         shape = static_shape(planned.tensor)
-        values = read_elements(
-            call.bias, planned.tensor, np.dtype("<f4"), prod(shape), "bias", WrittenNumbers(body), settings
-        )
+        values = read_elements(call.bias, planned.tensor, np.dtype("<f4"), prod(shape), "bias", body, settings)
         with at_range("/weight_scales"), at("/bias"):
             found = quantize_bias(planned.rule, values, planned.scales)
         # Where no type has the scales, the integers have the type of integers.

@@ -20,7 +20,6 @@ from service.replies import PiecesResponse
 from service.tensor_data import output_pieces, read_elements
 from service.tosa_models import RescaleReply, RescaleRequest
 from service.type_text import read_tensor_type, read_type
-from service.written_numbers import WrittenNumbers
 
 router = APIRouter(prefix="/v1/tosa", tags=["operators"], dependencies=[Depends(no_query)])
 
@@ -63,7 +62,7 @@ async def rescale(request: Request) -> Response:
             plan.input_dtype,
             plan.elements,
             "input",
-            WrittenNumbers(body),
+            body,
             running.settings,
         )
         target = np.empty(plan.elements, plan.output_dtype)

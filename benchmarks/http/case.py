@@ -54,7 +54,7 @@ class Case:
 
     def as_npy(self, path: str) -> bytes:
         """Return the request of a server that takes the file as it is."""
-        return _post(path, "application/octet-stream", self.npy)
+        return post(path, "application/octet-stream", self.npy)
 
     def as_json(self, path: str) -> bytes:
         """Return the request to our own JSON face."""
@@ -63,7 +63,20 @@ class Case:
             "output_type": OUTPUT_TYPE,
             "profile": PROFILE,
         }
-        return _post(path, "application/json", json.dumps(body).encode())
+        return post(path, "application/json", json.dumps(body).encode())
+
+    def as_inference(self, path: str) -> bytes:
+        """Return the request to our own Open Inference Protocol, its tensors in binary."""
+        tensor = {
+            "name": "x",
+            "shape": [self.elements],
+            "datatype": "FP32",
+            "parameters": {"binary_data_size": 4 * self.elements},
+        }
+        parameters = {"output_type": OUTPUT_TYPE, "profile": PROFILE, "binary_data_output": True}
+        head = json.dumps({"inputs": [tensor], "parameters": parameters}).encode()
+        length = f"Inference-Header-Content-Length: {len(head)}\r\n"
+        return post(path, "application/octet-stream", head + self.npy[HEADER_BYTES:], length)
 
     def as_v2(self, path: str) -> bytes:
         """Return the request of the Open Inference Protocol with base64, which MLServer reads faster than numbers."""
@@ -74,7 +87,7 @@ class Case:
             "parameters": {"content_type": "base64"},
             "data": [self._data()],
         }
-        return _post(path, "application/json", json.dumps({"inputs": [tensor]}).encode())
+        return post(path, "application/json", json.dumps({"inputs": [tensor]}).encode())
 
     @property
     def elements(self) -> int:
@@ -113,6 +126,7 @@ def _npy(array: NDArray[Any]) -> bytes:
     return file.getvalue()
 
 
-def _post(path: str, media_type: str, body: bytes) -> bytes:
-    head = f"POST {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: {media_type}\r\nContent-Length: {len(body)}\r\n\r\n"
-    return head.encode() + body
+def post(path: str, media_type: str, body: bytes, more: str = "") -> bytes:
+    """Return a request; `more` are whole header lines."""
+    head = f"POST {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: {media_type}\r\nContent-Length: {len(body)}\r\n"
+    return f"{head}{more}\r\n".encode() + body

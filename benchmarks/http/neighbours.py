@@ -2,21 +2,69 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import multiprocessing
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from statistics import median, quantiles
 
-from benchmarks.http.case import Case
+from benchmarks.http.case import Case, post
 from benchmarks.http.client import Connection, latencies
-from benchmarks.http.server import OURS, OURS_JSON, STRAIGHTFORWARD, Server
+from benchmarks.http.server import HEART, OURS, OURS_JSON, STRAIGHTFORWARD, Server
 
 _SECONDS = 2.0
 _FEWEST = 100
 _ROUNDS = 3
 _GIANT = 64_000_000
 _JSON = 5_500_000
+_LARGEST_JSON = 6_290_000
+_ASK = b"GET /heart HTTP/1.1\r\nHost: bench\r\n\r\n"
+_MULTIPLIERS = 65_536
+
+
+def _most_multipliers() -> bytes:
+    """Return a request of 65536 scales, zero points and multipliers: the most text that one makes of its limits."""
+    scales = ", ".join(["0.5:3"] * _MULTIPLIERS)
+    body = {
+        "input": {
+            "type": f"tensor<{_MULTIPLIERS}x!quant.uniform<i32:f32:0, {{{scales}}}>>",
+            "data": base64.b64encode(bytes(4 * _MULTIPLIERS)).decode(),
+        },
+        "output_type": f"!quant.uniform<i8:f32:0, {{{scales}}}>",
+        "multipliers": [{"multiplier": 1 << 30, "shift": -3}] * _MULTIPLIERS,
+    }
+    return post("/v1/requantize", "application/json", json.dumps(body).encode())
+
+
+def pauses_of_the_loop() -> list[list[str]]:
+    """Return how late the event loop's latest beat was in two seconds, beside each of several requests: median and
+    longest of several such times, in milliseconds."""
+    others = {
+        "nothing": None,
+        "8 MiB of JSON, again and again": OURS_JSON.request(Case.of(_LARGEST_JSON)),
+        "65,536 scales and multipliers in JSON": _most_multipliers(),
+        "64 MB of .npy, again and again": OURS.request(Case.of(_GIANT)),
+    }
+    server, rows = Server(HEART), []
+    try:
+        server.wait(Case.of(1000))
+        for name, request in others.items():
+            with nullcontext() if request is None else _beside(server.port, request):
+                late = [_latest_beat(server.port) for _ in range(_ROUNDS + 1)][1:]
+            rows.append([name, f"{median(late):.1f}", f"{max(late):.1f}"])
+    finally:
+        server.stop()
+    return rows
+
+
+def _latest_beat(port: int) -> float:
+    connection = Connection(port, _ASK)
+    time.sleep(_SECONDS)
+    found = float(connection.exchange())
+    connection.close()
+    return found
 
 
 def _send_again_and_again(port: int, request: bytes) -> None:

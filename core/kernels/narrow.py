@@ -13,12 +13,12 @@ from core.kernels._jit import Array, Number, device, intrinsic
 from core.kernels.processor import HAS_F16C
 from core.kernels.rounding import Precision
 from core.kernels.vector_memory import store_all_as, store_as
-from core.kernels.vector_rounding import round_to_precision
+from core.kernels.vector_rounding import round_to_f16_by_arithmetic, round_to_precision
 from core.kernels.vectors import LANES, Vector, bits_as, convert, select, splat
 from core.kernels.widen import FloatKind
 
 _F32, _F16 = int(FloatKind.F32), int(FloatKind.F16)
-_TO_F16, _TO_BF16 = int(Precision.F16), int(Precision.BF16)
+_TO_BF16 = int(Precision.BF16)
 _SCALE = np.float32(2.0**-112)
 _INFINITY = np.int32(0x7F800000)
 
@@ -26,7 +26,7 @@ _INFINITY = np.int32(0x7F800000)
 @device
 def _f16_of_f32_by_arithmetic(value: Number) -> Number:
     """What is an f16 already, 2^112 times smaller, has the exponent and mantissa of the f16, 13 bits higher."""
-    rounded = bits_as(round_to_precision(value, _TO_F16), np.int32)
+    rounded = bits_as(select(value == value, round_to_f16_by_arithmetic(value), value), np.int32)
     magnitude = rounded & splat(np.int32(0x7FFFFFFF))
     small = bits_as(bits_as(magnitude, np.float32) * splat(_SCALE), np.int32) >> splat(np.int32(13))
     special = splat(np.int32(0x7C00)) | ((magnitude >> splat(np.int32(13))) & splat(np.int32(0x3FF)))

@@ -1,7 +1,11 @@
 """The general kernel from floats to integers: every combination of rules, sixteen elements at a time.
 
 What `core.kernels.quantize` is not specialised for goes through here, and where that stops. The rules are numbers that
-the loop looks at for each vector. Formulas: spec/numerics.md A.3, B.2, C.6, E.1; spec/mlir.md 3.2, 4.2.
+the loops look at for each vector. As there, a span of the tensor is first converted without looking at each element:
+where all integers are within the bounds, nothing saturates, and none comes from what is no number. Where they are not
+far beyond, the span is converted once more and what saturates is counted; elsewhere by a loop that asks everything.
+
+Formulas: spec/numerics.md A.3, B.2, C.6, E.1; spec/mlir.md 3.2, 4.2.
 
     v = x / s,  x * r  or  fma(x, r, a), rounded to P;   v + a, rounded to P;   round;   + a;   + z
 
@@ -21,10 +25,19 @@ from numba import types
 from numba.extending import overload
 
 from core.kernels._jit import Array, Kernel, Number, device, kernel, readable, writable
-from core.kernels.layout import advance, left_in_row, locate, unpacked
+from core.kernels.layout import after_rows, locate, next_vector, rows_from, unpacked
 from core.kernels.processor import prefer_wide_vectors
-from core.kernels.rounding import Precision
-from core.kernels.vector_memory import load_as, load_first, store_as
+from core.kernels.rounding import Precision, Rounding
+from core.kernels.vector_memory import (
+    elements_of,
+    load,
+    load_all_as,
+    load_as,
+    load_first,
+    load_one,
+    store_all_as,
+    store_as,
+)
 from core.kernels.vector_rounding import nearest_integers, round_by, round_to_precision
 from core.kernels.vectors import (
     LANES,
@@ -40,14 +53,14 @@ from core.kernels.vectors import (
     some,
     splat,
 )
-from core.kernels.widen import widened
+from core.kernels.widen import FloatKind, load_f32, load_first_f32
 
 
 class Field(IntEnum):
     """Where each rule stands in the kernel's `rules`."""
 
     SOURCE = 0
-    """Which float the source has, as Source."""
+    """FloatKind of the source, where lanes are f32."""
     QUOTIENT = 1
     PRECISION = 2
     """P, as `core.kernels.rounding.Precision`."""
@@ -59,14 +72,6 @@ class Field(IntEnum):
     SEED = 7
     BYTES = 8
     """Those of an element of the target."""
-
-
-class Source(IntEnum):
-    """The floats of a source in f32 lanes."""
-
-    F32 = 0
-    F16 = 1
-    BF16 = 2
 
 
 class Quotient(IntEnum):
@@ -100,12 +105,14 @@ class Overflow(IntEnum):
     """It saturates, and then what does not fit int32 becomes -2^31."""
 
 
-_F32, _F16 = int(Source.F32), int(Source.F16)
+_F32 = int(FloatKind.F32)
 _RECIPROCAL, _FUSED = int(Quotient.RECIPROCAL), int(Quotient.FUSED)
 _BEFORE, _AFTER = int(Addition.BEFORE), int(Addition.AFTER)
-_INDEFINITE, _UNDEFINED = int(Overflow.INDEFINITE), int(Overflow.UNDEFINED)
+_SATURATE, _INDEFINITE, _UNDEFINED = int(Overflow.SATURATE), int(Overflow.INDEFINITE), int(Overflow.UNDEFINED)
 _INDEFINITE_LAST = int(Overflow.INDEFINITE_LAST)
-_NATIVE = int(Precision.NATIVE)
+_NATIVE, _TOWARD_ZERO = int(Precision.NATIVE), int(Rounding.TOWARD_ZERO)
+# Long enough that looking at the extremes does not count, short enough to be in the cache when it is converted again.
+_SPAN = 4096
 
 _INT32_MINIMUM, _BEYOND_INT32 = -2147483648.0, 2147483648.0
 _INT32_MAXIMUM = 2147483647
@@ -151,17 +158,9 @@ def _integer_of(rounded: Vector, zero: Any, fits: Any, overflow: Any) -> Callabl
 
 
 @device
-def _source_f32(source: Array, index: Number, valid: Number, kind: int) -> Number:
-    if kind == _F32:
-        return load_as(source, index, valid, np.float32)
-    if kind == _F16:
-        return widened(load_as(source, index, valid, np.int16))
-    return widened(load_as(source, index, valid, np.uint16))
-
-
-@device
-def _value_f32(x: Number, factor: Number, addend: Number, quotient: int, precision: int, addition: int) -> Number:
-    """What is rounded, in f32 lanes."""
+def _value_f32(x: Number, factor: Number, addend: Number, steps: tuple[int, int, int]) -> Number:
+    """What is rounded, in f32 lanes. `steps`: QUOTIENT, PRECISION, ADDITION."""
+    quotient, precision, addition = steps
     if quotient == _FUSED:
         return multiply_add(x, factor, addend)
     value = x * factor if quotient == _RECIPROCAL else x / factor
@@ -175,12 +174,33 @@ def _value_f32(x: Number, factor: Number, addend: Number, quotient: int, precisi
 
 
 @device
-def _value_f64(x: Number, factor: Number, addend: Number, quotient: int, addition: int) -> Number:
+def _value_f64(x: Number, factor: Number, addend: Number, steps: tuple[int, int, int]) -> Number:
     """What is rounded, in f64 lanes."""
+    quotient, _, addition = steps
     if quotient == _FUSED:
         return multiply_add(x, factor, addend)
     value = x * factor if quotient == _RECIPROCAL else x / factor
     return value + addend if addition == _BEFORE else value
+
+
+@device
+def _load_f64(source: Array, index: Number, kind: int) -> Number:
+    return load_all_as(source, index, np.float64)
+
+
+@device
+def _load_first_f64(source: Array, index: Number, mask: Number, kind: int) -> Number:
+    return load_as(source, index, mask, np.float64)
+
+
+@device
+def _store_all(target: Array, index: Number, stored: Number, size: int) -> None:
+    if size == 1:
+        store_all_as(target, index, stored, np.int8)
+    elif size == 2:
+        store_all_as(target, index, stored, np.int16)
+    else:
+        store_all_as(target, index, stored, np.int32)
 
 
 @device
@@ -197,8 +217,62 @@ def _quantize_any(lane: type[Any], wide: bool) -> Kernel:
     """The kernel that computes in `lane` and settles in int64 or int32."""
     real, integer = (types.float64 if lane is np.float64 else types.float32), (types.int64 if wide else types.int32)
     in_f64 = lane is np.float64
+    loaded, loaded_first, value_of = (
+        (_load_f64, _load_first_f64, _value_f64) if in_f64 else (load_f32, load_first_f32, _value_f32)
+    )
     settling = np.float64 if wide else np.float32
     integer_class = np.int64 if wide else np.int32
+    far = int(_FAR_WIDE if wide else _FAR_NARROW)
+
+    @device
+    def rows_within(
+        source: Array,
+        target: Array,
+        begin: Number,
+        rows: Number,
+        length: Number,
+        start: Number,
+        parameters: tuple[Array, Array, Array],
+        parameter: Number,
+        cycle: bool,
+        kind: int,
+        steps: tuple[int, int, int],
+        rounding: int,
+        seed: int,
+        size: int,
+        counting: bool,
+        bounds: tuple[Number, Number, Number, Number],
+        so_far: tuple[Number, Number, Number, Number],
+    ) -> tuple[Number, Number, Number, Number]:
+        """Convert the whole vectors of rows (`core.kernels.layout.rows_from`), of which no integer is far beyond the
+        bounds, and without `counting` none beyond them at all. `so_far`: the lowest and the highest integer, and how
+        many saturated low and high; they are returned with these rows added. `bounds`: minimum, maximum, the first and
+        the last integer that are stored."""
+        factors, addends, zeros = parameters
+        minimum, maximum, first_stored, last_stored = bounds
+        least, most, low, high = so_far
+        factor, addend, zero = load_one(factors, parameter), load_one(addends, parameter), load_one(zeros, parameter)
+        left = length
+        for i in range(begin, begin + rows * length - length % LANES, LANES):
+            if cycle:
+                at = parameter + (i - begin)
+                factor, addend, zero = load(factors, at), load(addends, at), load(zeros, at)
+            value = value_of(loaded(source, i, kind), factor, addend, steps)
+            rounded = round_by(rounding, value, seed, start + i)
+            if steps[2] == _AFTER:
+                rounded = rounded + addend
+            integers = nearest_integers(convert(rounded, settling)) + zero
+            least, most = smaller(least, integers), larger(most, integers)
+            if counting:
+                low += count(integers < minimum)
+                high += count(integers > maximum)
+                integers = _clamp(integers, first_stored, last_stored)
+            _store_all(target, i, integers, size)
+            if rows > 1:
+                parameter, left = next_vector(parameter, left, length)
+                factor = load_one(factors, parameter)
+                addend, zero = load_one(addends, parameter), load_one(zeros, parameter)
+        return least, most, low, high
 
     @kernel(
         (
@@ -219,88 +293,145 @@ def _quantize_any(lane: type[Any], wide: bool) -> Kernel:
         )
     )
     def quantize(
-        source: Array,
-        target: Array,
+        source_bytes: Array,
+        target_bytes: Array,
         start: Number,
         size: Number,
         numbers: Array,
-        factors: Array,
-        addends: Array,
-        zeros: Array,
-        nans: Array,
+        all_factors: Array,
+        all_addends: Array,
+        all_zeros: Array,
+        all_nans: Array,
         rules: Array,
         bounds: Array,
         counts: Array,
     ) -> None:
         prefer_wide_vectors()
-        kind, quotient, precision, addition = rules[0], rules[1], rules[2], rules[3]
-        rounding, overflow, nan_undefined, seed, item = rules[4], rules[5], rules[6] != 0, rules[7], rules[8]
+        source, target = elements_of(source_bytes), elements_of(target_bytes)
+        factors, addends = elements_of(all_factors), elements_of(all_addends)
+        zeros, nans = elements_of(all_zeros), elements_of(all_nans)
+        parameters = (factors, addends, zeros)
+        kind, addition, rounding, overflow = rules[0], rules[3], rules[4], rules[5]
+        steps = (rules[1], rules[2], rules[3])
+        nan_undefined, seed, item = rules[6] != 0, rules[7], rules[8]
         minimum, maximum = splat(bounds[0]), splat(bounds[1])
         first_stored, last_stored = splat(bounds[2]), splat(bounds[3])
         lowest, highest = splat(bounds[4]), splat(bounds[5])
+        stored_bounds = (minimum, maximum, first_stored, last_stored)
+        least_within, most_within = larger(minimum, first_stored), smaller(maximum, last_stored)
         beyond = splat(integer_class(_INT32_MAXIMUM))
         indefinite = splat(integer_class(-_INT32_MAXIMUM - 1))
+        if overflow == _INDEFINITE_LAST:
+            most_within = smaller(most_within, beyond)
+        # Integers that are not far: they are what they seem to be, and what saturates is all that is to be counted.
+        least_near, most_near = splat(integer_class(-far)), splat(integer_class(far))
+        if overflow == _UNDEFINED:
+            least_near, most_near = larger(least_near, lowest), smaller(most_near, highest)
+        elif wide and overflow != _SATURATE:
+            least_near, most_near = least_within, most_within
         layout = unpacked(numbers)
         cycle = layout[4] != 0
         place = locate(start, layout)
-        low = 0
-        high = 0
-        missing = 0
         undefined = np.int64(-1)
-        done = 0
-        while done < size:
-            end = done + min(left_in_row(place, layout), size - done)
-            parameter = place[0] + place[1]
-            place = advance(end - done, place, layout)
-            factor = splat(factors[parameter])
-            addend = splat(addends[parameter])
-            zero = splat(zeros[parameter])
-            stored_nan = splat(nans[parameter])
-            for i in range(done, end, LANES):
-                valid = first(end - i)
-                if cycle:
-                    at = parameter + (i - done)
-                    factor = load_first(factors, at, valid)
-                    addend = load_first(addends, at, valid)
-                    zero = load_first(zeros, at, valid)
-                    stored_nan = load_first(nans, at, valid)
-                if in_f64:
-                    value = _value_f64(load_as(source, i, valid, np.float64), factor, addend, quotient, addition)
-                else:
-                    x = _source_f32(source, i, valid, kind)
-                    value = _value_f32(x, factor, addend, quotient, precision, addition)
-                not_a_number = value != value
-                rounded = round_by(rounding, value, seed, start + i)
-                if addition == _AFTER:
-                    rounded = rounded + addend
-                exact = convert(rounded, settling)
-                fits = (exact >= splat(settling(_INT32_MINIMUM))) & (exact < splat(settling(_BEYOND_INT32)))
-                number = select(not_a_number, splat(settling(0.0)), exact)
-                integers = _integer(number, zero, fits, overflow)
-                is_low = integers < minimum
-                is_high = integers > maximum
-                if overflow == _INDEFINITE:
-                    # What did not fit and is not clamped counts as low, as -2^31 is.
-                    is_low = is_low | ~(fits | is_high)
-                stored = _clamp(integers, first_stored, last_stored)
-                if overflow == _INDEFINITE_LAST:
-                    stored = select(stored > beyond, indefinite, stored)
-                stored = select(not_a_number, stored_nan, stored)
-                _store(target, i, stored, valid, item)
-                not_a_number = not_a_number & valid
-                is_number = valid & ~not_a_number
-                low += count(is_low & is_number)
-                high += count(is_high & is_number)
-                missing += count(not_a_number)
-                wrong = not_a_number & splat(nan_undefined)
-                if overflow == _UNDEFINED:
-                    wrong = wrong | (((integers < lowest) | (integers > highest)) & is_number)
-                if undefined < 0 and some(wrong):
-                    undefined = start + i + first_of(wrong)
-            done = end
-        counts[0] += low
-        counts[1] += high
-        counts[2] += missing
+        # What one span needs the next one mostly needs too.
+        counting, asking = False, False
+        span = 0
+        while span < size:
+            span_end = min(span + _SPAN, size)
+            span_place, span_undefined = place, undefined
+            least, most = most_within, least_within
+            low, high, missing = 0, 0, 0
+            done = span
+            while done < span_end:
+                rows, length = rows_from(span_end - done, place, layout)
+                parameter = place[0] + place[1]
+                place = after_rows(rows, length, place, layout)
+                begin = done
+                done += rows * length
+                if not asking:
+                    so_far = (least, most, low, high)
+                    # With constants where it pays.
+                    if counting:
+                        least, most, low, high = rows_within(
+                            source, target, begin, rows, length, start, parameters, parameter, cycle, kind, steps,
+                            rounding, seed, item, True, stored_bounds, so_far,
+                        )  # fmt: skip
+                    elif cycle or kind != _F32 or item != 1 or rows > 1:
+                        least, most, low, high = rows_within(
+                            source, target, begin, rows, length, start, parameters, parameter, cycle, kind, steps,
+                            rounding, seed, item, False, stored_bounds, so_far,
+                        )  # fmt: skip
+                    elif rounding == _TOWARD_ZERO:
+                        least, most, low, high = rows_within(
+                            source, target, begin, 1, length, start, parameters, parameter, False, _F32, steps,
+                            _TOWARD_ZERO, 0, 1, False, stored_bounds, so_far,
+                        )  # fmt: skip
+                    else:
+                        least, most, low, high = rows_within(
+                            source, target, begin, 1, length, start, parameters, parameter, False, _F32, steps,
+                            rounding, seed, 1, False, stored_bounds, so_far,
+                        )  # fmt: skip
+                    if length % LANES == 0:
+                        continue
+                    whole = length - length % LANES
+                    begin += whole
+                    length -= whole
+                    if cycle:
+                        parameter += whole
+                for index in range(parameter, parameter + rows):
+                    factor, addend = load_one(factors, index), load_one(addends, index)
+                    zero, stored_nan = load_one(zeros, index), load_one(nans, index)
+                    end = begin + length
+                    for i in range(begin, end, LANES):
+                        valid = first(end - i)
+                        if cycle:
+                            at = index + (i - begin)
+                            factor, addend = load_first(factors, at, valid), load_first(addends, at, valid)
+                            zero, stored_nan = load_first(zeros, at, valid), load_first(nans, at, valid)
+                        value = value_of(loaded_first(source, i, valid, kind), factor, addend, steps)
+                        not_a_number = value != value
+                        rounded = round_by(rounding, value, seed, start + i)
+                        if addition == _AFTER:
+                            rounded = rounded + addend
+                        exact = convert(rounded, settling)
+                        fits = (exact >= splat(settling(_INT32_MINIMUM))) & (exact < splat(settling(_BEYOND_INT32)))
+                        number = select(not_a_number, splat(settling(0.0)), exact)
+                        integers = _integer(number, zero, fits, overflow)
+                        is_low = integers < minimum
+                        is_high = integers > maximum
+                        if overflow == _INDEFINITE:
+                            # What did not fit and is not clamped counts as low, as -2^31 is.
+                            is_low = is_low | ~(fits | is_high)
+                        stored = _clamp(integers, first_stored, last_stored)
+                        if overflow == _INDEFINITE_LAST:
+                            stored = select(stored > beyond, indefinite, stored)
+                        stored = select(not_a_number, stored_nan, stored)
+                        _store(target, i, stored, valid, item)
+                        not_a_number = not_a_number & valid
+                        is_number = valid & ~not_a_number
+                        low += count(is_low & is_number)
+                        high += count(is_high & is_number)
+                        missing += count(not_a_number)
+                        wrong = not_a_number & splat(nan_undefined)
+                        if overflow == _UNDEFINED:
+                            wrong = wrong | (((integers < lowest) | (integers > highest)) & is_number)
+                        if undefined < 0 and some(wrong):
+                            undefined = start + i + first_of(wrong)
+                    begin = end
+            outside = some((least < least_within) | (most > most_within))
+            far_out = some((least < least_near) | (most > most_near))
+            if (outside and not (counting or asking)) or (far_out and not asking):
+                # Once more, with more care.
+                counting, asking = True, far_out
+                place, undefined = span_place, span_undefined
+                continue
+            # A loop that asks everything does not look at extremes.
+            asking = asking and low + high + missing > 0
+            counting = outside
+            counts[0] += low
+            counts[1] += high
+            counts[2] += missing
+            span = span_end
         if counts[3] < 0:
             counts[3] = undefined
 

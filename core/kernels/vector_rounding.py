@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
 from numba import types
 from numba.extending import overload
 
 from core.kernels._jit import Number, device, intrinsic
-from core.kernels.processor import IS_X86
+from core.kernels.processor import HAS_F16C, IS_X86
 from core.kernels.rounding import Precision, Rounding
 from core.kernels.vectors import (
     LANES,
@@ -24,6 +25,7 @@ from core.kernels.vectors import (
     half_even,
     llvm_vector,
     magnitude,
+    one_like,
     ramp,
     select,
     splat,
@@ -90,21 +92,24 @@ def draw(seed: Number, index: Number) -> Number:
 
 
 @device
-def _outward(rule: int, value: Number, distance: Number, seed: Number, index: Number) -> Number:
-    """Whether a value that lies `distance` (f64) beyond its integer part goes to the next integer away from zero.
-
-    STOCHASTIC rounds up where drawn / 2^32 is below the distance from the floor.
-    """
+def _drawn_outward(value: Number, distance: Number, seed: Number, index: Number) -> Number:
+    """Whether a value that lies `distance` from its integer part goes to the next integer away from zero: upwards where
+    drawn / 2^32 is below the distance from the floor."""
+    scaled = convert(distance, np.float64) * splat(4294967296.0)
+    below = convert(draw(seed, index), np.float64)
+    far = (scaled > splat(0.0)) & (scaled >= splat(4294967296.0) - below)
     negative = value < zero_like(value)
-    if rule == _STOCHASTIC:
-        scaled = distance * splat(4294967296.0)
-        below = convert(draw(seed, index), np.float64)
-        far = (scaled > splat(0.0)) & (scaled >= splat(4294967296.0) - below)
-        return (negative & far) | (~negative & (below < scaled))
-    half = splat(0.5)
-    # At a half, up is away from zero for what is not negative.
-    away = ~negative if rule == _HALF_UP else negative
-    return (distance > half) | (away & (distance == half))
+    return (negative & far) | (~negative & (below < scaled))
+
+
+@device
+def _half_outward(value: Number, distance: Number, upwards: bool) -> Number:
+    """The same to the nearest. At a half, up is away from zero for what is not negative."""
+    away = value < zero_like(value)
+    if upwards:
+        away = ~away
+    twice, one = distance + distance, one_like(distance)
+    return (twice > one) | (away & (twice == one))
 
 
 @device
@@ -126,9 +131,11 @@ def round_by(rule: int, value: Number, seed: Number, index: Number) -> Number:
         return down(value)
     whole = toward_zero(value)
     # Of an infinity this is a NaN, and no comparison holds.
-    distance = convert(magnitude(value - whole), np.float64)
+    distance = magnitude(value - whole)
     away = select(value < zero_like(value), down(value), up(value))
-    return select(_outward(rule, value, distance, seed, index), away, whole)
+    if rule == _STOCHASTIC:
+        return select(_drawn_outward(value, distance, seed, index), away, whole)
+    return select(_half_outward(value, distance, rule == _HALF_UP), away, whole)
 
 
 @device
@@ -139,8 +146,18 @@ def _round_to_bf16(value: Number) -> Number:
     return bits_as(rounded, np.float32)
 
 
+@intrinsic
+def _round_to_f16_by_instruction(typing_context: Any, value: Vector) -> Generated:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        halves = builder.fptrunc(arguments[0], ir.VectorType(ir.HalfType(), LANES))
+        return builder.fpext(halves, ir.VectorType(ir.FloatType(), LANES))
+
+    return value(value), generate
+
+
 @device
-def _round_to_f16(value: Number) -> Number:
+def round_to_f16_by_arithmetic(value: Number) -> Number:
+    """The nearest f16 (RNE). NaN gives anything."""
     bits = bits_as(value, np.int32)
     magnitudes = bits & splat(np.int32(0x7FFFFFFF))
     odd = (magnitudes >> splat(np.int32(13))) & splat(np.int32(1))
@@ -151,6 +168,9 @@ def _round_to_f16(value: Number) -> Number:
     # Below 2^-14 the last place is 2^-24, whatever the exponent; both products are exact.
     tiny = half_even(value * splat(np.float32(2.0**24))) * splat(np.float32(2.0**-24))
     return select(magnitudes >= splat(np.int32(0x38800000)), signed, tiny)
+
+
+_round_to_f16: Callable[[Number], Number] = _round_to_f16_by_instruction if HAS_F16C else round_to_f16_by_arithmetic
 
 
 @device

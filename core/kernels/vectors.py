@@ -201,6 +201,16 @@ def zero_like(typing_context: Any, vector: Vector) -> Generated:
 
 
 @intrinsic
+def one_like(typing_context: Any, vector: Vector) -> Generated:
+    """LANES ones of the same type."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return ir.Constant(llvm_vector(vector.element), [1.0 if vector.is_float else 1] * LANES)
+
+    return vector(vector), generate
+
+
+@intrinsic
 def ramp(typing_context: Any, start: types.Integer) -> Generated:
     """start, start + 1, and so on."""
 

@@ -10,6 +10,7 @@ import numpy as np
 from core.elements import FLOATS
 from core.kernels import quantize_any as kernel
 from core.kernels.rounding import Rounding as KernelRounding
+from core.kernels.widen import FloatKind
 from core.lanes import LANES, rounded, rounded_scales, step_precision
 from core.mlir.types import TensorType
 from core.operands import QuantizedOperand, float_element
@@ -17,7 +18,6 @@ from core.plan import Array, Plan
 from core.profiles import OperationRule, Rounding, ZeroPoint
 from core.profiles.rule import Missing, Overflow, Quotient, Steps
 
-_SOURCES = {"f32": kernel.Source.F32, "f16": kernel.Source.F16, "bf16": kernel.Source.BF16, "f64": kernel.Source.F32}
 _QUOTIENTS: Mapping[Quotient, kernel.Quotient] = {
     Quotient.DIVISION: kernel.Quotient.DIVISION,
     Quotient.RECIPROCAL: kernel.Quotient.RECIPROCAL,
@@ -143,7 +143,7 @@ def plan_general(
     zero_points = np.array(operand.zero_points, np.int64)
     added = np.zeros_like(zero_points) if in_float else zero_points
     rules = {
-        kernel.Field.SOURCE: _SOURCES[expressed],
+        kernel.Field.SOURCE: FloatKind[expressed.upper()],
         kernel.Field.QUOTIENT: _QUOTIENTS[rule.quotient],
         kernel.Field.PRECISION: step_precision(rule.steps, expressed),
         kernel.Field.ADDITION: addition,

@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 from core.channels import channels_of
 from core.float_encoding import Encoder, encoder
 from core.kernels.dequantize import DEQUANTIZE, Storage
+from core.kernels.quantize_any import QUANTIZE_ANY, Addition, Overflow, Quotient
+from core.kernels.quantize_any import Field as Rule
+from core.kernels.rounding import Precision, Rounding
 from core.kernels.widen import FloatKind
 from core.profiles import PROFILES
 from core.small_floats import SMALL_FLOATS, decoder, has_decoder
@@ -180,3 +183,95 @@ def test_decode_from_any_element(name: str, target: str, every: int) -> None:
             assert (np.signbit(real) == np.signbit(expected[here]))[~nan[here]].all()
             assert (found[stop - start :] == 77).all()
             assert counts.tolist() == [1, 2, 3 + nan[here].sum(), -1]
+
+
+ROUNDINGS: dict[Rounding, Any] = {
+    Rounding.HALF_EVEN: np.rint,
+    Rounding.TOWARD_ZERO: np.trunc,
+    Rounding.FLOOR: np.floor,
+    Rounding.CEILING: np.ceil,
+    Rounding.HALF_UP: lambda y: np.floor(y.astype(np.float64) + 0.5),
+    Rounding.HALF_DOWN: lambda y: np.ceil(y.astype(np.float64) - 0.5),
+}
+# How often a value comes that is beyond the bounds, far beyond them, and NaN.
+OUTSIDE = {"within": (0, 0, 0), "beyond": (7, 0, 0), "far": (5, 4500, 0), "rare": (0, 4999, 4500), "often": (5, 11, 7)}
+
+
+@pytest.mark.parametrize("often", OUTSIDE)
+@pytest.mark.parametrize("overflow", [Overflow.SATURATE, Overflow.INDEFINITE, Overflow.UNDEFINED])
+@pytest.mark.parametrize(("lane", "bits"), [("<f4", 8), ("<f4", 16), ("<f4", 32), ("<f8", 8)])
+def test_quantize_by_any_rule_from_any_element(lane: str, bits: int, overflow: Overflow, often: str) -> None:
+    """Integers, counts, and the index of the first element that is undefined."""
+    rng = np.random.default_rng(9)
+    lowest, highest = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+    wide = bits == 32 or lane == "<f8"
+    integer = "<i8" if wide else "<i4"
+    # Narrower than the type: what is between is stored as the bound, and is defined.
+    minimum, maximum = lowest + 20, highest - 10
+    for number, (shape, blocks) in enumerate(LAYOUTS):
+        rounding = list(ROUNDINGS)[number % len(ROUNDINGS)]
+        index, channels = parameters_of(shape, blocks), channels_of(shape, blocks)
+        count, size = index.max() + 1, prod(shape)
+        scales = (rng.random(count) + 0.5).astype(lane)
+        zeros = rng.integers(-9, 9, count)
+        nans = rng.integers(minimum, maximum, count)
+        whole = rng.integers(minimum + 10, maximum - 9, size)
+        halves = rng.integers(-1, 2, size) / 2
+        for at, bound in ((3, minimum), (5, maximum)):
+            whole[at::97], halves[at::97] = bound, 0
+        x = ((whole - zeros[index] + halves) * scales[index]).astype(lane)
+        x[-1] = 0
+        for every, value in zip(OUTSIDE[often], (1.5 * highest, 1e30, np.nan), strict=True):
+            if every:
+                signs = rng.choice([-1.0, 1.0], x[every - 1 :: every].size)
+                x[every - 1 :: every] = (value * signs * scales[index][every - 1 :: every]).astype(lane)
+        y = x / scales[index]
+        nan = np.isnan(y)
+        rounded = np.where(nan, 0, ROUNDINGS[rounding](y)).astype(np.float64)
+        fits = (rounded >= -(2.0**31)) & (rounded < 2.0**31)
+        near = np.clip(rounded, -(2.0**40), 2.0**40).astype(np.int64)
+        if overflow is Overflow.INDEFINITE:
+            near = np.where(fits, near, -(1 << 31))
+            total = (near + zeros[index]).astype(np.int32).astype(np.int64)
+        else:
+            total = near + zeros[index]
+        low, high = (total < minimum) & ~nan, (total > maximum) & ~nan
+        if overflow is Overflow.INDEFINITE:
+            low |= ~fits & ~high & ~nan
+        expected = np.where(nan, nans[index], np.clip(total, minimum, maximum)).astype(f"<i{bits // 8}")
+        wrong = nan.copy()
+        if overflow is Overflow.UNDEFINED:
+            wrong |= ((total < lowest) | (total > highest)) & ~nan
+        rules = {
+            Rule.SOURCE: FloatKind.F64 if lane == "<f8" else FloatKind.F32,
+            Rule.QUOTIENT: Quotient.DIVISION,
+            Rule.PRECISION: Precision.NATIVE,
+            Rule.ADDITION: Addition.NONE,
+            Rule.ROUNDING: rounding,
+            Rule.OVERFLOW: overflow,
+            Rule.NAN_UNDEFINED: True,
+            Rule.SEED: 0,
+            Rule.BYTES: bits // 8,
+        }
+        for start, stop in pieces_of(size):
+            here = slice(start, stop)
+            stored, counts = np.full(stop - start + 64, 77, expected.dtype), np.array([1, 2, 3, -1])
+            QUANTIZE_ANY[lane, wide](
+                x[here].view(np.uint8),
+                stored.view(np.uint8),
+                start,
+                stop - start,
+                channels.layout,
+                channels.lay_out(scales, lane),
+                channels.lay_out(np.zeros(count), lane),
+                channels.lay_out(zeros, integer),
+                channels.lay_out(nans, integer),
+                np.array([int(rules[field]) for field in Rule], np.int64),
+                np.array([minimum, maximum, minimum, maximum, lowest, highest], integer),
+                counts,
+            )
+            assert (stored[: stop - start] == expected[here]).all()
+            assert (stored[stop - start :] == 77).all()
+            first = np.flatnonzero(wrong[here])
+            tally = [low[here].sum() + 1, high[here].sum() + 2, nan[here].sum() + 3]
+            assert counts.tolist() == [*tally, start + first[0] if first.size else -1]

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from core.elements import BYTE
 from core.packing import dense_bytes, pack_into, unpack
 from core.plan import Array, Plan
 
-_BYTES = np.dtype(np.uint8)
 # Eight numbers of any width end at the end of a byte.
 _GROUP = 8
 
@@ -31,8 +31,8 @@ class Conversion:
         self.elements = plan.elements
         self._packed_in = packed_in
         self._packed_out = packed_out
-        self.input_dtype = plan.input_dtype if packed_in is None else _BYTES
-        self.output_dtype = plan.output_dtype if packed_out is None else _BYTES
+        self.input_dtype = plan.input_dtype if packed_in is None else BYTE
+        self.output_dtype = plan.output_dtype if packed_out is None else BYTE
         self.input_group = packed_in or (1 if packed_out is None else _GROUP)
         self.input_entries = self.input_at(plan.elements)
         self.output_entries = self.output_at(plan.elements)

@@ -12,6 +12,9 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import DTypeLike
 
+BYTE = np.dtype(np.uint8)
+"""For views: from a type, numpy would make the dtype anew each time, which takes longer than the view."""
+
 
 class Signedness(StrEnum):
     """MLIR's three kinds of integer: `iN`, `siN`, `uiN`."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.elements import FLOATS
+from core.elements import BYTE, FLOATS
 from core.errors import UnsupportedError
 from core.kernels import small_floats as kernels
 from core.kernels.float_encoding import ENCODE, Field, Scaling
@@ -120,9 +120,7 @@ class Encoder:
         self, values: Array, codes: Array, start: int, counts: Array, layout: Array, factors: Array
     ) -> None:
         """The same of scaled values: `layout` as in `core.kernels.layout.unpacked`, `factors` in the lanes."""
-        ENCODE[self.lanes](
-            values.view(np.uint8), codes.view(np.uint8), start, values.size, layout, factors, self.rules, counts
-        )
+        ENCODE[self.lanes](values.view(BYTE), codes.view(BYTE), start, values.size, layout, factors, self.rules, counts)
 
     def scaling(
         self, source: str, divides: bool, precision: Precision = Precision.NATIVE, adds_zero: bool = False

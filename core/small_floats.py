@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from core.elements import BYTE
 from core.errors import TensorDataError, UnsupportedError, excerpt
 from core.kernels import float_decoding as kernel
 from core.kernels.float_decoding import Field
@@ -191,7 +192,7 @@ class Decoder:
         """Write f32(value * scale), rounded to the target's type. `codes`: uint8, of which the first is element `start`
         of `layout` (`core.kernels.layout.unpacked`). NaNs are counted in counts[2]; they are quiet, without payload,
         and have the sign of their code. Raise TensorDataError for a code wider than its format."""
-        if kernel.decode(codes, values.view(np.uint8), start, layout, scales, self.rules, counts) >= 0:
+        if kernel.decode(codes, values.view(BYTE), start, layout, scales, self.rules, counts) >= 0:
             check_codes(codes, self.element_name)
 
 

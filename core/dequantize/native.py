@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
-from core.kernels._jit import Kernel
+from core.elements import BYTE
 from core.kernels.dequantize import DEQUANTIZE, Storage
 from core.kernels.widen import FloatKind
 from core.lanes import LANES, rounded_scales
@@ -36,18 +35,20 @@ class NativePlan(Plan):
 
     tallies: ClassVar[bool] = False
 
-    kernel: Kernel
+    kernel: Callable[..., None]
     layout: Array
     scales: Array
     zero_points: Array
-    storage: Storage
-    expressed: FloatKind
+    storage: int
+    """Storage of the input."""
+    expressed: int
+    """FloatKind of the output."""
 
     def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
         """See Plan.step. Nothing saturates, and integers have no NaN: `counts` stays as it is."""
         self.kernel(
-            source.view(np.uint8),
-            target.view(np.uint8),
+            source.view(BYTE),
+            target.view(BYTE),
             start,
             source.size,
             self.layout,
@@ -71,10 +72,10 @@ def plan_native(profile: str, rule: OperationRule, operand: QuantizedOperand, ta
         output_dtype=float_element(target, "output").tensor_dtype,
         elements=operand.elements,
         input_bounds=operand.input_bounds,
-        kernel=DEQUANTIZE[double],
+        kernel=DEQUANTIZE[double].compiled(),
         layout=channels.layout,
         scales=channels.lay_out(rounded_scales(operand.scales, operand.expressed, rule.scales), "<f4"),
         zero_points=channels.lay_out(operand.zero_points, "<i4"),
-        storage=Storage[operand.dtype.name.replace("uint", "U").replace("int", "I")],
-        expressed=FloatKind[operand.expressed.name.upper()],
+        storage=int(Storage[operand.dtype.name.replace("uint", "U").replace("int", "I")]),
+        expressed=int(FloatKind[operand.expressed.name.upper()]),
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from core.elements import FLOATS
+from core.elements import BYTE, FLOATS
 from core.kernels import quantize_any as kernel
 from core.kernels.rounding import Rounding as KernelRounding
 from core.kernels.widen import FloatKind
@@ -61,8 +61,8 @@ class GeneralPlan(Plan):
     def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
         """See Plan.step."""
         kernel.QUANTIZE_ANY[self.lane, self.wide](
-            source.view(np.uint8),
-            target.view(np.uint8),
+            source.view(BYTE),
+            target.view(BYTE),
             start,
             source.size,
             self.layout,

@@ -32,6 +32,7 @@ The upper half is right modulo 2^32, and the sum with `half` fits: the plan has 
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 from numba import types
@@ -42,14 +43,13 @@ from core.kernels.integer_lanes import (
     load_block,
     load_int32,
     load_integers,
-    store_block,
     store_int32,
     store_integers,
 )
 from core.kernels.layout import advance, left_in_row, locate, unpacked
 from core.kernels.processor import prefer_wide_vectors
-from core.kernels.saturation import clamped, store_sums
-from core.kernels.vector_memory import load, load_first
+from core.kernels.saturation import clamped, store_sums, store_wide_sums, tallied
+from core.kernels.vector_memory import elements_of, load, load_first
 from core.kernels.vector_products import upper_product
 from core.kernels.vectors import (
     LANES,
@@ -109,16 +109,51 @@ _SOURCE_BYTES, _SIGNED, _TARGET_BYTES, _AWAY, _FIRST, _PLAIN, _MINIMUM, _MAXIMUM
 
 
 @device
-def _scaled(
-    value: Number, multiplier: Number, addend: Number, half: Number, negative: Number, right: Number, away: Number
-) -> Number:
-    """y of v, already shifted to the left."""
+def _loaded(rows: Any, columns: Number, at: Number, plain: bool) -> tuple[Number, ...]:
+    """The parameters of sixteen elements, by Parameter. With `plain`, those that are 0 are not read."""
+    none = splat(np.int32(0))
+    return (
+        load(rows, at),
+        load(rows, columns + at),
+        load(rows, 2 * columns + at),
+        none if plain else load(rows, 3 * columns + at),
+        load(rows, 4 * columns + at),
+        none if plain else load(rows, 5 * columns + at),
+        load(rows, 6 * columns + at),
+    )
+
+
+@device
+def _loaded_first(rows: Any, columns: Number, at: Number, valid: Number) -> tuple[Number, ...]:
+    """Those of the elements in the mask."""
+    return (
+        load_first(rows, at, valid),
+        load_first(rows, columns + at, valid),
+        load_first(rows, 2 * columns + at, valid),
+        load_first(rows, 3 * columns + at, valid),
+        load_first(rows, 4 * columns + at, valid),
+        load_first(rows, 5 * columns + at, valid),
+        load_first(rows, 6 * columns + at, valid),
+    )
+
+
+@device
+def _scaled(stored: Number, parameter: tuple[Number, ...], addend: Number, plain: bool, away: bool) -> Number:
+    """y of q."""
+    multiplier, half, negative, left, right, zero_in, _ = parameter
+    value = stored if plain else (stored - zero_in) << left
     below = value < zero_like(value)
     if away:
         magnitude = (upper_product(select(below, -value, value), multiplier, addend) + half) >> right
         return select(below, -magnitude, magnitude)
     upper = upper_product(value, multiplier, addend) + half
     return select(below, upper - negative, upper) >> right
+
+
+@device
+def _sum(stored: Number, parameter: tuple[Number, ...], addend: Number, plain: bool, away: bool) -> Number:
+    """y + z_out of q."""
+    return _scaled(stored, parameter, addend, plain, away) + parameter[6]
 
 
 @kernel(
@@ -145,12 +180,14 @@ def requantize_by_multiplier(
     prefer_wide_vectors()
     source_bytes, signed, target_bytes = numbers[_SOURCE_BYTES], numbers[_SIGNED] != 0, numbers[_TARGET_BYTES]
     away, twice_first, plain = numbers[_AWAY] != 0, numbers[_FIRST], numbers[_PLAIN] != 0
-    minimum, maximum = splat(np.int32(numbers[_MINIMUM])), splat(np.int32(numbers[_MAXIMUM]))
+    bounds = (splat(np.int32(numbers[_MINIMUM])), splat(np.int32(numbers[_MAXIMUM])))
+    minimum, maximum = bounds
     in_words = numbers[_WORDS] != 0
     word_bounds = (splat_words(numbers[_MINIMUM]), splat_words(numbers[_MAXIMUM]))
-    none = zero_like(minimum)
+    none, none_word = zero_like(minimum), splat_words(np.int64(0))
     # Where each row of the parameters begins.
     columns = parameters.size // _ROWS
+    rows = elements_of(parameters)
     halves, negatives, lefts, rights = columns, 2 * columns, 3 * columns, 4 * columns
     zeros_in, zeros_out = 5 * columns, 6 * columns
     layout = unpacked(numbers)
@@ -162,7 +199,7 @@ def requantize_by_multiplier(
     while span < size:
         span_end = min(span + _SPAN, size)
         span_place = place
-        changed, low, high = none, none, none
+        tally = (none, none, none)
         extremes = (word_bounds[1], word_bounds[0])
         word_counts = (np.int64(0), np.int64(0))
         done = span
@@ -170,91 +207,75 @@ def requantize_by_multiplier(
             end = done + min(left_in_row(place, layout), span_end - done)
             parameter = place[0] + place[1]
             place = advance(end - done, place, layout)
-            multiplier = splat(parameters[parameter])
-            half = splat(parameters[halves + parameter])
-            negative = splat(parameters[negatives + parameter])
+            # Of one parameter, the upper product takes `half` along.
+            half = np.int64(0) if cycle else np.int64(parameters[halves + parameter])
+            addend = splat(twice_first + (half << 32))
             left = splat(parameters[lefts + parameter])
-            right = splat(parameters[rights + parameter])
-            zero_in = splat(parameters[zeros_in + parameter])
-            zero_out = splat(parameters[zeros_out + parameter])
-            zero_word = splat_words(np.int64(parameters[zeros_out + parameter]))
+            zero_in, zero_out = splat(parameters[zeros_in + parameter]), splat(parameters[zeros_out + parameter])
+            of_all = (
+                splat(parameters[parameter]),
+                none,
+                splat(parameters[negatives + parameter]),
+                left,
+                splat(parameters[rights + parameter]),
+                zero_in,
+                zero_out,
+            )
             i = done
             if cycle:
-                addend = splat(twice_first)
-                while i + LANES <= end:
+                while i + BLOCK <= end:
+                    a, b, c, d = load_block(source, i, source_bytes, signed)
                     at = parameter + (i - done)
-                    value = load_int32(source, i, source_bytes, signed)
-                    if not plain:
-                        value = (value - load(parameters, zeros_in + at)) << load(parameters, lefts + at)
-                    summed = load(parameters, zeros_out + at) + _scaled(
-                        value,
-                        load(parameters, at),
-                        addend,
-                        load(parameters, halves + at),
-                        load(parameters, negatives + at),
-                        load(parameters, rights + at),
-                        away,
-                    )
-                    stored = clamped(summed, minimum, maximum)
-                    changed = changed | (stored ^ summed)
-                    if counting:
-                        low = low - convert(summed < minimum, np.int32)
-                        high = high - convert(summed > maximum, np.int32)
-                    store_int32(target, i, stored, target_bytes)
-                    i += LANES
+                    a = _sum(a, _loaded(rows, columns, at, plain), addend, plain, away)
+                    b = _sum(b, _loaded(rows, columns, at + LANES, plain), addend, plain, away)
+                    c = _sum(c, _loaded(rows, columns, at + 2 * LANES, plain), addend, plain, away)
+                    d = _sum(d, _loaded(rows, columns, at + 3 * LANES, plain), addend, plain, away)
+                    block = (a, b, c, d)
+                    if in_words:
+                        extremes, word_counts = store_sums(
+                            target, i, block, none_word, word_bounds, extremes, word_counts, counting
+                        )
+                    else:
+                        tally = store_wide_sums(target, i, block, bounds, tally, target_bytes, counting)
+                    i += BLOCK
             else:
-                # Of one parameter, the upper product takes `half` along.
-                addend = splat(twice_first + (np.int64(parameters[halves + parameter]) << 32))
+                zero_word = splat_words(np.int64(parameters[zeros_out + parameter]))
                 while i + BLOCK <= end:
                     a, b, c, d = load_block(source, i, source_bytes, signed)
                     if not plain:
                         a, b = (a - zero_in) << left, (b - zero_in) << left
                         c, d = (c - zero_in) << left, (d - zero_in) << left
-                    a = _scaled(a, multiplier, addend, none, negative, right, away)
-                    b = _scaled(b, multiplier, addend, none, negative, right, away)
-                    c = _scaled(c, multiplier, addend, none, negative, right, away)
-                    d = _scaled(d, multiplier, addend, none, negative, right, away)
+                    a = _scaled(a, of_all, addend, True, away)
+                    b = _scaled(b, of_all, addend, True, away)
+                    c = _scaled(c, of_all, addend, True, away)
+                    d = _scaled(d, of_all, addend, True, away)
                     if in_words:
                         block = (a, b, c, d)
                         extremes, word_counts = store_sums(
                             target, i, block, zero_word, word_bounds, extremes, word_counts, counting
                         )
                     else:
-                        a, b, c, d = a + zero_out, b + zero_out, c + zero_out, d + zero_out
-                        e, f = clamped(a, minimum, maximum), clamped(b, minimum, maximum)
-                        g, h = clamped(c, minimum, maximum), clamped(d, minimum, maximum)
-                        changed = changed | (a ^ e) | (b ^ f) | (c ^ g) | (d ^ h)
-                        if counting:
-                            low = low - convert(a < minimum, np.int32) - convert(b < minimum, np.int32)
-                            low = low - convert(c < minimum, np.int32) - convert(d < minimum, np.int32)
-                            high = high - convert(a > maximum, np.int32) - convert(b > maximum, np.int32)
-                            high = high - convert(c > maximum, np.int32) - convert(d > maximum, np.int32)
-                        store_block(target, i, e, f, g, h, target_bytes)
+                        block = (a + zero_out, b + zero_out, c + zero_out, d + zero_out)
+                        tally = store_wide_sums(target, i, block, bounds, tally, target_bytes, counting)
                     i += BLOCK
-                half = none
-            while i < end:
-                valid = first(end - i)
-                if cycle:
-                    at = parameter + (i - done)
-                    multiplier = load_first(parameters, at, valid)
-                    half = load_first(parameters, halves + at, valid)
-                    negative = load_first(parameters, negatives + at, valid)
-                    left = load_first(parameters, lefts + at, valid)
-                    right = load_first(parameters, rights + at, valid)
-                    zero_in = load_first(parameters, zeros_in + at, valid)
-                    zero_out = load_first(parameters, zeros_out + at, valid)
-                value = convert(load_integers(source, i, valid, source_bytes, signed), np.int32)
-                value = (value - zero_in) << left
-                summed = _scaled(value, multiplier, addend, half, negative, right, away) + zero_out
-                summed = select(valid, summed, minimum)
+            while i + LANES <= end:
+                value = load_int32(source, i, source_bytes, signed)
+                one = _loaded(rows, columns, parameter + (i - done), plain) if cycle else of_all
+                summed = _sum(value, one, addend, plain, away)
                 stored = clamped(summed, minimum, maximum)
-                changed = changed | (stored ^ summed)
-                low = low - convert(summed < minimum, np.int32)
-                high = high - convert(summed > maximum, np.int32)
-                store_integers(target, i, stored, valid, target_bytes)
+                tally = tallied(tally, summed, stored, bounds)
+                store_int32(target, i, stored, target_bytes)
                 i += LANES
+            if i < end:
+                valid = first(end - i)
+                one = _loaded_first(rows, columns, parameter + (i - done), valid) if cycle else of_all
+                value = convert(load_integers(source, i, valid, source_bytes, signed), np.int32)
+                summed = select(valid, _sum(value, one, addend, False, away), minimum)
+                stored = clamped(summed, minimum, maximum)
+                tally = tallied(tally, summed, stored, bounds)
+                store_integers(target, i, stored, valid, target_bytes)
             done = end
-        saturated = some(changed != none)
+        saturated = some(tally[0] != none)
         if in_words:
             saturated |= some((extremes[0] < word_bounds[0]) | (extremes[1] > word_bounds[1]))
         if saturated and not counting:
@@ -263,7 +284,7 @@ def requantize_by_multiplier(
             place = span_place
             continue
         if saturated:
-            counts[0] += total(convert(low, np.int64)) + word_counts[0]
-            counts[1] += total(convert(high, np.int64)) + word_counts[1]
+            counts[0] += total(convert(tally[1], np.int64)) + word_counts[0]
+            counts[1] += total(convert(tally[2], np.int64)) + word_counts[1]
         counting = saturated
         span = span_end

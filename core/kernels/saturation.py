@@ -6,8 +6,11 @@ the bounds it goes through the elements once more, clamps and counts.
 
 from __future__ import annotations
 
+import numpy as np
+
 from core.kernels._jit import Array, Number, device
-from core.kernels.vectors import count, larger, smaller
+from core.kernels.integer_lanes import store_block
+from core.kernels.vectors import convert, count, larger, smaller
 from core.kernels.words import add_saturating, larger_words, smaller_words, store_low_bytes_of_two, words_of
 
 
@@ -46,3 +49,42 @@ def store_sums(
         q = smaller_words(larger_words(q, bounds[0]), bounds[1])
     store_low_bytes_of_two(target, index, p, q)
     return (least, most), (low, high)
+
+
+@device
+def store_wide_sums(
+    target: Array,
+    index: Number,
+    block: tuple[Number, Number, Number, Number],
+    bounds: tuple[Number, Number],
+    tally: tuple[Number, Number, Number],
+    size: int,
+    counting: bool,
+) -> tuple[Number, Number, Number]:
+    """The block within the bounds, in numbers of `size` bytes, to the target. Return the tally, in vectors of int32.
+
+    The tally has bits that clamping changed, in any lane, and only with `counting` how many saturate low and high.
+    """
+    a, b, c, d = block
+    e, f = clamped(a, bounds[0], bounds[1]), clamped(b, bounds[0], bounds[1])
+    g, h = clamped(c, bounds[0], bounds[1]), clamped(d, bounds[0], bounds[1])
+    changed, low, high = tally
+    changed = changed | (a ^ e) | (b ^ f) | (c ^ g) | (d ^ h)
+    if counting:
+        low = low - convert(a < bounds[0], np.int32) - convert(b < bounds[0], np.int32)
+        low = low - convert(c < bounds[0], np.int32) - convert(d < bounds[0], np.int32)
+        high = high - convert(a > bounds[1], np.int32) - convert(b > bounds[1], np.int32)
+        high = high - convert(c > bounds[1], np.int32) - convert(d > bounds[1], np.int32)
+    store_block(target, index, e, f, g, h, size)
+    return changed, low, high
+
+
+@device
+def tallied(
+    tally: tuple[Number, Number, Number], summed: Number, stored: Number, bounds: tuple[Number, Number]
+) -> tuple[Number, Number, Number]:
+    """The tally of `store_wide_sums` with sixteen sums more, and what is stored of them; these are always counted."""
+    changed, low, high = tally
+    low = low - convert(summed < bounds[0], np.int32)
+    high = high - convert(summed > bounds[1], np.int32)
+    return changed | (stored ^ summed), low, high

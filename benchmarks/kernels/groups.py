@@ -87,6 +87,10 @@ REQUANTIZATIONS = (
         ("litert",),
     ),
     Case("i8 to i8", Requantization(Parameters("i8", 0.0211, 3), Parameters("i8", 0.0373, 5), _XNNPACK), ("litert",)),
+    Case(
+        "i32 to i8, double rounding, last axis",
+        Requantization(Parameters("i32", 0.000731), Parameters("i8", 0.0373, 5), channels=256),
+    ),
     Case("i32 to i8, XNNPACK", Requantization(Parameters("i32", 0.000731), Parameters("i8", 0.0373, 5), _XNNPACK)),
     Case("i32 to i8, onnx", Requantization(Parameters("i32", 0.000731), Parameters("i8", 0.0373, 5), "onnx")),
     Case("i32 to i8, tosa", Requantization(Parameters("i32", 0.000731), Parameters("i8", 0.0373, 5), "tosa")),

@@ -1,4 +1,4 @@
-"""A requantization to be timed, between two uniform types of one scale and zero point each."""
+"""A requantization to be timed, from a uniform type of one scale, or one for each index of the last axis."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.kernels.conversion import Array
 from core.elements import FLOATS, IntegerElement, integer_dtype
-from core.mlir.types import StorageType, TensorType, UniformType
+from core.mlir.types import StorageType, TensorType, UniformPerAxisType, UniformType
 from core.plan import Plan
 from core.requantize import plan_requantize
 
@@ -24,26 +24,35 @@ class Parameters(NamedTuple):
 
 @dataclass(frozen=True)
 class Requantization:
-    """One requantization of a flat tensor."""
+    """One requantization: of a flat tensor, or of rows with so many channels, each with a scale of its own."""
 
     given: Parameters
     wanted: Parameters
     profile: str = "litert"
     dense: bool = False
+    channels: int | None = None
 
     def elements(self, size: int) -> int:
-        """As many as asked for."""
-        return size
+        """As many as asked for, in whole rows."""
+        return size if self.channels is None else size // self.channels * self.channels
 
     def plan(self, size: int) -> Plan:
         """Our plan."""
-        given, wanted = (_tensor_type(side, size) for side in (self.given, self.wanted))
-        return plan_requantize(given, wanted, self.profile)
+        given, wanted = (
+            UniformType(_storage(side), FLOATS["f32"], side.scale, side.zero_point)
+            for side in (self.given, self.wanted)
+        )
+        if self.channels is None:
+            return plan_requantize(TensorType((size,), given), wanted, self.profile)
+        scales = tuple(self.given.scale * (0.75 + 0.25 * index / self.channels) for index in range(self.channels))
+        zeros = (self.given.zero_point,) * self.channels
+        per_axis = UniformPerAxisType(given.storage, given.expressed, 1, scales, zeros)
+        return plan_requantize(TensorType((size // self.channels, self.channels), per_axis), wanted, self.profile)
 
     def source(self, size: int) -> Array:
         """Normally distributed numbers that use the range of the result; a few saturate."""
         ratio = self.wanted.scale / self.given.scale
-        steps = np.random.default_rng(7).standard_normal(size) * 128 / 4.5 * ratio
+        steps = np.random.default_rng(7).standard_normal(self.elements(size)) * 128 / 4.5 * ratio
         storage = _storage(self.given)
         dtype = integer_dtype(storage.width, signed=storage.signed)
         stored: Array = np.clip(np.rint(steps), storage.minimum, storage.maximum).astype(dtype)
@@ -52,7 +61,3 @@ class Requantization:
 
 def _storage(side: Parameters) -> StorageType:
     return StorageType.unbounded(IntegerElement(int(side.storage[1:])), signed=side.storage[0] == "i")
-
-
-def _tensor_type(side: Parameters, size: int) -> TensorType:
-    return TensorType((size,), UniformType(_storage(side), FLOATS["f32"], side.scale, side.zero_point))

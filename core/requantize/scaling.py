@@ -18,6 +18,8 @@ from core.requantize.granularity import Granularity
 from core.requantize.real_factor import apply_float
 from core.table import TablePlan, table_for
 
+_NO_COUNTS = np.array([0, 0, 0, -1, -1], np.int64)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingPlan(TablePlan):
@@ -34,18 +36,14 @@ class ScalingPlan(TablePlan):
 
     def new_counts(self) -> Array:
         """See Plan.new_counts. The last of these is the requirement that the first undefined element fails."""
-        return np.array([0, 0, 0, -1, -1], np.int64)
+        return _NO_COUNTS.copy()
 
     def compute(self, source: Array, target: Array, start: int, counts: Array) -> None:
         """See TablePlan.compute."""
-        self.kernel(
-            source.view(np.uint8),
-            target.view(np.uint8),
-            start,
-            source.size,
-            *self.arguments,
-            counts,
-        )
+        # A view of a small tensor takes as long as its arithmetic, and to the kernel bytes of any type are bytes.
+        as_bytes = source if source.itemsize == 1 else source.view(np.uint8)
+        into = target if target.itemsize == 1 else target.view(np.uint8)
+        self.kernel(as_bytes, into, start, source.size, *self.arguments, counts)
 
     def explain_undefined(self, counts: Array) -> str:
         """See Plan.explain_undefined."""

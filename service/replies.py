@@ -5,6 +5,7 @@ A stated Content-Length lets uvicorn hand each buffer to the socket as it is; a 
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
 from typing import Any
@@ -21,6 +22,8 @@ Header = tuple[bytes, bytes]
 
 # Below this, one copy is cheaper than one more call of the transport.
 _JOIN_BELOW = 64 << 10
+# A longer piece is sent in parts of this size.
+_SENT_AT_ONCE = 256 << 10
 
 _COMPACT = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 
@@ -60,7 +63,12 @@ class PiecesResponse(BytesResponse):
             await send({"type": "http.response.body", "body": self.pieces[0], "more_body": False})
             return
         for piece in self.pieces:
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
+            for at in range(0, len(piece), _SENT_AT_ONCE):
+                part = piece if len(piece) <= _SENT_AT_ONCE else memoryview(piece)[at : at + _SENT_AT_ONCE]
+                await send({"type": "http.response.body", "body": part, "more_body": True})
+                if len(part) == _SENT_AT_ONCE:
+                    # The system takes megabytes in one call. A client that takes all does not make the others wait.
+                    await asyncio.sleep(0)
         # Sending waits until what came before has left: so long the reply's memory is in use.
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 

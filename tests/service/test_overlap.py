@@ -18,10 +18,12 @@ from fastapi import FastAPI
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from starlette.types import Message
 
 from service import compute, overlap
 from service.codecs.npy import write_header
 from service.compute import Compute
+from service.replies import PiecesResponse
 from tests.asgi import Reply, post, ready_app
 from tests.conftest import Server
 
@@ -330,3 +332,31 @@ def test_small_requests_are_answered_while_a_large_one_arrives(server: Server, c
     large.join()
     assert statuses == [200]
     assert small > 1
+
+
+def test_a_large_reply_leaves_in_parts_between_which_others_run() -> None:
+    turns = 0
+    sent: list[int] = []
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def receive() -> Message:
+        raise AssertionError("nothing is received")
+
+    async def send(message: Message) -> None:
+        if message.get("body"):
+            sent.append(turns)
+
+    async def run() -> None:
+        task = asyncio.create_task(other())
+        reply = PiecesResponse([b"head", memoryview(bytes(1 << 20)), bytes(100)], "text/plain")
+        await reply({"type": "http", "headers": []}, receive, send)
+        task.cancel()
+
+    asyncio.run(run())
+    assert len(sent) == 6
+    assert len(set(sent[1:5])) == 4

@@ -95,6 +95,22 @@ class Compute:
 
         return await asyncio.get_running_loop().run_in_executor(executor, copy_context().run, run)
 
+    async def whole(self, kind: Hashable, byte_count: int, work: Callable[[], Result]) -> Result:
+        """Return the result of `work` on so many bytes. It is light or not by what work of its `kind` took before."""
+        course = course_of_request.get(None) or Course()
+        if self._is_light(kind, byte_count):
+            return self._timed(course, kind, byte_count, work)
+        asked = perf_counter()
+
+        def run() -> Result:
+            course.waited += perf_counter() - asked
+            return self._timed(course, kind, byte_count, work)
+
+        return await asyncio.get_running_loop().run_in_executor(self._arrays, copy_context().run, run)
+
+    def _is_light(self, kind: Hashable, byte_count: int) -> bool:
+        return self._paces.get(kind, _FIRST_PACE) * byte_count <= _INLINE_SECONDS
+
     async def pieces(
         self, kind: Hashable, works: AsyncIterable[tuple[int, Callable[[], Result]]]
     ) -> AsyncIterator[Result]:
@@ -107,7 +123,7 @@ class Compute:
         course = course_of_request.get(None) or Course()
         under_way: deque[Future[Result]] = deque()
         async for byte_count, work in works:
-            if self._paces.get(kind, _FIRST_PACE) * byte_count <= _INLINE_SECONDS:
+            if self._is_light(kind, byte_count):
                 while under_way:
                     yield await asyncio.wrap_future(under_way.popleft())
                 yield self._timed(course, kind, byte_count, work)

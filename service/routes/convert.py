@@ -194,7 +194,10 @@ async def _convert(
     # The result, and base64 of it. A type that promises more elements than the body has bits will be refused.
     result_bytes = min(plan.elements, 8 * len(body)) * plan.output_dtype.itemsize
     await hold(request.scope, result_bytes + result_bytes * 4 // 3)
-    return await running.compute.arrays(len(body), convert)
+    if "values" in call.input.model_fields_set or (isinstance(call, QuantizeRequest) and call.error):
+        return await running.compute.arrays(len(body), convert)
+    kind = ("base64", type(plan), plan.input_dtype, plan.output_dtype, plan.rounding, dense)
+    return await running.compute.whole(kind, len(body), convert)
 
 
 def _key(call: ConversionRequest) -> Hashable | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 
 from service.compute import Compute
 
@@ -27,6 +28,29 @@ def test_long_texts_do_not_hold_up_arrays() -> None:
     assert arrays.startswith("arrays")
     assert texts.startswith("texts")
     assert inline == threading.current_thread().name
+
+
+def test_work_of_a_kind_that_took_long_goes_to_a_thread() -> None:
+    def slow() -> str:
+        until = time.thread_time() + 0.005
+        while time.thread_time() < until:
+            pass
+        return name()
+
+    async def run() -> list[str]:
+        compute = Compute(1, 1024)
+        try:
+            slow_ones = [await compute.whole("slow", 32 << 10, slow) for _ in range(2)]
+            quick_ones = [await compute.whole("quick", 32 << 10, name) for _ in range(2)]
+            return [*slow_ones, *quick_ones, await compute.whole("new", 1 << 30, name)]
+        finally:
+            compute.shut_down()
+
+    first, second, *quick, large = asyncio.run(run())
+    here = threading.current_thread().name
+    assert (first, quick) == (here, [here, here])
+    assert second.startswith("arrays")
+    assert large.startswith("arrays")
 
 
 def name() -> str:

@@ -8,25 +8,30 @@ from typing import ClassVar
 
 from core.elements import BYTE
 from core.kernels.dequantize import DEQUANTIZE, Storage
+from core.kernels.rounding import Precision
 from core.kernels.widen import FloatKind
-from core.lanes import LANES, rounded_scales
+from core.lanes import LANES, rounded_scales, step_precision
 from core.mlir.types import TensorType
 from core.operands import QuantizedOperand, float_element
 from core.plan import Array, Plan
 from core.profiles import OperationRule
-from core.profiles.rule import Difference, Steps
+from core.profiles.rule import Difference
+
+_OF_FLOATS = (Difference.FLOATS, Difference.FLOATS_OF_F32)
 
 
 def is_native(rule: OperationRule, operand: QuantizedOperand) -> bool:
     """Return whether a specialised kernel computes this rule for this type.
 
-    Up to 16 bits q, z and q - z are exact in f32, so that all ways to form the difference are one. With 32 bits they
-    differ, and there is a kernel for the int32 difference and one for the f64 product.
+    Up to 16 bits q, z and q - z are exact in f32, so that with steps in f32 all ways to form the difference are one.
+    With 32 bits they differ; of differences in f64 there is none with a product in f32.
     """
-    in_f32 = LANES[operand.expressed.name] == "<f4" and (rule.steps is Steps.F32 or operand.expressed.name == "f32")
+    if LANES[operand.expressed.name] != "<f4":
+        return False
+    in_f32 = step_precision(rule.steps, operand.expressed.name) is Precision.NATIVE
     if operand.dtype.itemsize < 4:
-        return in_f32
-    return in_f32 and operand.storage == "i32" and rule.difference in (Difference.INTEGER, Difference.DOUBLE)
+        return in_f32 or rule.difference in (Difference.INTEGER, *_OF_FLOATS)
+    return in_f32 and operand.storage == "i32" and rule.difference is not Difference.DOUBLE_OF_F32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +48,8 @@ class NativePlan(Plan):
     """Storage of the input."""
     expressed: int
     """FloatKind of the output."""
+    precision: Precision
+    of_floats: bool
 
     def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
         """See Plan.step. Nothing saturates, and integers have no NaN: `counts` stays as it is."""
@@ -56,6 +63,8 @@ class NativePlan(Plan):
             self.zero_points,
             self.storage,
             self.expressed,
+            self.precision,
+            self.of_floats,
         )
 
 
@@ -78,4 +87,6 @@ def plan_native(profile: str, rule: OperationRule, operand: QuantizedOperand, ta
         zero_points=channels.lay_out(operand.zero_points, "<i4"),
         storage=int(Storage[operand.dtype.name.replace("uint", "U").replace("int", "I")]),
         expressed=int(FloatKind[operand.expressed.name.upper()]),
+        precision=step_precision(rule.steps, operand.expressed.name),
+        of_floats=rule.difference in _OF_FLOATS,
     )

@@ -2,6 +2,8 @@
 
 E(f32(f32(q - z) * s))          q - z in int32, which wraps for 32-bit storage
 E(f32(f64(q - z) * f64(s)))     q - z exact; for 32-bit storage, where the two differ
+S(S(S(q) - S(z)) * s)           S is E
+S(S(q - z) * s)                 S is E: f16 or bf16; storage of up to 16 bits, as above it
 
 E is f32, f16 or bf16. Types are numbers that the loop looks at for each vector, which costs nothing that shows.
 """
@@ -17,8 +19,10 @@ from core.kernels._jit import Array, Kernel, Number, device, kernel, readable, w
 from core.kernels.layout import after_rows, locate, next_vector, rows_from, unpacked
 from core.kernels.narrow import store_f32, store_first_f32
 from core.kernels.processor import prefer_wide_vectors
+from core.kernels.rounding import Precision
 from core.kernels.vector_memory import elements_of, load, load_all_as, load_as, load_first, load_one
-from core.kernels.vectors import LANES, convert, first
+from core.kernels.vector_rounding import round_to_precision
+from core.kernels.vectors import LANES, convert, first, select, splat
 from core.kernels.widen import FloatKind
 
 
@@ -32,7 +36,8 @@ class Storage(IntEnum):
     I32 = 4
 
 
-_F32 = int(FloatKind.F32)
+_F32, _NATIVE = int(FloatKind.F32), int(Precision.NATIVE)
+_NAN = np.float32(np.nan)
 _I8, _U8, _I16, _U16 = int(Storage.I8), int(Storage.U8), int(Storage.I16), int(Storage.U16)
 
 
@@ -65,10 +70,28 @@ def _first_integers(source: Array, index: Number, mask: Number, kind: int) -> Nu
 
 
 @device
-def _value(integers: Number, zero: Number, scale: Number, double: bool) -> Number:
+def _in_steps(integers: Number, zero: Number, scale: Number, steps: tuple[int, bool]) -> Number:
+    precision, of_floats = steps
+    if of_floats:
+        left = round_to_precision(convert(integers, np.float32), precision)
+        difference = left - round_to_precision(convert(zero, np.float32), precision)
+    else:
+        difference = convert(integers - zero, np.float32)
+    value = round_to_precision(round_to_precision(difference, precision) * scale, precision)
+    # Infinity minus infinity: hardware gives it a sign, constant folders do not.
+    return select(value == value, value, splat(_NAN))
+
+
+@device
+def _value(integers: Number, zero: Number, scale: Number, double: bool, steps: tuple[int, bool]) -> Number:
+    """`steps`: the Precision of each step, and whether q and z become floats before they are subtracted."""
     if double:
         difference = convert(integers, np.float64) - convert(zero, np.float64)
         return convert(difference * convert(scale, np.float64), np.float32)
+    if steps[0] != _NATIVE:
+        return _in_steps(integers, zero, scale, steps)
+    if steps[1]:
+        return (convert(integers, np.float32) - convert(zero, np.float32)) * scale
     return convert(integers - zero, np.float32) * scale
 
 
@@ -86,13 +109,14 @@ def _rows(
     kind: int,
     cycle: bool,
     double: bool,
+    steps: tuple[int, bool],
 ) -> None:
     """The rows of `core.kernels.layout.rows_from`, of which the first is at `begin` and has that parameter."""
     if rows > 1:
         left = length
         for i in range(begin, begin + rows * length, LANES):
             zero, scale = load_one(zero_points, parameter), load_one(scales, parameter)
-            store_f32(target, i, _value(_integers(source, i, storage), zero, scale, double), kind)
+            store_f32(target, i, _value(_integers(source, i, storage), zero, scale, double, steps), kind)
             parameter, left = next_vector(parameter, left, length)
         return
     scale = load_one(scales, parameter)
@@ -103,13 +127,13 @@ def _rows(
         if cycle:
             scale = load(scales, parameter + (i - begin))
             zero = load(zero_points, parameter + (i - begin))
-        store_f32(target, i, _value(_integers(source, i, storage), zero, scale, double), kind)
+        store_f32(target, i, _value(_integers(source, i, storage), zero, scale, double, steps), kind)
     if whole < end:
         valid = first(end - whole)
         if cycle:
             scale = load_first(scales, parameter + (whole - begin), valid)
             zero = load_first(zero_points, parameter + (whole - begin), valid)
-        value = _value(_first_integers(source, whole, valid, storage), zero, scale, double)
+        value = _value(_first_integers(source, whole, valid, storage), zero, scale, double, steps)
         store_first_f32(target, whole, value, valid, kind)
 
 
@@ -125,6 +149,8 @@ def _dequantize(double: bool) -> Kernel:
             readable(types.int32),  # zero points, likewise
             types.int64,  # Storage of the source
             types.int64,  # FloatKind of the target, not F64
+            types.int64,  # Precision of the steps; but NATIVE for f64 products
+            types.boolean,  # whether q and z become floats before they are subtracted
         )
     )
     def dequantize(
@@ -137,10 +163,13 @@ def _dequantize(double: bool) -> Kernel:
         all_zero_points: Array,
         storage: Number,
         kind: Number,
+        precision: Number,
+        of_floats: Number,
     ) -> None:
         prefer_wide_vectors()
         source, target = elements_of(source_bytes), elements_of(target_bytes)
         scales, zero_points = elements_of(all_scales), elements_of(all_zero_points)
+        steps = (precision, of_floats)
         layout = unpacked(numbers)
         cycle = layout[4] != 0
         place = locate(start, layout)
@@ -150,19 +179,26 @@ def _dequantize(double: bool) -> Kernel:
             parameter = place[0] + place[1]
             place = after_rows(rows, length, place, layout)
             # Constants where it pays: a branch for each vector costs as much as the arithmetic.
-            if cycle:
-                if kind == _F32 and storage == _I8:
-                    _rows(source, target, done, rows, length, scales, zero_points, parameter, _I8, _F32, True, double)
-                else:
-                    _rows(
-                        source, target, done, rows, length, scales, zero_points, parameter, storage, kind, True, double
-                    )
-            elif kind == _F32 and storage == _I8:
-                _rows(source, target, done, rows, length, scales, zero_points, parameter, _I8, _F32, False, double)
-            elif kind == _F32 and storage == _U8:
-                _rows(source, target, done, rows, length, scales, zero_points, parameter, _U8, _F32, False, double)
+            if kind != _F32 or storage > _U8 or (cycle and storage != _I8):
+                _rows(
+                    source, target, done, rows, length, scales, zero_points, parameter, storage, kind, cycle, double,
+                    steps,
+                )  # fmt: skip
+            elif cycle:
+                _rows(
+                    source, target, done, rows, length, scales, zero_points, parameter, _I8, _F32, True, double,
+                    (_NATIVE, False),
+                )  # fmt: skip
+            elif storage == _I8:
+                _rows(
+                    source, target, done, rows, length, scales, zero_points, parameter, _I8, _F32, False, double,
+                    (_NATIVE, False),
+                )  # fmt: skip
             else:
-                _rows(source, target, done, rows, length, scales, zero_points, parameter, storage, kind, False, double)
+                _rows(
+                    source, target, done, rows, length, scales, zero_points, parameter, _U8, _F32, False, double,
+                    (_NATIVE, False),
+                )  # fmt: skip
             done += rows * length
 
     return dequantize

@@ -95,6 +95,8 @@ def test_dequantize_from_any_element(storage: Storage, kind: FloatKind, double: 
                 channels.lay_out(zero_points, "<i4"),
                 storage,
                 kind,
+                Precision.NATIVE,
+                False,
             )
             assert target[: stop - start].tolist() == expected[start:stop].tolist()
             assert (target[stop - start :] == 77).all()

@@ -244,3 +244,11 @@ def test_dynamic_and_unranked_outputs_take_the_inputs_shape() -> None:
 def test_zero_points_that_the_real_system_refuses(profile: str, storage: str) -> None:
     with pytest.raises(UnsupportedError, match="zero point"):
         plan_dequantize(tensor(f"tensor<4x!quant.uniform<{storage}:f32, 1.0:1>>"), None, profile)
+
+
+def test_infinity_minus_infinity_is_a_nan_without_a_sign() -> None:
+    """65535 is infinite in f16. Hardware gives the difference a sign, constant folders do not."""
+    plan = plan_dequantize(tensor("tensor<3x!quant.uniform<u16:f16, 1.0:65535>>"), None, "torch_decomposed")
+    target = np.empty(3, np.float16)
+    plan.run(np.array([65535, 65534, 0], np.uint16), target)
+    assert target.view("<u2").tolist() == [0x7E00, 0x7E00, 0xFC00]

@@ -34,8 +34,14 @@ _V3 = (
 )
 _V4 = (*_V3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")
 
-LEVELS: dict[str, tuple[str, ...]] = {"x86-64-v4": _V4, "x86-64-v3": _V3}
-"""The CPU levels that are baked, best first, with the features that each one has."""
+LEVELS: dict[str, tuple[str, ...]] = {
+    # What products of bytes and tables of bytes ask for: Ice Lake, Zen 4 and what came after them.
+    "x86-64-v4+vbmi+vnni": (*_V4, "avx512vbmi", "avx512vnni"),
+    "x86-64-v4": _V4,
+    "x86-64-v3": _V3,
+}
+"""The CPU levels that are baked, best first, with the features that each one has. The name of the CPU, as LLVM knows
+it, is what comes before a plus."""
 
 _CACHE = "NUMBA_CACHE_DIR"
 
@@ -43,7 +49,7 @@ _CACHE = "NUMBA_CACHE_DIR"
 def _pinned(level: str) -> dict[str, str]:
     """Return the environment in which numba compiles for `level`, whatever the machine has beyond it."""
     features = ",".join(f"+{feature}" for feature in LEVELS[level])
-    return {"NUMBA_CPU_NAME": level, "NUMBA_CPU_FEATURES": features}
+    return {"NUMBA_CPU_NAME": level.partition("+")[0], "NUMBA_CPU_FEATURES": features}
 
 
 def bake(directory: Path) -> None:

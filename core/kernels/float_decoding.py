@@ -86,6 +86,23 @@ def _rank(codes: Number, order: tuple[int, int]) -> Number:
 
 
 @device
+def _asked(
+    codes: Number, scale: Number, format_: tuple[int, int, int, int], specials: tuple[Number, Number, Number, bool]
+) -> tuple[Number, Number]:
+    """The scaled values of any codes, and which are NaN. `specials`: LARGEST, INFINITY, NAN, and whether there is one
+    NaN only."""
+    largest, infinity, nan, one_nan = specials
+    magnitude = codes & splat(np.int32(format_[0] - 1))
+    is_nan = codes == nan
+    if not one_nan:
+        is_nan = (magnitude > largest) & (magnitude != infinity)
+    value = _finite(codes, format_)
+    sign = bits_as(value, np.int32) & splat(np.int32(-0x80000000))
+    value = select(magnitude == infinity, bits_as(splat(_F32_INFINITY) | sign, np.float32), value)
+    return select(is_nan, bits_as(splat(_QUIET_NAN) | sign, np.float32), value * scale), is_nan
+
+
+@device
 def _rows(
     source: Array,
     target: Array,
@@ -98,26 +115,31 @@ def _rows(
     kind: int,
     format_: tuple[int, int, int, int],
     order: tuple[int, int],
-    most: Number,
-) -> Number:
-    """Convert the whole vectors of rows (`core.kernels.layout.rows_from`), which have nothing but finite numbers.
-    Return the last code in the order of `_rank`, or `most`."""
-    if rows > 1:
-        left = length
-        for i in range(begin, begin + rows * length, LANES):
-            codes = convert(load(source, i), np.int32)
-            most = larger(most, _rank(codes, order))
-            store_f32(target, i, _finite(codes, format_) * load_one(scales, parameter), kind)
-            parameter, left = next_vector(parameter, left, length)
-        return most
+    asking: bool,
+    specials: tuple[Number, Number, Number, bool],
+    so_far: tuple[Number, Number],
+) -> tuple[Number, Number]:
+    """Convert the whole vectors of rows (`core.kernels.layout.rows_from`), which without `asking` have nothing but
+    finite numbers. `so_far`: the last code in the order of `_rank`, and how many are NaN; they are returned with these
+    rows added."""
+    most, missing = so_far
     scale = load_one(scales, parameter)
-    for i in range(begin, begin + length - length % LANES, LANES):
+    left = length
+    for i in range(begin, begin + rows * length - length % LANES, LANES):
         if cycle:
             scale = load(scales, parameter + (i - begin))
         codes = convert(load(source, i), np.int32)
         most = larger(most, _rank(codes, order))
-        store_f32(target, i, _finite(codes, format_) * scale, kind)
-    return most
+        if asking:
+            value, is_nan = _asked(codes, scale, format_, specials)
+            missing += count(is_nan)
+        else:
+            value = _finite(codes, format_) * scale
+        store_f32(target, i, value, kind)
+        if rows > 1:
+            parameter, left = next_vector(parameter, left, length)
+            scale = load_one(scales, parameter)
+    return most, missing
 
 
 @kernel(
@@ -150,6 +172,7 @@ def decode(
     largest, infinity = splat(np.int32(rules[_LARGEST])), splat(np.int32(rules[_INFINITY]))
     nan, last_code = splat(np.int32(rules[_NAN])), splat(np.int32((1 << rules[_WIDTH]) - 1))
     one_nan = rules[_NAN] >= 0
+    specials = (largest, infinity, nan, one_nan)
     # With one NaN, it is what comes before all others, modulo 256.
     order = (255 - rules[_NAN], 255) if one_nan else (0, 255 - sign_bit)
     finite = splat(np.int32(254)) if one_nan else largest
@@ -170,53 +193,37 @@ def decode(
             place = after_rows(rows, length, place, layout)
             begin = done
             done += rows * length
-            if not asking:
-                # With constants where it pays.
-                if kind != _F32 or cycle:
-                    most = _rows(
-                        source, target, begin, rows, length, scales, parameter, cycle, kind, format_,
-                        order, most,
-                    )  # fmt: skip
-                else:
-                    most = _rows(
-                        source, target, begin, rows, length, scales, parameter, False, _F32, format_,
-                        order, most,
-                    )  # fmt: skip
-                if length % LANES == 0:
-                    continue
-                whole = length - length % LANES
-                begin += whole
-                length -= whole
-                if cycle:
-                    parameter += whole
-            for index in range(parameter, parameter + rows):
-                scale = load_one(scales, index)
-                end = begin + length
-                for i in range(begin, end, LANES):
-                    valid = first(end - i)
-                    if cycle:
-                        scale = load_first(scales, index + (i - begin), valid)
-                    codes = convert(load_first(source, i, valid), np.int32)
-                    wrong = codes > last_code
-                    if some(wrong):
-                        return i + first_of(wrong)
-                    magnitude = codes & splat(np.int32(sign_bit - 1))
-                    # A lane that is not there holds a zero, which is no NaN.
-                    is_nan = codes == nan
-                    if not one_nan:
-                        is_nan = (magnitude > largest) & (magnitude != infinity)
-                    value = _finite(codes, format_)
-                    sign = bits_as(value, np.int32) & splat(np.int32(-0x80000000))
-                    value = select(magnitude == infinity, bits_as(splat(_F32_INFINITY) | sign, np.float32), value)
-                    value = select(is_nan, bits_as(splat(_QUIET_NAN) | sign, np.float32), value * scale)
-                    most = larger(most, _rank(codes, order))
-                    missing += count(is_nan)
-                    if end - i >= LANES:
-                        store_f32(target, i, value, kind)
-                    else:
-                        store_first_f32(target, i, value, valid, kind)
-                begin = end
+            so_far = (most, missing)
+            # With constants where it pays.
+            if kind != _F32 or cycle or asking:
+                most, missing = _rows(
+                    source, target, begin, rows, length, scales, parameter, cycle, kind, format_, order, asking,
+                    specials, so_far,
+                )  # fmt: skip
+            else:
+                most, missing = _rows(
+                    source, target, begin, rows, length, scales, parameter, False, _F32, format_, order, False,
+                    specials, so_far,
+                )  # fmt: skip
+            rest = length % LANES
+            if rest == 0:
+                continue
+            i = done - rest
+            # A lane that is not there holds a zero, which is no NaN.
+            valid = first(rest)
+            scale = load_first(scales, parameter + length - rest, valid) if cycle else load_one(scales, parameter)
+            codes = convert(load_first(source, i, valid), np.int32)
+            value, is_nan = _asked(codes, scale, format_, specials)
+            most = larger(most, _rank(codes, order))
+            missing += count(is_nan)
+            store_first_f32(target, i, value, valid, kind)
         special = some(most > finite)
+        if special and rules[_WIDTH] < 8:
+            # These formats have nothing but finite numbers.
+            for i in range(span, span_end, LANES):
+                wrong = convert(load_first(source, i, first(span_end - i)), np.int32) > last_code
+                if some(wrong):
+                    return i + first_of(wrong)
         if special and not asking:
             # Once more, with more care.
             asking = True

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from core.elements import BYTE, FLOATS
 from core.errors import UnsupportedError
 from core.kernels import small_floats as kernels
-from core.kernels.float_encoding import ENCODE, Field, Scaling
+from core.kernels.float_encoding import ENCODE
+from core.kernels.float_encoding_rules import Field, Scaling
 from core.kernels.rounding import Precision
 from core.kernels.widen import FloatKind
 from core.lanes import LANES, widen

@@ -14,8 +14,12 @@ from numba import types
 
 from core.kernels._jit import Array, intrinsic, kernel, readable, writable
 from core.kernels.processor import HAS_AVX512BW, HAS_VBMI, prefer_wide_vectors
+from core.kernels.vector import Generated, Vector, call_llvm, llvm_vector
 from core.kernels.vector_memory import place_of, prefetch
-from core.kernels.vectors import Generated, Vector, call_llvm, count, llvm_vector, repeated
+from core.kernels.vectors import (
+    count,
+    repeated,
+)
 
 HAS_TABLES = HAS_AVX512BW and HAS_VBMI
 """Whether a table is faster than arithmetic."""

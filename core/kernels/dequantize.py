@@ -20,9 +20,15 @@ from core.kernels.layout import after_rows, locate, next_vector, rows_from, unpa
 from core.kernels.narrow import store_f32, store_first_f32
 from core.kernels.processor import prefer_wide_vectors
 from core.kernels.rounding import Precision
+from core.kernels.vector import LANES
 from core.kernels.vector_memory import elements_of, load, load_all_as, load_as, load_first, load_one
 from core.kernels.vector_rounding import round_to_precision
-from core.kernels.vectors import LANES, convert, first, select, splat
+from core.kernels.vectors import (
+    convert,
+    first,
+    select,
+    splat,
+)
 from core.kernels.widen import FloatKind
 
 

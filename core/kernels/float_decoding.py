@@ -20,9 +20,9 @@ from core.kernels._jit import Array, Number, device, kernel, readable, writable
 from core.kernels.layout import after_rows, locate, next_vector, rows_from, unpacked
 from core.kernels.narrow import store_f32, store_first_f32
 from core.kernels.processor import prefer_wide_vectors
+from core.kernels.vector import LANES
 from core.kernels.vector_memory import elements_of, load, load_first, load_one
 from core.kernels.vectors import (
-    LANES,
     bits_as,
     convert,
     count,

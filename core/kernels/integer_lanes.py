@@ -9,8 +9,11 @@ from llvmlite import ir
 from numba import types
 
 from core.kernels._jit import Array, Number, device, intrinsic
+from core.kernels.vector import LANES, Generated, Vector, llvm_vector
 from core.kernels.vector_memory import load_all_as, load_as, prefetch, store_all_as, store_as
-from core.kernels.vectors import LANES, Generated, Vector, convert, llvm_vector
+from core.kernels.vectors import (
+    convert,
+)
 
 BLOCK = 4 * LANES
 """Elements in four vectors."""

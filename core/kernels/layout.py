@@ -13,7 +13,7 @@ pieces with the same result.
 from __future__ import annotations
 
 from core.kernels._jit import Array, Number, device
-from core.kernels.vectors import LANES
+from core.kernels.vector import LANES
 
 # A piece this long cannot overflow the 32-bit counters that keep the inner loops in 32-bit lanes.
 LONGEST_PIECE = 1 << 30

@@ -12,9 +12,15 @@ from numba import types
 from core.kernels._jit import Array, Number, device, intrinsic
 from core.kernels.processor import HAS_F16C
 from core.kernels.rounding import Precision
+from core.kernels.vector import LANES, Vector
 from core.kernels.vector_memory import store_all_as, store_as
 from core.kernels.vector_rounding import round_to_f16_by_arithmetic, round_to_precision
-from core.kernels.vectors import LANES, Vector, bits_as, convert, select, splat
+from core.kernels.vectors import (
+    bits_as,
+    convert,
+    select,
+    splat,
+)
 from core.kernels.widen import FloatKind
 
 _F32, _F16 = int(FloatKind.F32), int(FloatKind.F16)

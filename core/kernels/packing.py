@@ -11,8 +11,13 @@ from numba import types
 
 from core.kernels._jit import Array, Number, device, kernel, readable, writable
 from core.kernels.processor import prefer_wide_vectors
+from core.kernels.vector import LANES
 from core.kernels.vector_memory import load_all_as, load_as, store_all_as, store_as
-from core.kernels.vectors import LANES, convert, first, splat
+from core.kernels.vectors import (
+    convert,
+    first,
+    splat,
+)
 
 _HALF_BYTE = 4
 

@@ -28,10 +28,10 @@ from core.kernels.quantize_form import (
     two_of_any,
     with_zero,
 )
+from core.kernels.vector import LANES
 from core.kernels.vector_memory import load, load_first, prefetch, store, store_first
 from core.kernels.vector_rounding import nearest_integers
 from core.kernels.vectors import (
-    LANES,
     convert,
     count,
     first,

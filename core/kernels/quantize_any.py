@@ -16,18 +16,18 @@ bits for more.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from enum import IntEnum
 from typing import Any
 
 import numpy as np
 from numba import types
-from numba.extending import overload
 
 from core.kernels._jit import Array, Kernel, Number, device, kernel, readable, writable
 from core.kernels.layout import after_rows, locate, next_vector, rows_from, unpacked
 from core.kernels.processor import prefer_wide_vectors
-from core.kernels.rounding import Precision, Rounding
+from core.kernels.quantize_rules import Addition, Overflow
+from core.kernels.quantize_steps import clamp, settled, value_f32, value_f64
+from core.kernels.rounding import Rounding
+from core.kernels.vector import LANES
 from core.kernels.vector_memory import (
     elements_of,
     load,
@@ -38,16 +38,13 @@ from core.kernels.vector_memory import (
     store_all_as,
     store_as,
 )
-from core.kernels.vector_rounding import nearest_integers, round_by, round_to_precision
+from core.kernels.vector_rounding import nearest_integers, round_by
 from core.kernels.vectors import (
-    LANES,
-    Vector,
     convert,
     count,
     first,
     first_of,
     larger,
-    multiply_add,
     select,
     smaller,
     some,
@@ -55,62 +52,11 @@ from core.kernels.vectors import (
 )
 from core.kernels.widen import FloatKind, load_f32, load_first_f32
 
-
-class Field(IntEnum):
-    """Where each rule stands in the kernel's `rules`."""
-
-    SOURCE = 0
-    """FloatKind of the source, where lanes are f32."""
-    QUOTIENT = 1
-    PRECISION = 2
-    """P, as `core.kernels.rounding.Precision`."""
-    ADDITION = 3
-    ROUNDING = 4
-    OVERFLOW = 5
-    NAN_UNDEFINED = 6
-    """Whether NaN is an error."""
-    SEED = 7
-    BYTES = 8
-    """Those of an element of the target."""
-
-
-class Quotient(IntEnum):
-    """x / s, x * r, or fma(x, r, a), with r the reciprocal that the caller computed."""
-
-    DIVISION = 0
-    RECIPROCAL = 1
-    FUSED = 2
-
-
-class Addition(IntEnum):
-    """When a is added, beyond FUSED."""
-
-    NONE = 0
-    BEFORE = 1
-    """Before rounding."""
-    AFTER = 2
-    """After rounding."""
-
-
-class Overflow(IntEnum):
-    """What becomes of an integer outside of the bounds."""
-
-    SATURATE = 0
-    """It becomes the first or last integer that is stored."""
-    INDEFINITE = 1
-    """What does not fit int32 becomes -2^31 first, the addition of z wraps, and then it saturates."""
-    UNDEFINED = 2
-    """It saturates, but is an error where it does not fit the storage type."""
-    INDEFINITE_LAST = 3
-    """It saturates, and then what does not fit int32 becomes -2^31."""
-
-
 _F32 = int(FloatKind.F32)
-_RECIPROCAL, _FUSED = int(Quotient.RECIPROCAL), int(Quotient.FUSED)
-_BEFORE, _AFTER = int(Addition.BEFORE), int(Addition.AFTER)
+_AFTER = int(Addition.AFTER)
 _SATURATE, _INDEFINITE, _UNDEFINED = int(Overflow.SATURATE), int(Overflow.INDEFINITE), int(Overflow.UNDEFINED)
 _INDEFINITE_LAST = int(Overflow.INDEFINITE_LAST)
-_NATIVE, _TOWARD_ZERO = int(Precision.NATIVE), int(Rounding.TOWARD_ZERO)
+_TOWARD_ZERO = int(Rounding.TOWARD_ZERO)
 # Long enough that looking at the extremes does not count, short enough to be in the cache when it is converted again.
 _SPAN = 4096
 
@@ -119,68 +65,6 @@ _INT32_MAXIMUM = 2147483647
 # Beyond all bounds, with room for a zero point in the integer.
 _FAR_NARROW = np.float32(1 << 21)
 _FAR_WIDE = np.float64(1 << 40)
-
-
-@device
-def _clamp(value: Number, lowest: Number, highest: Number) -> Number:
-    return smaller(larger(value, lowest), highest)
-
-
-@device
-def _integer_narrow(rounded: Number, zero: Number, fits: Number, overflow: int) -> Number:
-    """The integral f32 plus z in int32. What is far is as far as any bound; NaN gives anything."""
-    if overflow == _INDEFINITE:
-        return convert(select(fits, rounded, splat(np.float32(_INT32_MINIMUM))), np.int32) + zero
-    near = _clamp(rounded, splat(-_FAR_NARROW), splat(_FAR_NARROW))
-    return nearest_integers(near) + zero
-
-
-@device
-def _integer_wide(rounded: Number, zero: Number, fits: Number, overflow: int) -> Number:
-    """The same for f64 and int64."""
-    if overflow == _INDEFINITE:
-        converted = convert(convert(select(fits, rounded, splat(_INT32_MINIMUM)), np.int32), np.int64)
-        # Cutting the sum to 32 bits is what wraps it.
-        return convert(convert(converted + zero, np.int32), np.int64)
-    near = _clamp(rounded, splat(-_FAR_WIDE), splat(_FAR_WIDE))
-    return nearest_integers(near) + zero
-
-
-def _integer(rounded: Number, zero: Number, fits: Number, overflow: int) -> Number:
-    raise NotImplementedError("for kernels only")
-
-
-@overload(_integer, strict=False)
-def _integer_of(rounded: Vector, zero: Any, fits: Any, overflow: Any) -> Callable[..., Number]:
-    if rounded.element is types.float32:
-        return lambda rounded, zero, fits, overflow: _integer_narrow(rounded, zero, fits, overflow)
-    return lambda rounded, zero, fits, overflow: _integer_wide(rounded, zero, fits, overflow)
-
-
-@device
-def _value_f32(x: Number, factor: Number, addend: Number, steps: tuple[int, int, int]) -> Number:
-    """What is rounded, in f32 lanes. `steps`: QUOTIENT, PRECISION, ADDITION."""
-    quotient, precision, addition = steps
-    if quotient == _FUSED:
-        return multiply_add(x, factor, addend)
-    value = x * factor if quotient == _RECIPROCAL else x / factor
-    if precision != _NATIVE:
-        value = round_to_precision(value, precision)
-    if addition == _BEFORE:
-        value = value + addend
-        if precision != _NATIVE:
-            value = round_to_precision(value, precision)
-    return value
-
-
-@device
-def _value_f64(x: Number, factor: Number, addend: Number, steps: tuple[int, int, int]) -> Number:
-    """What is rounded, in f64 lanes."""
-    quotient, _, addition = steps
-    if quotient == _FUSED:
-        return multiply_add(x, factor, addend)
-    value = x * factor if quotient == _RECIPROCAL else x / factor
-    return value + addend if addition == _BEFORE else value
 
 
 @device
@@ -218,7 +102,7 @@ def _quantize_any(lane: type[Any], wide: bool) -> Kernel:
     real, integer = (types.float64 if lane is np.float64 else types.float32), (types.int64 if wide else types.int32)
     in_f64 = lane is np.float64
     loaded, loaded_first, value_of = (
-        (_load_f64, _load_first_f64, _value_f64) if in_f64 else (load_f32, load_first_f32, _value_f32)
+        (_load_f64, _load_first_f64, value_f64) if in_f64 else (load_f32, load_first_f32, value_f32)
     )
     settling = np.float64 if wide else np.float32
     integer_class = np.int64 if wide else np.int32
@@ -266,7 +150,7 @@ def _quantize_any(lane: type[Any], wide: bool) -> Kernel:
             if counting:
                 low += count(integers < minimum)
                 high += count(integers > maximum)
-                integers = _clamp(integers, first_stored, last_stored)
+                integers = clamp(integers, first_stored, last_stored)
             _store_all(target, i, integers, size)
             if rows > 1:
                 parameter, left = next_vector(parameter, left, length)
@@ -396,13 +280,13 @@ def _quantize_any(lane: type[Any], wide: bool) -> Kernel:
                         exact = convert(rounded, settling)
                         fits = (exact >= splat(settling(_INT32_MINIMUM))) & (exact < splat(settling(_BEYOND_INT32)))
                         number = select(not_a_number, splat(settling(0.0)), exact)
-                        integers = _integer(number, zero, fits, overflow)
+                        integers = settled(number, zero, fits, overflow)
                         is_low = integers < minimum
                         is_high = integers > maximum
                         if overflow == _INDEFINITE:
                             # What did not fit and is not clamped counts as low, as -2^31 is.
                             is_low = is_low | ~(fits | is_high)
-                        stored = _clamp(integers, first_stored, last_stored)
+                        stored = clamp(integers, first_stored, last_stored)
                         if overflow == _INDEFINITE_LAST:
                             stored = select(stored > beyond, indefinite, stored)
                         stored = select(not_a_number, stored_nan, stored)

@@ -18,10 +18,10 @@ from typing import NamedTuple
 import numpy as np
 
 from core.kernels._jit import Array, Number, device
+from core.kernels.vector import LANES
 from core.kernels.vector_memory import load
 from core.kernels.vector_rounding import nearest_integers
 from core.kernels.vectors import (
-    LANES,
     convert,
     count,
     half_away,

@@ -49,10 +49,10 @@ from core.kernels.integer_lanes import (
 from core.kernels.layout import advance, left_in_row, locate, unpacked
 from core.kernels.processor import prefer_wide_vectors
 from core.kernels.saturation import clamped, store_sums, store_wide_sums, tallied
+from core.kernels.vector import LANES
 from core.kernels.vector_memory import elements_of, load, load_first
 from core.kernels.vector_products import upper_product
 from core.kernels.vectors import (
-    LANES,
     convert,
     first,
     select,

@@ -20,6 +20,7 @@ from core.kernels.integer_lanes import load_integers, store_integers
 from core.kernels.layout import advance, left_in_row, locate, unpacked
 from core.kernels.processor import prefer_wide_vectors
 from core.kernels.requantize_rules import FixedPointRule, FloatRule, Requirement
+from core.kernels.vector import LANES
 from core.kernels.vector_fixed_point import (
     multiply_double_rounding,
     multiply_double_rounding_up,
@@ -30,7 +31,6 @@ from core.kernels.vector_fixed_point import (
 )
 from core.kernels.vector_memory import load_first
 from core.kernels.vectors import (
-    LANES,
     convert,
     first,
     first_of,

@@ -31,9 +31,9 @@ from core.kernels.integer_lanes import (
 from core.kernels.layout import advance, left_in_row, locate, unpacked
 from core.kernels.processor import prefer_wide_vectors
 from core.kernels.saturation import clamped, store_sums
+from core.kernels.vector import LANES
 from core.kernels.vector_memory import load, load_first
 from core.kernels.vectors import (
-    LANES,
     convert,
     first,
     half_away,

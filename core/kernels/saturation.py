@@ -10,7 +10,12 @@ import numpy as np
 
 from core.kernels._jit import Array, Number, device
 from core.kernels.integer_lanes import store_block
-from core.kernels.vectors import convert, count, larger, smaller
+from core.kernels.vectors import (
+    convert,
+    count,
+    larger,
+    smaller,
+)
 from core.kernels.words import add_saturating, larger_words, smaller_words, store_low_bytes_of_two, words_of
 
 

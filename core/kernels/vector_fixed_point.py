@@ -9,7 +9,13 @@ from __future__ import annotations
 import numpy as np
 
 from core.kernels._jit import Number, device
-from core.kernels.vectors import convert, select, smaller, splat, zero_like
+from core.kernels.vectors import (
+    convert,
+    select,
+    smaller,
+    splat,
+    zero_like,
+)
 
 _INT32_MAX = np.int64(2147483647)
 _ONE = np.int64(1)

@@ -10,7 +10,17 @@ from llvmlite import ir
 from numba import types
 
 from core.kernels._jit import intrinsic
-from core.kernels.vectors import LANES, Generated, Vector, call_llvm, llvm_suffix, llvm_vector, repeated
+from core.kernels.vector import (
+    LANES,
+    Generated,
+    Vector,
+    call_llvm,
+    llvm_suffix,
+    llvm_vector,
+)
+from core.kernels.vectors import (
+    repeated,
+)
 
 _INDEX = ir.IntType(32)
 

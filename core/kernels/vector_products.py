@@ -8,7 +8,7 @@ from llvmlite import ir
 from numba import types
 
 from core.kernels._jit import intrinsic
-from core.kernels.vectors import LANES, Generated, Vector
+from core.kernels.vector import LANES, Generated, Vector
 
 
 @intrinsic

@@ -13,17 +13,19 @@ from numba.extending import overload
 from core.kernels._jit import Number, device, intrinsic
 from core.kernels.processor import HAS_F16C, IS_X86
 from core.kernels.rounding import Precision, Rounding
-from core.kernels.vectors import (
+from core.kernels.vector import (
     LANES,
     Generated,
     Vector,
-    bits_as,
     call_llvm,
+    llvm_vector,
+)
+from core.kernels.vectors import (
+    bits_as,
     convert,
     down,
     half_away,
     half_even,
-    llvm_vector,
     magnitude,
     one_like,
     ramp,

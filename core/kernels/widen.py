@@ -13,8 +13,14 @@ from numba.extending import overload
 
 from core.kernels._jit import Array, Number, device, intrinsic
 from core.kernels.processor import HAS_F16C
+from core.kernels.vector import LANES, Vector
 from core.kernels.vector_memory import load_all_as, load_as
-from core.kernels.vectors import LANES, Vector, bits_as, convert, select, splat
+from core.kernels.vectors import (
+    bits_as,
+    convert,
+    select,
+    splat,
+)
 
 _SCALE = np.float32(2.0**112)
 _SPECIAL = np.int32(0x0F800000)

@@ -15,8 +15,15 @@ from numba import types
 
 from core.kernels._jit import intrinsic
 from core.kernels.processor import HAS_AVX512BW
+from core.kernels.vector import (
+    LANES,
+    Generated,
+    Vector,
+    call_llvm,
+    llvm_suffix,
+    llvm_vector,
+)
 from core.kernels.vector_memory import place_of
-from core.kernels.vectors import LANES, Generated, Vector, call_llvm, llvm_suffix, llvm_vector
 
 WORDS = 2 * LANES
 """Elements in a value."""

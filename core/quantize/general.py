@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from core.elements import BYTE, FLOATS
-from core.kernels import quantize_any as kernel
+from core.kernels import quantize_rules as kernel
+from core.kernels.quantize_any import QUANTIZE_ANY
 from core.kernels.rounding import Rounding as KernelRounding
 from core.kernels.widen import FloatKind
 from core.lanes import LANES, rounded, rounded_scales, step_precision
@@ -60,7 +61,7 @@ class GeneralPlan(Plan):
 
     def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
         """See Plan.step."""
-        kernel.QUANTIZE_ANY[self.lane, self.wide](
+        QUANTIZE_ANY[self.lane, self.wide](
             source.view(BYTE),
             target.view(BYTE),
             start,

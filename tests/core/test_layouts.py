@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from core.channels import channels_of
 from core.float_encoding import Encoder, encoder
 from core.kernels.dequantize import DEQUANTIZE, Storage
-from core.kernels.quantize_any import QUANTIZE_ANY, Addition, Overflow, Quotient
-from core.kernels.quantize_any import Field as Rule
+from core.kernels.quantize_any import QUANTIZE_ANY
+from core.kernels.quantize_rules import Addition, Overflow, Quotient
+from core.kernels.quantize_rules import Field as Rule
 from core.kernels.rounding import Precision, Rounding
 from core.kernels.widen import FloatKind
 from core.profiles import PROFILES

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from core.kernels import narrow, widen
 from core.kernels._jit import Kernel, kernel, readable, writable
+from core.kernels.vector import LANES
 from core.kernels.vector_memory import load, store
-from core.kernels.vectors import LANES
 from tests.float_samples import SPECIAL, neighbours, patterns
 
 Array = NDArray[Any]

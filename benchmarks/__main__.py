@@ -1,6 +1,6 @@
 """`python -m benchmarks`: measure everything, and write benchmarks/RESULTS.md and benchmarks/results.json.
 
-It takes less than ten minutes on an idle machine. Bits are compared before anything is timed; where they must be equal
+It takes about ten minutes on an idle machine. Bits are compared before anything is timed; where they must be equal
 and are not, the run fails.
 """
 
@@ -66,7 +66,8 @@ def main() -> int:
     head = f"""# Benchmarks
 
 {moment}, {cpu}, {os.cpu_count()} CPUs. `make bench` makes this file. Medians; trust the ratios, not the times.
-Python {platform.python_version()}, {_versions()}. torch's columns are there where it is installed: before that,
+Python {platform.python_version()}, {_versions()}.
+torch's columns are there where it is installed, before `make bench`, by
 `make .venv-interop/done && .venv-interop/bin/python -m pip install torch==2.13.0`.
 """
     parts = [head, *(f"## {each.title}\n\n{each.markdown}" for each in results)]

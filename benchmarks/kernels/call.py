@@ -1,4 +1,4 @@
-"""Where the time of a call on a small tensor goes: its steps, each by itself."""
+"""`python -m benchmarks.kernels.call`: where the time of a call on a small tensor goes, its steps each by itself."""
 
 from __future__ import annotations
 
@@ -39,3 +39,7 @@ def call_table() -> str:
     rest = seconds["whole"] - sum(steps.values())
     steps |= {"checks of both arrays, and Python's calls": rest, "whole": seconds["whole"]}
     return table(["step", "µs"], [[name, f"{each * 1e6:.2f}"] for name, each in steps.items()])
+
+
+if __name__ == "__main__":
+    print(call_table(), end="")

@@ -22,6 +22,7 @@ import numpy as np
 from numba import types
 
 from core.kernels._jit import Array, Kernel, Number, device, kernel, readable, writable
+from core.kernels.integer_lanes import store_int32, store_integers
 from core.kernels.layout import after_rows, locate, next_vector, rows_from, unpacked
 from core.kernels.processor import prefer_wide_vectors
 from core.kernels.quantize_rules import Addition, Overflow
@@ -35,8 +36,6 @@ from core.kernels.vector_memory import (
     load_as,
     load_first,
     load_one,
-    store_all_as,
-    store_as,
 )
 from core.kernels.vector_rounding import nearest_integers, round_by
 from core.kernels.vectors import (
@@ -75,26 +74,6 @@ def _load_f64(source: Array, index: Number, kind: int) -> Number:
 @device
 def _load_first_f64(source: Array, index: Number, mask: Number, kind: int) -> Number:
     return load_as(source, index, mask, np.float64)
-
-
-@device
-def _store_all(target: Array, index: Number, stored: Number, size: int) -> None:
-    if size == 1:
-        store_all_as(target, index, stored, np.int8)
-    elif size == 2:
-        store_all_as(target, index, stored, np.int16)
-    else:
-        store_all_as(target, index, stored, np.int32)
-
-
-@device
-def _store(target: Array, index: Number, stored: Number, valid: Number, size: int) -> None:
-    if size == 1:
-        store_as(target, index, stored, valid, np.int8)
-    elif size == 2:
-        store_as(target, index, stored, valid, np.int16)
-    else:
-        store_as(target, index, stored, valid, np.int32)
 
 
 def _quantize_any(lane: type[Any], wide: bool) -> Kernel:
@@ -151,7 +130,7 @@ def _quantize_any(lane: type[Any], wide: bool) -> Kernel:
                 low += count(integers < minimum)
                 high += count(integers > maximum)
                 integers = clamp(integers, first_stored, last_stored)
-            _store_all(target, i, integers, size)
+            store_int32(target, i, integers, size)
             if rows > 1:
                 parameter, left = next_vector(parameter, left, length)
                 factor = load_one(factors, parameter)
@@ -290,7 +269,7 @@ def _quantize_any(lane: type[Any], wide: bool) -> Kernel:
                         if overflow == _INDEFINITE_LAST:
                             stored = select(stored > beyond, indefinite, stored)
                         stored = select(not_a_number, stored_nan, stored)
-                        _store(target, i, stored, valid, item)
+                        store_integers(target, i, stored, valid, item)
                         not_a_number = not_a_number & valid
                         is_number = valid & ~not_a_number
                         low += count(is_low & is_number)

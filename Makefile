@@ -16,8 +16,9 @@ serve: $(VENV)/serve.done ## install what is needed and serve on http://127.0.0.
 test: $(VENV)/check.done ## run the tests that need nothing heavy
 	$(BIN)/python -m pytest
 
-interop: $(VENV)-interop/done $(VENV)-clients/done $(VENV)/serve.done ## run the tests against the real systems
-	$(VENV)-interop/bin/python -m pytest -m interop tests/interop --ignore=tests/interop/clients
+interop: $(VENV)-interop/done $(VENV)-tensorflow/done $(VENV)-clients/done $(VENV)/serve.done ## run the tests against the real systems
+	$(VENV)-interop/bin/python -m pytest -m interop tests/interop --ignore=tests/interop/clients --ignore=tests/interop/test_tensorflow_passes.py
+	$(VENV)-tensorflow/bin/python -m pytest -m interop tests/interop/test_tensorflow_passes.py
 	SERVER_PYTHON=$(BIN)/python $(VENV)-clients/bin/python -m pytest -m clients tests/interop/clients
 
 generators: $(VENV)-generators/done ## generate clients from openapi.json with six generators, and call the service with two (needs node and java)
@@ -51,13 +52,14 @@ lock: $(VENV)/serve.done ## renew the hash-pinned requirements from pyproject.to
 	$(BIN)/uv pip compile $(UV) pyproject.toml --group interop -c requirements.lock -o requirements-interop.lock
 	$(BIN)/uv pip compile $(UV) pyproject.toml --group generators -c requirements.lock -o requirements-generators.lock
 	$(BIN)/uv pip compile $(UV) --group clients -o requirements-clients.lock
+	$(BIN)/uv pip compile $(UV) --group tensorflow -c requirements.lock -o requirements-tensorflow.lock
 	$(BIN)/uv pip compile $(UV) --no-strip-extras --group mlserver -o requirements-mlserver.lock
 	$(BIN)/uv pip compile $(UV) --no-deps --group interop-bare -o requirements-interop-bare.lock
 
 UV := --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
 clean: ## remove environments and caches
-	rm -rf $(VENV) $(VENV)-interop $(VENV)-generators $(VENV)-clients $(VENV)-mlserver .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-interop $(VENV)-generators $(VENV)-clients $(VENV)-tensorflow $(VENV)-mlserver .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 $(VENV)/python.done:
@@ -76,6 +78,11 @@ $(VENV)-interop/done: requirements-interop.lock requirements-interop-bare.lock
 	$(PYTHON) -m venv $(VENV)-interop
 	$(VENV)-interop/$(INSTALL) -r requirements-interop.lock
 	$(VENV)-interop/$(INSTALL) --no-deps -r requirements-interop-bare.lock
+	@touch $@
+
+$(VENV)-tensorflow/done: requirements-tensorflow.lock
+	$(PYTHON) -m venv $(VENV)-tensorflow
+	$(VENV)-tensorflow/$(INSTALL) -r requirements-tensorflow.lock
 	@touch $@
 
 $(VENV)-generators/done: requirements-generators.lock

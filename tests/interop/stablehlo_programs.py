@@ -123,6 +123,75 @@ def convolution(random: Random, name: str, *, dynamic: bool = True) -> str:
     return function(name, types[:2], [line], types[2])
 
 
+# Operands and results whose parameters, storages and expressed types are chosen independently: most are what StableHLO's
+# verifier takes, the rest is what it refuses.
+_MIXED_STORAGES = ("i8", "i8", "i8", "i8", "i4", "i8<-127:127>", "ui8", "i16", "i32", "u8")
+_MIXED_EXPRESSED = ("f32",) * 9 + ("bf16", "f16", "f64")
+
+
+def _mixed(random: Random, like: str, axis: int, count: int, real: bool) -> str:
+    """Return an element type of a product: float, per tensor or per axis, of the storage `like` or another."""
+    storage = like if random.random() < 0.75 else random.choice(_MIXED_STORAGES)
+    expressed = random.choice(_MIXED_EXPRESSED)
+    if real:
+        return expressed
+    kind = random.random()
+    if kind < 0.5:
+        return per_tensor(random, storage, zero=random.random() < 0.6).replace(":f32", f":{expressed}")
+    if random.random() < 0.1:
+        axis, count = random.randint(0, 4), random.choice((count, 2, 3))
+    like_ratio = random.choice((0.0, 0.5, 1.5))
+    return per_axis(random, storage, axis, count, like=like_ratio).replace(":f32:", f":{expressed}:")
+
+
+def mixed_product(random: Random, name: str) -> str:
+    """Return dot or dot_general of any mixture of per-tensor, per-axis and float operands."""
+    storage, real = random.choice(_MIXED_STORAGES), random.choice(("", "", "", "", "l-t", "l-t", "--t", "-r-", "l--"))
+    batch = random.choice(("", "", "5x"))
+    axis = 2 if batch else 1
+    left = _mixed(random, storage, axis, 3, "l" in real) if random.random() < 0.1 else (
+        random.choice(_MIXED_EXPRESSED) if "l" in real else per_tensor(random, storage)
+    )  # fmt: skip
+    right = _mixed(random, storage, axis, 4, "r" in real)
+    wide = random.choice((storage, storage, storage, "i32"))
+    result = _mixed(random, wide, axis, 4, "t" in real)
+    dynamic = random.choice(("2", "2", "?")), random.choice(("3", "3", "?"))
+    types = [f"tensor<{batch}{dynamic[0]}x{dynamic[1]}x{left}>", f"tensor<{batch}{dynamic[1]}x4x{right}>"]
+    target = f"tensor<{batch}{dynamic[0]}x4x{result}>"
+    if not batch and random.random() < 0.4:
+        line = f"%r = stablehlo.dot %a0, %a1 : ({types[0]}, {types[1]}) -> {target}"
+    else:
+        dims = "batching_dims = [0] x [0], contracting_dims = [2] x [1]" if batch else "contracting_dims = [1] x [0]"
+        line = f"%r = stablehlo.dot_general %a0, %a1, {dims} : ({types[0]}, {types[1]}) -> {target}"
+    return function(name, types, [line], target)
+
+
+def mixed_convolution(random: Random, name: str) -> str:
+    """Return a convolution of any mixture of per-tensor, per-axis and float operands, in several layouts."""
+    storage, real = random.choice(_MIXED_STORAGES), random.choice(("", "", "", "", "l-t", "l-t", "--t", "-r-", "l--"))
+    last = random.random() < 0.6
+    output, kernel = (3, 3) if last else (1, 0)
+    left = random.choice(_MIXED_EXPRESSED) if "l" in real else per_tensor(random, storage)
+    right = _mixed(random, storage, kernel, 3, "r" in real)
+    result = _mixed(random, random.choice((storage, storage, storage, "i32")), output, 3, "t" in real)
+    padding, dilation = random.choice((0, 0, 0, 1)), random.choice((1, 1, 1, 2))
+    size = 4 + (3 if dilation == 2 else 0) + 2 * padding - 1
+    if last:
+        shapes = ("1x4x4x2", "2x2x2x3", f"1x{size}x{size}x3")
+        numbers = "[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]"
+    else:
+        shapes = ("1x2x4x4", "3x2x2x2", f"1x3x{size}x{size}")
+        numbers = "[b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1]"
+    types = [f"tensor<{shape}x{element}>" for shape, element in zip(shapes, (left, right, result), strict=True)]
+    pads = f"pad = [[{padding}, {padding}], [{padding}, {padding}]], " if padding else ""
+    dilated = f"lhs_dilate = [{dilation}, {dilation}], " if dilation > 1 else ""
+    groups = "batch_group_count = 1 : i64, feature_group_count = 1 : i64"
+    window = f"{{stride = [1, 1], {pads}{dilated}rhs_dilate = [1, 1]}} {{{groups}}}"
+    signature = f"({types[0]}, {types[1]}) -> {types[2]}"
+    line = f"%r = stablehlo.convolution(%a0, %a1) dim_numbers = {numbers}, window = {window} : {signature}"
+    return function(name, types[:2], [line], types[2])
+
+
 def chain(random: Random, name: str, *, dynamic: bool = True) -> str:
     """Return dequantize, operations and quantize, of which some make one quantized operation."""
     storage = random.choice(("i8", "ui8", "i16"))

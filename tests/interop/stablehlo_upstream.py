@@ -39,6 +39,15 @@ def loaded() -> Iterator[None]:
         yield
 
 
+def is_valid(text: str) -> bool:
+    """Return whether upstream's parser and verifiers take a module."""
+    try:
+        ir.Module.parse(text)
+    except ir.MLIRError:
+        return False
+    return True
+
+
 def after(text: str, *pipelines: str) -> str | None:
     """Return what upstream makes of a module that it takes; None where a pass fails."""
     module = ir.Module.parse(text)

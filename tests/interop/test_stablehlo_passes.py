@@ -13,11 +13,11 @@ from random import Random
 
 import pytest
 
-from core.errors import LoweringError
+from core.errors import LoweringError, ModuleTextError
 from core.lowering.module import read_module
 from tests.core.lowering.modules import lowered, unnamed
-from tests.interop.stablehlo_programs import chain, convolution, elementwise, product
-from tests.interop.stablehlo_upstream import MATH, TO_QDQ, TO_QUANTIZED, after, loaded
+from tests.interop.stablehlo_programs import chain, convolution, elementwise, mixed_convolution, mixed_product, product
+from tests.interop.stablehlo_upstream import MATH, TO_QDQ, TO_QUANTIZED, after, is_valid, loaded
 
 pytestmark = pytest.mark.interop
 
@@ -62,4 +62,24 @@ def test_equal_to_upstream(name: str, make: Callable[..., str], count: int) -> N
         found["refused" if theirs is None else "equal"] += 1
     assert found["equal"] + found["refused"] == count
     assert found["equal"] > count * 0.7
+    sys.stdout.write(f"{name}, {make.__name__}: {dict(found)}\n")
+
+
+@pytest.mark.parametrize("name", [MATH, TO_QDQ])
+@pytest.mark.parametrize("make", [mixed_product, mixed_convolution])
+def test_same_verdict_on_mixed_types(name: str, make: Callable[..., str]) -> None:
+    """Operands of any storage, expressed type and granularity: refused by the verifier, by the pass, or equal."""
+    random, found = Random(f"{name} {make.__name__}"), Counter[str]()
+    for index in range(1000):
+        text = make(random, f"f{index}")
+        if not is_valid(text):
+            with pytest.raises(ModuleTextError):
+                read_module(text)
+            found["invalid"] += 1
+            continue
+        read_module(text)
+        theirs = upstream(text, name)
+        assert ours(text, name) == theirs, text
+        found["refused" if theirs is None else "equal"] += 1
+    assert min(found["invalid"], found["equal"]) > 150
     sys.stdout.write(f"{name}, {make.__name__}: {dict(found)}\n")

@@ -63,6 +63,52 @@ def module_of_casts(random: Random, count: int) -> str:
     return "\n".join(functions)
 
 
+CASTABLE = ("i2", "u4", "i8", "i8<-100:101>", "i16", "i32")
+
+
+def module_of_chains(random: Random, count: int) -> str:
+    """Casts of casts of values of a few types, calls between them, some values used several times and some never."""
+    functions = []
+    for index in range(count):
+        shape, expressed = random.choice(("4x", "?x", "4x6x", "*x", "")), random.choice(EXPRESSED)
+        storage = random.choice(CASTABLE)
+        element = [f"!quant.uniform<{storage}:{expressed}, {parameter(random, storage)}>" for _ in range(2)]
+        if shape == "4x" and random.random() < 0.3:
+            element[1] = f"!quant.uniform<{storage}:{expressed}:0, {{1.0, 2.0:1, 3.0, 4.0}}>"
+        quantized_types = [f"tensor<{shape}{each}>" if shape else each for each in element]
+        real = f"tensor<{shape}{expressed}>" if shape else expressed
+        stored = f"tensor<{shape}{signless(storage)}>" if shape else signless(storage)
+        values = [("%a", real), ("%b", quantized_types[0]), ("%c", quantized_types[1]), ("%d", stored)]
+        results = ", ".join((*quantized_types, quantized_types[0]))
+        arguments = ", ".join(f"{name}: {type_}" for name, type_ in values)
+        lines = []
+        for step in range(random.randint(1, 12)):
+            name, type_ = random.choice(values if random.random() < 0.4 else values[-2:])
+            if type_ == real:
+                op, target = "quant.qcast", random.choice(quantized_types)
+            elif type_ == stored:
+                op, target = "quant.scast", random.choice(quantized_types)
+            elif random.random() < 0.2 and type_ == quantized_types[0]:
+                lines.append(f"%v{step}:3 = call @e{index}({name}, {name}) : ({type_}, {type_}) -> ({results})")
+                values += [(f"%v{step}#{at}", each) for at, each in enumerate((*quantized_types, quantized_types[0]))]
+                continue
+            else:
+                op, target = random.choice((("quant.dcast", real), ("quant.scast", stored)))
+            lines.append(f"%v{step} = {op} {name} : {type_} to {target}")
+            values.append((f"%v{step}", target))
+        returned = random.choices(values, k=3)
+        shown, types = ", ".join(name for name, _ in returned), ", ".join(type_ for _, type_ in returned)
+        functions.append(f"func.func private @e{index}({quantized_types[0]}, {quantized_types[0]}) -> ({results})")
+        body = "\n".join([*lines, f"return {shown} : {types}"])
+        functions.append(f"func.func @f{index}({arguments}) -> ({types}) {{\n{body}\n}}")
+    return "\n".join(functions)
+
+
+def signless(storage: str) -> str:
+    """Return the integer type in which a storage type is held."""
+    return "i" + storage.partition("<")[0].lstrip("iu")
+
+
 def module_of_calls(random: Random, count: int) -> str:
     functions = []
     for index in range(count):
@@ -91,6 +137,14 @@ def test_lower_quant_ops() -> None:
 def test_strip_func_quant_types() -> None:
     text = module_of_calls(Random(10), 200)
     assert unnamed(lowered(text, "strip-func-quant-types")) == upstream(text, "strip-func-quant-types")
+
+
+@pytest.mark.parametrize("pipeline", ["func.func(lower-quant-ops)", "strip-func-quant-types"])
+@pytest.mark.parametrize("seed", range(12, 16))
+def test_chains_of_casts(pipeline: str, seed: int) -> None:
+    text = module_of_chains(Random(seed), 150)
+    name = pipeline.removeprefix("func.func(").removesuffix(")")
+    assert unnamed(lowered(text, name)) == upstream(text, pipeline)
 
 
 def test_normalize_quant_types() -> None:

@@ -1,6 +1,7 @@
-"""`lower-quant-ops`: quant.qcast and quant.dcast become arithmetic on stored numbers (spec/mlir.md 3.2).
+"""`lower-quant-ops`: quant.qcast and quant.dcast become arithmetic on stored numbers.
 
-As MLIR's: x / S + Z truncated toward zero, without saturation; (q - Z) * S back. Per-tensor types are computed on whole
+As MLIR's `lib/Dialect/Quant/Transforms/LowerQuantOps.cpp`: a qcast of a dcast of the same type, or the reverse, is
+folded first; then x / S + Z truncated toward zero, without saturation; (q - Z) * S back. Per-tensor types are computed on whole
 tensors, per-axis and sub-channel types in a `linalg.generic`, unranked tensors after a reshape.
 """
 
@@ -31,6 +32,7 @@ from core.lowering.dialects.arith import CONVERSIONS, Reshape
 from core.lowering.dialects.quant import DequantizeCast, QuantizeCast, StorageCast
 from core.lowering.dialects.shape import NumElements, ShapeOf, SplitAt
 from core.lowering.module import Module
+from core.lowering.passes.fold_casts import fold_casts
 from core.lowering.passes.rewriting import Emitter, Options, Pass
 from core.lowering.quantized import element_attribute, element_part, quantized_part, stored, with_element
 from core.mlir.float_format import round_to_format
@@ -39,6 +41,7 @@ _INDEX = IndexType()
 
 
 def _lower(module: Module, options: Options) -> None:
+    fold_casts(module, QuantizeCast, DequantizeCast)
     for op in list(module.operation.walk()):
         if isinstance(op, QuantizeCast | DequantizeCast):
             module.deadline.check()

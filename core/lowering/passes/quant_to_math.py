@@ -1,4 +1,4 @@
-"""`stablehlo-legalize-quant-to-math`: quantized operations as arithmetic on stored numbers (spec/mlir.md 4.4).
+"""`stablehlo-legalize-quant-to-math`: quantized operations as arithmetic on stored numbers.
 
 As upstream's, with what may surprise in it: dot-like operations truncate and wrap where others round and saturate,
 a combined scale within 0.1 % of 1 is left out, and `u8` is stored in `i8`, which StableHLO reads as signed (`ui8` is
@@ -37,6 +37,13 @@ _TYPE_CHANGED = frozenset(
         "slice", "transpose", "get_dimension_size", "dynamic_broadcast_in_dim",
     )
 )  # fmt: skip
+
+
+# Granularities of lhs, rhs and result of a product that is computed on integers; others are computed on floats.
+_INTEGER_PRODUCTS = (
+    (mlir.UniformType, mlir.UniformType, mlir.UniformType),
+    (mlir.UniformType, mlir.UniformPerAxisType, mlir.UniformPerAxisType),
+)
 
 
 class _Lowering:
@@ -191,11 +198,13 @@ class _Lowering:
         left, right = (self.quantized(each) for each in op.operands)
         target = quantized_part(op.results[0].type)
         if left is None and right is not None and target is None:
+            if op.name == "stablehlo.convolution" and element_part(op.operands[0].type) != f32:
+                raise self._module.failure(op, "the weights become f32, and a convolution takes operands of one type")
             self._replace(op, hybrid(Emitter(op), op, right))
             return True
-        whole = isinstance(left, mlir.UniformType) and right is not None and target is not None
-        if not whole or isinstance(right, mlir.UniformType) != isinstance(target, mlir.UniformType):
-            raise self._module.failure(op, "unsupported combination of quantized and other operands")
+        kinds = tuple(type(each) for each in (left, right, target))
+        if kinds not in _INTEGER_PRODUCTS:
+            return False
         assert isinstance(left, mlir.UniformType)
         assert isinstance(right, mlir.UniformType | mlir.UniformPerAxisType)
         assert isinstance(target, mlir.UniformType | mlir.UniformPerAxisType)

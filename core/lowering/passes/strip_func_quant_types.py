@@ -1,4 +1,7 @@
-"""`strip-func-quant-types`: functions take and give stored integers; quant.scast connects them (spec/mlir.md 2.4)."""
+"""`strip-func-quant-types`: functions take and give stored integers; quant.scast connects them.
+
+As MLIR's `lib/Dialect/Quant/Transforms/StripFuncQuantTypes.cpp`, a type conversion: casts that undo each other are folded.
+"""
 
 from __future__ import annotations
 
@@ -7,25 +10,30 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from core import mlir
 from core.elements import IntegerElement, Signedness
-from core.lowering.dialects.quant import StorageCast
+from core.lowering.dialects.quant import DequantizeCast, QuantizeCast, StorageCast
 from core.lowering.module import Module
+from core.lowering.passes.fold_casts import fold_casts
 from core.lowering.passes.rewriting import Options, Pass, convert_signature, functions, retype
 from core.lowering.quantized import quantized_part, stored
 
 
 def _strip(module: Module, options: Options) -> None:
+    fold_casts(module, QuantizeCast, DequantizeCast, StorageCast)
+    stored_values = _StoredValues()
     for function in functions(module):
         for type_ in (*function.function_type.inputs.data, *function.function_type.outputs.data):
             _check(module, function, type_)
         convert_signature(function, stored)
         if not function.is_declaration:
-            _strip_arguments(function)
+            for argument in function.body.block.args:
+                stored_values.strip(argument)
     for op in list(module.operation.walk()):
+        if isinstance(op, CallOp | ReturnOp):
+            stored_values.take_place_in(op)
         if isinstance(op, CallOp):
-            _strip_call(op)
-    for op in list(module.operation.walk()):
-        if isinstance(op, ReturnOp):
-            _cast_operands(op)
+            for result in op.results:
+                stored_values.strip(result)
+    stored_values.erase_unused()
 
 
 def _check(module: Module, op: Operation, type_: Attribute) -> None:
@@ -38,45 +46,54 @@ def _check(module: Module, op: Operation, type_: Attribute) -> None:
         raise module.failure(op, "no quant.scast takes one of its types: the storage has to be a signless integer")
 
 
-def _strip_arguments(function: FuncOp) -> None:
-    block = function.body.block
-    first = block.first_op
-    assert first is not None
-    for argument in block.args:
-        original = argument.type
+class _StoredValues:
+    """The stored integers of quantized values: those a value was made of by this pass, or those of one cast.
+
+    Casts that the module had before are neither looked through nor used again, as in MLIR's type conversion.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[SSAValue, SSAValue] = {}
+
+    def strip(self, value: SSAValue) -> None:
+        """Retype `value` as stored integers, with a cast to its quantized type right after it where that is used."""
+        original = value.type
         if quantized_part(original) is None:
-            continue
-        uses = list(argument.uses)
-        retype(argument, stored(original))
+            return
+        uses = list(value.uses)
+        retype(value, stored(original))
         if uses:
-            cast = StorageCast(argument, original)
-            block.insert_op_before(cast, first)
+            cast = StorageCast(value, original)
+            _insert_after(cast, value)
             for use in uses:
                 use.operation.operands[use.index] = cast.result
+            self._known[cast.result] = value
 
+    def take_place_in(self, op: Operation) -> None:
+        """Give `op` stored integers in the place of its quantized operands."""
+        for index, operand in enumerate(op.operands):
+            if quantized_part(operand.type) is not None:
+                op.operands[index] = self._of(operand)
 
-def _cast_operands(op: Operation) -> None:
-    """Give `op` the stored numbers of its quantized operands: those that a cast was made of, or those of a new cast."""
-    for index, operand in enumerate(op.operands):
-        if quantized_part(operand.type) is None:
-            continue
-        type_, owner = stored(operand.type), operand.owner
-        if isinstance(owner, StorageCast) and owner.input.type == type_:
-            op.operands[index] = owner.input
-            if not owner.result.uses:
-                assert owner.parent is not None
-                owner.parent.erase_op(owner)
-            continue
-        known = [use.operation for use in operand.uses if isinstance(use.operation, StorageCast)]
-        found = next((cast for cast in known if cast.result.type == type_), None)
+    def _of(self, value: SSAValue) -> SSAValue:
+        found = self._known.get(value)
         if found is None:
-            found = StorageCast(operand, type_)
-            _insert_after(found, operand)
-        op.operands[index] = found.result
+            cast = StorageCast(value, stored(value.type))
+            _insert_after(cast, value)
+            found = self._known[value] = cast.result
+        return found
+
+    def erase_unused(self) -> None:
+        """Erase the casts to quantized types that nothing uses any more."""
+        for value in self._known:
+            op = value.owner
+            if isinstance(op, StorageCast) and not value.uses:
+                assert op.parent is not None
+                op.parent.erase_op(op)
 
 
 def _insert_after(op: Operation, value: SSAValue) -> None:
-    """Put `op` where `value` is known first."""
+    """Put `op` where `value` is known first: the casts of a function's arguments stand in reverse order."""
     owner = value.owner
     if isinstance(owner, Operation):
         assert owner.parent is not None
@@ -84,25 +101,6 @@ def _insert_after(op: Operation, value: SSAValue) -> None:
     else:
         assert owner.first_op is not None
         owner.insert_op_before(op, owner.first_op)
-
-
-def _strip_call(op: CallOp) -> None:
-    _cast_operands(op)
-    block = op.parent
-    assert block is not None
-    last: Operation = op
-    for result in op.results:
-        original = result.type
-        if quantized_part(original) is None:
-            continue
-        uses = list(result.uses)
-        retype(result, stored(original))
-        if uses:
-            cast = StorageCast(result, original)
-            block.insert_op_after(cast, last)
-            last = cast
-            for use in uses:
-                use.operation.operands[use.index] = cast.result
 
 
 STRIP_FUNC_QUANT_TYPES = Pass(

@@ -74,6 +74,50 @@ def test_strip_func_quant_types() -> None:
         lowered(text.replace("i8:f32", "ui8:f32"), "strip-func-quant-types")
 
 
+def module(*lines: str) -> str:
+    """Return a function of a float, a quantized and a stored tensor, whose types are aliases; the last line returns."""
+    aliases = (
+        "!r = tensor<4xf32>\n!q = tensor<4x!quant.uniform<i8:f32, 2.0:1>>\n!p = tensor<4x!quant.uniform<i8:f32, 3.0>>"
+    )
+    body = "\n".join(lines)
+    result = lines[-1].rpartition(" : ")[2]
+    return f"{aliases}\n!s = tensor<4xi8>\nfunc.func @main(%x: !r, %q: !q, %s: !s) -> {result} {{\n{body}\n}}"
+
+
+# Each is what MLIR, as TensorFlow 2.21 carries it, makes of the function: a cast of a cast folds to the original value if
+# its type is the same, judged by the operands as they were written, and the inner cast stays.
+FOLDED = [
+    (("%1 = quant.qcast %x : !r to !q", "%2 = quant.dcast %1 : !q to !r", "return %2 : !r"), "%x", ("qcast",)),
+    (("%1 = quant.dcast %q : !q to !r", "%2 = quant.qcast %1 : !r to !q", "return %2 : !q"), "%q", ("dcast",)),
+    (("%1 = quant.dcast %q : !q to !r", "%2 = quant.qcast %1 : !r to !p", "return %2 : !p"), None, ("dcast", "qcast")),
+    (
+        ("%1 = quant.qcast %x : !r to !q", "%2 = quant.dcast %1 : !q to !r", "%3 = quant.qcast %2 : !r to !p",
+         "%4 = quant.dcast %3 : !p to !r", "return %4 : !r"), "%x", ("qcast", "qcast"),
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("lines", "returned", "casts"), FOLDED)
+def test_a_cast_of_a_cast_is_folded(lines: tuple[str, ...], returned: str | None, casts: tuple[str, ...]) -> None:
+    text = lowered(module(*lines), "lower-quant-ops").write()
+    assert (f"func.return {returned} :" in text) == (returned is not None)
+    assert [text.count(each) for each in ("arith.divf", "arith.mulf")] == [
+        casts.count("qcast"),
+        casts.count("dcast"),
+    ], "the inner casts are lowered, used or not"
+
+
+def test_storage_casts_are_folded_where_functions_are_stripped() -> None:
+    there_and_back = ("%1 = quant.scast %q : !q to !s", "%2 = quant.scast %1 : !s to !q", "return %2 : !q")
+    stripped = lowered(module(*there_and_back), "strip-func-quant-types")
+    assert operations(stripped) == ["quant.scast", "quant.scast", "func.return"]
+    assert "func.return %q : tensor<4xi8>" in stripped.write()
+    kept = lowered(module(*there_and_back), "lower-quant-ops")
+    assert operations(kept) == ["quant.scast", "quant.scast", "func.return"], "they are legal there, so nothing folds"
+    other = ("%1 = quant.scast %q : !q to !s", "%2 = quant.scast %1 : !s to !p", "return %2 : !p")
+    assert operations(lowered(module(*other), "strip-func-quant-types")) == ["quant.scast"] * 4 + ["func.return"]
+
+
 BLOCKS_OF_ONE = "!quant.uniform<u8:f32:{0:1, 1:6}, {{0.5:200}, {1.0}, {2.0}, {3.0}}>"
 BLOCKS_OF_TWO = "!quant.uniform<u8:f32:{0:2, 1:6}, {{0.5:200}, {1.0}}>"
 ONE_BLOCK = "!quant.uniform<u8:f32:{0:4, 1:6}, {{0.5:200}}>"

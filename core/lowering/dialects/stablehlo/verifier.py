@@ -1,4 +1,4 @@
-"""What StableHLO's operations take: numbers of operands, attributes, element types and shapes (spec/mlir.md 4.1, 4.2).
+"""What StableHLO's operations take: numbers of operands, attributes, element types and shapes.
 
 Shapes of operations that move or multiply elements are checked by the evaluator, which knows what comes out; a result
 type that disagrees is refused there.
@@ -24,7 +24,7 @@ from xdsl.utils.exceptions import VerifyException
 from core import mlir
 from core.elements import FloatElement
 from core.lowering.dialects.stablehlo.attributes import ComparisonDirection, ComparisonType, Convolution, Dot
-from core.lowering.quantized import element_part, quantized_part, type_of
+from core.lowering.quantized import element_part, quantized_part, storage_attribute, type_of
 from core.mlir.stablehlo import stablehlo_reason
 
 UNARY = (
@@ -75,6 +75,7 @@ _OPTIONAL: dict[str, type[Attribute]] = {
     "padding": DenseIntOrFPElementsAttr, "lhs_dilation": DenseArrayBase, "rhs_dilation": DenseArrayBase,
     "window_reversal": DenseArrayBase, "feature_group_count": IntegerAttr, "batch_group_count": IntegerAttr,
 }  # fmt: skip
+_PRODUCTS = ("dot", "dot_general", "convolution")
 _SAME_SHAPE = {*UNARY, *BINARY, "convert", "uniform_quantize", "uniform_dequantize", "is_finite", "reduce_precision"}
 
 
@@ -134,10 +135,51 @@ def _check_elements(name: str, op: Operation) -> None:
         _check_alike(name, elements[:2])
         if elements[2] != IntegerType(1):
             raise VerifyException("the result of a comparison is i1")
-    elif name == "dot_general":
-        right = quantized_part(op.operands[1].type)
+    elif name in _PRODUCTS and isinstance(quantized_part(op.operands[0].type), mlir.UniformPerAxisType):
+        raise VerifyException("lhs has to be per-tensor where it is quantized")
+    elif name in ("dot_general", "convolution") and any(quantized_part(each) is not None for each in elements):
+        _check_weights(name, op)
+        _check_quantized_product(*elements)
+
+
+def _check_weights(name: str, op: Operation) -> None:
+    """Check the zero points and the axes of quantized weights: C15 and C16 of dot_general, C29 and C30 of convolution."""
+    right, result = (quantized_part(each.type) for each in (op.operands[1], op.results[0]))
+    if name == "dot_general":
+        numbers = op.attributes["dot_dimension_numbers"]
+        assert isinstance(numbers, Dot)
         if isinstance(right, mlir.UniformType | mlir.UniformPerAxisType) and any(_zero_points(right)):
             raise VerifyException("C15: the zero points of rhs have to be 0")
+        if isinstance(right, mlir.UniformPerAxisType) and right.axis in numbers.data.rhs_contracting_dimensions:
+            raise VerifyException(f"C16: rhs is quantized along dimension {right.axis}, which is contracted")
+        return
+    dimensions = op.attributes["dimension_numbers"]
+    assert isinstance(dimensions, Convolution)
+    kernel, output = dimensions.data.kernel.second, dimensions.data.output.second
+    if isinstance(right, mlir.UniformPerAxisType) and right.axis != kernel:
+        raise VerifyException(f"C29: rhs is quantized along dimension {right.axis}, its output features are {kernel}")
+    if isinstance(result, mlir.UniformPerAxisType) and result.axis != output:
+        raise VerifyException(f"C30: the result is quantized along dimension {result.axis}, its features are {output}")
+
+
+def _check_quantized_product(left: Attribute, right: Attribute, result: Attribute) -> None:
+    """Check which element types go together: C14 and C17 to C20 of dot_general, C28 and C31 to C34 of convolution."""
+    lhs, rhs, product = quantized_part(left), quantized_part(right), quantized_part(result)
+    if rhs is None or (lhs is None) != (product is None):
+        raise VerifyException("rhs has to be quantized, and the result where lhs is")
+    assert isinstance(rhs, mlir.UniformType | mlir.UniformPerAxisType)
+    if lhs is None:
+        if not type_of(left) == type_of(result) == rhs.expressed:
+            raise VerifyException(f"lhs and the result have to be {rhs.expressed.name}, the expressed type of rhs")
+        return
+    assert isinstance(lhs, mlir.UniformType | mlir.UniformPerAxisType)
+    assert isinstance(product, mlir.UniformType | mlir.UniformPerAxisType)
+    if storage_attribute(lhs) != storage_attribute(rhs):
+        raise VerifyException("lhs and rhs have to be of one storage type")
+    if not lhs.expressed == rhs.expressed == product.expressed:
+        raise VerifyException("lhs, rhs and the result have to be of one expressed type")
+    if isinstance(rhs, mlir.UniformType) and not isinstance(product, mlir.UniformType):
+        raise VerifyException("the result of per-tensor operands has to be per-tensor")
 
 
 def _zero_points(type_: mlir.UniformType | mlir.UniformPerAxisType) -> tuple[int, ...]:

@@ -123,8 +123,8 @@ def convolution(random: Random, name: str, *, dynamic: bool = True) -> str:
     return function(name, types[:2], [line], types[2])
 
 
-# Operands and results whose parameters, storages and expressed types are chosen independently: most are what StableHLO's
-# verifier takes, the rest is what it refuses.
+# Storage, expressed type and granularity are chosen independently for each operand and result: StableHLO's verifier
+# takes some of these and refuses the others.
 _MIXED_STORAGES = ("i8", "i8", "i8", "i8", "i4", "i8<-127:127>", "ui8", "i16", "i32", "u8")
 _MIXED_EXPRESSED = ("f32",) * 9 + ("bf16", "f16", "f64")
 

@@ -8,7 +8,7 @@ A dialect conversion in MLIR tries to fold an operation that is not legal before
 
 from __future__ import annotations
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
 from core.lowering.dialects.quant import CastOperation, DequantizeCast, QuantizeCast, StorageCast
 from core.lowering.module import Module
@@ -26,16 +26,16 @@ def fold_casts(module: Module, *foldable: type[CastOperation]) -> None:
     What folds is decided on the module as it is given: the operand of an operation is the cast that was written
     there, even if that one is folded too. The inner cast stays, used or not.
     """
-    folded: dict[SSAValue, SSAValue] = {}
+    folded: dict[CastOperation, SSAValue] = {}
+    originals: dict[SSAValue, SSAValue] = {}
     for op in module.operation.walk():
         if isinstance(op, foldable):
             original = _original(op)
             if original is not None:
-                folded[op.result] = folded.get(original, original)
-    for result, original in folded.items():
-        result.replace_all_uses_with(original)
-        op = result.owner
-        assert isinstance(op, Operation) and op.parent is not None
+                folded[op] = originals[op.result] = originals.get(original, original)
+    for op, original in folded.items():
+        op.result.replace_all_uses_with(original)
+        assert op.parent is not None
         op.parent.erase_op(op)
 
 

@@ -1,8 +1,8 @@
 """`lower-quant-ops`: quant.qcast and quant.dcast become arithmetic on stored numbers.
 
 As MLIR's `lib/Dialect/Quant/Transforms/LowerQuantOps.cpp`: a qcast of a dcast of the same type, or the reverse, is
-folded first; then x / S + Z truncated toward zero, without saturation; (q - Z) * S back. Per-tensor types are computed on whole
-tensors, per-axis and sub-channel types in a `linalg.generic`, unranked tensors after a reshape.
+folded first; then x / S + Z truncated toward zero, without saturation; (q - Z) * S back. Per-tensor types are computed
+on whole tensors, per-axis and sub-channel types in a `linalg.generic`, unranked tensors after a reshape.
 """
 
 from __future__ import annotations

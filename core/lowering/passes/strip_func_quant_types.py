@@ -1,11 +1,12 @@
 """`strip-func-quant-types`: functions take and give stored integers; quant.scast connects them.
 
-As MLIR's `lib/Dialect/Quant/Transforms/StripFuncQuantTypes.cpp`, a type conversion: casts that undo each other are folded.
+As MLIR's `lib/Dialect/Quant/Transforms/StripFuncQuantTypes.cpp`, a type conversion: casts that undo each
+other are folded.
 """
 
 from __future__ import annotations
 
-from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
+from xdsl.dialects.func import CallOp, ReturnOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from core import mlir

@@ -84,8 +84,8 @@ def module(*lines: str) -> str:
     return f"{aliases}\n!s = tensor<4xi8>\nfunc.func @main(%x: !r, %q: !q, %s: !s) -> {result} {{\n{body}\n}}"
 
 
-# Each is what MLIR, as TensorFlow 2.21 carries it, makes of the function: a cast of a cast folds to the original value if
-# its type is the same, judged by the operands as they were written, and the inner cast stays.
+# Each is what MLIR, as TensorFlow 2.21 carries it, makes of the function: a cast of a cast folds to the original value
+# if its type is the same, judged by the operands as they were written, and the inner cast stays.
 FOLDED = [
     (("%1 = quant.qcast %x : !r to !q", "%2 = quant.dcast %1 : !q to !r", "return %2 : !r"), "%x", ("qcast",)),
     (("%1 = quant.dcast %q : !q to !r", "%2 = quant.qcast %1 : !r to !q", "return %2 : !q"), "%q", ("dcast",)),

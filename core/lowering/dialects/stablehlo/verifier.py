@@ -143,7 +143,7 @@ def _check_elements(name: str, op: Operation) -> None:
 
 
 def _check_weights(name: str, op: Operation) -> None:
-    """Check the zero points and the axes of quantized weights: C15 and C16 of dot_general, C29 and C30 of convolution."""
+    """Check zero points and axes of quantized weights: C15 and C16 of dot_general, C29 and C30 of convolution."""
     right, result = (quantized_part(each.type) for each in (op.operands[1], op.results[0]))
     if name == "dot_general":
         numbers = op.attributes["dot_dimension_numbers"]

@@ -6,8 +6,6 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 WEB = {"service", "fastapi", "starlette", "pydantic", "pydantic_settings", "uvicorn", "httptools", "uvloop", "pybase64"}
 COMPILERS = {"numba", "llvmlite"}
@@ -34,28 +32,28 @@ def packages(path: Path) -> set[str]:
     return {name.split(".")[0] for name in imported(path)}
 
 
-@pytest.mark.parametrize("path", sources("core"), ids=lambda path: str(path.relative_to(ROOT)))
-def test_core_knows_nothing_of_the_web(path: Path) -> None:
-    assert not packages(path) & WEB
+def test_core_knows_nothing_of_the_web() -> None:
+    assert not [path for path in sources("core") if packages(path) & WEB]
 
 
-@pytest.mark.parametrize("path", [*sources("core"), *sources("service")], ids=lambda path: str(path.relative_to(ROOT)))
-def test_numba_is_only_in_the_kernels(path: Path) -> None:
-    if path.parent != ROOT / "core" / "kernels":
-        assert not packages(path) & COMPILERS
+def test_numba_is_only_in_the_kernels() -> None:
+    outside = [path for path in (*sources("core"), *sources("service")) if path.parent != ROOT / "core" / "kernels"]
+    assert not [path for path in outside if packages(path) & COMPILERS]
 
 
-@pytest.mark.parametrize("path", sources("service"), ids=lambda path: str(path.relative_to(ROOT)))
-def test_service_reaches_kernels_only_through_core(path: Path) -> None:
-    # What chooses the compiled kernels has to run before anything else of core is imported.
-    before_all = {"core.kernels.baked", "core.kernels.baked.use_baked"} if path.name == "__main__.py" else set()
-    assert not [name for name in imported(path) if name.startswith("core.kernels") and name not in before_all]
+def test_service_reaches_kernels_only_through_core() -> None:
+    for path in sources("service"):
+        # What chooses the compiled kernels has to run before anything else of core is imported.
+        before_all = {"core.kernels.baked", "core.kernels.baked.use_baked"} if path.name == "__main__.py" else set()
+        names = [name for name in imported(path) if name.startswith("core.kernels") and name not in before_all]
+        assert not names, path
 
 
-@pytest.mark.parametrize("path", sources("core/kernels"), ids=lambda path: path.name)
-def test_kernels_see_arrays_and_scalars_only(path: Path) -> None:
-    names = set(imported(path))
-    assert not [name for name in names if any(name == top or name.startswith(f"{top}.") for top in ABOVE_KERNELS)]
+def test_kernels_see_arrays_and_scalars_only() -> None:
+    for path in sources("core/kernels"):
+        names = set(imported(path))
+        above = [name for name in names if any(name == top or name.startswith(f"{top}.") for top in ABOVE_KERNELS)]
+        assert not above, path
 
 
 def test_one_decorator_holds_numbas_options() -> None:

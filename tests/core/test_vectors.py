@@ -17,7 +17,11 @@ from core.plan import Plan
 from core.profiles import Rounding
 from core.quantize import plan_quantize
 from core.requantize import plan_requantize
+from tests.support.cases import by_file, check_each
 from tests.vector_cases import Conversion, Derivation, conversions, derivations
+
+CONVERSIONS = by_file(conversions())
+DERIVATIONS = by_file(derivations())
 
 
 def plan_of(case: Conversion) -> Plan:
@@ -42,27 +46,33 @@ def run(case: Conversion) -> np.ndarray:
     return target
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in conversions()])
-def test_conversion(case: Conversion) -> None:
-    if case.error is not None:
-        with pytest.raises(RequantError) as caught:
-            run(case)
-        assert caught.value.code == case.error
-        return
-    assert case.expected is not None
-    assert run(case).tobytes() == case.expected.tobytes()
+@pytest.mark.parametrize("file", CONVERSIONS)
+def test_conversions(file: str) -> None:
+    def check(case: Conversion) -> None:
+        if case.error is not None:
+            with pytest.raises(RequantError) as caught:
+                run(case)
+            assert caught.value.code == case.error
+            return
+        assert case.expected is not None
+        assert run(case).tobytes() == case.expected.tobytes()
+
+    check_each(CONVERSIONS[file], check)
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, id=f"{case.name}/{case.scheme}") for case in derivations()])
-def test_derivation(case: Derivation) -> None:
-    if case.error is not None:
-        with pytest.raises(RequantError) as caught:
-            derive_multiplier(case.factor, case.scheme)
-        assert caught.value.code == case.error
-        return
-    if case.scales is None:
-        derived = derive_multiplier(case.factor, case.scheme)
-    else:
-        scale_in, other, scale_out = case.scales
-        derived = derive_from_scales(scale_in, other or None, scale_out, case.scheme)
-    assert (derived.multiplier, derived.shift) == (case.multiplier, case.shift)
+@pytest.mark.parametrize("file", DERIVATIONS)
+def test_derivations(file: str) -> None:
+    def check(case: Derivation) -> None:
+        if case.error is not None:
+            with pytest.raises(RequantError) as caught:
+                derive_multiplier(case.factor, case.scheme)
+            assert caught.value.code == case.error
+            return
+        if case.scales is None:
+            derived = derive_multiplier(case.factor, case.scheme)
+        else:
+            scale_in, other, scale_out = case.scales
+            derived = derive_from_scales(scale_in, other or None, scale_out, case.scheme)
+        assert (derived.multiplier, derived.shift) == (case.multiplier, case.shift)
+
+    check_each(DERIVATIONS[file], check)

@@ -11,9 +11,14 @@ import numpy as np
 import pytest
 
 from tests import oip_wire
+from tests.support.cases import by_file, check_each, sample
 from tests.vector_cases import Array, Conversion, Derivation, conversions, derivations
 
 _SHORT_ENOUGH_FOR_A_QUERY = 4096
+# Of each file, through each face. Core takes all of them.
+_MOST = 60
+CONVERSIONS = by_file(conversions())
+DERIVATIONS = by_file(derivations())
 
 
 def json_values(array: Array, element: str) -> list[Any]:
@@ -92,86 +97,93 @@ def check_problem(response: httpx.Response, case: Conversion) -> None:
 
 
 @pytest.mark.parametrize("form", ["data", "values"])
-@pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in conversions()])
-def test_json_face(client: httpx.Client, case: Conversion, form: str) -> None:
-    # JSON numbers carry no NaN payload: a NaN is the quiet one there, and no result but a cast's depends on it.
-    response = client.post(f"/v1/{case.operation}", json=body_of(case, form))
-    if case.expected is None:
-        check_problem(response, case)
-        return
-    assert response.status_code == 200, response.text
-    reply = response.json()
-    assert reply["report"]["profile"] == case.profile
-    assert reply["report"]["elements"] == case.values.size
-    if form == "data":
-        assert base64.b64decode(reply["output"]["data"]) == case.expected.tobytes()
-    else:
-        # A NaN is written as a word, and every other number so that it reads back to the same bits.
-        values = from_json_values(reply["output"]["values"], case.expected, element_of(case.output_type))
-        told = told_in_json(case)
-        assert values[told].tobytes() == case.expected[told].tobytes()
+@pytest.mark.parametrize("file", CONVERSIONS)
+def test_json_face(client: httpx.Client, file: str, form: str) -> None:
+    def check(case: Conversion) -> None:
+        # JSON numbers carry no NaN payload: a NaN is the quiet one there, and no result but a cast's depends on it.
+        response = client.post(f"/v1/{case.operation}", json=body_of(case, form))
+        if case.expected is None:
+            check_problem(response, case)
+            return
+        assert response.status_code == 200, response.text
+        reply = response.json()
+        assert reply["report"]["profile"] == case.profile
+        assert reply["report"]["elements"] == case.values.size
+        if form == "data":
+            assert base64.b64decode(reply["output"]["data"]) == case.expected.tobytes()
+        else:
+            # A NaN is written as a word, and every other number so that it reads back to the same bits.
+            values = from_json_values(reply["output"]["values"], case.expected, element_of(case.output_type))
+            told = told_in_json(case)
+            assert values[told].tobytes() == case.expected[told].tobytes()
+
+    check_each(sample(CONVERSIONS[file], _MOST), check)
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        pytest.param(case, id=case.name)
-        for case in conversions()
+@pytest.mark.parametrize("file", CONVERSIONS)
+def test_npy_face(client: httpx.Client, file: str) -> None:
+    def check(case: Conversion) -> None:
+        query = {"input_type": case.input_type, "output_type": case.output_type, "profile": case.profile}
+        query |= {name: str(value).lower() for name, value in case.options.items()}
+        if case.multipliers:
+            query["multipliers"] = ",".join(f"{multiplier}:{shift}" for multiplier, shift in case.multipliers)
+        response = client.post(f"/v1/npy/{case.operation}", params=query, content=npy_of(case))
+        if case.expected is None:
+            check_problem(response, case)
+            return
+        assert response.status_code == 200, response.text
+        array = np.load(io.BytesIO(response.content))
+        assert array.dtype == case.expected.dtype
+        assert array.tobytes() == case.expected.tobytes()
+        assert response.headers["requant-profile"] == case.profile
+
+    short = [
+        case
+        for case in CONVERSIONS[file]
         if max(len(case.input_type), len(case.output_type)) <= _SHORT_ENOUGH_FOR_A_QUERY
-    ],
-)
-def test_npy_face(client: httpx.Client, case: Conversion) -> None:
-    query = {"input_type": case.input_type, "output_type": case.output_type, "profile": case.profile}
-    query |= {name: str(value).lower() for name, value in case.options.items()}
-    if case.multipliers:
-        query["multipliers"] = ",".join(f"{multiplier}:{shift}" for multiplier, shift in case.multipliers)
-    response = client.post(f"/v1/npy/{case.operation}", params=query, content=npy_of(case))
-    if case.expected is None:
-        check_problem(response, case)
-        return
-    assert response.status_code == 200, response.text
-    array = np.load(io.BytesIO(response.content))
-    assert array.dtype == case.expected.dtype
-    assert array.tobytes() == case.expected.tobytes()
-    assert response.headers["requant-profile"] == case.profile
+    ]
+    check_each(sample(short, _MOST), check)
 
 
 @pytest.mark.parametrize("form", ["json", "binary"])
-@pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in conversions()])
-def test_oip_face(client: httpx.Client, case: Conversion, form: str) -> None:
-    body, headers = oip_of(case, form)
-    response = client.post(f"/v2/models/{case.operation}/infer", content=body, headers=headers)
-    if case.expected is None:
-        check_problem(response, case)
-        assert response.json()["error"] == response.json()["detail"]
-        return
-    reply = oip_wire.read(response)
-    assert reply.head["id"] == case.name
-    assert (reply.head["parameters"]["profile"], reply.head["parameters"]["elements"]) == (
-        case.profile,
-        case.values.size,
-    )
-    y = reply.outputs["y"]
-    assert y.shape == shaped(case).shape
-    assert y.dtype == case.expected.dtype
-    told = told_in_json(case) if form == "json" else np.ones(case.expected.size, np.bool_)
-    assert y.ravel()[told].tobytes() == case.expected[told].tobytes()
-    assert reply.head["outputs"][0]["datatype"] == (
-        "BF16" if element_of(case.output_type) == "bf16" else oip_wire.datatype(case.expected)
-    )
-    for column, expected in enumerate(zip(*case.multipliers, strict=True)):
-        assert reply.outputs[("multiplier", "shift")[column]].tolist() == list(expected)
+@pytest.mark.parametrize("file", CONVERSIONS)
+def test_oip_face(client: httpx.Client, file: str, form: str) -> None:
+    def check(case: Conversion) -> None:
+        body, headers = oip_of(case, form)
+        response = client.post(f"/v2/models/{case.operation}/infer", content=body, headers=headers)
+        if case.expected is None:
+            check_problem(response, case)
+            assert response.json()["error"] == response.json()["detail"]
+            return
+        reply = oip_wire.read(response)
+        assert reply.head["id"] == case.name
+        told_parameters = (reply.head["parameters"]["profile"], reply.head["parameters"]["elements"])
+        assert told_parameters == (case.profile, case.values.size)
+        y = reply.outputs["y"]
+        assert y.shape == shaped(case).shape
+        assert y.dtype == case.expected.dtype
+        told = told_in_json(case) if form == "json" else np.ones(case.expected.size, np.bool_)
+        assert y.ravel()[told].tobytes() == case.expected[told].tobytes()
+        is_bf16 = element_of(case.output_type) == "bf16"
+        assert reply.head["outputs"][0]["datatype"] == ("BF16" if is_bf16 else oip_wire.datatype(case.expected))
+        for column, expected in enumerate(zip(*case.multipliers, strict=True)):
+            assert reply.outputs[("multiplier", "shift")[column]].tolist() == list(expected)
+
+    check_each(sample(CONVERSIONS[file], _MOST), check)
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, id=f"{case.name}/{case.scheme}") for case in derivations()])
-def test_multiplier_derivation(client: httpx.Client, case: Derivation) -> None:
-    given: dict[str, Any] = {"factors": [case.factor]}
-    if case.scales is not None:
-        named = zip(("input", "weight", "output"), case.scales, strict=True)
-        given = {"scales": [{name: scale for name, scale in named if scale}]}
-    response = client.post("/v1/parameters/multiplier", json={**given, "scheme": case.scheme})
-    if case.error is not None:
-        assert (response.status_code, response.json()["code"]) == (422, case.error)
-        return
-    (result,) = response.json()["results"]
-    assert (result["multiplier"], result["shift"]) == (case.multiplier, case.shift)
+@pytest.mark.parametrize("file", DERIVATIONS)
+def test_multiplier_derivation(client: httpx.Client, file: str) -> None:
+    def check(case: Derivation) -> None:
+        given: dict[str, Any] = {"factors": [case.factor]}
+        if case.scales is not None:
+            named = zip(("input", "weight", "output"), case.scales, strict=True)
+            given = {"scales": [{name: scale for name, scale in named if scale}]}
+        response = client.post("/v1/parameters/multiplier", json={**given, "scheme": case.scheme})
+        if case.error is not None:
+            assert (response.status_code, response.json()["code"]) == (422, case.error)
+            return
+        (result,) = response.json()["results"]
+        assert (result["multiplier"], result["shift"]) == (case.multiplier, case.shift)
+
+    check_each(sample(DERIVATIONS[file], _MOST), check)

@@ -14,6 +14,7 @@ from core.mlir.types import TensorType, UniformPerAxisType, UniformSubChannelTyp
 from core.operators.description import OperandTensor, Value
 from core.operators.registry import operator_named
 from tests.operator_calls import run, tensor
+from tests.support.cases import by_file, check_each
 from tests.vector_cases import Conversion, conversions
 
 CASES = [
@@ -71,8 +72,12 @@ def parse_shape(shape: tuple[int, ...], element: str) -> TensorType:
     return found
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: str(case.name))
-def test_a_vector(case: Conversion) -> None:
+@pytest.mark.parametrize("file", by_file(CASES))
+def test_vectors(file: str) -> None:
+    check_each(by_file(CASES)[file], check_vector)
+
+
+def check_vector(case: Conversion) -> None:
     if case.expected is None:
         return
     shape, quantized = parts(case)
@@ -85,13 +90,13 @@ def test_a_vector(case: Conversion) -> None:
     assert found.tobytes() == case.expected.tobytes()
 
 
-@pytest.mark.parametrize(
-    "case",
-    [case for case in CASES if case.name.startswith("onednn_") and "/f8/" not in case.name],
-    ids=lambda case: str(case.name),
-)
-def test_a_vector_with_parameters_as_operands(case: Conversion) -> None:
+def test_vectors_with_parameters_as_operands() -> None:
     """oneDNN's DynamicQuantize and DynamicDequantize compute what the static ones do."""
+    found = [case for case in CASES if case.name.startswith("onednn_") and "/f8/" not in case.name]
+    check_each(found, check_vector_with_parameters_as_operands)
+
+
+def check_vector_with_parameters_as_operands(case: Conversion) -> None:
     assert case.expected is not None
     shape, quantized = parts(case)
     name, inputs, attributes = onednn_call(case, shape, quantized)
@@ -126,8 +131,12 @@ TYPED_CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", TYPED_CASES, ids=lambda case: str(case.name))
-def test_a_vector_whose_types_say_all(case: Conversion) -> None:
+@pytest.mark.parametrize("file", by_file(TYPED_CASES))
+def test_vectors_whose_types_say_all(file: str) -> None:
+    check_each(by_file(TYPED_CASES)[file], check_vector_whose_types_say_all)
+
+
+def check_vector_whose_types_say_all(case: Conversion) -> None:
     name, more = TYPED[case.profile, case.operation]
     input_type = parse_type(case.input_type)
     assert isinstance(input_type, TensorType)

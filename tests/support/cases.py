@@ -1,0 +1,56 @@
+"""Many cases in one test: a test per case costs more than the case. Without REQUANT_EXHAUSTIVE=1, a sample of them."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Protocol, TypeVar
+
+EXHAUSTIVE: Final = os.environ.get("REQUANT_EXHAUSTIVE") == "1"
+# A test stops at this many failures: they have one cause more often than several.
+_MOST_SHOWN = 5
+
+Item = TypeVar("Item")
+
+
+class Case(Protocol):
+    """A case of the vectors: its name is that of its file, a slash, and what tells it from the others there."""
+
+    @property
+    def name(self) -> str: ...
+
+
+Named = TypeVar("Named", bound=Case)
+
+
+def sample(items: Sequence[Item], most: int) -> Sequence[Item]:
+    """Return all items if REQUANT_EXHAUSTIVE is 1, else about `most` of them, evenly spread, first and last included.
+
+    The stride is odd and so visits both halves of whatever alternates.
+    """
+    stride = max(1, len(items) // most) | 1
+    return items if EXHAUSTIVE or len(items) <= most else [*items[:-1:stride], items[-1]]
+
+
+def by_file(cases: Iterable[Named]) -> dict[str, list[Named]]:
+    """Return the cases of each file of vectors."""
+    found = defaultdict(list)
+    for case in cases:
+        found[case.name.partition("/")[0]].append(case)
+    return dict(found)
+
+
+def check_each(cases: Iterable[Named], check: Callable[[Named], None]) -> None:
+    """Call `check` with every case. Raise an ExceptionGroup of the first failures, each with the name of its case."""
+    failures: list[Exception] = []
+    for case in cases:
+        try:
+            check(case)
+        except Exception as error:
+            error.add_note(f"in the case {case.name}")
+            failures.append(error)
+            if len(failures) == _MOST_SHOWN:
+                break
+    if failures:
+        raise ExceptionGroup(f"{len(failures)} cases failed", failures)

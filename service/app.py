@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from core.errors import RequantError
 from service import VERSION, openapi, problems
-from service.access import Access, read_tokens
+from service.access import Access
 from service.admission import Reservation, keep_reservation
 from service.course import ClientLeftError
 from service.cross_origin import shared_with
@@ -62,8 +62,8 @@ class Application(FastAPI):
         running: Runtime = self.state.runtime
         settings = running.settings
         app: ASGIApp = self._route
-        if settings.tokens_file is not None:
-            app = Access(app, read_tokens(settings.tokens_file))
+        if running.tokens is not None:
+            app = Access(app, running.tokens)
         if settings.cors_origins:
             app = shared_with(app, settings.cors_origins)
         app = Exchanges(app, running)

@@ -20,6 +20,7 @@ from service.direct import DirectRoutes, answer
 from service.exchange import Exchange
 from service.lifespan import HealthStatus, Runtime, lifespan
 from service.observation import Observation
+from service.replies import json_text
 from service.routes import (
     blocks,
     calibration,
@@ -41,6 +42,7 @@ from service.routes import (
     types,
 )
 from service.settings import Settings
+from service.static_content import StaticContent
 
 
 class Application(FastAPI):
@@ -50,6 +52,7 @@ class Application(FastAPI):
         super().__init__(**options)
         self._direct = direct
         self._layers: ASGIApp | None = None
+        self.document = StaticContent(lambda: json_text(self.openapi()))
 
     def openapi(self) -> dict[str, Any]:
         """Return the document, made once."""
@@ -127,7 +130,8 @@ def create_app(settings: Settings) -> FastAPI:
         title=openapi.TITLE,
         version=VERSION,
         lifespan=lifespan,
-        openapi_url="/openapi.json" if settings.docs else None,
+        # service.routes.docs has the document, with what else never changes.
+        openapi_url=None,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,

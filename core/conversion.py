@@ -1,6 +1,6 @@
 """A tensor on its way through a plan: any pieces of it, as they travel, to the same pieces of the result.
 
-Numbers narrower than a byte may travel densely packed (`core.packing`); a plan knows one number to a byte only. Pieces
+Numbers such as i4 or i12 may travel densely packed (`core.packing`); a plan knows one number to an integer only. Pieces
 may be converted in any order and side by side; each has a tally of its own, and `merged` adds them up.
 """
 

@@ -42,9 +42,9 @@ def narrow(lanes: Array, element: FloatElement, target: Array) -> None:
 
 def rounded(values: Array, element: FloatElement) -> Array:
     """Round f64 values to the element (RNE, once) and return them as lanes."""
-    if element.name == "bf16":
-        return np.array([round_to_format(value, element) for value in values.tolist()], np.float32)
     with np.errstate(all="ignore"):
+        if element.name == "bf16":
+            return np.array([round_to_format(value, element) for value in values.tolist()], np.float32)
         narrowed = values.astype(np.float16 if element.name == "f16" else LANES[element.name])
     return narrowed.astype(LANES[element.name])
 

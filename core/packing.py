@@ -1,4 +1,4 @@
-"""Dense storage of numbers narrower than a byte (`packing: dense`), and its inverse."""
+"""Dense storage of numbers that do not fill their bytes (`packing: dense`), such as i4 or i12, and its inverse."""
 
 from __future__ import annotations
 
@@ -15,14 +15,18 @@ from core.mlir.types import TensorType, UniformPerAxisType, UniformSubChannelTyp
 
 Array = NDArray[Any]
 
+# Of these widths one number to an integer is dense already.
+_WHOLE = (8, 16, 32)
+_WIDEST = 64
+
 
 class Packing(StrEnum):
-    """How numbers narrower than a byte are kept."""
+    """How numbers of other widths than 8, 16, 32 and 64 bits are kept."""
 
     UNPACKED = "unpacked"
-    """One number to a byte, signed ones with their sign extended."""
+    """One number to an integer of the next such width, signed ones with their sign extended."""
     DENSE = "dense"
-    """Bit after bit, the lowest first: two i4 to a byte, the first in the low half."""
+    """Bit after bit, the lowest first: two i4 to a byte, the first in the low half; two i12 to three bytes."""
 
 
 def dense_width(tensor: TensorType) -> int | None:
@@ -34,7 +38,7 @@ def dense_width(tensor: TensorType) -> int | None:
         width = element.width
     else:
         raise UnsupportedError("only numbers can be packed")
-    return width if width < 8 else None
+    return width if width < _WIDEST and width not in _WHOLE else None
 
 
 def dense_bytes(elements: int, width: int) -> int:
@@ -50,7 +54,7 @@ def check_dense_bytes(found: int, elements: int, width: int) -> None:
 
 
 def pack(stored: Array, width: int) -> Array:
-    """Return numbers (1-D, one byte each) as dense bytes. Only their lowest `width` bits count."""
+    """Return numbers (1-D, one to an integer) as dense bytes. Only their lowest `width` bits count."""
     packed = np.empty(dense_bytes(stored.size, width), np.uint8)
     pack_into(packed, stored, width)
     return packed
@@ -59,11 +63,11 @@ def pack(stored: Array, width: int) -> Array:
 def pack_into(packed: Array, stored: Array, width: int) -> None:
     """Write what `pack` returns into `packed`, which has as many bytes."""
     check_dense_bytes(packed.size, stored.size, width)
-    kernels.pack(stored, packed, width)
+    kernels.PACK[stored.itemsize](stored, packed, width)
 
 
 def unpack(packed: Array, width: int, elements: int, dtype: np.dtype[Any]) -> Array:
-    """Return `elements` numbers of `width` bits as `dtype` (int8 or uint8). `packed`: 1-D bytes.
+    """Return `elements` numbers of `width` bits as `dtype`, which holds so many. `packed`: 1-D bytes.
 
     Raise TensorDataError if there are more or fewer bytes than that takes, or if bits after the last number are set.
     """
@@ -72,5 +76,6 @@ def unpack(packed: Array, width: int, elements: int, dtype: np.dtype[Any]) -> Ar
     if spare and int(packed[-1]) >> (8 - spare):
         raise TensorDataError(f"the last {spare} bits of the packed numbers must be 0")
     codes = np.empty(elements, dtype)
-    kernels.unpack(packed, codes, width, 1 << (width - 1) if dtype.kind == "i" else 0)
+    sign = np.uint64(1 << (width - 1) if dtype.kind == "i" else 0)
+    kernels.UNPACK[dtype.itemsize](packed, codes, width, sign)
     return codes

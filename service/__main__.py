@@ -43,8 +43,6 @@ def main() -> None:
     threading.Thread(target=_load_kernels, name="kernels", daemon=True).start()
 
     import uvicorn
-    from pydantic import ValidationError
-    from pydantic_settings import CliApp
 
     from service.allocator import keep_memory
     from service.app import create_app
@@ -52,12 +50,12 @@ def main() -> None:
     from service.http_protocol import http_protocol
     from service.logs import set_up_logs
     from service.server import DrainingServer
-    from service.settings import Settings
+    from service.settings import read_settings
 
     try:
-        settings = CliApp.run(Settings)
-    except ValidationError as error:
-        sys.exit("\n".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()))
+        settings = read_settings(sys.argv[1:], os.environ)
+    except ValueError as error:
+        sys.exit(str(error))
     limits = ArrivalLimits(
         settings.max_head_bytes, settings.max_header_fields, settings.head_seconds, settings.body_seconds
     )

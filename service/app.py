@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+import numpy as np
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.routing import Route
@@ -12,7 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from core.errors import RequantError
 from service import VERSION, openapi, problems
-from service.access import Access, read_tokens
+from service.access import Access
 from service.admission import Reservation, keep_reservation
 from service.course import ClientLeftError
 from service.cross_origin import shared_with
@@ -20,6 +21,7 @@ from service.direct import DirectRoutes, answer
 from service.exchange import Exchange
 from service.lifespan import HealthStatus, Runtime, lifespan
 from service.observation import Observation
+from service.replies import json_text
 from service.routes import (
     blocks,
     calibration,
@@ -41,6 +43,7 @@ from service.routes import (
     types,
 )
 from service.settings import Settings
+from service.static_content import StaticContent
 
 
 class Application(FastAPI):
@@ -50,6 +53,7 @@ class Application(FastAPI):
         super().__init__(**options)
         self._direct = direct
         self._layers: ASGIApp | None = None
+        self.document = StaticContent(lambda: json_text(self.openapi()))
 
     def openapi(self) -> dict[str, Any]:
         """Return the document, made once."""
@@ -62,8 +66,8 @@ class Application(FastAPI):
         running: Runtime = self.state.runtime
         settings = running.settings
         app: ASGIApp = self._route
-        if settings.tokens_file is not None:
-            app = Access(app, read_tokens(settings.tokens_file))
+        if running.tokens is not None:
+            app = Access(app, running.tokens)
         if settings.cors_origins:
             app = shared_with(app, settings.cors_origins)
         app = Exchanges(app, running)
@@ -110,8 +114,10 @@ class Exchanges:
         with Reservation(self._running.admission) as reservation:
             keep_reservation(scope, reservation)
             exchange = Exchange(scope, receive, send, closing=self._running.status is HealthStatus.DRAINING)
-            try:  # noqa: SIM105  # suppress() takes longer than all else here
-                await self._app(scope, exchange.receive, exchange.send)
+            try:
+                # What IEEE 754 calls exceptions are results here, which the rules define: numpy has nothing to warn of.
+                with np.errstate(all="ignore"):
+                    await self._app(scope, exchange.receive, exchange.send)
             except ClientLeftError:
                 pass  # nobody waits for a reply
 
@@ -127,7 +133,8 @@ def create_app(settings: Settings) -> FastAPI:
         title=openapi.TITLE,
         version=VERSION,
         lifespan=lifespan,
-        openapi_url="/openapi.json" if settings.docs else None,
+        # service.routes.docs has the document, with what else never changes.
+        openapi_url=None,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,

@@ -88,7 +88,10 @@ class Arrival:
             raise LargeHeadError(f"the head has more than {self._most_fields} header fields")
 
     def _too_many_bytes(self) -> LargeHeadError:
-        return LargeHeadError(f"the path, the query and the header fields have more than {self._most_bytes} bytes")
+        return LargeHeadError(
+            f"the path, the query and the header fields have more than {self._most_bytes} bytes; "
+            "long types go into a JSON body"
+        )
 
     def head_ends(self, fields: Fields) -> None:
         """The head was parsed. Its fields say how long the body is."""

@@ -29,7 +29,7 @@ def _as_multiplier(pair: MultiplierPair) -> Multiplier:
     return Multiplier(pair.multiplier, pair.shift)
 
 
-_PACKING = "How numbers narrower than a byte are kept in data."
+_PACKING = "How numbers of other widths than 8, 16 or 32 bits, such as i4 or i12, are kept in data."
 _OUTPUT_TYPE = "MLIR text. A bare element type takes its shape from the input."
 SATURATE = (
     "Whether what is beyond the largest value of an 8-bit float becomes that value. Only for profiles whose `casts` "

@@ -11,12 +11,14 @@ _REQUEST_HEADERS = (
     "authorization",
     "content-type",
     "content-encoding",
+    "if-none-match",
     "inference-header-content-length",
     "traceparent",
     "want-repr-digest",
     "x-request-id",
 )
 _REPLY_HEADERS = (
+    "etag",
     "inference-header-content-length",
     "repr-digest",
     "requant-profile",

@@ -41,7 +41,9 @@ class ProductRequest(RequestModel):
         "does.",
     )
     packing: Packing = Field(
-        default=Packing.UNPACKED, strict=False, description="How numbers narrower than a byte are kept in data."
+        default=Packing.UNPACKED,
+        strict=False,
+        description="How numbers of other widths than 8, 16 or 32 bits, such as i4 or i12, are kept in data.",
     )
     trace: bool = Field(default=False, description="Whether to return every stage. Default: false.")
 
@@ -94,7 +96,9 @@ class AddRequest(RequestModel):
     )
     profile: Annotated[str, component("ProfileName", "Default: litert.")] = "litert"
     packing: Packing = Field(
-        default=Packing.UNPACKED, strict=False, description="How numbers narrower than a byte are kept in data."
+        default=Packing.UNPACKED,
+        strict=False,
+        description="How numbers of other widths than 8, 16 or 32 bits, such as i4 or i12, are kept in data.",
     )
     trace: bool = Field(default=False, description="Whether to return every stage. Default: false.")
 

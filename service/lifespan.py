@@ -10,7 +10,7 @@ import asyncio
 import gc
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from enum import StrEnum
 from typing import Any
 
@@ -20,6 +20,7 @@ from starlette.requests import Request
 from core.errors import UnavailableError
 from core.self_test import run_self_test
 from core.warmup import compile_kernels
+from service.access import Tokens
 from service.admission import Admission
 from service.byte_cache import ByteCache
 from service.compute import Compute
@@ -46,6 +47,7 @@ class Runtime:
         self.settings = settings
         self.status = HealthStatus.STARTING
         self.kernels = 0
+        self.tokens = None if settings.tokens_file is None else Tokens(settings.tokens_file)
         self.metrics = Metrics()
         self.metrics.watch("ready", "Whether the service is ready.", lambda: float(self.status is HealthStatus.READY))
         self.admission = Admission(
@@ -111,7 +113,8 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     warm_up = asyncio.create_task(current.warm_up())
     watch = asyncio.create_task(current.metrics.watch_loop())
     try:
-        yield
+        with current.tokens.reread_on_hangup() if current.tokens else nullcontext():
+            yield
     finally:
         current.status = HealthStatus.STOPPING
         warm_up.cancel()

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 import logging
+import warnings
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from traceback import format_tb
-from typing import Any
+from typing import Any, TextIO
 
 request_of_log: ContextVar[str] = ContextVar("request_of_log", default="")
 """The id of the request that is served."""
@@ -21,6 +22,8 @@ trace_of_log: ContextVar[str] = ContextVar("trace_of_log", default="")
 """The id of the trace that the request belongs to, if it says one (W3C Trace Context)."""
 
 _FIELDS = "fields"
+
+_warnings = logging.getLogger("py.warnings")
 
 
 class Lines(logging.Formatter):
@@ -54,13 +57,26 @@ class JsonLines(Lines):
 
 
 def set_up_logs(level: str, form: str) -> None:
-    """Send every log of the process to standard error, as `json` or as `text`."""
+    """Send every log of the process, and the warnings of its packages, to standard error, as `json` or as `text`."""
     handler = logging.StreamHandler()
     text = Lines("%(asctime)s %(levelname)s %(name)s: %(message)s")
     handler.setFormatter(JsonLines() if form == "json" else text)
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     # What the compiler says of its own work is of no use to anybody here.
     logging.getLogger("numba").setLevel(logging.WARNING)
+    warnings.showwarning = _log_warning
+
+
+def _log_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Log where a warning came from and of what class it is. As with errors, its message may repeat a request."""
+    _warnings.warning("%s at %s:%d", category.__name__, filename, lineno)
 
 
 def log_request(logger: logging.Logger, **fields: Any) -> None:

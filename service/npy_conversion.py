@@ -34,7 +34,7 @@ from service.query import read_query
 from service.query_fields import Query, choice
 from service.receive import BodyReader, require_media_type
 from service.replies import Header, LeavingResponse, PiecesResponse
-from service.type_text import read_type
+from service.type_text import read_query_type
 
 # The last is what `curl --data-binary` says of a file when it is told nothing else.
 _MEDIA_TYPES = frozenset({BINARY, "application/x-npy", "application/x-binary", "application/x-www-form-urlencoded"})
@@ -153,8 +153,8 @@ async def _ask(request: Request, operation: NpyOperation, running: Runtime) -> _
     characters = sum(len(query.get(name, "")) for name in (*_TYPES, "multipliers"))
 
     def read_types() -> list[Type | None]:
-        limit = running.settings.max_query_type_bytes
-        return [read_type(query[name], limit, f"/{name}") if name in query else None for name in _TYPES]
+        settings = running.settings
+        return [read_query_type(query[name], settings, f"/{name}") if name in query else None for name in _TYPES]
 
     input_type, output_type = await running.compute.texts(characters, read_types)
     return _Asked(query, dense, input_type, output_type, characters)

@@ -105,6 +105,15 @@ def get_operation(operation_id: str, reply: Any, *statuses: int) -> dict[str, An
     return {"operation_id": operation_id, "response_model": reply, "responses": replies}
 
 
+def static_operation(operation_id: str, reply: Any, *statuses: int) -> dict[str, Any]:
+    """Return the arguments of a route as `get_operation` does, whose reply has an ETag."""
+    described = get_operation(operation_id, reply, *statuses)
+    described["responses"][200]["headers"]["ETag"] = _header(
+        "string", "Of the reply's bytes. A request with it in If-None-Match gets 304 and no body while it holds."
+    )
+    return described
+
+
 def health_operation(operation_id: str, reply: type[BaseModel]) -> dict[str, Any]:
     """Return the arguments of the GET route that has the same reply with 200 and with 503."""
     described = get_operation(operation_id, reply)

@@ -143,7 +143,8 @@ _TABLE: Mapping[type[errors.RequantError], ProblemKind] = dict(
             431,
             "The head of the request is too large",
             "The path, the query and the header fields have a limit in all, and the fields are limited in number. GET "
-            "/v1/info shows both. The connection is closed after this reply.",
+            "/v1/info shows both. Long types go into the body of a JSON route, such as /v1/quantize, or under /v2 into "
+            "the JSON before the tensors. The connection is closed after this reply.",
         ),
         _row(
             errors.InvalidRequestError,

@@ -109,14 +109,16 @@ def json_text(value: Any) -> bytes:
     return _COMPACT.encode(value).encode()
 
 
+def model_text(model: BaseModel) -> bytes:
+    """Return a model as JSON. Fields that were never set are absent."""
+    return model.model_dump_json(exclude_unset=True).encode()
+
+
 def json_list_reply(models: Iterable[BaseModel]) -> Response:
     """Return models as a JSON list."""
-    texts = [model.model_dump_json(exclude_unset=True).encode() for model in models]
-    return Response(b"[" + b",".join(texts) + b"]", media_type="application/json")
+    return Response(b"[" + b",".join(map(model_text, models)) + b"]", media_type="application/json")
 
 
 def json_reply(model: BaseModel, status_code: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """Return a model as a JSON reply. Fields that were never set are absent."""
-    return Response(
-        model.model_dump_json(exclude_unset=True).encode(), status_code, headers, media_type="application/json"
-    )
+    """Return a model as a JSON reply."""
+    return Response(model_text(model), status_code, headers, media_type="application/json")

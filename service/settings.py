@@ -4,52 +4,74 @@ from __future__ import annotations
 
 import math
 import os
-from contextlib import suppress
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic_core import PydanticCustomError
+from pydantic_settings import BaseSettings, CliApp, NoDecode, SettingsConfigDict
+
+from service.cgroup import Cgroups
 
 # The models of `schemas` stop reading a list here, whatever a setting allows below it.
 MOST_ENTRIES = 65_536
 
-_CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
-_MEMORY_LIMIT = Path("/sys/fs/cgroup/memory.max")
+# The bounds of settings are far from any that could be meant: they are for misprints, infinity, and the wrong unit.
+_MOST_BYTES = 1 << 50
+_MOST_SECONDS = 86_400
+
+_PREFIX = "REQUANT_"
+# Read by others than `Settings`: the entry point, and the tests.
+_OTHER_VARIABLES = ("REQUANT_BAKED_KERNELS", "REQUANT_EXHAUSTIVE", "REQUANT_DOCUMENT")
+# Kubernetes names a Service's address in variables of every pod, unless the pod says enableServiceLinks: false.
+_SERVICE_LINK = "_SERVICE_HOST"
+_LINKED = "Kubernetes sets it for a Service of that name unless the pod has enableServiceLinks: false"
+_ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^/?#\s]+")
 
 
-def available_cpus(quota_file: Path = _CPU_QUOTA) -> int:
+def available_cpus(cgroups: Cgroups | None = None) -> int:
     """Return how many CPUs this process may use: the smaller of its affinity and its cgroup quota, at least 1.
 
     `os.cpu_count()` is the machine's number, which in a container is often far more than the quota.
     """
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    try:
-        quota, period = quota_file.read_text(encoding="ascii").split()
-        if quota != "max":
-            cpus = min(cpus, math.ceil(int(quota) / int(period)))
-    except (OSError, ValueError, ZeroDivisionError):
-        pass  # no cgroup of version 2 here: the affinity decides
-    return max(1, cpus)
+    quota = (cgroups or Cgroups()).cpus()
+    return max(1, cpus if quota is None else min(cpus, math.ceil(quota)))
 
 
-def available_memory(limit_file: Path = _MEMORY_LIMIT) -> int:
+def available_memory(cgroups: Cgroups | None = None) -> int:
     """Return how many bytes of memory this process may use: the machine's, or its cgroup's limit if that is less."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    # There may be no cgroup of version 2 here, or no limit in it.
-    with suppress(OSError, ValueError):
-        memory = min(memory, int(limit_file.read_text(encoding="ascii")))
-    return memory
+    limit = (cgroups or Cgroups()).memory()
+    return memory if limit is None else min(memory, limit)
 
 
 def _size(default: int, description: str) -> Any:
     """A limit on bytes or entries. JSON readers of other languages need to be told that it may pass 2^31."""
-    return Field(default=default, ge=64, description=description, json_schema_extra={"format": "int64"})
+    return Field(default=default, ge=64, le=_MOST_BYTES, description=description, json_schema_extra={"format": "int64"})
 
 
 def _count(default: int, most: int, description: str) -> Any:
     """A limit that stays small."""
     return Field(default=default, ge=1, le=most, description=description, json_schema_extra={"format": "int32"})
+
+
+def _bytes(default: int, description: str) -> Any:
+    """An amount of memory."""
+    return Field(default=default, ge=0, le=_MOST_BYTES, description=description)
+
+
+def _seconds(default: float, description: str) -> Any:
+    """A time, perhaps none."""
+    return Field(default=default, ge=0, le=_MOST_SECONDS, allow_inf_nan=False, description=description)
+
+
+def _timeout(default: float, description: str) -> Any:
+    """A time that has to be some."""
+    return Field(default=default, gt=0, le=_MOST_SECONDS, allow_inf_nan=False, description=description)
 
 
 def _as_reply(schema: dict[str, Any]) -> None:
@@ -95,45 +117,42 @@ class Settings(Limits, BaseSettings):
 
     model_config = SettingsConfigDict(
         frozen=True,
-        env_prefix="REQUANT_",
+        env_prefix=_PREFIX,
         extra="forbid",
         cli_prog_name="python -m service",
         cli_kebab_case=True,
     )
 
-    host: str = Field(default="127.0.0.1", description="Address to listen on.")
+    host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on.")
     port: int = Field(default=8080, ge=1, le=65535, description="Port to listen on.")
     threads: int = Field(
         default_factory=available_cpus, ge=1, le=1024, description="Threads that compute. Default: the CPUs available."
     )
-    inline_bytes: int = Field(
-        default=64 << 10, ge=0, description="Tensors up to this many bytes are computed without a change of thread."
-    )
+    inline_bytes: int = _bytes(64 << 10, "Tensors up to this many bytes are computed without a change of thread.")
     memory_bytes: int = Field(
         default_factory=lambda: available_memory() // 2,
         ge=1 << 20,
         description="Memory that all requests together may hold, in bytes. Default: half of what there is.",
     )
-    max_waiting: int = Field(default=64, ge=0, description="Most requests that wait for memory of it to come free.")
-    waiting_seconds: float = Field(default=0.25, ge=0, description="How long one waits before it is refused with 503.")
-    head_seconds: float = Field(
-        default=10.0, gt=0, description="How long a request's head may take, from its connection or its first byte."
+    max_waiting: int = Field(
+        default=64, ge=0, le=1 << 20, description="Most requests that wait for memory of it to come free."
     )
-    body_seconds: float = Field(
-        default=30.0, gt=0, description="How long a request's body may take, and one second more for each MiB of it."
-    )
-    plan_cache_bytes: int = Field(
-        default=16 << 20, ge=0, description="Memory for plans that may be asked for again, in bytes."
-    )
+    waiting_seconds: float = _seconds(0.25, "How long one waits before it is refused with 503.")
+    head_seconds: float = _timeout(10.0, "How long a request's head may take, from its connection or its first byte.")
+    body_seconds: float = _timeout(30.0, "How long a request's body may take, and one second more for each MiB of it.")
+    plan_cache_bytes: int = _bytes(16 << 20, "Memory for plans that may be asked for again, in bytes.")
     keep_alive_seconds: int = Field(
-        default=75, ge=1, description="How long an idle connection stays open. Longer than a proxy's in front."
+        default=75,
+        ge=1,
+        le=_MOST_SECONDS,
+        description="How long an idle connection stays open. Longer than a proxy's in front.",
     )
-    drain_seconds: float = Field(
-        default=5.0,
-        ge=0,
-        description="How long requests are still taken after SIGTERM, not ready any more, until no balancer sends any.",
+    drain_seconds: float = _seconds(
+        5.0, "How long requests are still taken after SIGTERM, not ready any more, until no balancer sends any."
     )
-    shutdown_seconds: int = Field(default=25, ge=0, description="How long requests may take to end after that.")
+    shutdown_seconds: int = Field(
+        default=25, ge=0, le=_MOST_SECONDS, description="How long requests may take to end after that."
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least severe level that is logged."
     )
@@ -141,7 +160,8 @@ class Settings(Limits, BaseSettings):
     access_log: bool = Field(default=False, description="Whether each request is logged, but for those of probes.")
     tokens_file: Path | None = Field(
         default=None,
-        description="A file of bearer tokens, one to a line. With it, every request but a probe's has one.",
+        description="A file of bearer tokens, one to a line. With it, every request but a probe's has one. It is read "
+        "again on SIGHUP.",
     )
     cors_origins: Annotated[list[str], NoDecode] = Field(
         default=[], description="The origins whose pages may call the service, with commas between; * for all."
@@ -159,3 +179,87 @@ class Settings(Limits, BaseSettings):
         if isinstance(given, str):
             return [origin.strip() for origin in given.split(",") if origin.strip()]
         return given
+
+    @field_validator("cors_origins")
+    @classmethod
+    def _are_origins(cls, given: list[str]) -> list[str]:
+        """Refuse what no browser sends as an origin, such as a host alone or a URL with a path."""
+        for origin in given:
+            if not _ORIGIN.fullmatch(origin.lower()):
+                raise PydanticCustomError(
+                    "origin", "an origin is * or of the form https://host or https://host:port, without a path"
+                )
+        return given
+
+    @field_validator("memory_bytes")
+    @classmethod
+    def _is_there(cls, given: int) -> int:
+        """Refuse a budget that the process could not use without being killed for it."""
+        if given > (there_is := available_memory()):
+            raise PydanticCustomError("memory", "there are {there_is} bytes of memory", {"there_is": there_is})
+        return given
+
+    @field_validator("tokens_file")
+    @classmethod
+    def _is_named(cls, given: Path | None) -> Path | None:
+        """Refuse an empty path: a variable that is set to nothing must not leave the service open."""
+        if given == Path():
+            raise PydanticCustomError("path", "a path is needed")
+        return given
+
+
+def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
+    """Return the settings that flags and `os.environ` give. Raise ValueError that names each wrong one, one to a line.
+
+    A misspelt setting is refused, since its default may be a service without authentication. The rest of the
+    environment is anybody's, but what begins with `REQUANT_` is meant for this service.
+    """
+    faults = [*_misspelt_variables(environment), *_misspelt_flags(arguments)]
+    if faults:
+        raise ValueError("\n".join(faults))
+    try:
+        return CliApp.run(Settings, cli_args=list(arguments))
+    except ValidationError as error:
+        faults = [_fault(item, arguments, environment) for item in error.errors(include_url=False)]
+        raise ValueError("\n".join(faults)) from None
+
+
+def _variable(name: str) -> str:
+    return _PREFIX + name.upper()
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _misspelt_variables(environment: Mapping[str, str]) -> Iterator[str]:
+    known = [*map(_variable, Settings.model_fields), *_OTHER_VARIABLES]
+    links = [name.removesuffix(_SERVICE_LINK) for name in environment if name.endswith(_SERVICE_LINK)]
+    linked = tuple(f"{name}_{what}" for name in links for what in ("SERVICE_", "PORT"))
+    for name in sorted(environment):
+        # As pydantic-settings does, in any case.
+        if name.upper().startswith(_PREFIX) and name.upper() not in known and not name.startswith(linked):
+            yield f"{name}: {_not_known('variable', name.upper(), known)}"
+
+
+def _misspelt_flags(arguments: Sequence[str]) -> Iterator[str]:
+    known = [*map(_flag, Settings.model_fields), "--help"]
+    for argument in arguments:
+        name = argument.partition("=")[0]
+        if name.startswith("--") and name not in known:
+            yield f"{name}: {_not_known('flag', name, known)}"
+
+
+def _not_known(kind: str, name: str, known: Sequence[str]) -> str:
+    nearest = get_close_matches(name, known, 1, 0.0)[0]
+    return f"there is no such {kind}; the nearest is {nearest}. `python -m service --help` lists all"
+
+
+def _fault(item: Any, arguments: Sequence[str], environment: Mapping[str, str]) -> str:
+    """Say what is wrong with a setting, under the name by which it was given."""
+    name = str(item["loc"][0])
+    flag, variable = _flag(name), _variable(name)
+    if any(argument.partition("=")[0] == flag for argument in arguments):
+        return f"{flag}: {item['msg']}"
+    linked = environment.get(variable, "").startswith(("tcp://", "udp://"))
+    return f"{variable}: {item['msg']}" + (f"; {_LINKED}" if linked else "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -76,7 +77,8 @@ def started(log: Path, *arguments: str) -> Iterator[tuple[Server, subprocess.Pop
             finally:
                 process.terminate()
                 process.wait(timeout=60)
-    assert "Traceback" not in log.read_text(), log.read_text()
+    # Tracebacks, and the warnings of packages (`service.logs`).
+    assert not re.search("Traceback|Warning at ", log.read_text()), log.read_text()
 
 
 @pytest.fixture(scope="session")

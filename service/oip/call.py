@@ -15,7 +15,7 @@ from service.oip.parameters import Value, pointer_to
 from service.oip.tensors import InputTensor
 from service.problems import at
 from service.settings import Settings
-from service.type_text import read_type
+from service.type_text import read_query_type, read_type
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
@@ -30,6 +30,8 @@ class Call:
     settings: Settings
     plans: ByteCache[Any]
     """What calls before this one were planned to be."""
+    in_query: bool = False
+    """Whether the parameters are those of a query."""
 
     def has(self, name: str) -> bool:
         """Return whether a parameter is there."""
@@ -63,6 +65,8 @@ class Call:
 
     def type(self, name: str) -> Type:
         """Return the type that a parameter names."""
+        if self.in_query:
+            return read_query_type(self.text(name), self.settings, f"/{name}")
         return read_type(self.text(name), self.settings.max_type_bytes, pointer_to(name))
 
     def tensor_type(self, name: str, parameter: str) -> TensorType:

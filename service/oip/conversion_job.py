@@ -39,7 +39,8 @@ INPUT_TYPE = Parameter(
 OUTPUT_TYPE = Parameter(name="output_type", description=f"MLIR text: what y is to be. {BARE}")
 PACKING = Parameter(
     name="packing",
-    description="How stored numbers narrower than a byte are kept. Dense ones are UINT8 of one dimension.",
+    description="How stored numbers of other widths than 8, 16 or 32 bits, such as i4 or i12, are kept. Dense ones are "
+    "UINT8 of one dimension.",
     default=str(Packing.UNPACKED),
     choices=tuple(Packing),
 )

@@ -63,7 +63,7 @@ async def run_model(request: Request, model: Model, version: str) -> Response:
 
     def decide() -> Job:
         inputs = asked.inputs | {head.name: oip.tensor_of_blob(head, blob) for head, blob in blobs}
-        return model.plan(Call(version, inputs, asked.parameters, settings, running.planned))
+        return model.plan(Call(version, inputs, asked.parameters, settings, running.planned, in_query=raw))
 
     # The largest tensor is not looked at while the call is planned; others may be scales.
     job = await running.compute.texts(len(text) + sum(sizes[:-1]), decide)

@@ -34,10 +34,19 @@ def _flat(value: Any) -> Any:
 
 
 def _list_or_null(value: Any) -> Any:
-    """Take null for absence: KServe's client writes it beside an empty tensor."""
-    if value is not None and not isinstance(value, list):
+    """Return a copy of nested lists: pydantic keeps an `Any` by reference, and the document is freed after reading.
+
+    Null stands for absence: KServe's client writes it beside an empty tensor.
+    """
+    if value is None:
+        return None
+    if not isinstance(value, list):
         raise PydanticCustomError("list_type", "input should be an array")
-    return value
+    return _copied(value)
+
+
+def _copied(members: list[Any]) -> list[Any]:
+    return [_copied(each) if isinstance(each, list) else each for each in members]
 
 
 # openapi-generator stumbles over a property of this name whose members are described as `true`.

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from functools import cache
 from importlib.resources import files
 
 from fastapi import APIRouter
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 
 from service.problems import on_http_exception
+from service.static_content import StaticContent
 
 router = APIRouter(include_in_schema=False)
 
@@ -46,20 +46,31 @@ _POLICY = (
 )
 
 
-@cache
-def _asset(name: str) -> bytes:
-    return (files(_PACKAGE) / "static" / name).read_bytes()
+def _asset(name: str) -> StaticContent:
+    path = files(_PACKAGE) / "static" / name
+    return StaticContent(path.read_bytes, _ASSETS[name], {"cache-control": "public, max-age=86400"})
+
+
+_CONTENT = {name: _asset(name) for name in _ASSETS}
+_DOCS = StaticContent(_PAGE.encode, "text/html; charset=utf-8", {"content-security-policy": _POLICY})
+
+
+@router.get("/openapi.json")
+async def document(request: Request) -> Response:
+    """The OpenAPI document."""
+    content: StaticContent = request.app.document
+    return await content.reply(request)
 
 
 @router.get("/docs")
-async def docs() -> Response:
+async def docs(request: Request) -> Response:
     """The page."""
-    return HTMLResponse(_PAGE, headers={"content-security-policy": _POLICY})
+    return await _DOCS.reply(request)
 
 
 @router.get("/docs/assets/{name}")
 async def asset(request: Request, name: str) -> Response:
     """One of the page's files."""
-    if name not in _ASSETS:
+    if name not in _CONTENT:
         return await on_http_exception(request, HTTPException(404))
-    return Response(_asset(name), headers={"cache-control": "public, max-age=86400"}, media_type=_ASSETS[name])
+    return await _CONTENT[name].reply(request)

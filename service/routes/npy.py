@@ -39,7 +39,10 @@ def _parameters(
     ]
 
 
-_PACKING = "How numbers narrower than a byte are kept. Dense ones are a .npy of bytes; name the whole tensor type then."
+_PACKING = (
+    "How numbers of other widths than 8, 16 or 32 bits, such as i4 or i12, are kept. "
+    "Dense ones are a .npy of bytes; name the whole tensor type then."
+)
 _OVERRIDES: tuple[dict[str, object], ...] = (
     query_parameter("rounding", "Replaces the profile's rounding.", schema={"$ref": f"{SCHEMAS}RoundingName"}),
     query_parameter("nan", "What becomes of NaN.", schema={"$ref": f"{SCHEMAS}NanPolicy", "default": "profile"}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Depends
@@ -17,15 +18,20 @@ from service.oip.inference import run_model
 from service.oip.metadata import metadata
 from service.oip.model import Model
 from service.oip.registry import MODELS, model_named
-from service.operation import get_operation, json_operation, problems
+from service.operation import get_operation, json_operation, problems, static_operation
 from service.problems import requant_problem
 from service.query import no_query
 from service.replies import json_list_reply, json_reply
+from service.static_content import static_json
 
 router = APIRouter(prefix="/v2", tags=["oip"])
 
-_PLAIN = [Depends(no_query)]
 _EXTENSIONS = ["binary_tensor_data", "parameters"]
+_SERVER = static_json(lambda: schemas.ServerMetadata(name="requant", version=VERSION, extensions=_EXTENSIONS))
+_MODEL_LIST = static_json(lambda: schemas.ModelList(models=list(MODELS)))
+_METADATA = {name: static_json(partial(metadata, model)) for name, model in MODELS.items()}
+
+_PLAIN = [Depends(no_query)]
 _EXAMPLE = {
     "id": "1",
     "parameters": {"output_type": "!quant.uniform<i8:f32, 0.5:3>", "profile": "onnx"},
@@ -33,10 +39,10 @@ _EXAMPLE = {
 }
 
 
-@router.get("", dependencies=_PLAIN, **get_operation("oipGetServer", schemas.ServerMetadata))
-async def server_metadata() -> Response:
+@router.get("", dependencies=_PLAIN, **static_operation("oipGetServer", schemas.ServerMetadata))
+async def server_metadata(request: Request) -> Response:
     """Say what is running, and which extensions of the protocol it speaks."""
-    return json_reply(schemas.ServerMetadata(name="requant", version=VERSION, extensions=_EXTENSIONS))
+    return await _SERVER.reply(request)
 
 
 @router.get("/health/live", dependencies=_PLAIN, **get_operation("oipGetLive", schemas.ServerLive))
@@ -52,10 +58,10 @@ async def ready(request: Request) -> Response:
     return json_reply(schemas.ServerReady(ready=True, live=True))
 
 
-@router.get("/models", dependencies=_PLAIN, **get_operation("oipListModels", schemas.ModelList))
-async def list_models() -> Response:
+@router.get("/models", dependencies=_PLAIN, **static_operation("oipListModels", schemas.ModelList))
+async def list_models(request: Request) -> Response:
     """List the names of all models."""
-    return json_reply(schemas.ModelList(models=list(MODELS)))
+    return await _MODEL_LIST.reply(request)
 
 
 @router.post("/repository/index", dependencies=_PLAIN, **get_operation("oipIndexModels", list[schemas.ModelState]))
@@ -71,7 +77,7 @@ async def index_models(request: Request) -> Response:
     )
 
 
-@router.get("/models/{model}", dependencies=_PLAIN, **get_operation("oipGetModel", schemas.ModelMetadata, 404))
+@router.get("/models/{model}", dependencies=_PLAIN, **static_operation("oipGetModel", schemas.ModelMetadata, 404))
 async def get_model(request: Request, model: str) -> Response:
     """Say what a model takes and gives."""
     return await _with_model(request, model, None, _metadata)
@@ -80,7 +86,7 @@ async def get_model(request: Request, model: str) -> Response:
 @router.get(
     "/models/{model}/versions/{version}",
     dependencies=_PLAIN,
-    **get_operation("oipGetModelVersion", schemas.ModelMetadata, 404),
+    **static_operation("oipGetModelVersion", schemas.ModelMetadata, 404),
 )
 async def get_model_version(request: Request, model: str, version: str) -> Response:
     """Say what a version of a model takes and gives."""
@@ -139,7 +145,7 @@ async def _with_model(request: Request, name: str, version: str | None, handler:
 
 
 async def _metadata(request: Request, model: Model, version: str) -> Response:
-    return json_reply(metadata(model))
+    return await _METADATA[model.name].reply(request)
 
 
 async def _ready(request: Request, model: Model, version: str) -> Response:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from math import prod
 
 from fastapi import APIRouter, Depends
@@ -20,7 +21,7 @@ from service.admission import hold
 from service.json_body import MEDIA_TYPE, receive_json
 from service.json_document import JsonDocument
 from service.lifespan import require_ready
-from service.operation import get_operation, json_operation
+from service.operation import json_operation, static_operation
 from service.operator_models import (
     OperatorList,
     OperatorPage,
@@ -32,28 +33,34 @@ from service.operator_page import operator_page, route_path
 from service.problems import at, requant_problem
 from service.product import check_size, weight_of
 from service.query import no_query
-from service.replies import Piece, PiecesResponse, json_reply, json_text
+from service.replies import Piece, PiecesResponse, json_text
 from service.schemas import RequestModel, Tensor
 from service.settings import Settings
+from service.static_content import static_json
 from service.tensor_data import output_pieces, read_elements
 from service.type_text import read_tensor_type, read_type
 
 router = APIRouter(tags=["operators"], dependencies=[Depends(no_query)])
 
 
-@router.get("/v1/operators", **get_operation("listOperators", OperatorList))
-async def list_operators() -> Response:
+_PAGES = {name: static_json(partial(operator_page, operator)) for name, operator in OPERATORS.items()}
+_PAGE_LIST = static_json(lambda: OperatorList(operators=[operator_page(operator) for operator in OPERATORS.values()]))
+
+
+@router.get("/v1/operators", **static_operation("listOperators", OperatorList))
+async def list_operators(request: Request) -> Response:
     """List other systems' operators: what each takes, gives and does."""
-    return json_reply(OperatorList(operators=[operator_page(operator) for operator in OPERATORS.values()]))
+    return await _PAGE_LIST.reply(request)
 
 
-@router.get("/v1/operators/{name}", **get_operation("getOperator", OperatorPage, 404))
+@router.get("/v1/operators/{name}", **static_operation("getOperator", OperatorPage, 404))
 async def get_operator(request: Request, name: str) -> Response:
     """Say what one operator is, by a name such as onnx.QuantizeLinear."""
     try:
-        return json_reply(operator_page(operator_named(name)))
+        operator = operator_named(name)
     except UnknownNameError as error:
         return requant_problem(request, error, status=404)
+    return await _PAGES[operator.full_name].reply(request)
 
 
 def _read_input(name: str, given: Tensor, body: JsonDocument, settings: Settings) -> OperandTensor:

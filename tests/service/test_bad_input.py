@@ -5,11 +5,17 @@ from __future__ import annotations
 import base64
 import io
 import json
+import math
+import re
+import shutil
+import subprocess
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
+
+from tests.conftest import Server
 
 TARGET = "!quant.uniform<i8:f32, 0.5>"
 
@@ -294,6 +300,42 @@ def test_a_long_type_is_not_echoed(client: httpx.Client) -> None:
     assert len(found["detail"]) <= 2000
 
 
+RAW = {"Inference-Header-Content-Length": "0"}
+LISTS = [
+    "tensor<3x2x!quant.uniform<i8<-127:127>:f32:0,{0.2:20,0.1:10,0.3:30}>>",
+    "!quant.uniform<u8:f32:1,{0.2,0.1}>",
+    "!quant.uniform<i8:f32:0,{0.2}>",
+    "!quant.uniform<i8:f32:{0:1,1:32},{0.2,0.1}>",
+    "!quant.quantile<i2:f32,{-1.0,0.0,0.5,1.0}>",
+]
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
+@pytest.mark.parametrize("type_", LISTS)
+def test_what_curl_makes_of_braces_is_known_by_its_looks(server: Server, client: httpx.Client, type_: str) -> None:
+    url = f"{server.url}/v1/npy/quantize?output_type={type_}"
+    command = ["curl", "-s", "--data-binary", "", url]
+    replies = subprocess.run([*command, "-w", "\n"], capture_output=True, text=True, check=True).stdout.splitlines()
+    assert len(replies) == math.prod(each.count(",") + 1 for each in re.findall("{(.*?)}", type_))
+    for reply in replies:
+        assert json.loads(reply)["code"] == "type_invalid"
+        assert "curl -g" in json.loads(reply)["hint"]
+    # As it is, the type is one, and what is missing is the body.
+    whole = json.loads(subprocess.run([*command, "-g"], capture_output=True, text=True, check=True).stdout)
+    assert whole["code"] == "npy"
+    fragment = re.sub("{([^,}]*)[^}]*}", r"\1", type_)
+    raw = client.post("/v2/models/quantize/infer", params={"output_type": fragment}, content=b"", headers=RAW)
+    assert "curl -g" in refused(raw, 422, "type_invalid")["hint"]
+
+
+@pytest.mark.parametrize(
+    "type_", ["!quant.uniform<i8:f32, 1>", "!quant.uniform<i8:f32:0, {1}>", "f33", "!quant.uniform<i8:f32:0,"]
+)
+def test_other_mistakes_in_a_query_are_not_put_down_to_curl(client: httpx.Client, type_: str) -> None:
+    found = client.post("/v1/npy/quantize", params={"output_type": type_}, content=b"")
+    assert "curl" not in refused(found, 422, "type_invalid").get("hint", "")
+
+
 def test_limits_are_stated_and_kept(client: httpx.Client) -> None:
     limits = client.get("/v1/info").json()["limits"]
     long_type = f"tensor<{'1x' * limits['max_type_bytes']}f32>"
@@ -303,6 +345,12 @@ def test_limits_are_stated_and_kept(client: httpx.Client) -> None:
     params = {"output_type": f"!quant.uniform<i8:f32:0, {{{'0.5,' * 1400}0.5}}>"}
     found = refused(client.post("/v1/npy/quantize", params=params, content=b""), 413, "limit_exceeded")
     assert found["limit"] == limits["max_query_type_bytes"]
+    assert "JSON body" in found["detail"]
+    raw = client.post("/v2/models/quantize/infer", params=params, content=b"", headers=RAW)
+    assert refused(raw, 413, "limit_exceeded")["detail"] == found["detail"]
+    params["output_type"] *= 5
+    found = refused(client.post("/v1/npy/quantize", params=params, content=b""), 431, "head_too_large")
+    assert "JSON body" in found["detail"]
 
     count = limits["max_values"] + 1
     found = refused(quantize(client, {"type": f"tensor<{count}xf32>", "values": [0] * count}), 413, "limit_exceeded")

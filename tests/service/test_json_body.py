@@ -13,9 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.errors import InvalidRequestError, LimitError, MalformedRequestError, RequantError
+from service.app import create_app
 from service.conversion_models import QuantizeRequest, RequantizeRequest
 from service.json_body import read_json, token_bound
 from service.multiplier_models import MultiplierRequest
+from service.schemas import RequestModel
 from service.settings import MOST_ENTRIES, Settings
 
 SETTINGS = Settings()
@@ -139,3 +141,32 @@ def test_kinds_are_named_in_the_terms_of_json(body: bytes, says: str) -> None:
     with pytest.raises(RequantError, match=says) as caught:
         read_json(body, RequantizeRequest, SETTINGS)
     assert "Request" not in caught.value.detail
+
+
+def request_models(base: type[RequestModel] = RequestModel) -> list[type[RequestModel]]:
+    """Every model of a body, by itself or as a part."""
+    return [base, *(each for below in base.__subclasses__() for each in request_models(below))]
+
+
+def examples() -> list[tuple[str, Any]]:
+    """The example of every operation in the document, with the name of its model."""
+    found = []
+    for path in create_app(SETTINGS).openapi()["paths"].values():
+        for operation in path.values():
+            content = operation.get("requestBody", {}).get("content", {}).get("application/json")
+            if content:
+                found.append((content["schema"]["$ref"].rpartition("/")[2], content["example"]))
+    return found
+
+
+@pytest.mark.parametrize("size", [2, 5])
+@pytest.mark.parametrize(("name", "value"), examples())
+def test_a_model_holds_nothing_that_goes_with_its_slices(
+    name: str, value: Any, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = {each.__name__: each for each in request_models()}[name]
+    body = json.dumps(value).encode()
+    whole = read_json(body, model, SETTINGS)
+    monkeypatch.setattr("service.json_body.SLICE_TOKENS", 0)
+    monkeypatch.setattr("service.json_slices.SLICE_TOKENS", size)
+    assert read_json(body, model, SETTINGS) == whole

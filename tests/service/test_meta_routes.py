@@ -59,7 +59,7 @@ def test_the_spelling_of_the_storage_is_kept(client: httpx.Client, storage: str)
 
 
 @pytest.mark.parametrize(
-    "path", ["/healthz", "/v1/info", "/v1/profiles", "/problems/npy", "/docs", "/nope", "/v1/quantize"]
+    "path", ["/healthz", "/v1/info", "/v1/profiles", "/problems/npy", "/docs", "/openapi.json", "/nope", "/v1/quantize"]
 )
 def test_head_is_answered_like_get(client: httpx.Client, path: str) -> None:
     head, get = client.head(path), client.get(path)
@@ -156,8 +156,47 @@ def test_every_reply_has_the_common_headers(client: httpx.Client, path: str) -> 
     reply = client.get(path, headers={"X-Request-Id": "a.b-c_9"})
     assert reply.headers["X-Request-Id"] == "a.b-c_9"
     assert reply.headers["X-Content-Type-Options"] == "nosniff"
-    assert reply.headers["Cache-Control"] == "no-store"
+    assert reply.headers["Cache-Control"] == ("no-cache" if "ETag" in reply.headers else "no-store")
     assert "server" not in reply.headers
+
+
+STATIC = [
+    "/v1/info", "/v1/profiles", "/v1/profiles/litert", "/v1/schemes", "/v1/schemes/litert", "/v1/operators",
+    "/v1/operators/onnx.QuantizeLinear", "/problems/npy", "/v2", "/v2/models", "/v2/models/quantize",
+    "/v2/models/quantize/versions/1", "/docs", "/docs/assets/swagger-ui-bundle.js", "/openapi.json",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", STATIC)
+def test_what_never_changes_has_an_etag(client: httpx.Client, path: str) -> None:
+    whole = client.get(path)
+    tag = whole.headers["ETag"]
+    assert re.fullmatch('"[0-9a-f]{32}"', tag)
+    for given in (tag, f"W/{tag}", f'"other", {tag}', "*"):
+        same = client.get(path, headers={"If-None-Match": given})
+        assert (same.status_code, same.content) == (304, b"")
+        assert "Content-Length" not in same.headers
+        # RFC 9110 15.4.5.
+        assert {name: same.headers[name] for name in ("ETag", "Cache-Control")} == {
+            name: whole.headers[name] for name in ("ETag", "Cache-Control")
+        }
+        assert client.head(path, headers={"If-None-Match": given}).status_code == 304
+    two_lines = client.get(path, headers=[("If-None-Match", '"other"'), ("If-None-Match", tag)])
+    assert two_lines.status_code == 304
+    for other in ('"other"', tag[1:-1], "", f"{tag[:-2]}"):
+        changed = client.get(path, headers={"If-None-Match": other})
+        assert (changed.status_code, changed.content) == (200, whole.content)
+
+
+def test_the_etag_of_one_resource_is_not_that_of_another(client: httpx.Client) -> None:
+    tags = [client.head(path).headers["ETag"] for path in STATIC if path != "/v2/models/quantize/versions/1"]
+    assert len(set(tags)) == len(tags)
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/v2/health/ready", "/v1/profiles/nope", "/metrics"])
+def test_what_changes_has_none(client: httpx.Client, path: str) -> None:
+    assert "ETag" not in client.get(path).headers
+    assert client.get(path, headers={"If-None-Match": "*"}).status_code != 304
 
 
 @pytest.mark.parametrize("given", ["", "x" * 65, "a b", "a;b", 'a"b'])

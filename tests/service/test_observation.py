@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import subprocess
+import sys
 
 import httpx
 import pytest
@@ -17,6 +19,7 @@ from service.instruments import Histogram
 from service.logs import JsonLines, request_of_log
 from service.metrics import Metrics
 from service.observation import Observation
+from tests.conftest import ROOT
 
 
 async def echo(request: Request) -> Response:
@@ -106,3 +109,18 @@ def test_a_histogram_counts_what_is_at_most_each_bound() -> None:
     found = {(sample.name, sample.labels.get("le")): sample.value for sample in family.samples}
     assert [found["test_seconds_bucket", bound] for bound in ("0.5", "1.0", "+Inf")] == [2, 4, 5]
     assert (found["test_seconds_count", None], found["test_seconds_sum", None]) == (5, 4.5)
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_warning_is_a_line_of_the_log(form: str) -> None:
+    program = f"""
+import warnings
+from service.logs import set_up_logs
+set_up_logs("info", "{form}")
+warnings.warn("secret\\nsecond line", RuntimeWarning)
+"""
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
+    (line,) = found.stderr.splitlines()
+    assert "RuntimeWarning at <string>:5" in line
+    assert "secret" not in line
+    assert (line[0] == "{") == (form == "json")

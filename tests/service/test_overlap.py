@@ -41,6 +41,7 @@ RNG = np.random.default_rng(1)
 REAL = RNG.normal(0, 9, 43)
 STORED = RNG.integers(-128, 128, 43).astype(np.int8)
 I8, I4 = "!quant.uniform<i8:f32, 0.5:3>", "!quant.uniform<i4:f32, 0.5>"
+I12 = "!quant.uniform<i12:f32, 0.5>"
 DENSE = {"packing": "dense"}
 # Elements of one to eight bytes, packed ones, and outputs that are smaller, as large and larger than the input.
 CASES: dict[str, tuple[str, dict[str, str], bytes]] = {
@@ -48,6 +49,12 @@ CASES: dict[str, tuple[str, dict[str, str], bytes]] = {
     "f64 to i16": ("quantize", {"output_type": "!quant.uniform<i16:f64, 0.001>"}, npy(REAL)),
     "f16 to i8": ("quantize", {"output_type": "!quant.uniform<i8:f16, 0.5>"}, npy(REAL.astype("<f2"))),
     "f32 to packed i4": ("quantize", {"output_type": I4, **DENSE}, npy(REAL.astype("<f4"))),
+    "f32 to packed i12": ("quantize", {"output_type": I12, "profile": "mlir", **DENSE}, npy(REAL.astype("<f4"))),
+    "packed i12 to f32": (
+        "dequantize",
+        {"input_type": f"tensor<43x{I12}>", "profile": "mlir", **DENSE},
+        npy(np.append(RNG.integers(0, 256, 64), 9).astype(np.uint8)),
+    ),
     "stochastic": ("quantize", {"output_type": I8, "rounding": "stochastic", "seed": "7"}, npy(REAL.astype("<f4"))),
     "i8 to f32": ("dequantize", {"input_type": I8}, npy(STORED)),
     "packed i4 to f32": (

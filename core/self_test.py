@@ -9,6 +9,7 @@ every digest from the exact oracle.
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import prod
@@ -30,6 +31,9 @@ from core.profiles import Operation
 from core.profiles.integer_rule import Accumulator
 from core.quantize import plan_quantize
 from core.requantize import plan_requantize
+from core.warmup import came_from_cache, compile_kernels, recompile_kernels
+
+_log = logging.getLogger(__name__)
 
 Array = NDArray[Any]
 
@@ -321,3 +325,21 @@ def run_self_test() -> None:
                 f"{known.operation} of {known.input_element} to {known.output_element} under {known.profile} gives "
                 f"{found}; it has to give {known.digest}"
             )
+
+
+def prepare_kernels() -> int:
+    """Compile or load every kernel, and see that they give the known answers. Return the number of specialisations.
+
+    If they do not, and machine code of the cache was among them, compile all of it anew, once. Raise SelfTestError if
+    that does not help.
+    """
+    count = compile_kernels()
+    try:
+        run_self_test()
+    except SelfTestError as error:
+        if not came_from_cache():
+            raise
+        _log.warning("Machine code of the cache computes wrongly: %s. All kernels are compiled anew.", error)
+        recompile_kernels()
+        run_self_test()
+    return count

@@ -20,7 +20,7 @@ from fastapi import FastAPI
 from starlette.requests import Request
 
 from core.errors import UnavailableError
-from core.warmup import prepare_kernels
+from core.self_test import prepare_kernels
 from service.admission import Admission
 from service.byte_cache import ByteCache
 from service.compute import Compute

@@ -139,10 +139,7 @@ class MachineCodeCache(_Cache):
             described(self._function),
             str(signature),
             repr(codegen.magic_tuple()),
-            repr([str(getattr(config, option, None)) for option in _OPTIONS]),
-            # Kernels ask for these themselves, unless they are given (`core.kernels.processor`).
-            "" if getattr(config, "CPU_FEATURES", None) else binding.get_host_cpu_features().flatten(),
-            repr((numba.__version__, llvmlite.__version__, sys.version_info[:3], sys.implementation.name)),
+            _surroundings(),
         )
         key = "\n".join(parts).encode()
         readable_name = re.sub(r"[^\w.]+", "", f"{self._function.__module__}.{self._function.__qualname__}")
@@ -193,6 +190,18 @@ def _writable() -> Path | None:
 def _refresh(target_context: Any) -> None:
     """Let numba look for extensions of itself: once, not before each function."""
     target_context.refresh()
+
+
+@cache
+def _surroundings() -> str:
+    """Return the options and versions of the compilers, and the CPU's features where kernels ask for them.
+
+    They do unless they are given (`core.kernels.processor`).
+    """
+    options = [str(getattr(config, option, None)) for option in _OPTIONS]
+    features = "" if getattr(config, "CPU_FEATURES", None) else binding.get_host_cpu_features().flatten()
+    versions = (numba.__version__, llvmlite.__version__, sys.version_info[:3], sys.implementation.name)
+    return f"{options!r}\n{features}\n{versions!r}"
 
 
 def _checksum(key: bytes, content: bytes) -> bytes:

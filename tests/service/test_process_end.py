@@ -26,9 +26,9 @@ _SERVE = "from service.__main__ import main; main()"
 # The kernels are there at once, and a thread of each executor has work that outlives everything.
 _STUCK = """
 import time
-from core import warmup
+from core import self_test, warmup
 from service.compute import Compute
-warmup.compile_kernels = warmup.prepare_kernels = lambda: 0
+warmup.compile_kernels = self_test.prepare_kernels = lambda: 0
 begin = Compute.start
 def start(compute):
     begin(compute)
@@ -40,9 +40,9 @@ Compute.start = start
 # A task that does not let itself be cancelled.
 _STUBBORN = """
 import asyncio
-from core import warmup
+from core import self_test, warmup
 from service import lifespan
-warmup.compile_kernels = warmup.prepare_kernels = lambda: 0
+warmup.compile_kernels = self_test.prepare_kernels = lambda: 0
 async def stays():
     while True:
         try:
@@ -138,7 +138,7 @@ def test_work_that_never_ends_is_abandoned_in_time(stuck: str, sent: signal.Sign
 
 
 def test_a_ready_service_ends_on_an_interrupt_without_a_traceback(tmp_path: Path) -> None:
-    ready = "from core import warmup; warmup.compile_kernels = warmup.prepare_kernels = lambda: 0\n"
+    ready = "from core import self_test, warmup; warmup.compile_kernels = self_test.prepare_kernels = lambda: 0\n"
     with service(tmp_path, ready + _SERVE) as (process, port):
         wait_for(process, port, "/v2/health/ready")
         ended(process, signal.SIGINT, AT_ONCE)

@@ -58,14 +58,16 @@ def _serve() -> None:
     early_log = logging.handlers.MemoryHandler(_EARLY_LINES, flushLevel=logging.CRITICAL + 1)
     logging.basicConfig(handlers=[early_log])
     from core.kernels.baked import use_baked
-    from core.kernels.cache_directory import CacheDirectoryError, named_directory
+    from core.kernels.cache_directory import CACHE_VARIABLE, CacheDirectoryError, named_directory
 
+    variable = "REQUANT_BAKED_KERNELS"
     try:
-        if baked := os.environ.get("REQUANT_BAKED_KERNELS"):
+        if baked := os.environ.get(variable):
             use_baked(Path(baked))
+        variable = CACHE_VARIABLE
         named_directory()
     except CacheDirectoryError as error:
-        sys.exit(f"Machine code cannot be kept safely: {error}")
+        sys.exit(f"{variable}: {error}")
     # Imports numba, which reads its environment once.
     threading.Thread(target=_load_kernels, name=PREPARING_THREAD, daemon=True).start()
 

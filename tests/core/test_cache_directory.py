@@ -130,7 +130,7 @@ def test_the_named_directory_is_refused_and_not_replaced(place: Path, monkeypatc
             use()
     (place / "file").touch()
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(place / "file" / "cache"))
-    with pytest.raises(CacheDirectoryError, match="cannot be made: .*; make it or name another"):
+    with pytest.raises(CacheDirectoryError, match=r"cannot be made: .*; make it or name another"):
         named_directory()
 
 

@@ -90,3 +90,12 @@ def test_baking_fails_if_a_kernel_was_not_written(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(baked, "_BAKE", "print(3)")
     with pytest.raises(RuntimeError, match="of 3 compiled kernels 0 were written"):
         baked.bake(tmp_path)
+
+
+def test_what_is_baked_is_all_that_a_service_compiles() -> None:
+    """A kernel of which only the service's own imports know would be compiled at each start."""
+    count = "from core.kernels._jit import _registry; print(len(_registry))\n"
+    script = f"import core.warmup\n{count}import service.app\n{count}"
+    run = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    baked_kernels, all_kernels = run.stdout.split()
+    assert baked_kernels == all_kernels

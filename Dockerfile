@@ -34,12 +34,11 @@ LABEL org.opencontainers.image.title="requant" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}" \
       org.opencontainers.image.created="${CREATED}"
-# /tmp is the only place that is written to: the baked kernels of this CPU's level are copied there at start.
+# Nothing is written: the kernels of this CPU's level are read where they were baked. They belong to root.
 ENV REQUANT_HOST=0.0.0.0 \
     REQUANT_PORT=8080 \
     REQUANT_LOG_FORMAT=json \
     REQUANT_BAKED_KERNELS=/app/kernels \
-    NUMBA_CACHE_DIR=/tmp/requant-kernels \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1
 USER 65532:65532

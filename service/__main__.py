@@ -9,6 +9,7 @@ by then stays for good, so the garbage collector, which would go through it many
 from __future__ import annotations
 
 import gc
+import logging.handlers
 import os
 import signal
 import sys
@@ -16,8 +17,13 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
+from service.process_end import PREPARING_THREAD, Deadline, end_process, kernels_are_being_prepared
+
 # How long connections without a request stay open after the drain.
 _LAST_SECONDS = 1.0
+_STOPPING = (signal.SIGINT, signal.SIGTERM)
+# Lines of the log that wait until the settings say how they are written.
+_EARLY_LINES = 10_000
 # As uvicorn's own command ends when it cannot listen.
 _NOT_STARTED = 3
 
@@ -32,15 +38,38 @@ def _load_kernels() -> None:
 
 def main() -> None:
     """Serve. One process: more CPUs are threads here, more machines are replicas."""
-    gc.disable()
-    # uvicorn raises the signal that ended it again: a stop that was asked for is no failure.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    from core.kernels.baked import use_baked
+    for each in _STOPPING:
+        # Until there is something to end in good order.
+        signal.signal(each, lambda *_: end_process(0))
+    try:
+        _serve()
+    except SystemExit as error:
+        if not kernels_are_being_prepared():
+            raise
+        if isinstance(error.code, str):
+            sys.stderr.write(f"{error.code}\n")
+        end_process(error.code if isinstance(error.code, int) else int(error.code is not None))
+    if kernels_are_being_prepared():
+        end_process(0)
 
-    if baked := os.environ.get("REQUANT_BAKED_KERNELS"):
-        use_baked(Path(baked), Path(os.environ.get("NUMBA_CACHE_DIR", "/tmp/requant-kernels")))
+
+def _serve() -> None:
+    gc.disable()
+    early_log = logging.handlers.MemoryHandler(_EARLY_LINES, flushLevel=logging.CRITICAL + 1)
+    logging.basicConfig(handlers=[early_log])
+    from core.kernels.baked import use_baked
+    from core.kernels.cache_directory import CACHE_VARIABLE, CacheDirectoryError, named_directory
+
+    variable = "REQUANT_BAKED_KERNELS"
+    try:
+        if baked := os.environ.get(variable):
+            use_baked(Path(baked))
+        variable = CACHE_VARIABLE
+        named_directory()
+    except CacheDirectoryError as error:
+        sys.exit(f"{variable}: {error}")
     # Imports numba, which reads its environment once.
-    threading.Thread(target=_load_kernels, name="kernels", daemon=True).start()
+    threading.Thread(target=_load_kernels, name=PREPARING_THREAD, daemon=True).start()
 
     import uvicorn
 
@@ -60,6 +89,8 @@ def main() -> None:
         settings.max_head_bytes, settings.max_header_fields, settings.head_seconds, settings.body_seconds
     )
     set_up_logs(settings.log_level, settings.log_format)
+    early_log.setTarget(logging.getLogger().handlers[0])
+    early_log.flush()
     keep_memory()
     try:
         app = create_app(settings)
@@ -82,7 +113,11 @@ def main() -> None:
             timeout_graceful_shutdown=settings.shutdown_seconds,
         ),
         app.state.runtime,
+        Deadline().end_within,
     )
+    for each in _STOPPING:
+        # uvicorn raises the signal that ended it again: a stop that was asked for is no failure.
+        signal.signal(each, lambda *_: sys.exit(0))
     server.run()
     if not server.started:
         sys.exit(_NOT_STARTED)

@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
 from contextlib import asynccontextmanager, nullcontext
 from enum import StrEnum
 from typing import Any
@@ -18,13 +20,13 @@ from fastapi import FastAPI
 from starlette.requests import Request
 
 from core.errors import UnavailableError
-from core.self_test import run_self_test
-from core.warmup import compile_kernels
+from core.self_test import prepare_kernels
 from service.access import Tokens
 from service.admission import Admission
 from service.byte_cache import ByteCache
 from service.compute import Compute
 from service.metrics import Metrics
+from service.process_end import PREPARING_THREAD
 from service.settings import Settings
 
 _log = logging.getLogger("uvicorn.error")
@@ -64,8 +66,7 @@ class Runtime:
     async def warm_up(self) -> None:
         """Compile or load every kernel, see that they give the known answers, then be ready."""
         try:
-            self.kernels = await asyncio.to_thread(compile_kernels)
-            await asyncio.to_thread(run_self_test)
+            self.kernels = await asyncio.wrap_future(_in_daemon_thread(prepare_kernels))
         except Exception:
             # Stay up and say so: a probe restarts the process, a person reads this line.
             self.status = HealthStatus.FAILED
@@ -82,6 +83,21 @@ class Runtime:
         """Say that no more work is wanted. What comes all the same is done: a balancer needs a while to see it."""
         if self.status is HealthStatus.READY:
             self.status = HealthStatus.DRAINING
+
+
+def _in_daemon_thread(work: Callable[[], int]) -> Future[int]:
+    """Run `work` in a thread that the process does not wait for when it ends, as it does for those of an executor."""
+    result: Future[int] = Future()
+
+    def run() -> None:
+        try:
+            result.set_result(work())
+        except BaseException as error:
+            result.set_exception(error)
+
+    result.set_running_or_notify_cancel()
+    threading.Thread(target=run, name=PREPARING_THREAD, daemon=True).start()
+    return result
 
 
 def runtime(request: Request) -> Runtime:

@@ -2,7 +2,8 @@
 
 A balancer learns from the probes that this replica is not ready any more, and that takes it some seconds. Until then it
 sends requests, which are answered like all others, each the last of its connection. Then nothing more is accepted, what
-is under way ends, and the process with it. An interrupt (Ctrl-C), or a second SIGTERM, stops without that pause.
+is under way ends, and the process with it. An interrupt (Ctrl-C), or a second SIGTERM, stops without that pause, and so
+does a service that was not ready: no balancer sends it anything.
 """
 
 from __future__ import annotations
@@ -12,33 +13,46 @@ import logging
 import os
 import signal
 import socket
+from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
 from types import FrameType
 
 import uvicorn
 
-from service.lifespan import Runtime
+from service.lifespan import HealthStatus, Runtime
 
 _log = logging.getLogger("uvicorn.error")
 
+# What the rest takes, when requests took all of their time.
+_LAST_SECONDS = 2.0
+
 
 class DrainingServer(uvicorn.Server):
-    """A server that drains before it stops."""
+    """A server that drains before it stops.
 
-    def __init__(self, config: uvicorn.Config, running: Runtime) -> None:
+    When it is told to stop, it calls `end_within` with the longest time that it may take, in seconds.
+    """
+
+    def __init__(
+        self, config: uvicorn.Config, running: Runtime, end_within: Callable[[float], None] = lambda _: None
+    ) -> None:
         super().__init__(config)
         self._running = running
+        self._end_within = end_within
         self._stops_at: float | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Take a signal: drain first, the first time."""
-        pause = self._running.settings.drain_seconds
+        settings = self._running.settings
+        pause = settings.drain_seconds if self._running.status is HealthStatus.READY else 0.0
         if sig == signal.SIGTERM and self._stops_at is None and pause and self.started:
+            self._end_within(pause + settings.shutdown_seconds + _LAST_SECONDS)
             self._running.drain()
             self._stops_at = monotonic() + pause
             _log.info("Draining: requests are still taken for %g seconds.", pause)
         else:
+            self._end_within(settings.shutdown_seconds + _LAST_SECONDS)
             super().handle_exit(sig, frame)
 
     async def on_tick(self, counter: int) -> bool:

@@ -156,7 +156,12 @@ def divergence(p: Array, q: Array) -> float:
 def entropy(tensors: Sequence[Array], bins: int, levels: int) -> tuple[Any, Any]:
     """F.4, onnxruntime."""
     listed, edges = value_histogram(tensors, bins)
-    counts = np.array(listed)
+    start, end = most_telling_part(np.array(listed), levels)
+    return within(edges[start], edges[end], tensors)
+
+
+def most_telling_part(counts: Array, levels: int) -> tuple[int, int]:
+    """F.4, onnxruntime: the first bin, and the one after the last."""
     middle, best = counts.size // 2, (math.inf, 0, 0)
     for reach in range(levels // 2, middle + 1):
         start, end = middle - reach, min(middle + reach + 1, counts.size)
@@ -175,7 +180,31 @@ def entropy(tensors: Sequence[Array], bins: int, levels: int) -> tuple[Any, Any]
         found = math.inf if smooth_p is None or smooth_q is None else divergence(smooth_p, smooth_q)
         if reach == levels // 2 or found < best[0]:
             best = (found, start, end)
-    return within(edges[best[1]], edges[best[2]], tensors)
+    return best[1], best[2]
+
+
+def most_telling_length(counts: Sequence[int], levels: int, fewest: int) -> int:
+    """F.4, the Model Optimizer: how many of the first bins."""
+    tally = [counts[1], *counts[1:]]
+    found = []
+    for length in range(fewest, len(tally) + 1):
+        p = [float(count) for count in tally[:length]]
+        members: dict[int, list[int]] = {}
+        for i in range(length):
+            if tally[i]:
+                members.setdefault(i * levels // length, []).append(i)
+        q = [0.0] * length
+        for group in members.values():
+            for i in group:
+                q[i] = sum(tally[j] for j in group) / len(group)
+        p[-1] += sum(tally[length:])
+        terms = [
+            math.inf if b == 0 else a / sum(p) * math.log(a / sum(p) / (b / sum(q)))
+            for a, b in zip(p, q, strict=True)
+            if a
+        ]
+        found.append((sum(terms), -length))
+    return -min(found)[1]
 
 
 # --- Smallest squared error (F.5) ------------------------------------------------------------------------------------

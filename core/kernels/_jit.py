@@ -7,20 +7,16 @@ first call. It refuses any other argument types instead of compiling for them in
 
 from __future__ import annotations
 
-import hashlib
-import os
 import threading
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
 from numba import types
-from numba.core import config
 from numba.core.registry import cpu_target
 from numba.core.typing.templates import Signature
 
-from core.kernels.machine_code_cache import cache_of
+from core.kernels.machine_code_cache import MachineCodeCache
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -31,33 +27,8 @@ Array = Any
 # An operation that numba does not have, written in LLVM's terms; those are opaque too.
 intrinsic: Callable[[Callable[..., Any]], Callable[..., Any]] = numba.extending.intrinsic
 
-_HERE = Path(__file__).parent
 _registry: list[Kernel] = []
 _lock = threading.Lock()
-
-
-def _use_cache_of_these_sources() -> None:
-    """Give each state of the kernels' sources its own cache directory.
-
-    numba notices a change in the file that defines a kernel, not in the files that it takes primitives from
-    (spec/service.md 2.6). A stale rounding primitive would be a wrong bit, so the directory's name is a digest of all
-    the sources. A directory that cannot be written disables the cache in numba; then nothing is set and each start
-    compiles.
-    """
-    digest = hashlib.sha256()
-    for source in sorted(_HERE.glob("*.py")):
-        digest.update(source.read_bytes())
-    root = Path(getattr(config, "CACHE_DIR", "") or _HERE / "__pycache__")
-    directory = root / f"kernels-{digest.hexdigest()[:16]}"
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return
-    if os.access(directory, os.W_OK):
-        config.CACHE_DIR = str(directory)  # type: ignore[attr-defined]
-
-
-_use_cache_of_these_sources()
 
 
 def target_features() -> frozenset[str]:
@@ -86,13 +57,17 @@ class Kernel:
     """A function with its fixed signatures. Calling it is calling the compiled code."""
 
     def __init__(self, function: Callable[..., Any], signatures: Sequence[Signature]) -> None:
+        self._function = function
         self._signatures = signatures
-        dispatcher: Any = numba.njit(nogil=True, error_model="numpy", fastmath=False)(function)
-        dispatcher._cache = cache_of(function)
+        self._reset()
+        _registry.append(self)
+
+    def _reset(self) -> None:
+        dispatcher: Any = numba.njit(nogil=True, error_model="numpy", fastmath=False)(self._function)
+        dispatcher._cache = MachineCodeCache(self._function)
         self._dispatcher = dispatcher
         self._call: Any = self._compile_and_call
         self._ready = False
-        _registry.append(self)
 
     def compile(self) -> int:
         """Compile, or load from the cache, every signature. Return how many there are."""
@@ -116,10 +91,16 @@ class Kernel:
 
     def assembly(self) -> str:
         """Compile the first signature anew and return the machine code as text; code from the cache has none."""
-        fresh: Any = numba.njit(nogil=True, error_model="numpy")(self._dispatcher.py_func)
+        fresh: Any = numba.njit(nogil=True, error_model="numpy")(self._function)
         fresh.compile(self._signatures[0])
         (text,) = fresh.inspect_asm().values()
         return str(text)
+
+    def recompile(self) -> int:
+        """Compile every signature anew, whatever there was before. Return how many there are."""
+        with _lock:
+            self._reset()
+        return self.compile()
 
     def _compile_and_call(self, *arguments: Any) -> Any:
         self.compile()
@@ -140,3 +121,14 @@ def kernel(
 def compile_kernels() -> int:
     """Compile, or load from the cache, all kernels that were imported. Return the number of specialisations."""
     return sum(each.compile() for each in _registry)
+
+
+def came_from_cache() -> bool:
+    """Whether any of the machine code was made by another process."""
+    return MachineCodeCache.loaded > 0
+
+
+def recompile_kernels() -> int:
+    """Compile all kernels anew, and replace what the cache has. Return the number of specialisations."""
+    MachineCodeCache.reads = False
+    return sum(each.recompile() for each in _registry)

@@ -1,20 +1,20 @@
-"""Kernels that were compiled when the image was built: baked for named CPU levels, chosen and copied at start.
+"""Kernels that were compiled when the image was built: baked for named CPU levels, and chosen at start.
 
-numba's cache is keyed by the CPU's name and features, so one that was made on another machine is silently not used
-unless both are pinned; and numba wants to write to its cache even if it only reads, which a read-only image forbids
-(spec/service.md 2.6). So `python -m core.kernels.baked DIRECTORY` compiles for each level into a directory of its
-own, and a start copies the directory of this CPU's level to NUMBA_CACHE_DIR.
+Machine code is cached for the CPU's name and features, so what was made on another machine is not used unless both are
+pinned. So `python -m core.kernels.baked DIRECTORY` compiles for each level into a directory of its own, and a start
+reads from the one of its CPU's level. Nothing is written there then.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 from llvmlite import binding
+
+from core.kernels.cache_directory import CACHE_VARIABLE, check_directory
 
 _V3 = (
     "avx",
@@ -43,7 +43,10 @@ LEVELS: dict[str, tuple[str, ...]] = {
 """The CPU levels that are baked, best first, with the features that each one has. The name of the CPU, as LLVM knows
 it, is what comes before a plus."""
 
-_CACHE = "NUMBA_CACHE_DIR"
+in_use: Path | None = None
+"""The directory that this process reads machine code from before it looks into its cache."""
+
+_BAKE = "from core.warmup import compile_kernels; print(compile_kernels())"
 
 
 def _pinned(level: str) -> dict[str, str]:
@@ -53,27 +56,36 @@ def _pinned(level: str) -> dict[str, str]:
 
 
 def bake(directory: Path) -> None:
-    """Compile every kernel for each level into `directory`/<level>. Raise CalledProcessError if one cannot be."""
-    compile_all = "from core.warmup import compile_kernels; compile_kernels()"
+    """Compile every kernel for each level into `directory`/<level>.
+
+    Raise CalledProcessError if one cannot be compiled, and RuntimeError if one was not written.
+    """
     for level in LEVELS:
-        environment = {**os.environ, **_pinned(level), _CACHE: str(directory / level)}
-        subprocess.run([sys.executable, "-c", compile_all], env=environment, check=True)
+        environment = {**os.environ, **_pinned(level), CACHE_VARIABLE: str(directory / level)}
+        run = subprocess.run(
+            [sys.executable, "-c", _BAKE], env=environment, check=True, stdout=subprocess.PIPE, text=True
+        )
+        compiled, written = int(run.stdout), sum(1 for _ in (directory / level).rglob("*.kernel"))
+        if written < compiled:
+            raise RuntimeError(f"{level}: of {compiled} compiled kernels {written} were written to {directory}")
 
 
-def use_baked(directory: Path, cache: Path) -> str | None:
-    """Make numba use, from `cache`, the kernels baked in `directory` for the best level that this CPU has.
+def use_baked(directory: Path) -> str | None:
+    """Read machine code from the kernels baked in `directory` for the best level that this CPU has.
 
     Call it before numba is imported. Return the level, or None where nothing was done: the CPU has no baked level, or
-    NUMBA_CPU_NAME is set already. Then the kernels are compiled at start.
+    NUMBA_CPU_NAME is set already. Then the kernels come from the cache, or are compiled. Raise CacheDirectoryError if
+    others could have changed what is in the directory.
     """
+    global in_use
     if "NUMBA_CPU_NAME" in os.environ:
         return None
     found = binding.get_host_cpu_features()
     for level, features in LEVELS.items():
         baked = directory / level
         if all(found.get(feature, False) for feature in features) and baked.is_dir():
-            shutil.copytree(baked, cache, dirs_exist_ok=True)
-            os.environ.update({**_pinned(level), _CACHE: str(cache)})
+            in_use = check_directory(baked)
+            os.environ.update(_pinned(level))
             return level
     return None
 

@@ -17,56 +17,85 @@ _PINS = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_CACHE_DIR")
 
 @pytest.fixture
 def image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An image with one file for each level, and an empty place for the cache."""
+    """The directory of an image that has one for each level."""
     for name in _PINS:
-        monkeypatch.delenv(name, raising=False)
+        # Set first, so that it is gone again after the test, whoever sets it.
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(baked, "in_use", None)
     for level in baked.LEVELS:
         (tmp_path / "baked" / level).mkdir(parents=True)
-        (tmp_path / "baked" / level / level).touch()
-    return tmp_path
+    return tmp_path.resolve() / "baked"
 
 
 @pytest.mark.parametrize("level", baked.LEVELS)
 def test_the_best_level_of_the_cpu_is_used(image: Path, monkeypatch: pytest.MonkeyPatch, level: str) -> None:
     has = dict.fromkeys(baked.LEVELS[level], True)
     monkeypatch.setattr(binding, "get_host_cpu_features", lambda: has)
-    baked.use_baked(image / "baked", image / "cache")
+    baked.use_baked(image)
     assert os.environ["NUMBA_CPU_NAME"] == level.partition("+")[0]
     assert os.environ["NUMBA_CPU_FEATURES"].split(",") == [f"+{feature}" for feature in baked.LEVELS[level]]
-    assert [path.name for path in (image / "cache").iterdir()] == [level]
+    assert baked.in_use == image / level
 
 
 def test_a_cpu_below_every_level_compiles_for_itself(image: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(binding, "get_host_cpu_features", lambda: {"avx": True})
-    baked.use_baked(image / "baked", image / "cache")
+    baked.use_baked(image)
     assert "NUMBA_CPU_NAME" not in os.environ
-    assert not (image / "cache").exists()
+    assert baked.in_use is None
 
 
 def test_a_level_that_was_chosen_stays(image: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NUMBA_CPU_NAME", "generic")
-    baked.use_baked(image / "baked", image / "cache")
+    baked.use_baked(image)
     assert os.environ["NUMBA_CPU_NAME"] == "generic"
-    assert not (image / "cache").exists()
+    assert baked.in_use is None
 
 
 def test_a_baked_kernel_is_loaded_and_not_compiled(tmp_path: Path) -> None:
-    """One kernel stands for all: baked in one process, and found in the cache by the next, which is told its level."""
+    """One kernel stands for all: baked in one process, and used by the next, which is told its level.
+
+    The directory is read-only then, and so is that of the cache.
+    """
     compile_one = "from core.kernels.packing import pack; pack.compile()\n"
     compile_one += "print(sum(pack._dispatcher.stats.cache_misses.values()))\n"
     use = "import sys; from pathlib import Path; from core.kernels.baked import use_baked\n"
-    use += "use_baked(Path(sys.argv[1]), Path(sys.argv[2]))\n"
+    use += "use_baked(Path(sys.argv[1]))\n"
     level = next(iter(baked.LEVELS))
     clean = {name: value for name, value in os.environ.items() if name not in _PINS}
 
     def compiled(script: str, *arguments: Path, **environment: str) -> int:
         command = [sys.executable, "-c", script, *map(str, arguments)]
         run = subprocess.run(command, env={**clean, **environment}, check=True, capture_output=True, text=True)
+        assert not run.stderr
         return int(run.stdout)
 
-    directory = tmp_path / "baked"
+    directory, cache = tmp_path / "baked", tmp_path / "cache"
     assert compiled(compile_one, **baked._pinned(level), NUMBA_CACHE_DIR=str(directory / level)) > 0
     host = binding.get_host_cpu_features()
     if not all(host.get(feature, False) for feature in baked.LEVELS[level]):
         pytest.skip("this CPU is below the level")
-    assert compiled(use + compile_one, directory, tmp_path / "cache") == 0
+    assert compiled(use + compile_one, directory, NUMBA_CACHE_DIR=str(cache)) == 0
+    assert not list(cache.rglob("*.kernel"))
+    # One that is damaged is compiled for the same level, and kept where that can be.
+    (file,) = directory.rglob("*.kernel")
+    file.write_bytes(file.read_bytes()[:-1])
+    quiet = "import logging; logging.disable()\n"
+    assert compiled(quiet + use + compile_one, directory, NUMBA_CACHE_DIR=str(cache)) == 1
+    assert compiled(quiet + use + compile_one, directory, NUMBA_CACHE_DIR=str(cache)) == 0
+    assert [path.name for path in cache.rglob("*.kernel")] == [file.name]
+
+
+def test_baking_fails_if_a_kernel_was_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(baked, "_BAKE", "print(3)")
+    with pytest.raises(RuntimeError, match="of 3 compiled kernels 0 were written"):
+        baked.bake(tmp_path)
+
+
+def test_what_is_baked_is_all_that_a_service_compiles() -> None:
+    """A kernel of which only the service's own imports know would be compiled at each start."""
+    count = "from core.kernels._jit import _registry; print(len(_registry))\n"
+    script = f"import core.warmup\n{count}import service.app\n{count}"
+    run = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    baked_kernels, all_kernels = run.stdout.split()
+    assert baked_kernels == all_kernels

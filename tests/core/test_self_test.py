@@ -2,36 +2,105 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from numba import typeof, types
 from numpy.typing import NDArray
 
+import core.warmup  # noqa: F401  # for all kernels
 from core import self_test
 from core.errors import SelfTestError
+from core.kernels._jit import Kernel, _registry
+from core.kernels.accumulate import (
+    MULTIPLY_BYTES,
+    PACK_COLUMNS_OF_BYTES,
+    PACK_ROWS_OF_BYTES,
+)
+from core.kernels.byte_table import HAS_TABLES, look_up
+from core.kernels.processor import HAS_FMA
+from core.kernels.quantize import QUANTIZE
+from core.known_calls import KNOWN_CALLS
 from core.parameters.schemes import SCHEMES as SCHEME_NAMES
 from core.profiles import PROFILES, Operation
 from core.self_test import ELEMENTS, KNOWN_ANSWERS, KNOWN_SUMS, KnownAnswer, KnownSums, digest, inputs
-from tests import profile_oracle, quantile_oracle, scheme_oracle
+from tests import cast_oracle, profile_oracle, quantile_oracle, scheme_oracle, small_float_oracle
 
 I8 = profile_oracle.target("i8")
 
 
-def parameters(element: str) -> tuple[float, int]:
-    """The scale and zero point of a type text."""
-    scale, _, zero_point = element.removesuffix(">").partition(", ")[2].partition(":")
+def storage_of(element: str) -> tuple[str, str]:
+    """The storage and the expressed type of a type text."""
+    storage, _, expressed = element.removeprefix("!quant.uniform<").partition(", ")[0].partition(":")
+    return storage, expressed.partition(":")[0]
+
+
+def parameters(element: str, index: int = 0) -> tuple[float, int]:
+    """The scale and zero point of an element of the tensor, of a type text."""
+    listed = element.removesuffix(">").partition(", ")[2].strip("{}").split(", ")
+    scale, _, zero_point = listed[index % len(listed)].partition(":")
     return float(scale), int(zero_point or 0)
 
 
+def values_of(known: KnownAnswer) -> list[float]:
+    """The real numbers that are quantized, exactly."""
+    given = inputs(known.plan())
+    if known.input_element == "bf16":
+        given = (given.astype(np.uint32) << 16).view(np.float32)
+    return [float(x) for x in given]
+
+
+def quantized(known: KnownAnswer) -> NDArray[Any]:
+    to = known.output_element
+    if known.profile == "quantile":
+        expressed = known.input_element
+        nearest = quantile_oracle.quantizer(quantile_oracle.Table(QUANTILES, expressed), expressed, 16.0, 0)
+        return np.array([nearest(x).value for x in values_of(known)], np.uint8)
+    if not to.startswith("!"):
+        codes = [cast_oracle.cast(known.profile, known.input_element, to, x).code for x in values_of(known)]
+        return np.array(codes, np.uint8)
+    storage, expressed = storage_of(to)
+    if storage.startswith("f8"):
+        # 0.5 is exact, and so is each quotient.
+        codes = [cast_oracle.cast(known.profile, expressed, storage, x / 0.5).code for x in values_of(known)]
+        return np.array(codes, np.uint8)
+    target = profile_oracle.target(storage, expressed, "per_axis" if "{" in to else "per_tensor")
+    quantize = profile_oracle.QUANTIZE[known.profile]
+    stored = [quantize(x, *parameters(to, index), target) for index, x in enumerate(values_of(known))]
+    return np.array([each.value for each in stored if each is not None], f"int{storage[1:]}")
+
+
+def dequantized(known: KnownAnswer) -> NDArray[Any]:
+    given, expressed = inputs(known.plan()).tolist(), known.output_element
+    dtype = {"f16": np.float16, "f32": np.float32, "f64": np.float64}[expressed]
+    if known.profile == "quantile":
+        table = quantile_oracle.Table(QUANTILES, expressed)
+        return np.array([quantile_oracle.dequantize(table, expressed, 16.0, 0, q) for q in given], dtype)
+    storage, _ = storage_of(known.input_element)
+    if storage.startswith("f8"):
+        codes = [small_float_oracle.value_of(storage, q & 0x7F) for q in given]
+        signs = [-1.0 if q >> 7 else 1.0 for q in given]
+        reals = [float("nan") if isinstance(c, str) else float(abs(c)) for c in codes]
+        return np.array([np.copysign(x, s) * 0.5 for x, s in zip(reals, signs, strict=True)], dtype)
+    target = profile_oracle.target(storage, expressed)
+    scale, zero_point = parameters(known.input_element)
+    return np.array([profile_oracle.dequantize(known.profile, q, scale, zero_point, target) for q in given], dtype)
+
+
+QUANTILES = (-1.0, -0.25, 0.25, 1.5)
 SCHEMES = {"litert_xnnpack": "xnnpack_fp32", "onnx": "onnxruntime", "torch": "fbgemm"}
 
 
 def rescaled(known: KnownAnswer, q: int) -> int:
     """The requantization of one stored number."""
     (source, z_in), (target, z_out) = parameters(known.input_element), parameters(known.output_element)
-    storage = known.input_element.partition("<")[2].partition(":")[0]
+    storage, _ = storage_of(known.input_element)
+    bounds = profile_oracle.target(storage_of(known.output_element)[0])
     if known.profile in ("onednn", "torch_decomposed"):
         real = profile_oracle.dequantize(known.profile, q, source, z_in, profile_oracle.target(storage))
         stored = profile_oracle.QUANTIZE[known.profile](real, target, z_out, I8)
@@ -43,39 +112,34 @@ def rescaled(known: KnownAnswer, q: int) -> int:
     derived = scheme_oracle.derive(scheme, factor)
     assert derived is not None
     m, shift, _ = derived
-    found = scheme_oracle.requantized(scheme, q, z_in, m, shift, z_out, (-128, 127), factor)
+    found = scheme_oracle.requantized(scheme, q, z_in, m, shift, z_out, (bounds.lo, bounds.hi), factor)
     assert found is not None
     return found
 
 
 @pytest.mark.parametrize(
-    "known", KNOWN_ANSWERS, ids=lambda k: f"{k.operation}-{k.profile}-{k.scheme}-{k.input_element}"
+    "known", KNOWN_ANSWERS, ids=lambda k: f"{k.operation}-{k.profile}-{k.scheme}-{k.input_element}-{k.output_element}"
 )
 def test_the_oracle_gives_each_known_answer(known: KnownAnswer) -> None:
-    given = inputs(known.plan()).tolist()
-    if known.profile == "quantile":
-        table = quantile_oracle.Table((-1.0, -0.25, 0.25, 1.5))
-        nearest = quantile_oracle.quantizer(table, "f32", 16.0, 0)
-        expected: NDArray[Any] = np.array([nearest(x).value for x in given], np.uint8)
-    elif known.operation is Operation.QUANTIZE:
-        scale, zero_point = parameters(known.output_element)
-        stored = [profile_oracle.QUANTIZE[known.profile](x, scale, zero_point, I8) for x in given]
-        expected = np.array([each.value for each in stored if each is not None], np.int8)
-    elif known.operation is Operation.DEQUANTIZE:
-        scale, zero_point = parameters(known.input_element)
-        expected = np.array(
-            [profile_oracle.dequantize(known.profile, q, scale, zero_point, I8) for q in given], np.float32
-        )
-    else:
-        expected = np.array([rescaled(known, q) for q in given], np.int8)
+    expected = answer(known)
     assert expected.size == ELEMENTS
     assert digest(expected) == known.digest
+
+
+def answer(known: KnownAnswer) -> NDArray[Any]:
+    if known.operation is Operation.QUANTIZE:
+        return quantized(known)
+    if known.operation is Operation.DEQUANTIZE:
+        return dequantized(known)
+    storage, _ = storage_of(known.output_element)
+    dtype = f"{'u' * (storage[0] == 'u')}int{storage[1:]}"
+    return np.array([rescaled(known, q) for q in inputs(known.plan()).tolist()], dtype)
 
 
 def test_every_profile_that_converts_has_a_known_answer() -> None:
     # LiteRT with single rounding differs in requantize only, and there it has its own.
     converting = {name for name, profile in PROFILES.items() if profile.operations}
-    assert {known.profile for known in KNOWN_ANSWERS} == converting
+    assert {known.profile for known in KNOWN_ANSWERS} == converting | {"ml_dtypes"}
 
 
 def test_every_scheme_has_a_known_answer() -> None:
@@ -85,18 +149,23 @@ def test_every_scheme_has_a_known_answer() -> None:
 
 @pytest.mark.parametrize("known", KNOWN_SUMS, ids=lambda k: f"{k.lhs}-{k.rhs}-{k.accumulator}-{k.convolves}")
 def test_numpy_gives_the_known_sums(known: KnownSums) -> None:
+    assert digest(sums(known)) == known.digest
+
+
+def sums(known: KnownSums) -> NDArray[Any]:
     """In int64, which holds them all; int32 is that modulo 2^32."""
     lhs, rhs = (each.astype(np.int64) for each in known.factors())
     a, b = lhs - 3, rhs + 5
     if known.convolves:
         padded = np.pad(a, ((0, 0), (1, 1), (1, 1), (0, 0)))
-        expected = np.zeros(lhs.shape, np.int64)
+        expected = np.zeros((*lhs.shape[:3], rhs.shape[0]), np.int64)
         for i in range(3):
             for j in range(3):
-                expected += padded[:, i : i + 9, j : j + 11] * b[:, i, j, 0]
+                seen = padded[:, i : i + 9, j : j + 11]
+                expected += seen * b[:, i, j, 0] if known.depthwise else seen @ b[:, i, j].T
     else:
         expected = a @ b
-    assert digest(expected.astype("<i4" if known.accumulator == "i32" else "<i8")) == known.digest
+    return expected.astype("<i4" if known.accumulator == "i32" else "<i8")
 
 
 def test_wrong_sums_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,3 +185,134 @@ def test_a_wrong_bit_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         SelfTestError, match=rf"quantize of f32 .* under {wrong.profile} gives {KNOWN_ANSWERS[3].digest}"
     ):
         self_test.run_self_test()
+
+
+Specialisation = tuple[Kernel, int]
+
+# What is flipped in a wrong element: of floats, the first bit behind the point, for what is rounded to f16 later.
+BIT = {"<f4": 1 << 22, "<f8": 1 << 51}
+
+
+def unreachable() -> set[Specialisation]:
+    """What no request can reach on this CPU."""
+    kernels = [] if HAS_TABLES else [look_up]
+    if MULTIPLY_BYTES is None:
+        kernels += [PACK_ROWS_OF_BYTES, PACK_COLUMNS_OF_BYTES]
+    if not HAS_FMA:
+        # What takes the place of a division needs it.
+        kernels += [kernel for form, kernel in QUANTIZE.items() if form.multiplied]
+    return {(kernel, 0) for kernel in kernels}
+
+
+def specialisation(kernel: Kernel, arguments: tuple[Any, ...]) -> Specialisation:
+    """Which of a kernel's signatures is called: the one whose first array has the dtype of the argument."""
+    if len(kernel._signatures) == 1:
+        return kernel, 0
+    (index,) = (
+        index
+        for index, signature in enumerate(kernel._signatures)
+        if signature.args[0].dtype == typeof(arguments[0]).dtype  # type: ignore[no-untyped-call]
+    )
+    return kernel, index
+
+
+@contextmanager
+def calls_pass_through(pass_on: Callable[[Kernel, Callable[..., Any], tuple[Any, ...]], Any]) -> Iterator[None]:
+    """Let a function make all calls of kernels."""
+    before = {kernel: (kernel.compile(), kernel._call) for kernel in _registry}
+    try:
+        for kernel, (_, call) in before.items():
+            kernel._call = lambda *arguments, kernel=kernel, call=call: pass_on(kernel, call, arguments)
+        yield
+    finally:
+        for kernel, (_, call) in before.items():
+            kernel._call = call
+
+
+def runs() -> list[Callable[[], str]]:
+    """Each known answer by itself."""
+
+    def of_plan(known: KnownAnswer) -> str:
+        plan = known.plan()
+        output = np.empty(ELEMENTS, plan.output_dtype)
+        plan.run(inputs(plan), output)
+        return digest(output)
+
+    return [
+        *(call.found for call in KNOWN_CALLS),
+        *(lambda each=each: digest(each.sums()) for each in KNOWN_SUMS),
+        *(lambda each=each: of_plan(each) for each in KNOWN_ANSWERS),
+    ]
+
+
+def reached() -> dict[Specialisation, list[Callable[[], str]]]:
+    """The known answers that each specialisation has a part in."""
+    found: dict[Specialisation, list[Callable[[], str]]] = defaultdict(list)
+    for run in runs():
+
+        def note(kernel: Kernel, call: Callable[..., Any], arguments: tuple[Any, ...], run: Any = run) -> Any:
+            if run not in found[specialisation(kernel, arguments)]:
+                found[specialisation(kernel, arguments)].append(run)
+            return call(*arguments)
+
+        with calls_pass_through(note):
+            run()
+    return found
+
+
+def shown(which: Specialisation) -> str:
+    kernel, index = which
+    return f"{kernel._function.__module__}.{kernel._function.__qualname__}{kernel._signatures[index].args[0]}"
+
+
+def test_every_specialisation_of_every_kernel_is_run() -> None:
+    all_of_them = {(kernel, index) for kernel in _registry for index in range(len(kernel._signatures))}
+    assert len(all_of_them) > 100
+    missing = all_of_them - set(reached()) - unreachable()
+    assert not sorted(map(shown, missing))
+
+
+def outputs(kernel: Kernel, index: int) -> list[int]:
+    """The places of the arguments that a specialisation writes to."""
+    arguments = kernel._signatures[index].args
+    return [place for place, each in enumerate(arguments) if isinstance(each, types.Array) and each.mutable]
+
+
+def one_wrong_element(which: Specialisation, output: int, picks: np.random.Generator) -> Callable[..., Any]:
+    """Make calls, and give one element that they changed of that output another bit.
+
+    Counts are left as they are: those of conversions are not among the answers.
+    """
+
+    def call_wrongly(kernel: Kernel, call: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+        if specialisation(kernel, arguments) != which:
+            return call(*arguments)
+        array = arguments[outputs(*which)[output]]
+        before = array.copy()
+        result = call(*arguments)
+        bits = array.view(f"u{array.itemsize}")
+        changed = np.flatnonzero(bits != before.view(bits.dtype))
+        if output == 0 or array.size > 16:
+            # Memory that was not initialized may have held the same before.
+            bits[picks.choice(changed if changed.size else bits.size)] ^= BIT.get(array.dtype.str, 1)
+        return result
+
+    return call_wrongly
+
+
+def test_one_wrong_element_of_any_specialisation_is_found() -> None:
+    picks = np.random.default_rng(1)
+    found = 0
+    for which, parts in reached().items():
+        right = [run() for run in parts]
+        for output in range(len(outputs(*which))):
+            wrong = []
+            with calls_pass_through(one_wrong_element(which, output, picks)):
+                for run in parts:
+                    try:
+                        wrong.append(run())
+                    except Exception as error:  # as good as a wrong digest
+                        wrong.append(str(error))
+            assert wrong != right or output > 0, shown(which)
+            found += wrong != right
+    assert found > 110

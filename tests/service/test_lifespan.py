@@ -58,12 +58,12 @@ def test_ready_is_ready() -> None:
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_ready_follows_the_kernels(fails: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    def compile_kernels() -> int:
+    def prepare_kernels() -> int:
         if fails:
             raise OSError("no compiler")
         return 7
 
-    monkeypatch.setattr(lifespan, "compile_kernels", compile_kernels)
+    monkeypatch.setattr(lifespan, "prepare_kernels", prepare_kernels)
     app = create_app(Settings())
     runtime: lifespan.Runtime = app.state.runtime
 

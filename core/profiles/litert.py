@@ -17,6 +17,7 @@ from core.profiles.rule import (
     Overflow,
     Profile,
     Quotient,
+    TypeRules,
     ZeroPoint,
     ZeroPointRange,
 )
@@ -67,7 +68,7 @@ _SINGLE = scheme_rule(
 # XNNPACK takes accumulators and numbers of 8 bits; other pairs run the reference kernel (spec/numerics.md C.7, C.8).
 _CONVERTED = ("i8 to i8", "u8 to u8")
 _UNDELEGATED = ("i8 to i16", "i16 to i8", "i16 to i16", "i16 to i32", "i32 to i16")
-_CVT8 = scheme_rule(xnnpack.XNNPACK_CVT8, storages=_BYTES, granularities=("per_tensor",))
+_CVT8 = scheme_rule(xnnpack.XNNPACK_CVT8, storages=_BYTES, granularities=("per_tensor",), type_rules=TypeRules.XNNPACK)
 _XNNPACK = scheme_rule(
     xnnpack.XNNPACK_FP32,
     storages=("i8", "u8", "i16", "i32"),
@@ -135,8 +136,8 @@ LITERT_SINGLE_ROUNDING = Profile(
 LITERT_XNNPACK = Profile(
     name="litert_xnnpack",
     title="LiteRT as installed, with XNNPACK",
-    summary="QUANTIZE and DEQUANTIZE of 8-bit tensors as the default interpreter runs them, delegated to XNNPACK; "
-    "int32 accumulators to 8 bits as its convolutions and FULLY_CONNECTED do, "
+    summary="QUANTIZE and DEQUANTIZE of 8-bit tensors as the default interpreter runs them, delegated to XNNPACK, "
+    "whose threads take subnormals for 0; int32 accumulators to 8 bits as its convolutions and FULLY_CONNECTED do, "
     "QUANTIZE between 8 bits of one sign as its conversion does, and between other integers as the reference kernel, "
     "which it leaves them to. int8 to uint8 and back, and 8-bit factors outside of 2^-8 to 2^7, are not defined: there "
     "the result depends on an element's place.",
@@ -144,18 +145,21 @@ LITERT_XNNPACK = Profile(
     operations={
         Operation.QUANTIZE: OperationRule(
             formula="RNE(clamp(f32(x * f32(1 / s)), lo - z, hi - z)) + z",
-            precision="multiplication by the f32 reciprocal",
+            precision="multiplication by the f32 reciprocal; x and reciprocals that are subnormal are taken for 0, "
+            "scales that are subnormal are refused",
             rounding=Rounding.NEAREST_EVEN,
             zero_point=ZeroPoint.AFTER_ROUNDING,
-            saturation="infinities saturate",
+            saturation="infinities saturate, but are NaN where s > 2^126, whose reciprocal is taken for 0",
             nan="hi",
             quotient=Quotient.RECIPROCAL,
             missing=Missing.HIGHEST,
             storages=_BYTES,
             granularities=("per_tensor",),
+            type_rules=TypeRules.XNNPACK,
+            flushes=True,
         ),
         Operation.DEQUANTIZE: replace(
-            DEQUANTIZE, storages=_BYTES, granularities=("per_tensor",)
+            DEQUANTIZE, storages=_BYTES, granularities=("per_tensor",), type_rules=TypeRules.XNNPACK
         ),
         Operation.REQUANTIZE: _XNNPACK,
     },

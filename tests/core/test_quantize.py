@@ -222,6 +222,7 @@ def test_empty_and_scalar_tensors() -> None:
         ("tensor<4xf32>", "!quant.uniform<i4:f32, 1.0>", "torch", UnsupportedError, "i4"),
         ("tensor<4xf32>", "!quant.uniform<f8E5M2:f32, 1.0>", "stablehlo", UnsupportedError, "f8E5M2"),
         ("tensor<4xf32>", "!quant.uniform<i8:f32, 1.0:200>", "onnx", UnsupportedError, "200"),
+        ("tensor<4xf32>", "!quant.uniform<i8:f32, 1.0e-38>", "litert_xnnpack", UnsupportedError, "subnormal"),
         ("tensor<4xf32>", "!quant.uniform<i8:f32:0, {1.0, 2.0}>", "onnx", TypeFitError, "2"),
         ("tensor<4xf32>", "!quant.uniform<i8:f32:1, {1.0}>", "onnx", TypeFitError, "axis 1"),
         ("tensor<?xf32>", "!quant.uniform<i8:f32, 1.0>", "onnx", TypeFitError, "dynamic"),

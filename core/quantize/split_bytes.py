@@ -22,6 +22,10 @@ from core.quantize.general import stored_nans
 
 # Runs to a piece: enough that a piece costs nothing, few enough that what is kept of them stays in the cache.
 _RUNS = 1 << 15
+# In runs shorter than this it is cheaper to look at every element than to gather those that stand alone.
+_SHORT_RUN = 512
+# A quotient below this does not become 2^31 when it is rounded to f32.
+_SURELY_WITHIN = np.float32(2.0**30)
 _BEYOND_INT32 = np.float32(2.0**31)
 
 
@@ -64,7 +68,8 @@ class SplitBytesPlan(Plan):
     """`whole` converts every element; then those that stand alone in their byte are converted again, if any is far out.
 
     `scales`, `indefinite` (what -2^31 plus the zero point is clamped to) and `negative` (whether that sum wraps) have
-    an entry for each parameter, laid out as runs. With `keeps_nan` what NaN becomes is left to `whole`.
+    an entry for each parameter, laid out as runs. Where all |x| are below `reach`, no x / s is beyond int32. With
+    `keeps_nan` what NaN becomes is left to `whole`.
     """
 
     whole: Plan
@@ -73,6 +78,7 @@ class SplitBytesPlan(Plan):
     scales: Array
     indefinite: Array
     negative: Array
+    reach: np.float32
     keeps_nan: bool
     element: FloatElement
 
@@ -88,11 +94,15 @@ class SplitBytesPlan(Plan):
                 self._convert_alone(source[piece], target[piece], start + begin, counts)
 
     def _convert_alone(self, source: Array, target: Array, start: int, counts: Array) -> None:
+        lanes = widen(source, self.element)
+        short = self.runs.length < _SHORT_RUN
+        if short and -self.reach < lanes.min() and lanes.max() < self.reach:
+            return
         places = self.runs.alone(start, start + source.size)
         run, channels, group, groups = self.layout
         parameter = places // group % groups * channels + places // run % channels
         with np.errstate(all="ignore"):
-            quotient = widen(source[places - start], self.element) / self.scales[parameter]
+            quotient = lanes[places - start] / self.scales[parameter]
         missing = np.isnan(quotient)
         number = ~missing & ~((quotient >= -_BEYOND_INT32) & (quotient < _BEYOND_INT32))
         far = number if self.keeps_nan else number | missing
@@ -114,14 +124,18 @@ def plan_split_bytes(whole: Plan, rule: OperationRule, operand: QuantizedOperand
     channels = operand.channels.as_runs()
     zero_points = np.array(operand.zero_points, np.int64)
     indefinite = stored_nans(Missing.INDEFINITE, operand, zero_points)
+    scales = rounded_scales(operand.scales, operand.expressed, rule.scales)
+    with np.errstate(over="ignore"):
+        reach = scales.min() * _SURELY_WITHIN
     return SplitBytesPlan(
         **{each.name: getattr(whole, each.name) for each in fields(Plan) if each.init},
         whole=whole,
         runs=runs,
         layout=channels.scalars,
-        scales=channels.lay_out(rounded_scales(operand.scales, operand.expressed, rule.scales), "<f4"),
+        scales=channels.lay_out(scales, "<f4"),
         indefinite=channels.lay_out(indefinite, operand.dtype.str),
         negative=channels.lay_out(zero_points < 0, "|b1"),
+        reach=reach,
         keeps_nan=keeps_nan,
         element=float_element(whole.input_type, "input"),
     )

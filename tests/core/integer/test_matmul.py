@@ -220,6 +220,33 @@ def _check_trace(
     assert np.array_equal(found["after_clamp"], target)
 
 
+@pytest.mark.parametrize(
+    ("profile", "bias", "expected", "scheme", "accumulator"),
+    [
+        ("litert", None, -23693, "litert_float", "i64"),
+        ("litert_xnnpack", None, -23692, "arm_vector", "i32"),
+        ("litert_xnnpack", "i32", -23692, "arm_vector", "i32"),
+        ("litert_xnnpack", "i64", -23693, "litert_float", "i64"),
+    ],
+)
+def test_16_bits_by_8_in_litert(profile: str, bias: str | None, expected: int, scheme: str, accumulator: str) -> None:
+    """The second rounding of a negative tie: -29250 * 81 / 100 is -23692.5."""
+    plan = plan_matmul(
+        tensor("tensor<1x1x!quant.uniform<i16:f32, 0.5>>"),
+        tensor("tensor<1x1x!quant.uniform<i8:f32, 0.25>>"),
+        parse_type("!quant.uniform<i16:f32, 12.5>"),
+        profile,
+        bias=None if bias is None else tensor(f"tensor<1x{bias}>"),
+    )
+    added = None if bias is None else np.zeros(1, np.int32 if bias == "i32" else np.int64)
+    target = np.empty(1, np.int16)
+    plan.run(np.array([-29250], np.int16), np.array([81], np.int8), added, target)
+    assert target.tolist() == [expected]
+    assert plan.stage is not None
+    assert plan.stage.scheme is not None
+    assert (plan.stage.scheme.name, plan.accumulation.accumulator) == (scheme, accumulator)
+
+
 class TestOverflow:
     """K * 255 * 255 passes 2^31 - 1 from K = 33026 on (spec/numerics.md I.1)."""
 

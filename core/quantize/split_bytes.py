@@ -104,7 +104,8 @@ class SplitBytesPlan(Plan):
         with np.errstate(all="ignore"):
             quotient = lanes[places - start] / self.scales[parameter]
         missing = np.isnan(quotient)
-        number = ~missing & ~((quotient >= -_BEYOND_INT32) & (quotient < _BEYOND_INT32))
+        # -2^31 itself fits int32, but its sum with a negative zero point wraps too.
+        number = ~missing & ~((quotient > -_BEYOND_INT32) & (quotient < _BEYOND_INT32))
         far = number if self.keeps_nan else number | missing
         target[places[far] - start] = self.indefinite[parameter[far]]
         was_high, is_high = quotient[number] > 0, self.negative[parameter[number]]

@@ -30,8 +30,8 @@ NUMPY: dict[str, np.dtype[Any]] = {
 }
 SPREAD = 100_000
 """Random elements per combination, beside the chosen ones."""
-FAR = np.array([3e10, -3e10, 3e38, np.inf, -np.inf, np.nan], np.float32)
-"""Beyond int32 at scales of all sizes, and NaN."""
+FAR = np.array([3e10, -3e10, 3e38, np.inf, -np.inf, np.nan, 2.0**31, -(2.0**31), -(2.0**31) - 256], np.float32)
+"""At the ends of int32, beyond them at scales of all sizes, and NaN."""
 
 
 def bounds(storage: str) -> tuple[int, int]:

@@ -15,7 +15,26 @@ from tests.operator_calls import output_types, run, tensor
 from tests.operator_oracle import onnx_dequantize, onnx_quantize
 
 QUANTIZE, DEQUANTIZE, DYNAMIC = "onnx.QuantizeLinear", "onnx.DequantizeLinear", "onnx.DynamicQuantizeLinear"
-NUMBERS = [0.0, -0.0, 0.5, 1.5, 2.5, -0.5, -2.5, 127.5, 1e9, 3e9, -3e9, np.inf, -np.inf, np.nan, 1e-42, 0.1]
+NUMBERS = [
+    0.0,
+    -0.0,
+    0.5,
+    1.5,
+    2.5,
+    -0.5,
+    -2.5,
+    127.5,
+    1e9,
+    3e9,
+    -3e9,
+    2.0**31,
+    -(2.0**31),
+    np.inf,
+    -np.inf,
+    np.nan,
+    1e-42,
+    0.1,
+]
 INTEGERS = ("i2", "ui2", "i4", "ui4", "i8", "ui8", "i16", "ui16")
 ONE = {"x": tensor("f32", [1.0, 2.0]), "y_scale": tensor("f32", 0.5)}
 

@@ -26,7 +26,7 @@ from tests.interop.operators.onnx_node import PROTO, Node, by_reference, session
 pytestmark = pytest.mark.interop
 
 VERSIONS = (10, 13, 19, 21, 23, 24, 25, 28)
-SPECIAL = [0.0, -0.0, 0.5, -0.5, 1.5, 2.5, -2.5, np.nan, np.inf, -np.inf, 3e9, -3e9, 1e-40, 300.25, -300.25, 6.0]
+SPECIAL = [0.0, -0.0, 0.5, -0.5, 1.5, 2.5, -2.5, np.nan, np.inf, -np.inf, 3e9, -3e9, -(2.0**31), 1e-40, 300.25, 6.0]
 
 
 def layouts() -> Iterator[tuple[tuple[int, ...], tuple[int, ...], dict[str, int]]]:

@@ -34,9 +34,21 @@ from core.profiles import OperationRule
 from core.profiles.rule import TypeRules, ZeroPointRange
 
 _INT32_BOUNDS = (-(1 << 31), (1 << 31) - 1)
+_SMALLEST_NORMAL = float(np.finfo(np.float32).smallest_normal)
+
+
+def _subnormal_scale(tensor: TensorType) -> str | None:
+    """Return what XNNPACK has against a type, None where it takes it."""
+    element = tensor.element
+    scales = (element.scale,) if isinstance(element, UniformType) else getattr(element, "scales", ())
+    subnormal = next((scale for scale in scales if np.float32(scale) < _SMALLEST_NORMAL), None)
+    return None if subnormal is None else f"scale {subnormal!r} is subnormal in f32"
+
+
 _TYPE_RULES = {
     TypeRules.STABLEHLO: ("StableHLO", stablehlo_reason),
     TypeRules.SIGNLESS: ("MLIR's lowering", scast_reason),
+    TypeRules.XNNPACK: ("XNNPACK", _subnormal_scale),
 }
 
 
@@ -145,12 +157,14 @@ class QuantizedOperand(StoredOperand):
     def channels(self) -> Channels:
         return channels_of(static_shape(self.tensor), self.blocks)
 
-    @property
-    def layout_name(self) -> str:
-        """The granularity, with blocks that more than one element follows in each index of their axis told apart."""
+    def layout_along(self, axis: int | None = None) -> str:
+        """Return the granularity, with blocks that more than one element follows in each index of their axis told
+        apart. `axis` is theirs, where it is known; the sizes say it if they are not all 1.
+        """
         if self.granularity != "sub_channel":
             return self.granularity
-        axis = max((axis for axis, block in enumerate(self.blocks) if block > 1), default=len(self.blocks) - 1)
+        if axis is None:
+            axis = max((axis for axis, block in enumerate(self.blocks) if block > 1), default=len(self.blocks) - 1)
         return "sub_channel_outer" if prod(static_shape(self.tensor)[axis + 1 :]) > 1 else "sub_channel"
 
     def check_expressed(self, floats: TensorType) -> None:
@@ -249,6 +263,15 @@ def _blocks(
     return tuple(sizes.get(axis, max(dimension, 1)) for axis, dimension in enumerate(shape))
 
 
+def check_type_rules(tensor: TensorType, side: str, rule: OperationRule) -> None:
+    """Raise UnsupportedError if the rule's own system refuses the type."""
+    if rule.type_rules is None:
+        return
+    system, reason_of = _TYPE_RULES[rule.type_rules]
+    if (reason := reason_of(tensor)) is not None:
+        raise UnsupportedError(f"{system} does not take the {side}: {reason}")
+
+
 def quantized_operand(tensor: TensorType, side: str, rule: OperationRule, profile: str) -> QuantizedOperand:
     """Check a tensor type for a rule of a profile and take it apart. `side` is "input" or "output".
 
@@ -272,10 +295,7 @@ def quantized_operand(tensor: TensorType, side: str, rule: OperationRule, profil
     name = storage_name(storage)
     if (fault := fit_fault(tensor, short_blocks=rule.short_blocks)) is not None:
         raise TypeFitError(f"the {side} does not fit: {fault}")
-    if rule.type_rules is not None:
-        system, reason_of = _TYPE_RULES[rule.type_rules]
-        if (reason := reason_of(tensor)) is not None:
-            raise UnsupportedError(f"{system} does not take the {side}: {reason}")
+    check_type_rules(tensor, side, rule)
     _check_taken("storage", name, rule.storages, side, profile)
     _check_taken("as its expressed type", element.expressed.name, rule.expressed, side, profile)
     _check_taken("parameters", granularity, rule.granularities, side, profile)

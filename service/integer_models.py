@@ -18,7 +18,7 @@ _OUTPUT = (
 )
 _ACCUMULATOR = (
     "What products are summed in. Default: a plain output's; i64 for plain integers of 64 bits as bias; without a bias "
-    "i64 for operands of more than 8 bits; else i32."
+    "i64 for operands of more than 8 bits, but in a matmul of litert_xnnpack without batches; else i32."
 )
 
 

@@ -204,8 +204,11 @@ class ProductRule(ReplyModel):
     overflow: str = Field(description="What becomes of a sum that i32 does not hold, unless asked otherwise.")
     scheme: str = Field(default="", description="What scales the sums; without it they are dequantized and quantized.")
     factor: str = Field(default="", description="How the factor is formed, where not as the scheme says.")
+    accumulator: str = Field(default="", description="What is summed in without a bias, where not what operands need.")
     variants: dict[str, ProductRule] = Field(
-        description="Rules that replace this one: `i64` for sums of 64 bits, `batched` for rhs with batch dimensions."
+        description="Rules that replace this one: `batched` for rhs with batch dimensions, `i64` for sums of 64 bits, "
+        "`undelegated i32` for sums of 32 bits where an operand has more than 8 or a signed rhs zero points, "
+        "`undelegated i32 per_axis` for such sums with several scales of rhs."
     )
 
 

@@ -29,12 +29,13 @@ def onnx_quantize(
 ) -> list[int]:
     """spec/numerics.md A.3: f32 x and scale, integers."""
     quantize = profile_oracle.QUANTIZE["onnx_reference" if reference else "onnx"]
-    outer = block > 1 and math.prod(x.shape[axis % x.ndim + 1 :]) > 1
+    outer = block and scale.shape not in ((), (1,)) and math.prod(x.shape[axis % x.ndim + 1 :]) > 1
     granularity = "sub_channel_outer" if outer else "per_tensor"
-    target = profile_oracle.target(storage, "f32", granularity)
+    places = [parameter_index(index, scale.shape, axis, block) for index in np.ndindex(x.shape)]
     stored = []
-    for index in np.ndindex(x.shape):
-        place = parameter_index(index, scale.shape, axis, block)
+    for number, (index, place) in enumerate(zip(np.ndindex(x.shape), places, strict=True)):
+        alone = number ^ 1 >= len(places) or places[number ^ 1] != place
+        target = profile_oracle.target(storage, "f32", granularity, alone=alone)
         z = 0 if zero_point is None else int(zero_point[place])
         found = quantize(float(x[index]), float(scale[place]), z, target)
         assert found is not None

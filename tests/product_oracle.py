@@ -36,6 +36,8 @@ SCHEMES = {
         }.items()
     },
 }
+# LiteRT's optimized kernels, for what XNNPACK leaves to them (C.8, as seen live).
+UNDELEGATED = {"litert_xnnpack": "arm_vector"}
 ERRORS_ON_OVERFLOW = ("litert", "litert_single_rounding", "tosa", "tosa_double_round")
 
 
@@ -70,8 +72,19 @@ def scaled(
     return scheme_oracle.requantized(scheme, acc, 0, derived.multiplier, derived.shift, zero, bounds, factor)
 
 
+def is_undelegated(profile: str, of_a: str, of_b: str, b_zeros: Sequence[int]) -> bool:
+    """Whether XNNPACK leaves a product to LiteRT: more than 8 bits, or signed weights with a zero point."""
+    wide = max(int(of_a[1:]), int(of_b[1:])) > 8
+    return profile in UNDELEGATED and (wide or (of_b[0] == "i" and any(b_zeros)))
+
+
+def output_stage(profile: str, operation: str, *, undelegated: bool) -> str:
+    """The scheme of sums of 32 bits."""
+    return UNDELEGATED[profile] if undelegated else SCHEMES[profile][operation]
+
+
 def batched_factor(scale_a: float, scale_b: float, scale_y: float) -> float:
-    """C.2: f64(f32(s_in * s_w)) / f64(s_out), of BATCH_MATMUL."""
+    """C.2: f64(f32(s_in * s_w)) / f64(s_out), of BATCH_MATMUL and the optimized FULLY_CONNECTED per tensor."""
     a, b, y = (oracle.f32(Fraction(each)) for each in (scale_a, scale_b, scale_y))
     return oracle.f32(Fraction(a) * Fraction(b)) / y
 

@@ -90,12 +90,14 @@ class Target:
     type_hi: int
     expressed: str = "f32"
     granularity: str = "per_tensor"
+    alone: bool = False
+    """Of 4 bits: shares its byte with no element of the same scale."""
 
 
-def target(storage: str, expressed: str = "f32", granularity: str = "per_tensor") -> Target:
+def target(storage: str, expressed: str = "f32", granularity: str = "per_tensor", *, alone: bool = False) -> Target:
     bits = int(storage[1:])
     lo, hi = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if storage[0] == "i" else (0, (1 << bits) - 1)
-    return Target(storage, lo, hi, lo, hi, expressed, granularity)
+    return Target(storage, lo, hi, lo, hi, expressed, granularity, alone and bits == 4)
 
 
 def stablehlo(x: float, scale: float, z: int, t: Target) -> Stored:
@@ -123,11 +125,12 @@ def mlir(x: float, scale: float, z: int, t: Target) -> Stored | None:
 
 def onnx(x: float, scale: float, z: int, t: Target) -> Stored:
     """A.3, the rows of onnxruntime: f16 is divided in f32. Its scalar loops convert as the reference evaluator does:
-    f16, 2-bit storage, and blocks along another axis than the last (seen live: tests/interop/test_onnxruntime.py).
+    f16, 2-bit storage, blocks along another axis than the last, and the 4-bit elements that vectors of whole bytes
+    leave out (all seen live: tests/interop/test_onnxruntime.py).
     """
     s = FORMATS[t.expressed].round(Fraction(scale))
     value = quotient(x, s, F32)
-    if t.storage in ("i2", "u2") or t.expressed == "f16" or t.granularity == "sub_channel_outer":
+    if t.storage in ("i2", "u2") or t.expressed == "f16" or t.granularity == "sub_channel_outer" or t.alone:
         return indefinite(x, value, nearest_even, z, t)
     if math.isnan(value):
         return Stored(t.lo, nan=True)
@@ -159,9 +162,15 @@ def reciprocal(scale: float) -> float:
     return F32.round(1 / Fraction(F32.round(Fraction(scale))))
 
 
+def flushed(value: float) -> float:
+    """A subnormal f32 as zero, with the sign."""
+    return math.copysign(0.0, value) if abs(value) < 2.0**-126 else value
+
+
 def litert_xnnpack(x: float, scale: float, z: int, t: Target) -> Stored:
-    """C.6, XNNPACK delegate."""
-    value = product(x, reciprocal(scale), F32)
+    """C.6, XNNPACK delegate, whose threads take subnormals for zero: x, and f32(1 / s) beyond s = 2^126."""
+    x, r = flushed(x), flushed(reciprocal(scale))
+    value = math.nan if r == 0 and math.isinf(x) else product(x, r, F32)
     if math.isnan(value):
         return Stored(t.hi, nan=True)
     return clamped(rounded(value) + z, t.lo, t.hi)

@@ -52,7 +52,7 @@ def plan_dequantize(
         target = bind(operand.expressed if output_type is None else output_type, shape)
         float_element(target, "output")
         operand.check_expressed(target)
-    rule = stated.for_type(operand.layout_name, operand.storage, operand.expressed.name)
+    rule = stated.for_type(operand.layout_along(), operand.storage, operand.expressed.name)
     if operand.is_float:
         return plan_small_float(profile, rule, operand, target)
     if operand.quantile is not None:

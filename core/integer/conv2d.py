@@ -22,7 +22,7 @@ from core.integer.accumulation import Accumulation, Block, Zeros, rows_of_block
 from core.integer.columns import Columns, GroupedColumns, TiledColumns, is_tiled
 from core.integer.integers import Integers
 from core.integer.output import Side
-from core.integer.product import ProductPlan, choose_accumulator, plan_product, product_operand
+from core.integer.product import ProductPlan, choose_accumulator, plan_product, product_operand, rule_of_sums
 from core.integer.window import Layout, Padding, WeightsLayout, Window
 from core.kernels.accumulate import GATHER_PATCHES
 from core.mlir.types import TensorType, Type
@@ -229,8 +229,9 @@ def plan_conv2d(
     """
     operands = [product_operand(each, side, profile) for each, side in ((lhs, "lhs"), (rhs, "rhs"))]
     a, b = (Integers.of_operand(each) for each in operands)
-    kept = choose_accumulator(a, b, output, bias, accumulator)
-    rule = profile_named(profile).product_rule("conv2d").variant(str(kept))
+    rule = profile_named(profile).product_rule("conv2d")
+    kept = choose_accumulator(a, b, output, bias, accumulator, rule.accumulator)
+    rule = rule_of_sums(rule, kept, *operands)
     accumulation = Conv2d.of(a, b, window, kept, overflow or rule.overflow)
     sides = (
         Side(operands[0], (None,) * 4),

@@ -20,7 +20,14 @@ from core.integer.accumulation import Accumulation, Block, Zeros, rows_of_block
 from core.integer.columns import Columns, GroupedColumns, TiledColumns, is_tiled
 from core.integer.integers import Integers
 from core.integer.output import Side
-from core.integer.product import OPERANDS, ProductPlan, choose_accumulator, plan_product, product_operand
+from core.integer.product import (
+    OPERANDS,
+    ProductPlan,
+    choose_accumulator,
+    plan_product,
+    product_operand,
+    rule_of_sums,
+)
 from core.mlir.types import TensorType, Type
 from core.parameters.schemes import Factor
 from core.profiles import OperationRule, profile_named
@@ -171,9 +178,9 @@ def plan_matmul(
     """
     operands = [product_operand(each, side, profile, operand_rule) for each, side in ((lhs, "lhs"), (rhs, "rhs"))]
     a, b = (Integers.of_operand(each) for each in operands)
-    kept = choose_accumulator(a, b, output, bias, accumulator)
-    rule = profile_named(profile).product_rule("matmul")
-    rule = rule.variant(*(["batched"] if len(b.shape) > 2 else []), str(kept))
+    rule = profile_named(profile).product_rule("matmul").of_batches(len(b.shape) > 2)
+    kept = choose_accumulator(a, b, output, bias, accumulator, rule.accumulator)
+    rule = rule_of_sums(rule, kept, *operands)
     accumulation = Matmul.of(a, b, kept, overflow or rule.overflow)
     rank = len(accumulation.shape)
     of_lhs = [*range(rank - len(a.shape), rank - 1), None]

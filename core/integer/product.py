@@ -54,10 +54,22 @@ def product_operand(tensor: TensorType, side: str, profile: str, rule: Operation
         return operand
 
 
+def rule_of_sums(rule: ProductRule, accumulator: Accumulator, lhs: StoredOperand, rhs: StoredOperand) -> ProductRule:
+    """Return the variant of a rule for the sums of two operands."""
+    undelegated = max(lhs.width, rhs.width) > 8 or (rhs.storage[0] == "i" and any(rhs.zero_points))
+    return rule.of_sums(accumulator, undelegated=undelegated, per_axis=len(rhs.zero_points) > 1)
+
+
 def choose_accumulator(
-    lhs: Integers, rhs: Integers, output: Type, bias: TensorType | None, given: Accumulator | None
+    lhs: Integers,
+    rhs: Integers,
+    output: Type,
+    bias: TensorType | None,
+    given: Accumulator | None,
+    without_bias: Accumulator | None,
 ) -> Accumulator:
-    """Return the accumulator: that of a plain output, the one that is given, the bias's, or what the operands need.
+    """Return the accumulator: that of a plain output, the one that is given, the bias's, or `without_bias`, by default
+    what the operands need.
 
     Raise UnsupportedError for a plain output of another type, or than the one that is given.
     """
@@ -77,6 +89,8 @@ def choose_accumulator(
     widest = max(lhs.highest - lhs.lowest, rhs.highest - rhs.lowest)
     if bias is not None and isinstance(bias.element, IntegerElement):
         return Accumulator.I64 if bias.element.width > 32 else Accumulator.I32
+    if bias is None and without_bias is not None:
+        return without_bias
     return Accumulator.I64 if widest > 255 and bias is None else Accumulator.I32
 
 

@@ -32,18 +32,31 @@ class ProductRule:
 
     `operator` names the real system's own. `scheme` scales the sums, by the factor of input scale, weight scale and
     output scale that the scheme forms, or `factor` does; without a scheme a sum, whose scale is f32(input * weight), is
-    dequantized and quantized by the profile's two rules. `variants` replaces the rule: "i64" for sums of 64 bits,
-    "batched" for a matmul whose right side has batch dimensions.
+    dequantized and quantized by the profile's two rules. `accumulator` is what is summed in without a bias; by default
+    what the operands need. `variants` replaces the rule: "batched" for a matmul whose right side has batch dimensions,
+    which has variants of its own; "i64" for sums of 64 bits; "undelegated i32" for sums of 32 bits that XNNPACK leaves
+    to LiteRT, because an operand has more than 8 bits or a signed right side a zero point; "undelegated i32 per_axis"
+    for such sums with several scales on the right side.
     """
 
     operator: str
     overflow: SumOverflow
     scheme: str | None
     factor: Factor | None = None
+    accumulator: Accumulator | None = None
     variants: Mapping[str, ProductRule] = field(default_factory=dict)
 
-    def variant(self, *names: str) -> ProductRule:
-        """Return the variant of the first of these names that there is, or this rule."""
+    def of_batches(self, batched: bool) -> ProductRule:
+        """Return the variant for a right side with or without batch dimensions."""
+        return self.variants.get("batched", self) if batched else self
+
+    def of_sums(self, accumulator: Accumulator, *, undelegated: bool, per_axis: bool) -> ProductRule:
+        """Return the variant for sums of these operands, or this rule."""
+        names = [str(accumulator)]
+        if undelegated:
+            names = [f"undelegated {accumulator}", *names]
+            if per_axis:
+                names = [f"undelegated {accumulator} per_axis", *names]
         return next((self.variants[name] for name in names if name in self.variants), self)
 
 

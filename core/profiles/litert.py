@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from core.parameters.schemes import Factor, xnnpack
 from core.parameters.schemes import litert as schemes
-from core.profiles.integer_rule import Addition, AddRule, ProductRule, SumOverflow
+from core.profiles.integer_rule import Accumulator, Addition, AddRule, ProductRule, SumOverflow
 from core.profiles.rule import (
     DEQUANTIZE,
     NO_NAN,
@@ -17,6 +17,7 @@ from core.profiles.rule import (
     Overflow,
     Profile,
     Quotient,
+    TypeRules,
     ZeroPoint,
     ZeroPointRange,
 )
@@ -67,25 +68,30 @@ _SINGLE = scheme_rule(
 # XNNPACK takes accumulators and numbers of 8 bits; other pairs run the reference kernel (spec/numerics.md C.7, C.8).
 _CONVERTED = ("i8 to i8", "u8 to u8")
 _UNDELEGATED = ("i8 to i16", "i16 to i8", "i16 to i16", "i16 to i32", "i32 to i16")
+_CVT8 = scheme_rule(xnnpack.XNNPACK_CVT8, storages=_BYTES, granularities=("per_tensor",), type_rules=TypeRules.XNNPACK)
 _XNNPACK = scheme_rule(
     xnnpack.XNNPACK_FP32,
     storages=("i8", "u8", "i16", "i32"),
     zero_points=ZeroPointRange.INT32,
     pairs=("i32 to i8", "i32 to u8", *_CONVERTED, *_UNDELEGATED),
     variants={
-        **dict.fromkeys(_CONVERTED, scheme_rule(xnnpack.XNNPACK_CVT8, storages=_BYTES, granularities=("per_tensor",))),
+        **dict.fromkeys(_CONVERTED, _CVT8),
         **dict.fromkeys(_UNDELEGATED, _DOUBLE),
     },
 )
 
-# Their C++ sums in int32, or with 16-bit inputs and a 64-bit bias in int64, and does not define what happens beyond.
-_INT64 = ProductRule(operator="CONV_2D, DEPTHWISE_CONV_2D", overflow=SumOverflow.ERROR, scheme="litert_int64")
-_FULLY_CONNECTED = ProductRule(operator="FULLY_CONNECTED", overflow=SumOverflow.ERROR, scheme="litert_float")
+# Their C++ sums in int32, or in int64 with 16-bit inputs and a 64-bit bias, or none, and does not define what happens
+# beyond.
+_INT64 = ProductRule(
+    operator="CONV_2D, DEPTHWISE_CONV_2D", overflow=SumOverflow.ERROR, scheme=schemes.LITERT_INT64.name
+)
+_FULLY_CONNECTED = ProductRule(operator="FULLY_CONNECTED", overflow=SumOverflow.ERROR, scheme=schemes.LITERT_FLOAT.name)
+_BATCHED_INT64 = replace(_INT64, operator="BATCH_MATMUL", factor=Factor.F64_OF_F32_PRODUCT)
 
 
 def _products(scheme: str) -> dict[str, ProductRule]:
     """The reference kernels. FULLY_CONNECTED has no fixed point; BATCH_MATMUL and the convolutions have."""
-    batched = replace(_FULLY_CONNECTED, operator="BATCH_MATMUL", scheme=scheme, factor=Factor.F64_OF_F32_PRODUCT)
+    batched = replace(_BATCHED_INT64, scheme=scheme, variants={"i64": _BATCHED_INT64})
     return {
         "matmul": replace(_FULLY_CONNECTED, variants={"batched": batched}),
         "conv2d": replace(_INT64, scheme=scheme, variants={"i64": _INT64}),
@@ -93,6 +99,9 @@ def _products(scheme: str) -> dict[str, ProductRule]:
 
 
 _ADD = AddRule(operator="ADD", addition=Addition.FIXED_POINT, scheme=schemes.LITERT.name)
+# XNNPACK takes 8 bits, and signed weights without a zero point. The rest goes to LiteRT's optimized kernels, of which
+# those for sums of 64 bits, and BATCH_MATMUL, compute as the reference ones.
+_OPTIMIZED = replace(_FULLY_CONNECTED, scheme=schemes.ARM_VECTOR.name)
 _OF_XNNPACK = ProductRule(operator="FULLY_CONNECTED", overflow=SumOverflow.WRAP, scheme=xnnpack.XNNPACK_FP32.name)
 
 LITERT = Profile(
@@ -127,31 +136,56 @@ LITERT_SINGLE_ROUNDING = Profile(
 LITERT_XNNPACK = Profile(
     name="litert_xnnpack",
     title="LiteRT as installed, with XNNPACK",
-    summary="QUANTIZE and DEQUANTIZE of 8-bit tensors as the default interpreter runs them, delegated to XNNPACK; "
-    "int32 accumulators to 8 bits as its convolutions and FULLY_CONNECTED do, QUANTIZE between 8 bits of one sign as "
-    "its conversion does, and between other integers as the reference kernel, which it leaves them to. int8 to uint8 "
-    "and back, and 8-bit factors outside of 2^-8 to 2^7, are not defined: there the result depends on an element's "
-    "place.",
+    summary="QUANTIZE and DEQUANTIZE of 8-bit tensors as the default interpreter runs them, delegated to XNNPACK, "
+    "whose threads take subnormals for 0; int32 accumulators to 8 bits as its convolutions and FULLY_CONNECTED do, "
+    "QUANTIZE between 8 bits of one sign as its conversion does, and between other integers as the reference kernel, "
+    "which it leaves them to. int8 to uint8 and back, and 8-bit factors outside of 2^-8 to 2^7, are not defined: there "
+    "the result depends on an element's place.",
     source="ai-edge-litert 2.3.0, default resolver, XNNPACK delegate, x86-64",
     operations={
         Operation.QUANTIZE: OperationRule(
             formula="RNE(clamp(f32(x * f32(1 / s)), lo - z, hi - z)) + z",
-            precision="multiplication by the f32 reciprocal",
+            precision="multiplication by the f32 reciprocal; x and reciprocals that are subnormal are taken for 0, "
+            "scales that are subnormal are refused",
             rounding=Rounding.NEAREST_EVEN,
             zero_point=ZeroPoint.AFTER_ROUNDING,
-            saturation="infinities saturate",
+            saturation="infinities saturate, but are NaN where s > 2^126, whose reciprocal is taken for 0",
             nan="hi",
             quotient=Quotient.RECIPROCAL,
             missing=Missing.HIGHEST,
             storages=_BYTES,
             granularities=("per_tensor",),
+            type_rules=TypeRules.XNNPACK,
+            flushes=True,
         ),
-        Operation.DEQUANTIZE: replace(DEQUANTIZE, storages=_BYTES, granularities=("per_tensor",)),
+        Operation.DEQUANTIZE: replace(
+            DEQUANTIZE, storages=_BYTES, granularities=("per_tensor",), type_rules=TypeRules.XNNPACK
+        ),
         Operation.REQUANTIZE: _XNNPACK,
     },
     products={
-        "matmul": replace(_OF_XNNPACK, variants={"i64": _FULLY_CONNECTED}),
-        "conv2d": replace(_OF_XNNPACK, operator=_INT64.operator, variants={"i64": _INT64}),
+        "matmul": replace(
+            _OF_XNNPACK,
+            accumulator=Accumulator.I32,
+            variants={
+                "batched": replace(
+                    _OF_XNNPACK,
+                    operator="BATCH_MATMUL",
+                    variants={
+                        "i64": _BATCHED_INT64,
+                        "undelegated i32": replace(_BATCHED_INT64, scheme=schemes.LITERT.name),
+                    },
+                ),
+                "i64": _FULLY_CONNECTED,
+                "undelegated i32": replace(_OPTIMIZED, factor=Factor.F64_OF_F32_PRODUCT),
+                "undelegated i32 per_axis": _OPTIMIZED,
+            },
+        ),
+        "conv2d": replace(
+            _OF_XNNPACK,
+            operator=_INT64.operator,
+            variants={"i64": _INT64, "undelegated i32": replace(_OPTIMIZED, operator="CONV_2D")},
+        ),
     },
     addition=AddRule(operator="ADD", addition=Addition.COMMON_SCALE),
 )

@@ -41,8 +41,9 @@ _QUANTIZE = OperationRule(
     precision="f16 and bf16 are converted to f32; true division in f32",
     rounding=Rounding.NEAREST_EVEN,
     zero_point=ZeroPoint.AFTER_ROUNDING,
-    saturation="infinities and huge values saturate; but in f16, in blocks along another axis than the last, and to 2 "
-    "bits they convert as the reference evaluator does",
+    saturation="infinities and huge values saturate; but in f16, in blocks along another axis than the last, to 2 "
+    "bits, and to 4 bits where an element shares its byte with none of the same run of one scale, they and NaN convert "
+    "as in the reference evaluator",
     nan="lo; NaN in small floats that have one, else 0 of the opposite sign",
     expressed=_EXPRESSED,
     storages=_STORAGES,
@@ -136,12 +137,11 @@ ONNX = Profile(
     title="ONNX, as onnxruntime",
     summary="QuantizeLinear, DequantizeLinear and the output of QLinearMatMul and QLinearConv as onnxruntime's CPU "
     "provider computes them: the zero point is added after rounding. bf16, which onnxruntime lacks, follows the rule "
-    "of f32. Not followed: i4 and u4 elements that share a byte with those of another scale convert NaN, and what is "
-    "beyond int32, otherwise there.",
+    "of f32.",
     source="onnxruntime 1.31.1, ONNX opset 21 and newer",
     operations={
         Operation.QUANTIZE: replace(
-            _QUANTIZE, variants=dict.fromkeys(("i2", "u2", "f16", "sub_channel_outer"), _SCALAR_LOOPS)
+            _QUANTIZE, split_bytes=True, variants=dict.fromkeys(("i2", "u2", "f16", "sub_channel_outer"), _SCALAR_LOOPS)
         ),
         Operation.DEQUANTIZE: _DEQUANTIZE,
         Operation.REQUANTIZE: scheme_rule(schemes.ONNXRUNTIME, storages=_INTEGERS),

@@ -103,6 +103,8 @@ class TypeRules(StrEnum):
     """StableHLO's constraints on quantized element types."""
     SIGNLESS = "signless"
     """A signless storage type, as quant.scast demands."""
+    XNNPACK = "xnnpack"
+    """Scales that are normal in f32."""
 
 
 INTEGERS = tuple(f"{sign}{width}" for sign in "iu" for width in range(1, 33))
@@ -118,7 +120,9 @@ class OperationRule:
     `symmetric` lists the storages, and `symmetric_pairs` the pairs of input and output storages, for which the real
     system refuses a zero point other than 0; a pair is written "i32 to i8". `pairs` lists the pairs that are taken,
     where not all are that `storages` makes. Small floats are cast to by the profile's `casts`; `float_zero_point` says
-    that their zero point, 0, is added first, so that -0 becomes 0. `scheme` names the scheme of requantize
+    that their zero point, 0, is added first, so that -0 becomes 0. `split_bytes` says that 4-bit elements which share
+    their byte with none of the same run of one scale overflow as INDEFINITE, NaN among them. `flushes` says that f32 x
+    and reciprocals which are subnormal are taken for zero. `scheme` names the scheme of requantize
     (`core.parameters.schemes`); where there is none, requantize is dequantize and then quantize. `rescale`: whether the
     types have to be those of TOSA's RESCALE. `variants` replaces the rule for some types: a storage, a granularity,
     both with a blank between, an expressed type, or in requantize a pair of storages. The granularity is per_tensor,
@@ -147,6 +151,8 @@ class OperationRule:
     pairs: tuple[str, ...] = ()
     type_rules: TypeRules | None = None
     float_zero_point: bool = False
+    split_bytes: bool = False
+    flushes: bool = False
     scheme: str | None = None
     rescale: bool = False
     variants: Mapping[str, OperationRule] = field(default_factory=dict)

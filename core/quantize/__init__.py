@@ -13,12 +13,14 @@ from core.mlir.types import TensorType, Type
 from core.operands import bind, float_element, quantized_operand, static_shape
 from core.plan import Plan
 from core.profiles import Operation, OperationRule, Rounding, profile_named
-from core.profiles.rule import Missing
+from core.profiles.rule import Missing, Overflow
+from core.quantize.flushing import plan_flushing
 from core.quantize.general import ROUNDINGS as _ROUNDINGS
 from core.quantize.general import plan_general
 from core.quantize.native import native_form, plan_native
 from core.quantize.quantile import plan_quantile
 from core.quantize.small_float import plan_small_float
+from core.quantize.split_bytes import Runs, plan_split_bytes
 
 __all__ = ["ROUNDINGS", "NanPolicy", "plan_quantize", "rounding_named"]
 
@@ -42,6 +44,7 @@ class NanPolicy(StrEnum):
     ZERO_POINT = "zero_point"
 
 
+_HALF_BYTE = 4
 _MISSING = {
     NanPolicy.ERROR: Missing.ERROR,
     NanPolicy.LOWEST: Missing.LOWEST,
@@ -75,14 +78,17 @@ def plan_quantize(
     saturate: bool | None = None,
     zero_point_given: bool = True,
     more_expressed: tuple[str, ...] = (),
+    block_axis: int | None = None,
 ) -> Plan:
     """Plan x -> q. `input_type`: a static tensor of floats. `output_type`: a uniform type, or a float of at most 16
     bits, bare or of the same shape.
 
     `rounding`, `nan` and `saturate` replace the profile's; `seed` is that of stochastic rounding. Without
     `zero_point_given` a rule that adds the zero point of small floats, 0, does not. `more_expressed` are taken besides
-    those of the profile's rule, for integers. Raise UnknownNameError, UnsupportedError or TypeFitError, as
-    `core.operands` says.
+    those of the profile's rule, for integers. `block_axis` is the axis that blocks lie along, which the type does not
+    say where all of them have one element; by default then the last one.
+
+    Raise UnknownNameError, UnsupportedError or TypeFitError, as `core.operands` says.
     """
     stated = profile_named(profile)
     with about("input"):
@@ -98,7 +104,7 @@ def plan_quantize(
     with about("output"):
         operand = quantized_operand(bound, "output", rule, profile)
         operand.check_expressed(input_type)
-    rule = rule.for_type(operand.layout_name, operand.storage, operand.expressed.name)
+    rule = rule.for_type(operand.layout_along(block_axis), operand.storage, operand.expressed.name)
     if operand.is_float:
         rule = rule if zero_point_given else replace(rule, float_zero_point=False)
         chosen = encoder(
@@ -117,6 +123,13 @@ def plan_quantize(
             raise UnsupportedError("tables have no other rounding than to the nearest value", pointer="/rounding")
         return plan_quantile(profile, _overridden(rule, None, nan), operand.quantile, input_type, operand)
     rule = _overridden(rule, rounding, nan)
+    splits = rule.split_bytes and operand.width == _HALF_BYTE
+    if splits and operand.elements and Runs.of(operand).length == 1:
+        missing = Missing.INDEFINITE if nan is NanPolicy.PROFILE else rule.missing
+        rule, splits = replace(rule, overflow=Overflow.INDEFINITE, missing=missing), False
     general = plan_general(profile, rule, input_type, operand, seed)
     form = native_form(rule, operand)
-    return general if form is None else plan_native(profile, rule, input_type, operand, form, general)
+    whole = general if form is None else plan_native(profile, rule, input_type, operand, form, general)
+    if rule.flushes:
+        return plan_flushing(whole, operand)
+    return plan_split_bytes(whole, rule, operand, keeps_nan=nan is not NanPolicy.PROFILE) if splits else whole

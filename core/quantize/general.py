@@ -18,6 +18,7 @@ from core.operands import QuantizedOperand, float_element
 from core.plan import Array, Plan
 from core.profiles import OperationRule, Rounding, ZeroPoint
 from core.profiles.rule import Missing, Overflow, Quotient, Steps
+from core.quantize.flushing import flushed
 
 _QUOTIENTS: Mapping[Quotient, kernel.Quotient] = {
     Quotient.DIVISION: kernel.Quotient.DIVISION,
@@ -86,11 +87,12 @@ class GeneralPlan(Plan):
 
 
 def reciprocals(rule: OperationRule, operand: QuantizedOperand, scales: Array) -> Array:
-    """1 / s in the lanes; of the type's own f64 scale, where the rule says so."""
+    """1 / s in the lanes; of the type's own f64 scale, or 0 where it is subnormal, if the rule says so."""
     with np.errstate(over="ignore", divide="ignore"):
         if rule.quotient is Quotient.RECIPROCAL_OF_F64:
             return (1.0 / np.array(operand.scales)).astype(scales.dtype)
-        return (np.ones(1, scales.dtype) / scales).astype(scales.dtype)
+        found = (np.ones(1, scales.dtype) / scales).astype(scales.dtype)
+        return flushed(found) if rule.flushes else found
 
 
 def _addition(rule: OperationRule) -> kernel.Addition:
@@ -114,9 +116,9 @@ def _stored_bounds(rule: OperationRule, operand: QuantizedOperand, in_float: boo
     return max(near[0], operand.lowest), min(near[1], operand.highest)
 
 
-def _stored_nans(rule: OperationRule, operand: QuantizedOperand, zero_points: Array) -> Array:
+def stored_nans(missing: Missing, operand: QuantizedOperand, zero_points: Array) -> Array:
     """What NaN is stored as, for each parameter. `zero_points`: those added to integers."""
-    match rule.missing:
+    match missing:
         case Missing.LOWEST:
             return np.full_like(zero_points, operand.minimum)
         case Missing.HIGHEST:
@@ -172,7 +174,7 @@ def plan_general(
         ),
         addends=channels.lay_out(rounded(zero_points.astype(np.float64), FLOATS[stepped]), lane),
         zero_points=channels.lay_out(added, integer),
-        nans=channels.lay_out(_stored_nans(rule, operand, added), integer),
+        nans=channels.lay_out(stored_nans(rule.missing, operand, added), integer),
         rules=np.array([int(rules[field]) for field in kernel.Field], np.int64),
         bounds=np.array([operand.minimum, operand.maximum, *stored, operand.lowest, operand.highest], integer),
     )

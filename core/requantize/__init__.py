@@ -10,7 +10,15 @@ from collections.abc import Sequence
 from core.elements import IntegerElement
 from core.errors import ParameterError, TypeFitError, UnsupportedError, about
 from core.mlir.types import TensorType, Type
-from core.operands import QuantizedOperand, StoredOperand, bind, integer_operand, quantized_operand, static_shape
+from core.operands import (
+    QuantizedOperand,
+    StoredOperand,
+    bind,
+    check_type_rules,
+    integer_operand,
+    quantized_operand,
+    static_shape,
+)
 from core.parameters.schemes import Multiplier, Scheme, scheme_named
 from core.plan import Plan
 from core.profiles import Operation, OperationRule, profile_named
@@ -52,6 +60,9 @@ def _pair_rule(rule: OperationRule, source: StoredOperand, target: StoredOperand
         if rule.rescale:
             check_rescale(source, target)
         rule = rule.for_pair(source.storage, target.storage)
+        for name, quantized in (("input", source), ("output", target)):
+            with about(name):
+                check_type_rules(quantized.tensor, name, rule)
     for side, operand in (("input", source), ("output", target)):
         if isinstance(operand, QuantizedOperand) and operand.granularity not in rule.granularities:
             taken = ", ".join(rule.granularities)

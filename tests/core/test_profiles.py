@@ -27,6 +27,15 @@ Array = NDArray[Any]
 NUMPY = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}
 # One scale that divides nothing evenly, one that does, and zero points that tell the orders apart.
 PARAMETERS = ((0.0237, 3), (0.5, 0), (0.25, -1))
+# Beside the scales that are subnormal in f32, and those whose reciprocal is.
+AT_THE_LIMITS = (
+    (2.0**-126, 3),
+    (1.5 * 2.0**-126, 0),
+    (2.0**-125, -1),
+    (2.0**126, 3),
+    (1.5 * 2.0**126, 0),
+    (2.0**127, 1),
+)
 
 
 def tensor(text: str) -> TensorType:
@@ -94,7 +103,7 @@ def zero_point_for(wanted: int, t: Target) -> int:
 def test_quantize(profile: str, expressed: str, storage: str) -> None:
     t = target(storage, expressed)
     rng = np.random.default_rng(11)
-    for scale, wanted in PARAMETERS:
+    for scale, wanted in PARAMETERS + (AT_THE_LIMITS if expressed == "f32" and storage in ("i8", "u8") else ()):
         z = zero_point_for(wanted, t)
         ties = around_ties(scale, z, max(t.lo, -300), min(t.hi, 300), rng)
         edges = (np.array([t.lo, t.hi, t.lo - 1, t.hi + 1, t.hi - 0.5, t.lo + 0.5]) - z) * scale
@@ -172,6 +181,11 @@ BLOCKS = [
     ((4, 1, 9), {0: 2, 2: 3}, "onnx_reference"),
     ((3, 4), {}, "mlir"),
     ((128, 6), {0: 32, 1: 1}, "onnx"),
+    ((3, 5), {0: 1, 1: 2}, "onnx"),
+    ((3, 7), {0: 1, 1: 9}, "onnx"),
+    ((5, 8), {0: 1, 1: 3}, "onnx"),
+    ((3, 5), {0: 1, 1: 1}, "onnx"),
+    ((9, 3, 5), {0: 2}, "onnx"),
 ]
 
 
@@ -197,15 +211,26 @@ def test_blocks_in_any_pieces(shape: tuple[int, ...], blocks: dict[int, int], pr
     plan = plan_quantize(tensor(f"tensor<{dimensions}xf32>"), output, profile)
     x = (rng.integers(-60, 60, prod(shape)) / 8).astype(np.float32) * np.float32(0.25)
     if profile != "mlir":
-        x[rng.integers(0, x.size, 3)] = [np.nan, np.inf, -1e30]
-    outer = blocks.get(len(shape) - 1, shape[-1]) == 1 and max(blocks.values(), default=1) > 1
-    t = target(storage, "f32", "sub_channel_outer" if outer else "sub_channel")
+        odd = rng.random(x.size) < 0.4
+        x[odd] = rng.choice([np.nan, np.inf, -np.inf, -1e30, 1e10], x.size)[odd]
+    sizes = [blocks.get(axis, size) for axis, size in enumerate(shape)]
+    along = max((axis for axis, size in enumerate(sizes) if size > 1), default=len(shape) - 1)
+    outer = prod(shape[along + 1 :]) > 1
+    granularity = "sub_channel_outer" if outer else "sub_channel"
     where = [
         tuple(i // blocks.get(axis, shape[axis]) for axis, i in enumerate(index))
         for index in itertools.product(*(range(size) for size in shape))
     ]
+    if profile != "mlir":
+        for number in range(0, x.size, 7):
+            # Exactly -2^31 steps, which fit int32; with a negative zero point the sum does not.
+            x[number] = scales[where[number]] * np.float32(-(2.0**31))
     oracle = profile_oracle.QUANTIZE[profile]
-    expected = [oracle(float(v), float(scales[w]), int(zero_points[w]), t) for v, w in zip(x, where, strict=True)]
+    expected = []
+    for number, (value, place) in enumerate(zip(x, where, strict=True)):
+        alone = number ^ 1 >= x.size or where[number ^ 1] != place
+        t = target(storage, "f32", granularity, alone=alone)
+        expected.append(oracle(float(value), float(scales[place]), int(zero_points[place]), t))
     if None not in expected:
         compare(plan, x, expected)
         for piece in (1, 7, 33):

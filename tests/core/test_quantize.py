@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.dequantize import plan_dequantize
-from core.errors import RequantError, TypeFitError, UnknownNameError, UnsupportedError
+from core.errors import PreconditionError, RequantError, TypeFitError, UnknownNameError, UnsupportedError
 from core.mlir import parse_type
 from core.mlir.types import TensorType
 from core.plan import Plan
-from core.quantize import plan_quantize
+from core.quantize import NanPolicy, plan_quantize
 from tests import oracle
 from tests.float_samples import SPECIAL, around_ties, patterns
 
@@ -222,6 +222,7 @@ def test_empty_and_scalar_tensors() -> None:
         ("tensor<4xf32>", "!quant.uniform<i4:f32, 1.0>", "torch", UnsupportedError, "i4"),
         ("tensor<4xf32>", "!quant.uniform<f8E5M2:f32, 1.0>", "stablehlo", UnsupportedError, "f8E5M2"),
         ("tensor<4xf32>", "!quant.uniform<i8:f32, 1.0:200>", "onnx", UnsupportedError, "200"),
+        ("tensor<4xf32>", "!quant.uniform<i8:f32, 1.0e-38>", "litert_xnnpack", UnsupportedError, "subnormal"),
         ("tensor<4xf32>", "!quant.uniform<i8:f32:0, {1.0, 2.0}>", "onnx", TypeFitError, "2"),
         ("tensor<4xf32>", "!quant.uniform<i8:f32:1, {1.0}>", "onnx", TypeFitError, "axis 1"),
         ("tensor<?xf32>", "!quant.uniform<i8:f32, 1.0>", "onnx", TypeFitError, "dynamic"),
@@ -252,3 +253,29 @@ def test_infinity_minus_infinity_is_a_nan_without_a_sign() -> None:
     target = np.empty(3, np.float16)
     plan.run(np.array([65535, 65534, 0], np.uint16), target)
     assert target.view("<u2").tolist() == [0x7E00, 0x7E00, 0xFC00]
+
+
+@pytest.mark.parametrize(
+    ("nan", "last"),
+    [(NanPolicy.PROFILE, -7), (NanPolicy.LOWEST, -7), (NanPolicy.ZERO_POINT, 2)],
+)
+def test_the_last_of_an_odd_number_of_4_bits(nan: NanPolicy, last: int) -> None:
+    """onnxruntime converts it alone. Bounds and the choice for NaN are as anywhere else; the counts are of what became
+    of it."""
+    plan = plan_quantize(tensor("tensor<3xf32>"), parse_type("!quant.uniform<i4<-7:7>:f32, 1.0:2>"), "onnx", nan=nan)
+    stored = np.empty(3, np.int8)
+    report = plan.run(np.array([3e10, 3e10, 3e10], np.float32), stored)
+    assert stored.tolist() == [7, 7, -7]
+    assert (report.saturated_low, report.saturated_high, report.nan) == (1, 2, 0)
+    report = plan.run(np.array([1, -3e10, np.nan], np.float32), stored)
+    assert stored.tolist() == [3, -7, last]
+    assert (report.saturated_low, report.saturated_high, report.nan) == (1, 0, 1)
+
+
+def test_a_nan_that_is_an_error_is_one_in_a_split_byte_too() -> None:
+    plan = plan_quantize(
+        tensor("tensor<3xf32>"), parse_type("!quant.uniform<u4:f32, 1.0:2>"), "onnx", nan=NanPolicy.ERROR
+    )
+    with pytest.raises(PreconditionError) as caught:
+        plan.run(np.array([3e10, 1, np.nan], np.float32), np.empty(3, np.uint8))
+    assert caught.value.index == 2

@@ -203,6 +203,7 @@ I16_SHIFTED = "!quant.uniform<i16:f32, 1.0:1>"
         (f"4x{U8}", U8, "tosa", None, UnsupportedError, "unsigned"),
         (f"4x{I16_SHIFTED}", I8, "tosa", None, UnsupportedError, "zero point"),
         (f"4x{I16_SHIFTED}", I16, "litert", None, UnsupportedError, "zero point"),
+        (f"4x{I8}", "!quant.uniform<i8:f32, 1.0e-38>", "litert_xnnpack", None, UnsupportedError, "subnormal"),
         (f"4x{I8}", I8, "litert", [(1, 0)] * 3, TypeFitError, "3 multipliers"),
         (f"4x{I8}", I8, "litert", [(1, 32)], ParameterError, "shift 32"),
         (f"4x{I8}", I8, "tosa", [(1, 63)], ParameterError, "shift 63"),

@@ -30,6 +30,8 @@ NUMPY: dict[str, np.dtype[Any]] = {
 }
 SPREAD = 100_000
 """Random elements per combination, beside the chosen ones."""
+FAR = np.array([3e10, -3e10, 3e38, np.inf, -np.inf, np.nan, 2.0**31, -(2.0**31), -(2.0**31) - 256], np.float32)
+"""At the ends of int32, beyond them at scales of all sizes, and NaN."""
 
 
 def bounds(storage: str) -> tuple[int, int]:
@@ -97,7 +99,9 @@ class Case:
 
     def real_data(self, rng: np.random.Generator) -> Array:
         """Reals of the expressed type: ties and their neighbours at each element's own parameters, bit patterns,
-        values all over the range, and specials in random places. A tensor of one scale begins with the chosen ones."""
+        values all over the range, and specials in random places. A tensor of one scale begins with the chosen ones.
+        What is far beyond the integers also stands where runs of one scale begin and end: there systems leave their
+        vectors for other code."""
         size = prod(self.shape)
         scale, zero = self.for_each(self.scales).astype(np.float64), self.for_each(self.zero_points)
         lowest, highest = bounds(self.storage)
@@ -113,6 +117,9 @@ class Case:
                 chosen = around_ties(float(self.scales), int(self.zero_points), lowest, highest, rng)
                 chosen = np.concatenate([SPECIAL, chosen])[:size]
                 values[: chosen.size] = chosen
+            ends = self.ends_of_runs()
+            ends = ends[rng.random(ends.size) < 0.25] if ends.size > 8 else ends
+            values[ends] = rng.choice(FAR, ends.size) * np.where(rng.random(ends.size) < 0.5, scale[ends], 1)
             values = values.astype(NUMPY[self.expressed])
         if self.expressed in ("f16", "bf16") and self.axis is None:
             # Every pattern of 16 bits.
@@ -130,6 +137,12 @@ class Case:
             codes = np.arange(lowest, highest + 1) if narrow else rng.integers(lowest, highest + 1, size)
             codes = codes if narrow else np.concatenate([[lowest, highest, 0, -1, 1, 1 << 24, (1 << 24) + 1], codes])
         return np.resize(codes, size).astype(self.dtype).reshape(self.shape)
+
+    def ends_of_runs(self) -> Array:
+        """The first and the last element of each run of elements that share a scale."""
+        parameter = self.for_each(np.arange(self.scales.size).reshape(self.scales.shape))
+        starts = np.flatnonzero(np.diff(parameter, prepend=-1))
+        return np.unique(np.concatenate([starts, starts[1:] - 1, [parameter.size - 1]]))
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -168,8 +181,8 @@ def _nested(pairs: Any) -> str:
 
 
 def per_tensor(storage: str, expressed: str, scale: float, zero_point: int) -> Case:
-    """One scale for a vector of reals: the random ones, and 4,000 chosen ones or all patterns of 16 bits."""
-    more = 70_000 if expressed in ("f16", "bf16") else 4_000
+    """One scale for an odd number of reals: the random ones, and 4,000 chosen ones or all patterns of 16 bits."""
+    more = 70_001 if expressed in ("f16", "bf16") else 4_001
     return Case((SPREAD + more,), storage, expressed, representable(np.array(scale), expressed), np.array(zero_point))
 
 

@@ -3,8 +3,12 @@
     lo = min(0, min x); hi = max(0, max x); y_scale = f32(f32(hi - lo) / 255)
     y_zero_point = RNE(clamp(f32(0 - f32(lo / y_scale)), 0, 255)); y = clamp(RNE(f32(x / y_scale)) + y_zero_point)
 
-An all-zero x has scale 1 in onnxruntime and 1/255 in the reference evaluator. NaN is left out of lo and hi by
-onnxruntime.
+An all-zero x has scale 1 in onnxruntime and 1/255 in the reference evaluator.
+
+NaN is an error. The reference evaluator's scale becomes NaN. onnxruntime has no rule for it: minps and maxps return
+their second operand where either is NaN, so that a NaN erases what its vector lane held before it. How many lanes there
+are depends on the instruction set (four with SSE2, eight with AVX, and on Arm NaN propagates), and where a lane begins
+anew on how its thread pool divides more than 128 elements.
 """
 
 from __future__ import annotations
@@ -26,11 +30,15 @@ _F32 = FLOATS["f32"]
 _RULES = {"onnxruntime": "onnx_dynamic", "reference": "onnx_dynamic_reference"}
 
 
-def _ends(data: Array, implementation: str) -> tuple[Array, Array]:
-    """Return the least and the largest number, as arrays of one."""
-    numbers = data[~np.isnan(data)] if implementation == "onnxruntime" else data
-    if numbers.size == 0:
-        numbers = np.zeros(1, np.float32)
+_NAN = {
+    "onnxruntime": "onnxruntime's scale then depends on the instruction set and the number of threads",
+    "reference": "the reference evaluator's scale becomes NaN with it",
+}
+
+
+def _ends(data: Array) -> tuple[Array, Array]:
+    """Return the least and the largest number, as arrays of one; NaN if there is one."""
+    numbers = data if data.size else np.zeros(1, np.float32)
     return numbers.min(keepdims=True), numbers.max(keepdims=True)
 
 
@@ -41,12 +49,13 @@ def _plan(call: OperatorCall) -> Run:
 
     def run() -> Outputs:
         with np.errstate(all="ignore"):
-            lows, highs = _ends(x.data, call.implementation)
+            lows, highs = _ends(x.data)
             if np.isnan(lows[0]):
                 raise PreconditionError(
-                    "x has a NaN, and the reference evaluator's scale becomes NaN with it", pointer="/inputs/x",
+                    f"x has a NaN; {_NAN[call.implementation]}",
+                    pointer="/inputs/x",
                     index=int(np.argmax(np.isnan(x.data))),
-                )  # fmt: skip
+                )
             found = rule.derive(lows, highs, rule.stored_range(storage, RangeOptions()), RangeOptions())
         scale, zero_point = float(found.scales[0]), int(found.zero_points[0])
         y_type = TensorType(x.shape, _UINT8)
@@ -79,7 +88,8 @@ DYNAMIC_QUANTIZE_LINEAR = Operator(
         Operand(name="y_zero_point", description="The zero point, of rank 0.", types={"ui8": 11}),
     ),
     deviations=(
-        "NaN in x is an error with the reference evaluator, whose scale becomes NaN.",
+        "NaN in x is an error. The reference evaluator's scale becomes NaN; onnxruntime's depends on the instruction "
+        "set and the number of threads.",
         "An x without elements has the parameters of an all-zero one.",
     ),
     plan=_plan,

@@ -75,5 +75,6 @@ def _blocked(call: OperatorCall, shape: tuple[int, ...], scales: tuple[int, ...]
             f"the scales have shape {list(scales)}; blocks of {block} along axis {axis} of {list(shape)} ask for "
             f"{list(expected)}"
         )
-    # A block no longer than its dimension, but still a block: onnxruntime goes another way through those.
-    return Granularity(axis, tuple(min(block, max(shape[each], 2)) if each == axis else 1 for each in range(rank)))
+    return Granularity(
+        axis, tuple(min(block, max(size, 1)) if place == axis else 1 for place, size in enumerate(shape))
+    )

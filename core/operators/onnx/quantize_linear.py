@@ -154,6 +154,7 @@ def _plan(call: OperatorCall) -> Run:
         saturate=bool(call.integer("saturate")) if type_key(element) in F8 else None,
         zero_point_given=call.given("y_zero_point") is not None,
         more_expressed=("f64",),
+        block_axis=granularity.axis if granularity.blocks is not None else None,
     )
 
     def run() -> Outputs:
@@ -222,7 +223,6 @@ QUANTIZE_LINEAR = Operator(
         "onnxruntime has neither bf16, i32 and f8E8M0FNU, nor x and y_scale of two types, nor f4 and f6: there x / "
         "y_scale is computed in f32 and cast as the reference evaluator casts.",
         "A zero point of f4 or f6 other than 0 is refused; the reference evaluator adds it before the cast.",
-        "i4 and u4 that share a byte with elements of another scale: docs/odd_values.md.",
         "The reference evaluator broadcasts zero points and takes more scales than the blocks ask for; ONNX's text and "
         "onnxruntime do not.",
     ),

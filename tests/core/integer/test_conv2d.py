@@ -123,11 +123,12 @@ def test_every_profile_against_integers(data: st.DataObject) -> None:
     """Per tensor and per channel, with a bias, in both layouts; the stages too."""
     draw = data.draw
     profile = draw(st.sampled_from(PROFILES))
-    of_x, of_w, of_y = (draw(st.sampled_from(("i8", "u8"))) for _ in range(3))
+    of_x, of_w, of_y = (draw(st.sampled_from(storages)) for storages in (("i8", "u8", "i16"), *[("i8", "u8")] * 2))
     groups, each = draw(st.integers(1, 2)), draw(st.integers(1, 2))
     outputs = groups * each
     x_side, y_side = draw(sides(of_x, 1)), draw(sides(of_y, 1))
     w_side = draw(sides(of_w, outputs if draw(st.booleans()) else 1))
+    undelegated = product_oracle.is_undelegated(profile, of_x, of_w, w_side.zeros)
     window = Window(
         layout=draw(st.sampled_from(Layout)), weights_layout=draw(st.sampled_from(WeightsLayout)), pads=(1, 0, 0, 1),
         groups=groups,
@@ -152,7 +153,8 @@ def test_every_profile_against_integers(data: st.DataObject) -> None:
         if profile == "onednn":
             expected.append(product_oracle.onednn(*arguments))
         else:
-            expected.append(product_oracle.scaled(product_oracle.SCHEMES[profile]["conv2d"], *arguments))
+            scheme = product_oracle.output_stage(profile, "conv2d", undelegated=undelegated)
+            expected.append(product_oracle.scaled(scheme, *arguments))
     try:
         plan = plan_conv2d(
             tensor(f"tensor<{shapes[0]}x{quantized(of_x, x_side, 0)}>"),

@@ -131,6 +131,7 @@ def test_every_profile_against_integers(data: st.DataObject) -> None:
     columns = n if data.draw(st.booleans()) else 1
     a_side, b_side = data.draw(sides(of_a, rows)), data.draw(sides(of_b, columns))
     y_side = data.draw(sides(of_y, 1))
+    undelegated = product_oracle.is_undelegated(profile, of_a, of_b, b_side.zeros)
     lowest, highest = bounds_of(of_y)
     narrow = sorted(data.draw(st.tuples(st.integers(lowest, highest), st.integers(lowest, highest))))
     if narrow[0] == narrow[1] or not narrow[0] <= y_side.zeros[0] <= narrow[1]:
@@ -157,11 +158,15 @@ def test_every_profile_against_integers(data: st.DataObject) -> None:
         acc += 0 if bias is None else bias[j]
         overflowed.append(not -(2**31) <= acc < 2**31)
         acc = product_oracle.wrapped(acc)
-        arguments = acc, a_side.scale(i), b_side.scale(j), y_side.scale(0), y_side.zero(0), (narrow[0], narrow[1])
+        scales = a_side.scale(i), b_side.scale(j), y_side.scale(0)
+        arguments = acc, *scales, y_side.zero(0), (narrow[0], narrow[1])
         if profile == "onednn":
             expected.append(product_oracle.onednn(*arguments))
         else:
-            expected.append(product_oracle.scaled(product_oracle.SCHEMES[profile]["matmul"], *arguments))
+            scheme = product_oracle.output_stage(profile, "matmul", undelegated=undelegated)
+            of_product = scheme == "arm_vector" and columns == 1
+            factor = product_oracle.batched_factor(*scales) if of_product else None
+            expected.append(product_oracle.scaled(scheme, *arguments, factor))
     if plan is None:
         assert failed == "parameter_invalid"
         assert None in expected
@@ -173,7 +178,7 @@ def test_every_profile_against_integers(data: st.DataObject) -> None:
     undefined = [
         index
         for index, value in enumerate(expected)
-        if value is None or (overflowed[index] and profile in product_oracle.ERRORS_ON_OVERFLOW)
+        if value is None or (overflowed[index] and (undelegated or profile in product_oracle.ERRORS_ON_OVERFLOW))
     ]
     if undefined:
         with pytest.raises(PreconditionError) as caught:
@@ -213,6 +218,33 @@ def _check_trace(
     if "after_zero_point" in found:
         assert np.array_equal(np.clip(found["after_zero_point"], bounds[0], bounds[1]), target)
     assert np.array_equal(found["after_clamp"], target)
+
+
+@pytest.mark.parametrize(
+    ("profile", "bias", "expected", "scheme", "accumulator"),
+    [
+        ("litert", None, -23693, "litert_float", "i64"),
+        ("litert_xnnpack", None, -23692, "arm_vector", "i32"),
+        ("litert_xnnpack", "i32", -23692, "arm_vector", "i32"),
+        ("litert_xnnpack", "i64", -23693, "litert_float", "i64"),
+    ],
+)
+def test_16_bits_by_8_in_litert(profile: str, bias: str | None, expected: int, scheme: str, accumulator: str) -> None:
+    """The second rounding of a negative tie: -29250 * 81 / 100 is -23692.5."""
+    plan = plan_matmul(
+        tensor("tensor<1x1x!quant.uniform<i16:f32, 0.5>>"),
+        tensor("tensor<1x1x!quant.uniform<i8:f32, 0.25>>"),
+        parse_type("!quant.uniform<i16:f32, 12.5>"),
+        profile,
+        bias=None if bias is None else tensor(f"tensor<1x{bias}>"),
+    )
+    added = None if bias is None else np.zeros(1, np.int32 if bias == "i32" else np.int64)
+    target = np.empty(1, np.int16)
+    plan.run(np.array([-29250], np.int16), np.array([81], np.int8), added, target)
+    assert target.tolist() == [expected]
+    assert plan.stage is not None
+    assert plan.stage.scheme is not None
+    assert (plan.stage.scheme.name, plan.accumulation.accumulator) == (scheme, accumulator)
 
 
 class TestOverflow:

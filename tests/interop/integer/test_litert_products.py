@@ -63,23 +63,22 @@ def bias_operand(sums: Array, kind: str, count: int) -> tuple[Array, Operand]:
 
 @pytest.mark.parametrize(("profile", "resolver"), SYSTEMS)
 def test_fully_connected(profile: str, resolver: Any) -> None:
-    """Per tensor and per channel, with a bias."""
+    """Per tensor and per channel, with a bias; with a zero point of the weights too, which XNNPACK does not take."""
     comparison = Comparison(f"LiteRT FULLY_CONNECTED i8, {profile}")
     rng = np.random.default_rng(11)
     for index in range(CASES):
         rows, depth, columns = int(rng.integers(1, 200)), int(rng.integers(1, 200)), int(rng.integers(2, 200))
         x_side = per_tensor("i8", scale(rng), int(rng.integers(-128, 128)))
         scales = weight_scales(rng, 1 if index % 3 == 0 else columns)
-        w_side = per_axis("i8", scales, 0)
+        zeros = rng.integers(-99, 99, 1) if index % 6 == 0 else np.zeros(scales.size, np.int64)
+        w_side = per_axis("i8", scales, 0, zeros)
         x, w = x_side.data(rng, rows, depth), symmetric_weights(rng, columns, depth)
-        sums = (x.astype(np.int64) - x_side.zero_points[0]) @ w.T.astype(np.int64)
+        sums = (x.astype(np.int64) - x_side.zero_points[0]) @ (w.T.astype(np.int64) - zeros)
         y_side = output_like(rng, "i8", sums, float(x_side.scales[0]) * float(scales.max()))
         bias = rng.integers(-5000, 5000, columns).astype(np.int32)
         _, bias_kind = bias_operand(x_side.scales[0] * scales, "i32", columns)
-        plan = plan_matmul(
-            x_side.tensor(rows, depth), per_axis("i8", scales, 1).tensor(depth, columns), y_side.element, profile,
-            bias=tensor(f"{columns}xi32"),
-        )  # fmt: skip
+        w_type = per_axis("i8", scales, 1, zeros).tensor(depth, columns)
+        plan = plan_matmul(x_side.tensor(rows, depth), w_type, y_side.element, profile, bias=tensor(f"{columns}xi32"))
         model = model_of(
             int(schema.BuiltinOperator.FULLY_CONNECTED),
             [((rows, depth), operand(x_side)), ((columns, depth), operand(w_side), w), ((columns,), bias_kind, bias)],
@@ -92,27 +91,67 @@ def test_fully_connected(profile: str, resolver: Any) -> None:
     comparison.finish(50_000)
 
 
-def test_batch_matmul() -> None:
-    """The reference kernel, which has fixed point."""
-    comparison = Comparison("LiteRT BATCH_MATMUL i8, litert")
+@pytest.mark.parametrize("bias_type", [None, "i32", "i64"])
+@pytest.mark.parametrize(("profile", "resolver"), SYSTEMS)
+def test_fully_connected_of_16_bits(profile: str, resolver: Any, bias_type: str | None) -> None:
+    """By weights of 8, per tensor and per channel: XNNPACK leaves them to other kernels, which differ by the bias."""
+    comparison = Comparison(f"LiteRT FULLY_CONNECTED i16, bias {bias_type}, {profile}")
+    rng = np.random.default_rng(15)
+    for index in range(CASES):
+        rows, depth, columns = int(rng.integers(1, 300)), int(rng.integers(1, 200)), int(rng.integers(2, 300))
+        x_side = per_tensor("i16", scale(rng))
+        scales = weight_scales(rng, 1 if index % 2 == 0 else columns)
+        x, w = x_side.data(rng, rows, depth), symmetric_weights(rng, columns, depth)
+        sums = x.astype(np.int64) @ w.T.astype(np.int64)
+        y_side = output_like(rng, "i16", sums, float(x_side.scales[0]) * float(scales.max()))
+        inputs: list[Any] = [
+            ((rows, depth), operand(x_side)),
+            ((columns, depth), operand(per_axis("i8", scales, 0)), w),
+        ]
+        options, bias = schema.FullyConnectedOptionsT(), None
+        if bias_type is not None:
+            bias = rng.integers(-5000, 5000, columns).astype(np.int64 if bias_type == "i64" else np.int32)
+            inputs.append(((columns,), bias_operand(x_side.scales[0] * scales, bias_type, columns)[1], bias))
+            options.quantizedBiasType = TYPES[bias_type]
+        plan = plan_matmul(
+            x_side.tensor(rows, depth), per_axis("i8", scales, 1).tensor(depth, columns), y_side.element, profile,
+            bias=None if bias is None else tensor(f"{columns}x{bias_type}"),
+        )  # fmt: skip
+        model = model_of(
+            int(schema.BuiltinOperator.FULLY_CONNECTED),
+            inputs,
+            ((rows, columns), operand(y_side)),
+            (int(schema.BuiltinOptions.FullyConnectedOptions), options),
+            version=11,
+        )
+        comparison.add(index, sums, run_product(plan, x, w.T, bias), run_inputs(model, [x], resolver))
+    comparison.finish(200_000)
+
+
+@pytest.mark.parametrize("storage", ["i8", "i16"])
+@pytest.mark.parametrize(("profile", "resolver"), SYSTEMS)
+def test_batch_matmul(profile: str, resolver: Any, storage: str) -> None:
+    """In fixed point but for XNNPACK; 16 bits by 16 are summed in 64."""
+    comparison = Comparison(f"LiteRT BATCH_MATMUL {storage}, {profile}")
     rng = np.random.default_rng(12)
     for index in range(CASES):
         batch, rows, depth, columns = (int(each) for each in rng.integers(2, 40, 4))
-        a_side, b_side = (per_tensor("i8", scale(rng), int(rng.integers(-128, 128))) for _ in range(2))
+        zeros = (0, 0) if storage == "i16" else rng.integers(-128, 128, 2).tolist()
+        a_side, b_side = (per_tensor(storage, scale(rng), zero) for zero in zeros)
         a, b = a_side.data(rng, batch, rows, depth), b_side.data(rng, batch, depth, columns)
         sums = np.matmul(a.astype(np.int64) - a_side.zero_points[0], b.astype(np.int64) - b_side.zero_points[0])
-        y_side = output_like(rng, "i8", sums, float(a_side.scales[0]) * float(b_side.scales[0]))
+        y_side = output_like(rng, storage, sums, float(a_side.scales[0]) * float(b_side.scales[0]))
         plan = plan_matmul(
-            a_side.tensor(batch, rows, depth), b_side.tensor(batch, depth, columns), y_side.element, "litert"
+            a_side.tensor(batch, rows, depth), b_side.tensor(batch, depth, columns), y_side.element, profile
         )
         model = model_of(
             int(schema.BuiltinOperator.BATCH_MATMUL),
             [((batch, rows, depth), operand(a_side)), ((batch, depth, columns), operand(b_side))],
             ((batch, rows, columns), operand(y_side)),
             (int(schema.BuiltinOptions.BatchMatMulOptions), schema.BatchMatMulOptionsT()),
-            version=2,
+            version=2 if storage == "i8" else 3,
         )
-        comparison.add(index, sums, run_product(plan, a, b), run_inputs(model, [a, b], REFERENCE))
+        comparison.add(index, sums, run_product(plan, a, b), run_inputs(model, [a, b], resolver))
     comparison.finish(100_000)
 
 
@@ -169,6 +208,45 @@ def test_the_factor_of_batch_matmul() -> None:
     assert told_apart > 20
 
 
+def test_the_factor_of_fully_connected_of_16_bits() -> None:
+    """f64(f32(s_x * s_w)) / s_y per tensor, and the f64 product per channel, told apart by sums."""
+    comparison = Comparison("LiteRT FULLY_CONNECTED i16, sums that tell factors apart")
+    rng = np.random.default_rng(16)
+    depth = 600
+    for index in range(24):
+        s_x, s_w = (float(np.float32(each)) for each in rng.uniform(0.01, 0.5, 2))
+        s_y = float(np.float32(s_x * s_w * 2.0**30 / 30000))
+        exact, rounded = s_x * s_w / s_y, float(np.float32(s_x) * np.float32(s_w)) / s_y
+        sums = rng.integers(-(2**30), 2**30, 400_000)
+        differing = sums[in_fixed_point(sums, exact) != in_fixed_point(sums, rounded)][:40]
+        if differing.size == 0:
+            continue
+        x = np.zeros((differing.size, depth), np.int64)
+        x[:, :-1] = (differing // 127 // (depth - 1))[:, None]
+        x[:, 0] += differing // 127 % (depth - 1)
+        x[:, -1] = differing % 127
+        w = np.full((2, depth), 127, np.int8)
+        w[:, -1] = 1
+        assert np.array_equal(x @ w[0].astype(np.int64), differing)
+        x_side, y_side = per_tensor("i16", s_x), per_tensor("i16", s_y)
+        for columns in (1, 2):
+            scales = np.full(columns, s_w, np.float32)
+            plan = plan_matmul(
+                x_side.tensor(*x.shape), per_axis("i8", scales, 1).tensor(depth, 2), y_side.element, "litert_xnnpack"
+            )
+            model = model_of(
+                int(schema.BuiltinOperator.FULLY_CONNECTED),
+                [(x.shape, operand(x_side)), (w.shape, operand(per_axis("i8", scales, 0)), w)],
+                ((x.shape[0], 2), operand(y_side)),
+                (int(schema.BuiltinOptions.FullyConnectedOptions), schema.FullyConnectedOptionsT()),
+                version=11,
+            )
+            ours = run_product(plan, x.astype(np.int16), w.T)
+            theirs = run_inputs(model, [x.astype(np.int16)], DEFAULT)
+            comparison.add((index, columns), np.repeat(differing[:, None], 2, axis=1), ours, theirs)
+    comparison.finish(1000)
+
+
 def conv_options(window: Window, multiplier: int | None, bias_type: str) -> tuple[int, Any]:
     options: Any = schema.Conv2DOptionsT() if multiplier is None else schema.DepthwiseConv2DOptionsT()
     options.padding = schema.Padding.SAME if window.padding is Padding.SAME_UPPER else schema.Padding.VALID
@@ -196,8 +274,8 @@ def windows(rng: np.random.Generator, *, depthwise: bool) -> Window:
     ("profile", "resolver", "storage", "bias_type"),
     [
         *((*system, "i8", "i32") for system in SYSTEMS),
-        ("litert", REFERENCE, "i16", "i64"),
-        ("litert", REFERENCE, "i16", "i32"),
+        *((*system, "i16", "i64") for system in SYSTEMS),
+        *((*system, "i16", "i32") for system in SYSTEMS),
     ],
 )
 @pytest.mark.parametrize("depthwise", [False, True], ids=["conv", "depthwise"])

@@ -17,7 +17,7 @@ from core import mlir
 from core.errors import UnsupportedError
 from core.integer.integers import Integers
 from core.integer.output import Side, plan_output
-from core.integer.product import choose_accumulator, product_operand
+from core.integer.product import choose_accumulator, product_operand, rule_of_sums
 from core.lowering.constants import scalar_integer
 from core.lowering.passes.requant_to_integer_arith.contraction import Contraction, Place
 from core.lowering.passes.requant_to_integer_arith.loops import Loops
@@ -61,7 +61,9 @@ class Product:
         is_sum = own is not None and own == SumType.of_product(lhs, rhs, contraction)
         kept = Accumulator.I32
         if not is_sum:
-            kept = choose_accumulator(Integers.of_operand(lhs), Integers.of_operand(rhs), result.element, None, None)
+            integers = Integers.of_operand(lhs), Integers.of_operand(rhs)
+            rule = profile_named(choice.profile).product_rule(contraction.operation).of_batches(contraction.batched)
+            kept = choose_accumulator(*integers, result.element, None, None, rule.accumulator)
         return cls(contraction, lhs, rhs, kept, is_sum, choice)
 
     @property
@@ -72,8 +74,8 @@ class Product:
     def plan(self, output: mlir.TensorType) -> ScalingPlan:
         """Return the output stage. Raises UnsupportedError where it has no fixed point."""
         contraction = self.contraction
-        rule = profile_named(self.choice.profile).product_rule(contraction.operation)
-        rule = rule.variant(*(["batched"] if contraction.batched else []), str(self.accumulator))
+        rule = profile_named(self.choice.profile).product_rule(contraction.operation).of_batches(contraction.batched)
+        rule = rule_of_sums(rule, self.accumulator, self.lhs, self.rhs)
         sides = (
             Side(self.lhs, contraction.axes(contraction.lhs)),
             Side(self.rhs, contraction.axes(contraction.rhs)),

@@ -24,7 +24,11 @@ def main() -> int:
     write = sys.stdout.write
     if arguments.only is None:
         outcome = campaign(
-            arguments.port, arguments.seed, seconds=arguments.seconds, requests=arguments.requests, first=arguments.first
+            arguments.port,
+            arguments.seed,
+            seconds=arguments.seconds,
+            requests=arguments.requests,
+            first=arguments.first,
         )
     else:
         outcome = Outcome()

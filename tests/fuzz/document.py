@@ -55,7 +55,9 @@ def _values_by_name() -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = defaultdict(list)
     for example in EXAMPLES.values():
         for name, member in _members(example):
-            found[name].append(member)
+            # The operands and attributes of one operator are of no use to another.
+            if name not in ("inputs", "attributes"):
+                found[name].append(member)
     for schema in SCHEMAS.values():
         for name, member in schema.get("properties", {}).items():
             found[name] += stated_values(member)

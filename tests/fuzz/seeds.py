@@ -11,7 +11,6 @@ import io
 import json
 import re
 from dataclasses import dataclass, field
-from math import prod
 from typing import Any
 
 import httpx
@@ -31,7 +30,7 @@ _DATATYPES = {
 }  # fmt: skip
 _STORAGE = re.compile(r"(?:!quant\.uniform<)?(s|u|ui|si|i)(\d+)")
 
-# What the models call the tensors and types of the JSON routes.
+# The routes of the models that are no operators.
 _ROUTES = {
     "quantize": "/v1/quantize",
     "dequantize": "/v1/dequantize",
@@ -40,8 +39,6 @@ _ROUTES = {
     "quantize_blocks": "/v1/blocks/quantize",
     "dequantize_blocks": "/v1/blocks/dequantize",
 }
-_INPUTS = {"input": "x"}
-_TYPES = {"x": "input_type"}
 
 
 @dataclass(frozen=True)
@@ -103,7 +100,7 @@ def _datatype(element: str, taken: tuple[str, ...]) -> str:
 def inference(model: Model, body: Any) -> tuple[dict[str, Any], bytes]:
     """The JSON and the binary tensors of a model's request, made from the body of its JSON route, whatever that has."""
     members = body if isinstance(body, dict) else {}
-    if not model.route.startswith("/v1/") or "." in model.name:
+    if model.name not in _ROUTES:
         tensors, attributes = members.get("inputs", {}), members.get("attributes", {})
         tensors = tensors if isinstance(tensors, dict) else {}
         attributes = dict(attributes) if isinstance(attributes, dict) else {}
@@ -117,12 +114,12 @@ def inference(model: Model, body: Any) -> tuple[dict[str, Any], bytes]:
     }
     inputs, blobs = [], []
     for given, tensor in tensors.items():
-        name = _INPUTS.get(given, given)
+        name = "x" if given == "input" and model.name in _ROUTES else given
         said = tensor if isinstance(tensor, dict) else {}
         found = _element(said["type"]) if isinstance(said.get("type"), str) else None
         shape, element = found or ([len(said["values"])] if isinstance(said.get("values"), list) else [], "f32")
         datatype = _datatype(element, model.datatypes.get(name, ("FP32",)))
-        parameter = _TYPES.get(name, f"{name}_type")
+        parameter = "input_type" if name == "x" and model.name in _ROUTES else f"{name}_type"
         if parameter in model.parameters:
             parameters.setdefault(parameter, element)
         head: dict[str, Any] = {"name": name, "shape": shape, "datatype": datatype}
@@ -195,8 +192,3 @@ def of_model(model: Model, body: Any, version: str | None) -> Draft:
 
 ROUTES = [path for path in POSTS if path not in (INFER, INFER_VERSION)]
 """Every POST route but those of the models."""
-
-
-def elements_of(shape: list[int]) -> int:
-    """The number of elements of a shape."""
-    return prod(shape)

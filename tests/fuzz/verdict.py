@@ -85,7 +85,9 @@ def _problem_faults(request: Request, reply: Reply, codes: dict[str, int]) -> It
         yield "503 without Retry-After"
     if len(problem.get("errors", ())) > MOST_FAULTS:
         yield f"{len(problem['errors'])} faults"
-    if any(not re.fullmatch(r"(?:/(?:[^~/]|~[01])*)*", each["pointer"], re.DOTALL) for each in problem.get("errors", ())):
+    if any(
+        not re.fullmatch(r"(?:/(?:[^~/]|~[01])*)*", each["pointer"], re.DOTALL) for each in problem.get("errors", ())
+    ):
         yield "a pointer that is no JSON pointer"
     if len(reply.body) > LONGEST_PROBLEM:
         yield f"an error of {len(reply.body)} bytes"

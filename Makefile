@@ -20,7 +20,8 @@ interop: $(VENV)-interop/done $(VENV)-clients/done $(VENV)/serve.done ## run the
 	$(VENV)-interop/bin/python -m pytest -m interop tests/interop --ignore=tests/interop/clients
 	SERVER_PYTHON=$(BIN)/python $(VENV)-clients/bin/python -m pytest -m clients tests/interop/clients
 
-generators: $(VENV)-generators/done ## generate clients from openapi.json with six generators, and call the service with two (needs node and java)
+generators: $(VENV)-generators/done ## generate clients from openapi.json with six generators, compile them and call the service
+	openapi/generators/toolchains
 	$(VENV)-generators/bin/python -m pytest -m generators tests/generated_clients
 
 check: $(VENV)/check.done ## formatting, lint, types, openapi.json, the Dockerfile and the manifests

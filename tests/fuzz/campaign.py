@@ -9,7 +9,6 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from service.problems import PROBLEMS
 from tests.fuzz.mutation import fuzzed
@@ -17,7 +16,7 @@ from tests.fuzz.seeds import Model, models
 from tests.fuzz.verdict import faults
 from tests.fuzz.wire import Connection, Reply, Request
 
-_CODES = {kind.code: kind.status for kind in PROBLEMS.values()}
+CODES = {kind.code: kind.status for kind in PROBLEMS.values()}
 # One request in so many is sent once more: a result is a function of its request.
 _REPEATED = 50
 _REQUEST_ID = re.compile(rb'"request_id":\s*"[^"]*"')
@@ -110,7 +109,7 @@ def one(connection: Connection, seed: str, index: int, known: list[Model], outco
 
 def _judged(connection: Connection, request: Request, reply: Reply, *, repeated: bool) -> Iterator[str]:
     try:
-        yield from faults(request, reply, _CODES)
+        yield from faults(request, reply, CODES)
         if repeated and _lasting(connection.send(request)) != _lasting(reply):
             yield "another reply when it is sent again"
     except (ValueError, KeyError, TypeError, OSError, http.client.HTTPException) as error:
@@ -120,10 +119,3 @@ def _judged(connection: Connection, request: Request, reply: Reply, *, repeated:
 def _lasting(reply: Reply) -> tuple[int, bytes]:
     """What two replies to one request have in common."""
     return reply.status, _REQUEST_ID.sub(b"", reply.body)
-
-
-def resident_kib(pid: int) -> int:
-    """The memory that a process has now."""
-    match = re.search(r"VmRSS:\s+([0-9]+) kB", Path(f"/proc/{pid}/status").read_text())
-    assert match is not None
-    return int(match[1])

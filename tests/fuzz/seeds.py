@@ -85,16 +85,14 @@ def _element(text: str) -> tuple[list[int], str] | None:
     return None if match is None else ([int(size) for size in match[1].split("x")[:-1]], match[2])
 
 
-def _datatype(element: str, taken: tuple[str, ...]) -> str:
-    """The datatype that elements of a type travel as, as far as a text tells; else one that the input takes."""
-    storage = _STORAGE.match(element)
-    found = _DATATYPES.get(element)
-    if found is None and storage is not None:
-        sign = "UINT" if storage[1].startswith("u") else "INT"
-        found = f"{sign}{next((bits for bits in (8, 16, 32, 64) if int(storage[2][:4]) <= bits), 64)}"
-    if found is None and element.startswith(("f8", "f4", "f6")):
-        found = "UINT8"
-    return found if found in taken else taken[0]
+def datatype_of(element: str) -> str:
+    """The datatype that elements of a type travel as, as far as its text tells."""
+    if element in _DATATYPES:
+        return _DATATYPES[element]
+    if storage := _STORAGE.match(element):
+        bits = next((bits for bits in (8, 16, 32, 64) if int(storage[2][:4]) <= bits), 64)
+        return f"{'UINT' if storage[1].startswith('u') else 'INT'}{bits}"
+    return "UINT8" if element.startswith(("f4", "f6", "f8")) else "FP32"
 
 
 def inference(model: Model, body: Any) -> tuple[dict[str, Any], bytes]:
@@ -118,11 +116,11 @@ def inference(model: Model, body: Any) -> tuple[dict[str, Any], bytes]:
         said = tensor if isinstance(tensor, dict) else {}
         found = _element(said["type"]) if isinstance(said.get("type"), str) else None
         shape, element = found or ([len(said["values"])] if isinstance(said.get("values"), list) else [], "f32")
-        datatype = _datatype(element, model.datatypes.get(name, ("FP32",)))
+        datatype, taken = datatype_of(element), model.datatypes.get(name, ("FP32",))
         parameter = "input_type" if name == "x" and model.name in _ROUTES else f"{name}_type"
         if parameter in model.parameters:
             parameters.setdefault(parameter, element)
-        head: dict[str, Any] = {"name": name, "shape": shape, "datatype": datatype}
+        head: dict[str, Any] = {"name": name, "shape": shape, "datatype": datatype if datatype in taken else taken[0]}
         if isinstance(said.get("data"), str):
             try:
                 blob = base64.b64decode(said["data"])
@@ -138,7 +136,7 @@ def inference(model: Model, body: Any) -> tuple[dict[str, Any], bytes]:
 
 def in_binary(head: dict[str, Any]) -> bytes | None:
     """The elements of an input as bytes, its head changed to say so; None where its data do not allow that."""
-    dtype = DTYPES.get(head.get("datatype") if isinstance(head.get("datatype"), str) else "")
+    dtype = DTYPES.get(str(head.get("datatype")))
     if dtype is None or not isinstance(head.get("data"), list):
         return None
     bf16 = head["datatype"] == "BF16"
@@ -161,7 +159,7 @@ def npy(array: NDArray[Any]) -> bytes:
 
 
 _STORED = "!quant.uniform<i8:f32, 0.5:3>"
-_NPY = {
+_NPY: dict[str, tuple[NDArray[Any], list[tuple[str, str]]]] = {
     "/v1/npy/quantize": (
         np.array([[0.25, 0.75, -1.5], [np.nan, np.inf, 1e9]], np.float32),
         [("output_type", _STORED), ("profile", "onnx")],

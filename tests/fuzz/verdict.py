@@ -22,8 +22,8 @@ PROBLEM = "application/problem+json"
 BINARY = "application/octet-stream"
 LONGEST_PROBLEM = 8 << 10
 MOST_FAULTS = 16
-# An error quotes at most 80 characters. Of a longer quotation, some window of this length starts at a multiple of it.
-_WINDOW = 81
+# An error quotes at most 80 characters, and those that are not printable as escapes.
+_QUOTED = 160
 _TEXT = re.compile(r"tensor<((?:\d+x)*)[^?*]*>", re.DOTALL)
 
 
@@ -91,13 +91,23 @@ def _problem_faults(request: Request, reply: Reply, codes: dict[str, int]) -> It
         yield "a pointer that is no JSON pointer"
     if len(reply.body) > LONGEST_PROBLEM:
         yield f"an error of {len(reply.body)} bytes"
-    yield from _echo_faults(request, json.dumps(problem, ensure_ascii=False).encode("utf-8", "replace"))
+    for told in _texts(problem):
+        yield from _echo_faults(request.body, told.encode("utf-8", "surrogatepass"))
 
 
-def _echo_faults(request: Request, told: bytes) -> Iterator[str]:
-    sent = request.body
-    if any(sent[at : at + _WINDOW] in told for at in range(0, len(sent) - _WINDOW, _WINDOW)):
-        yield "the error quotes the body at length"
+def _texts(value: Any) -> Iterator[str]:
+    """Every text in a JSON value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (dict, list)):
+        for member in value.values() if isinstance(value, dict) else value:
+            yield from _texts(member)
+
+
+def _echo_faults(sent: bytes, told: bytes) -> Iterator[str]:
+    window = _QUOTED + 1
+    if any(told[at : at + window] in sent for at in range(len(told) - _QUOTED)):
+        yield "an error quotes the body at length"
 
 
 def _json_faults(reply: Reply, content: dict[str, Any]) -> Iterator[str]:

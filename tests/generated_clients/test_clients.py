@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import importlib
-import importlib.util
 import inspect
 import io
 import json
@@ -14,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -126,7 +126,7 @@ def go_client(work: Path) -> Path:
 
 # Jackson, with its module for times that Debian has no package of, comes with the generator itself.
 _JARS = (
-    str(Path(importlib.util.find_spec("openapi_generator_cli").origin).with_name("openapi-generator.jar")),
+    str(Path(sysconfig.get_path("purelib")) / "openapi_generator_cli" / "openapi-generator.jar"),
     "/usr/share/java/jakarta-annotation-api.jar",
 )
 

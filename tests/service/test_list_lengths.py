@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import Server
 from tests.fuzz.document import EXAMPLES
-from tests.fuzz.mutation import dumped
+from tests.fuzz.json_mutation import dumped
 from tests.fuzz.seeds import Draft, models, of_model
 
 LENGTHS = (0, 1, 2, 3, 17)

@@ -112,7 +112,7 @@ def _ties(wide: NDArray[np.float64], narrow: NDArray[Any]) -> NDArray[np.intp]:
     if narrow.dtype.itemsize >= 8:
         return np.empty(0, np.intp)
     # What would follow the largest value if the exponent had room: the neighbour above for the purpose of rounding.
-    above_largest = math.ldexp(1.0, int(ml_dtypes.finfo(narrow.dtype).maxexp))
+    above_largest = math.ldexp(1.0, int(ml_dtypes.finfo(narrow.dtype).maxexp))  # type: ignore[no-untyped-call]
     candidates = np.flatnonzero(np.isfinite(wide) & (narrow.astype(np.float64) != wide))
     with np.errstate(over="ignore", under="ignore"):
         near = narrow[candidates]

@@ -81,3 +81,4 @@ def test_no_mutated_request_breaks_a_promise(tmp_path: Path, capsys: pytest.Capt
         assert not warming.findings, told(warming, seed, server)
         assert not outcome.findings, told(outcome, seed, server)
         assert grown < MOST_GROWTH_KIB
+    assert "Warning" not in (tmp_path / "log").read_text()

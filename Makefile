@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 INSTALL := bin/python -m pip install --quiet --disable-pip-version-check --require-hashes
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test interop generators check format bench openapi sbom lock clean
+.PHONY: help serve test test-all interop generators check format bench openapi sbom lock clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 serve: $(VENV)/serve.done ## install what is needed and serve on http://127.0.0.1:8080
 	$(BIN)/python -m service
@@ -16,12 +16,16 @@ serve: $(VENV)/serve.done ## install what is needed and serve on http://127.0.0.
 test: $(VENV)/check.done ## run the tests that need nothing heavy
 	$(BIN)/python -m pytest
 
+test-all: $(VENV)/check.done ## run those, more samples of them, and the fuzzer with the seed of the day
+	REQUANT_EXHAUSTIVE=1 $(BIN)/python -m pytest -m "not interop and not generators and not clients"
+
 interop: $(VENV)-interop/done $(VENV)-tensorflow/done $(VENV)-clients/done $(VENV)/serve.done ## run the tests against the real systems
 	$(VENV)-interop/bin/python -m pytest -m interop tests/interop --ignore=tests/interop/clients --ignore=tests/interop/test_tensorflow_passes.py
 	$(VENV)-tensorflow/bin/python -m pytest -m interop tests/interop/test_tensorflow_passes.py
 	SERVER_PYTHON=$(BIN)/python $(VENV)-clients/bin/python -m pytest -m clients tests/interop/clients
 
-generators: $(VENV)-generators/done ## generate clients from openapi.json with six generators, and call the service with two (needs node and java)
+generators: $(VENV)-generators/done ## generate clients from openapi.json with six generators, compile them and call the service
+	openapi/generators/toolchains
 	$(VENV)-generators/bin/python -m pytest -m generators tests/generated_clients
 
 check: $(VENV)/check.done ## formatting, lint, types, openapi.json, the Dockerfile and the manifests

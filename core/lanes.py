@@ -19,6 +19,7 @@ Array = NDArray[Any]
 LANES = {"f16": "<f4", "bf16": "<f4", "f32": "<f4", "f64": "<f8"}
 """For each expressed type with tensors: the dtype of the lanes."""
 
+_PAST_F32 = 2.0**128
 _PRECISIONS = {"f16": Precision.F16, "bf16": Precision.BF16}
 
 
@@ -41,10 +42,12 @@ def narrow(lanes: Array, element: FloatElement, target: Array) -> None:
 
 
 def rounded(values: Array, element: FloatElement) -> Array:
-    """Round f64 values to the element (RNE, once) and return them as lanes."""
+    """Round f64 values to the element (RNE, once) and return them as lanes. Overflow gives infinity."""
     with np.errstate(all="ignore"):
         if element.name == "bf16":
-            return np.array([round_to_format(value, element) for value in values.tolist()], np.float32)
+            # What is beyond f32 is infinity in both; `round_to_format` itself takes no overflow.
+            bounded = np.clip(values, -_PAST_F32, _PAST_F32)
+            return np.array([round_to_format(value, element) for value in bounded.tolist()], np.float32)
         narrowed = values.astype(np.float16 if element.name == "f16" else LANES[element.name])
     return narrowed.astype(LANES[element.name])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import cache
-from math import frexp, inf, isfinite, ldexp, nextafter
+from math import copysign, frexp, inf, isfinite, ldexp, nextafter
 
 from core.elements import FLOATS, FloatElement
 
@@ -21,7 +21,7 @@ def round_to_format(value: float, element: FloatElement) -> float:
         return value
     # Both scalings are exact, and `round` of a float is exact with ties to even.
     last_place = _last_place(frexp(value)[1], element)
-    return ldexp(round(ldexp(value, -last_place)), last_place)
+    return copysign(ldexp(round(ldexp(value, -last_place)), last_place), value)
 
 
 def reads_back(text: str, value: float, element: FloatElement) -> bool:

@@ -12,17 +12,19 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
 from core.elements import FLOATS
 from core.errors import TensorDataError
-from core.lanes import narrow, rounded, widen
+from core.lanes import rounded, widen
 
 Number = int | float | str
 Literals = Callable[[], Sequence[str]]
 
 _BF16 = FLOATS["bf16"]
+_BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
@@ -32,10 +34,7 @@ def decode_elements(
     """Return `values` as elements of a type, as they are kept. Those of bf16 are real numbers too, not bit patterns."""
     if element != _BF16:
         return decode(values, dtype, elements, literals)
-    wide = decode(values, np.dtype(np.float64), elements, literals)
-    patterns = np.empty(elements, np.uint16)
-    narrow(rounded(wide, _BF16), _BF16, patterns)
-    return patterns
+    return decode(values, _BFLOAT16, elements, literals).view(dtype)
 
 
 def encode_elements(element: object, array: NDArray[Any]) -> bytes:
@@ -47,7 +46,7 @@ def decode(values: Sequence[Number], dtype: np.dtype[Any], elements: int, litera
     """Return `values` as `elements` values of `dtype`. `literals` gives the same numbers as texts."""
     if len(values) != elements:
         raise TensorDataError(f"there are {len(values)} values; the type has {elements} elements")
-    if dtype.kind == "f":
+    if dtype.kind == "f" or dtype == _BFLOAT16:
         return _floats(values, dtype, literals)
     return _integers(values, dtype)
 
@@ -65,8 +64,7 @@ def _integers(values: Sequence[Number], dtype: np.dtype[Any]) -> NDArray[Any]:
 
 def _floats(values: Sequence[Number], dtype: np.dtype[Any], literals: Literals) -> NDArray[Any]:
     wide = np.array([_wide(index, value) for index, value in enumerate(values)], np.float64)
-    with np.errstate(over="ignore", under="ignore"):
-        narrow = wide.astype(dtype)
+    narrow = _narrowed(wide, dtype)
     ties = _ties(wide, narrow)
     if ties.size:
         written = literals()
@@ -76,14 +74,22 @@ def _floats(values: Sequence[Number], dtype: np.dtype[Any], literals: Literals) 
             if literal != tie:
                 # The binary64 next to the tie, on the literal's side, rounds to where the literal belongs.
                 beside = np.nextafter(tie, math.inf if literal > tie else -math.inf)
-                with np.errstate(over="ignore"):
-                    narrow[index] = np.asarray(beside).astype(dtype)
+                narrow[index] = _narrowed(np.asarray([beside]), dtype)[0]
     overflowed = np.flatnonzero(np.isinf(narrow) & np.isfinite(wide))
     if overflowed.size:
         raise TensorDataError(
             f'value {overflowed[0]} is too large for the element type; infinity is written as the text "Infinity"'
         )
     return narrow
+
+
+def _narrowed(wide: NDArray[np.float64], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return values rounded once to a narrower type. Overflow gives infinity."""
+    if dtype == _BFLOAT16:
+        # The cast of ml_dtypes goes by way of binary32 and rounds twice.
+        return rounded(wide, _BF16).astype(dtype)
+    with np.errstate(over="ignore", under="ignore"):
+        return wide.astype(dtype)
 
 
 def _wide(index: int, value: Number) -> float:
@@ -106,7 +112,7 @@ def _ties(wide: NDArray[np.float64], narrow: NDArray[Any]) -> NDArray[np.intp]:
     if narrow.dtype.itemsize >= 8:
         return np.empty(0, np.intp)
     # What would follow the largest value if the exponent had room: the neighbour above for the purpose of rounding.
-    above_largest = math.ldexp(1.0, int(np.finfo(narrow.dtype).maxexp))
+    above_largest = math.ldexp(1.0, int(ml_dtypes.finfo(narrow.dtype).maxexp))  # type: ignore[no-untyped-call]
     candidates = np.flatnonzero(np.isfinite(wide) & (narrow.astype(np.float64) != wide))
     with np.errstate(over="ignore", under="ignore"):
         near = narrow[candidates]

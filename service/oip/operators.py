@@ -117,8 +117,10 @@ def _read(text: str, attribute: Attribute) -> Value:
     for index, member in enumerate(members):
         if type(member) not in kinds or not _finite(member):
             raise _wrong(place, f"member {index} is not one of the {kinds[-1].__name__} numbers that are taken")
-    number: int | float = members[0]
-    return members if listed else number
+    if listed:
+        return members  # perhaps none: how many there have to be is the operator's to say
+    number: int | float = found
+    return number
 
 
 def _finite(number: int | float) -> bool:

@@ -1,4 +1,4 @@
-"""Six generators make clients of the committed document, and two of the clients call the running service."""
+"""Six generators make clients of the committed document. All are compiled and call the running service."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -106,11 +107,46 @@ def methods_of(text: str) -> set[str]:
     return set(re.findall(r"\w+", text.lower()))
 
 
-@pytest.mark.parametrize(("name", "pattern"), [("go", "api_*.go"), ("java", "src/main/java/**/api/*Api.java")])
-def test_go_and_java_have_every_operation(work: Path, name: str, pattern: str) -> None:
-    generate(work, name)
-    found = methods_of("".join(path.read_text() for path in (work / name).glob(pattern)))
-    assert {call.operation.lower() for call in CALLS} <= found
+@pytest.fixture(scope="session")
+def go_client(work: Path) -> Path:
+    """The Go client, with the program that calls it, compiled of the standard library alone."""
+    generate(work, "go")
+    # Without a proxy, a module beyond the standard library would be an error.
+    run(
+        work,
+        "go",
+        "build",
+        "-o",
+        "quantize",
+        "quantize.go",
+        env={**os.environ, "GOPROXY": "off", "GOFLAGS": "-mod=mod"},
+    )
+    return work / "go"
+
+
+# Jackson, with its module for times that Debian has no package of, comes with the generator itself.
+_JARS = (
+    str(Path(sysconfig.get_path("purelib")) / "openapi_generator_cli" / "openapi-generator.jar"),
+    "/usr/share/java/jakarta-annotation-api.jar",
+)
+
+
+@pytest.fixture(scope="session")
+def java_client(work: Path) -> Path:
+    """The Java client, compiled together with the program that calls it."""
+    generate(work, "java")
+    sources = work / "java" / "sources.txt"
+    sources.write_text("\n".join(map(str, (work / "java" / "src" / "main").rglob("*.java"))))
+    run(work, "javac", "-nowarn", "-d", "java/compiled", "-cp", ":".join(_JARS), f"@{sources}", "Quantize.java")
+    return work / "java"
+
+
+def test_go_and_java_have_every_operation(go_client: Path, java_client: Path) -> None:
+    operations = {call.operation.lower() for call in CALLS}
+    assert operations <= methods_of("".join(path.read_text() for path in go_client.glob("api_*.go")))
+    assert operations <= methods_of(
+        "".join(path.read_text() for path in java_client.glob("src/main/java/**/api/*Api.java"))
+    )
 
 
 def test_typescript_has_every_operation_and_compiles(compiled_typescript: Path) -> None:
@@ -183,6 +219,64 @@ def _without_ids(reply: Any) -> Any:
     return {name: value for name, value in reply.items() if name != "request_id"} if isinstance(reply, dict) else reply
 
 
+VALID = next(call.json for call in CALLS if call.operation == "quantize") | {"profile": "onnx"}
+INVALID = {**VALID, "output_type": "!quant.uniform<i8:f32, 0.5"}
+
+
+def check_quantized(server: Server, quantized: Any, failed: Any) -> None:
+    """The reply to VALID and the problem that INVALID is, as a client has them: every field under its own name."""
+    expected, refused = (httpx.post(f"{server.url}/v1/quantize", json=body) for body in (VALID, INVALID))
+    assert (expected.status_code, refused.status_code) == (200, 422)
+    assert _without_ids(_there(quantized)) == _without_ids(expected.json())
+    assert _without_ids(_there(failed)) == _without_ids(refused.json())
+    assert failed["code"] == "type_invalid"
+
+
+def _there(value: Any) -> Any:
+    """Java writes null for a field that is absent."""
+    if isinstance(value, dict):
+        return {name: _there(member) for name, member in value.items() if member is not None}
+    return [_there(member) for member in value] if isinstance(value, list) else value
+
+
+def quantized_by(server: Server, work: Path, *command: str) -> None:
+    """Run the program of a client, and check what it got."""
+    told = json.dumps({"url": server.url, "valid": VALID, "invalid": INVALID})
+    check_quantized(server, **json.loads(run(work, *command, input=told)))
+
+
+def test_the_python_client_quantizes_and_is_refused(server: Server, python_client: Path) -> None:
+    from requant_client import Client
+    from requant_client.api.ops import quantize  # type: ignore[import-not-found]
+    from requant_client.models import QuantizeRequest  # type: ignore[import-not-found]
+
+    with Client(base_url=server.url) as client:
+        quantized, failed = (
+            quantize.sync(client=client, body=QuantizeRequest.from_dict(body)).to_dict() for body in (VALID, INVALID)
+        )
+    check_quantized(server, quantized, failed)
+
+
+def test_the_go_client_quantizes_and_is_refused(server: Server, go_client: Path) -> None:
+    quantized_by(server, go_client.parent, "./quantize")
+
+
+def test_the_java_client_quantizes_and_is_refused(server: Server, java_client: Path) -> None:
+    quantized_by(server, java_client.parent, "java", "-cp", ":".join(("java/compiled", *_JARS)), "Quantize")
+
+
+@pytest.mark.parametrize("client", ["typescript_fetch", "openapi_fetch"])
+def test_a_typescript_client_quantizes_and_is_refused(server: Server, compiled_typescript: Path, client: str) -> None:
+    quantized_by(server, compiled_typescript, "node", str(bundled(compiled_typescript, f"quantize_{client}.ts")))
+
+
+def bundled(work: Path, program: str) -> Path:
+    """A program in one file. The sources name each other without a suffix, which node does not follow."""
+    target = work / Path(program).with_suffix(".mjs")
+    run(work, "npx", "esbuild", program, "--bundle", "--platform=node", "--format=esm", f"--outfile={target}")
+    return target
+
+
 def test_a_typescript_client_gets_every_reply(server: Server, compiled_typescript: Path) -> None:
     described = [
         {
@@ -194,16 +288,13 @@ def test_a_typescript_client_gets_every_reply(server: Server, compiled_typescrip
         }
         for call in CALLS
     ]
-    # The sources name each other without a suffix, which node does not follow; a bundler does.
-    bundled = compiled_typescript / "bundled.mjs"
-    run(
-        compiled_typescript,
-        *("npx", "esbuild", "call_every_operation.ts", "--bundle", "--platform=node", "--format=esm"),
-        f"--outfile={bundled}",
-    )
+    described.append({"operation": "quantize", "path": {}, "query": {}, "json": INVALID})
+    program = bundled(compiled_typescript, "call_every_operation.ts")
     told = json.dumps({"url": server.url, "calls": described})
-    printed = run(compiled_typescript, "node", str(bundled), input=told)
-    replies = [json.loads(line) for line in printed.splitlines()]
+    *replies, refused = map(json.loads, run(compiled_typescript, "node", str(program), input=told).splitlines())
+    assert refused["status"] == 422
+    expected = httpx.post(f"{server.url}/v1/quantize", json=INVALID)
+    assert _without_ids(refused["error"]) == _without_ids(expected.json())
     assert [reply["operation"] for reply in replies] == [call.operation for call in CALLS]
     for call, reply in zip(CALLS, replies, strict=True):
         expected = raw(server, call)

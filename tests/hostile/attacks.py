@@ -107,6 +107,9 @@ _JSON = {
     "json: a value of 1e999": _json(
         JSON, b'{"input": {"type": "tensor<1xf32>", "values": [1e999]}, "output_type": "f16"}'
     ),
+    "json: a bf16 value beyond bf16": _json(
+        JSON, {"input": {"type": "tensor<1xbf16>", "values": [1.7976931348623157e308]}, "output_type": "f8E4M3FN"}
+    ),
     "json: 65 537 values": _tensor(type="tensor<65537xf32>", values=[0] * 65537),
     "json: 20 000 unknown fields": _json(JSON, {f"x{number}": 0 for number in range(20_000)}),
     "json: bytes that are no UTF-8": _json(JSON, b'{"input": "\xff\xfe"}'),
@@ -151,6 +154,13 @@ _INFERENCE = {
     "inference: 17 inputs": request(INFER, _inference(inputs=[{"name": "x"}] * 17)),
     "inference: 10 000 parameters": request(INFER, _inference(parameters={f"p{n}": 0 for n in range(10_000)})),
     "inference: an id of 1 MiB": request(INFER, _inference(id="x" * (1 << 20))),
+    "inference: a list without members": request(
+        "/v2/models/onednn.Dequantize/infer",
+        _inference(
+            inputs=[{"name": "src", "shape": [4], "datatype": "UINT8", "data": [0, 3, 128, 255]}],
+            parameters={"scales": "[]", "zps": "[3]"},
+        ),
+    ),
 }
 
 _BEGUN = b"POST " + NPY.encode() + b" HTTP/1.1\r\nHost: a\r\n"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import pytest
 
 from tests.conftest import ROOT, Server, started
 from tests.hostile.attacks import ATTACKS, answer_to, outcome
+from tests.process_memory import peak_kib
 
 PAGE = ROOT / "docs" / "hostile_input.md"
 _ROW = re.compile(r"\| (.+) \| ([0-9]+) \| `([a-z0-9_]+)` \|")
@@ -25,14 +25,6 @@ def rows() -> dict[str, tuple[int, str]]:
     found = [match.groups() for line in PAGE.read_text().splitlines() if (match := _ROW.fullmatch(line))]
     assert len({name for name, _, _ in found}) == len(found)
     return {name: (int(status), code) for name, status, code in found}
-
-
-def peak_kib(pid: int) -> int:
-    """The most memory that a process has had."""
-    text = Path(f"/proc/{pid}/status").read_text()
-    match = re.search(r"VmHWM:\s+([0-9]+) kB", text)
-    assert match is not None
-    return int(match[1])
 
 
 @pytest.fixture(scope="module")

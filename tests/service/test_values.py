@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-import struct
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.elements import FLOATS
 from core.errors import TensorDataError
 from service.codecs import values
 
@@ -68,14 +70,75 @@ def test_decimals_round_once(literal: str, bits: int) -> None:
     assert decode(f"[{literal}]", F32).view(np.uint32)[0] == bits
 
 
-@given(st.integers(0, 0x7F7FFFFE), st.integers(-2, 2), st.booleans())
-def test_literals_around_every_tie_round_once(pattern: int, beside: int, negative: bool) -> None:
-    low, high = (Fraction(struct.unpack("<f", struct.pack("<I", p))[0]) for p in (pattern, pattern + 1))
-    digits = (low + high) / 2 * 10**200 + beside  # every tie of f32 has fewer decimals than 200
-    assert digits.denominator == 1
+@dataclass(frozen=True)
+class Narrow:
+    """A float narrower than binary64: how many digits and exponents it has, and how its elements are kept."""
+
+    name: str
+    precision: int
+    largest_exponent: int
+    dtype: str
+
+    @property
+    def last_pattern(self) -> int:
+        """The pattern of the largest number."""
+        return ((2 * self.largest_exponent + 1) << (self.precision - 1)) - 1
+
+    def number(self, pattern: int) -> Fraction:
+        """The number of a positive pattern, beyond the largest too: as if there were more exponents."""
+        exponent, digits = divmod(pattern, 1 << (self.precision - 1))
+        if exponent > 0:
+            digits += 1 << (self.precision - 1)
+        # Subnormal numbers have the last place of the smallest normal ones.
+        return digits * Fraction(2) ** (max(exponent, 1) - self.largest_exponent - self.precision + 1)
+
+
+NARROW = [Narrow("f32", 24, 127, "<u4"), Narrow("f16", 11, 15, "<u2"), Narrow("bf16", 8, 127, "<u2")]
+
+
+def decode_narrow(text: str, narrow: Narrow) -> int:
+    """The pattern of the first of a JSON array's numbers."""
+    element = FLOATS[narrow.name]
+    numbers = json.loads(text)
+
+    def literals() -> Sequence[str]:
+        written: list[str] = json.loads(text, parse_float=str, parse_int=str)
+        return written
+
+    decoded = values.decode_elements(numbers, element, element.tensor_dtype, len(numbers), literals)
+    return int(decoded.view(narrow.dtype)[0])
+
+
+@pytest.mark.parametrize("narrow", NARROW, ids=lambda narrow: narrow.name)
+@given(data=st.data(), beside=st.integers(-2, 2), negative=st.booleans())
+def test_literals_around_every_tie_round_once(narrow: Narrow, data: st.DataObject, beside: int, negative: bool) -> None:
+    pattern = data.draw(st.integers(0, narrow.last_pattern - 1))
+    digits = (narrow.number(pattern) + narrow.number(pattern + 1)) / 2 * 10**200 + beside
+    assert digits.denominator == 1  # every tie of f32 has fewer decimals than 200
     literal = f"{'-' if negative else ''}{digits.numerator}.0e-200"
     expected = pattern + (beside > 0 or (beside == 0 and pattern % 2))
-    assert decode(f"[{literal}]", F32).view(np.uint32)[0] == expected + (negative << 31)
+    sign = negative << (8 * np.dtype(narrow.dtype).itemsize - 1)
+    assert decode_narrow(f"[{literal}]", narrow) == expected + sign
+
+
+@pytest.mark.parametrize("narrow", NARROW, ids=lambda narrow: narrow.name)
+@given(data=st.data())
+def test_any_number_is_the_nearest_or_refused(narrow: Narrow, data: st.DataObject) -> None:
+    number = data.draw(st.floats(allow_nan=False, allow_infinity=False))
+    # The literal decides, not the binary64 next to it.
+    exact, past = abs(Fraction(repr(number))), narrow.number(narrow.last_pattern + 1)
+    if exact >= (narrow.number(narrow.last_pattern) + past) / 2:
+        with pytest.raises(TensorDataError, match="value 0 is too large"):
+            decode_narrow(f"[{number!r}]", narrow)
+        return
+    sign_bit = 8 * np.dtype(narrow.dtype).itemsize - 1
+    found = decode_narrow(f"[{number!r}]", narrow)
+    pattern = found & ~(1 << sign_bit)
+    assert found >> sign_bit == (math.copysign(1, number) < 0)
+    away = abs(narrow.number(pattern) - exact)
+    for other in {max(pattern - 1, 0), pattern + 1} - {pattern}:
+        further = abs(narrow.number(other) - exact)
+        assert away < further or (away == further and pattern % 2 == 0)
 
 
 @pytest.mark.parametrize(

@@ -167,8 +167,8 @@ def _fake(scaled: Scaled) -> Callable[[OperatorCall], Run]:
 
 def _within_int64(x: Array, element: UniformPerAxisType, shape: tuple[int, ...]) -> Array:
     """Replace by -infinity what is beyond int64 once scaled: per channel torch converts that to the least int64."""
-    inverses = np.float32(1) / np.array(element.scales, np.float32)
     with np.errstate(over="ignore", invalid="ignore"):
+        inverses = np.float32(1) / np.array(element.scales, np.float32)
         scaled = x * for_each(inverses, shape, Granularity(element.axis))
     return np.where(scaled >= _PAST_INT64, np.float32(-np.inf), x)
 

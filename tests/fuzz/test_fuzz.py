@@ -1,0 +1,84 @@
+"""Requests made from those that work, by mutation: none breaks a promise. Each day's are others (`make test-all`)."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Server, started
+from tests.fuzz.campaign import CODES, Outcome, campaign
+from tests.fuzz.document import POSTS
+from tests.fuzz.mutation import encoded, fuzzed
+from tests.fuzz.seeds import INFER, INFER_VERSION, ROUTES, models, of_model, of_route
+from tests.fuzz.verdict import faults
+from tests.fuzz.wire import Connection, Request
+from tests.process_memory import peak_kib
+
+SECONDS = float(os.environ.get("REQUANT_FUZZ_SECONDS", "150"))
+# The first requests load kernels and fill caches.
+WARMING_SECONDS = 20.0
+MOST_GROWTH_KIB = 200 << 10
+
+
+def seed_of_the_day() -> str:
+    """REQUANT_FUZZ_SEED, or else today's date."""
+    return os.environ.get("REQUANT_FUZZ_SEED") or datetime.now(UTC).date().isoformat()
+
+
+def told(outcome: Outcome, seed: str, server: Server) -> str:
+    return "\n\n".join([*(each.told(seed, server.url) for each in outcome.findings.values()), outcome.summary(seed)])
+
+
+def test_every_seed_is_a_request_that_works(server: Server) -> None:
+    requests = [encoded(None, of_route(path)) for path in ROUTES]
+    for model in models(server.url):
+        requests += [encoded(None, of_model(model, of_route(model.route).body, None))]
+        requests += [encoded(None, of_model(model, of_route(model.route).body, model.versions[-1]))]
+    assert {request.operation for request in requests} == {*POSTS} == {*ROUTES, INFER, INFER_VERSION}
+    with Connection(server.port) as connection:
+        for request in requests:
+            reply = connection.send(request)
+            assert reply.status == 200, (request, reply.body)
+            assert list(faults(request, reply, CODES)) == []
+
+
+def test_a_seed_and_a_number_are_a_request(server: Server) -> None:
+    known = models(server.url)
+    made = [fuzzed("1", index, known) for index in range(300)]
+    assert made == [fuzzed("1", index, known) for index in range(300)]
+    assert len(set(made)) > 290
+    assert made != [fuzzed("2", index, known) for index in range(300)]
+
+
+def test_a_reproduction_is_the_request() -> None:
+    text = Request("/v1/x", "/v1/x?a=%7B1,2%7D", (("Content-Type", "application/json"),), b'{"a": "it\'s"}')
+    assert text.reproduction("http://h") == (
+        """printf %s '{"a": "it'"'"'s"}' | """
+        "curl -sS -g -i -H 'Content-Type: application/json' --data-binary @- 'http://h/v1/x?a=%7B1,2%7D'"
+    )
+    assert "echo AP8= | base64 -d | curl" in Request("/v1/x", "/v1/x", (), b"\0\xff").reproduction("http://h")
+
+
+def test_a_few_mutated_requests_break_no_promise(server: Server) -> None:
+    outcome = campaign(server.port, "few", seconds=60, requests=1000)
+    assert not outcome.findings, told(outcome, "few", server)
+
+
+@pytest.mark.exhaustive
+def test_no_mutated_request_breaks_a_promise(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    seed = seed_of_the_day()
+    with started(tmp_path / "log", "--drain-seconds", "0") as (server, process):
+        warming = campaign(server.port, seed, seconds=min(WARMING_SECONDS, SECONDS))
+        before = peak_kib(process.pid)
+        outcome = campaign(server.port, seed, seconds=SECONDS - WARMING_SECONDS, first=warming.requests)
+        grown = 0 if process.poll() is not None else peak_kib(process.pid) - before
+        with capsys.disabled():
+            print(f"\n{warming.summary(seed)}\n{outcome.summary(seed)}, memory +{grown >> 10} MiB")  # noqa: T201
+        assert process.poll() is None, f"the service ended at one of the requests {[*outcome.last]} of seed {seed}"
+        assert not warming.findings, told(warming, seed, server)
+        assert not outcome.findings, told(outcome, seed, server)
+        assert grown < MOST_GROWTH_KIB
+    assert "Warning" not in (tmp_path / "log").read_text()

@@ -16,8 +16,9 @@ serve: $(VENV)/serve.done ## install what is needed and serve on http://127.0.0.
 test: $(VENV)/check.done ## run the tests that need nothing heavy
 	$(BIN)/python -m pytest
 
-interop: $(VENV)-interop/done $(VENV)-clients/done $(VENV)/serve.done ## run the tests against the real systems
+interop: $(VENV)-interop/done $(VENV)-onednn/done $(TORCH:%=$(VENV)-torch-%/done) $(VENV)-clients/done $(VENV)/serve.done ## run the tests against the real systems
 	$(VENV)-interop/bin/python -m pytest -m interop tests/interop --ignore=tests/interop/clients
+	$(foreach version,$(TORCH),$(VENV)-torch-$(version)/bin/python -m pytest -m interop $(TORCH_TESTS) &&) true
 	SERVER_PYTHON=$(BIN)/python $(VENV)-clients/bin/python -m pytest -m clients tests/interop/clients
 
 generators: $(VENV)-generators/done ## generate clients from openapi.json with six generators, and call the service with two (needs node and java)
@@ -50,14 +51,18 @@ lock: $(VENV)/serve.done ## renew the hash-pinned requirements from pyproject.to
 	$(BIN)/uv pip compile $(UV) pyproject.toml --extra telemetry --group check -c requirements.lock -o requirements-check.lock
 	$(BIN)/uv pip compile $(UV) pyproject.toml --group interop -c requirements.lock -o requirements-interop.lock
 	$(BIN)/uv pip compile $(UV) pyproject.toml --group generators -c requirements.lock -o requirements-generators.lock
+	$(BIN)/uv pip compile $(UV) --group onednn -o requirements-onednn.lock
 	$(BIN)/uv pip compile $(UV) --group clients -o requirements-clients.lock
 	$(BIN)/uv pip compile $(UV) --no-strip-extras --group mlserver -o requirements-mlserver.lock
 	$(BIN)/uv pip compile $(UV) --no-deps --group interop-bare -o requirements-interop-bare.lock
 
+TORCH := 2.13.0 2.14.1
+TORCH_TESTS = $(wildcard tests/interop/test_torch*.py tests/interop/*/test_torch*.py)
+
 UV := --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
 clean: ## remove environments and caches
-	rm -rf $(VENV) $(VENV)-interop $(VENV)-generators $(VENV)-clients $(VENV)-mlserver .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-interop $(VENV)-generators $(VENV)-clients $(VENV)-mlserver $(VENV)-onednn $(VENV)-torch-* .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 $(VENV)/python.done:
@@ -76,6 +81,20 @@ $(VENV)-interop/done: requirements-interop.lock requirements-interop-bare.lock
 	$(PYTHON) -m venv $(VENV)-interop
 	$(VENV)-interop/$(INSTALL) -r requirements-interop.lock
 	$(VENV)-interop/$(INSTALL) --no-deps -r requirements-interop-bare.lock
+	@touch $@
+
+$(VENV)-onednn/done: requirements-onednn.lock
+	$(PYTHON) -m venv $(VENV)-onednn
+	$(VENV)-onednn/$(INSTALL) -r requirements-onednn.lock
+	@touch $@
+
+# torch is pinned by its version alone. The same version is published in several builds, with and without CUDA, that differ
+# in their files and dependencies; pip takes the CPU build where it is offered one, and no list of hashes fits both. With
+# CUDA, which it is linked with, it takes 5.5 GB.
+$(VENV)-torch-%/done: requirements-check.lock
+	$(PYTHON) -m venv $(VENV)-torch-$*
+	$(VENV)-torch-$*/$(INSTALL) -r requirements-check.lock
+	$(VENV)-torch-$*/bin/python -m pip install --quiet --disable-pip-version-check torch==$*
 	@touch $@
 
 $(VENV)-generators/done: requirements-generators.lock

@@ -75,13 +75,15 @@ def plan_quantize(
     saturate: bool | None = None,
     zero_point_given: bool = True,
     more_expressed: tuple[str, ...] = (),
+    constant_scales: bool = True,
 ) -> Plan:
     """Plan x -> q. `input_type`: a static tensor of floats. `output_type`: a uniform type, or a float of at most 16
     bits, bare or of the same shape.
 
     `rounding`, `nan` and `saturate` replace the profile's; `seed` is that of stochastic rounding. Without
     `zero_point_given` a rule that adds the zero point of small floats, 0, does not. `more_expressed` are taken besides
-    those of the profile's rule, for integers. Raise UnknownNameError, UnsupportedError or TypeFitError, as
+    those of the profile's rule, for integers. Scales that are not `constant_scales` are known to the real system at run
+    time only, so that it leaves none out. Raise UnknownNameError, UnsupportedError or TypeFitError, as
     `core.operands` says.
     """
     stated = profile_named(profile)
@@ -99,6 +101,8 @@ def plan_quantize(
         operand = quantized_operand(bound, "output", rule, profile)
         operand.check_expressed(input_type)
     rule = rule.for_type(operand.layout_name, operand.storage, operand.expressed.name)
+    if not constant_scales:
+        rule = replace(rule, unit_tolerance=None)
     if operand.is_float:
         rule = rule if zero_point_given else replace(rule, float_zero_point=False)
         chosen = encoder(

@@ -25,7 +25,7 @@ def parameters(element: str) -> tuple[float, int]:
     return float(scale), int(zero_point or 0)
 
 
-SCHEMES = {"litert_xnnpack": "xnnpack_fp32", "onnx": "onnxruntime", "torch": "fbgemm"}
+SCHEMES = {"litert_xnnpack": "xnnpack_fp32", "onnx": "onnxruntime", "torch": "fbgemm", "torch_2_14": "fbgemm"}
 
 
 def rescaled(known: KnownAnswer, q: int) -> int:

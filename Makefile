@@ -19,8 +19,9 @@ test: $(VENV)/check.done ## run the tests that need nothing heavy
 test-all: $(VENV)/check.done ## run those, more samples of them, and the fuzzer with the seed of the day
 	REQUANT_EXHAUSTIVE=1 $(BIN)/python -m pytest -m "not interop and not generators and not clients"
 
-interop: $(VENV)-interop/done $(VENV)-tensorflow/done $(VENV)-clients/done $(VENV)/serve.done ## run the tests against the real systems
+interop: $(VENV)-interop/done $(VENV)-onednn/done $(TORCH:%=$(VENV)-torch-%/done) $(VENV)-tensorflow/done $(VENV)-clients/done $(VENV)/serve.done ## run the tests against the real systems
 	$(VENV)-interop/bin/python -m pytest -m interop tests/interop --ignore=tests/interop/clients --ignore=tests/interop/test_tensorflow_passes.py
+	$(foreach version,$(TORCH),$(VENV)-torch-$(version)/bin/python -m pytest -m interop $(TORCH_TESTS) &&) true
 	$(VENV)-tensorflow/bin/python -m pytest -m interop tests/interop/test_tensorflow_passes.py
 	SERVER_PYTHON=$(BIN)/python $(VENV)-clients/bin/python -m pytest -m clients tests/interop/clients
 
@@ -55,15 +56,19 @@ lock: $(VENV)/serve.done ## renew the hash-pinned requirements from pyproject.to
 	$(BIN)/uv pip compile $(UV) pyproject.toml --extra telemetry --group check -c requirements.lock -o requirements-check.lock
 	$(BIN)/uv pip compile $(UV) pyproject.toml --group interop -c requirements.lock -o requirements-interop.lock
 	$(BIN)/uv pip compile $(UV) pyproject.toml --group generators -c requirements.lock -o requirements-generators.lock
+	$(BIN)/uv pip compile $(UV) --group onednn -o requirements-onednn.lock
 	$(BIN)/uv pip compile $(UV) --group clients -o requirements-clients.lock
 	$(BIN)/uv pip compile $(UV) --group tensorflow -c requirements.lock -o requirements-tensorflow.lock
 	$(BIN)/uv pip compile $(UV) --no-strip-extras --group mlserver -o requirements-mlserver.lock
 	$(BIN)/uv pip compile $(UV) --no-deps --group interop-bare -o requirements-interop-bare.lock
 
+TORCH := 2.13.0 2.14.1
+TORCH_TESTS = $(wildcard tests/interop/test_torch*.py tests/interop/*/test_torch*.py)
+
 UV := --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
 clean: ## remove environments and caches
-	rm -rf $(VENV) $(VENV)-interop $(VENV)-generators $(VENV)-clients $(VENV)-tensorflow $(VENV)-mlserver .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-interop $(VENV)-generators $(VENV)-clients $(VENV)-tensorflow $(VENV)-mlserver $(VENV)-onednn $(VENV)-torch-* .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 $(VENV)/python.done:
@@ -87,6 +92,20 @@ $(VENV)-interop/done: requirements-interop.lock requirements-interop-bare.lock
 $(VENV)-tensorflow/done: requirements-tensorflow.lock
 	$(PYTHON) -m venv $(VENV)-tensorflow
 	$(VENV)-tensorflow/$(INSTALL) -r requirements-tensorflow.lock
+	@touch $@
+
+$(VENV)-onednn/done: requirements-onednn.lock
+	$(PYTHON) -m venv $(VENV)-onednn
+	$(VENV)-onednn/$(INSTALL) -r requirements-onednn.lock
+	@touch $@
+
+# torch is pinned by its version alone. The same version is published in several builds, with and without CUDA, that differ
+# in their files and dependencies; pip takes the CPU build where it is offered one, and no list of hashes fits both. With
+# CUDA, which it is linked with, it takes 5.5 GB.
+$(VENV)-torch-%/done: requirements-check.lock
+	$(PYTHON) -m venv $(VENV)-torch-$*
+	$(VENV)-torch-$*/$(INSTALL) -r requirements-check.lock
+	$(VENV)-torch-$*/bin/python -m pip install --quiet --disable-pip-version-check torch==$*
 	@touch $@
 
 $(VENV)-generators/done: requirements-generators.lock

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -22,9 +22,14 @@ from core.small_floats import SMALL_FLOATS, decode, decoder, has_decoder
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CastPlan(Plan):
-    """Plan of `core.small_floats` and `core.float_encoding`. Without an encoder the result is an f32 or f64: exact."""
+    """Plan of `core.small_floats` and `core.float_encoding`. Without an encoder the result is an f32 or f64: exact.
+
+    From element `tail_start` on the encoder is `tail`, where there is one.
+    """
 
     encoder: Encoder | ScaleEncoder | None
+    tail: Encoder | ScaleEncoder | None = None
+    tail_start: int = 0
 
     def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
         """See Plan.step."""
@@ -32,7 +37,10 @@ class CastPlan(Plan):
         assert isinstance(element, FloatElement)
         codes = target.view(f"u{target.itemsize}")
         if self.encoder is not None and element.name in LANES:
-            self.encoder.encode(source, codes, start, counts)
+            body = source.size if self.tail is None else min(max(self.tail_start - start, 0), source.size)
+            self.encoder.encode(source[:body], codes[:body], start, counts)
+            if self.tail is not None and body < source.size:
+                self.tail.encode(source[body:], codes[body:], start + body, counts)
             return
         if self.encoder is None and target.itemsize == 4 and has_decoder(element.name):
             decoder(element.name).decode(source, target, counts)
@@ -100,7 +108,17 @@ def plan_narrowing(
     with about("output"):
         target = _float(output_type, "output", rule.formats, rule.authority)
         chosen = encoder(rule, target.name, source.name, rounding=rounding, saturate=saturate, refuses_nan=refuses_nan)
-    return _plan(profile, input_type, output_type, source, target, chosen)
+    plan = _plan(profile, input_type, output_type, source, target, chosen)
+    conversion = f"{source.name} {target.name}"
+    last = rule.nan_tails.get(conversion)
+    if last is None:
+        return plan
+    one_by_one = replace(rule, nans={**rule.nans, conversion: last.code})
+    return replace(
+        plan,
+        tail=encoder(one_by_one, target.name, source.name, refuses_nan=refuses_nan),
+        tail_start=plan.elements - plan.elements % last.lanes,
+    )
 
 
 def plan_widening(input_type: TensorType, output_type: TensorType, profile: str) -> CastPlan:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from core.elements import FLOATS, FloatElement
 from core.kernels.rounding import Precision
 from core.mlir.float_format import round_to_format
-from core.profiles.rule import Steps
+from core.profiles.rule import OperationRule, Steps
 
 Array = NDArray[Any]
 
@@ -52,9 +52,17 @@ def rounded(values: Array, element: FloatElement) -> Array:
     return narrowed.astype(LANES[element.name])
 
 
-def rounded_scales(scales: Sequence[float], expressed: FloatElement, steps: Steps) -> Array:
-    """Return scales, f64 in the type, as the lanes compute with them: rounded to the expressed type, or to f32."""
-    return rounded(np.array(scales, np.float64), expressed if steps is Steps.EXPRESSED else FLOATS["f32"])
+def rounded_scales(scales: Sequence[float], expressed: FloatElement, rule: OperationRule) -> Array:
+    """Return scales, f64 in the type, as the lanes compute with them: rounded to the expressed type, or to f32.
+
+    Those that the rule leaves out are 1.
+    """
+    lanes = rounded(np.array(scales, np.float64), expressed if rule.scales is Steps.EXPRESSED else FLOATS["f32"])
+    if rule.unit_tolerance is not None:
+        distances = np.abs(lanes.astype(np.float32) - np.float32(1))
+        if np.all(distances <= np.float32(rule.unit_tolerance)):
+            return np.ones_like(lanes)
+    return lanes
 
 
 def step_precision(steps: Steps, expressed: str) -> Precision:

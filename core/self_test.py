@@ -162,6 +162,7 @@ KNOWN_ANSWERS = (
             "onnx_reference": _EVEN_AFTER,
             "litert_xnnpack": _EVEN_AFTER,
             "torch_decomposed": _EVEN_AFTER,
+            "torch_2_14": _EVEN_AFTER,
             "litert": _AWAY,
         },
     ),

@@ -176,9 +176,15 @@ def litert_xnnpack(x: float, scale: float, z: int, t: Target) -> Stored:
     return clamped(rounded(value) + z, t.lo, t.hi)
 
 
+def left_out(scale: float) -> bool:
+    """oneDNN's pass remove_quant_data_with_no_effect: |s - 1| <= eps, eps the f32 1e-6. The difference is exact."""
+    return abs(Fraction(F32.round(Fraction(scale))) - 1) <= Fraction(F32.round(Fraction(1, 10**6)))
+
+
 def onednn(x: float, scale: float, z: int, t: Target) -> Stored:
-    """B.2. NaN depends on the instruction set there; the lowest value is our choice."""
-    value = plus(product(x, reciprocal(scale), F32), F32.round(Fraction(z)), F32)
+    """B.2, with ONEDNN_MAX_CPU_ISA=AVX2."""
+    scaled = x if left_out(scale) else product(x, reciprocal(scale), F32)
+    value = plus(scaled, F32.round(Fraction(z)), F32)
     return Stored(t.lo, nan=True) if math.isnan(value) else clamped(rounded(value), t.lo, t.hi)
 
 
@@ -193,6 +199,21 @@ def torch(x: float, scale: float, z: int, t: Target) -> Stored:
     if math.isnan(value):
         return Stored(-(2**31) if t.storage == "i32" else t.hi if fused else 0, nan=True)
     return clamped(rounded(value), t.lo, t.hi)
+
+
+def torch_2_14(x: float, scale: float, z: int, t: Target) -> Stored:
+    """Eager since 2.14: the zero point after rounding, both as f32; per tensor with 8 bits in int32, which wraps."""
+    value = product(x, reciprocal(scale), F32)
+    if t.granularity == "per_tensor" and t.storage != "i32":
+        largest = 2**31 - 128
+        clipped = largest if math.isnan(value) else min(rounded(value), largest)
+        stored = clamped(wrap32(cvt32(clipped) + z), t.lo, t.hi)
+        return Stored(stored.value, nan=True) if math.isnan(value) else stored
+    if math.isnan(value):
+        return Stored(-(2**31) if t.storage == "i32" else 0, nan=True)
+    integral = rounded(value)
+    whole = integral if math.isinf(integral) else F32.round(Fraction(integral))
+    return clamped(plus(float(whole), F32.round(Fraction(z)), F32), t.lo, t.hi)
 
 
 def torch_decomposed(x: float, scale: float, z: int, t: Target) -> Stored:
@@ -225,6 +246,7 @@ QUANTIZE: dict[str, Callable[[float, float, int, Target], Stored | None]] = {
     "litert": litert,
     "litert_xnnpack": litert_xnnpack,
     "torch": torch,
+    "torch_2_14": torch_2_14,
     "torch_decomposed": torch_decomposed,
 }
 
@@ -259,7 +281,10 @@ def dequantize(profile: str, q: int, scale: float, z: int, t: Target) -> float:
     if profile == "onnx_reference" and t.storage == "i32":
         exact = Fraction(F64.round((Fraction(F32.round(Fraction(q))) - z) * Fraction(s)))
         return e.round(exact) if t.expressed == "f16" else _through_f32(exact, e)
-    if profile == "torch" and t.storage == "i32" and t.granularity == "per_axis":
+    if profile == "onednn":
+        difference = F32.round(Fraction(F32.round(Fraction(q))) - Fraction(F32.round(Fraction(z))))
+        return difference if left_out(scale) else F32.round(Fraction(difference) * Fraction(s))
+    if profile in ("torch", "torch_2_14") and t.storage == "i32" and t.granularity == "per_axis":
         difference = F32.round(Fraction(F32.round(Fraction(q))) - Fraction(F32.round(Fraction(z))))
         return F32.round(Fraction(difference) * Fraction(s))
     return _through_f32(Fraction(F32.round(Fraction(wrap32(q - z)))) * Fraction(s), e)

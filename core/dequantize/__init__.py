@@ -26,11 +26,13 @@ def plan_dequantize(
     *,
     more_storages: tuple[str, ...] = (),
     more_granularities: tuple[str, ...] = (),
+    constant_scales: bool = True,
 ) -> Plan:
     """Plan q -> x. `input_type`: a static tensor of a uniform type, or of floats of at most 16 bits. `output_type`: its
     expressed type, if given at all; for floats a wider one, f32 if none is given.
 
-    `more_storages` and `more_granularities` are taken besides those of the profile's rule. Raise UnknownNameError,
+    `more_storages` and `more_granularities` are taken besides those of the profile's rule. Scales that are not
+    `constant_scales` are known to the real system at run time only, so that it leaves none out. Raise UnknownNameError,
     UnsupportedError or TypeFitError, as `core.operands` says.
     """
     named = profile_named(profile)
@@ -53,6 +55,8 @@ def plan_dequantize(
         float_element(target, "output")
         operand.check_expressed(target)
     rule = stated.for_type(operand.layout_along(), operand.storage, operand.expressed.name)
+    if not constant_scales:
+        rule = replace(rule, unit_tolerance=None)
     if operand.is_float:
         return plan_small_float(profile, rule, operand, target)
     if operand.quantile is not None:

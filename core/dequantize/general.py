@@ -73,7 +73,7 @@ def plan_general(profile: str, rule: OperationRule, operand: QuantizedOperand, t
         elements=operand.elements,
         input_bounds=operand.input_bounds,
         layout=channels.scalars,
-        scales=channels.lay_out(rounded_scales(operand.scales, operand.expressed, rule.scales), lanes),
+        scales=channels.lay_out(rounded_scales(operand.scales, operand.expressed, rule), lanes),
         zero_points=channels.lay_out(operand.zero_points, "<i8"),
         difference=_DIFFERENCES[rule.difference],
         steps=step_precision(rule.steps, operand.expressed.name),

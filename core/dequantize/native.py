@@ -18,12 +18,13 @@ from core.profiles import OperationRule
 from core.profiles.rule import Difference
 
 _OF_FLOATS = (Difference.FLOATS, Difference.FLOATS_OF_F32)
+_LARGEST_EXACT = 1 << 24
 
 
 def is_native(rule: OperationRule, operand: QuantizedOperand) -> bool:
     """Return whether a specialised kernel computes this rule for this type.
 
-    Up to 16 bits q, z and q - z are exact in f32, so that with steps in f32 all ways to form the difference are one.
+    Up to 16 bits q is exact in f32, and where z is too, all ways to form the difference are one with steps in f32.
     With 32 bits they differ; of differences in f64 there is none with a product in f32.
     """
     if LANES[operand.expressed.name] != "<f4":
@@ -32,6 +33,15 @@ def is_native(rule: OperationRule, operand: QuantizedOperand) -> bool:
     if operand.dtype.itemsize < 4:
         return in_f32 or rule.difference in (Difference.INTEGER, *_OF_FLOATS)
     return in_f32 and operand.storage == "i32" and rule.difference is not Difference.DOUBLE_OF_F32
+
+
+def _is_exact(operand: QuantizedOperand, precision: Precision) -> bool:
+    """Return whether q and z are exact in f32, so that q - z is the same however it is formed."""
+    return (
+        precision is Precision.NATIVE
+        and operand.dtype.itemsize < 4
+        and all(abs(zero_point) <= _LARGEST_EXACT for zero_point in operand.zero_points)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +81,7 @@ class NativePlan(Plan):
 def plan_native(profile: str, rule: OperationRule, operand: QuantizedOperand, target: TensorType) -> NativePlan:
     """Plan a conversion for which `is_native` holds."""
     channels = operand.channels
+    precision = step_precision(rule.steps, operand.expressed.name)
     double = rule.difference is Difference.DOUBLE and operand.dtype.itemsize == 4
     return NativePlan(
         profile=profile,
@@ -83,10 +94,10 @@ def plan_native(profile: str, rule: OperationRule, operand: QuantizedOperand, ta
         input_bounds=operand.input_bounds,
         kernel=DEQUANTIZE[double].compiled(),
         layout=channels.layout,
-        scales=channels.lay_out(rounded_scales(operand.scales, operand.expressed, rule.scales), "<f4"),
+        scales=channels.lay_out(rounded_scales(operand.scales, operand.expressed, rule), "<f4"),
         zero_points=channels.lay_out(operand.zero_points, "<i4"),
         storage=int(Storage[operand.dtype.name.replace("uint", "U").replace("int", "I")]),
         expressed=int(FloatKind[operand.expressed.name.upper()]),
-        precision=step_precision(rule.steps, operand.expressed.name),
-        of_floats=rule.difference in _OF_FLOATS,
+        precision=precision,
+        of_floats=rule.difference in _OF_FLOATS and not _is_exact(operand, precision),
     )

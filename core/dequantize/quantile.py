@@ -69,7 +69,7 @@ def plan_quantile(
         elements=operand.elements,
         input_bounds=operand.input_bounds,
         layout=channels.scalars,
-        scales=channels.lay_out(rounded_scales(operand.scales, operand.expressed, rule.scales), lanes),
+        scales=channels.lay_out(rounded_scales(operand.scales, operand.expressed, rule), lanes),
         zero_points=channels.lay_out(zero_points, lanes),
         precision=step_precision(rule.steps, operand.expressed.name),
         values=values,

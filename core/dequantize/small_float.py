@@ -1,8 +1,10 @@
-"""Dequantization of small floats: decoded, then multiplied in f32. There is no zero point."""
+"""Dequantization of small floats: decoded, then multiplied in f32. Their only zero point, 0, may be added."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+import numpy as np
 
 from core.lanes import rounded_scales
 from core.mlir.types import TensorType
@@ -19,16 +21,19 @@ class SmallFloatPlan(Plan):
     decoder: Decoder
     layout: Array
     scales: Array
+    adds_zero: bool
 
     def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
         """See Plan.step. NaN codes are counted."""
         self.decoder.decode(source, target, counts, start, self.layout, self.scales)
+        if self.adds_zero:
+            np.add(target, 0, out=target)
 
 
 def plan_small_float(
     profile: str, rule: OperationRule, operand: QuantizedOperand, target: TensorType
 ) -> SmallFloatPlan:
-    """Plan E(f32(decode(q) * s))."""
+    """Plan E(f32(decode(q) * s)), or that plus 0."""
     channels = operand.channels
     return SmallFloatPlan(
         profile=profile,
@@ -40,5 +45,6 @@ def plan_small_float(
         elements=operand.elements,
         decoder=decoder(operand.storage, float_element(target, "output").name),
         layout=channels.layout,
-        scales=channels.lay_out(rounded_scales(operand.scales, operand.expressed, rule.scales), "<f4"),
+        scales=channels.lay_out(rounded_scales(operand.scales, operand.expressed, rule), "<f4"),
+        adds_zero=rule.float_zero_point,
     )

@@ -11,10 +11,12 @@ import numpy as np
 
 from core.elements import FLOATS, IntegerElement
 from core.errors import ParameterError, TypeFitError, UnsupportedError, about
+from core.lanes import rounded_scales
 from core.mlir.types import StorageType, TensorType, UniformPerAxisType, UniformType
 from core.operands import QuantizedOperand, StoredOperand, integer_operand, quantized_operand
 from core.parameters.schemes import Factor, Multiplier, Scheme, scheme_named
 from core.plan import Plan
+from core.profiles import Operation, profile_named
 from core.profiles.integer_rule import Accumulator, ProductRule
 from core.profiles.rule import DEQUANTIZE, INTEGERS
 from core.requantize.granularity import Granularity, common_granularity
@@ -150,13 +152,18 @@ def _through_real(
     granularity: Granularity,
     profile: str,
 ) -> OutputStage:
-    """Dequantize sums by f32(s_lhs * s_rhs) and quantize them, by the profile's two rules."""
+    """Dequantize sums by f32(s_lhs * s_rhs) and quantize them, by the profile's two rules.
+
+    Scales that the profile leaves out are left out of the product, each side's for itself.
+    """
     if accumulator is not Accumulator.I32:
         raise UnsupportedError(f"profile {profile} dequantizes sums, and has those of i32 only")
     if len(lhs.scales) > 1:
         raise UnsupportedError(f"profile {profile} takes a left side with one scale")
+    dequantize = profile_named(profile).rule(Operation.DEQUANTIZE)
+    of_lhs, of_rhs = (rounded_scales(each.scales, each.expressed, dequantize) for each in (lhs, rhs))
     with np.errstate(over="ignore"):
-        scales = [float(np.float32(lhs.scales[0]) * np.float32(scale)) for scale in rhs.scales]
+        scales = (of_lhs[0] * of_rhs).astype(np.float64).tolist()
     if not all(0.0 < scale < float("inf") for scale in scales):
         raise ParameterError("the product of two scales is 0 or infinite in f32")
     storage = StorageType.unbounded(IntegerElement(32), signed=True)
@@ -170,5 +177,5 @@ def _through_real(
         element = UniformPerAxisType(storage, FLOATS["f32"], axis, tuple(scales), (0,) * len(scales))
     rule = replace(DEQUANTIZE, storages=("i32",))
     source = quantized_operand(TensorType(shape, element), "sums", rule, profile)
-    plan = plan_through_real(profile, source, target)
+    plan = plan_through_real(profile, source, target, constant_scales=False)
     return OutputStage(plan, target, None, granularity, (), tuple(scales))

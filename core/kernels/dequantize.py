@@ -185,7 +185,7 @@ def _dequantize(double: bool) -> Kernel:
             parameter = place[0] + place[1]
             place = after_rows(rows, length, place, layout)
             # Constants where it pays: a branch for each vector costs as much as the arithmetic.
-            if kind != _F32 or storage > _U8 or (cycle and storage != _I8):
+            if kind != _F32 or storage > _U8 or of_floats or (cycle and storage != _I8):
                 _rows(
                     source, target, done, rows, length, scales, zero_points, parameter, storage, kind, cycle, double,
                     steps,

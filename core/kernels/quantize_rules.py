@@ -52,3 +52,6 @@ class Overflow(IntEnum):
     """It saturates, but is an error where it does not fit the storage type."""
     INDEFINITE_LAST = 3
     """It saturates, and then what does not fit int32 becomes -2^31."""
+    INDEFINITE_BELOW = 4
+    """At most 2^31 - 128, the largest f32 in int32, and at least -2^31 first; the addition of z wraps, and then it
+    saturates."""

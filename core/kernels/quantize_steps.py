@@ -18,9 +18,10 @@ from core.kernels.vectors import convert, larger, multiply_add, select, smaller,
 
 _RECIPROCAL, _FUSED = int(Quotient.RECIPROCAL), int(Quotient.FUSED)
 _BEFORE = int(Addition.BEFORE)
-_INDEFINITE = int(Overflow.INDEFINITE)
+_INDEFINITE, _INDEFINITE_BELOW = int(Overflow.INDEFINITE), int(Overflow.INDEFINITE_BELOW)
 _NATIVE = int(Precision.NATIVE)
 _INT32_MINIMUM = -2147483648.0
+_LARGEST_F32_IN_INT32 = 2147483520.0
 # Beyond all bounds, with room for a zero point in the integer.
 _FAR_NARROW = np.float32(1 << 21)
 _FAR_WIDE = np.float64(1 << 40)
@@ -37,6 +38,9 @@ def _integer_narrow(rounded: Number, zero: Number, fits: Number, overflow: int) 
     """The integral f32 plus z in int32. What is far is as far as any bound; NaN gives anything."""
     if overflow == _INDEFINITE:
         return convert(select(fits, rounded, splat(np.float32(_INT32_MINIMUM))), np.int32) + zero
+    if overflow == _INDEFINITE_BELOW:
+        lowest, highest = splat(np.float32(_INT32_MINIMUM)), splat(np.float32(_LARGEST_F32_IN_INT32))
+        return convert(clamp(rounded, lowest, highest), np.int32) + zero
     near = clamp(rounded, splat(-_FAR_NARROW), splat(_FAR_NARROW))
     return nearest_integers(near) + zero
 
@@ -48,6 +52,9 @@ def _integer_wide(rounded: Number, zero: Number, fits: Number, overflow: int) ->
         converted = convert(convert(select(fits, rounded, splat(_INT32_MINIMUM)), np.int32), np.int64)
         # Cutting the sum to 32 bits is what wraps it.
         return convert(convert(converted + zero, np.int32), np.int64)
+    if overflow == _INDEFINITE_BELOW:
+        clipped = clamp(rounded, splat(_INT32_MINIMUM), splat(_LARGEST_F32_IN_INT32))
+        return convert(convert(nearest_integers(clipped) + zero, np.int32), np.int64)
     near = clamp(rounded, splat(-_FAR_WIDE), splat(_FAR_WIDE))
     return nearest_integers(near) + zero
 

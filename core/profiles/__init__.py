@@ -16,7 +16,7 @@ from core.profiles.onnx import ONNX, ONNX_REFERENCE
 from core.profiles.quantile import QUANTILE
 from core.profiles.rule import Operation, OperationRule, Profile, ZeroPoint
 from core.profiles.stablehlo import STABLEHLO
-from core.profiles.torch import TORCH, TORCH_DECOMPOSED
+from core.profiles.torch import TORCH, TORCH_2_14, TORCH_DECOMPOSED
 from core.profiles.tosa import TOSA, TOSA_DOUBLE_ROUND
 from core.rounding import Rounding
 
@@ -34,6 +34,7 @@ PROFILES: Mapping[str, Profile] = {
         LITERT_SINGLE_ROUNDING,
         LITERT_XNNPACK,
         TORCH,
+        TORCH_2_14,
         TORCH_DECOMPOSED,
         ML_DTYPES,
         QUANTILE,

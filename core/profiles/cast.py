@@ -99,15 +99,24 @@ class Slip:
 
 
 @dataclass(frozen=True, slots=True)
+class NanTail:
+    """A vector loop leaves the last n mod `lanes` elements to a scalar one, where a NaN gives `code`."""
+
+    lanes: int
+    code: NanCode
+
+
+@dataclass(frozen=True, slots=True)
 class CastRule:
     """How one authority casts between floats. The first fields say it to people, the others to plans.
 
     `formats` are the floats of at most 16 bits that it has, `sources` those that it casts from. `chosen_saturation`: a
     request may replace `overflow` by saturating or non-saturating. `nans` says which NaN by "source target", by target,
-    or under "" for the rest. `finite_infinity_zero`: infinities become zero in f4 and f6. `through_f16` rounds an f32
-    to f16 first and loses the sign of -0. `f64_once` lists the formats to which an f64 is rounded once; to the others
-    it goes by way of f32. `slips` holds by format when not saturating. The last three are for f8E8M0FNU; the first of
-    `scale_roundings` is the default.
+    or under "" for the rest; `nan_tails`, by "source target", what NaN gives at the end of a tensor instead.
+    `finite_infinity_zero`: infinities become zero in f4 and f6. `through_f16` rounds an f32 to f16 first and loses the
+    sign of -0. `f64_once` lists the formats to which an f64 is rounded once; to the others it goes by way of f32.
+    `slips` holds by format when not saturating. The last three are for f8E8M0FNU; the first of `scale_roundings` is the
+    default.
     """
 
     authority: str
@@ -120,6 +129,7 @@ class CastRule:
     notes: str = ""
     chosen_saturation: bool = False
     nans: Mapping[str, NanCode] = field(default_factory=dict)
+    nan_tails: Mapping[str, NanTail] = field(default_factory=dict)
     finite_nan: FiniteNan = FiniteNan.OPPOSITE_ZERO
     finite_infinity_zero: bool = False
     through_f16: bool = False

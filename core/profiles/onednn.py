@@ -9,6 +9,7 @@ from core.profiles.integer_rule import Addition, AddRule, ProductRule, SumOverfl
 from core.profiles.rule import (
     DEQUANTIZE,
     NO_NAN,
+    Difference,
     Operation,
     OperationRule,
     Profile,
@@ -20,30 +21,43 @@ from core.rounding import Rounding
 
 _FLOATS = ("f8E4M3FN", "f8E5M2")
 _STORAGES = ("i8", "u8", *_FLOATS)
+_UNIT_TOLERANCE = 1e-6
+"""The eps of the pass remove_quant_data_with_no_effect. Parameters that are operands are not known to it."""
+_LEFT_OUT = "scales that are all within 1e-6 of 1 (in f32) are left out"
 
 ONEDNN = Profile(
     name="onednn",
     title="oneDNN Graph",
     summary="Quantize and Dequantize of the Graph API, as the CPU engine computes them. Requantize is a Dequantize and "
     "a Quantize, as the Graph API states int8 models; an int32 accumulator enters it with the product of the scales.",
-    source="oneDNN 3.13.2, Graph API, CPU",
+    source="oneDNN 3.13.2, Graph API, CPU, ONEDNN_MAX_CPU_ISA=AVX2",
     operations={
         Operation.QUANTIZE: OperationRule(
             formula="RNE(clamp(f32(f32(x * f32(1 / s)) + f32(z)), lo, hi)); to small floats: f32(x * f32(1 / s)) to "
             "f16, and that to the small float",
-            precision="multiplication by the f32 reciprocal, then addition, each rounded to f32",
+            precision=f"multiplication by the f32 reciprocal, then addition, each rounded to f32; {_LEFT_OUT}",
             rounding=Rounding.NEAREST_EVEN,
             zero_point=ZeroPoint.BEFORE_ROUNDING,
             saturation="infinities saturate; small floats do not saturate",
-            nan="lo (oneDNN's own answer depends on the instruction set)",
+            nan="lo, as up to ONEDNN_MAX_CPU_ISA=AVX2 but SSE41",
             quotient=Quotient.RECIPROCAL,
             storages=_STORAGES,
             zero_points=ZeroPointRange.INT32,
+            unit_tolerance=_UNIT_TOLERANCE,
         ),
-        Operation.DEQUANTIZE: replace(DEQUANTIZE, storages=_STORAGES, zero_points=ZeroPointRange.INT32),
+        Operation.DEQUANTIZE: replace(
+            DEQUANTIZE,
+            formula="f32(f32(f32(q) - f32(z)) * s); of small floats f32(q * s) + 0",
+            precision=f"each step in f32; {_LEFT_OUT}",
+            difference=Difference.FLOATS,
+            storages=_STORAGES,
+            zero_points=ZeroPointRange.INT32,
+            float_zero_point=True,
+            unit_tolerance=_UNIT_TOLERANCE,
+        ),
         Operation.REQUANTIZE: OperationRule(
-            formula="RNE(clamp(f32(f32(f32(f32(q - z_in) * s_in) * f32(1 / s_out)) + f32(z_out)), lo, hi))",
-            precision="q - z_in in int32 (wraps for 32-bit storage); each step in f32",
+            formula="RNE(clamp(f32(f32(f32(f32(f32(q) - f32(z_in)) * s_in) * f32(1 / s_out)) + f32(z_out)), lo, hi))",
+            precision=f"each step in f32; {_LEFT_OUT}",
             rounding=Rounding.NEAREST_EVEN,
             zero_point=ZeroPoint.BEFORE_ROUNDING,
             saturation="clamp in f32 before rounding",

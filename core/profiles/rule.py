@@ -53,10 +53,14 @@ class Overflow(StrEnum):
     SATURATE = "saturate"
     INDEFINITE = "indefinite"
     """Converted to int32 as x86 does, -2^31 for what does not fit; the zero point added wrapping; then clamped."""
+    INDEFINITE_BELOW = "indefinite_below"
+    """The same, but what is above int32 becomes 2^31 - 128, the largest f32 in it."""
     UNDEFINED = "undefined"
     """An error unless it fits the storage type; then clamped to narrower bounds."""
     FLOAT_CLAMP = "float_clamp"
     """Zero point and bounds applied in f32; then converted to int32 as x86 does."""
+    FLOAT_SATURATE = "float_saturate"
+    """Zero point and bounds applied in f32; then saturated."""
 
 
 class Missing(StrEnum):
@@ -68,6 +72,10 @@ class Missing(StrEnum):
     ZERO_POINT = "zero_point"
     INDEFINITE = "indefinite"
     """-2^31 and the zero point added, wrapping; then clamped."""
+    INDEFINITE_HIGHEST = "indefinite_highest"
+    """2^31 - 128, the largest f32 in int32, and the zero point added, wrapping; then clamped."""
+    INT32_MINIMUM = "int32_minimum"
+    """-2^31, as x86 converts it to int32; narrower bounds do not clamp it."""
     ERROR = "error"
 
 
@@ -120,9 +128,10 @@ class OperationRule:
     `symmetric` lists the storages, and `symmetric_pairs` the pairs of input and output storages, for which the real
     system refuses a zero point other than 0; a pair is written "i32 to i8". `pairs` lists the pairs that are taken,
     where not all are that `storages` makes. Small floats are cast to by the profile's `casts`; `float_zero_point` says
-    that their zero point, 0, is added first, so that -0 becomes 0. `split_bytes` says that 4-bit elements which share
+    that their zero point, 0, is added first (in dequantize last), so that -0 becomes 0. `split_bytes` says that 4-bit elements which share
     their byte with none of the same run of one scale overflow as INDEFINITE, NaN among them. `flushes` says that f32 x
-    and reciprocals which are subnormal are taken for zero. `scheme` names the scheme of requantize
+    and reciprocals which are subnormal are taken for zero. `unit_tolerance`: scales are
+    left out where all differ from 1, in f32, by at most this; None: never. `scheme` names the scheme of requantize
     (`core.parameters.schemes`); where there is none, requantize is dequantize and then quantize. `rescale`: whether the
     types have to be those of TOSA's RESCALE. `variants` replaces the rule for some types: a storage, a granularity,
     both with a blank between, an expressed type, or in requantize a pair of storages. The granularity is per_tensor,
@@ -153,6 +162,7 @@ class OperationRule:
     float_zero_point: bool = False
     split_bytes: bool = False
     flushes: bool = False
+    unit_tolerance: float | None = None
     scheme: str | None = None
     rescale: bool = False
     variants: Mapping[str, OperationRule] = field(default_factory=dict)

@@ -1,11 +1,11 @@
-"""PyTorch on x86: the eager quantized tensors, and the quantized_decomposed operators."""
+"""PyTorch on x86: the eager quantized tensors, of 2.13 and of 2.14, and the quantized_decomposed operators."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from core.parameters.schemes import fbgemm
-from core.profiles.cast import F8_ONNX, SCALE, CastRule, FloatOverflow, NanCode
+from core.profiles.cast import F8_ONNX, SCALE, CastRule, FloatOverflow, NanCode, NanTail
 from core.profiles.integer_rule import Addition, AddRule, ProductRule, SumOverflow
 from core.profiles.rule import (
     DEQUANTIZE,
@@ -73,10 +73,11 @@ TORCH = Profile(
         authority="torch",
         saturation="f8E4M3FN saturates, infinities too; the others give infinity where the format has one, else NaN",
         nan="a NaN with the sign and all mantissa bits; f16: the highest bits of its payload and the highest one; "
-        "bf16: 0xFFFF, but 0x7FC0 from f16 and narrower floats",
+        "bf16: 0xFFFF, but 0x7FC0 from f16 and narrower floats, and from f64 in the last n mod 16 elements",
         scale="E and M are the exponent and mantissa field of x as an f32, the sign is ignored: "
         "E + (M > 2^22, or M = 2^22 and E > 0). Above 254: 0xFF, as infinity and NaN",
-        notes="Tensor.to(). The NaN of bf16 is that of a processor with AVX-512.",
+        notes="Tensor.to(), on one thread: each thread's share has its own last n mod 16 elements, which are converted "
+        "one by one. The NaN of bf16 is that of a processor with AVX-512.",
         formats=("f16", "bf16", *F8_ONNX, SCALE),
         overflow=FloatOverflow.SATURATING_E4M3FN,
         nans={
@@ -85,7 +86,41 @@ TORCH = Profile(
             "bf16": NanCode.NEGATIVE_ONES,
             **dict.fromkeys((f"{narrow} bf16" for narrow in ("f16", *F8_ONNX, SCALE)), NanCode.POSITIVE_QUIET),
         },
+        nan_tails={"f64 bf16": NanTail(16, NanCode.POSITIVE_QUIET)},
     ),
+)
+
+_AFTER = OperationRule(
+    formula="clamp(RNE(f32(x * f32(1 / s))) + z, lo, hi); for i32 the sum is rounded to f32",
+    precision="multiplication by the f32 reciprocal; the zero point is added after rounding, for i32 in f32",
+    rounding=Rounding.NEAREST_EVEN,
+    zero_point=ZeroPoint.AFTER_ROUNDING,
+    saturation="per tensor with 8 bits in int32: at most 2^31 - 128 and at least -2^31 before z is added, which wraps: "
+    "-inf gives hi with z < 0, inf gives lo with z > 127; else infinities saturate",
+    nan="per tensor as inf, per axis 0; for i32 -2^31",
+    quotient=Quotient.RECIPROCAL,
+    overflow=Overflow.INDEFINITE_BELOW,
+    missing=Missing.INDEFINITE_HIGHEST,
+    storages=("i8", "u8", "i32"),
+)
+
+TORCH_2_14 = replace(
+    TORCH,
+    name="torch_2_14",
+    title="PyTorch eager, 2.14",
+    summary="As `torch`, but for quantize_per_tensor and quantize_per_channel, which add the zero point after "
+    "rounding since 2.14.",
+    source="torch 2.14.1, x86",
+    operations={
+        **TORCH.operations,
+        Operation.QUANTIZE: replace(
+            _AFTER,
+            variants={
+                "per_axis": replace(_AFTER, overflow=Overflow.SATURATE, missing=Missing.ZERO),
+                "i32": replace(_AFTER, overflow=Overflow.FLOAT_SATURATE, missing=Missing.LOWEST),
+            },
+        ),
+    },
 )
 
 _DECOMPOSED = OperationRule(
@@ -95,7 +130,7 @@ _DECOMPOSED = OperationRule(
     rounding=Rounding.NEAREST_EVEN,
     zero_point=ZeroPoint.AFTER_ROUNDING,
     saturation="clamped in f32; for i32 what f32 clamps to 2^31 becomes -2^31, as x86 converts it",
-    nan="0; for i32 -2^31",
+    nan="0; for i32 -2^31, beyond narrower bounds too",
     quotient=Quotient.RECIPROCAL_OF_F64,
     scales=Steps.F32,
     overflow=Overflow.FLOAT_CLAMP,
@@ -136,11 +171,11 @@ TORCH_DECOMPOSED = Profile(
                 "per_axis": _DECOMPOSED_PER_AXIS,
                 "sub_channel": _DECOMPOSED_BLOCKS,
                 "sub_channel_outer": _DECOMPOSED_BLOCKS,
-                "i32": replace(_DECOMPOSED, missing=Missing.LOWEST),
-                "i32 per_axis": replace(_DECOMPOSED_PER_AXIS, missing=Missing.LOWEST),
+                "i32": replace(_DECOMPOSED, missing=Missing.INT32_MINIMUM),
+                "i32 per_axis": replace(_DECOMPOSED_PER_AXIS, missing=Missing.INT32_MINIMUM),
                 **dict.fromkeys(
                     ("i32 sub_channel", "i32 sub_channel_outer"),
-                    replace(_DECOMPOSED_BLOCKS, missing=Missing.LOWEST, overflow=Overflow.FLOAT_CLAMP),
+                    replace(_DECOMPOSED_BLOCKS, missing=Missing.INT32_MINIMUM, overflow=Overflow.FLOAT_CLAMP),
                 ),
             },
         ),

@@ -79,6 +79,7 @@ def plan_quantize(
     zero_point_given: bool = True,
     more_expressed: tuple[str, ...] = (),
     block_axis: int | None = None,
+    constant_scales: bool = True,
 ) -> Plan:
     """Plan x -> q. `input_type`: a static tensor of floats. `output_type`: a uniform type, or a float of at most 16
     bits, bare or of the same shape.
@@ -87,6 +88,7 @@ def plan_quantize(
     `zero_point_given` a rule that adds the zero point of small floats, 0, does not. `more_expressed` are taken besides
     those of the profile's rule, for integers. `block_axis` is the axis that blocks lie along, which the type does not
     say where all of them have one element; by default then the last one.
+    Scales that are not `constant_scales` are known to the real system at run time only, so that it leaves none out.
 
     Raise UnknownNameError, UnsupportedError or TypeFitError, as `core.operands` says.
     """
@@ -105,6 +107,8 @@ def plan_quantize(
         operand = quantized_operand(bound, "output", rule, profile)
         operand.check_expressed(input_type)
     rule = rule.for_type(operand.layout_along(block_axis), operand.storage, operand.expressed.name)
+    if not constant_scales:
+        rule = replace(rule, unit_tolerance=None)
     if operand.is_float:
         rule = rule if zero_point_given else replace(rule, float_zero_point=False)
         chosen = encoder(

@@ -39,10 +39,14 @@ ROUNDINGS: Mapping[Rounding, KernelRounding] = {
 _OVERFLOWS: Mapping[Overflow, kernel.Overflow] = {
     Overflow.SATURATE: kernel.Overflow.SATURATE,
     Overflow.INDEFINITE: kernel.Overflow.INDEFINITE,
+    Overflow.INDEFINITE_BELOW: kernel.Overflow.INDEFINITE_BELOW,
     Overflow.UNDEFINED: kernel.Overflow.UNDEFINED,
     Overflow.FLOAT_CLAMP: kernel.Overflow.INDEFINITE_LAST,
+    Overflow.FLOAT_SATURATE: kernel.Overflow.SATURATE,
 }
+_IN_FLOAT = (Overflow.FLOAT_CLAMP, Overflow.FLOAT_SATURATE)
 _INT32_MINIMUM = -(1 << 31)
+_LARGEST_F32_IN_INT32 = (1 << 31) - 128
 _WIDEST_NARROW = 16
 
 
@@ -100,7 +104,7 @@ def _addition(rule: OperationRule) -> kernel.Addition:
         return kernel.Addition.NONE
     if rule.zero_point is ZeroPoint.BEFORE_ROUNDING:
         return kernel.Addition.BEFORE
-    return kernel.Addition.AFTER if rule.overflow is Overflow.FLOAT_CLAMP else kernel.Addition.NONE
+    return kernel.Addition.AFTER if rule.overflow in _IN_FLOAT else kernel.Addition.NONE
 
 
 def _stored_bounds(rule: OperationRule, operand: QuantizedOperand, in_float: bool, stepped: str) -> tuple[int, int]:
@@ -125,8 +129,11 @@ def stored_nans(missing: Missing, operand: QuantizedOperand, zero_points: Array)
             return np.full_like(zero_points, operand.maximum)
         case Missing.ZERO_POINT:
             return np.array(operand.zero_points, np.int64)
-        case Missing.INDEFINITE:
-            wrapped = (_INT32_MINIMUM + zero_points).astype(np.int32).astype(np.int64)
+        case Missing.INT32_MINIMUM:
+            return np.full_like(zero_points, _INT32_MINIMUM)
+        case Missing.INDEFINITE | Missing.INDEFINITE_HIGHEST:
+            converted = _INT32_MINIMUM if rule.missing is Missing.INDEFINITE else _LARGEST_F32_IN_INT32
+            wrapped = (converted + zero_points).astype(np.int32).astype(np.int64)
             return np.clip(wrapped, operand.minimum, operand.maximum)
     return np.zeros_like(zero_points)
 
@@ -142,7 +149,7 @@ def plan_general(
     in_float = addition is not kernel.Addition.NONE or rule.quotient is Quotient.FUSED
     wide = operand.width > _WIDEST_NARROW or lane == "<f8"
     integer = "<i8" if wide else "<i4"
-    scales = rounded_scales(operand.scales, operand.expressed, rule.scales)
+    scales = rounded_scales(operand.scales, operand.expressed, rule)
     zero_points = np.array(operand.zero_points, np.int64)
     added = np.zeros_like(zero_points) if in_float else zero_points
     rules = {

@@ -88,7 +88,7 @@ def plan_native(
     """Plan a conversion for which `native_form` gives a form."""
     channels = operand.channels
     layout = channels.layout
-    scales = rounded_scales(operand.scales, operand.expressed, rule.scales)
+    scales = rounded_scales(operand.scales, operand.expressed, rule)
     factors, corrections = scales, np.zeros_like(scales)
     if form.multiplied:
         factors = reciprocals(rule, operand, scales)

@@ -80,7 +80,7 @@ def plan_quantile(
         output_dtype=operand.dtype,
         elements=operand.elements,
         layout=channels.scalars,
-        scales=channels.lay_out(rounded_scales(operand.scales, operand.expressed, rule.scales), lanes),
+        scales=channels.lay_out(rounded_scales(operand.scales, operand.expressed, rule), lanes),
         zero_points=channels.lay_out(zero_points, lanes),
         precision=step_precision(rule.steps, operand.expressed.name),
         nearest=nearest_codes(values, operand.lowest, operand.minimum, operand.maximum),

@@ -36,8 +36,10 @@ def plan_small_float(
     profile: str, rule: OperationRule, encoder: Encoder, input_type: TensorType, operand: QuantizedOperand
 ) -> SmallFloatPlan:
     """Plan x -> cast(x / s)."""
-    scales = rounded_scales(operand.scales, operand.expressed, rule.scales)
+    scales = rounded_scales(operand.scales, operand.expressed, rule)
     divides = rule.quotient is Quotient.DIVISION
+    with np.errstate(over="ignore"):
+        factors = scales if divides else np.float32(1.0) / scales
     channels, expressed = operand.channels, operand.expressed.name
     return SmallFloatPlan(
         profile=profile,
@@ -49,5 +51,5 @@ def plan_small_float(
         elements=operand.elements,
         encoder=encoder.scaling(expressed, divides, step_precision(rule.steps, expressed), rule.float_zero_point),
         layout=channels.layout,
-        factors=channels.lay_out(scales if divides else np.float32(1.0) / scales, "<f4"),
+        factors=channels.lay_out(factors, "<f4"),
     )

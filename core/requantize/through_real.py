@@ -32,9 +32,14 @@ class ThroughRealPlan(TablePlan):
         return self.quantize.explain_undefined(counts)
 
 
-def plan_through_real(profile: str, source: QuantizedOperand, target: QuantizedOperand) -> ThroughRealPlan:
-    """Plan q -> x -> q'. Accumulators of 32 bits are taken whether or not the profile dequantizes them otherwise."""
-    dequantize = plan_dequantize(source.tensor, None, profile, more_storages=("i32",))
+def plan_through_real(
+    profile: str, source: QuantizedOperand, target: QuantizedOperand, *, constant_scales: bool = True
+) -> ThroughRealPlan:
+    """Plan q -> x -> q'. Accumulators of 32 bits are taken whether or not the profile dequantizes them otherwise.
+
+    `constant_scales` of the source, as in `plan_dequantize`.
+    """
+    dequantize = plan_dequantize(source.tensor, None, profile, more_storages=("i32",), constant_scales=constant_scales)
     quantize = plan_quantize(dequantize.output_type, target.tensor, profile)
     return ThroughRealPlan(
         profile=profile,

@@ -16,7 +16,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "casts.md").read_text()
 def test_the_table_names_the_profiles_that_cast() -> None:
     assert re.findall(r"^\| `(\w+)`", PAGE, re.MULTILINE) == [
         name
-        for name in ("onnx", "onnx_reference", "torch", "onednn", "stablehlo", "ml_dtypes")
+        for name in ("onnx", "onnx_reference", "torch", "torch_2_14", "onednn", "stablehlo", "ml_dtypes")
         if PROFILES[name].casts is not None
     ]
     assert len(re.findall(r"^\| `", PAGE, re.MULTILINE)) == sum(each.casts is not None for each in PROFILES.values())

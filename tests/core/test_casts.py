@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from functools import cache
 from typing import Any
@@ -123,8 +124,16 @@ def test_narrowing(target: str, source: str) -> None:
             )
             got, counts = run(plan, x)
             expected = [
-                cast_oracle.cast(profile, source, target, value, saturate=saturate, rounding=rounding)
-                for value in values
+                cast_oracle.cast(
+                    profile,
+                    source,
+                    target,
+                    value,
+                    saturate=saturate,
+                    rounding=rounding,
+                    tail=cast_oracle.in_tail(profile, source, target, index, x.size),
+                )
+                for index, value in enumerate(values)
             ]
             codes = got.view(f"<u{got.itemsize}").tolist()
             wrong = [
@@ -134,6 +143,29 @@ def test_narrowing(target: str, source: str) -> None:
             ]
             assert not wrong, f"{profile} {saturate} {rounding}: {len(wrong)}, (x, got, expected): {wrong[:4]}"
             assert counts == [sum(getattr(each, name) for each in expected) for name in ("low", "high", "nan")]
+
+
+@pytest.mark.parametrize("source", WIDE)
+def test_nan_at_every_place_of_short_tensors(source: str) -> None:
+    """All lengths modulo 16, whole and in pieces."""
+    for target, profile, size in itertools.product(FORMATS, TARGETS, (*range(1, 18), 31, 33)):
+        if target not in TARGETS[profile] or source not in SOURCES[profile] or source == target:
+            continue
+        values = [math.nan if index % 3 else 1.5 for index in range(size)]
+        x = np.array(values, "<f8").astype("<f4" if source == "bf16" else NUMPY[source])
+        x = (x.view("<u4") >> 16).astype("<u2") if source == "bf16" else x
+        expected = [
+            cast_oracle.cast(
+                profile, source, target, value, tail=cast_oracle.in_tail(profile, source, target, index, size)
+            ).code
+            for index, value in enumerate(values)
+        ]
+        plan = plan_quantize(tensor(source, size), parse_type(target), profile)
+        for piece in (size, 5):
+            got = np.empty(size, plan.output_dtype)
+            for start in range(0, size, piece):
+                plan.step(x[start : start + piece], got[start : start + piece], start, plan.new_counts())
+            assert got.view(f"<u{got.itemsize}").tolist() == expected, (profile, target, size, piece)
 
 
 @pytest.mark.parametrize("target", WIDE)

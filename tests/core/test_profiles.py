@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -17,6 +18,7 @@ from core.mlir import parse_type
 from core.mlir.types import TensorType
 from core.plan import Plan
 from core.profiles import PROFILES, Operation
+from core.profiles.rule import ZeroPointRange
 from core.quantize import plan_quantize
 from tests import profile_oracle
 from tests.float_samples import SPECIAL, around_ties, patterns
@@ -120,6 +122,35 @@ def test_quantize(profile: str, expressed: str, storage: str) -> None:
         compare(plan, source, [oracle(x, scale, z, t) for x in real_values(source, expressed)])
 
 
+# On both sides of where oneDNN leaves scales out, and the smallest of each expressed type, whose reciprocal may be
+# infinite, so that 0 becomes NaN.
+ODD_SCALES = (0.9999999403953552, 1.0000009536743164, 0.9999989867210388, 1.0000010728836060)
+SMALLEST = {"f16": 2.0**-24, "bf16": 2.0**-133, "f32": 2.0**-149, "f64": 2.0**-149}
+
+
+@pytest.mark.parametrize(("profile", "expressed", "storage"), combinations(Operation.QUANTIZE))
+def test_quantize_within_narrow_bounds_by_odd_scales(profile: str, expressed: str, storage: str) -> None:
+    """NaN, and NaN from 0 times infinity, are as little within bounds as the rule says."""
+    whole = target(storage, expressed)
+    t = replace(whole, lo=whole.lo + 1, hi=whole.hi - 1) if whole.hi - whole.lo > 2 else whole
+    t = replace(t, lo=max(t.lo, -8), hi=min(t.hi, 7))
+    rng = np.random.default_rng(15)
+    for scale, wanted in ((SMALLEST[expressed], 0), *((each, 3) for each in ODD_SCALES)):
+        z = min(max(wanted, t.lo), t.hi)
+        with np.errstate(all="ignore"):
+            ties = (np.arange(t.lo - 3, t.hi + 3) - z + 0.5) * np.array([[1.0], [scale]])
+            values = np.concatenate([SPECIAL, ties.ravel(), patterns(20, rng)])
+            source = stored_bits(values.astype(np.float64), expressed)
+        bounds = f"{storage}<{t.lo}:{t.hi}>"
+        plan = plan_quantize(
+            tensor(f"tensor<{source.size}x{expressed}>"),
+            parse_type(f"!quant.uniform<{bounds}:{expressed}, {scale:.17e}:{z}>"),
+            profile,
+        )
+        oracle = profile_oracle.QUANTIZE[profile]
+        compare(plan, source, [oracle(x, scale, z, t) for x in real_values(source, expressed)])
+
+
 @pytest.mark.parametrize("expressed", ["f16", "bf16"])
 @pytest.mark.parametrize("profile", ["stablehlo", "mlir", "onnx", "onnx_reference", "torch_decomposed"])
 def test_quantize_every_pattern_of_sixteen_bits(profile: str, expressed: str) -> None:
@@ -159,8 +190,14 @@ def test_dequantize(profile: str, expressed: str, storage: str) -> None:
         else np.unique(np.concatenate([rng.integers(t.lo, t.hi, 300), [t.lo, t.hi]]))
     )
     rule = PROFILES[profile].operations[Operation.DEQUANTIZE]
-    for scale, wanted in ((0.1, 0), (0.0237, 3), (1e-3, t.lo)):
-        z = 0 if storage in rule.symmetric else zero_point_for(wanted, t)
+    parameters = [(0.1, 0), (0.0237, 3), (1e-3, t.lo), *((each, 3) for each in ODD_SCALES)]
+    if rule.zero_points is ZeroPointRange.INT32:
+        # Beyond 2^24 integers and their f32 differ, and near 2^31 differences wrap.
+        wide = ((1 << 24) + 1, -(1 << 24) - 3, (1 << 25) + 3, (1 << 31) - 1, -(1 << 31))
+        parameters += [(scale, z) for scale in (0.1, 0.9999999403953552) for z in wide]
+    for scale, wanted in parameters:
+        fitting = wanted if rule.zero_points is ZeroPointRange.INT32 else zero_point_for(wanted, t)
+        z = 0 if storage in rule.symmetric else fitting
         text = f"tensor<{sample.size}x!quant.uniform<{storage}:{expressed}, {scale:.17e}:{z}>>"
         plan = plan_dequantize(tensor(text), None, profile)
         target_array = np.empty(sample.size, plan.output_dtype)
@@ -250,7 +287,7 @@ def test_blocks_in_any_pieces(shape: tuple[int, ...], blocks: dict[int, int], pr
         ]
 
 
-@pytest.mark.parametrize("profile", ["torch", "onednn", "torch_decomposed", "onnx_reference", "mlir"])
+@pytest.mark.parametrize("profile", ["torch", "torch_2_14", "onednn", "torch_decomposed", "onnx_reference", "mlir"])
 @pytest.mark.parametrize(("shape", "axis"), [((3, 40), 0), ((5, 3), 1), ((2, 3, 4), 1)])
 def test_per_axis_of_the_general_kernels(profile: str, shape: tuple[int, ...], axis: int) -> None:
     rng = np.random.default_rng(14)

@@ -93,7 +93,7 @@ def dequantized(known: KnownAnswer) -> NDArray[Any]:
 
 
 QUANTILES = (-1.0, -0.25, 0.25, 1.5)
-SCHEMES = {"litert_xnnpack": "xnnpack_fp32", "onnx": "onnxruntime", "torch": "fbgemm"}
+SCHEMES = {"litert_xnnpack": "xnnpack_fp32", "onnx": "onnxruntime", "torch": "fbgemm", "torch_2_14": "fbgemm"}
 
 
 def rescaled(known: KnownAnswer, q: int) -> int:

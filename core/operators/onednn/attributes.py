@@ -9,7 +9,7 @@ from core.errors import ParameterError, TypeFitError, UnsupportedError
 from core.operators.description import Array, Attribute, Choices, Kind, OperandTensor, OperatorCall
 from core.operators.separate_parameters import Granularity, normalized_axis, reals_of
 
-SOURCE = "oneDNN 3.13.2, Graph API, CPU"
+SOURCE = "oneDNN 3.13.2, Graph API, CPU, ONEDNN_MAX_CPU_ISA=AVX2"
 INT32 = 1 << 31
 F8 = ("f8E4M3FN", "f8E5M2")
 
@@ -136,3 +136,4 @@ def operand_scales(scales: OperandTensor) -> Array:
 
 
 F32 = FLOATS["f32"]
+BF16 = FLOATS["bf16"]

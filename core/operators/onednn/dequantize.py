@@ -1,6 +1,8 @@
 """oneDNN Graph Dequantize and DynamicDequantize (spec/numerics.md B).
 
-dst = f32(f32(src - zp) * scale), rounded once more where scales are f16 or bf16
+dst = f32(f32(f32(src) - f32(zp)) * scale), rounded once more where scales are f16 or bf16
+
+Scales that are attributes and all within 1e-6 of 1 are left out. On the way to bf16 a subnormal becomes a zero.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from core.operators.element_names import type_key
 from core.operators.execution import converted
 from core.operators.onednn.attributes import (
     AXIS,
+    BF16,
     F8,
     F32,
     GROUP_QTYPE,
@@ -45,9 +48,17 @@ from core.operators.onednn.attributes import (
 )
 from core.operators.separate_parameters import Granularity, check_integers, quantized_type
 
+_SMALLEST_NORMAL = np.finfo(np.float32).smallest_normal
+
 
 def _dequantized(
-    call: OperatorCall, granularity: Granularity, scales: Array, zero_points: Array | None, target: FloatElement
+    call: OperatorCall,
+    granularity: Granularity,
+    scales: Array,
+    zero_points: Array | None,
+    target: FloatElement,
+    *,
+    constant: bool,
 ) -> Run:
     src = call.inputs["src"]
     element = src.type.element
@@ -56,12 +67,21 @@ def _dequantized(
     if prod(src.shape) == 0:
         return lambda: {"dst": empty(dst_type)}
     stored = quantized_type(src.shape, granularity, element, F32, scales, zero_points)
-    plan = plan_dequantize(stored, None, "onednn", more_storages=("i4", "u4"), more_granularities=("sub_channel",))
+    plan = plan_dequantize(
+        stored,
+        None,
+        "onednn",
+        more_storages=("i4", "u4"),
+        more_granularities=("sub_channel",),
+        constant_scales=constant,
+    )
 
     def run() -> Outputs:
         wide = converted(plan, src.data, "src")
         if target == F32:
             return {"dst": OperandTensor(dst_type, wide)}
+        if target == BF16:
+            wide = np.where(np.abs(wide) < _SMALLEST_NORMAL, np.copysign(np.float32(0), wide), wide)
         dst = np.empty(wide.size, target.tensor_dtype)
         narrow(wide, target, dst)
         return {"dst": OperandTensor(dst_type, dst)}
@@ -73,7 +93,7 @@ def _plan(call: OperatorCall) -> Run:
     scales = given_scales(call)
     zero_points = given_zero_points(call, scales.size, type_key(call.inputs["src"].type.element))
     granularity = channels(call, call.inputs["src"].shape, scales.size, "/attributes/scales")
-    return _dequantized(call, granularity, scales, zero_points, F32)
+    return _dequantized(call, granularity, scales, zero_points, F32, constant=True)
 
 
 def _plan_dynamic(call: OperatorCall) -> Run:
@@ -83,7 +103,8 @@ def _plan_dynamic(call: OperatorCall) -> Run:
     assert isinstance(target, FloatElement)
     if (zps := call.given("zps")) is not None:
         check_integers(zps, "zps")
-    return _dequantized(call, granularity, operand_scales(scales), operand_zero_points(call, scales), target)
+    zero_points = operand_zero_points(call, scales)
+    return _dequantized(call, granularity, operand_scales(scales), zero_points, target, constant=False)
 
 
 DEQUANTIZE = Operator(

@@ -2,7 +2,8 @@
 
     dst = RNE(clamp(f32(f32(src * f32(1 / scale)) + zp), lo, hi)); to f8: by way of f16
 
-Quantize has its parameters as attributes, DynamicQuantize as operands.
+Quantize has its parameters as attributes, DynamicQuantize as operands. Attributes that are all within 1e-6 of 1 are
+left out.
 """
 
 from __future__ import annotations
@@ -46,13 +47,15 @@ from core.quantize import plan_quantize
 _DST = ("ui8", "i8", *F8)
 
 
-def _quantized(call: OperatorCall, granularity: Granularity, scales: Array, zero_points: Array | None) -> Run:
+def _quantized(
+    call: OperatorCall, granularity: Granularity, scales: Array, zero_points: Array | None, *, constant: bool
+) -> Run:
     src, element = call.inputs["src"], element_named(call.text("dst_type"))
     dst_type = TensorType(src.shape, element)
     if prod(src.shape) == 0:
         return lambda: {"dst": empty(dst_type)}
     stored = quantized_type(src.shape, granularity, element, F32, scales, zero_points)
-    plan = plan_quantize(src.type, stored, "onednn")
+    plan = plan_quantize(src.type, stored, "onednn", constant_scales=constant)
 
     def run() -> Outputs:
         return {"dst": OperandTensor(dst_type, converted(plan, src.data, "src"))}
@@ -64,7 +67,7 @@ def _plan(call: OperatorCall) -> Run:
     scales = given_scales(call)
     zero_points = given_zero_points(call, scales.size, call.text("dst_type"))
     granularity = channels(call, call.inputs["src"].shape, scales.size, "/attributes/scales")
-    return _quantized(call, granularity, scales, zero_points)
+    return _quantized(call, granularity, scales, zero_points, constant=True)
 
 
 def _plan_dynamic(call: OperatorCall) -> Run:
@@ -72,7 +75,7 @@ def _plan_dynamic(call: OperatorCall) -> Run:
     if len(given.shape) > 1:
         raise TypeFitError(f"scales have one dimension; these have {len(given.shape)}", pointer="/inputs/scales")
     granularity = channels(call, call.inputs["src"].shape, given.data.size, "/inputs/scales")
-    return _quantized(call, granularity, operand_scales(given), operand_zero_points(call, given))
+    return _quantized(call, granularity, operand_scales(given), operand_zero_points(call, given), constant=False)
 
 
 def _dst_type(names: tuple[str, ...], component: str) -> Attribute:
@@ -86,7 +89,7 @@ def _dst_type(names: tuple[str, ...], component: str) -> Attribute:
 
 _SRC = Operand(name="src", description="Real numbers.", types={"f32": 1})
 _NAN = (
-    "NaN, which depends on the instruction set there, becomes the lowest number.",
+    "NaN depends on the instruction set there; it becomes the lowest number, as with ONEDNN_MAX_CPU_ISA=AVX2.",
     "per_channel with zps other than 0, and with a negative axis, which its CPU engine does not compile, follow the "
     "documentation.",
 )

@@ -13,6 +13,7 @@ from core.lanes import narrow
 from core.mlir.types import StorageType, TensorType, UniformPerAxisType
 from core.operators.description import (
     Array,
+    Choices,
     Operand,
     OperandTensor,
     Operator,
@@ -23,7 +24,7 @@ from core.operators.description import (
 )
 from core.operators.element_names import QUANTIZED, type_key
 from core.operators.execution import converted, pointing
-from core.operators.separate_parameters import Granularity, for_each, reals_of
+from core.operators.separate_parameters import Granularity, for_each
 from core.operators.torch.parameters import (
     AXIS,
     BOUNDS,
@@ -50,20 +51,22 @@ from core.operators.torch.parameters import (
     stored_element,
 )
 from core.operators.typed_conversion import converting, expressed_type
-from core.quantize import plan_quantize
+from core.quantize import NanPolicy, plan_quantize
 
 _F32 = FLOATS["f32"]
 _EAGER = dtype_attribute(("quint8", "qint8", "qint32"), "TorchQuantizedDtype")
 _REAL = Operand(name="input", description="Real numbers.", types={"f32": 1})
 
-_NAN_CAST = {"i32": -(1 << 31)}
-"""What x86 casts NaN to, where that is not 0."""
+VERSIONS = Choices("TorchVersion", ("2.13", "2.14"), "Whose bits: the arithmetic of eager tensors changed in 2.14.")
+_EAGER_PROFILES = {"2.13": "torch", "2.14": "torch_2_14"}
 _PAST_INT64 = np.float32(2.0**63)
 
 Scaled = Callable[[OperatorCall, tuple[int, ...], StorageType, FloatElement], TensorType]
 
 
-def _quantizing(profile: str, scaled: Scaled) -> Callable[[OperatorCall], Run]:
+def _quantizing(scaled: Scaled, profile: str | None = None) -> Callable[[OperatorCall], Run]:
+    """Return the planning of an operator by a profile; without one by that of the implementation."""
+
     def plan_call(call: OperatorCall) -> Run:
         given, element = call.inputs["input"], stored_element(call)
         expressed = given.type.element
@@ -73,16 +76,8 @@ def _quantizing(profile: str, scaled: Scaled) -> Callable[[OperatorCall], Run]:
         if not given.data.size:
             return lambda: {"output": empty(target)}
         with pointing("/inputs/input"):
-            plan = plan_quantize(given.type, stored, profile)
-
-        def run() -> Outputs:
-            found = converted(plan, given.data, "input")
-            if "quant_min" in call.attributes:
-                # The cast comes after the bounds, and they hold no NaN.
-                found[np.isnan(reals_of(given))] = _NAN_CAST.get(element.name, 0)
-            return {"output": OperandTensor(target, found)}
-
-        return run
+            plan = plan_quantize(given.type, stored, profile or _EAGER_PROFILES[call.implementation])
+        return lambda: {"output": OperandTensor(target, converted(plan, given.data, "input"))}
 
     return plan_call
 
@@ -147,7 +142,7 @@ def _fake(scaled: Scaled) -> Callable[[OperatorCall], Run]:
             return lambda: {"output": empty(given.type)}
         with pointing("/inputs/input"):
             forth, back = (
-                plan_quantize(given.type, stored, "torch_decomposed"),
+                plan_quantize(given.type, stored, "torch_decomposed", nan=NanPolicy.LOWEST),
                 plan_dequantize(stored, None, "torch_decomposed"),
             )
 
@@ -203,7 +198,8 @@ QUANTIZE_PER_TENSOR = Operator(
     inputs=(_REAL,),
     outputs=(STORED_OUTPUT,),
     attributes=(SCALE, ZERO_POINT, _EAGER),
-    plan=_quantizing("torch", one_scale),
+    implementations=VERSIONS,
+    plan=_quantizing(one_scale),
     example={"inputs": {"input": _X}, "attributes": {**_PER_TENSOR, "dtype": "quint8"}},
 )
 QUANTIZE_PER_CHANNEL = Operator(
@@ -214,7 +210,8 @@ QUANTIZE_PER_CHANNEL = Operator(
     inputs=(_REAL, EAGER_SCALES, ZERO_POINTS),
     outputs=(STORED_OUTPUT,),
     attributes=(AXIS, _EAGER),
-    plan=_quantizing("torch", channel_scales),
+    implementations=VERSIONS,
+    plan=_quantizing(channel_scales),
     example={"inputs": {"input": _X, **_CHANNELS}, "attributes": {"axis": 1, "dtype": "qint8"}},
 )
 DEQUANTIZE = Operator(
@@ -257,7 +254,7 @@ DECOMPOSED_QUANTIZE_PER_TENSOR = Operator(
     inputs=(REAL_INPUT,),
     outputs=(STORED_OUTPUT,),
     attributes=(SCALE, ZERO_POINT, *BOUNDS, STORED_DTYPE),
-    plan=_quantizing("torch_decomposed", one_scale),
+    plan=_quantizing(one_scale, "torch_decomposed"),
     example={"inputs": {"input": _X}, "attributes": {**_PER_TENSOR, **_UINT8, "dtype": "uint8"}},
 )
 DECOMPOSED_QUANTIZE_PER_TENSOR_TENSOR = Operator(
@@ -268,7 +265,7 @@ DECOMPOSED_QUANTIZE_PER_TENSOR_TENSOR = Operator(
     inputs=(REAL_INPUT, SCALE_TENSOR, ZERO_POINT_TENSOR),
     outputs=(STORED_OUTPUT,),
     attributes=(*BOUNDS, STORED_DTYPE),
-    plan=_quantizing("torch_decomposed", scale_tensor),
+    plan=_quantizing(scale_tensor, "torch_decomposed"),
     example={"inputs": {"input": _X, **_TENSORS}, "attributes": {**_UINT8, "dtype": "uint8"}},
 )
 DECOMPOSED_QUANTIZE_PER_CHANNEL = Operator(
@@ -279,7 +276,7 @@ DECOMPOSED_QUANTIZE_PER_CHANNEL = Operator(
     inputs=(REAL_INPUT, SCALES, ZERO_POINTS),
     outputs=(STORED_OUTPUT,),
     attributes=(AXIS, *BOUNDS, STORED_DTYPE),
-    plan=_quantizing("torch_decomposed", channel_scales),
+    plan=_quantizing(channel_scales, "torch_decomposed"),
     example={"inputs": {"input": _X, **_CHANNELS}, "attributes": {"axis": 1, **_UINT8, "dtype": "uint8"}},
 )
 DECOMPOSED_DEQUANTIZE_PER_TENSOR = Operator(

@@ -43,11 +43,24 @@ def chosen(name: str) -> Array:
     return np.concatenate([SPECIAL, neighbours(found)])
 
 
+def _short(source: str) -> Iterator[Array]:
+    """NaN of both signs with numbers beside them, at the end of tensors of all lengths modulo 16."""
+    values = np.array([np.nan, 1.5, -np.nan, np.nan, -np.inf, 0.1], np.float32)
+    for size in (*range(1, 17), 29, 39):
+        found = values[(np.arange(size) - size) % values.size]
+        if source == "bf16":
+            yield (found.view(np.uint32) >> 16).astype(np.uint16)
+        else:
+            yield found.astype(RESULTS[source])
+
+
 def real_data(source: str, target: str) -> Iterator[Array]:
-    """What is cast to `target`: all patterns of 16 bits; else chosen values, random patterns, and random values near 1.
+    """What is cast to `target`: short tensors of every length modulo 16; all patterns of 16 bits; else chosen values,
+    random patterns, and random values near 1.
 
     The f64 lie at, and 2^-30 of their size beside, such f32. bf16 are patterns.
     """
+    yield from _short(source)
     if source in ("f16", "bf16"):
         yield np.arange(1 << 16, dtype=np.uint16).view(np.float16 if source == "f16" else np.uint16)
         return

@@ -197,7 +197,7 @@ def torch(x: float, scale: float, z: int, t: Target) -> Stored:
     else:
         value = plus(product(x, r, F32), F32.round(Fraction(z)), F32)
     if math.isnan(value):
-        return Stored(-(2**31) if t.storage == "i32" else t.hi if fused else 0, nan=True)
+        return Stored(t.lo if t.storage == "i32" else t.hi if fused else 0, nan=True)
     return clamped(rounded(value), t.lo, t.hi)
 
 
@@ -210,7 +210,7 @@ def torch_2_14(x: float, scale: float, z: int, t: Target) -> Stored:
         stored = clamped(wrap32(cvt32(clipped) + z), t.lo, t.hi)
         return Stored(stored.value, nan=True) if math.isnan(value) else stored
     if math.isnan(value):
-        return Stored(-(2**31) if t.storage == "i32" else 0, nan=True)
+        return Stored(t.lo if t.storage == "i32" else 0, nan=True)
     integral = rounded(value)
     whole = integral if math.isinf(integral) else F32.round(Fraction(integral))
     return clamped(plus(float(whole), F32.round(Fraction(z)), F32), t.lo, t.hi)

@@ -128,10 +128,10 @@ class OperationRule:
     `symmetric` lists the storages, and `symmetric_pairs` the pairs of input and output storages, for which the real
     system refuses a zero point other than 0; a pair is written "i32 to i8". `pairs` lists the pairs that are taken,
     where not all are that `storages` makes. Small floats are cast to by the profile's `casts`; `float_zero_point` says
-    that their zero point, 0, is added first (in dequantize last), so that -0 becomes 0. `split_bytes` says that 4-bit elements which share
-    their byte with none of the same run of one scale overflow as INDEFINITE, NaN among them. `flushes` says that f32 x
-    and reciprocals which are subnormal are taken for zero. `unit_tolerance`: scales are
-    left out where all differ from 1, in f32, by at most this; None: never. `scheme` names the scheme of requantize
+    that their zero point, 0, is added first (in dequantize last), so that -0 becomes 0. `split_bytes` says that 4-bit
+    elements which share their byte with none of the same run of one scale overflow as INDEFINITE, NaN among them.
+    `flushes` says that f32 x and reciprocals which are subnormal are taken for zero. `unit_tolerance`: scales are left
+    out where all differ from 1, in f32, by at most this; None: never. `scheme` names the scheme of requantize
     (`core.parameters.schemes`); where there is none, requantize is dequantize and then quantize. `rescale`: whether the
     types have to be those of TOSA's RESCALE. `variants` replaces the rule for some types: a storage, a granularity,
     both with a blank between, an expressed type, or in requantize a pair of storages. The granularity is per_tensor,

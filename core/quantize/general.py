@@ -132,7 +132,7 @@ def stored_nans(missing: Missing, operand: QuantizedOperand, zero_points: Array)
         case Missing.INT32_MINIMUM:
             return np.full_like(zero_points, _INT32_MINIMUM)
         case Missing.INDEFINITE | Missing.INDEFINITE_HIGHEST:
-            converted = _INT32_MINIMUM if rule.missing is Missing.INDEFINITE else _LARGEST_F32_IN_INT32
+            converted = _INT32_MINIMUM if missing is Missing.INDEFINITE else _LARGEST_F32_IN_INT32
             wrapped = (converted + zero_points).astype(np.int32).astype(np.int64)
             return np.clip(wrapped, operand.minimum, operand.maximum)
     return np.zeros_like(zero_points)

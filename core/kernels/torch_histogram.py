@@ -34,14 +34,17 @@ _LEVELS = 4
 def torch_histc(values: Array, first: Number, last: Number, counts: Array) -> None:
     """Count in bins of equal width: bin(x) = trunc((x - first) * n / (last - first)), the last edge in the last bin.
 
-    Values outside of first to last are not counted. f32 counts stay at 2^24.
+    Values outside of first to last are not counted. f32 counts stay at 2^24. Where the product overflows, torch's bin
+    is undefined; here it is the last.
     """
     width = _F32(last - first)
     bins = _F32(counts.size)
+    top = _F32(counts.size - 1)
     for x in values:
         if first <= x <= last:
-            index = np.int64(_F32(_F32(x - first) * bins) / width)
-            counts[min(index, counts.size - 1)] += _ONE
+            place = _F32(_F32(_F32(x - first) * bins) / width)
+            # Not negative, because x >= first; NaN (0 / 0) and infinity fail the comparison and become `top`.
+            counts[np.int64(place if place < top else top)] += _ONE
 
 
 @kernel(

@@ -72,6 +72,7 @@ def torch_stretch(
         # Middles ascend, and so do edges.
         while bin_ < bins - 1 and _linspace(bin_ + 1, bins + 1, first, last, step) <= middle:
             bin_ += 1
+        # At most bins - 1, even where middles or edges are NaN: the comparison fails.
         target[bin_] += _F32(counts[part // 16] / _F32(16.0))
 
 
@@ -87,7 +88,7 @@ def _linspace(index: Number, count: Number, first: Number, last: Number, step: N
     (
         types.float32,  # first
         types.float32,  # last
-        writable(types.float32),  # target: at least two
+        writable(types.float32),  # target: at least two numbers
     )
 )
 def torch_linspace(first: Number, last: Number, target: Array) -> None:

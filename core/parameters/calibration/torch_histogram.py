@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from core.errors import PreconditionError, UnsupportedError
-from core.kernels.torch_histogram import torch_histc, torch_search, torch_stretch
+from core.kernels.torch_histogram import torch_search, torch_stretch
 from core.lanes import widen
 from core.mlir.printer import print_storage
 from core.parameters.calibration.method import (
@@ -23,6 +23,7 @@ from core.parameters.calibration.method import (
     integer_option,
 )
 from core.parameters.calibration.observed import Observed
+from core.parameters.calibration.torch_histc import histc
 
 _BINS = 2048
 _MOST_BINS = 4096
@@ -39,23 +40,8 @@ class _Histogram:
 
     @classmethod
     def of(cls, values: Array, bins: int, minimum: np.float32, maximum: np.float32, pointer: str) -> _Histogram:
-        """Count values, all of which lie between the two ends, in bins of equal width.
-
-        torch multiplies by the number of bins before it divides by the width, and converts the quotient to an integer
-        unchecked: where the product overflows, the bin is undefined in C++ (on x86 it happens to be the first).
-        """
-        first, last = _outer_edges(minimum, maximum)
-        with np.errstate(over="ignore"):
-            if np.isinf(last - first):
-                raise PreconditionError("the range overflows f32, which torch computes in", pointer=pointer)
-            if np.isinf((values.max() - first) * np.float32(bins)):
-                raise PreconditionError(
-                    f"(x - minimum) * {bins} bins overflows f32, which torch computes in; use fewer bins or scale the "
-                    "data",
-                    pointer=pointer,
-                )
-        counts = np.zeros(bins, np.float32)
-        torch_histc(values, first, last, counts)
+        """Count values, all of which lie between the two ends, in bins of equal width. Errors as of `histc`."""
+        counts = histc(values, *_outer_edges(minimum, maximum), bins, pointer)
         return cls(counts, minimum, maximum)
 
     def with_older(self, older: _Histogram, pointer: str) -> _Histogram:

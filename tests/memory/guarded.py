@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.kernels._jit import Kernel
+from core.kernels._jit import Kernel, _registry
 
 Array = NDArray[Any]
 
@@ -54,14 +54,16 @@ class Guard:
 
     def __init__(self) -> None:
         self.called: dict[str, int] = {}
+        self._names: dict[int, str] = {}
         self._spans: list[Span] = []
 
     def __call__(self, kernel: Kernel, call: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-        name = name_of(kernel)
+        name = self._names.setdefault(id(kernel), "") or name_of(kernel)
+        self._names[id(kernel)] = name
         self.called[name] = self.called.get(name, 0) + 1
         arrays = [each for each in arguments if isinstance(each, np.ndarray)]
-        if any(np.may_share_memory(a, b) for i, a in enumerate(arrays) for b in arrays[:i] if a.size and b.size):
-            raise AssertionError(f"{name} was given two arrays of the same memory")
+        if _overlap(kernel, arguments):
+            raise AssertionError(f"{name} writes to an array that it also reads as another")
         first = self._copies(arguments, at_end=False)
         returned = call(*first)
         # Kept apart, for the second run takes the same spans.
@@ -90,10 +92,29 @@ class Guard:
         return tuple(copies)
 
 
+def _overlap(kernel: Kernel, arguments: tuple[Any, ...]) -> bool:
+    """Whether an array that the kernel writes shares memory with another one."""
+    kinds = kernel._signatures[0].args
+    pairs = [(kind, each) for kind, each in zip(kinds, arguments, strict=True) if isinstance(each, np.ndarray)]
+    return any(
+        kind.mutable and index != other and np.may_share_memory(each, another)
+        for index, (kind, each) in enumerate(pairs)
+        for other, (_, another) in enumerate(pairs)
+    )
+
+
 def name_of(kernel: Kernel) -> str:
-    """The module and the name of a kernel."""
+    """The module and the name of a kernel, and which of those of that name it is."""
     function = kernel._dispatcher.py_func
-    return f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
+    code = function.__code__
+    same = [each for each in _registry if each._dispatcher.py_func.__code__.co_firstlineno == code.co_firstlineno]
+    same = [each for each in same if each._dispatcher.py_func.__code__.co_filename == code.co_filename]
+    return f"{function.__module__.rpartition('.')[2]}.{function.__name__} {same.index(kernel)}"
+
+
+def all_names() -> list[str]:
+    """Those of all kernels that were imported."""
+    return [name_of(each) for each in _registry]
 
 
 def install() -> Guard:

@@ -75,7 +75,8 @@ def f32s(rng: Rng, size: int) -> Array:
         return rng.normal(size=size).astype(np.float32)
     if kind == 0:
         bits = rng.choice(np.array(_F32_BITS, np.uint32), size) | (rng.integers(0, 2, size, np.uint32) << 31)
-        return bits.astype(np.uint32).view(np.float32)
+        patterns: Array = bits.astype(np.uint32)
+        return patterns.view(np.float32)
     if kind == 1:
         return rng.integers(0, 1 << 32, size, np.uint32).view(np.float32)
     with np.errstate(over="ignore"):
@@ -132,6 +133,8 @@ def quantized(rng: Rng, shape: tuple[int, ...], expressed: str = "f32", storage:
 
     scales = SCALES if expressed in ("f16", "bf16") or rng.random() < 0.7 else (*SCALES, *FAR_SCALES)
     symmetric = rng.random() < 0.5
+    if storage is None and rng.random() < 0.2:
+        text, symmetric = str(rng.choice(list(SMALL_FLOATS))), True
 
     def parameter() -> str:
         if symmetric:
@@ -154,7 +157,9 @@ def quantized(rng: Rng, shape: tuple[int, ...], expressed: str = "f32", storage:
 
 
 def shape_of(rng: Rng) -> tuple[int, ...]:
-    """Of one to three dimensions, the last of every size."""
+    """Of one to three dimensions, the last of every size, or such that channels are short rows of whole vectors."""
+    if rng.random() < 0.25:
+        return int(rng.choice([2, 3, 5])), int(rng.choice([16, 32, 48, 64, 256]))
     size = size_of(rng)
     kind = rng.integers(3)
     if kind == 0 or size > 300:
@@ -179,7 +184,7 @@ def run_plan(rng: Rng, plan: Plan, source: Array) -> None:
 
 def profile_of(rng: Rng) -> str:
     """stablehlo takes the most."""
-    return "stablehlo" if rng.random() < 0.3 else str(rng.choice(list(PROFILES)))
+    return "stablehlo" if rng.random() < 0.5 else str(rng.choice(list(PROFILES)))
 
 
 def quantize(rng: Rng) -> None:

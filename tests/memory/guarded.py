@@ -132,7 +132,7 @@ def install() -> Guard:
         return compiled.setdefault(id(kernel), guarded(kernel)) if id(kernel) not in compiled else compiled[id(kernel)]
 
     Kernel.__call__ = lambda kernel, *arguments: call_of(kernel)(*arguments)  # type: ignore[method-assign]
-    Kernel.compiled = call_of  # type: ignore[method-assign]
+    Kernel.compiled = call_of  # type: ignore[assignment, method-assign]
     return guard
 
 

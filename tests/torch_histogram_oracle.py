@@ -1,7 +1,7 @@
 """torch's HistogramObserver in numpy, one operator after the other as observer.py has them, importing nothing of ours.
 
 Every array is f32, so that each step rounds as torch's. The order of torch.sum is that of its kernel on vectors of
-eight (ATen SumKernel.cpp). Source: torch 2.13 observer.py; spec/numerics.md E.3.
+eight (ATen SumKernel.cpp). Source: torch 2.13 observer.py, ATen Histogram.cpp and HistogramKernel.cpp.
 """
 
 from __future__ import annotations
@@ -19,10 +19,16 @@ F32 = np.float32
 
 
 def histc(values: Array, bins: int, low: F32, high: F32) -> Array:
+    """Equal edges move apart by 1 or to the next f32, whichever is farther (ATen's bins_edges_correction)."""
     if low == high:
-        low, high = low - F32(1), high + F32(1)
+        limits = np.finfo(F32)
+        low = F32(min(float(np.nextafter(low, limits.min)), float(low) - 1.0))
+        high = F32(max(float(np.nextafter(high, limits.max)), float(high) + 1.0))
     inside = values[(values >= low) & (values <= high)]
-    places = ((inside - low) * F32(bins) / F32(high - low)).astype(np.int64)
+    quotients = (inside - low) * F32(bins) / F32(high - low)
+    if not np.isfinite(quotients).all():
+        raise OverflowError("the conversion to an integer is undefined in C++")
+    places = quotients.astype(np.int64)
     places[places == bins] -= 1
     return np.bincount(places, minlength=bins).astype(F32)
 

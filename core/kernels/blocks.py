@@ -166,6 +166,7 @@ def quantize_nvfp4(
         ideal = f32_of_bits(largest) / _LARGEST_E2M1 / global_scale
         ideal = ideal if ideal > _SMALLEST_E4M3 else _SMALLEST_E4M3
         ideal = ideal if ideal < _LARGEST_E4M3 else _LARGEST_E4M3
+        # Within 2^-6 and 448, also if it was NaN: a normal code of f8E4M3FN, 0x08 to 0x7E.
         scale = nearest_code_of_f32(bits_of_f32(ideal), np.int32(3), np.int32(7))
         divisor = global_scale * values_of_e4m3[scale]
         not_a_number = largest > _INFINITY
@@ -188,13 +189,15 @@ def quantize_nvfp4(
     )
 )
 def scale_blocks(elements: Array, table: Array, scales: Array, block: Number, target: Array) -> None:
-    """f32(table[code] * scale), one scale for each block."""
+    """f32(table[code] * scale), one scale for each block. The table has a power of two of entries."""
+    # The caller refuses codes beyond the table. The mask holds even if the bytes change after that.
+    mask = table.size - 1
     for index in range(scales.size):
         codes = elements[index * block : (index + 1) * block]
         values = target[index * block : (index + 1) * block]
         scale = scales[index]
         for i in range(codes.size):
-            values[i] = table[codes[i]] * scale
+            values[i] = table[codes[i] & mask] * scale
 
 
 @kernel((readable(types.float32), types.int64, *(writable(types.float32) for _ in range(3))))
@@ -220,13 +223,16 @@ def extremes(source: Array, block: Number, extreme: Array, lowest: Array, highes
 
 @kernel((readable(types.float32), types.int64, readable(types.float32), writable(types.uint8)))
 def quantize_symmetric(source: Array, block: Number, reciprocals: Array, codes: Array) -> None:
-    """RNA(f32(x * reciprocal)) as the bits of an int8."""
+    """RNA(f32(x * reciprocal)) as the bits of an int8; what int8 does not hold saturates, and NaN gives -128."""
     for index in range(reciprocals.size):
         values = source[index * block : (index + 1) * block]
         outputs = codes[index * block : (index + 1) * block]
         reciprocal = reciprocals[index]
         for i in range(values.size):
-            outputs[i] = np.int32(np.int32(round_half_away(values[i] * reciprocal)) & 255)
+            value = round_half_away(values[i] * reciprocal)
+            value = value if value > np.float32(-128.0) else np.float32(-128.0)
+            value = value if value < np.float32(127.0) else np.float32(127.0)
+            outputs[i] = np.int32(np.int32(value) & 255)
 
 
 @kernel(
@@ -243,7 +249,7 @@ def quantize_symmetric(source: Array, block: Number, reciprocals: Array, codes: 
 def quantize_shifted(
     source: Array, block: Number, minimums: Array, reciprocals: Array, added: Number, largest: Number, codes: Array
 ) -> None:
-    """min(largest, RTZ(f32(f32(f32(x - minimum) * reciprocal) + added)))."""
+    """min(largest, RTZ(f32(f32(f32(x - minimum) * reciprocal) + added))); what is negative, or NaN, gives 0."""
     for index in range(reciprocals.size):
         values = source[index * block : (index + 1) * block]
         outputs = codes[index * block : (index + 1) * block]
@@ -251,4 +257,5 @@ def quantize_shifted(
         minimum = minimums[index]
         for i in range(values.size):
             value = round_toward_zero((values[i] - minimum) * reciprocal + added)
+            value = value if value > np.float32(0.0) else np.float32(0.0)
             outputs[i] = np.int32(value if value < largest else largest)

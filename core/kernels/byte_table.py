@@ -118,6 +118,7 @@ def look_up(source: Array, target: Array, table: Array, saturated: Array, counts
                 high += count((x - high_from) < high_size)
                 _store(target, i, _look_up(x, a, b, c, d))
     for i in range(done, size):
+        # A byte, and the table has an entry for each.
         x = np.int64(source[i])
         low += ((x - first_low) & 255) < lows
         high += ((x - first_high) & 255) < highs

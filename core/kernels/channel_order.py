@@ -45,6 +45,7 @@ def order_by_channel(
         length = piece_length(source.size - done, element, run, channels, False)
         owner = owners[first_parameter(element, run, channels, group, groups, False)]
         inputs = source[done : done + length]
+        # Within the target: the caller's `ends` begin at the sums of the sizes of the parameters before.
         outputs = target[ends[owner] : ends[owner] + length]
         for i in range(inputs.size):
             outputs[i] = inputs[i]

@@ -82,6 +82,7 @@ def _tally(differences: Array, magnitudes: Array, tables: Array) -> None:
         bucket = ZERO - rank if difference < 0 else ZERO + rank
         bits[i] = UNDEFINED if difference == _NOTHING else bucket
     for i in range(size):
+        # 0 to UNDEFINED: a magnitude below 2^63 has a rank of at most RANKS - 1, and that of -2^63 is not looked at.
         tables[(i % _TABLES) * COUNTS + bits[i]] += 1
 
 

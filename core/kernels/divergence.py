@@ -136,6 +136,7 @@ def onnxruntime_divergence(
                 for i in range(begin, begin + size):
                     filled += p[i] != 0
                 if filled:
+                    # Counts are below 2^53, and there is at least one bin.
                     share = np.int64(np.float64(total) / np.float64(filled))
                     for i in range(begin, begin + size):
                         q[i] = share
@@ -151,7 +152,7 @@ def onnxruntime_divergence(
 @kernel(
     (
         readable(types.int64),  # counts, row after row
-        readable(types.int64),  # bins, one per row; at most `stride`
+        readable(types.int64),  # bins, one per row; at least 2, at most `stride`
         types.int64,  # stride: from one row of counts to the next
         types.int64,  # levels
         types.int64,  # fewest: bins of the smallest candidate; at most `bins`

@@ -128,6 +128,10 @@ def _rows(
     for i in range(begin, begin + rows * length - length % LANES, LANES):
         if cycle:
             scale = load(scales, parameter + (i - begin))
+        elif rows > 1:
+            # Before the vector and not after it: behind the last row there may be no parameter.
+            scale = load_one(scales, parameter)
+            parameter, left = next_vector(parameter, left, length)
         codes = convert(load(source, i), np.int32)
         most = larger(most, _rank(codes, order))
         if asking:
@@ -136,9 +140,6 @@ def _rows(
         else:
             value = _finite(codes, format_) * scale
         store_f32(target, i, value, kind)
-        if rows > 1:
-            parameter, left = next_vector(parameter, left, length)
-            scale = load_one(scales, parameter)
     return most, missing
 
 

@@ -40,6 +40,7 @@ def _histogram(numba_type: types.Type, real: type) -> Kernel:
             first = firsts[row]
             last = lasts[row]
             top = np.int32(bins[row] - 1)
+            highest = real(top)
             count = real(bins[row])
             width = real(last - first)
             step = real(width / count)
@@ -50,14 +51,17 @@ def _histogram(numba_type: types.Type, real: type) -> Kernel:
                     x = piece[i]
                     inside = (x >= first) & (x <= last)
                     x = x if inside else first
-                    index = np.int32(real(real(real(x - first) / width) * count))
-                    index = min(index, top)
+                    # Clamped before it is converted. NaN (0 / 0, or infinity / infinity) fails the comparison and
+                    # becomes `top`; negative it is not, because x >= first.
+                    place = real(real(real(x - first) / width) * count)
+                    index = np.int32(place if place < highest else highest)
                     low = real(real(index) * step) + first
                     high = real(real(index + np.int32(1)) * step) + first
                     index = np.int32(index - np.int32(x < low))
                     index = np.int32(index + np.int32((x >= high) & (index != top)))
                     found[i] = index if inside else np.int32(-1)
                 for i in range(piece.size):
+                    # 0 to top, or -1: one bin up only from below `top`, one bin down at most from 0.
                     if found[i] >= 0:
                         tally[found[i]] += 1
 
@@ -92,7 +96,7 @@ def _histogram_between(numba_type: types.Type) -> Kernel:
             for x in values[offsets[row] : offsets[row + 1]]:
                 if not bounds[0] <= x <= bounds[count]:
                     continue
-                # The last bin with a lower edge that is not above x.
+                # The last bin with a lower edge that is not above x: 0 <= low < high <= count, whatever the edges are.
                 low = 0
                 high = count
                 while high - low > 1:

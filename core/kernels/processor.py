@@ -37,6 +37,12 @@ HAS_FMA = _has("fma")
 HAS_F16C = _has("f16c")
 """Whether f16 become f32 by an instruction; otherwise LLVM would call a function that is not there."""
 
+HAS_AVX = _has("avx")
+"""Whether there are vectors of 256 bits of floats."""
+
+HAS_AVX512F = _has("avx512f")
+"""Whether there are vectors of 512 bits, with masks."""
+
 HAS_AVX512BW = _has("avx512bw")
 """Whether there are vectors of 512 bits with elements of 8 and 16."""
 

@@ -27,7 +27,7 @@ _LAYOUT = (
 
 @device
 def interval_of(value: Number, thresholds: Array) -> Number:
-    """How many of the ascending `thresholds` are less than `value`."""
+    """How many of the ascending `thresholds` are less than `value`: 0 to all of them, of NaN none."""
     first = 0
     left = thresholds.size
     while left > 0:
@@ -141,7 +141,9 @@ def _dequantize(real: types.Type) -> Kernel:
             parameter = first_parameter(element, run, channels, group, groups, False)
             scale, zero_point = scales[parameter], zero_points[parameter]
             for i in range(done, done + length):
-                value = values[source[i] - lowest] - zero_point
+                # The caller refuses codes beyond the table. The clamp holds even if the elements change after that.
+                code = min(max(source[i] - lowest, 0), values.size - 1)
+                value = values[code] - zero_point
                 if in_f32:
                     value = round_to_precision(np.float32(value), precision)
                 value = value * scale

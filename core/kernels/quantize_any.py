@@ -120,6 +120,11 @@ def _quantize_any(lane: type[Any], wide: bool) -> Kernel:
             if cycle:
                 at = parameter + (i - begin)
                 factor, addend, zero = load(factors, at), load(addends, at), load(zeros, at)
+            elif rows > 1:
+                # Before the vector and not after it: behind the last row there may be no parameter.
+                factor, addend = load_one(factors, parameter), load_one(addends, parameter)
+                zero = load_one(zeros, parameter)
+                parameter, left = next_vector(parameter, left, length)
             value = value_of(loaded(source, i, kind), factor, addend, steps)
             rounded = round_by(rounding, value, seed, start + i)
             if steps[2] == _AFTER:
@@ -131,10 +136,6 @@ def _quantize_any(lane: type[Any], wide: bool) -> Kernel:
                 high += count(integers > maximum)
                 integers = clamp(integers, first_stored, last_stored)
             store_int32(target, i, integers, size)
-            if rows > 1:
-                parameter, left = next_vector(parameter, left, length)
-                factor = load_one(factors, parameter)
-                addend, zero = load_one(addends, parameter), load_one(zeros, parameter)
         return least, most, low, high
 
     @kernel(

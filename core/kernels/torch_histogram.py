@@ -34,14 +34,17 @@ _LEVELS = 4
 def torch_histc(values: Array, first: Number, last: Number, counts: Array) -> None:
     """Count in bins of equal width: bin(x) = trunc((x - first) * n / (last - first)), the last edge in the last bin.
 
-    Values outside of first to last are not counted. f32 counts stay at 2^24.
+    Values outside of first to last are not counted. f32 counts stay at 2^24. Where the product overflows, torch's bin
+    is undefined; here it is the last.
     """
     width = _F32(last - first)
     bins = _F32(counts.size)
+    top = _F32(counts.size - 1)
     for x in values:
         if first <= x <= last:
-            index = np.int64(_F32(_F32(x - first) * bins) / width)
-            counts[min(index, counts.size - 1)] += _ONE
+            place = _F32(_F32(_F32(x - first) * bins) / width)
+            # Not negative, because x >= first; NaN (0 / 0) and infinity fail the comparison and become `top`.
+            counts[np.int64(place if place < top else top)] += _ONE
 
 
 @kernel(
@@ -69,6 +72,7 @@ def torch_stretch(
         # Middles ascend, and so do edges.
         while bin_ < bins - 1 and _linspace(bin_ + 1, bins + 1, first, last, step) <= middle:
             bin_ += 1
+        # At most bins - 1, even where middles or edges are NaN: the comparison fails.
         target[bin_] += _F32(counts[part // 16] / _F32(16.0))
 
 
@@ -84,7 +88,7 @@ def _linspace(index: Number, count: Number, first: Number, last: Number, step: N
     (
         types.float32,  # first
         types.float32,  # last
-        writable(types.float32),  # target: at least two
+        writable(types.float32),  # target: at least two numbers
     )
 )
 def torch_linspace(first: Number, last: Number, target: Array) -> None:

@@ -11,7 +11,7 @@ from numba import types
 from numba.extending import overload
 
 from core.kernels._jit import Number, device, intrinsic
-from core.kernels.processor import HAS_F16C, IS_X86
+from core.kernels.processor import HAS_AVX, HAS_AVX512F, HAS_F16C, IS_X86
 from core.kernels.rounding import Precision, Rounding
 from core.kernels.vector import (
     LANES,
@@ -51,6 +51,8 @@ _SHIFTER = np.float32(12582912.0)
 _SHIFTER_BITS = np.int32(0x4B400000)
 _SHIFTER_F64 = np.float64(6755399441055744.0)
 _SHIFTER_F64_BITS = np.int64(0x4338000000000000)
+# By the control register, which nothing here changes: to nearest, ties to even.
+_CURRENT_DIRECTION = 4
 
 
 def nearest_integers(value: Number) -> Number:
@@ -63,12 +65,36 @@ def nearest_integers(value: Number) -> Number:
 
 @intrinsic
 def _nearest_by_instruction(typing_context: Any, value: Vector) -> Generated:
-    """RNE of each f32. LLVM says nothing of what int32 does not hold; the instruction makes -2^31 of it."""
+    """RNE of each f32, and -2^31 where int32 does not hold that, or of NaN.
+
+    That is x86's cvtps2dq, by its name: LLVM's own conversions leave undefined what does not fit.
+    """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return call_llvm(builder, f"llvm.lrint.v{LANES}i32.v{LANES}f32", llvm_vector(types.int32), list(arguments))
+        (whole,) = arguments
+        if HAS_AVX512F:
+            kind = llvm_vector(types.int32)
+            every, rounding = ir.IntType(16)(-1), ir.IntType(32)(_CURRENT_DIRECTION)
+            nothing = ir.Constant(kind, [0] * LANES)
+            return call_llvm(builder, "llvm.x86.avx512.mask.cvtps2dq.512", kind, [whole, nothing, every, rounding])
+        name, lanes = ("llvm.x86.avx.cvt.ps2dq.256", 8) if HAS_AVX else ("llvm.x86.sse2.cvtps2dq", 4)
+        parts = []
+        for begin in range(0, LANES, lanes):
+            part = builder.shuffle_vector(whole, whole, _places(range(begin, begin + lanes)))
+            parts.append(call_llvm(builder, name, llvm_vector(types.int32, lanes), [part]))
+        while len(parts) > 1:
+            lanes *= 2
+            parts = [
+                builder.shuffle_vector(low, high, _places(range(lanes)))
+                for low, high in zip(parts[::2], parts[1::2], strict=True)
+            ]
+        return parts[0]
 
     return Vector(types.int32)(value), generate
+
+
+def _places(numbers: range) -> Any:
+    return ir.Constant(ir.VectorType(ir.IntType(32), len(numbers)), list(numbers))
 
 
 @overload(nearest_integers, strict=False)

@@ -105,7 +105,8 @@ def select(typing_context: Any, mask: Vector, a: Vector, b: Vector) -> Generated
 @intrinsic
 def convert(typing_context: Any, vector: Vector, number_class: Any) -> Generated:
     """The elements as another type: integers cut or extended, floats rounded (RNE), masks as 0 and -1. A float that
-    becomes an integer is cut to it, and must lie in its range."""
+    becomes an integer is cut to it, and must lie in its range: LLVM leaves all else undefined, and processors differ.
+    Callers clamp it first, by `smaller` and `larger`, which make a bound of NaN."""
     source, target = vector.element, number_class.dtype
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

@@ -164,6 +164,19 @@ _INFERENCE = {
 }
 
 _BEGUN = b"POST " + NPY.encode() + b" HTTP/1.1\r\nHost: a\r\n"
+
+
+def _calibration(values: list[float], bins: int) -> bytes:
+    tensor = {"type": f"tensor<{len(values)}xf32>", "values": values}
+    method = {"method": "torch_histogram", "storage": "u8", "bins": bins}
+    return _json("/v1/parameters/tensor", {"input": tensor, **method})
+
+
+_VALUES = {
+    "values: a histogram of one number beyond 2^25": _calibration([1e9] * 1000, 2050),
+    "values: a histogram whose range times its bins overflows f32": _calibration([-1.5e38, 1.5e38, 0.0], 2050),
+}
+
 _MESSAGES = {
     "body: 64 MiB and a byte": head(NPY, (64 << 20) + 1),
     "body: 2^63 bytes": head(NPY, 1 << 63),
@@ -198,7 +211,7 @@ ATTACKS = {
     attack.name: attack
     for attack in (
         *(Attack(name, request(NPY, body)) for name, body in _NPY_HEADERS.items()),
-        *(Attack(name, sent) for group in (_JSON, _INFERENCE, _MESSAGES) for name, sent in group.items()),
+        *(Attack(name, sent) for group in (_JSON, _INFERENCE, _VALUES, _MESSAGES) for name, sent in group.items()),
         *(Attack(name, sent, slow=True) for name, sent in _SLOW.items()),
     )
 }
@@ -228,8 +241,8 @@ def _length(start: bytes) -> int:
 
 
 def outcome(received: bytes) -> tuple[int, str]:
-    """The status and the code of a problem, (0, "closed") for a connection that was closed without a word."""
+    """The status and the code of a problem or "none", (0, "closed") for a connection that was closed without a word."""
     if not received:
         return 0, "closed"
     start, _, body = received.partition(b"\r\n\r\n")
-    return int(start.split()[1]), json.loads(body)["code"]
+    return int(start.split()[1]), json.loads(body).get("code", "none")

@@ -9,10 +9,11 @@ from typing import Any, TypeVar
 import numpy as np
 import pytest
 
+from core.errors import PreconditionError
 from core.parameters.calibration.moving_average import MOVING_AVERAGE
 from core.parameters.calibration.torch_histogram import TORCH_HISTOGRAM
 from core.parameters.finished_type import PerAxis, PerTensor
-from tests.core.calibration.observation import Array, find, target
+from tests.core.calibration.observation import Array, find, samples, target
 from tests.interop.calibration_cases import CalibrationComparison, batches
 
 torch: Any = pytest.importorskip("torch")
@@ -78,3 +79,37 @@ def test_histogram(storage: str, symmetric: bool) -> None:
         if index % 5 == 0:
             comparison.add(index, partial(TORCH_HISTOGRAM.parameters, found, wanted), observer.calculate_qparams)
     comparison.finish(30)
+
+
+@pytest.mark.parametrize("bins", [1, 7, 2048, 2050])
+def test_histogram_of_every_magnitude(bins: int) -> None:
+    """Single numbers beyond 2^24, whose neighbours are farther than 1, and ranges up to the largest and the smallest.
+
+    Where (x - minimum) * bins overflows, torch converts infinity to an integer, which C++ leaves undefined, and where
+    the range overflows it counts nothing: those are errors here.
+    """
+    rng = np.random.default_rng(bins)
+    comparison = CalibrationComparison(f"torch HistogramObserver, f32 of every magnitude, {bins} bins")
+    undefined = 0
+    for index in range(50):
+        scale = 10.0 ** rng.integers(-46, 39)
+        tensors = [samples(rng, int(rng.integers(1, 40)), scale) for _ in range(rng.integers(1, 4))]
+        if index % 3 == 0:
+            tensors[0] = np.full(3, rng.choice([-1, 1]) * 2.0 ** rng.integers(22, 128), np.float32)
+        tensors = [tensor for tensor in tensors if np.isfinite(tensor).any()]
+        if not tensors:
+            continue
+        try:
+            found = find("torch_histogram", tensors, bins=bins)
+        except PreconditionError:
+            finite = np.concatenate(tensors)
+            finite = finite[np.isfinite(finite)]
+            assert (float(finite.max()) - float(finite.min())) * bins > float(np.finfo(np.float32).max)
+            undefined += 1
+            continue
+        observer = torch.ao.quantization.HistogramObserver(bins=bins)
+        observe(observer, tensors)
+        ends = [end.item() for end in observer._non_linear_param_search()]
+        comparison.add((index, bins), partial(_same, found), partial(_same, ends))
+    assert undefined or bins < 2048
+    comparison.finish(40)

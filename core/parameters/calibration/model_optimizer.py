@@ -6,7 +6,7 @@ import numpy as np
 
 from core.errors import UnsupportedError
 from core.kernels.divergence import model_optimizer_divergence
-from core.kernels.torch_histogram import torch_histc, torch_linspace
+from core.kernels.torch_histogram import torch_linspace
 from core.parameters.calibration.method import (
     MOST_BINS,
     Array,
@@ -18,6 +18,7 @@ from core.parameters.calibration.method import (
     limit_work,
 )
 from core.parameters.calibration.observed import Observed
+from core.parameters.calibration.torch_histc import histc
 
 _BINS = 2048
 _QUANTIZED_BINS = 128
@@ -43,18 +44,20 @@ def _find(observed: Observed, options: CalibrationOptions, _: Target) -> FoundRa
     magnitudes = np.abs(rows.values)
     reach = np.empty(observed.parameters, np.float32)
     for row, (begin, end) in enumerate(zip(rows.offsets[:-1], rows.offsets[1:], strict=True)):
-        reach[row] = _reach(magnitudes[begin:end], bins, levels, fewest)
+        reach[row] = _reach(magnitudes[begin:end], bins, levels, fewest, observed.places[0])
     highs = reach.astype(np.float64)
     return FoundRanges(0.0 - highs, highs)
 
 
-def _reach(magnitudes: Array, bins: int, levels: int, fewest: int) -> np.float32:
-    """Return the edge that the divergences choose, of a histogram between 0 and the largest magnitude."""
+def _reach(magnitudes: Array, bins: int, levels: int, fewest: int, pointer: str) -> np.float32:
+    """Return the edge that the divergences choose, of a histogram between 0 and the largest magnitude.
+
+    Errors as of `histc`.
+    """
     largest = magnitudes.max()
     if largest == 0:
         return np.float32(0)
-    counts = np.zeros(bins, np.float32)
-    torch_histc(magnitudes, np.float32(0), largest, counts)
+    counts = histc(magnitudes, np.float32(0), largest, bins, pointer)
     end = np.zeros(1, np.int64)
     model_optimizer_divergence(counts.astype(np.int64), np.array([bins]), bins, levels, fewest, end)
     edges = np.empty(bins + 1, np.float32)

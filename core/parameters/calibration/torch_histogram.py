@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from core.elements import FLOATS
 from core.errors import PreconditionError, UnsupportedError
-from core.kernels.torch_histogram import torch_histc, torch_search, torch_stretch
+from core.kernels.torch_histogram import torch_search, torch_stretch
 from core.lanes import widen
 from core.mlir.printer import print_storage
 from core.parameters.calibration.method import (
@@ -24,6 +23,7 @@ from core.parameters.calibration.method import (
     integer_option,
 )
 from core.parameters.calibration.observed import Observed
+from core.parameters.calibration.torch_histc import histc
 
 _BINS = 2048
 _MOST_BINS = 4096
@@ -39,24 +39,33 @@ class _Histogram:
     maximum: np.float32
 
     @classmethod
-    def of(cls, values: Array, bins: int, minimum: np.float32, maximum: np.float32) -> _Histogram:
-        """Count in bins between two ends; if these are one number, between that minus 1 and that plus 1."""
-        apart = np.float32(minimum == maximum)
-        counts = np.zeros(bins, np.float32)
-        torch_histc(values, minimum - apart, maximum + apart, counts)
+    def of(cls, values: Array, bins: int, minimum: np.float32, maximum: np.float32, pointer: str) -> _Histogram:
+        """Count values, all of which lie between the two ends, in bins of equal width. Errors as of `histc`."""
+        counts = histc(values, *_outer_edges(minimum, maximum), bins, pointer)
         return cls(counts, minimum, maximum)
 
-    def with_older(self, older: _Histogram) -> _Histogram:
+    def with_older(self, older: _Histogram, pointer: str) -> _Histogram:
         """Return this histogram with the counts of one whose ends are the same or within this one's."""
         if (older.minimum, older.maximum) == (self.minimum, self.maximum):
             moved = older.counts
         elif older.minimum == older.maximum:
-            place = _Histogram.of(np.array([older.minimum]), self.counts.size, self.minimum, self.maximum)
+            value = np.array([older.minimum])
+            place = _Histogram.of(value, self.counts.size, self.minimum, self.maximum, pointer)
             moved = place.counts * older.counts.sum()
         else:
             moved = np.zeros_like(self.counts)
             torch_stretch(older.counts, older.minimum, older.maximum, self.minimum, self.maximum, moved)
         return _Histogram(self.counts + moved, self.minimum, self.maximum)
+
+
+def _outer_edges(minimum: np.float32, maximum: np.float32) -> tuple[np.float32, np.float32]:
+    """Return the edges of torch.histc. Equal ones move apart by 1 or to the next f32, whichever is farther."""
+    if minimum != maximum:
+        return minimum, maximum
+    limits, one = np.finfo(np.float32), np.float32(1.0)
+    first = min(np.nextafter(minimum, limits.min), minimum - one)
+    last = max(np.nextafter(maximum, limits.max), maximum + one)
+    return first, last
 
 
 def _find(observed: Observed, options: CalibrationOptions, target: Target) -> FoundRanges:
@@ -81,10 +90,9 @@ def _find(observed: Observed, options: CalibrationOptions, target: Target) -> Fo
         minimum, maximum = finite.min(), finite.max()
         if histogram is not None:
             minimum, maximum = min(minimum, histogram.minimum), max(maximum, histogram.maximum)
-        if float(maximum) - float(minimum) > FLOATS["f32"].largest:
-            raise PreconditionError("the range overflows f32, which torch computes in", pointer=observed.places[index])
-        counted = _Histogram.of(finite, bins, minimum, maximum)
-        histogram = counted if histogram is None else counted.with_older(histogram)
+        pointer = observed.places[index]
+        counted = _Histogram.of(finite, bins, minimum, maximum, pointer)
+        histogram = counted if histogram is None else counted.with_older(histogram, pointer)
     if histogram is None:
         raise PreconditionError("every element is infinite", pointer=observed.places[0])
     bounds = np.zeros(2, np.float32)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from core.errors import PreconditionError, UnsupportedError
-from core.kernels.torch_histogram import torch_linspace
+from core.kernels.torch_histogram import torch_histc, torch_linspace
+from core.parameters.calibration.torch_histogram import _Histogram
 from core.parameters.finished_type import PerAxis
 from tests.core.calibration.observation import Array, find, samples, target
 from tests.oracle import f32
-from tests.torch_histogram_oracle import HistogramObserver
+from tests.torch_histogram_oracle import HistogramObserver, histc
 
 
 def observe(tensors: list[Array], bins: int, bits: int) -> tuple[float, float]:
@@ -43,6 +45,74 @@ def test_ranges(storage: str, bits: int) -> None:
         assert found.left_out == infinite
 
 
+NEIGHBOURS_OF_2_TO_THE_24 = [2.0**24 + step for step in (-2, -1, 0, 2, 4)] + [2.0**25 + step for step in (-2, 0, 4)]
+LARGEST = float(np.finfo(np.float32).max)
+
+
+@pytest.mark.parametrize("bins", [1, 2, 3, 2047, 2048, 2050, 4096])
+@pytest.mark.parametrize("value", [0.0, -0.0, 1e-45, 1e-38, 0.5, 1.0, *NEIGHBOURS_OF_2_TO_THE_24, 1e9, 1e30, LARGEST])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_counts_of_one_number(bins: int, value: float, sign: int) -> None:
+    """From 2^24 on, x - 1 or x + 1 is x in f32: the edges are then its neighbours, and nothing is lost."""
+    values = np.full(5, sign * value, np.float32)
+    histogram = _Histogram.of(values, bins, values[0], values[0], "")
+    assert histogram.counts.sum() == 5
+    np.testing.assert_array_equal(histogram.counts, histc(values, bins, values[0], values[0]))
+    found = find("torch_histogram", [values], bins=bins)
+    with np.errstate(all="ignore"):
+        assert (found.minimums[0], found.maximums[0]) == observe([values], bins, 8)
+
+
+@pytest.mark.parametrize("bins", [1, 7, 2048])
+def test_ranges_of_every_magnitude(bins: int) -> None:
+    """Either the range that the oracle finds, or a refusal where torch's arithmetic is undefined or not finite."""
+    rng = np.random.default_rng(bins)
+    found_any = refused_any = 0
+    for _ in range(40):
+        scale = 10.0 ** rng.choice([-45, -42, -38, -30, 7, 8, 9, 30, 34, 35, 36, 37, 38])
+        tensors = [samples(rng, int(rng.integers(1, 30)), scale) for _ in range(rng.integers(1, 4))]
+        tensors = [tensor for tensor in tensors if np.isfinite(tensor).any()]
+        if not tensors:
+            continue
+        expected: tuple[float, float] | None = None
+        with np.errstate(all="ignore"), contextlib.suppress(OverflowError):
+            expected = observe(tensors, bins, 8)
+        try:
+            found = find("torch_histogram", tensors, bins=bins)
+        except PreconditionError:
+            assert expected is None
+            refused_any += 1
+        else:
+            assert (found.minimums[0], found.maximums[0]) == expected
+            found_any += 1
+    assert found_any > 10
+    assert refused_any > 1 or bins == 1
+
+
+@pytest.mark.parametrize(
+    ("values", "first", "last"),
+    [
+        ([1e9], 1e9, 1e9),  # 0 / 0
+        ([0.0, 1.5e38, -1.5e38], -1.5e38, 1.5e38),  # infinity
+        ([0.0, 3e38, -3e38], -3e38, 3e38),  # 0, infinity and NaN
+        ([np.nan, np.inf, -np.inf, 1.0], 0.0, np.inf),
+        ([np.nan, np.inf, 1.0], np.nan, 1.0),
+    ],
+)
+def test_kernel_counts_within_its_bins(values: list[float], first: float, last: float) -> None:
+    """Whatever the edges are: an index that is not a number would be written anywhere."""
+    guarded = np.zeros(3 * 64, np.float32)
+    counts = guarded[64:128]
+    torch_histc(np.array(values, np.float32), np.float32(first), np.float32(last), counts)
+    assert not guarded[:64].any()
+    assert not guarded[128:].any()
+    with np.errstate(invalid="ignore"):
+        inside = (np.array(values, np.float32) >= np.float32(first)) & (
+            np.array(values, np.float32) <= np.float32(last)
+        )
+    assert counts.sum() == np.count_nonzero(inside)
+
+
 def test_f16_and_bf16_are_widened() -> None:
     values = samples(np.random.default_rng(1), 100)
     expected = observe([values.astype(np.float16).astype(np.float32)], 64, 8)
@@ -67,8 +137,12 @@ def test_what_is_refused() -> None:
     assert (caught.value.index, caught.value.pointer) == (1, "/inputs/1")
     with pytest.raises(PreconditionError, match="every element is infinite"):
         find("torch_histogram", [np.array([np.inf, -np.inf], np.float32)])
-    with pytest.raises(PreconditionError, match="overflows f32"):
-        find("torch_histogram", [np.array([-3e38, 3e38], np.float32)])
+    with pytest.raises(PreconditionError, match="the range overflows f32") as caught:
+        find("torch_histogram", [values, np.array([-3e38, 3e38], np.float32)])
+    assert (caught.value.code, caught.value.pointer) == ("precondition_failed", "/inputs/1")
+    with pytest.raises(PreconditionError, match="2048 bins overflows f32") as caught:
+        find("torch_histogram", [values, np.array([-1.5e38, 1.5e38], np.float32)])
+    assert (caught.value.code, caught.value.pointer) == ("precondition_failed", "/inputs/1")
 
 
 def test_linspace_has_one_rounding() -> None:

@@ -1,0 +1,468 @@
+"""Calls of core's public operations, and of the kernels themselves, with values and sizes at every limit.
+
+A case draws its own arguments. What core refuses is an answer; a kernel is given whatever its comments allow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.blocks.gguf import GGUF_FORMATS, dequantize_gguf, quantize_gguf
+from core.blocks.mx import MX_ELEMENTS, MxRule, dequantize_mx, quantize_mx
+from core.blocks.nvfp4 import GlobalScale, dequantize_nvfp4, quantize_nvfp4
+from core.compare import plan_comparison
+from core.conversion import Conversion
+from core.dequantize import plan_dequantize
+from core.elements import FLOATS
+from core.fake_quantize import FAKE_QUANTIZE_SCHEMES, plan_fake_quantize
+from core.integer.conv2d import Padding, Window, conv2d_integers
+from core.integer.matmul import matmul_integers
+from core.kernels.blocks import quantize_nvfp4 as nvfp4_kernel
+from core.kernels.blocks import quantize_shifted, quantize_symmetric, scale_blocks
+from core.kernels.byte_table import look_up
+from core.kernels.compare import COUNTS, compare_reals
+from core.kernels.divergence import model_optimizer_divergence, onnxruntime_divergence
+from core.kernels.histogram import HISTOGRAM, HISTOGRAM_BETWEEN
+from core.kernels.packing import unpack as unpack_kernel
+from core.kernels.quantile import DEQUANTIZE_QUANTILE, QUANTIZE_QUANTILE
+from core.kernels.torch_histogram import torch_histc, torch_linspace, torch_search, torch_stretch
+from core.mlir import parse_storage, parse_type
+from core.mlir.types import TensorType
+from core.packing import dense_width, pack, unpack
+from core.parameters.bias import BIAS_RULES, quantize_bias
+from core.parameters.calibration import CALIBRATION_METHODS, CalibrationOptions, Observed, Target, blocks_of
+from core.parameters.finished_type import PerAxis, PerTensor
+from core.parameters.ranges import RangeOptions, range_rule_named
+from core.parameters.schemes import SCHEMES
+from core.plan import Plan
+from core.profiles import PROFILES
+from core.quantize import ROUNDINGS, NanPolicy, plan_quantize
+from core.requantize import plan_requantize
+from core.rounding import Rounding
+from core.small_floats import SMALL_FLOATS, decode_table
+
+Array = NDArray[Any]
+Rng = np.random.Generator
+Case = Callable[[Rng], None]
+
+SIZES = (0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 48, 49, 63, 64, 65, 127, 128, 129, 255, 256, 257, 1023, 1025)
+"""Around the vectors of every width and the blocks of four, odd counts of 4-bit codes among them."""
+
+LARGE_SIZES = (4095, 4096, 4097, 4111, 8191, 8209)
+"""Around a span."""
+
+SCALES = ("1.0", "0.5", "0.1", "0.003921569", "65504.0", "6.2e-5")
+FAR_SCALES = ("3.0e38", "1.5e-45", "1.0e-38", "6.0e-8", "1.0e30")
+_F32_BITS = (
+    0, 1, 0x7FFFFF, 0x800000, 0x3F000000, 0x3F800000, 0x4AFFFFFF, 0x4B000000, 0x4EFFFFFF, 0x4F000000, 0x4F000001,
+    0x5EFFFFFF, 0x5F000000, 0x7F7FFFFF, 0x7F800000, 0x7F800001, 0x7FC00000, 0x7FFFFFFF,
+)  # fmt: skip
+
+
+def size_of(rng: Rng) -> int:
+    return int(rng.choice(LARGE_SIZES if rng.random() < 0.15 else SIZES))
+
+
+def f32s(rng: Rng, size: int) -> Array:
+    """NaN of every kind, infinities, zeros, subnormals, and numbers around the limits of integers; or only numbers."""
+    kind = rng.integers(5)
+    if kind == 4:
+        return rng.normal(size=size).astype(np.float32)
+    if kind == 0:
+        bits = rng.choice(np.array(_F32_BITS, np.uint32), size) | (rng.integers(0, 2, size, np.uint32) << 31)
+        patterns: Array = bits.astype(np.uint32)
+        return patterns.view(np.float32)
+    if kind == 1:
+        return rng.integers(0, 1 << 32, size, np.uint32).view(np.float32)
+    with np.errstate(over="ignore"):
+        found = (rng.normal(size=size) * 10.0 ** rng.integers(-45, 39)).astype(np.float32)
+    if kind == 2 and size:
+        found[rng.integers(size)] = rng.choice(np.array([np.nan, np.inf, -np.inf, -0.0, 2.0**31, -(2.0**63)]))
+    return found
+
+
+def reals(rng: Rng, size: int, element: str) -> Array:
+    """The same in the dtype that a tensor of this element type has."""
+    found = f32s(rng, size)
+    if element in ("f32", "f64"):
+        with np.errstate(over="ignore", invalid="ignore"):
+            wide = found.astype(np.float64) * (10.0 ** rng.integers(-280, 270) if element == "f64" else 1.0)
+        return wide if element == "f64" else found
+    if rng.random() < 0.3:
+        return rng.integers(0, 1 << 16, size, np.uint16).view(FLOATS[element].tensor_dtype)
+    with np.errstate(over="ignore", invalid="ignore"):
+        half = found.astype(np.float16) if element == "f16" else (found.view(np.uint32) >> 16).astype(np.uint16)
+    return half.view(FLOATS[element].tensor_dtype)
+
+
+def integers(rng: Rng, size: int, dtype: Any, lowest: int | None = None, highest: int | None = None) -> Array:
+    """Numbers of the whole range, or of its ends."""
+    limits = np.iinfo(dtype)
+    low, high = (limits.min if lowest is None else lowest), (limits.max if highest is None else highest)
+    if rng.random() < 0.3:
+        return rng.choice(np.array([low, high, max(low, 0)], dtype), size)
+    return rng.integers(low, high, size, dtype, endpoint=True)
+
+
+def tensor_type(shape: tuple[int, ...], element: str) -> TensorType:
+    found = parse_type(f"tensor<{''.join(f'{size}x' for size in shape)}{element}>")
+    assert isinstance(found, TensorType)
+    return found
+
+
+def storage_text(rng: Rng) -> tuple[str, int, int]:
+    """A storage type, and its numbers."""
+    width = int(rng.choice([2, 3, 4, 4, 5, 8, 8, 8, 8, 8, 9, 16, 16, 24, 32, 32]))
+    if rng.random() < 0.4:
+        return f"u{width}" if width < 32 else "i32", 0 if width < 32 else -(1 << 31), (1 << min(width, 31)) - 1
+    return f"i{width}", -(1 << (width - 1)), (1 << (width - 1)) - 1
+
+
+def quantized(rng: Rng, shape: tuple[int, ...], expressed: str = "f32", storage: str | None = None) -> str:
+    """A quantized element type: per tensor, per axis or in blocks, some with zero points at the ends."""
+    text, low, high = storage_text(rng)
+    if storage is not None:
+        text = storage
+        width = int(storage[1:])
+        low, high = (0, (1 << width) - 1) if storage[0] == "u" else (-(1 << (width - 1)), (1 << (width - 1)) - 1)
+
+    scales = SCALES if expressed in ("f16", "bf16") or rng.random() < 0.7 else (*SCALES, *FAR_SCALES)
+    symmetric = rng.random() < 0.5
+    if storage is None and rng.random() < 0.2:
+        text, symmetric = str(rng.choice(list(SMALL_FLOATS))), True
+
+    def parameter() -> str:
+        if symmetric:
+            return str(rng.choice(scales))
+        return f"{rng.choice(scales)}:{rng.choice([0, 0, low, high, max(low, -3)])}"
+
+    axes = [axis for axis, size in enumerate(shape) if size]
+    kind = rng.choice([0, 0, 1, 2]) if axes else 0
+    if kind == 0:
+        return f"!quant.uniform<{text}:{expressed}, {parameter()}>"
+    axis = int(rng.choice(axes))
+    if kind == 1:
+        numbers = ", ".join(parameter() for _ in range(shape[axis]))
+        return f"!quant.uniform<{text}:{expressed}:{axis}, {{{numbers}}}>"
+    divisors = [each for each in range(1, shape[axis] + 1) if shape[axis] % each == 0]
+    block = int(rng.choice(divisors))
+    count, after = shape[axis] // block, len(shape) - axis - 1
+    nested = ", ".join("{" * after + parameter() + "}" * after for _ in range(count))
+    return f"!quant.uniform<{text}:{expressed}:{{{axis}:{block}}}, {'{' * (axis + 1)}{nested}{'}' * (axis + 1)}>"
+
+
+def shape_of(rng: Rng) -> tuple[int, ...]:
+    """Of one to three dimensions, the last of every size, or such that channels are short rows of whole vectors."""
+    if rng.random() < 0.25:
+        return int(rng.choice([2, 3, 5])), int(rng.choice([16, 32, 48, 64, 256]))
+    size = size_of(rng)
+    kind = rng.integers(3)
+    if kind == 0 or size > 300:
+        return (size,)
+    if kind == 1:
+        return int(rng.choice([1, 2, 3, 17])), size
+    return int(rng.choice([1, 2, 5])), int(rng.choice([1, 3, 16, 33])), min(size, 65)
+
+
+def run_plan(rng: Rng, plan: Plan, source: Array) -> None:
+    """Whole, and in pieces with the numbers packed, as the service runs it."""
+    plan.run(source, np.empty(plan.elements, plan.output_dtype))
+    widths = dense_width(plan.input_type), dense_width(plan.output_type)
+    conversion = Conversion(plan, *widths)
+    entries = pack(source.view(np.uint8), widths[0]) if widths[0] else source
+    target = np.empty(conversion.output_entries, conversion.output_dtype)
+    counts = plan.new_counts()
+    for first, last in conversion.pieces(0, plan.elements, int(rng.choice([8, 64, 264, 1 << 20]))):
+        piece = entries[conversion.input_at(first) : conversion.input_at(last)]
+        conversion.step(piece, target[conversion.output_at(first) : conversion.output_at(last)], first, counts)
+
+
+def profile_of(rng: Rng) -> str:
+    """stablehlo takes the most."""
+    return "stablehlo" if rng.random() < 0.5 else str(rng.choice(list(PROFILES)))
+
+
+def quantize(rng: Rng) -> None:
+    expressed = str(rng.choice(["f32", "f32", "f16", "bf16", "f64"]))
+    shape = shape_of(rng)
+    options: dict[str, Any] = {}
+    if rng.random() < 0.4:
+        options = {
+            "rounding": Rounding(str(rng.choice(ROUNDINGS))),
+            "nan": NanPolicy(str(rng.choice(list(NanPolicy)))),
+            "seed": int(rng.integers(9)),
+        }
+    target = parse_type(quantized(rng, shape, expressed))
+    plan = plan_quantize(tensor_type(shape, expressed), target, profile_of(rng), **options)
+    run_plan(rng, plan, reals(rng, prod(shape), expressed))
+
+
+def cast(rng: Rng) -> None:
+    expressed = str(rng.choice(["f32", "f16", "bf16", "f64"]))
+    shape = shape_of(rng)
+    target = parse_type(str(rng.choice([*SMALL_FLOATS, "f16", "bf16"])))
+    profile = "ml_dtypes" if rng.random() < 0.5 else str(rng.choice(["onnx", "onednn", "torch"]))
+    saturate = bool(rng.integers(2)) if rng.random() < 0.2 else None
+    plan = plan_quantize(tensor_type(shape, expressed), target, profile, saturate=saturate)
+    run_plan(rng, plan, reals(rng, prod(shape), expressed))
+
+
+def _codes(rng: Rng, plan: Plan) -> Array:
+    if plan.input_dtype.kind not in "iu":
+        return reals(rng, plan.elements, {2: "f16", 4: "f32", 8: "f64"}[plan.input_dtype.itemsize])
+    low, high = plan.input_bounds or (None, None)
+    if rng.random() < 0.1:
+        low = high = None  # what the check has to refuse
+    return integers(rng, plan.elements, plan.input_dtype, low, high)
+
+
+def dequantize(rng: Rng) -> None:
+    expressed = str(rng.choice(["f32", "f32", "f16", "bf16", "f64"]))
+    shape = shape_of(rng)
+    stored = quantized(rng, shape, expressed) if rng.random() < 0.8 else str(rng.choice(list(SMALL_FLOATS)))
+    plan = plan_dequantize(tensor_type(shape, stored), parse_type(expressed), profile_of(rng))
+    run_plan(rng, plan, _codes(rng, plan))
+
+
+def quantiles(rng: Rng) -> None:
+    width = int(rng.choice([1, 2, 3, 4, 8]))
+    values = ", ".join(f"{each:.9g}" for each in np.sort(rng.normal(size=1 << width)))
+    shape = shape_of(rng)
+    expressed = str(rng.choice(["f32", "f64"]))
+    stored = f"!quant.uniform<!quant.quantile<ui{width}:{expressed}, {{{values}}}>:{expressed}, {rng.choice(SCALES)}>"
+    source = tensor_type(shape, expressed)
+    run_plan(rng, plan_quantize(source, parse_type(stored), "quantile"), reals(rng, prod(shape), expressed))
+    plan = plan_dequantize(tensor_type(shape, stored), parse_type(expressed), "quantile")
+    run_plan(rng, plan, _codes(rng, plan))
+
+
+def requantize(rng: Rng) -> None:
+    shape = shape_of(rng)
+    source, target = quantized(rng, shape), quantized(rng, shape)
+    scheme = str(rng.choice(list(SCHEMES))) if rng.random() < 0.6 else None
+    plan = plan_requantize(tensor_type(shape, source), parse_type(target), profile_of(rng), scheme=scheme)
+    run_plan(rng, plan, _codes(rng, plan))
+
+
+def blocks(rng: Rng) -> None:
+    source = f32s(rng, 32 * int(rng.choice([0, 1, 2, 3, 5]))).reshape(-1, 32)
+    dequantize_mx(quantize_mx(source, str(rng.choice(list(MX_ELEMENTS))), MxRule(str(rng.choice(list(MxRule))))))
+    scale = rng.choice(np.array([1e-42, 1e-30, 1.0, 1e35], np.float32))
+    dequantize_nvfp4(quantize_nvfp4(source, GlobalScale.ABSENT if rng.random() < 0.5 else float(scale)))
+    dequantize_gguf(quantize_gguf(source, str(rng.choice(list(GGUF_FORMATS)))))
+
+
+def compare(rng: Rng) -> None:
+    shape = shape_of(rng)
+    kind = rng.integers(3)
+    if kind == 0:
+        element = str(rng.choice(["f32", "f16", "bf16", "f64"]))
+        a, b = (reals(rng, prod(shape), element) for _ in range(2))
+        types = (element, element)
+    elif kind == 1:
+        dtype = np.dtype(str(rng.choice(["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"])))
+        a, b = (integers(rng, prod(shape), dtype) for _ in range(2))
+        types = (f"{'ui' if dtype.kind == 'u' else 'i'}{8 * dtype.itemsize}",) * 2
+    else:
+        a, b = (integers(rng, prod(shape), np.int8) for _ in range(2))
+        types = (quantized(rng, shape, storage="i8"), quantized(rng, shape, storage="i8"))
+    comparison = plan_comparison(*(tensor_type(shape, each) for each in types))
+    comparison.run(a, np.where(rng.random(a.size) < rng.random(), a, b), int(rng.choice([0, 1, 10])))
+
+
+def calibrate(rng: Rng) -> None:
+    name = str(rng.choice([*CALIBRATION_METHODS, "mse", "mse"]))
+    element = str(rng.choice(["f32", "f32", "f16", "bf16", "f64"]))
+    shape = (int(rng.choice([1, 2, 7])), int(rng.choice([1, 2, 16, 33, 65])))
+    per_axis = rng.random() < 0.4
+    tensors = [reals(rng, prod(shape), element) for _ in range(rng.integers(1, 4))]
+    if rng.random() < 0.3:
+        tensors[0][:] = tensors[0][:1]
+    with np.errstate(all="ignore"):
+        tensors = [each if each.dtype.kind != "f" or rng.random() < 0.2 else np.nan_to_num(each) for each in tensors]
+    granularity = PerAxis(0, shape[0]) if per_axis else PerTensor()
+    places = tuple(f"/inputs/{index}" for index in range(len(tensors)))
+    observed = Observed(FLOATS[element], shape, blocks_of(granularity, shape), tuple(tensors), places)
+    options: dict[str, Any] = {}
+    method = CALIBRATION_METHODS[name]
+    if "bins" in method.options:
+        options["bins"] = int(rng.choice([1, 2, 3, 64, 128, 129, 255, 512]))
+    if "quantized_bins" in method.options:
+        options["quantized_bins"] = int(rng.choice([1, 2, 3, 64]))
+    if "candidates" in method.options:
+        options["candidates"] = int(rng.choice([1, 3]))
+    if name == "mse":
+        options["profile"] = str(rng.choice(["onnx", "stablehlo", "litert"]))
+    storage = parse_storage(str(rng.choice(["i8", "u8", "i4"])))
+    target = Target(range_rule_named("onnxruntime"), RangeOptions(), storage, FLOATS["f32"], granularity)
+    method.find_ranges(observed, CalibrationOptions(**options), target)
+
+
+def fake_quantize(rng: Rng) -> None:
+    shape = shape_of(rng)
+    scheme = str(rng.choice(list(FAKE_QUANTIZE_SCHEMES)))
+    axis = len(shape) - 1 if "per_channel" in scheme or rng.random() < 0.2 else None
+    count = 1 if axis is None else shape[axis]
+    with np.errstate(all="ignore"):
+        ends = np.sort(np.nan_to_num(f32s(rng, 2 * count).astype(np.float64)).reshape(2, count), axis=0)
+    plan = plan_fake_quantize(tensor_type(shape, "f32"), ends[0], ends[1], scheme=scheme, axis=axis)
+    plan.run(f32s(rng, prod(shape)), np.empty(prod(shape), np.float32))
+
+
+def products(rng: Rng) -> None:
+    kinds = [np.dtype(str(rng.choice(["i1", "u1", "i2", "u2"]))) for _ in range(2)]
+    m, k, n = (int(rng.choice([1, 2, 3, 5, 6, 7, 15, 16, 17, 33, 63, 64, 65, 130])) for _ in range(3))
+    zeros = [int(rng.choice([np.iinfo(kind).min, 0, np.iinfo(kind).max])) for kind in kinds]
+    a, b = integers(rng, m * k, kinds[0]).reshape(m, k), integers(rng, k * n, kinds[1]).reshape(k, n)
+    matmul_integers(a, b, *zeros)
+
+
+def convolutions(rng: Rng) -> None:
+    kinds = [np.dtype(str(rng.choice(["i1", "u1", "i2"]))) for _ in range(2)]
+    groups, depth, columns = (int(rng.choice([1, 2, 3, 17])) for _ in range(3))
+    height, width = (int(rng.choice([1, 2, 5, 9])) for _ in range(2))
+    tall, wide = (int(rng.choice([1, 2, 3])) for _ in range(2))
+    window = Window(
+        padding=Padding(str(rng.choice([Padding.SAME_UPPER, Padding.VALID]))),
+        strides=(int(rng.integers(1, 3)), int(rng.integers(1, 3))),
+        dilations=(int(rng.integers(1, 3)), int(rng.integers(1, 3))),
+        groups=groups,
+    )
+    lhs = integers(rng, 2 * height * width * groups * depth, kinds[0]).reshape(2, height, width, groups * depth)
+    rhs = integers(rng, groups * columns * tall * wide * depth, kinds[1]).reshape(groups * columns, tall, wide, depth)
+    conv2d_integers(lhs, rhs, 1, 0, window=window)
+
+
+def packing(rng: Rng) -> None:
+    width, size = int(rng.integers(1, 8)), size_of(rng)
+    dtype = np.dtype(str(rng.choice(["i1", "u1"])))
+    stored = integers(rng, size, dtype)
+    unpack(pack(stored.view(np.uint8), width), width, size, dtype)
+
+
+def biases(rng: Rng) -> None:
+    rule = BIAS_RULES[str(rng.choice(list(BIAS_RULES)))]
+    values, scales = f32s(rng, 33), np.abs(f32s(rng, 33))
+    if rng.random() < 0.5:
+        values, scales = np.nan_to_num(values), np.nan_to_num(scales) + np.float32(1e-30)
+    with np.errstate(all="ignore"):
+        quantize_bias(rule, values, scales.astype(rule.scale_dtype))
+
+
+# The kernels themselves: what core checks first does not keep these within bounds.
+
+
+def histogram_kernels(rng: Rng) -> None:
+    """Edges of any kind, among them those that core refuses."""
+    key = str(rng.choice(["<f4", "<f8"]))
+    element = {"<f4": "f32", "<f8": "f64"}[key]
+    rows, stride = int(rng.choice([1, 2, 3])), int(rng.choice([1, 2, 3, 64, 129]))
+    sizes = rng.integers(0, 70, rows)
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    values = reals(rng, int(offsets[-1]), element)
+    bins = rng.integers(1, stride + 1, rows).astype(np.int64)
+    firsts, lasts = reals(rng, rows, element), reals(rng, rows, element)
+    if rng.random() < 0.3:
+        lasts = firsts.copy()
+    HISTOGRAM[key](values, offsets, firsts, lasts, bins, stride, np.zeros(rows * stride, np.int64))
+    edges = reals(rng, rows * (stride + 1), "f64")
+    HISTOGRAM_BETWEEN[key](values, offsets, edges, bins, stride, np.zeros(rows * stride, np.int64))
+
+
+def torch_kernels(rng: Rng) -> None:
+    bins = int(rng.choice([1, 2, 3, 8, 64, 257, 2048, 2050]))
+    first, last, low, high = f32s(rng, 4)
+    counts = np.zeros(bins, np.float32)
+    torch_histc(f32s(rng, 100), first, first if rng.random() < 0.2 else last, counts)
+    torch_stretch(counts, first, last, low, high, np.zeros(bins, np.float32))
+    torch_linspace(first, last, np.zeros(bins + 1, np.float32))
+    if bins <= 64:
+        torch_search(f32s(rng, bins), first, last, 256, np.zeros(2, np.float32))
+
+
+def divergences(rng: Rng) -> None:
+    rows, levels = int(rng.integers(1, 3)), int(rng.choice([1, 2, 3, 8]))
+    stride = int(rng.choice([max(levels, 2), levels + 1, 2 * levels + 1, 33]))
+    bins = rng.integers(max(levels, 2), max(stride, levels, 2) + 1, rows).astype(np.int64)
+    stride = max(stride, int(bins.max()))
+    counts = rng.choice(np.array([0, 0, 1, 5, 1 << 40], np.int64), rows * stride)
+    ends = np.zeros(rows, np.int64)
+    onnxruntime_divergence(counts, bins, stride, levels, np.zeros(rows, np.int64), ends)
+    model_optimizer_divergence(counts, bins, stride, levels, int(rng.integers(1, bins.min() + 1)), ends)
+
+
+def table_kernels(rng: Rng) -> None:
+    """Codes of any kind: the bytes may change after they were checked."""
+    size = size_of(rng)
+    codes = integers(rng, size, np.uint8)
+    spans = rng.integers(0, 256, 4).astype(np.int64)
+    look_up(codes, np.empty(size, np.uint8), integers(rng, 256, np.uint8), spans, np.zeros(2, np.int64))
+    table = decode_table(str(rng.choice(["f4E2M1FN", "f6E2M3FN", "f8E4M3FN"])))
+    block = int(rng.choice([16, 32]))
+    count = size // block
+    scale_blocks(codes[: count * block], table, f32s(rng, count), block, np.empty(count * block, np.float32))
+    wide = integers(rng, size, np.int64)
+    values, real = f32s(rng, int(rng.choice([2, 4, 256]))), np.zeros(size, np.float32)
+    layout = (0, 1 << 40, 1, 1 << 40, 1)
+    one = f32s(rng, 1)
+    DEQUANTIZE_QUANTILE["<f4"](wide, real, *layout, one, one, 0, values, int(rng.choice([0, -2, 128])))
+    thresholds = np.sort(values)[1:]
+    target, counts = np.empty(size, np.int64), np.zeros(4, np.int64)
+    QUANTIZE_QUANTILE["<f4"](
+        f32s(rng, size), target, *layout, one, one, 0, thresholds, np.arange(values.size), values[0], values[-1], 0,
+        bool(rng.integers(2)), counts,
+    )  # fmt: skip
+
+
+def out_of_bounds(rng: Rng) -> None:
+    """Not one of CASES: a kernel that is given one byte too few, by which the guard is tested."""
+    unpack_kernel(np.zeros(9, np.uint8), np.zeros(25, np.uint8), 3, 0)
+
+
+def block_kernels(rng: Rng) -> None:
+    count = int(rng.choice([1, 2, 3]))
+    source, codes = f32s(rng, 32 * count), np.empty(32 * count, np.uint8)
+    quantize_symmetric(source, 32, f32s(rng, count), codes)
+    quantize_shifted(source, 32, f32s(rng, count), f32s(rng, count), np.float32(8.5), np.float32(15), codes)
+    assert codes.max() <= 15
+    scale = f32s(rng, 1)[0]
+    nvfp4_kernel(source, np.empty(2 * count, np.uint8), codes, 16, scale, decode_table("f8E4M3FN"))
+    assert codes.max() <= 15
+
+
+def compare_kernels(rng: Rng) -> None:
+    size = size_of(rng)
+    counts, positions = np.zeros(COUNTS, np.int64), np.empty(int(rng.choice([0, 1, 10])), np.int64)
+    a, b, steps = (reals(rng, size, "f64") for _ in range(3))
+    compare_reals(a, b, steps, 0, counts, positions)
+
+
+CASES: Mapping[str, Case] = {
+    case.__name__: case
+    for case in (
+        quantize,
+        cast,
+        dequantize,
+        quantiles,
+        requantize,
+        blocks,
+        compare,
+        calibrate,
+        fake_quantize,
+        products,
+        convolutions,
+        packing,
+        biases,
+        histogram_kernels,
+        torch_kernels,
+        divergences,
+        table_kernels,
+        block_kernels,
+        compare_kernels,
+    )
+}

@@ -41,8 +41,8 @@ Compute.start = start
 _STUBBORN = """
 import asyncio
 from core import self_test, warmup
-from service import lifespan
 warmup.compile_kernels = self_test.prepare_kernels = lambda: 0
+from service import lifespan
 async def stays():
     while True:
         try:
@@ -99,8 +99,10 @@ def ended(process: subprocess.Popen[bytes], sent: signal.Signals, within: float)
 
 
 def wait_for(process: subprocess.Popen[bytes], port: int, path: str) -> None:
+    deadline = time.monotonic() + 120
     while status(port, path) != 200:
         assert process.poll() is None
+        assert time.monotonic() < deadline
         time.sleep(0.05)
 
 

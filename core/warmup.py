@@ -8,6 +8,7 @@ import core.kernels.blocks
 import core.kernels.byte_table
 import core.kernels.channel_order
 import core.kernels.compare
+import core.kernels.convolution
 import core.kernels.dequantize
 import core.kernels.dequantize_any
 import core.kernels.divergence

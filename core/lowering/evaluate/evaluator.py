@@ -17,6 +17,7 @@ from xdsl.dialects.func import CallOp, FuncOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from core import mlir
+from core.cancellation import check_cancelled
 from core.elements import FloatElement, IntegerElement
 from core.errors import LimitError, ParameterError, PreconditionError, RequantError, TypeFitError, UnknownNameError
 from core.lowering.dialects.stablehlo.attributes import ComparisonDirection, ComparisonType, Dot, DotDimensions
@@ -61,7 +62,7 @@ def evaluate(module: Module, function: FuncOp, inputs: Sequence[Tensor]) -> list
     """Return the results of `function` on `inputs`.
 
     Raises TypeFitError where an input has not the type of its argument, LoweringError where an operation is not
-    evaluated, PreconditionError where its result is not defined, LimitError and DeadlineError at the limits.
+    evaluated, PreconditionError where its result is not defined, LimitError at the limits.
     """
     types = [type_of(argument.type) for argument in function.body.block.args]
     if len(types) != len(inputs):
@@ -106,7 +107,7 @@ class _Evaluator:
         limit = self._module.limits.evaluation_bytes
         if self._spent > limit:
             raise LimitError(f"the values of the module take more than {limit} bytes", limit=limit)
-        self._module.deadline.check()
+        check_cancelled()
 
     def call(self, function: FuncOp, arguments: Sequence[Array], depth: int) -> list[Array]:
         """Return the results of a function."""

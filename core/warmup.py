@@ -17,6 +17,7 @@ import core.kernels.fake_quantize
 import core.kernels.float_decoding
 import core.kernels.float_encoding
 import core.kernels.histogram
+import core.kernels.histogram_rows
 import core.kernels.packing
 import core.kernels.quantile
 import core.kernels.quantize

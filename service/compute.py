@@ -84,7 +84,7 @@ class _Pool:
 class Compute:
     """The service's threads, and what decides whether work is done without them.
 
-    `seconds` is how long they may work on one request, `longest_queue` how many requests may wait for one kind.
+    `seconds` of CPU are what they may spend on one request, `longest_queue` how many requests may wait for one kind.
     """
 
     def __init__(self, threads: int, inline_bytes: int, seconds: float = inf, longest_queue: int = 256) -> None:
@@ -177,14 +177,16 @@ class Compute:
 
     def _worked(self, course: Course, work: Callable[[], Result]) -> Result:
         """Do the work, which may ask whether to go on, and add its time to that of the request."""
-        limit, begun = self._seconds, perf_counter()
+        limit = self._seconds
         course.check(0.0, limit)
-        token = cancellation_check.set(lambda: course.check(perf_counter() - begun, limit))
+        begun, computing = perf_counter(), thread_time()
+        token = cancellation_check.set(lambda: course.check(thread_time() - computing, limit))
         try:
             return work()
         finally:
             cancellation_check.reset(token)
             course.worked += perf_counter() - begun
+            course.computed += thread_time() - computing
 
     def shut_down(self) -> None:
         """Take no more work, and let the threads finish what they have."""

@@ -31,6 +31,7 @@ class ClientLeftError(BaseException):
 class Course:
     """Seconds, added to on the event loop and in the threads that work for the request; and whether it is over.
 
+    `worked` are seconds of the clock, `computed` seconds of CPU, which a busy machine does not make more.
     `queues` are the pools of threads in which the request has had a place (`service.compute`).
     """
 
@@ -38,6 +39,7 @@ class Course:
     received: float = 0.0
     waited: float = 0.0
     worked: float = 0.0
+    computed: float = 0.0
     client_left: bool = False
     queues: set[str] = field(default_factory=set)
 
@@ -46,15 +48,16 @@ class Course:
         """The seconds since the head of the request."""
         return perf_counter() - self.began
 
-    def check(self, working: float = 0.0, limit: float = inf) -> None:
+    def check(self, present: float = 0.0, limit: float = inf) -> None:
         """Raise ClientLeftError when the client has left: nobody wants the rest of the work.
 
-        Raise DeadlineError when the work took more than `limit` seconds, with the `working` that are not counted yet.
+        Raise DeadlineError when the work took more than `limit` seconds of CPU, with those of the present piece, which
+        are not counted yet.
         """
         if self.client_left:
             raise ClientLeftError
-        if self.worked + working > limit:
-            raise DeadlineError(f"the request was worked on for {limit:g} seconds; that is the limit", limit=limit)
+        if self.computed + present > limit:
+            raise DeadlineError(f"the request took {limit:g} seconds of CPU; that is the limit", limit=limit)
 
     def server_timing(self) -> bytes:
         """Return the value of the header."""

@@ -172,8 +172,8 @@ _TABLE: Mapping[type[errors.RequantError], ProblemKind] = dict(
             errors.DeadlineError,
             504,
             "The work took too long",
-            "Work on the request was stopped after the time in `limit`, in seconds, and nothing of it is kept. GET "
-            "/v1/info shows it as max_compute_seconds. Repeating the request will not help; less of it in one "
+            "Work on the request was stopped after `limit` seconds of CPU, and nothing of it is kept. GET /v1/info "
+            " shows it as max_compute_seconds. Repeating the request will not help; less of it in one "
             "request will.",
         ),
         _row(

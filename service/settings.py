@@ -92,7 +92,7 @@ class Limits(BaseModel):
     max_passes: int = _count(16, 256, "Most passes in one request.")
     max_evaluation_bytes: int = _size(64 << 20, "Most memory for the values of an evaluated module, in bytes.")
     max_compute_seconds: int = _count(
-        10, 3600, "Longest time that threads work on one request, in seconds. Waiting and transfer are not counted."
+        10, 3600, "Most seconds of CPU for the work on one request. Waiting and transfer are not counted."
     )
 
 

@@ -262,7 +262,7 @@ class Conv2d(Accumulation):
         ones = np.ones(prod(self._kernel) * depth * groups, np.int32)
         padded = np.full(groups, self._zero_point * self.depth, np.int64)
         found = np.empty((prod(self.shape[:3]), groups), np.int64)
-        for start, sums in self._direct_blocks(pixels, ones, padded, groups, by_columns=False):
+        for start, sums in self._direct_blocks(pixels, ones, padded, groups, by_columns=groups == 1):
             found.reshape(-1)[start : start + sums.size] = sums
         return np.repeat(found, self.columns // groups, axis=1).reshape(self.shape)
 

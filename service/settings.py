@@ -86,11 +86,14 @@ class Limits(BaseModel):
     max_head_bytes: int = _size(32 << 10, "Longest path, query and header fields of a request, in bytes in all.")
     max_header_fields: int = _count(100, 10_000, "Most header fields of a request.")
     max_rank: int = _count(32, 64, "Highest rank of a tensor.")
-    max_module_bytes: int = _size(256 << 10, "Longest text of a module, in bytes.")
-    max_module_operations: int = _size(5000, "Most operations of a module.")
+    max_module_bytes: int = _size(128 << 10, "Longest text of a module, in bytes.")
+    max_module_operations: int = _size(2500, "Most operations of a module.")
     max_module_constants: int = _size(1 << 20, "Most elements of a module's constants, in all.")
     max_passes: int = _count(16, 256, "Most passes in one request.")
     max_evaluation_bytes: int = _size(64 << 20, "Most memory for the values of an evaluated module, in bytes.")
+    max_evaluation_products: int = _size(
+        1 << 28, "Most multiplications and additions in the products and sums of an evaluated module."
+    )
     max_compute_seconds: int = _count(
         10, 3600, "Most seconds of CPU for the work on one request. Waiting and transfer are not counted."
     )

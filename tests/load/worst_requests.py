@@ -79,9 +79,7 @@ def measure(process: subprocess.Popen[bytes], case: Case) -> Measured:
     wall = time.perf_counter() - begun
     work = re.search(r"work;dur=([0-9.]+)", found.get("server-timing", ""))
     said = "" if status == 200 else reply[:200].decode("utf-8", "replace")
-    return Measured(
-        case, status, float(work[1]) / 1e3 if work else 0.0, _cpu(process) - cpu, wall, len(body), said
-    )
+    return Measured(case, status, float(work[1]) / 1e3 if work else 0.0, _cpu(process) - cpu, wall, len(body), said)
 
 
 def _row(each: Measured) -> str:
@@ -105,7 +103,9 @@ def main() -> None:
     finally:
         process.terminate()
         process.wait()
-    print("| route | request | MiB | status | work, s | CPU, s | wall, s |\n| --- | --- | --- | --- | --- | --- | --- |")
+    print(
+        "| route | request | MiB | status | work, s | CPU, s | wall, s |\n| --- | --- | --- | --- | --- | --- | --- |"
+    )
     worst: dict[str, Measured] = {}
     for each in found:
         kept = worst.get(each.case.route)

@@ -93,6 +93,7 @@ class _Evaluator:
     def __init__(self, module: Module) -> None:
         self._module = module
         self._spent = 0
+        self._products = 0
         self._values: dict[SSAValue, Array] = {}
         self._handlers: dict[str, Callable[[str, Operation, list[Array]], list[Array]]] = {
             "stablehlo": self._stablehlo,
@@ -101,12 +102,16 @@ class _Evaluator:
             "tosa": self._tosa,
         }
 
-    def check(self, byte_count: int) -> None:
-        """Take `byte_count` bytes of the budget, and see that there is time."""
+    def check(self, byte_count: int, products: int = 0) -> None:
+        """Take so many bytes and products of the budget, and see whether to go on."""
         self._spent += byte_count
         limit = self._module.limits.evaluation_bytes
         if self._spent > limit:
             raise LimitError(f"the values of the module take more than {limit} bytes", limit=limit)
+        self._products += products
+        limit = self._module.limits.evaluation_products
+        if self._products > limit:
+            raise LimitError(f"products and sums take more than {limit} steps", limit=limit)
         check_cancelled()
 
     def call(self, function: FuncOp, arguments: Sequence[Array], depth: int) -> list[Array]:

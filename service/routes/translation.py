@@ -49,7 +49,7 @@ _MODELS: dict[str, type[RequestModel]] = {
     "tosa": TosaOperands,
 }
 # Every scale is read, rounded and printed by each of the systems.
-_WRITINGS = 8
+_WRITINGS = 4
 
 
 @router.post("/translate", **json_operation("translateType", TranslateRequest, TranslateReply, _EXAMPLE))

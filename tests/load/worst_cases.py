@@ -96,7 +96,7 @@ def _conversions() -> Iterator[Case]:
     yield _json("/v1/quantize", "a table of 65536 values", lambda: {
         "input": _tensor("tensor<100000xf32>", _random((100_000,))),
         "output_type": "!quant.uniform<!quant.quantile<i16:f32, {" + ",".join(f"{x:.8g}" for x in sorted(_numbers(65_536, 1.0)))
-        + "}>:f32, 0.5>"})  # fmt: skip
+        + "}>:f32, 0.5>", "profile": "quantile"})  # fmt: skip
     yield _json("/v1/quantize", "f64, i48 beside", lambda: {
         "input": _tensor("tensor<750000xf64>", _random((750_000,), "f8")),
         "output_type": "!quant.uniform<i32:f64, 0.0001:3>"})  # fmt: skip
@@ -120,8 +120,8 @@ def _conversions() -> Iterator[Case]:
         "multipliers": [{"multiplier": (1 << 30) + index, "shift": -7} for index in range(65_536)]})  # fmt: skip
     yield _json("/v1/requantize", "55000 scales on both sides", lambda: {
         "input": _tensor(f"tensor<55000x!quant.uniform<i32:f32:0, {_scales(55_000, zeros=False)}>>",
-                         _random((25_000,), "i4")),
-        "output_type": f"!quant.uniform<i8:f32:0, {_scales(25_000)}>", "profile": "torch"})  # fmt: skip
+                         _random((55_000,), "i4")),
+        "output_type": f"!quant.uniform<i8:f32:0, {_scales(55_000)}>", "profile": "torch"})  # fmt: skip
     wide = (16_700_000,)
     yield _npy(
         "/v1/npy/quantize", "16 million f32", lambda: _random(wide), output_type="!quant.uniform<i8:f32, 0.05:3>"
@@ -129,7 +129,7 @@ def _conversions() -> Iterator[Case]:
     yield _npy("/v1/npy/quantize", "16 million f32, stochastic", lambda: _random(wide), rounding="stochastic", seed="1",
                output_type="!quant.uniform<i8:f32, 0.05:3>")  # fmt: skip
     yield _npy("/v1/npy/quantize", "32 million f16 to packed i2", lambda: _random((33_000_000,), "f2"), packing="dense",
-               output_type="!quant.uniform<i2:f32, 0.05:1>")  # fmt: skip
+               output_type="!quant.uniform<i2:f16, 0.05:1>")  # fmt: skip
     yield _npy("/v1/npy/dequantize", "64 million i8 to f64", lambda: _random((63 << 20,), "i1"), output_type="f64",
                input_type="!quant.uniform<i8:f64, 0.05:3>")  # fmt: skip
     yield _npy("/v1/npy/dequantize", "250 million packed i2", lambda: _random((63 << 20,), "u1"), packing="dense",
@@ -272,7 +272,7 @@ def _calibration() -> Iterator[Case]:
         yield _json("/v1/parameters/multiplier", f"4096 factors, {scheme}", lambda scheme=scheme: {  # type: ignore[misc]
             "factors": [f"{each!r}" for each in _numbers(4096)], "scheme": scheme})  # fmt: skip
     yield _json("/v1/parameters/multiplier", "4096 triples of long texts", lambda: {
-        "scales": [{name: f"{each:.100f}" for name in ("input", "weight", "output")} for each in _numbers(4096)],
+        "scales": [dict.fromkeys(("input", "weight", "output"), f"{each:.100f}") for each in _numbers(4096)],
         "scheme": "litert"})  # fmt: skip
     yield _json("/v1/fake_quantize", "65536 ranges", lambda: {
         "input": _tensor("tensor<10x65536xf32>", _random((10, ENTRIES))),
@@ -331,7 +331,7 @@ def _texts() -> Iterator[Case]:
         "a": _tensor("tensor<3000000x!quant.uniform<i8:f32, 0.5>>", _random((3_000_000,), "i1")),
         "b": _tensor("tensor<3000000x!quant.uniform<i8:f32, 0.25:3>>", _random((3_000_000,), "i1")),
         "max_reported": 100})  # fmt: skip
-    yield _json("/v1/compare", f"25000 scales on both sides", lambda: {
+    yield _json("/v1/compare", "25000 scales on both sides", lambda: {
         "a": _tensor(f"tensor<100x25000x!quant.uniform<i8:f32:1, {_scales(25_000)}>>", _random((100, 25_000), "i1")),
         "b": _tensor(f"tensor<100x25000x!quant.uniform<i8:f32:1, {_scales(25_000, 2e-3)}>>",
                      _random((100, 25_000), "i1"))})  # fmt: skip
@@ -361,7 +361,7 @@ def _blocks() -> Iterator[Case]:
         "mxfp8_e5m2",
         "mxint8",
         "nvfp4",
-        "gguf_q4_0",
+        "q4_0",
         "gguf_q8_0",
     )
     for name in formats:
@@ -381,7 +381,7 @@ def _blocks() -> Iterator[Case]:
         },
     )
     yield _json("/v1/blocks/dequantize", "9 million, gguf_q4_0", lambda: {
-        "format": "gguf_q4_0", "output_type": f"tensor<{280_000 * 32}xf32>",
+        "format": "q4_0", "output_type": f"tensor<{280_000 * 32}xf32>",
         "blocks": _tensor(f"tensor<{280_000 * 18}xi8>", _random((280_000 * 18,), "u1"))})  # fmt: skip
     yield _model("dequantize_blocks", "60 million, mxfp8",
                  lambda: [Input("elements", _random((60 << 20,), "u1") & 0x7E),

@@ -17,7 +17,8 @@ Histogram = TypeVar("Histogram", ValueHistogram, MagnitudeHistogram)
 
 # Counts at a time. Histograms grow from there, each to 32 times as many and more.
 _MOST_COUNTS = 1 << 17
-# Counts that are made or moved in all, for all rows and tensors: about a second. Growing one row costs as much again.
+# Counts that are made or moved in all, for all rows and tensors: about a second; and what one more row of
+# magnitudes costs that grows.
 _MOST_STEPS = 1 << 28
 _STEPS_OF_ROW = 1 << 12
 
@@ -54,5 +55,7 @@ def _histograms(parameters: int, batches: list[Rows], kind: type[Histogram], bin
             limit_work(steps, _MOST_STEPS, "bins of all ranges in all tensors")
             before = histogram.bins
             histogram.add(batch.part(begin, end))
-            steps += histogram.counts.size + _STEPS_OF_ROW * int(np.count_nonzero(histogram.bins != before))
+            steps += histogram.counts.size
+            if kind is MagnitudeHistogram:
+                steps += _STEPS_OF_ROW * int(np.count_nonzero(histogram.bins != before))
         yield histogram

@@ -31,7 +31,7 @@ _PROFILE = "stablehlo"
 # A few seconds on one core.
 _MOST_CONVERSIONS = 1 << 29
 # What starting on one more tensor costs, in elements.
-_ELEMENTS_OF_TENSOR = 1 << 14
+_ELEMENTS_OF_TENSOR = 1 << 13
 _MOST_TYPES = 1 << 19
 
 

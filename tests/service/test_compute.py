@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -126,17 +127,21 @@ def test_work_ends_at_its_deadline() -> None:
         for start in (compute.arrays, compute.texts, lambda _, work: compute.modules(work)):
             course = begin_course({"type": "http"})
             with pytest.raises(DeadlineError) as caught:
-                await start(1, endless)  # type: ignore[operator]
+                await start(1, endless)
             assert caught.value.limit == 0.05
             assert 0.05 <= course.computed < 1
             with pytest.raises(DeadlineError):
-                await start(1, name)  # type: ignore[operator]
+                await start(1, name)
         begin_course({"type": "http"})
-        done = []
+        done: list[int] = []
+
+        def step(number: int) -> None:
+            done.append(number)
+            spin(0.01)
 
         async def works() -> AsyncIterator[tuple[int, Callable[[], None]]]:
             for number in range(100):
-                yield 1 << 20, lambda number=number: (done.append(number), spin(0.01))[1]  # type: ignore[misc]
+                yield 1 << 20, partial(step, number)
 
         with pytest.raises(DeadlineError):
             async for _ in compute.pieces("kind", works()):

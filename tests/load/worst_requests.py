@@ -11,6 +11,7 @@ from __future__ import annotations
 import http.client
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -92,6 +93,8 @@ def _row(each: Measured) -> str:
 
 def main() -> None:
     """Send them all, or those that have all of the words."""
+    # So that the service ends too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     words = [word for word in sys.argv[1:] if not word.startswith("--")]
     process = start()
     found = []

@@ -19,10 +19,10 @@ RequantError
 │   ├── InvalidRequestError       it can be read, and a field of it is missing, unknown or wrong
 │   └── UnreadableEncodingError   it is in a media type or content coding that is not served
 ├── LimitError                a stated limit was passed
-│   └── DeadlineError             work on a module took longer than it may
+│   └── DeadlineError             the work took longer than it may
 ├── UnauthorizedError         the request does not say who sends it
 ├── UnavailableError          no work is taken at the moment
-│   └── OverloadedError           the memory for it is in use
+│   └── OverloadedError           the memory or the threads for it are in use
 └── SelfTestError             this machine does not compute what it has to; never part of an answer
 
 Each class has a stable `code`, which is part of the API: codes are added, never renamed. A message says what was
@@ -249,13 +249,13 @@ class LimitError(RequantError):
 
     code = "limit_exceeded"
 
-    def __init__(self, detail: str, *, limit: int, pointer: str | None = None) -> None:
+    def __init__(self, detail: str, *, limit: float, pointer: str | None = None) -> None:
         super().__init__(detail, pointer=pointer)
         self.limit = limit
 
 
 class DeadlineError(LimitError):
-    """Work on a module was stopped when its time was over. `limit` is that time in seconds."""
+    """The work was stopped when its time was over. `limit` is that time in seconds."""
 
     code = "deadline_passed"
 

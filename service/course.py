@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from math import inf
 from time import perf_counter
 from typing import Any
 
 from starlette.types import Scope
+
+from core.errors import DeadlineError
 
 HEADER = b"server-timing"
 
@@ -26,23 +29,35 @@ class ClientLeftError(BaseException):
 
 @dataclass(slots=True)
 class Course:
-    """Seconds, added to on the event loop and in the threads that work for the request; and whether it is over."""
+    """Seconds, added to on the event loop and in the threads that work for the request; and whether it is over.
+
+    `worked` are seconds of the clock, `computed` seconds of CPU, which a busy machine does not make more.
+    `queues` are the pools of threads in which the request has had a place (`service.compute`).
+    """
 
     began: float = field(default_factory=perf_counter)
     received: float = 0.0
     waited: float = 0.0
     worked: float = 0.0
+    computed: float = 0.0
     client_left: bool = False
+    queues: set[str] = field(default_factory=set)
 
     @property
     def elapsed(self) -> float:
         """The seconds since the head of the request."""
         return perf_counter() - self.began
 
-    def check(self) -> None:
-        """Raise ClientLeftError when the client has left: nobody wants the rest of the work."""
+    def check(self, present: float = 0.0, limit: float = inf) -> None:
+        """Raise ClientLeftError when the client has left: nobody wants the rest of the work.
+
+        Raise DeadlineError when the work took more than `limit` seconds of CPU, with those of the present piece, which
+        are not counted yet.
+        """
         if self.client_left:
             raise ClientLeftError
+        if self.computed + present > limit:
+            raise DeadlineError(f"the request took {limit:g} seconds of CPU; that is the limit", limit=limit)
 
     def server_timing(self) -> bytes:
         """Return the value of the header."""

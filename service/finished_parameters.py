@@ -21,7 +21,7 @@ from service.range_models import ParameterOptions, ParametersReply
 Array = NDArray[np.float64]
 
 # What printing one scale of a type costs, in characters.
-CHARACTERS_PER_SCALE = 64
+CHARACTERS_PER_SCALE = 16
 
 _OPTIONS = (
     "symmetric",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -14,6 +15,7 @@ from starlette.types import Scope
 
 from core.errors import LimitError, MalformedRequestError, RequantError
 from service.admission import hold
+from service.compute import TOKENS_PER_CHARACTER
 from service.json_document import JsonDocument
 from service.json_slices import SLICE_TOKENS, SlicedDocument, Text
 from service.lifespan import Runtime
@@ -48,9 +50,10 @@ async def receive_json(request: Request, model: type[Model], running: Runtime) -
     settings = running.settings
     require_media_type(request.headers, {MEDIA_TYPE})
     document = JsonDocument(await BodyReader(request.scope, request.receive, settings.max_json_bytes).text())
-    weight = characters(document.text)
+    weight = tokens_of(document.text)
     await hold_objects(request.scope, document.body, weight, settings.max_json_tokens)
-    return await running.compute.texts(weight, lambda: _read_document(document, model, settings)), document
+    read = partial(_read_document, document, model, settings)
+    return await running.compute.texts(weight // TOKENS_PER_CHARACTER, read), document
 
 
 async def hold_objects(scope: Scope, body: Text, weight: int, most_tokens: int) -> None:
@@ -60,8 +63,8 @@ async def hold_objects(scope: Scope, body: Text, weight: int, most_tokens: int) 
     await hold(scope, _BYTES_FOR_BYTE * len(body) + bytes_of_types + bytes_of_tokens)
 
 
-def characters(body: Text) -> int:
-    """Return about how many characters of JSON cost as much to read as this body does."""
+def tokens_of(body: Text) -> int:
+    """Return about how many tokens of JSON cost as much to read as this body does."""
     # A long text costs little, but to see that it is one takes a while too.
     return token_bound(body) if len(body) <= _QUICKLY_COUNTED else len(body)
 

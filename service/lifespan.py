@@ -58,7 +58,9 @@ class Runtime:
         self.metrics.watch("inflight_bytes", "Memory that requests hold.", lambda: self.admission.reserved)
         self.metrics.watch("memory_budget_bytes", "Memory that requests may hold.", lambda: self.admission.budget)
         self.metrics.watch("waiting_requests", "Requests that wait for memory.", lambda: self.admission.waiting)
-        self.compute = Compute(settings.threads, settings.inline_bytes)
+        self.compute = Compute(
+            settings.threads, settings.inline_bytes, settings.max_compute_seconds, settings.max_queued
+        )
         # What queries mean, and what they mean for the tensors that came with them.
         self.asked: ByteCache[Any] = ByteCache(settings.plan_cache_bytes // 4)
         self.planned: ByteCache[Any] = ByteCache(settings.plan_cache_bytes)

@@ -26,6 +26,6 @@ def read(text: str, settings: Settings, pointer: str) -> Module:
             operations=settings.max_module_operations,
             constant_elements=settings.max_module_constants,
             evaluation_bytes=settings.max_evaluation_bytes,
-            seconds=settings.max_module_seconds,
+            evaluation_products=settings.max_evaluation_products,
         )
         return read_module(text, limits)

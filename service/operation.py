@@ -17,7 +17,9 @@ _PROBLEMS = {
     413: "A stated limit was passed.",
     415: "The media type is not read here.",
     422: "The request can be read, but is not valid.",
-    503: "The service is starting or stopping, or its memory is in use; repeat after the seconds in Retry-After.",
+    503: "The service is starting or stopping, or its memory or threads are in use; repeat after the seconds in "
+    "Retry-After.",
+    504: "The work took more seconds of CPU than one request may.",
 }
 
 # Binary bodies as every client generator understands them (spec/service.md 3.1).
@@ -81,7 +83,7 @@ def json_operation(
     return {
         "operation_id": operation_id,
         "response_model": reply,
-        "responses": {**_ok({}), **problems(400, 413, 415, 422, 503)},
+        "responses": {**_ok({}), **problems(400, 413, 415, 422, 503, 504)},
         "openapi_extra": {"requestBody": {"required": True, "content": content}},
     }
 
@@ -91,7 +93,7 @@ def npy_operation(operation_id: str, parameters: list[dict[str, Any]]) -> dict[s
     return {
         "operation_id": operation_id,
         "response_class": BinaryResponse,
-        "responses": {**_ok(NPY_HEADERS, _BINARY_CONTENT), **problems(400, 413, 415, 422, 503)},
+        "responses": {**_ok(NPY_HEADERS, _BINARY_CONTENT), **problems(400, 413, 415, 422, 503, 504)},
         "openapi_extra": {
             "parameters": parameters,
             "requestBody": {"required": True, "description": "One .npy file.", "content": _BINARY_CONTENT},

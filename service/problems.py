@@ -171,10 +171,11 @@ _TABLE: Mapping[type[errors.RequantError], ProblemKind] = dict(
         ),
         _row(
             errors.DeadlineError,
-            422,
+            504,
             "The work took too long",
-            "Work on the module was stopped after the time in `limit`, in seconds. GET /v1/info "
-            "shows it as max_module_seconds.",
+            "Work on the request was stopped after `limit` seconds of CPU, and nothing of it is kept. GET /v1/info "
+            " shows it as max_compute_seconds. Repeating the request will not help; less of it in one "
+            "request will.",
         ),
         _row(
             errors.UnavailableError,
@@ -186,8 +187,9 @@ _TABLE: Mapping[type[errors.RequantError], ProblemKind] = dict(
             errors.OverloadedError,
             503,
             "The service is busy",
-            "The memory that the request needs is in use by others, and did not come free within the time that a "
-            "request may wait. Nothing was computed. Repeat after the seconds in Retry-After.",
+            "The memory that the request needs is in use by others and did not come free within the time that a "
+            "request may wait, or too many requests wait for the threads already. Nothing was computed. Repeat after "
+            "the seconds in Retry-After.",
         ),
         _row(
             errors.UnauthorizedError,

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from core.errors import LimitError, UnsupportedError
 from core.integer.product import ProductPlan
-from core.integer.trace import trace_product
+from core.integer.trace import STAGES_OF_SUMS, trace_product
 from core.mlir import print_type
 from core.mlir.types import TensorType, Type
 from core.packing import Packing
@@ -77,12 +77,15 @@ async def answer_product(
         tensors["bias"], fields["bias"] = call.bias, "bias"
     pointers = {side: f"/{field}/type" for side, field in fields.items()}
 
+    def cost_of(plan: ProductPlan) -> int:
+        return plan.accumulation.cost * (1 + STAGES_OF_SUMS if call.trace else 1)
+
     def decide() -> ProductPlan:
         read = {side: read_tensor_type(each.type, settings, pointers[side]) for side, each in tensors.items()}
         output = read_type(call.output_type, settings.max_type_bytes, "/output_type")
         with at("/profile", UnsupportedError), sides(**pointers, output="/output_type"):
             plan = plan_for(call, Types(read["lhs"], read["rhs"], read.get("bias"), output))
-        check_size(plan.elements, plan.accumulation.cost, settings, traced=call.trace)
+        check_size(plan.elements, cost_of(plan), settings, traced=call.trace)
         return plan
 
     def compute() -> Response:
@@ -101,7 +104,7 @@ async def answer_product(
     characters = len(call.output_type) + sum(len(each.type) for each in tensors.values())
     plan = await running.compute.texts(characters, decide)
     await hold(request.scope, (BYTES_OF_TRACED if call.trace else BYTES_OF_A_SUM) * plan.elements)
-    weight = max(len(body), weight_of(plan.elements, plan.accumulation.cost))
+    weight = max(len(body), weight_of(plan.elements, cost_of(plan)))
     return await running.compute.arrays(weight, compute)
 
 
@@ -126,7 +129,8 @@ def check_size(elements: int, products: int, settings: Settings, *, traced: bool
     check_output(elements, settings, traced=traced)
     limit = settings.max_products
     if products > limit:
-        raise LimitError(f"the output takes {products} multiplications; at most {limit} are done", limit=limit)
+        detail = f"the output takes {products} multiplications, or as long as so many; at most {limit} are done"
+        raise LimitError(detail, limit=limit)
 
 
 def _read(

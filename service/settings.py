@@ -98,18 +98,27 @@ class Limits(BaseModel):
     max_type_bytes: int = _size(1 << 20, "Longest type text in a JSON body, in bytes.")
     max_query_type_bytes: int = _size(4096, "Longest type text in a query, in bytes.")
     max_factors: int = _size(4096, "Most factors in one request for multipliers.")
-    max_products: int = _size(1 << 33, "Most multiplications in one request for a product.")
+    max_products: int = _size(
+        1 << 33,
+        "Most multiplications in one request for a product. Those of narrow shapes are slower and count more; padding "
+        "is not multiplied and does not count.",
+    )
     max_sums: int = _size(1 << 24, "Most elements of the output of an integer operation.")
     max_traced: int = _count(MOST_ENTRIES, MOST_ENTRIES, "Most elements of an output whose stages are traced.")
     max_head_bytes: int = _size(32 << 10, "Longest path, query and header fields of a request, in bytes in all.")
     max_header_fields: int = _count(100, 10_000, "Most header fields of a request.")
     max_rank: int = _count(32, 64, "Highest rank of a tensor.")
-    max_module_bytes: int = _size(256 << 10, "Longest text of a module, in bytes.")
-    max_module_operations: int = _size(5000, "Most operations of a module.")
+    max_module_bytes: int = _size(128 << 10, "Longest text of a module, in bytes.")
+    max_module_operations: int = _size(2500, "Most operations of a module.")
     max_module_constants: int = _size(1 << 20, "Most elements of a module's constants, in all.")
     max_passes: int = _count(16, 256, "Most passes in one request.")
     max_evaluation_bytes: int = _size(64 << 20, "Most memory for the values of an evaluated module, in bytes.")
-    max_module_seconds: int = _count(10, 600, "Longest time that work on a module may take, in seconds.")
+    max_evaluation_products: int = _size(
+        1 << 28, "Most multiplications and additions in the products and sums of an evaluated module."
+    )
+    max_compute_seconds: int = _count(
+        10, 3600, "Most seconds of CPU for the work on one request. Waiting and transfer are not counted."
+    )
 
 
 class Settings(Limits, BaseSettings):
@@ -133,6 +142,12 @@ class Settings(Limits, BaseSettings):
         default_factory=lambda: available_memory() // 2,
         ge=1 << 20,
         description="Memory that all requests together may hold, in bytes. Default: half of what there is.",
+    )
+    max_queued: int = Field(
+        default=256,
+        ge=1,
+        le=1 << 20,
+        description="Most requests that wait for a thread of one kind; further ones get 503.",
     )
     max_waiting: int = Field(
         default=64, ge=0, le=1 << 20, description="Most requests that wait for memory of it to come free."

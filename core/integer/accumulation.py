@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from core.cancellation import check_cancelled
 from core.errors import PreconditionError
 from core.integer.accumulator import DTYPES, INT32, LARGEST_BIAS, largest, settle
 from core.integer.integers import Integers
@@ -75,8 +76,14 @@ class Accumulation(ABC):
 
     @property
     def cost(self) -> int:
-        """`products`, or more where the work is in small pieces."""
+        """What they cost in the way that will be taken (`core.integer.cost`); at least the products that are made."""
         return self.products
+
+    @property
+    def _sums(self) -> np.dtype[Any]:
+        """The dtype in which products are summed, before the rule for overflow."""
+        exact = self.overflow is not SumOverflow.WRAP and not self._cannot_pass_int32(np.zeros(1, np.int64))
+        return DTYPES[Accumulator.I64 if exact else self.accumulator]
 
     @abstractmethod
     def raw_blocks(self, lhs: Array, rhs: Array, bias: Array, zeros: Zeros, sums: np.dtype[Any]) -> Iterator[Block]:
@@ -109,11 +116,14 @@ class Accumulation(ABC):
         if kept == exact or self._cannot_pass_int32(added):
             if kept == exact:
                 self._check_bias(added)
-            yield from self.raw_blocks(lhs, rhs, added.astype(kept), zeros, kept)
+            for block in self.raw_blocks(lhs, rhs, added.astype(kept), zeros, kept):
+                yield block
+                check_cancelled()
             return
         self._check_bias(added)
         for start, sums in self.raw_blocks(lhs, rhs, added, zeros, exact):
             yield Block(start, settle(sums, self.overflow, start))
+            check_cancelled()
 
     def _cannot_pass_int32(self, bias: Array) -> bool:
         if self.overflow is SumOverflow.WRAP:

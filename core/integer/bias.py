@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from core.cancellation import checked
 from core.elements import IntegerElement
 from core.errors import PreconditionError, TypeFitError, UnsupportedError, about
 from core.integer.accumulator import LARGEST_BIAS
@@ -45,7 +46,7 @@ class Bias:
         if self.ratios is None:
             return values.astype(np.int64)
         found = []
-        for index, (value, ratio) in enumerate(zip(values.tolist(), self.ratios, strict=True)):
+        for index, (value, ratio) in enumerate(checked(zip(values.tolist(), self.ratios, strict=True))):
             rescaled = value * ratio
             rounded = round(rescaled)
             if self.rounding is Rounding.NEAREST_AWAY and abs(rounded - rescaled) == Fraction(1, 2):
@@ -97,4 +98,7 @@ def _ratios(operand: QuantizedOperand, own: list[float], sums: list[float]) -> t
     if not all(0.0 < each < float("inf") for each in sums):
         raise UnsupportedError("the scale of the sums is 0 or infinite, so that a bias cannot be rescaled to it")
     made: dict[tuple[float, float], Fraction] = {}
-    return tuple(made.setdefault(pair, Fraction(pair[0]) / Fraction(pair[1])) for pair in zip(own, sums, strict=True))
+    for pair in checked(zip(own, sums, strict=True)):
+        if pair not in made:
+            made[pair] = Fraction(pair[0]) / Fraction(pair[1])
+    return tuple(made[pair] for pair in zip(own, sums, strict=True))

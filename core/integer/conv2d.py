@@ -3,8 +3,10 @@
     sums[n, y, x, o] = sum over i, j, c of (a[n, y*sy + i*dy - top, x*sx + j*dx - left, g*I + c] - za)
                                          * (w[o, i, j, c] - zw[o]) + bias[o],   g = o // (O / groups)
 
-Outside of the input a - za is 0. What the window sees from each pixel is gathered to a row, so that a convolution is a
-matrix product; a bounded number of rows at a time. Source: spec/numerics.md A.7, I.
+Outside of the input a - za is 0. Two ways lead to these sums, and the one that is expected to be quicker is taken.
+Tiled: what the window sees from each pixel is gathered to a row, so that a convolution is a matrix product; a bounded
+number of rows at a time. Direct: the input is read where it is, and padding costs nothing; for narrow groups, for few
+output channels, for 16 by 16 bits, and for windows that mostly stand on padding.
 """
 
 from __future__ import annotations
@@ -17,14 +19,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from core.cancellation import check_cancelled
 from core.errors import TypeFitError, UnsupportedError, about
 from core.integer.accumulation import Accumulation, Block, Zeros, rows_of_block
-from core.integer.columns import Columns, GroupedColumns, TiledColumns, is_tiled
+from core.integer.columns import TiledColumns, is_tiled
+from core.integer.cost import COST_OF_ELEMENT, COST_OF_START, cost_of_runs, cost_of_tiles
 from core.integer.integers import Integers
 from core.integer.output import Side
 from core.integer.product import ProductPlan, choose_accumulator, plan_product, product_operand, rule_of_sums
 from core.integer.window import Layout, Padding, WeightsLayout, Window
 from core.kernels.accumulate import GATHER_PATCHES
+from core.kernels.convolution import CONVOLVE
 from core.mlir.types import TensorType, Type
 from core.profiles import profile_named
 from core.profiles.integer_rule import Accumulator, SumOverflow
@@ -35,8 +40,14 @@ Array = NDArray[Any]
 
 # Narrower groups leave most of a tile empty.
 _NARROWEST_TILED_GROUP = 32
-# What starting on one block of one group costs, in products.
-_BLOCK_COST = 1 << 18
+# What gathering one tap of a pixel costs, and placing the window on a pixel (`core.integer.cost`).
+_COST_OF_TAP = 80
+_COST_OF_PIXEL = 48
+# With fewer columns than this, vectors along them are mostly empty.
+_FEWEST_COLUMNS = 8
+# Sums and products between two checks for cancellation.
+_DIRECT_SUMS = 1 << 18
+_DIRECT_PRODUCTS = 1 << 24
 _NHWC = "NHWC"
 _TO_OUTPUT = {Layout.NHWC: (0, 1, 2, 3), Layout.NCHW: (0, 3, 1, 2)}
 
@@ -93,24 +104,60 @@ class Conv2d(Accumulation):
 
     @property
     def _is_tiled(self) -> bool:
-        """Whether each group is a matrix product of its own. 16 by 16 bits, and narrow groups, are not."""
-        wide = self.window.groups == 1 or self.columns // self.window.groups >= _NARROWEST_TILED_GROUP
-        sums = np.dtype(np.int64 if self.accumulator is Accumulator.I64 else np.int32)
-        exact = self.overflow is not SumOverflow.WRAP
-        return wide and is_tiled(self.lhs, self.rhs, np.dtype(np.int64) if exact else sums, self.depth)
+        return self._tiled_cost is not None and self._tiled_cost <= self._direct_cost
 
     @property
-    def _rows(self) -> int:
-        """How many pixels are summed at a time."""
-        return rows_of_block(self.columns, self.depth if self._is_tiled else self.depth * self.window.groups)
+    def _tiled_cost(self) -> int | None:
+        """The cost of one matrix product for each group; None where tiles cannot make the sums."""
+        width = self.columns // self.window.groups
+        wide = self.window.groups == 1 or width >= _NARROWEST_TILED_GROUP
+        sums = np.dtype(np.int64 if self.accumulator is Accumulator.I64 else np.int32)
+        exact = self.overflow is not SumOverflow.WRAP
+        if not wide or not is_tiled(self.lhs, self.rhs, np.dtype(np.int64) if exact else sums, self.depth):
+            return None
+        pixels, groups, taps = prod(self.shape[:3]), self.window.groups, prod(self._kernel)
+        blocks = -(-pixels // rows_of_block(self.columns, self.depth))
+        gathered = pixels * taps * _COST_OF_TAP
+        return groups * (gathered + cost_of_tiles(pixels, self.depth, width) + blocks * COST_OF_START)
+
+    @property
+    def _direct_products(self) -> int:
+        """How many products have a pixel of the input."""
+        return self._touched * (self.depth // prod(self._kernel)) * self.columns
+
+    @property
+    def _direct_cost(self) -> int:
+        """The cost of these products."""
+        touched, groups, depth = self._touched, self.window.groups, self.depth // prod(self._kernel)
+        if self._by_columns:
+            # The taps of a row of the window are one run, unless they are apart.
+            runs = touched * self.columns
+            if self.window.dilations[1] == 1:
+                runs = -(-runs // self._kernel[1])
+        else:
+            runs = touched if depth == 1 and self.columns == groups else touched * groups * depth
+        pixels = prod(self.shape[:3]) * _COST_OF_PIXEL
+        return pixels + self.elements * COST_OF_ELEMENT + cost_of_runs(runs, self._direct_products)
+
+    @property
+    def _touched(self) -> int:
+        """How many pairs of a pixel of the output and a tap of it lie within the input."""
+        height, width = (self.lhs.shape[self.window.layout.index(each)] for each in "HW")
+        tall, wide = self._kernel
+        return self.shape[0] * self.window.taps_inside(height, tall, 0) * self.window.taps_inside(width, wide, 1)
+
+    @property
+    def _by_columns(self) -> bool:
+        """Whether the direct way goes through the weights column by column: few columns leave vectors empty."""
+        return self.window.groups == 1 and self.columns < _FEWEST_COLUMNS
 
     @property
     def cost(self) -> int:
         """See Accumulation.cost."""
-        if not self._is_tiled or self.window.groups == 1:
-            return self.products
-        blocks = -(-prod(self.shape[:3]) // self._rows)
-        return max(self.products, blocks * self.window.groups * _BLOCK_COST)
+        tiled = self._tiled_cost
+        if tiled is not None and self._is_tiled:
+            return max(self.products, tiled)
+        return max(self._direct_products, self._direct_cost)
 
     def _input(self, lhs: Array) -> Array:
         """Return the input as images by rows by columns by channels, contiguous."""
@@ -138,29 +185,70 @@ class Conv2d(Accumulation):
     def raw_blocks(self, lhs: Array, rhs: Array, bias: Array, zeros: Zeros, sums: np.dtype[Any]) -> Iterator[Block]:
         """See Accumulation.raw_blocks."""
         pixels, weights = self._input(lhs), self._weights(rhs)
-        groups, columns = self.window.groups, self.columns
-        column_zeros = np.broadcast_to(zeros.rhs.reshape(-1), (columns,))
-        width, depth = columns // groups, pixels.shape[3] // groups
-        parts: list[tuple[int, int, int, Columns]]
+        column_zeros = np.broadcast_to(zeros.rhs.reshape(-1), (self.columns,))
         if self._is_tiled:
-            parts = [
-                (first, channel, depth, TiledColumns(
-                    weights, self.lhs, self.rhs, column_zeros[first : first + width], sums, first, width
-                ))
-                for first, channel in zip(range(0, columns, width), range(0, pixels.shape[3], depth), strict=True)
-            ]  # fmt: skip
-        else:
-            parts = [(0, 0, pixels.shape[3], GroupedColumns(weights, column_zeros, sums, prod(self._kernel), groups))]
+            yield from self._tiled_blocks(pixels, weights, bias, int(zeros.lhs.flat[0]), column_zeros, sums)
+            return
+        # Tensors are padded with their own zero point, whichever is subtracted here.
+        own = self._zero_point
+        numbers = weights.astype(np.int32) - column_zeros.astype(np.int32)
+        added = bias
+        if own != int(zeros.lhs.flat[0]):
+            outside = (own - int(zeros.lhs.flat[0])) * numbers.sum(axis=0, dtype=np.int64)
+            # int64 to int32 is modulo 2^32.
+            added = (bias + outside).astype(sums)
+        if self._by_columns:
+            numbers = np.ascontiguousarray(numbers.T)
+        yield from self._direct_blocks(pixels, numbers.reshape(-1), added, self.window.groups, self._by_columns)
+
+    @property
+    def _zero_point(self) -> int:
+        return int(self.lhs.zero_points.flat[0])
+
+    def _tiled_blocks(
+        self, pixels: Array, weights: Array, bias: Array, zero: int, column_zeros: Array, sums: np.dtype[Any]
+    ) -> Iterator[Block]:
+        groups, columns = self.window.groups, self.columns
+        width, depth = columns // groups, pixels.shape[3] // groups
+        parts: list[tuple[int, int, TiledColumns]] = []
+        for first, channel in zip(range(0, columns, width), range(0, pixels.shape[3], depth), strict=True):
+            check_cancelled()
+            own = column_zeros[first : first + width]
+            parts.append((first, channel, TiledColumns(weights, self.lhs, self.rhs, own, sums, first, width)))
         count = prod(self.shape[:3])
-        step = self._rows
+        step = rows_of_block(columns, self.depth)
         for row in range(0, count, step):
             rows = min(step, count - row)
-            row_zeros = np.broadcast_to(zeros.lhs.reshape(-1), (rows,))
+            row_zeros = np.full(rows, zero, np.int64)
             target = np.empty(rows * columns, sums)
-            for first, channel, taken, part in parts:
-                patches = self._patches(pixels, row, rows, channel, taken)
+            for first, channel, part in parts:
+                check_cancelled()
+                patches = self._patches(pixels, row, rows, channel, depth)
                 part.accumulate(patches, row_zeros, bias[first:], target[first:], columns)
             yield Block(row * columns, target)
+
+    def _direct_blocks(
+        self, pixels: Array, numbers: Array, bias: Array, groups: int, by_columns: bool
+    ) -> Iterator[Block]:
+        """Yield the sums of products with `numbers`, the weights less their zero points, and `bias.size` columns."""
+        _, height, width, channels = pixels.shape
+        tall, wide = self._kernel
+        view = np.dtype(np.uint8 if pixels.dtype.itemsize == 1 else np.int16)
+        # Signed bytes become unsigned, unsigned 16-bit numbers signed, and the zero point moves with them.
+        flip = 0x80 if pixels.dtype == np.int8 else -0x8000 if pixels.dtype == np.uint16 else 0
+        convolve = CONVOLVE[view.name, bias.dtype.name]
+        source = pixels.reshape(-1).view(view)
+        count, columns = prod(self.shape[:3]), bias.size
+        busiest = min(tall, height) * min(wide, width) * (channels // groups) * columns
+        step = max(min(_DIRECT_SUMS // columns, _DIRECT_PRODUCTS // max(busiest, 1)), 1)
+        for first in range(0, count, step):
+            target = np.empty(min(step, count - first) * columns, bias.dtype)
+            convolve(
+                source, view.type(flip), bias.dtype.type(self._zero_point + flip), height, width, channels, groups,
+                numbers, by_columns, tall, wide, *self.window.strides, *self.window.dilations, *self.pads,
+                self.shape[1], self.shape[2], first, bias, target,
+            )  # fmt: skip
+            yield Block(first * columns, target)
 
     def spread_zeros(self) -> Zeros:
         """See Accumulation.spread_zeros."""
@@ -169,14 +257,13 @@ class Conv2d(Accumulation):
     def sums_of_rows(self, lhs: Array) -> Array:
         """See Accumulation.sums_of_rows."""
         pixels, groups = self._input(lhs), self.window.groups
-        count, depth = prod(self.shape[:3]), pixels.shape[3] // groups
-        found = np.empty((count, groups), np.int64)
-        step = self._rows
-        for row in range(0, count, step):
-            rows = min(step, count - row)
-            for group in range(groups):
-                patches = self._patches(pixels, row, rows, group * depth, depth)
-                found[row : row + rows, group] = patches.sum(axis=1, dtype=np.int64)
+        depth = pixels.shape[3] // groups
+        # Products with ones, and the zero point for every tap: what is padded is the zero point.
+        ones = np.ones(prod(self._kernel) * depth * groups, np.int32)
+        padded = np.full(groups, self._zero_point * self.depth, np.int64)
+        found = np.empty((prod(self.shape[:3]), groups), np.int64)
+        for start, sums in self._direct_blocks(pixels, ones, padded, groups, by_columns=groups == 1):
+            found.reshape(-1)[start : start + sums.size] = sums
         return np.repeat(found, self.columns // groups, axis=1).reshape(self.shape)
 
     def sums_of_columns(self, rhs: Array) -> Array:

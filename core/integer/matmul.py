@@ -15,9 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from core.cancellation import check_cancelled
 from core.errors import TypeFitError, UnsupportedError, about
 from core.integer.accumulation import Accumulation, Block, Zeros, rows_of_block
 from core.integer.columns import Columns, GroupedColumns, TiledColumns, is_tiled
+from core.integer.cost import COST_OF_START, cost_of_runs, cost_of_tiles
 from core.integer.integers import Integers
 from core.integer.output import Side
 from core.integer.product import (
@@ -34,9 +36,6 @@ from core.profiles import OperationRule, profile_named
 from core.profiles.integer_rule import Accumulator, SumOverflow
 
 Array = NDArray[Any]
-
-# What starting on one more matrix of a batch costs, in products.
-_BATCH_COST = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +75,13 @@ class Matmul(Accumulation):
     @property
     def cost(self) -> int:
         """See Accumulation.cost."""
-        if self._has_one_right_side:
-            return self.products
-        return max(self.products, prod(self.shape[:-2]) * _BATCH_COST)
+        matrices = 1 if self._has_one_right_side else prod(self.shape[:-2])
+        rows = prod(self.shape[:-1]) // max(matrices, 1)
+        if is_tiled(self.lhs, self.rhs, self._sums, self.depth):
+            each = cost_of_tiles(rows, self.depth, self.columns)
+        else:
+            each = cost_of_runs((rows + self.columns) * self.depth, rows * self.depth * self.columns)
+        return max(self.products, matrices * (each + COST_OF_START))
 
     def _made_ready(self, numbers: Array, zeros: Array, sums: np.dtype[Any]) -> Columns:
         if is_tiled(self.lhs, self.rhs, sums, self.depth):
@@ -113,6 +116,7 @@ class Matmul(Accumulation):
         start = 0
         step = rows_of_block(self.columns, self.depth)
         for a, b, row_zeros, column_zeros in self._matrices(lhs, rhs, zeros):
+            check_cancelled()
             columns = self._made_ready(b, column_zeros, sums)
             for row in range(0, a.shape[0], step):
                 rows = a[row : row + step]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from core.cancellation import checked
 from core.elements import FLOATS, IntegerElement
 from core.errors import ParameterError, TypeFitError, UnsupportedError, about
 from core.lanes import rounded_scales
@@ -125,7 +126,7 @@ def _derive(
     multipliers, factors = [], []
     derived: dict[tuple[float, float, float], tuple[Multiplier, float]] = {}
     _, *indices = (each.tolist() for each in granularity.indices)
-    for channel, (of_target, of_lhs, of_rhs) in enumerate(zip(*indices, strict=True)):
+    for channel, (of_target, of_lhs, of_rhs) in enumerate(checked(zip(*indices, strict=True))):
         scales = lhs.scales[of_lhs], rhs.scales[of_rhs], target.scales[of_target]
         if scales not in derived:
             real = factor.of(*scales)

@@ -37,6 +37,9 @@ Array = NDArray[Any]
 
 _INT32 = IntegerElement(32)
 
+STAGES_OF_SUMS = 5
+"""How many stages sum all products, or the numbers of as many."""
+
 
 @dataclass(frozen=True, slots=True)
 class Stage:

@@ -91,3 +91,36 @@ class Window:
                 f"{size + before + after}"
             )
         return (size + before + after - effective) // stride + 1, before
+
+    def taps_inside(self, size: int, kernel: int, axis: int) -> int:
+        """Return how many pairs of an output and a tap of it lie within the input along an axis, for any padding.
+
+        The number of (y, i), 0 <= y < out, 0 <= i < k, with 0 <= y * stride + i * dilation - before < in.
+        """
+        outputs, before = self.placed(size, kernel, axis)
+        stride, dilation = self.strides[axis], self.dilations[axis]
+        return _pairs_below(before + size, outputs, stride, kernel, dilation) - _pairs_below(
+            before, outputs, stride, kernel, dilation
+        )
+
+
+def _pairs_below(limit: int, outputs: int, stride: int, kernel: int, dilation: int) -> int:
+    """Return how many (y, i), 0 <= y < outputs, 0 <= i < kernel, have y * stride + i * dilation < limit."""
+    # The first taps have all outputs, those after `some` none, and those between ceil((limit - i * dilation) / stride).
+    full = min(max((limit - 1 - (outputs - 1) * stride) // dilation + 1, 0), kernel) if outputs else kernel
+    some = max(min(max((limit - 1) // dilation + 1, 0), kernel), full)
+    lowest = limit - (some - 1) * dilation + stride - 1
+    return full * outputs + _sum_of_floors(some - full, stride, dilation, lowest)
+
+
+def _sum_of_floors(count: int, divisor: int, step: int, offset: int) -> int:
+    """Return the sum of floor((step * i + offset) / divisor) over 0 <= i < count, in as many steps as Euclid's gcd."""
+    total = 0
+    while count:
+        total += (count - 1) * count // 2 * (step // divisor) + count * (offset // divisor)
+        step, offset = step % divisor, offset % divisor
+        highest = step * count + offset
+        if highest < divisor:
+            break
+        count, offset, divisor, step = highest // divisor, highest % divisor, step, divisor
+    return total

@@ -14,8 +14,9 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.traits import NoTerminator
 from xdsl.utils.exceptions import DiagnosticException, ParseError, VerifyException
 
+from core.cancellation import check_cancelled
 from core.errors import LimitError, LoweringError, ModuleTextError, RequantError, TypeTextError, UnsupportedError
-from core.lowering.limits import Deadline, ModuleLimits
+from core.lowering.limits import ModuleLimits
 from core.lowering.reader import Reader, fault_before_parsing
 from core.lowering.writer import write_module
 from core.mlir.diagnostics import caret
@@ -30,7 +31,6 @@ class Module:
     operation: ModuleOp
     text: str
     limits: ModuleLimits
-    deadline: Deadline
     positions: dict[Operation, int] = field(default_factory=dict)
 
     def write(self) -> str:
@@ -51,11 +51,11 @@ class Module:
         return LoweringError(f"{op.name}: {detail}{place}", line=line, column=column)
 
     def check_size(self) -> None:
-        """Raise LimitError if a pass made more operations than a module may have, DeadlineError if it took too long."""
+        """Raise LimitError if a pass made more operations than a module may have."""
         limit = self.limits.operations
         if sum(1 for _ in self.operation.walk()) > 8 * limit:
             raise LimitError(f"the lowered module has more than {8 * limit} operations", limit=8 * limit)
-        self.deadline.check()
+        check_cancelled()
 
 
 def line_and_column(text: str, offset: int) -> tuple[int, int]:
@@ -85,18 +85,17 @@ def read_module(text: str, limits: ModuleLimits | None = None) -> Module:
         raise LimitError(f"the module has {len(text)} characters, and may have {limit}", limit=limit)
     if (fault := fault_before_parsing(text, limits.nesting)) is not None:
         raise text_fault(text, *fault)
-    deadline = Deadline(limits.seconds)
-    operation, positions = _parse(text, limits, deadline)
-    module = Module(operation, text, limits, deadline, positions)
+    operation, positions = _parse(text, limits)
+    module = Module(operation, text, limits, positions)
     _check_order(module)
     _verify(module)
     return module
 
 
-def _parse(text: str, limits: ModuleLimits, deadline: Deadline) -> tuple[ModuleOp, dict[Operation, int]]:
+def _parse(text: str, limits: ModuleLimits) -> tuple[ModuleOp, dict[Operation, int]]:
     reader: Reader | None = None
     try:
-        reader = Reader(text, limits, deadline)
+        reader = Reader(text, limits)
         return reader.parse_whole(), reader.positions
     except ParseError as error:
         raise text_fault(text, error.span.start, _sentence(error.msg)) from None
@@ -139,7 +138,7 @@ def _verify(module: Module) -> None:
     """Check every operation by itself, innermost place first, so that an error has the place of its operation."""
     for count, op in enumerate(module.operation.walk()):
         if not count % 64:
-            module.deadline.check()
+            check_cancelled()
         try:
             op.verify(verify_nested_ops=False)
             if isinstance(op, FuncOp) and op.is_declaration and op.sym_visibility != StringAttr("private"):

@@ -12,9 +12,10 @@ from xdsl.utils.exceptions import ParseError
 from xdsl.utils.lexer import Span
 from xdsl.utils.mlir_lexer import MLIRTokenKind
 
+from core.cancellation import check_cancelled
 from core.errors import LimitError, excerpt
 from core.lowering.dialects import context
-from core.lowering.limits import Deadline, ModuleLimits
+from core.lowering.limits import ModuleLimits
 
 # A string as xDSL reads it, but without going back: on one that does not end its own pattern takes exponential time.
 _STRING = r'"(?:[^"\\\n\v\f]++|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*+"'
@@ -67,11 +68,10 @@ class Reader(Parser):
 
     _TensorLiteralElement: ClassVar[Any] = _LiteralElement
 
-    def __init__(self, text: str, limits: ModuleLimits, deadline: Deadline) -> None:
+    def __init__(self, text: str, limits: ModuleLimits) -> None:
         super().__init__(context(), text)
         self.positions: dict[Operation, int] = {}
         self._limits = limits
-        self._deadline = deadline
         self._operations = 0
         self._constant_elements = 0
         self._start = 0
@@ -92,7 +92,7 @@ class Reader(Parser):
             limit = self._limits.operations
             raise LimitError(f"the module has more than {limit} operations", limit=limit)
         if not self._operations % 64:
-            self._deadline.check()
+            check_cancelled()
         op = super().parse_operation()
         if op.dialect_name() in ("stablehlo", "chlo"):
             # StableHLO's attributes are all attributes here, however they were written.

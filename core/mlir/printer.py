@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from core.cancellation import checked
 from core.elements import FloatElement, IndexElement, IntegerElement, Signedness
 from core.mlir.float_text import float_text, scale_text
 from core.mlir.types import (
@@ -85,7 +86,7 @@ def _quantile(type_: QuantileType) -> str:
 
 def _texts(values: tuple[float, ...], text: Callable[[float], str]) -> list[str]:
     """Return the text of each value. Equal ones are made once, but for zeros, which are equal with either sign."""
-    texts = {value: text(value) for value in set(values) if value}
+    texts = {value: text(value) for value in checked(set(values)) if value}
     return [texts[value] if value else text(value) for value in values]
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.elements import FloatElement, IntegerElement
-from core.errors import ParameterError, TensorDataError
+from core.errors import LimitError, ParameterError, TensorDataError
 from core.lanes import LANES, widen
 from core.mlir.types import (
     StorageType,
@@ -27,6 +27,15 @@ from core.operators.description import OperandTensor
 from core.small_floats import decode
 
 Array = NDArray[Any]
+
+
+MOST_SCALES = 1 << 20
+
+
+def check_number_of_scales(count: int, pointer: str | None = None) -> None:
+    """Raise LimitError for more scales than are planned: each of them is a number of Python's for a moment."""
+    if count > MOST_SCALES:
+        raise LimitError(f"there are more than {MOST_SCALES} scales", limit=MOST_SCALES, pointer=pointer)
 
 
 def normalized_axis(axis: int, rank: int, pointer: str = "/attributes/axis") -> int:
@@ -101,6 +110,7 @@ def quantized_type(
     zero_points: Array | None,
 ) -> TensorType:
     """Return x with its parameters as a type. Scales may be of any kind: operators take what no type text can say."""
+    check_number_of_scales(scales.size)
     storage = storage_of(element)
     listed = tuple(scales.tolist())
     zeros = (0,) * len(listed) if zero_points is None else tuple(zero_points.tolist())

@@ -125,7 +125,7 @@ def plan_split_bytes(whole: Plan, rule: OperationRule, operand: QuantizedOperand
     channels = operand.channels.as_runs()
     zero_points = np.array(operand.zero_points, np.int64)
     indefinite = stored_nans(Missing.INDEFINITE, operand, zero_points)
-    scales = rounded_scales(operand.scales, operand.expressed, rule.scales)
+    scales = rounded_scales(operand.scales, operand.expressed, rule)
     with np.errstate(over="ignore"):
         reach = scales.min() * _SURELY_WITHIN
     return SplitBytesPlan(

@@ -11,6 +11,7 @@ from fractions import Fraction
 from math import isfinite
 from typing import Any
 
+from core.cancellation import checked
 from core.elements import IntegerElement
 from core.errors import ParameterError, RequantError, TypeFitError, UnsupportedError
 from core.mlir.types import UniformPerAxisType, UniformSubChannelType
@@ -86,7 +87,7 @@ def _write(subject: Subject) -> Written:
     count = max(len(subject.scales), len(target.scales))
     ins, outs = (each.scales * (1 if len(each.scales) == count else count) for each in (subject, target))
     multipliers, rounded = [], []
-    for index, (scale_in, scale_out) in enumerate(zip(ins, outs, strict=True)):
+    for index, (scale_in, scale_out) in enumerate(checked(zip(ins, outs, strict=True))):
         factor = scheme.factor.of(scale_in, None, scale_out)
         if not isfinite(factor):
             raise UnsupportedError(f"factor {index}, the input scale by the output scale, is beyond f64")

@@ -8,6 +8,7 @@ from fractions import Fraction
 from math import prod
 from typing import Any
 
+from core.cancellation import checked
 from core.elements import FLOATS, FloatElement, IntegerElement, Signedness
 from core.errors import TypeFitError, UnsupportedError, excerpt
 from core.mlir.fit import check_fits
@@ -195,7 +196,7 @@ def require_zero_points(subject: Subject, system: str, lowest: int, highest: int
 
 def rounded_to(scales: Sequence[float], element: FloatElement) -> tuple[tuple[float, ...], tuple[Rounding, ...]]:
     """Return scales as a float type holds them (RNE), and those that it does not hold as they are."""
-    held = tuple(round_to_format(scale, element) for scale in scales)
+    held = tuple(round_to_format(scale, element) for scale in checked(scales))
     pairs = enumerate(zip(scales, held, strict=True))
     return held, tuple(Rounding(index, scale, value) for index, (scale, value) in pairs if scale != value)
 

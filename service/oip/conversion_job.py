@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from core.cancellation import check_cancelled
 from core.conversion import Conversion, merged
 from core.error_report import conversion_error
 from core.errors import RequantError, UnsupportedError
@@ -21,7 +22,6 @@ from core.profiles import PROFILES, Operation
 from core.report import Report
 from core.requantize import ScalingPlan
 from service.comparison import error_measures
-from service.course import Course, course_of_request
 from service.oip.call import Call
 from service.oip.datatypes import DATATYPES
 from service.oip.model import Answer, Job
@@ -154,12 +154,11 @@ def job_of(call: Call, plan_for: Callable[[Call], Planned], *, measured: bool = 
 
 def _converted(conversion: Conversion, stored: Array) -> tuple[Array, Report]:
     """Convert piece by piece, as long as the client waits for it."""
-    course = course_of_request.get(None) or Course()
     plan = conversion.plan
     target = np.empty(conversion.output_entries, conversion.output_dtype)
     tally = plan.new_counts()
     for first, last in conversion.pieces(0, plan.elements, _PIECE):
-        course.check()
+        check_cancelled()
         source = stored[conversion.input_at(first) : conversion.input_at(last)]
         counts = plan.new_counts()
         conversion.step(source, target[conversion.output_at(first) : conversion.output_at(last)], first, counts)

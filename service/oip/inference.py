@@ -12,8 +12,9 @@ from starlette.responses import Response
 from core.errors import FieldFault, InvalidRequestError, LimitError, MalformedRequestError
 from service.admission import hold
 from service.codecs import oip
+from service.compute import TOKENS_PER_CHARACTER
 from service.inflate import open_body
-from service.json_body import MEDIA_TYPE, characters, hold_objects, read_json
+from service.json_body import MEDIA_TYPE, hold_objects, read_json, tokens_of
 from service.lifespan import require_ready
 from service.metrics import Metrics
 from service.oip import schemas
@@ -55,9 +56,9 @@ async def run_model(request: Request, model: Model, version: str) -> Response:
         blobs, asked = await _receive_raw(reader, model, query)
     else:
         text = await _receive_json(reader, length, settings)
-        weight = characters(text)
+        weight = tokens_of(text)
         await hold_objects(request.scope, text, weight, settings.max_json_tokens)
-        asked = await running.compute.texts(weight, lambda: _read(text, model, settings))
+        asked = await running.compute.texts(weight // TOKENS_PER_CHARACTER, lambda: _read(text, model, settings))
         blobs = await _receive_blobs(reader, asked.heads, len(text), length_stated=length is not None)
     sizes = sorted(len(blob) for _, blob in blobs)
 
@@ -65,8 +66,9 @@ async def run_model(request: Request, model: Model, version: str) -> Response:
         inputs = asked.inputs | {head.name: oip.tensor_of_blob(head, blob) for head, blob in blobs}
         return model.plan(Call(version, inputs, asked.parameters, settings, running.planned, in_query=raw))
 
-    # The largest tensor is not looked at while the call is planned; others may be scales.
-    job = await running.compute.texts(len(text) + sum(sizes[:-1]), decide)
+    # The largest tensor is not looked at while the call is planned; others may be scales. Half of a short text is not
+    # types.
+    job = await running.compute.texts((len(text) + sum(sizes[:-1])) // 2, decide)
     await hold(request.scope, job.byte_count)
 
     def run() -> Response:

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
+from core.cancellation import checked
 from core.errors import LimitError
 from core.parameters.multipliers import DerivedMultiplier, derive_from_scales, derive_multiplier
 from core.parameters.schemes import scheme_named
@@ -49,7 +50,7 @@ async def derive_multipliers(request: Request) -> Response:
 
     def work() -> Response:
         results = []
-        for index in range(count):
+        for index in checked(range(count), 16):
             with below(f"/{field}/{index}"):
                 results.append(multiplier_models.DerivedMultiplier(**asdict(derive(index))))
         return json_reply(MultiplierReply(scheme=scheme, results=results))

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
+from core.cancellation import checked
 from core.errors import LimitError
 from core.mlir import print_type
 from core.translation import TRANSLATIONS, Subject, translate
@@ -48,7 +49,7 @@ _MODELS: dict[str, type[RequestModel]] = {
     "tosa": TosaOperands,
 }
 # Every scale is read, rounded and printed by each of the systems.
-_WRITINGS = 8
+_WRITINGS = 4
 
 
 @router.post("/translate", **json_operation("translateType", TranslateRequest, TranslateReply, _EXAMPLE))
@@ -71,7 +72,7 @@ async def translate_type(request: Request) -> Response:
                 source=TranslationSystem(call.source),
                 rounded=_shown(rounded),
                 rounded_count=len(rounded),
-                translations=[_described(translate(subject, system)) for system in wanted],
+                translations=[_described(translate(subject, system)) for system in checked(wanted, 1)],
             )
         )
 

@@ -5,8 +5,21 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
+from typing import TypeVar
 
+import numpy as np
+import pytest
+from starlette.types import Scope
+
+from core.cancellation import check_cancelled
+from core.errors import DeadlineError, OverloadedError
+from core.integer.conv2d import conv2d_integers
 from service.compute import Compute
+from service.course import ClientLeftError, begin_course, client_left
+
+Result = TypeVar("Result")
 
 
 def test_long_texts_do_not_hold_up_arrays() -> None:
@@ -16,7 +29,7 @@ def test_long_texts_do_not_hold_up_arrays() -> None:
             busy = [asyncio.create_task(compute.texts(1000, lambda: (release.wait(60), name())[1])) for _ in range(3)]
             await asyncio.sleep(0)
             arrays = await asyncio.wait_for(compute.arrays(2000, name), 30)
-            inline = await compute.texts(64, name)
+            inline = await compute.texts(8, name)
             assert not any(task.done() for task in busy)
             release.set()
             return arrays, inline, (await asyncio.gather(*busy))[0]
@@ -55,3 +68,130 @@ def test_work_of_a_kind_that_took_long_goes_to_a_thread() -> None:
 
 def name() -> str:
     return threading.current_thread().name
+
+
+def test_a_full_queue_refuses_and_empties() -> None:
+    """Who has had a place goes on; who has not is told to come again, and can when the queue is shorter."""
+
+    async def run() -> None:
+        compute, release = Compute(1, 0, longest_queue=2), threading.Event()
+        for start in (compute.arrays, compute.texts):
+            release.clear()
+            own = asyncio.create_task(request(lambda start=start: start(1, lambda: release.wait(60))))  # type: ignore[misc]
+            others = [asyncio.create_task(request(lambda start=start: start(1, name))) for _ in range(2)]  # type: ignore[misc]
+            await asyncio.sleep(0.01)
+            with pytest.raises(OverloadedError, match="3 requests wait"):
+                await request(lambda start=start: start(1, name))  # type: ignore[misc]
+            release.set()
+            await asyncio.gather(own, *others)
+            await request(lambda start=start: start(1, name))  # type: ignore[misc]
+        compute.shut_down()
+
+    asyncio.run(run())
+
+
+def test_pieces_of_a_request_that_was_let_in_are_not_refused() -> None:
+    async def run() -> int:
+        compute, release = Compute(1, 0, longest_queue=1), threading.Event()
+
+        async def works() -> AsyncIterator[tuple[int, Callable[[], int]]]:
+            for number in range(8):
+                yield 1 << 30, lambda number=number: number  # type: ignore[misc]
+
+        async def pieces() -> int:
+            return sum([number async for number in compute.pieces("kind", works())])
+
+        first = asyncio.create_task(request(pieces))
+        await asyncio.sleep(0)
+        busy = [asyncio.create_task(request(lambda: compute.arrays(1, name))) for _ in range(4)]
+        found = await first
+        refused = [each for each in await asyncio.gather(*busy, return_exceptions=True) if isinstance(each, Exception)]
+        assert all(isinstance(each, OverloadedError) for each in refused)
+        release.set()
+        compute.shut_down()
+        return found
+
+    assert asyncio.run(run()) == sum(range(8))
+
+
+def test_work_ends_at_its_deadline() -> None:
+    """In every pool, on the loop, and between pieces; the time of all pieces counts, and waiting does not."""
+
+    def endless() -> None:
+        while True:
+            spin(0.001)
+            check_cancelled()
+
+    async def run(inline_bytes: int) -> None:
+        compute = Compute(1, inline_bytes, seconds=0.05)
+        for start in (compute.arrays, compute.texts, lambda _, work: compute.modules(work)):
+            course = begin_course({"type": "http"})
+            with pytest.raises(DeadlineError) as caught:
+                await start(1, endless)
+            assert caught.value.limit == 0.05
+            assert 0.05 <= course.computed < 1
+            with pytest.raises(DeadlineError):
+                await start(1, name)
+        begin_course({"type": "http"})
+        done: list[int] = []
+
+        def step(number: int) -> None:
+            done.append(number)
+            spin(0.01)
+
+        async def works() -> AsyncIterator[tuple[int, Callable[[], None]]]:
+            for number in range(100):
+                yield 1 << 20, partial(step, number)
+
+        with pytest.raises(DeadlineError):
+            async for _ in compute.pieces("kind", works()):
+                pass
+        assert 3 <= len(done) <= 8
+        compute.shut_down()
+
+    for inline_bytes in (0, 1 << 30):
+        asyncio.run(run(inline_bytes))
+
+
+def test_long_work_ends_when_the_client_leaves() -> None:
+    """Two long convolutions hold both threads; once their clients have left, the next request has one."""
+    x, w = np.ones((1, 512, 512, 4), np.int8), np.ones((4, 64, 64, 4), np.int8)
+
+    async def convolve(compute: Compute, scope: Scope) -> None:
+        begin_course(scope)
+        await compute.arrays(1 << 30, lambda: [conv2d_integers(x, w) for _ in range(100)])
+
+    async def run() -> float:
+        compute = Compute(2, 0)
+        scopes: list[Scope] = [{"type": "http"}, {"type": "http"}]
+        tasks = [asyncio.create_task(convolve(compute, scope)) for scope in scopes]
+        await asyncio.sleep(0.2)
+        for scope in scopes:
+            client_left(scope)
+        begun = time.perf_counter()
+        await request(lambda: compute.arrays(1 << 20, name))
+        waited = time.perf_counter() - begun
+        for task in tasks:
+            with pytest.raises(ClientLeftError):
+                await task
+        compute.shut_down()
+        return waited
+
+    conv2d_integers(x[:, :8, :8], w[:, :2, :2])
+    assert asyncio.run(run()) < 1
+
+
+async def request(work: Callable[[], Awaitable[Result]]) -> Result:
+    """Do work as a request of its own."""
+
+    async def alone() -> Result:
+        begin_course({"type": "http"})
+        return await work()
+
+    return await asyncio.create_task(alone())
+
+
+def spin(seconds: float) -> None:
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        pass

@@ -7,6 +7,7 @@ import io
 import time
 from collections.abc import AsyncIterator, Callable
 from functools import partial
+from math import inf
 
 import numpy as np
 import pytest
@@ -101,7 +102,7 @@ def test_models_look_between_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     looked = 0
 
-    def check(course: Course) -> None:
+    def check(course: Course, present: float = 0.0, limit: float = inf) -> None:
         nonlocal looked
         looked += 1
         # Twice for the texts, once for the work as a whole; then before each piece of a million elements.

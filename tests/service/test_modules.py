@@ -39,7 +39,7 @@ def test_wrong_modules_have_a_place(client: httpx.Client) -> None:
     assert (found["line"], found["column"], found["caret"].split("\n")[1]) == (2, 3, "  ^")
 
 
-@pytest.mark.parametrize("module", ["", "{" * 100_000, "x" * 200_000, "(" * 63 + "loc(" * 1000, '"' * 1000, "\ud800"])
+@pytest.mark.parametrize("module", ["", "{" * 100_000, "x" * 100_000, "(" * 63 + "loc(" * 1000, '"' * 1000, "\ud800"])
 def test_odd_texts(client: httpx.Client, module: str) -> None:
     body = '{"module": "' + module.replace('"', '\\"').replace("\ud800", "\\ud800") + '"}'
     reply = client.post("/v1/lower", content=body, headers={"content-type": "application/json"})

@@ -22,7 +22,7 @@ STATUSES = {
     "type_invalid": 422,
     "module_invalid": 422,
     "lowering_failed": 422,
-    "deadline_passed": 422,
+    "deadline_passed": 504,
     "type_does_not_fit": 422,
     "unsupported": 422,
     "unknown_name": 422,

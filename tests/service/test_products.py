@@ -146,7 +146,7 @@ class TestBounds:
             ("tensor<4097x1xi8>", "tensor<1x4097xi8>", 1 << 24),
             ("tensor<2x2147483648x0xi8>", "tensor<0x2147483648xi8>", 1 << 24),
             ("tensor<4096x600xi8>", "tensor<600x4096xi8>", 1 << 33),
-            ("tensor<40000x1x1xi8>", "tensor<40000x1x1xi8>", 1 << 33),
+            ("tensor<70000x1x1xi8>", "tensor<70000x1x1xi8>", 1 << 33),
             ("tensor<4000000000x1x0xi8>", "tensor<4000000000x0x1xi8>", 1 << 24),
         ],
     )

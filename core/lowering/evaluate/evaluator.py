@@ -17,6 +17,7 @@ from xdsl.dialects.func import CallOp, FuncOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from core import mlir
+from core.cancellation import check_cancelled
 from core.elements import FloatElement, IntegerElement
 from core.errors import LimitError, ParameterError, PreconditionError, RequantError, TypeFitError, UnknownNameError
 from core.lowering.dialects.stablehlo.attributes import ComparisonDirection, ComparisonType, Dot, DotDimensions
@@ -61,7 +62,7 @@ def evaluate(module: Module, function: FuncOp, inputs: Sequence[Tensor]) -> list
     """Return the results of `function` on `inputs`.
 
     Raises TypeFitError where an input has not the type of its argument, LoweringError where an operation is not
-    evaluated, PreconditionError where its result is not defined, LimitError and DeadlineError at the limits.
+    evaluated, PreconditionError where its result is not defined, LimitError at the limits.
     """
     types = [type_of(argument.type) for argument in function.body.block.args]
     if len(types) != len(inputs):
@@ -92,6 +93,7 @@ class _Evaluator:
     def __init__(self, module: Module) -> None:
         self._module = module
         self._spent = 0
+        self._products = 0
         self._values: dict[SSAValue, Array] = {}
         self._handlers: dict[str, Callable[[str, Operation, list[Array]], list[Array]]] = {
             "stablehlo": self._stablehlo,
@@ -100,13 +102,17 @@ class _Evaluator:
             "tosa": self._tosa,
         }
 
-    def check(self, byte_count: int) -> None:
-        """Take `byte_count` bytes of the budget, and see that there is time."""
+    def check(self, byte_count: int, products: int = 0) -> None:
+        """Take so many bytes and products of the budget, and see whether to go on."""
         self._spent += byte_count
         limit = self._module.limits.evaluation_bytes
         if self._spent > limit:
             raise LimitError(f"the values of the module take more than {limit} bytes", limit=limit)
-        self._module.deadline.check()
+        self._products += products
+        limit = self._module.limits.evaluation_products
+        if self._products > limit:
+            raise LimitError(f"products and sums take more than {limit} steps", limit=limit)
+        check_cancelled()
 
     def call(self, function: FuncOp, arguments: Sequence[Array], depth: int) -> list[Array]:
         """Return the results of a function."""

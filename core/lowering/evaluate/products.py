@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import product
 from math import prod
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -15,14 +15,22 @@ from core.lowering.evaluate.arrays import Array
 from core.lowering.evaluate.elementwise import binary
 from core.lowering.evaluate.shapes import padded
 
+# What one step of a loop in Python costs, in products.
+_PRODUCTS_OF_STEP = 1 << 9
 
-def dot_general(
-    left: Array, right: Array, dims: DotDimensions, dtype: np.dtype[Any], check: Callable[[int], None]
-) -> Array:
+
+class Check(Protocol):
+    """Takes bytes and products of the budget of an evaluation, and stops work that has become too long."""
+
+    def __call__(self, byte_count: int, products: int = 0) -> None:
+        """Raise what ends the work."""
+
+
+def dot_general(left: Array, right: Array, dims: DotDimensions, dtype: np.dtype[Any], check: Check) -> Array:
     """Return the products summed over the contracting dimensions: batching ones, then left's, then right's.
 
     Terms are added in their order, in `dtype`, so that floats round and integers wrap as one by one. `check` is told
-    the bytes of a step, and stops work that has become too long.
+    the bytes and products of it.
     """
     sides = []
     for array, batching, summed in (
@@ -41,7 +49,7 @@ def dot_general(
     if batch != right_batch or depth != right_depth:
         raise ValueError("the operands disagree in batching or contracting dimensions")
     size = prod((*batch, *left_free, *right_free))
-    check(size * dtype.itemsize)
+    check(size * dtype.itemsize, prod(depth) * (size + _PRODUCTS_OF_STEP))
     total = np.zeros((rows.shape[0], rows.shape[1], columns.shape[1]), dtype)
     rows, columns = rows.astype(dtype), columns.astype(dtype)
     for index in range(rows.shape[2]):
@@ -51,9 +59,7 @@ def dot_general(
     return total.reshape((*batch, *left_free, *right_free))
 
 
-def convolution(
-    left: Array, right: Array, window: Window, dtype: np.dtype[Any], check: Callable[[int], None], fill: int = 0
-) -> Array:
+def convolution(left: Array, right: Array, window: Window, dtype: np.dtype[Any], check: Check, fill: int = 0) -> Array:
     """Return the convolution, with `fill` where the window leaves the input."""
     dims = window.dimensions
     source = left.transpose((dims.input.first, dims.input.second, *dims.input.spatial)).astype(dtype)
@@ -75,7 +81,8 @@ def convolution(
     groups, outputs = window.feature_groups, kernel.shape[0]
     if groups < 1 or source.shape[1] != kernel.shape[1] * groups or outputs % groups:
         raise ValueError("the features of input and kernel disagree")
-    check(source.shape[0] * outputs * prod(sizes) * dtype.itemsize)
+    elements = source.shape[0] * outputs * prod(sizes)
+    check(elements * dtype.itemsize, prod(kernel.shape[1:]) * (elements + _PRODUCTS_OF_STEP))
     total = np.zeros((source.shape[0], outputs, *sizes), dtype)
     owner = np.arange(outputs) // (outputs // groups)
     for taps in product(*(range(size) for size in kernel.shape[2:])):
@@ -97,10 +104,11 @@ def convolution(
     return np.ascontiguousarray(total.transpose(places))
 
 
-def reduce(name: str, value: Array, initial: Array, axes: Sequence[int], check: Callable[[int], None]) -> Array:
+def reduce(name: str, value: Array, initial: Array, axes: Sequence[int], check: Check) -> Array:
     """Combine the elements along `axes` with the operation `name`, in their order, beginning with `initial`."""
     kept = [axis for axis in range(value.ndim) if axis not in axes]
     lines = value.transpose([*axes, *kept]).reshape(prod(value.shape[axis] for axis in axes), -1)
+    check(0, lines.size + len(lines) * _PRODUCTS_OF_STEP)
     total = np.full(lines.shape[1], initial, value.dtype)
     for index, line in enumerate(lines):
         if not index % 64:

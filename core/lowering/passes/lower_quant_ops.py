@@ -26,6 +26,7 @@ from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineExpr, AffineMap
 
 from core import mlir
+from core.cancellation import check_cancelled
 from core.elements import IntegerElement, Signedness
 from core.lowering.constants import dense, scalar_float, scalar_integer, truncated
 from core.lowering.dialects.arith import CONVERSIONS, Reshape
@@ -44,7 +45,7 @@ def _lower(module: Module, options: Options) -> None:
     fold_casts(module, QuantizeCast, DequantizeCast)
     for op in list(module.operation.walk()):
         if isinstance(op, QuantizeCast | DequantizeCast):
-            module.deadline.check()
+            check_cancelled()
             _lower_cast(module, op)
 
 

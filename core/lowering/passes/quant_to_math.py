@@ -14,6 +14,7 @@ from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from core import mlir
+from core.cancellation import check_cancelled
 from core.lowering.module import Module
 from core.lowering.passes.dot_to_math import DotLike, dot_like, hybrid
 from core.lowering.passes.quantized_op_to_qdq import through_floats
@@ -68,7 +69,7 @@ class _Lowering:
                 for argument in function.body.block.args:
                     self._store(argument)
         for op in list(self._module.operation.walk()):
-            self._module.deadline.check()
+            check_cancelled()
             self._lower(op)
 
     def type_of(self, value: SSAValue) -> Attribute:

@@ -57,7 +57,7 @@ def _plan(call: OperatorCall) -> Work:
         y = np.ascontiguousarray(found.transpose(0, 3, 1, 2)).reshape(-1)
         return {"y": OperandTensor(y_type, convolution.output(y, shape))}
 
-    return Work(run, sums.elements, sums.cost, convolution.copied)
+    return Work(run, sums.elements, max(sums.cost, convolution.cost), convolution.copied)
 
 
 CONV_INTEGER = Operator(

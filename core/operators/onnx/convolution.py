@@ -18,6 +18,8 @@ from core.operators.description import Array, Attribute, Choices, Kind, OperandT
 from core.operators.execution import pointing
 
 _MOST = (1 << 31) - 1
+_BYTES_OF_INDEX = 8
+_COST_OF_COPIED = 8
 _PADDINGS = {
     "NOTSET": Padding.EXPLICIT, "SAME_UPPER": Padding.SAME_UPPER, "SAME_LOWER": Padding.SAME_LOWER,
     "VALID": Padding.VALID,
@@ -160,8 +162,16 @@ class Convolution:
 
     @property
     def copied(self) -> int:
-        """How many elements of x unfolding makes, with what it makes on the way."""
-        return 2 * prod(self.input_shape) if self.unfolded else 0
+        """How many bytes unfolding takes: x before and after a step, and the indices of a dimension three times."""
+        if not self.unfolded:
+            return 0
+        indices = max(each.places * each.taps for each in self.unfolded)
+        return 2 * prod(self.input_shape) + 3 * _BYTES_OF_INDEX * indices
+
+    @property
+    def cost(self) -> int:
+        """What unfolding costs, in the unit of `core.integer.cost`."""
+        return self.copied * _COST_OF_COPIED
 
     def input(self, x: Array, zero_point: int) -> Array:
         """Return x, flat, as an input of two dimensions, flat. Padding is the zero point."""

@@ -7,12 +7,10 @@ blocked      the rank and dimensions of x, but ceil(D / block_size) along `axis`
 
 from __future__ import annotations
 
-from core.errors import LimitError, TypeFitError
+from core.errors import TypeFitError
 from core.operators.description import Attribute, Kind, OperandTensor, OperatorCall
 from core.operators.execution import pointing
-from core.operators.separate_parameters import Granularity, normalized_axis
-
-MOST_SCALES = 1 << 20
+from core.operators.separate_parameters import Granularity, check_number_of_scales, normalized_axis
 
 AXIS = Attribute(
     name="axis",
@@ -45,8 +43,7 @@ def granularity_of(call: OperatorCall, x: OperandTensor, scale_name: str, zero_p
             pointer=f"/inputs/{zero_point_name}",
         )
     with pointing(f"/inputs/{scale_name}"):
-        if scale.data.size > MOST_SCALES:
-            raise LimitError(f"there are more than {MOST_SCALES} scales", limit=MOST_SCALES)
+        check_number_of_scales(scale.data.size)
         if call.integer("block_size"):
             return _blocked(call, x.shape, scale.shape)
         if single:

@@ -76,7 +76,7 @@ def _plan(call: OperatorCall) -> Work:
             plan.run(convolution.input(x.data, zero), w.data, None if bias is None else bias.data, y)
         return {"y": OperandTensor(y_type, convolution.output(y, shape))}
 
-    return Work(run, plan.elements, plan.accumulation.cost, convolution.copied)
+    return Work(run, plan.elements, max(plan.accumulation.cost, convolution.cost), convolution.copied)
 
 
 def _parameters(name: str, count: str) -> tuple[Operand, Operand]:

@@ -10,8 +10,9 @@ import numpy as np
 from core.elements import FLOATS, FloatElement, IntegerElement
 from core.errors import ParameterError, TypeFitError
 from core.mlir.types import StorageType, TensorType, UniformPerAxisType, UniformType
-from core.operators.description import Attribute, Choices, Kind, Operand, OperatorCall
+from core.operators.description import Array, Attribute, Choices, Kind, Operand, OperatorCall
 from core.operators.element_names import element_named
+from core.operators.separate_parameters import check_number_of_scales
 
 SOURCE = "torch 2.13.0, CPU wheel, x86"
 DTYPES: Mapping[str, str] = {
@@ -108,12 +109,17 @@ def storage_of(call: OperatorCall, element: IntegerElement) -> StorageType:
     return StorageType(plain.element, plain.signed, lowest, highest)
 
 
-def _checked_scale(scale: float, pointer: str, index: int | None = None) -> float:
+def _checked_scale(scale: float, pointer: str) -> float:
     with np.errstate(over="ignore"):
         single = float(np.float32(scale))
     if not 0 < single < float("inf"):
-        raise ParameterError("a scale is above 0 and finite in f32", index=index, pointer=pointer)
+        raise ParameterError("a scale is above 0 and finite in f32", pointer=pointer)
     return scale
+
+
+def _refuse_scale(wrong: Array, pointer: str) -> None:
+    if wrong.any():
+        raise ParameterError("a scale is above 0 and finite in f32", index=int(np.argmax(wrong)), pointer=pointer)
 
 
 def one_scale(
@@ -164,14 +170,19 @@ def channel_scales(
                 f"{name} has shape {list(each.shape)}; dimension {axis} of the input has {shape[axis]} indices",
                 pointer=f"/inputs/{name}",
             )
-    listed = [_checked_scale(float(np.float32(scale)), "/inputs/scales", i) for i, scale in enumerate(scales.data)]
+    check_number_of_scales(scales.data.size, "/inputs/scales")
+    with np.errstate(over="ignore"):
+        singles = scales.data.astype(np.float32)
+    _refuse_scale(~((singles > 0) & np.isfinite(singles)), "/inputs/scales")
     lowest, highest = storage.default_bounds
-    points = zero_points.data.tolist()
-    for index, point in enumerate(points):
-        if not lowest <= point <= highest:
-            raise ParameterError(
-                f"zero point {index} is {point}; the dtype holds {lowest} to {highest}",
-                index=index,
-                pointer="/inputs/zero_points",
-            )
-    return TensorType(shape, UniformPerAxisType(storage, expressed, axis, tuple(listed), tuple(points)))
+    points = zero_points.data
+    wrong = (points < lowest) | (points > highest)
+    if wrong.any():
+        index = int(np.argmax(wrong))
+        raise ParameterError(
+            f"zero point {index} is {points[index]}; the dtype holds {lowest} to {highest}",
+            index=index,
+            pointer="/inputs/zero_points",
+        )
+    listed = tuple(singles.astype(np.float64).tolist())
+    return TensorType(shape, UniformPerAxisType(storage, expressed, axis, listed, tuple(points.tolist())))

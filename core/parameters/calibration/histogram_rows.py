@@ -7,14 +7,20 @@ from typing import TypeVar
 
 import numpy as np
 
+from core.cancellation import check_cancelled
 from core.parameters.calibration.magnitude_histogram import MagnitudeHistogram
-from core.parameters.calibration.method import Array, FoundRanges
+from core.parameters.calibration.method import Array, FoundRanges, limit_work
 from core.parameters.calibration.observed import Observed, Rows
 from core.parameters.calibration.value_histogram import ValueHistogram
 
 Histogram = TypeVar("Histogram", ValueHistogram, MagnitudeHistogram)
 
-_MOST_COUNTS = 1 << 20
+# Counts at a time. Histograms grow from there, each to 32 times as many and more.
+_MOST_COUNTS = 1 << 17
+# Counts that are made or moved in all, for all rows and tensors: about a second; and what one more row of
+# magnitudes costs that grows.
+_MOST_STEPS = 1 << 28
+_STEPS_OF_ROW = 1 << 12
 
 
 def ranges_of_histograms(
@@ -38,9 +44,18 @@ def ranges_of_histograms(
 
 def _histograms(parameters: int, batches: list[Rows], kind: type[Histogram], bins: int) -> Iterator[Histogram]:
     at_once = max(1, _MOST_COUNTS // (bins + 1))
+    steps = 0
     for begin in range(0, parameters, at_once):
+        check_cancelled()
         end = min(begin + at_once, parameters)
         histogram = kind.of(begin, batches[0].part(begin, end), bins)
+        steps += histogram.counts.size
         for batch in batches[1:]:
+            check_cancelled()
+            limit_work(steps, _MOST_STEPS, "bins of all ranges in all tensors")
+            before = histogram.bins
             histogram.add(batch.part(begin, end))
+            steps += histogram.counts.size
+            if kind is MagnitudeHistogram:
+                steps += _STEPS_OF_ROW * int(np.count_nonzero(histogram.bins != before))
         yield histogram

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from core.cancellation import check_cancelled
 from core.channels import Channels
 from core.dequantize import plan_dequantize
 from core.errors import ParameterError, PreconditionError, RequantError
@@ -29,13 +30,16 @@ _PROFILE = "stablehlo"
 
 # A few seconds on one core.
 _MOST_CONVERSIONS = 1 << 29
+# What starting on one more tensor costs, in elements.
+_ELEMENTS_OF_TENSOR = 1 << 13
 _MOST_TYPES = 1 << 19
 
 
 def _find(observed: Observed, options: CalibrationOptions, target: Target) -> FoundRanges:
     count = integer_option(options, "candidates", _CANDIDATES, 1, MOST_CANDIDATES)
     profile = _PROFILE if options.profile is None else options.profile
-    limit_work(count * observed.elements, _MOST_CONVERSIONS, "candidates times elements")
+    elements = observed.elements + len(observed.arrays) * _ELEMENTS_OF_TENSOR
+    limit_work(count * elements, _MOST_CONVERSIONS, "candidates times elements")
     limit_work(count * observed.parameters, _MOST_TYPES, "candidates times scales")
     lows, highs = observed.overall_extremes()
     if target.options.symmetric:
@@ -45,6 +49,7 @@ def _find(observed: Observed, options: CalibrationOptions, target: Target) -> Fo
     chosen = np.zeros(observed.parameters, np.int64)
     refused: PreconditionError | ParameterError | None = None
     for candidate in range(1, count + 1):
+        check_cancelled()
         try:
             type_ = target.type_of(target.parameters(*_shrunk(lows, highs, candidate, count)))
         except (PreconditionError, ParameterError) as error:
@@ -88,6 +93,7 @@ def _squared_errors(observed: Observed, type_: UniformQuantizedType, profile: st
     sums = np.zeros(observed.parameters)
     for array in observed.arrays:
         for piece in pieces(array.size):
+            check_cancelled()
             source = array[piece]
             stored = np.empty(source.size, quantize.output_dtype)
             restored = np.empty(source.size, dequantize.output_dtype)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from core.cancellation import checked
 from core.errors import UnsupportedError
 from core.kernels.divergence import model_optimizer_divergence
 from core.kernels.torch_histogram import torch_linspace
@@ -43,7 +44,7 @@ def _find(observed: Observed, options: CalibrationOptions, _: Target) -> FoundRa
     rows, _missing = observed.rows(0)
     magnitudes = np.abs(rows.values)
     reach = np.empty(observed.parameters, np.float32)
-    for row, (begin, end) in enumerate(zip(rows.offsets[:-1], rows.offsets[1:], strict=True)):
+    for row, (begin, end) in enumerate(checked(zip(rows.offsets[:-1], rows.offsets[1:], strict=True), 16)):
         reach[row] = _reach(magnitudes[begin:end], bins, levels, fewest, observed.places[0])
     highs = reach.astype(np.float64)
     return FoundRanges(0.0 - highs, highs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from core.kernels.histogram_rows import bin_of_share
 from core.parameters.calibration.histogram_rows import ranges_of_histograms
 from core.parameters.calibration.magnitude_histogram import MagnitudeHistogram
 from core.parameters.calibration.method import (
@@ -47,9 +48,10 @@ def _edges_at(histogram: ValueHistogram | MagnitudeHistogram, share: float) -> A
 
     Of a row whose shares add up to less, rounded, it is the last edge.
     """
-    totals = histogram.counts.sum(axis=1, keepdims=True)
-    cumulative = np.cumsum(histogram.counts / totals, axis=1)
-    index = np.minimum((cumulative < share).sum(axis=1), histogram.bins)
+    rows, columns = histogram.counts.shape
+    index = np.empty(rows, np.int64)
+    bin_of_share(histogram.counts.reshape(-1), columns, share, index)
+    index = np.minimum(index, histogram.bins)
     found: Array = histogram.edges[np.arange(index.size), index]
     return found
 

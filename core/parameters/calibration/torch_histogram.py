@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from core.cancellation import check_cancelled
 from core.errors import PreconditionError, UnsupportedError
 from core.kernels.torch_histogram import torch_search, torch_stretch
 from core.lanes import widen
@@ -81,6 +82,7 @@ def _find(observed: Observed, options: CalibrationOptions, target: Target) -> Fo
         )
     histogram, left_out = None, 0
     for index in range(len(observed.arrays)):
+        check_cancelled()
         observed.refuse_where(index, np.isnan, "NaN; this method needs numbers")
         values = widen(observed.arrays[index], observed.element)
         finite = values[~np.isinf(values)]

@@ -17,6 +17,7 @@ import numpy as np
 
 from core.errors import LimitError, PreconditionError
 from core.kernels.histogram import HISTOGRAM
+from core.kernels.histogram_rows import EQUAL_EDGES, shift_counts
 from core.parameters.calibration.method import MOST_GROWN_BINS, Array
 from core.parameters.calibration.observed import Rows
 
@@ -69,10 +70,11 @@ class ValueHistogram:
         self.thresholds = np.where(grown, added * width + old, np.maximum(old, thresholds))
         shifts = added.astype(np.int64)
         self.bins = bins + 2 * shifts
-        widened = np.zeros((bins.size, int(self.bins.max())), np.int64)
-        for row, (shift, count) in enumerate(zip(shifts.tolist(), bins.tolist(), strict=True)):
-            widened[row, shift : shift + count] = self.counts[row, :count]
-        self.counts = widened
+        if shifts.any():
+            columns = int(self.bins.max())
+            widened = np.zeros((bins.size, columns), np.int64)
+            shift_counts(self.counts.reshape(-1), self.counts.shape[1], bins, shifts, columns, widened.reshape(-1))
+            self.counts = widened
 
     def _count(self, rows: Rows) -> None:
         half = self.thresholds.dtype.type(0.5)
@@ -90,14 +92,9 @@ def equal_edges(row: int, firsts: Array, lasts: Array, bins: Array) -> Array:
 
     Raise PreconditionError where they do not ascend. `row` is what its message counts the rows from.
     """
-    columns = np.arange(int(bins.max()) + 1)
-    with np.errstate(all="ignore"):
-        steps = (lasts - firsts) / bins.astype(firsts.dtype)
-        edges: Array = columns.astype(firsts.dtype) * steps[:, None] + firsts[:, None]
-    edges[columns > bins[:, None]] = np.inf
-    edges[np.arange(bins.size), bins] = lasts
-    ascending = (edges[:, :-1] < edges[:, 1:]) | (columns[:-1] >= bins[:, None])
-    refuse_edges(row, np.logical_or.reduce(~ascending, axis=1))
+    edges = np.empty((bins.size, int(bins.max()) + 1), firsts.dtype)
+    wrong = EQUAL_EDGES[firsts.dtype.str](firsts, lasts, bins, edges.shape[1], edges.reshape(-1))
+    refuse_edges(row, np.arange(bins.size) == wrong)
     return edges
 
 

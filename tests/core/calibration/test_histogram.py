@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 from math import prod
+from time import thread_time
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 
 from core.errors import LimitError, ParameterError, PreconditionError
 from core.kernels.histogram import HISTOGRAM, HISTOGRAM_BETWEEN
+from core.kernels.histogram_rows import EQUAL_EDGES, bin_of_share
 from core.parameters.calibration import CALIBRATION_METHODS, FoundRanges
 from core.parameters.finished_type import PerAxis
 from tests import calibration_oracle as oracle
@@ -219,3 +221,39 @@ def test_bins_are_bounded(bins: int) -> None:
         with pytest.raises(ParameterError, match="bins must be from") as caught:
             find(method, [np.ones(2, np.float32)], bins=bins)
         assert caught.value.pointer == "/bins"
+
+
+@pytest.mark.parametrize("magnitudes", [False, True])
+def test_the_work_of_all_tensors_is_limited(magnitudes: bool) -> None:
+    """Many tensors of many rows, each bin of which is made or moved with each tensor; and rows that grow in turn."""
+    rng = np.random.default_rng(11)
+    tensors = [(1 + step / 200) * rng.standard_normal((1000, 20)).astype(np.float32) for step in range(200)]
+    begun = thread_time()
+    with pytest.raises(LimitError, match="bins of all ranges in all tensors"):
+        find("percentile", tensors, blocks=(1, 20), magnitudes=magnitudes, bins=2048)
+    assert thread_time() - begun < 10
+
+
+@pytest.mark.parametrize("lanes", LANES)
+def test_edges_and_shares_are_numpys(lanes: str) -> None:
+    """Rows of different lengths side by side, empty bins, and shares that are met exactly, at once, or never."""
+    rng = np.random.default_rng(12)
+    for _ in range(300):
+        bins = rng.integers(1, 40, 5)
+        firsts = rng.standard_normal(5).astype(lanes)
+        lasts = firsts + np.abs(rng.standard_normal(5)).astype(lanes) + np.dtype(lanes).type(0.1)
+        stride = int(bins.max()) + 1
+        edges = np.empty((5, stride), lanes)
+        assert EQUAL_EDGES[lanes](firsts, lasts, bins, stride, edges.reshape(-1)) == 5
+        for row, count_ in enumerate(bins.tolist()):
+            assert edges[row, : count_ + 1].tolist() == oracle.equal_edges(firsts[row], lasts[row], count_)
+            assert np.isinf(edges[row, count_ + 1 :]).all()
+        counts = rng.integers(0, 4, (5, stride)) * rng.integers(0, 2, (5, stride))
+        counts[:, rng.integers(stride)] += 1
+        cumulative = np.cumsum(counts / counts.sum(axis=1, keepdims=True), axis=1)
+        for share in (0.0, 0.5, float(rng.choice(cumulative.ravel())), 1.0, 1.5):
+            found = np.empty(5, np.int64)
+            bin_of_share(counts.reshape(-1), stride, share, found)
+            assert found.tolist() == (cumulative < share).sum(axis=1).tolist()
+    lasts[3] = firsts[3]
+    assert EQUAL_EDGES[lanes](firsts, lasts, bins, stride, edges.reshape(-1)) == 3

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import AbstractContextManager, nullcontext
+from time import thread_time
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -11,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.errors import ParameterError, PreconditionError, RequantError, TypeFitError, UnsupportedError
-from core.integer.conv2d import Layout, Padding, WeightsLayout, Window, conv2d_integers, plan_conv2d
+from core.integer.conv2d import Conv2d, Layout, Padding, WeightsLayout, Window, conv2d_integers, plan_conv2d
+from core.integer.integers import Integers
 from core.integer.matmul import plan_matmul
 from core.integer.trace import trace_product
 from core.mlir import parse_type
@@ -54,7 +58,15 @@ def arranged(x: Array, w: Array, window: Window) -> tuple[Array, Array]:
     return np.ascontiguousarray(x.transpose(order)), np.ascontiguousarray(w.transpose(of_weights))
 
 
-@settings(max_examples=300)
+def taking(way: str) -> AbstractContextManager[object]:
+    """Make one of the two ways the cheaper one, where it can be taken at all."""
+    if way == "cheaper":
+        return nullcontext()
+    other = "_direct_cost" if way == "tiled" else "_tiled_cost"
+    return mock.patch.object(Conv2d, other, property(lambda _: 1 << 62))
+
+
+@settings(max_examples=400)
 @given(data=st.data())
 def test_sums_are_exact(data: st.DataObject) -> None:
     """Any shape, stride, dilation, padding, groups, layout, dtype and accumulator."""
@@ -67,7 +79,7 @@ def test_sums_are_exact(data: st.DataObject) -> None:
     padding = draw(st.sampled_from(Padding))
     pads = (0, 0, 0, 0)
     if padding is Padding.EXPLICIT:
-        pads = draw(st.tuples(*[st.integers(0, 9)] * 4))
+        pads = draw(st.tuples(*[st.integers(0, draw(st.sampled_from([6, 16])))] * 4))
     window = Window(
         layout=draw(st.sampled_from(Layout)),
         weights_layout=draw(st.sampled_from(WeightsLayout)),
@@ -97,7 +109,8 @@ def test_sums_are_exact(data: st.DataObject) -> None:
         with pytest.raises(TypeFitError):
             conv2d_integers(*arrays, zx, zw, window=window)
         return
-    found = conv2d_integers(*arrays, zx, zw, window=window, accumulator=accumulator)
+    with taking(draw(st.sampled_from(["cheaper", "tiled", "direct"]))):
+        found = conv2d_integers(*arrays, zx, zw, window=window, accumulator=accumulator)
     expected = direct(x, w, zx, zw, strides, dilations, used, groups)
     expected = expected.transpose(["NHWC".index(letter) for letter in window.layout])
     dtype = np.int32 if accumulator is Accumulator.I32 else np.int64
@@ -109,12 +122,15 @@ def test_many_pixels_and_channels() -> None:
     """More than a block of rows, more than a tile of columns, and depthwise with a multiplier of 1 and of 2."""
     rng = np.random.default_rng(6)
     x = rng.integers(-128, 128, (2, 61, 53, 24)).astype(np.int8)
-    for groups, outputs in ((1, 70), (24, 24), (24, 48), (2, 66)):
+    for (groups, outputs), way in itertools.product(
+        ((1, 70), (1, 5), (24, 24), (24, 48), (2, 66)), ("cheaper", "tiled", "direct")
+    ):
         w = rng.integers(-128, 128, (outputs, 3, 3, 24 // groups)).astype(np.int8)
         window = Window(strides=(2, 1), padding=Padding.SAME_UPPER, groups=groups)
         top, bottom = same_pads(61, 3, 2, 1, lower=False)
         expected = direct(x, w, 7, np.array([0]), (2, 1), (1, 1), (top, 1, bottom, 1), groups)
-        assert np.array_equal(conv2d_integers(x, w, 7, window=window), expected)
+        with taking(way):
+            assert np.array_equal(conv2d_integers(x, w, 7, window=window), expected)
 
 
 @settings(max_examples=150)
@@ -175,9 +191,11 @@ def test_every_profile_against_integers(data: st.DataObject) -> None:
         with pytest.raises(PreconditionError):
             plan.run(given[0], given[1], added, target)
         return
-    plan.run(given[0], given[1], added, target)
+    with taking(draw(st.sampled_from(["cheaper", "tiled", "direct"]))):
+        plan.run(given[0], given[1], added, target)
+        traced = trace_product(plan, given[0], given[1], added, target)
     assert target.tolist() == expected
-    stages = {stage.name: stage.elements for stage in trace_product(plan, given[0], given[1], added, target).stages}
+    stages = {stage.name: stage.elements for stage in traced.stages}
     assert np.array_equal(stages["corrected"], ordered.ravel())
     corrections = ("accumulator", "lhs_zero_point_correction", "rhs_zero_point_correction", "zero_points_correction")
     assert np.array_equal(sum(stages[name] for name in corrections), stages["corrected"])
@@ -196,6 +214,57 @@ def test_the_index_of_an_error_is_that_of_the_output() -> None:
     with pytest.raises(PreconditionError) as caught:
         plan.run(x, np.ones(2, np.int8), bias, np.empty(6, np.int32))
     assert caught.value.index == 4
+
+
+class TestCost:
+    """What lies on padding costs nothing, and what the limit is asked about follows the way that is taken."""
+
+    def of(
+        self, x: tuple[int, ...], w: tuple[int, ...], window: Window, dtype: type[np.integer[Any]] = np.int8
+    ) -> Conv2d:
+        lhs, rhs = (Integers.of_array(np.broadcast_to(np.array(1, np.int8), shape)) for shape in (x, w))
+        return Conv2d.of(lhs, rhs, window, Accumulator.I32, SumOverflow.WRAP)
+
+    @settings(max_examples=300)
+    @given(*[st.integers(1, 9)] * 2, st.integers(1, 12), *[st.integers(0, 40)] * 3, st.sampled_from(Padding))
+    def test_taps_inside(
+        self, stride: int, dilation: int, kernel: int, size: int, before: int, after: int, padding: Padding
+    ) -> None:
+        pads = (before, 0, after, 0) if padding is Padding.EXPLICIT else (0, 0, 0, 0)
+        window = Window(strides=(stride, 1), dilations=(dilation, 1), padding=padding, pads=pads)
+        try:
+            outputs, above = window.placed(size, kernel, 0)
+        except TypeFitError:
+            return
+        places = itertools.product(range(outputs), range(kernel))
+        expected = sum(0 <= y * stride + i * dilation - above < size for y, i in places)
+        assert window.taps_inside(size, kernel, 0) == expected
+
+    def test_a_pixel_in_wide_padding(self) -> None:
+        """130 seconds of CPU when the padding was multiplied: now as many products as the kernel has taps."""
+        pads = Window(pads=(2048,) * 4)
+        sums = self.of((1, 1, 1, 1), (1, 16, 32, 1), pads)
+        assert sums.products > 1 << 32
+        assert sums.cost < 1 << 30
+        rng = np.random.default_rng(2)
+        w = rng.integers(-128, 128, (1, 16, 32, 1)).astype(np.int8)
+        begun = thread_time()
+        found = conv2d_integers(np.array([[[[100]]]], np.int8), w, -27, 3, window=pads)
+        assert thread_time() - begun < 2
+        expected = np.zeros_like(found)
+        expected[0, 2048 - 15 : 2049, 2048 - 31 : 2049, 0] = 127 * (w[0, ::-1, ::-1, 0].astype(np.int64) - 3)
+        assert np.array_equal(found, expected)
+
+    def test_dimensions_that_no_tensor_has(self) -> None:
+        """The cost is asked for before any element is there."""
+        window = Window(strides=(3, 7), dilations=(5, 2), pads=(2**31 - 1,) * 4)
+        assert self.of((1, 10**9, 10**9, 1), (1, 10**8, 10**8, 1), window).cost > 1 << 80
+
+    def test_narrow_windows_cost_more_than_their_products(self) -> None:
+        """One channel to one: a tile would be empty but for a 64th."""
+        sums = self.of((1, 2048, 2048, 1), (1, 3, 3, 1), Window())
+        assert sums.cost > 3 * sums.products
+        assert self.of((1, 64, 64, 64), (64, 3, 3, 64), Window()).cost < 2 * 62 * 62 * 9 * 64 * 64
 
 
 class TestVectors:

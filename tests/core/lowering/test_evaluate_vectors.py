@@ -11,9 +11,11 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from core.errors import PreconditionError
+from core.errors import LimitError, PreconditionError
 from core.lowering.evaluate import Tensor, evaluate, function_named
 from core.lowering.evaluate.arrays import dtype_of
+from core.lowering.limits import ModuleLimits
+from core.lowering.module import read_module
 from core.mlir import TensorType, parse_type
 from tests.core.lowering.modules import lowered
 
@@ -291,3 +293,28 @@ def test_lowered_casts_of_tensors(case: dict[str, Any]) -> None:
     text, _, _ = cast_program(case, case["shape"])
     found = run(text, [stored_input(case, case["input"], case["shape"])], "lower-quant-ops", "strip-func-quant-types")
     assert logical_output(case, found) == [number(value) for value in case["output"]]
+
+
+def test_products_and_sums_are_limited() -> None:
+    """A product of matrices and a sum over many rows, which are loops in Python, just within the limit and beyond."""
+    matrix = "tensor<8x8xf32>"
+    dot = f"%0 = stablehlo.dot %x, %x : ({matrix}, {matrix}) -> {matrix} return %0 : {matrix}"
+    for body, result, products in (
+        (dot, matrix, 8 * (64 + 512)),
+        (
+            f"%z = stablehlo.constant dense<0.0> : tensor<f32> %0 = stablehlo.reduce(%x init: %z) applies "
+            f"stablehlo.add across dimensions = [0] : ({matrix}, tensor<f32>) -> tensor<8xf32> "
+            "return %0 : tensor<8xf32>",
+            "tensor<8xf32>",
+            64 + 8 * 512,
+        ),
+    ):
+        text = f"func.func @main(%x: {matrix}) -> {result} {{ {body} }}"
+        given = [Tensor(cast(TensorType, parse_type(matrix)), np.ones((8, 8), np.float32))]
+        for limit in (products, products - 1):
+            module = read_module(text, ModuleLimits(evaluation_products=limit))
+            if limit == products:
+                assert evaluate(module, function_named(module, None), given)[0].elements.ravel()[0] == 8
+                continue
+            with pytest.raises(LimitError, match="products and sums take more than"):
+                evaluate(module, function_named(module, None), given)

@@ -15,7 +15,7 @@ from xdsl.ir import Block, Region
 
 from core.errors import LoweringError, ParameterError, PreconditionError, UnsupportedError
 from core.lowering.evaluate import Tensor, evaluate, function_named
-from core.lowering.limits import Deadline, ModuleLimits
+from core.lowering.limits import ModuleLimits
 from core.lowering.module import Module
 from core.lowering.passes import parse_pass
 from core.lowering.passes.requant_to_integer_arith.profile import FIXED_POINT_PROFILES, FIXED_POINT_SCHEMES
@@ -134,8 +134,7 @@ def emitted(plan: ScalingPlan, values: Array, width_in: int, width_out: int) -> 
     block.add_op(ReturnOp(result))
     operation = ModuleOp([FuncOp("main", ([block.args[0].type], [result.type]), Region(block))])
     operation.verify()
-    limits = ModuleLimits()
-    return run(Module(operation, "", limits, Deadline(limits.seconds)), [values])
+    return run(Module(operation, "", ModuleLimits()), [values])
 
 
 def test_vectors_of_real_systems() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from core.cancellation import cancellation_check
 from core.errors import DeadlineError, LimitError, ModuleTextError
 from core.lowering.limits import ModuleLimits
 from core.lowering.module import read_module
@@ -147,8 +148,22 @@ def test_limits() -> None:
     constant = "func.func @f() { %c = stablehlo.constant dense<1> : tensor<99999999x99999999xi8> return }"
     with pytest.raises(LimitError, match="constants have more than 1048576 elements"):
         read_module(constant)
-    with pytest.raises(DeadlineError, match="more than 0 seconds"):
-        read_module(ten, ModuleLimits(seconds=0))
+
+
+def test_reading_and_lowering_can_be_cancelled() -> None:
+    def cancel() -> None:
+        raise DeadlineError("over", limit=1)
+
+    many = "func.func @f(%x: tensor<2xf32>) {" + "stablehlo.add %x, %x : tensor<2xf32>\n" * 100 + "return }"
+    module = read_module(many)
+    token = cancellation_check.set(cancel)
+    try:
+        with pytest.raises(DeadlineError):
+            read_module(many)
+        with pytest.raises(DeadlineError):
+            module.check_size()
+    finally:
+        cancellation_check.reset(token)
 
 
 @pytest.mark.parametrize("sign", ["!", "#"])

@@ -11,6 +11,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr
 
 from core import mlir
+from core.cancellation import check_cancelled
 from core.elements import IntegerElement
 from core.errors import LimitError, RequantError, UnsupportedError
 from core.integer.add import plan_add
@@ -55,7 +56,7 @@ class Lowering:
     def run(self) -> None:
         """Rewrite the module. Raises LoweringError where an operation has no fixed point."""
         for op in list(self._module.operation.walk()):
-            self._module.deadline.check()
+            check_cancelled()
             lower = self._dedicated.get(op.name)
             if lower is None or not (isinstance(op, Rescale) or is_quantized([*op.operand_types, *op.result_types])):
                 continue

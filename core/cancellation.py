@@ -1,0 +1,35 @@
+"""Cooperative cancellation: long loops ask between two steps whether anybody still wants the result.
+
+Whoever starts the work sets `cancellation_check` in its context to a function that raises once the work has to end; the
+error leaves the work like any other. Without one, work runs to its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
+from typing import TypeVar
+
+Item = TypeVar("Item")
+
+
+def _never() -> None:
+    """Let the work go on."""
+
+
+cancellation_check: ContextVar[Callable[[], None]] = ContextVar("cancellation_check", default=_never)
+"""What raises when the work of this context has to end."""
+
+
+def check_cancelled() -> None:
+    """Raise if the work of this context has to end."""
+    cancellation_check.get()()
+
+
+def checked(items: Iterable[Item], every: int = 256) -> Iterator[Item]:
+    """Yield the items, with a check before the first and then before each one of `every`."""
+    check = cancellation_check.get()
+    for index, item in enumerate(items):
+        if index % every == 0:
+            check()
+        yield item

@@ -229,6 +229,18 @@ def dequantize(rng: Rng) -> None:
     run_plan(rng, plan, _codes(rng, plan))
 
 
+def short_rows(rng: Rng) -> None:
+    """Channels of a few whole vectors, which kernels take several of in one loop, both ways."""
+    shape = int(rng.choice([2, 3, 5])), int(rng.choice([16, 32, 48, 64, 256]))
+    storage = str(rng.choice(["i4", "u8", "i16", "i32", "f8E4M3FN", "f8E5M2", "f4E2M1FN"]))
+    scales = ", ".join(str(rng.choice(SCALES)) for _ in range(shape[0]))
+    stored = f"!quant.uniform<{storage}:f32:0, {{{scales}}}>"
+    source = tensor_type(shape, "f32")
+    run_plan(rng, plan_quantize(source, parse_type(stored), "onnx"), f32s(rng, prod(shape)))
+    plan = plan_dequantize(tensor_type(shape, stored), parse_type("f32"), "onnx")
+    run_plan(rng, plan, _codes(rng, plan))
+
+
 def quantiles(rng: Rng) -> None:
     width = int(rng.choice([1, 2, 3, 4, 8]))
     values = ", ".join(f"{each:.9g}" for each in np.sort(rng.normal(size=1 << width)))
@@ -448,6 +460,7 @@ CASES: Mapping[str, Case] = {
         quantize,
         cast,
         dequantize,
+        short_rows,
         quantiles,
         requantize,
         blocks,

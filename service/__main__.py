@@ -34,7 +34,8 @@ def main() -> None:
     """Serve. One process: more CPUs are threads here, more machines are replicas."""
     gc.disable()
     # uvicorn raises the signal that ended it again: a stop that was asked for is no failure.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    for stop in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(stop, lambda *_: sys.exit(0))
     from core.kernels.baked import use_baked
 
     if baked := os.environ.get("REQUANT_BAKED_KERNELS"):
@@ -72,7 +73,7 @@ def main() -> None:
             app,
             host=settings.host,
             port=settings.port,
-            http=http_protocol(limits, min(settings.drain_seconds, _LAST_SECONDS)),
+            http=http_protocol(limits, min(settings.drain_seconds, _LAST_SECONDS), app.state.runtime.admission),
             loop="uvloop",
             ws="none",
             log_config=None,

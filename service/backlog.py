@@ -13,9 +13,6 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from core.errors import OverloadedError
 from service.admission import Admission, Reservation
 
-# A piece for the parser has at most so many bytes, unless it is all of one body: what it costs to parse is bounded.
-_PIECE_BYTES = 8 << 10
-
 
 class Backlog(FlowControl):
     """uvicorn's flow control of one connection, with the bytes because of which reading may have to pause."""
@@ -34,11 +31,11 @@ class Backlog(FlowControl):
         self._bytes = self._bytes[self._at :] + data if self else data
         self._at = 0
 
-    def take(self, of_body: int) -> memoryview:
+    def take(self, of_body: int, most: int) -> memoryview:
         """Return the next bytes for the parser, none beyond the end of a message.
 
         `of_body`: how much of a body of stated length is still to come. Any other message ends with an empty line, and
-        so does a head.
+        so does a head; of these at most `most` bytes are returned.
         """
         at = self._at
         end = len(self._bytes)
@@ -48,7 +45,7 @@ class Backlog(FlowControl):
             # Perhaps the rest of an empty line that began in the previous piece.
             end = line_end + 1
         else:
-            end = min(end, at + _PIECE_BYTES)
+            end = min(end, at + most)
             empty_line = self._bytes.find(b"\r\n\r\n", at, end)
             if empty_line >= 0:
                 end = empty_line + 4

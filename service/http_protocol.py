@@ -33,7 +33,11 @@ from service.request_head import check_framing, http_minor_version, origin_form,
 _log = logging.getLogger("uvicorn.error")
 
 # How many steps of the parser (pieces, header fields, parts of a body) the loop waits for.
-_STEPS = 256
+_STEPS = 64
+# How large a piece is that holds many steps, and one that holds few. A body of stated length is one step.
+_LEAST_PIECE, _MOST_PIECE, _FEW_STEPS = 1 << 10, 16 << 10, 8
+# Most empty lines before a request (RFC 9112 section 2.2 asks for one).
+_EMPTY_LINES = 8
 
 
 class HttpProtocol(HttpToolsProtocol):
@@ -54,6 +58,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._body_left = 0
         self._framing = 0
         self._steps = 0
+        self._piece_bytes = _LEAST_PIECE
         self._scheduled = False
         self._fault: Exception | None = None
         self._is_head_request = False
@@ -139,7 +144,10 @@ class HttpProtocol(HttpToolsProtocol):
                 if self._scheduled or self._steps > _STEPS:
                     self._schedule()
                     break
-                self._parse(self.flow.take(self._body_left))
+                before = self._steps
+                self._parse(self.flow.take(self._body_left, self._piece_bytes))
+                few = self._steps - before < _FEW_STEPS
+                self._piece_bytes = min(2 * self._piece_bytes, _MOST_PIECE) if few else _LEAST_PIECE
             self.flow.settle()
         except Exception as error:  # whatever it is, the client gets an answer
             self._fail(error)
@@ -171,6 +179,8 @@ class HttpProtocol(HttpToolsProtocol):
                 self._set_parser()
             room = self.limits.framing_bytes - len(self._head)
             self._head += piece[:room]
+            if len(piece) < 3 and self._head.count(b"\n") > _EMPTY_LINES and not self._head.strip(b"\r\n"):
+                raise MalformedRequestError(f"there are more than {_EMPTY_LINES} empty lines before a request")
             self._feed(piece[:room])
             if len(piece) > room:
                 raise self.limits.too_many_bytes()
@@ -192,7 +202,8 @@ class HttpProtocol(HttpToolsProtocol):
         name, value = name.lower(), value.rstrip(b" \t")
         if name == b"content-length":
             value = value.lstrip(b"0") or b"0"
-        self.headers.append((name, value))
+        if len(self.headers) <= self.limits.header_fields:  # one too many is enough
+            self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         """Start the request, unless its head is not acceptable or will be parsed again."""
@@ -211,6 +222,7 @@ class HttpProtocol(HttpToolsProtocol):
         super().on_headers_complete()
         # uvicorn names its own class in there. The request begins when the loop comes to it.
         self.cycle.__class__ = Cycle
+        self.cycle.scope["http_version"] = f"1.{minor_version}"
         self._body_left = int(fields.get(b"content-length", 0))
         self._framing = 0
         self._arrival.head_ends(self._body_left)

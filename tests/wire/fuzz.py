@@ -13,10 +13,10 @@ from random import Random
 from tests.wire.messages import LAST, Message, large, last, whole
 
 # How many different messages of each kind a round has, and how many connections.
-_POOL, _LARGE_POOL, _LAST_POOL, _CONNECTIONS = 400, 6, 60, 160
-_AT_ONCE = 12
-_MOST_MESSAGES = 150
-_LARGE_SHARE = 0.25
+_POOL, _LARGE_POOL, _LAST_POOL, _CONNECTIONS = 1000, 6, 100, 250
+_AT_ONCE = 24
+_MOST_MESSAGES = 500
+_LARGE_SHARE = 0.15
 _SECONDS = 120.0
 
 # What is never the same twice.
@@ -108,11 +108,11 @@ def _cut(rng: Random, sent: bytes) -> list[bytes]:
     way = rng.random()
     if way < 0.3:
         return [sent]
-    if way < 0.7:
+    if way < 0.85:
         places = sorted(rng.randrange(len(sent) + 1) for _ in range(rng.randrange(1, 30)))
     else:
         start = rng.randrange(len(sent))
-        places = list(range(start, min(len(sent), start + rng.choice((60, 600))), rng.choice((1, 2, 3, 17))))
+        places = list(range(start, min(len(sent), start + rng.choice((60, 300))), rng.choice((1, 2, 3, 17))))
     return [sent[a:b] for a, b in zip([0, *places], [*places, len(sent)], strict=True) if a < b]
 
 
@@ -126,7 +126,7 @@ async def _pipelined(port: int, rng: Random, parts: list[Known], tally: Tally) -
             for piece in _cut(rng, b"".join(part.sent for part in parts)):
                 writer.write(piece)
                 await writer.drain()
-                if rng.random() < 0.2:
+                if rng.random() < 0.1:
                     await asyncio.sleep(rng.choice((0, 1e-3)))
 
     sending = asyncio.create_task(send())

@@ -18,7 +18,7 @@ from tests.wire.fuzz import Tally, fuzz_round
 from tests.wire.memory import memory
 
 BUDGET = 256 << 20
-OPTIONS = ("--drain-seconds", "0", "--head-seconds", "1", "--body-seconds", "1", "--memory-bytes", str(BUDGET))
+OPTIONS = ("--drain-seconds", "0", "--head-seconds", "6", "--body-seconds", "6", "--memory-bytes", str(BUDGET))
 
 
 def main() -> None:

@@ -54,8 +54,10 @@ class Backlog(FlowControl):
 
     def settle(self) -> None:
         """Hold memory for what is left, and pause reading if that is much. Raise OverloadedError if there is none."""
-        if not self:
+        if self._at == len(self._bytes):
             self._bytes, self._at = b"", 0
+            if not self._reservation.held:
+                return
         more = len(self._bytes) - self._reservation.held
         if more > 0 and not self._reservation.more_at_once(more):
             raise OverloadedError("there is no memory for requests that are sent before earlier ones are answered")
@@ -72,5 +74,5 @@ class Backlog(FlowControl):
 
     def resume_reading(self) -> None:
         """Read on, unless too much waits already."""
-        if len(self) <= HIGH_WATER_LIMIT:
+        if self.read_paused and len(self) <= HIGH_WATER_LIMIT:
             super().resume_reading()

@@ -41,7 +41,7 @@ class Departure(asyncio.Transport):
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Write a part of a reply, if there is still somebody to take it. uvloop raises when there is nobody."""
-        if not self.is_closing():
+        if not (self._closing or self._transport.is_closing()):
             self._transport.write(data)
 
     def is_closing(self) -> bool:

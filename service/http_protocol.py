@@ -27,6 +27,7 @@ from service.backlog import Backlog
 from service.course import client_left
 from service.cycle import Cycle
 from service.departure import Departure
+from service.header_fields import header_fields
 from service.problems import requant_problem
 from service.request_head import check_framing, http_minor_version, origin_form, without_upgrade
 
@@ -62,6 +63,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._scheduled = False
         self._fault: Exception | None = None
         self._is_head_request = False
+        self._most_fields = self.limits.header_fields
 
     def _set_parser(self) -> None:
         """Begin anew: nothing of one message is to decide about the next, as a trailer `Connection: close` would."""
@@ -153,7 +155,7 @@ class HttpProtocol(HttpToolsProtocol):
             self._fail(error)
             return
         self._arrival.watch()
-        if self._arrival.stage is not Stage.BODY:
+        if self.flow.read_paused and self._arrival.stage is not Stage.BODY:
             self.flow.resume_reading()
 
     def _is_answering(self) -> bool:
@@ -195,37 +197,35 @@ class HttpProtocol(HttpToolsProtocol):
             raise (error.__context__ or error) from None
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header field. A trailer is none (RFC 9110 section 6.5): it came after what fields decide."""
+        """Take a header field, or a trailer, which is none (RFC 9110 section 6.5): nobody looks for it."""
         self._steps += 1
-        if self._arrival.stage is Stage.BODY:
-            return
-        name, value = name.lower(), value.rstrip(b" \t")
-        if name == b"content-length":
-            value = value.lstrip(b"0") or b"0"
-        if len(self.headers) <= self.limits.header_fields:  # one too many is enough
-            self.headers.append((name, value))
+        headers = self.headers
+        if len(headers) <= self._most_fields:  # one too many is enough
+            headers.append((name.lower(), value.rstrip(b" \t")))
 
     def on_headers_complete(self) -> None:
         """Start the request, unless its head is not acceptable or will be parsed again."""
         method = self.parser.get_method()
         self._is_head_request = method == b"HEAD"
-        self.limits.check_head(self.url, self.headers)
+        if len(self._head) > self.limits.head_bytes or len(self.headers) > self._most_fields:
+            self.limits.check_head(self.url, self.headers)
         minor_version = http_minor_version(self._head)
         if method == b"CONNECT":
             raise MalformedRequestError("the method is CONNECT; this is not a proxy")
-        check_framing(self.headers, minor_version)
+        body_bytes = check_framing(self.headers, minor_version)
         if self.parser.should_upgrade():
             return
         self.url = origin_form(method, self.url)
-        fields = dict(self.headers)
-        self.expect_100_continue = minor_version > 0 and fields.get(b"expect", b"").lower() == b"100-continue"
+        expected = header_fields(self.scope).get(b"expect")
+        self.expect_100_continue = expected is not None and minor_version > 0 and expected.lower() == b"100-continue"
         super().on_headers_complete()
         # uvicorn names its own class in there. The request begins when the loop comes to it.
         self.cycle.__class__ = Cycle
         self.cycle.scope["http_version"] = f"1.{minor_version}"
-        self._body_left = int(fields.get(b"content-length", 0))
+        self._body_left = body_bytes
         self._framing = 0
-        self._arrival.head_ends(self._body_left)
+        self._arrival.head_ends(body_bytes)
+        self.headers = []  # for trailers
 
     def on_body(self, body: bytes) -> None:
         """Keep a part of the body. Added to `b""` it is not copied, added to a bytearray nothing else is."""
@@ -244,8 +244,8 @@ class HttpProtocol(HttpToolsProtocol):
         if not self.parser.should_upgrade():
             super().on_message_complete()
             self._arrival.body_ends()
-            # Only who reads sees that the client leaves.
-            self.flow.resume_reading()
+            if self.flow.read_paused:
+                self.flow.resume_reading()  # only who reads sees that the client leaves
 
     def _fail(self, error: Exception) -> None:
         """Answer what cannot be taken, in its turn, and hang up. In the middle of its reply only the latter is left."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from core.errors import (
@@ -42,25 +42,35 @@ def http_minor_version(head: bytes | bytearray) -> int:
     return min(int(minor), 1)
 
 
-def check_framing(headers: Sequence[tuple[bytes, bytes]], minor_version: int) -> None:
-    """Check `Host` (RFC 9112 section 3.2) and `Transfer-Encoding` (section 6.1).
+def check_framing(headers: list[tuple[bytes, bytes]], minor_version: int) -> int:
+    """Check `Host` (RFC 9112 section 3.2) and `Transfer-Encoding` (section 6.1), and return the stated length.
+
+    A `Content-Length`, which the parser has checked, is written without leading zeros for all who read it later.
 
     Raises:
         MalformedRequestError: if one is missing, there twice, not valid or not allowed.
         TransferCodingError: for any coding but `chunked`.
     """
-    hosts = [value for name, value in headers if name == b"host"]
+    hosts, codings, length = [], [], b"0"
+    for place, (name, value) in enumerate(headers):
+        if name == b"host":
+            hosts.append(value)
+        elif name == b"transfer-encoding":
+            codings.append(value)
+        elif name == b"content-length":
+            length = value.lstrip(b"0") or b"0"
+            headers[place] = name, length
     if len(hosts) > 1 or (minor_version and not hosts):
         raise MalformedRequestError(f"the request has {len(hosts)} Host fields; expected 1")
     if hosts and not _is_authority(hosts[0].decode("latin-1")):
         shown = excerpt(hosts[0].decode("latin-1"))
         raise MalformedRequestError(f"the Host is {shown!r}; expected a name or an address, and perhaps a port")
-    codings = [value for name, value in headers if name == b"transfer-encoding"]
     if codings and not minor_version:
         raise MalformedRequestError("the request has a Transfer-Encoding; HTTP/1.0 has none")
     if codings and b",".join(codings).lower() != b"chunked":
         shown = excerpt(b", ".join(codings).decode("latin-1"))
         raise TransferCodingError(f"the Transfer-Encoding is {shown!r}; only chunked is decoded here")
+    return int(length)
 
 
 def origin_form(method: bytes, target: bytes) -> bytes:
@@ -92,6 +102,7 @@ def without_upgrade(head: bytes | bytearray) -> bytes:
     return _UPGRADE.sub(b"", bytes(head))
 
 
+@lru_cache(256)
 def _is_authority(text: str) -> bool:
     found = _AUTHORITY.fullmatch(text)
     return found is not None and len(port := (found[1] or "").lstrip("0")) < 6 and int(port or 0) <= _MOST_PORT

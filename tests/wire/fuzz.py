@@ -160,7 +160,7 @@ async def _pipelined(port: int, rng: Random, parts: list[Known], tally: Tally) -
     tally.bytes += len(received)
 
 
-async def fuzz_round(port: int, seed: int) -> Tally:
+async def fuzz_round(port: int, seed: int, connections: int = _CONNECTIONS) -> Tally:
     """Ask each message of a round alone, then all of them in random order on shared connections."""
     rng, tally = Random(seed), Tally()
 
@@ -189,5 +189,5 @@ async def fuzz_round(port: int, seed: int) -> Tally:
         await _pipelined(port, own, [*parts, own.choice(ends)], tally)
         return ends[-1]
 
-    await known([one(Random(rng.getrandbits(64))) for _ in range(_CONNECTIONS)])
+    await known([one(Random(rng.getrandbits(64))) for _ in range(connections)])
     return tally

@@ -27,7 +27,6 @@ from service.backlog import Backlog
 from service.course import client_left
 from service.cycle import Cycle
 from service.departure import Departure
-from service.header_fields import header_fields
 from service.problems import requant_problem
 from service.request_head import check_framing, http_minor_version, origin_form, without_upgrade
 
@@ -216,12 +215,12 @@ class HttpProtocol(HttpToolsProtocol):
         if self.parser.should_upgrade():
             return
         self.url = origin_form(method, self.url)
-        expected = header_fields(self.scope).get(b"expect")
+        expected = dict(self.headers).get(b"expect")
         self.expect_100_continue = expected is not None and minor_version > 0 and expected.lower() == b"100-continue"
         super().on_headers_complete()
         # uvicorn names its own class in there. The request begins when the loop comes to it.
         self.cycle.__class__ = Cycle
-        self.cycle.scope["http_version"] = f"1.{minor_version}"
+        self.scope["http_version"] = "1.1" if minor_version else "1.0"
         self._body_left = body_bytes
         self._framing = 0
         self._arrival.head_ends(body_bytes)

@@ -120,3 +120,22 @@ def test_a_burst_is_answered_in_order(server: Server) -> None:
         found = replies(all_of(connection))
     assert [status for status, _ in found] == [200, 200, 404, 200] * 500 + [200]
     assert len({re.sub(rb'"request_id":"[0-9a-f]+"', b"", body) for _, body in found}) == 5
+
+
+def test_a_probe_is_answered_beside_bursts(server: Server) -> None:
+    """100 connections send 240 KB of requests each, and read nothing."""
+    burst = GET * (240_000 // len(GET))
+    attackers = [server.connect() for _ in range(100)]
+    try:
+        for attacker in attackers:
+            attacker.setblocking(False)
+            attacker.send(burst)
+        for _ in range(3):
+            began = time.monotonic()
+            with server.connect() as probe:
+                probe.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: test\r\n\r\n")
+                assert probe.recv(100).startswith(b"HTTP/1.1 200 ")
+            assert time.monotonic() - began < 5
+    finally:
+        for attacker in attackers:
+            attacker.close()

@@ -1,8 +1,8 @@
 """`python -m tests.wire.bursts`: what bursts of requests do to everybody else, as docs/hostile_input.md has it.
 
 For each burst: the longest time for which the event loop served nothing else (in its own CPU time), how long a probe
-waited that was sent in the middle of it, and the memory at its peak beyond that before it. A new service for each, with a heart that beats on
-its event loop (`benchmarks.http.heart`).
+waited that was sent in the middle of it, and the memory at its peak beyond that before it. A new service for each, with
+a heart that beats on its event loop (`benchmarks.http.heart`).
 """
 
 from __future__ import annotations

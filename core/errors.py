@@ -16,6 +16,9 @@ RequantError
 │   ├── MalformedRequestError     it cannot be read at all
 │   ├── SlowRequestError          it did not arrive in time
 │   ├── LargeHeadError            its head is larger, or has more fields, than any is read
+│   ├── VersionError              it is in a version of HTTP that is not spoken
+│   ├── TransferCodingError       its body is in a transfer coding that is not decoded
+│   ├── CrossOriginError          a page asked whether it may send it, and it may not
 │   ├── InvalidRequestError       it can be read, and a field of it is missing, unknown or wrong
 │   └── UnreadableEncodingError   it is in a media type or content coding that is not served
 ├── LimitError                a stated limit was passed
@@ -236,6 +239,24 @@ class LargeHeadError(RequestError):
     """The head of a message has more bytes or more fields than are read."""
 
     code = "head_too_large"
+
+
+class VersionError(RequestError):
+    """The message is in a major version of HTTP that is not spoken."""
+
+    code = "http_version"
+
+
+class TransferCodingError(RequestError):
+    """The body of the message is in a transfer coding that is not decoded."""
+
+    code = "transfer_coding"
+
+
+class CrossOriginError(RequestError):
+    """A page asked whether it may send a request (CORS), and its origin, the method or a field is not allowed."""
+
+    code = "cross_origin"
 
 
 class UnreadableEncodingError(RequestError):

@@ -101,7 +101,7 @@ def _serve() -> None:
             app,
             host=settings.host,
             port=settings.port,
-            http=http_protocol(limits, min(settings.drain_seconds, _LAST_SECONDS)),
+            http=http_protocol(limits, min(settings.drain_seconds, _LAST_SECONDS), app.state.runtime.admission),
             loop="uvloop",
             ws="none",
             log_config=None,

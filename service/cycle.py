@@ -21,6 +21,8 @@ _PLAIN = b"\t\r\n" + bytes(range(32, 127)) + bytes(range(128, 256))
 class Cycle(RequestResponseCycle):
     """A request and its reply."""
 
+    body: bytes | bytearray  # type: ignore[assignment]  # receive() makes bytes of it
+
     def send(self, message: Any) -> Awaitable[None]:  # type: ignore[override]  # it is awaited all the same
         """Take a message of the reply."""
         if not (self.flow.write_paused or self.disconnected):

@@ -4,14 +4,11 @@ Each reply carries the request's id and the two headers that keep browsers and c
 
 And something has to become of a body that nobody read when the reply is ready. A refusal often comes before the body:
 no such path, a wrong query, a limit. uvicorn then takes in whatever still comes, for as long as it comes, before it
-reads the next request. Closing at once is no better: with bytes of the client unread that resets the connection, and a
-client that sends everything before it reads never sees why it was refused. So the reply goes out at once, and then what
-the client sends is dropped until it ends, pauses or is too much.
+reads the next request. So a reply before a long body is the last of its connection (`service.departure`).
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 from collections.abc import Awaitable
@@ -27,11 +24,6 @@ _SAME_ON_ALL = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no
 
 # A rest of at most this many bytes, stated by the client, is left to uvicorn: the connection stays usable.
 _SMALL_REST = 64 << 10
-
-# How much of a longer rest is received and dropped, and how long: in all, and without a byte coming.
-_LINGER_BYTES = 256 << 20
-_LINGER_SECONDS = 10.0
-_PAUSE_SECONDS = 0.5
 
 
 def request_id(scope: Scope) -> str:
@@ -72,7 +64,6 @@ class Exchange:
         self._send = send
         self._closing = closing
         self._received = 0
-        self._closes = False
         fields = header_fields(scope)
         # Whether the client waits to be told to go on: then nobody knows if the body will follow.
         self._waits = b"expect" in fields
@@ -89,12 +80,8 @@ class Exchange:
         return message
 
     def send(self, message: Message) -> Awaitable[None]:
-        """Send a message: a head with what belongs on it, and the end not before a long body was dropped."""
-        if message["type"] == "http.response.start":
-            message = self._completed(message)
-        elif self._closes and not message.get("more_body", False):
-            return self._end(message)
-        return self._send(message)
+        """Send a message: a head with what belongs on it."""
+        return self._send(self._completed(message) if message["type"] == "http.response.start" else message)
 
     def _completed(self, head: Message) -> Message:
         """Add the common headers, unless the reply has its own, and say if the connection will be closed."""
@@ -102,26 +89,10 @@ class Exchange:
         present = dict(given)
         headers = [*given, *[pair for pair in _common_fields(self._scope) if pair[0] not in present]]
         headers.append((HEADER, self._course.server_timing()))
-        self._closes = not self._ended and self._is_long()
-        if self._closes or self._closing:
+        if self._closing or (not self._ended and self._is_long()):
             headers = [*(pair for pair in headers if pair[0] != b"connection"), (b"connection", b"close")]
         return {**head, "headers": headers}
 
     def _is_long(self) -> bool:
         """Return whether more may come than is left to uvicorn."""
         return self._waits or self._declared is None or self._declared - self._received > _SMALL_REST
-
-    async def _end(self, last: Message) -> None:
-        await self._send({**last, "more_body": True})
-        await self._drop()
-        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
-
-    async def _drop(self) -> None:
-        """Receive what still comes, within the bounds, without keeping it."""
-        most = self._received + _LINGER_BYTES
-        try:
-            async with asyncio.timeout(_LINGER_SECONDS):
-                while not self._ended and self._received < most:
-                    await asyncio.wait_for(self.receive(), _PAUSE_SECONDS)
-        except TimeoutError:
-            pass

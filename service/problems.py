@@ -129,7 +129,7 @@ _TABLE: Mapping[type[errors.RequantError], ProblemKind] = dict(
             errors.MalformedRequestError,
             400,
             "The request cannot be read",
-            "The body is not JSON in UTF-8, or it ended before its declared length.",
+            "The message is not HTTP/1.1, the body is not JSON in UTF-8, or it ended before its declared length.",
         ),
         _row(
             errors.SlowRequestError,
@@ -145,6 +145,26 @@ _TABLE: Mapping[type[errors.RequantError], ProblemKind] = dict(
             "The path, the query and the header fields have a limit in all, and the fields are limited in number. GET "
             "/v1/info shows both. Long types go into the body of a JSON route, such as /v1/quantize, or under /v2 into "
             "the JSON before the tensors. The connection is closed after this reply.",
+        ),
+        _row(
+            errors.VersionError,
+            505,
+            "The version of HTTP is not spoken",
+            "Requests are read in HTTP/1.1 and HTTP/1.0. The connection is closed after this reply.",
+        ),
+        _row(
+            errors.TransferCodingError,
+            501,
+            "The transfer coding is not decoded",
+            "A body has a Content-Length, or its Transfer-Encoding is `chunked` and nothing else. The connection is "
+            "closed after this reply.",
+        ),
+        _row(
+            errors.CrossOriginError,
+            403,
+            "The page may not send this request",
+            "A browser asked, for a page of another origin, whether it may send a request (CORS). The service was "
+            "started without that origin, or the method or a header field is not one that pages send here.",
         ),
         _row(
             errors.InvalidRequestError,

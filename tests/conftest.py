@@ -40,7 +40,7 @@ class Server:
         return socket.create_connection(("127.0.0.1", self.port), timeout=60)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -64,7 +64,7 @@ def _wait_until_ready(url: str, process: subprocess.Popen[bytes]) -> None:
 @contextmanager
 def started(log: Path, *arguments: str) -> Iterator[tuple[Server, subprocess.Popen[bytes]]]:
     """Start `python -m service` and wait until it is ready. At the end it has to stop by itself on SIGTERM."""
-    port = _free_port()
+    port = free_port()
     with log.open("wb") as output:
         # Clients that are installed apart have not what the service needs; another interpreter serves them.
         python = os.environ.get("SERVER_PYTHON", sys.executable)

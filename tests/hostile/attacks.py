@@ -194,6 +194,32 @@ _MESSAGES = {
     "head: not HTTP": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(100) + b"\r\n\r\n",
     "head: a blank in a name": b"GET /v1/info HTTP/1.1\r\nHost : a\r\nX\x00: b\r\n\r\n",
     "head: CONNECT": b"CONNECT a:443 HTTP/1.1\r\nHost: a\r\n\r\n",
+    "head: no Host": b"GET /v1/info HTTP/1.1\r\n\r\n",
+    "head: two Hosts": head("/v1/info", 0, "Host: test"),
+    "head: a Host that is no name": b"GET /v1/info HTTP/1.1\r\nHost: a b\r\n\r\n",
+    "head: HTTP/2.0": b"GET /v1/info HTTP/2.0\r\nHost: a\r\n\r\n",
+    "head: RTSP": b"GET /v1/info RTSP/1.0\r\nHost: a\r\n\r\n",
+    "head: a URL with a port of 99 999 999": head("http://a:99999999/", 0),
+    "head: a URL without a host": head("http://@/", 0),
+    "head: a URL with half an address": head("http://[::1", 0),
+    "head: a URL without a path": head("http://a", 0),
+    "head: a folded line": head("/v1/info", 0, "X: a\r\n b"),
+    "head: a NUL in a value": head("/v1/info", 0, "X: a\x00b"),
+    "head: a lone line feed": head("/v1/info", 0, "X: a\nY: b"),
+    "head: 16 000 fields": head("/v1/info", 0, *["a:"] * 16_000),
+    "head: 240 KB of empty lines": b"\r\n" * 120_000,
+    "body: a length with 5 000 leading zeros": head(NPY, None).replace(
+        b"Transfer-Encoding: chunked", b"Content-Length: " + b"0" * 5000 + b"5"
+    )
+    + b"12345",
+    "body: a length with blanks after it": head(NPY, None).replace(
+        b"Transfer-Encoding: chunked", b"Content-Length: 5 \t"
+    )
+    + b"12345",
+    "body: gzip in chunks": head(NPY, None).replace(b": chunked", b": gzip, chunked") + b"0\r\n\r\n",
+    "body: chunks in HTTP/1.0": head(NPY, None).replace(b"HTTP/1.1", b"HTTP/1.0") + b"0\r\n\r\n",
+    "body: trailers without end": head(JSON, None) + b"0\r\n" + b"a: b\r\n" * 40_000,
+    "body: a chunk extension without end": head(JSON, None) + b"1;" + b"a" * 240_000,
     "path: out of the tree": head("/docs/assets/..%2f..%2f..%2fetc%2fpasswd", 0, method="GET"),
     "path: unknown": head("/v1/nothing", 0),
     "query: unknown field": head(f"{NPY}&__proto__=1", 0),

@@ -107,7 +107,7 @@ def test_a_body_that_drips() -> None:
 
 def test_a_chunked_body_that_drips() -> None:
     async def scenario(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n")
+        writer.write(b"POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n")
         dripping = asyncio.create_task(drip(writer, b"1\r\na\r\n" * 100, 0.02))
         await refused(reader, 408, "request_timeout")
         dripping.cancel()
@@ -143,10 +143,10 @@ def test_an_idle_connection_is_left_to_keep_alive() -> None:
 @pytest.mark.parametrize(
     "head",
     [
-        b"GET /" + b"a" * 3000 + b" HTTP/1.1\r\n\r\n",
-        b"GET / HTTP/1.1\r\nX: " + b"a" * 3000 + b"\r\n\r\n",
-        b"GET / HTTP/1.1\r\n" + b"".join(b"X%d: a\r\n" % i for i in range(11)) + b"\r\n",
-        b"GET / HTTP/1.1\r\n" + b"X: " + b"a" * 200_000,
+        b"GET /" + b"a" * 3000 + b" HTTP/1.0\r\n\r\n",
+        b"GET / HTTP/1.0\r\nX: " + b"a" * 3000 + b"\r\n\r\n",
+        b"GET / HTTP/1.0\r\n" + b"".join(b"X%d: a\r\n" % i for i in range(11)) + b"\r\n",
+        b"GET / HTTP/1.0\r\n" + b"X: " + b"a" * 200_000,
     ],
     ids=["path", "field", "fields", "field without end"],
 )
@@ -177,7 +177,7 @@ def test_the_limit_of_a_head(value: int, status: int) -> None:
     """The path has one byte and the field's name another."""
 
     async def scenario(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"GET / HTTP/1.1\r\nX: " + b"a" * value + b"\r\n\r\n")
+        writer.write(b"GET / HTTP/1.0\r\nX: " + b"a" * value + b"\r\n\r\n")
         assert (await answer(reader))[0] == status
 
     talk(scenario)

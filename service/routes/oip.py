@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from fastapi import APIRouter, Depends
@@ -22,14 +22,19 @@ from service.operation import get_operation, json_operation, problems, static_op
 from service.problems import requant_problem
 from service.query import no_query
 from service.replies import json_list_reply, json_reply
-from service.static_content import static_json
+from service.static_content import StaticContent, static_json
 
 router = APIRouter(prefix="/v2", tags=["oip"])
 
 _EXTENSIONS = ["binary_tensor_data", "parameters"]
 _SERVER = static_json(lambda: schemas.ServerMetadata(name="requant", version=VERSION, extensions=_EXTENSIONS))
 _MODEL_LIST = static_json(lambda: schemas.ModelList(models=list(MODELS)))
-_METADATA = {name: static_json(partial(metadata, model)) for name, model in MODELS.items()}
+
+
+@cache
+def _model_metadata(model: Model) -> StaticContent:
+    return static_json(partial(metadata, model))
+
 
 _PLAIN = [Depends(no_query)]
 _EXAMPLE = {
@@ -145,7 +150,7 @@ async def _with_model(request: Request, name: str, version: str | None, handler:
 
 
 async def _metadata(request: Request, model: Model, version: str) -> Response:
-    return await _METADATA[model.name].reply(request)
+    return await _model_metadata(model).reply(request)
 
 
 async def _ready(request: Request, model: Model, version: str) -> Response:

@@ -97,6 +97,14 @@ def spelled(values: list[float]) -> list[str]:
     return [value.hex() for value in values]
 
 
+def expected_of(profile: str, reals: list[float], scale: float, z: int, t: Target) -> list[Stored | None]:
+    """What the oracle makes of numbers of one scale. The last of an odd number of 4 bits has a byte of its own."""
+    oracle = profile_oracle.QUANTIZE[profile]
+    last = len(reals) - 1
+    alone = replace(t, alone=t.storage in ("i4", "u4"))
+    return [oracle(x, scale, z, alone if at == last and at % 2 == 0 else t) for at, x in enumerate(reals)]
+
+
 def zero_point_for(wanted: int, t: Target) -> int:
     return min(max(wanted, t.type_lo), t.type_hi)
 
@@ -118,8 +126,7 @@ def test_quantize(profile: str, expressed: str, storage: str) -> None:
             parse_type(f"!quant.uniform<{storage}:{expressed}, {scale:.17e}:{z}>"),
             profile,
         )
-        oracle = profile_oracle.QUANTIZE[profile]
-        compare(plan, source, [oracle(x, scale, z, t) for x in real_values(source, expressed)])
+        compare(plan, source, expected_of(profile, real_values(source, expressed), scale, z, t))
 
 
 # On both sides of where oneDNN leaves scales out, and the smallest of each expressed type, whose reciprocal may be
@@ -135,7 +142,9 @@ def test_quantize_within_narrow_bounds_by_odd_scales(profile: str, expressed: st
     t = replace(whole, lo=whole.lo + 1, hi=whole.hi - 1) if whole.hi - whole.lo > 2 else whole
     t = replace(t, lo=max(t.lo, -8), hi=min(t.hi, 7))
     rng = np.random.default_rng(15)
-    for scale, wanted in ((SMALLEST[expressed], 0), *((each, 3) for each in ODD_SCALES)):
+    # XNNPACK refuses scales that are subnormal.
+    smallest = 2.0**-126 if profile == "litert_xnnpack" else SMALLEST[expressed]
+    for scale, wanted in ((smallest, 0), *((each, 3) for each in ODD_SCALES)):
         z = min(max(wanted, t.lo), t.hi)
         with np.errstate(all="ignore"):
             ties = (np.arange(t.lo - 3, t.hi + 3) - z + 0.5) * np.array([[1.0], [scale]])
@@ -147,8 +156,7 @@ def test_quantize_within_narrow_bounds_by_odd_scales(profile: str, expressed: st
             parse_type(f"!quant.uniform<{bounds}:{expressed}, {scale:.17e}:{z}>"),
             profile,
         )
-        oracle = profile_oracle.QUANTIZE[profile]
-        compare(plan, source, [oracle(x, scale, z, t) for x in real_values(source, expressed)])
+        compare(plan, source, expected_of(profile, real_values(source, expressed), scale, z, t))
 
 
 @pytest.mark.parametrize("expressed", ["f16", "bf16"])

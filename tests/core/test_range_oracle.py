@@ -199,6 +199,7 @@ def test_rule(case: Case) -> None:
     @example([0.0, 255 * SMALLEST_NORMAL])
     @example([BETWEEN_F32_AND_F64, float.fromhex("0x1.132118p+0")])
     @example([-1.5 * 2.0**127, 1.5 * 2.0**127])
+    @example([-0.5, 2.0**128 - 2.0**104])
     @example([-LARGEST, LARGEST] if not rule.keeps_f32 else [0.0, 1.0])
     def run(pair: list[float]) -> None:
         low, high = pair

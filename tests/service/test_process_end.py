@@ -32,8 +32,8 @@ warmup.compile_kernels = self_test.prepare_kernels = lambda: 0
 begin = Compute.start
 def start(compute):
     begin(compute)
-    for executor in (compute._arrays, compute._texts, compute._modules):
-        executor.submit(time.sleep, 600)
+    for pool in (compute._arrays, compute._texts, compute._modules):
+        pool.executor.submit(time.sleep, 600)
 Compute.start = start
 """
 

@@ -55,8 +55,8 @@ def _symmetric(lows: Array, highs: Array, stored: StoredRange) -> tuple[Array, A
 def _binary_logarithm(values: list[float], rounded: Callable[[float], int]) -> Array:
     """log(v) / log(2) in f64, as C++ writes it: 29.000000000000004 for 2^29. Raise PreconditionError past int."""
     shifts = [rounded(math.log(value) / math.log(2.0)) if 0.0 < value < math.inf else 0 for value in values]
-    for index, shift in enumerate(shifts):
-        if shift > _LARGEST_SHIFT:
+    for index, (shift, value) in enumerate(zip(shifts, values, strict=True)):
+        if shift > _LARGEST_SHIFT or value == math.inf:
             raise PreconditionError(
                 f"range {index} needs a power of two beyond 2^{_LARGEST_SHIFT}, for which torch's shift of an int is "
                 "not defined",

@@ -18,14 +18,13 @@ from typing import Any, ClassVar
 
 import httptools
 from starlette.requests import Request
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from core.errors import LargeHeadError, MalformedRequestError, RequantError
 from service.admission import Admission
 from service.arrival import Arrival, ArrivalLimits, Stage
 from service.backlog import Backlog
 from service.course import client_left
-from service.cycle import Cycle
 from service.departure import Departure
 from service.problems import requant_problem
 from service.request_head import check_framing, http_minor_version, origin_form, without_upgrade
@@ -49,7 +48,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     flow: Backlog
     transport: Departure
-    cycle: Cycle | None  # type: ignore[assignment]  # uvicorn's own, which is made one of ours
+    cycle: RequestResponseCycle | None  # type: ignore[assignment]  # there is none before the first request
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -244,8 +243,6 @@ class HttpProtocol(HttpToolsProtocol):
         expected = dict(self.headers).get(b"expect")
         self.expect_100_continue = expected is not None and minor_version > 0 and expected.lower() == b"100-continue"
         super().on_headers_complete()
-        # uvicorn names its own class in there. The request begins when the loop comes to it.
-        self.cycle.__class__ = Cycle
         self.scope["http_version"] = "1.1" if minor_version else "1.0"
         self._body_left = body_bytes
         self._framing = 0
@@ -256,8 +253,7 @@ class HttpProtocol(HttpToolsProtocol):
         """Keep a part of the body. Added to `b""` it is not copied, added to a bytearray nothing else is."""
         self._steps += 1
         self._framing = 0
-        cycle = self.cycle
-        assert cycle is not None  # it came with the head
+        cycle: Any = self.cycle  # which came with the head, and to which the body is always a bytearray
         if not cycle.body:
             cycle.body = b""
         elif isinstance(cycle.body, bytes):

@@ -4,6 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := bin/python -m pip install --quiet --disable-pip-version-check --require-hashes
 
+# The versions of torch that have a profile.
+TORCH := 2.13.0 2.14.1
+TORCH_TESTS = $(wildcard tests/interop/test_torch*.py tests/interop/*/test_torch*.py)
+
 .DEFAULT_GOAL := help
 .PHONY: help serve test test-all interop generators check format bench openapi sbom lock clean
 
@@ -61,9 +65,6 @@ lock: $(VENV)/serve.done ## renew the hash-pinned requirements from pyproject.to
 	$(BIN)/uv pip compile $(UV) --group tensorflow -c requirements.lock -o requirements-tensorflow.lock
 	$(BIN)/uv pip compile $(UV) --no-strip-extras --group mlserver -o requirements-mlserver.lock
 	$(BIN)/uv pip compile $(UV) --no-deps --group interop-bare -o requirements-interop-bare.lock
-
-TORCH := 2.13.0 2.14.1
-TORCH_TESTS = $(wildcard tests/interop/test_torch*.py tests/interop/*/test_torch*.py)
 
 UV := --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 

@@ -28,12 +28,15 @@ from core.kernels.quantize_form import Form
 from core.kernels.reduce import MINIMUM_MAXIMUM
 from core.kernels.squared_error import SQUARED_ERROR
 from core.kernels.torch_histogram import torch_histc, torch_linspace, torch_search, torch_stretch
-from core.mlir import parse_type
+from core.mlir import parse_storage, parse_type
 from core.mlir.types import TensorType
 from core.packing import pack, unpack
+from core.parameters.calibration import CALIBRATION_METHODS, CalibrationOptions, Target
 from core.parameters.calibration.magnitude_histogram import MagnitudeHistogram
 from core.parameters.calibration.observed import Observed, Rows
 from core.parameters.calibration.value_histogram import ValueHistogram
+from core.parameters.finished_type import PerAxis
+from core.parameters.ranges import RangeOptions, range_rule_named
 from core.quantize import plan_quantize
 from core.quantize.native import NativePlan
 from core.requantize import plan_requantize
@@ -44,6 +47,9 @@ Array = NDArray[Any]
 SHAPE = (34, 64)
 ELEMENTS = prod(SHAPE)
 BINS = 37
+
+# Higher bits of `integers` do not vary much.
+_BITS_OF_INTEGERS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +102,19 @@ def _gguf(name: str) -> Iterable[Array]:
     return made.data, dequantize_gguf(made)
 
 
-def _packed(width: int) -> Iterable[Array]:
-    stored = integers(ELEMENTS - 3, width).astype(np.int8)
+def codes(width: int, dtype: str) -> Array:
+    """Return an odd number of signed codes, of which every bit varies."""
+    count = ELEMENTS - 3
+    if width <= _BITS_OF_INTEGERS:
+        return integers(count, width).astype(dtype)
+    low = integers(count, _BITS_OF_INTEGERS, 9999) & ((1 << _BITS_OF_INTEGERS) - 1)
+    return (integers(count, width - _BITS_OF_INTEGERS) << _BITS_OF_INTEGERS | low).astype(dtype)
+
+
+def _packed(width: int, dtype: str = "|i1") -> Iterable[Array]:
+    stored = codes(width, dtype)
     packed = pack(stored, width)
-    return packed, unpack(packed, width, stored.size, np.dtype(np.int8))
+    return packed, unpack(packed, width, stored.size, stored.dtype)
 
 
 def _fake_quantized(scheme: str, axis: int | None = None) -> Iterable[Array]:
@@ -177,6 +192,21 @@ def _counted(dtype: str, kind: type[ValueHistogram] | type[MagnitudeHistogram]) 
     return made.counts, made.bins
 
 
+PERCENTILE = 80.0
+
+
+def _percentiles(*, magnitudes: bool) -> Iterable[Array]:
+    """Return the ranges of channels of three, as the operation finds them."""
+    channels = -(-SHAPE[1] // 3)
+    observed = Observed(FLOATS["f32"], SHAPE, (SHAPE[0], 3), (reals(),), ("/inputs/0",))
+    options = CalibrationOptions(percentile=PERCENTILE, bins=BINS, magnitudes=magnitudes)
+    target = Target(
+        range_rule_named("onnxruntime"), RangeOptions(), parse_storage("i8"), FLOATS["f32"], PerAxis(1, channels)
+    )
+    found = CALIBRATION_METHODS["percentile"].find_ranges(observed, options, target)
+    return found.minimums, found.maximums
+
+
 def counts_of_bins(bins: int) -> Array:
     """Return counts that are high in the middle, and none in some bins."""
     distance = np.abs(np.arange(bins) - bins // 2)
@@ -232,6 +262,10 @@ KNOWN_CALLS = (
     KnownCall("Q4_1", lambda: _gguf("Q4_1"), "b6ae3dbad787d74d"),
     KnownCall("packed i4", lambda: _packed(4), "8acc7fe0219ccb79"),
     KnownCall("packed i3", lambda: _packed(3), "7070428e52b9e729"),
+    KnownCall("packed i12", lambda: _packed(12, "<i2"), "78d0f0f70eabdeda"),
+    KnownCall("packed i24", lambda: _packed(24, "<i4"), "6313bd3edfaff51f"),
+    KnownCall("packed i48", lambda: _packed(48, "<i8"), "8763849014adfa12"),
+    KnownCall("packed i61", lambda: _packed(61, "<i8"), "e211f371ebe4a2db"),
     KnownCall("tf_fake_quant", lambda: _fake_quantized("tf_fake_quant"), "84fc03ee3e7b5f1e"),
     KnownCall("tf_fake_quant per channel", lambda: _fake_quantized("tf_fake_quant", 1), "fa47e4793f7405c1"),
     KnownCall("tf_fake_quant_vars", lambda: _fake_quantized("tf_fake_quant_vars"), "1e971c7e36224877"),
@@ -259,6 +293,8 @@ KNOWN_CALLS = (
     KnownCall("histogram f64", lambda: _counted("<f8", ValueHistogram), "84dcb64be3f8de27"),
     KnownCall("histogram of magnitudes f32", lambda: _counted("<f4", MagnitudeHistogram), "bfcfcf345d6d8f0f"),
     KnownCall("histogram of magnitudes f64", lambda: _counted("<f8", MagnitudeHistogram), "bfcfcf345d6d8f0f"),
+    KnownCall("percentile", lambda: _percentiles(magnitudes=False), "4340819dd866fb1c"),
+    KnownCall("percentile of magnitudes", lambda: _percentiles(magnitudes=True), "b0683463e78fd48d"),
     KnownCall("entropy", _onnxruntime_divergence, "15dad7969dc66667"),
     KnownCall("entropy_model_optimizer", _model_optimizer_divergence, "a06f129fc52abf60"),
     KnownCall("squared error f32", lambda: _squared_errors("<f4", cycle=False), "2e2fd1370cb804c2"),

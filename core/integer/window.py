@@ -14,6 +14,9 @@ from enum import StrEnum
 
 from core.errors import ParameterError, TypeFitError
 
+# Kernels compute positions in 64 bits, without a check for overflow.
+_MOST = (1 << 31) - 1
+
 
 class Padding(StrEnum):
     """How many rows and columns are added around the input. They stand for real zeros: stored, the zero point."""
@@ -67,9 +70,11 @@ class Window:
             ("groups", (self.groups,), 1),
         ):
             for index, number in enumerate(numbers):
-                if number < least:
+                if not least <= number <= _MOST:
                     pointer = f"/{name}" if name == "groups" else f"/{name}/{index}"
-                    raise ParameterError(f"{name} are at least {least}; this is {number}", pointer=pointer)
+                    raise ParameterError(
+                        f"{name} are at least {least} and at most {_MOST}; this is {number}", pointer=pointer
+                    )
         if self.padding is not Padding.EXPLICIT and any(self.pads):
             raise ParameterError(f"padding {self.padding} has no pads of its own", pointer="/pads")
 

@@ -69,11 +69,11 @@ def gguf(name: str) -> Iterable[Array]:
     yield np.array([value for block in made for value in block_oracle.dequantize_gguf(name, block)], np.float32)
 
 
-def packed(width: int) -> Iterable[Array]:
-    stored = known.integers(ELEMENTS - 3, width).tolist()
+def packed(width: int, dtype: str = "|i1") -> Iterable[Array]:
+    stored = known.codes(width, dtype).tolist()
     word = sum((q % (1 << width)) << (index * width) for index, q in enumerate(stored))
     yield np.frombuffer(word.to_bytes(-(-len(stored) * width // 8), "little"), np.uint8)
-    yield np.array(stored, np.int8)
+    yield np.array(stored, dtype)
 
 
 def fake_quantized(scheme: str, *, per_channel: bool = False) -> Iterable[Array]:
@@ -193,6 +193,15 @@ def counted(dtype: str, *, magnitudes: bool) -> Iterable[Array]:
     yield np.array([len(counts) for counts, _ in rows])
 
 
+def percentiles(*, magnitudes: bool) -> Iterable[Array]:
+    listed = known.reals()
+    ends = [
+        calibration_oracle.percentile([listed[group]], known.PERCENTILE, BINS, magnitudes=magnitudes)
+        for group in calibration_oracle.members(SHAPE, (SHAPE[0], 3))
+    ]
+    yield from np.array(ends, np.float64).T
+
+
 def entropy() -> Iterable[Array]:
     yield np.array(calibration_oracle.most_telling_part(known.counts_of_bins(130), 16))
 
@@ -237,6 +246,10 @@ ANSWERS: dict[str, Callable[[], Iterable[Array]]] = {
     "Q4_1": lambda: gguf("Q4_1"),
     "packed i4": lambda: packed(4),
     "packed i3": lambda: packed(3),
+    "packed i12": lambda: packed(12, "<i2"),
+    "packed i24": lambda: packed(24, "<i4"),
+    "packed i48": lambda: packed(48, "<i8"),
+    "packed i61": lambda: packed(61, "<i8"),
     "tf_fake_quant": lambda: fake_quantized("tf_fake_quant"),
     "tf_fake_quant per channel": lambda: fake_quantized("tf_fake_quant", per_channel=True),
     "tf_fake_quant_vars": lambda: fake_quantized("tf_fake_quant_vars"),
@@ -262,6 +275,8 @@ ANSWERS: dict[str, Callable[[], Iterable[Array]]] = {
     "histogram f64": lambda: counted("<f8", magnitudes=False),
     "histogram of magnitudes f32": lambda: counted("<f4", magnitudes=True),
     "histogram of magnitudes f64": lambda: counted("<f8", magnitudes=True),
+    "percentile": lambda: percentiles(magnitudes=False),
+    "percentile of magnitudes": lambda: percentiles(magnitudes=True),
     "entropy": entropy,
     "entropy_model_optimizer": entropy_model_optimizer,
     "squared error f32": lambda: squared_errors("<f4", cycle=False),

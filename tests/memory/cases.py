@@ -41,6 +41,7 @@ from core.parameters.ranges import RangeOptions, range_rule_named
 from core.parameters.schemes import SCHEMES
 from core.plan import Plan
 from core.profiles import PROFILES
+from core.profiles.integer_rule import Accumulator
 from core.quantize import ROUNDINGS, NanPolicy, plan_quantize
 from core.requantize import plan_requantize
 from core.rounding import Rounding
@@ -174,7 +175,7 @@ def run_plan(rng: Rng, plan: Plan, source: Array) -> None:
     plan.run(source, np.empty(plan.elements, plan.output_dtype))
     widths = dense_width(plan.input_type), dense_width(plan.output_type)
     conversion = Conversion(plan, *widths)
-    entries = pack(source.view(np.uint8), widths[0]) if widths[0] else source
+    entries = pack(source, widths[0]) if widths[0] else source
     target = np.empty(conversion.output_entries, conversion.output_dtype)
     counts = plan.new_counts()
     for first, last in conversion.pieces(0, plan.elements, int(rng.choice([8, 64, 264, 1 << 20]))):
@@ -335,26 +336,29 @@ def products(rng: Rng) -> None:
 
 
 def convolutions(rng: Rng) -> None:
-    kinds = [np.dtype(str(rng.choice(["i1", "u1", "i2"]))) for _ in range(2)]
-    groups, depth, columns = (int(rng.choice([1, 2, 3, 17])) for _ in range(3))
+    kinds = [np.dtype(str(rng.choice(["i1", "u1", "i2", "u2"]))) for _ in range(2)]
+    groups, depth = (int(rng.choice([1, 2, 3, 17])) for _ in range(2))
+    columns = int(rng.choice([1, 2, 3, 17, 40]))
+    padding = Padding(str(rng.choice(list(Padding))))
     height, width = (int(rng.choice([1, 2, 5, 9])) for _ in range(2))
     tall, wide = (int(rng.choice([1, 2, 3])) for _ in range(2))
     window = Window(
-        padding=Padding(str(rng.choice([Padding.SAME_UPPER, Padding.VALID]))),
-        strides=(int(rng.integers(1, 3)), int(rng.integers(1, 3))),
-        dilations=(int(rng.integers(1, 3)), int(rng.integers(1, 3))),
+        padding=padding,
+        pads=rng.integers(0, 7, 4).tolist() if padding is Padding.EXPLICIT else (0,) * 4,
+        strides=(int(rng.choice([1, 2, 5])), int(rng.choice([1, 2, 5]))),
+        dilations=(int(rng.choice([1, 2, 5])), int(rng.choice([1, 2, 5]))),
         groups=groups,
     )
     lhs = integers(rng, 2 * height * width * groups * depth, kinds[0]).reshape(2, height, width, groups * depth)
     rhs = integers(rng, groups * columns * tall * wide * depth, kinds[1]).reshape(groups * columns, tall, wide, depth)
-    conv2d_integers(lhs, rhs, 1, 0, window=window)
+    accumulator = Accumulator(str(rng.choice(list(Accumulator))))
+    conv2d_integers(lhs, rhs, 1, 0, window=window, accumulator=accumulator)
 
 
 def packing(rng: Rng) -> None:
-    width, size = int(rng.integers(1, 8)), size_of(rng)
-    dtype = np.dtype(str(rng.choice(["i1", "u1"])))
-    stored = integers(rng, size, dtype)
-    unpack(pack(stored.view(np.uint8), width), width, size, dtype)
+    dtype = np.dtype(str(rng.choice(["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"])))
+    width, size = int(rng.integers(1, 8 * dtype.itemsize)), size_of(rng)
+    unpack(pack(integers(rng, size, dtype), width), width, size, dtype)
 
 
 def biases(rng: Rng) -> None:

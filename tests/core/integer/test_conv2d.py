@@ -391,6 +391,21 @@ def test_refused(lhs: str, rhs: str, window: Window, error: type[RequantError], 
     assert caught.value.side == side
 
 
+@pytest.mark.parametrize(
+    "window",
+    [
+        {"strides": (1 << 31, 1)},
+        {"dilations": (1, 1 << 62)},
+        {"pads": (1 << 63, 0, 0, 0), "strides": (1 << 62, 1)},
+        {"groups": 1 << 31},
+    ],
+)
+def test_numbers_that_kernels_cannot_multiply(window: dict[str, Any]) -> None:
+    """Positions are computed in 64 bits: beyond them, the kernel would read outside of the input."""
+    with pytest.raises(ParameterError, match="at most 2147483647"):
+        conv2d_integers(np.ones((1, 1, 1, 1), np.int8), np.ones((1, 1, 1, 1), np.int8), window=Window(**window))
+
+
 def test_litert_has_fixed_point_in_convolutions_only() -> None:
     """-1 times 1/2 is a tie: RNU in the high multiplication gives 0, FULLY_CONNECTED's RNA gives -1 (C.8)."""
     half, one = "!quant.uniform<i8:f32, 0.5>", I8

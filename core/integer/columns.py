@@ -17,13 +17,13 @@ from core.kernels.accumulate import (
     BYTES_OF_GROUP,
     CORRECT,
     MULTIPLY_BYTES,
-    MULTIPLY_GROUPED,
     MULTIPLY_PAIRS,
     PACK_COLUMNS_OF_BYTES,
     PACK_COLUMNS_OF_PAIRS,
     PACK_ROWS_OF_BYTES,
     PACK_ROWS_OF_PAIRS,
     add_widened,
+    multiply_plainly,
 )
 from core.kernels.tile import TILE_COLUMNS, TILE_ROWS
 
@@ -164,33 +164,15 @@ class TiledColumns:
         return totals, taken
 
 
-class GroupedColumns:
-    """Columns in groups, each with rows of its own: taps by depth by groups by columns."""
+class PlainColumns:
+    """Columns as they are, for products of which 32 bits hold the sums of too few: 16 by 16 bits in 64."""
 
-    def __init__(self, numbers: Array, zeros: Array, sums: np.dtype[Any], taps: int, groups: int) -> None:
-        """Take `numbers` (stored integers, k by n, k taps by depth, n groups by columns) and a zero point for each n.
-
-        The rows of `accumulate` are taps by groups by depth.
-        """
-        depth, width = numbers.shape
-        self.depth = depth * groups
-        self._taps, self._groups = taps, groups
-        self._group_depth, self._group_columns = depth // taps, width // groups
+    def __init__(self, numbers: Array, zeros: Array) -> None:
+        """Take `numbers` (stored integers, k by n) and a zero point for each n."""
+        self.depth = numbers.shape[0]
         self._numbers = (numbers.astype(np.int32) - zeros.astype(np.int32)).ravel()
-        self._sums = sums
 
     def accumulate(self, rows: Array, zeros: Array, bias: Array, target: Array, stride: int) -> None:
-        """See Columns.accumulate."""
+        """See Columns.accumulate. There are `stride` columns, and sums of 64 bits."""
         differences = (rows.astype(np.int32) - zeros.astype(np.int32)[:, None]).ravel()
-        width = self._groups * self._group_columns
-        assert stride == width
-        MULTIPLY_GROUPED[self._sums.name](
-            differences,
-            self._numbers,
-            self._taps,
-            self._groups,
-            self._group_depth,
-            self._group_columns,
-            bias,
-            target[: rows.shape[0] * width],
-        )
+        multiply_plainly(differences, self._numbers, self.depth, bias, target[: rows.shape[0] * stride])

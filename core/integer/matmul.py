@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from core.cancellation import check_cancelled
 from core.errors import TypeFitError, UnsupportedError, about
 from core.integer.accumulation import Accumulation, Block, Zeros, rows_of_block
-from core.integer.columns import Columns, GroupedColumns, TiledColumns, is_tiled
+from core.integer.columns import Columns, PlainColumns, TiledColumns, is_tiled
 from core.integer.cost import COST_OF_START, cost_of_runs, cost_of_tiles
 from core.integer.integers import Integers
 from core.integer.output import Side
@@ -86,7 +86,7 @@ class Matmul(Accumulation):
     def _made_ready(self, numbers: Array, zeros: Array, sums: np.dtype[Any]) -> Columns:
         if is_tiled(self.lhs, self.rhs, sums, self.depth):
             return TiledColumns(numbers, self.lhs, self.rhs, zeros, sums, 0, self.columns)
-        return GroupedColumns(numbers, zeros, sums, 1, 1)
+        return PlainColumns(numbers, zeros)
 
     def _matrices(self, lhs: Array, rhs: Array, zeros: Zeros) -> Iterator[tuple[Array, Array, Array, Array]]:
         """Yield rows and columns of each product in turn, each with its zero points."""

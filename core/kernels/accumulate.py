@@ -228,51 +228,26 @@ CORRECT: dict[str, Kernel] = {"int32": _correct(types.int32), "int64": _correct(
 """By the dtype of the sums."""
 
 
-def _grouped(sum_type: types.Type) -> Kernel:
-    number = np.int32 if sum_type is types.int32 else np.int64
-
-    @kernel(
-        (
-            readable(types.int32),  # rows of taps by groups by depth numbers, less their zero points
-            readable(types.int32),  # taps by depth by groups by columns numbers, less their zero points
-            types.int64,  # taps
-            types.int64,  # groups
-            types.int64,  # depth of a group
-            types.int64,  # columns of a group
-            readable(sum_type),  # bias: groups by columns
-            writable(sum_type),  # sums: rows of groups by columns
-        )
+@kernel(
+    (
+        readable(types.int32),  # a: rows of `depth` numbers, less their zero points
+        readable(types.int32),  # b: `depth` rows of columns, less their zero points
+        types.int64,  # depth
+        readable(types.int64),  # bias of each column
+        writable(types.int64),  # sums: rows of columns
     )
-    def grouped(
-        a: Array, b: Array, taps: Number, groups: Number, depth: Number, columns: Number, bias: Array, sums: Array
-    ) -> None:
-        width = groups * columns
-        channels = groups * depth
-        for row in range(sums.size // width):
-            totals = sums[row * width : (row + 1) * width]
-            numbers = a[row * taps * channels : (row + 1) * taps * channels]
-            totals[:] = bias
-            for tap in range(taps):
-                here = numbers[tap * channels : (tap + 1) * channels]
-                if depth == 1 and columns == 1:
-                    weights = b[tap * width : (tap + 1) * width]
-                    for i in range(width):
-                        totals[i] += number(here[i]) * number(weights[i])
-                else:
-                    for group in range(groups):
-                        part = totals[group * columns : (group + 1) * columns]
-                        for k in range(depth):
-                            value = number(here[group * depth + k])
-                            begin = (tap * depth + k) * width + group * columns
-                            weights = b[begin : begin + columns]
-                            for i in range(columns):
-                                part[i] += value * number(weights[i])
-
-    return grouped
-
-
-MULTIPLY_GROUPED: dict[str, Kernel] = {"int32": _grouped(types.int32), "int64": _grouped(types.int64)}
-"""Products without packing, for groups too narrow for a tile and for 16 by 16 bits. By the dtype of the sums."""
+)
+def multiply_plainly(a: Array, b: Array, depth: Number, bias: Array, sums: Array) -> None:
+    """sums[m, n] = bias[n] + sum over k of a[m, k] * b[k, n], where sums of 32 bits hold too few products for tiles."""
+    columns = bias.size
+    for row in range(sums.size // columns):
+        totals = sums[row * columns : (row + 1) * columns]
+        totals[:] = bias
+        for k in range(depth):
+            value = np.int64(a[row * depth + k])
+            numbers = b[k * columns : (k + 1) * columns]
+            for column in range(columns):
+                totals[column] += value * np.int64(numbers[column])
 
 
 def _gather(number: types.Type) -> Kernel:

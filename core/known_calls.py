@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -23,8 +23,6 @@ from core.compare import plan_comparison
 from core.elements import FLOATS
 from core.fake_quantize import plan_fake_quantize
 from core.kernels.divergence import model_optimizer_divergence, onnxruntime_divergence
-from core.kernels.quantize import QUANTIZE
-from core.kernels.quantize_form import Form
 from core.kernels.reduce import MINIMUM_MAXIMUM
 from core.kernels.squared_error import SQUARED_ERROR
 from core.kernels.torch_histogram import torch_histc, torch_linspace, torch_search, torch_stretch
@@ -37,8 +35,6 @@ from core.parameters.calibration.observed import Observed, Rows
 from core.parameters.calibration.value_histogram import ValueHistogram
 from core.parameters.finished_type import PerAxis
 from core.parameters.ranges import RangeOptions, range_rule_named
-from core.quantize import plan_quantize
-from core.quantize.native import NativePlan
 from core.requantize import plan_requantize
 
 Array = NDArray[Any]
@@ -245,15 +241,6 @@ def _torch_histogram() -> Iterable[Array]:
     return counts, edges, wider, bounds
 
 
-def _integers_of_32_bits() -> Iterable[Array]:
-    """By the reciprocal, and the zero point after the rounding: no profile asks for it."""
-    plan = plan_quantize(tensor("f32"), parse_type("!quant.uniform<i32:f32, 0.3:5>"), "torch")
-    assert isinstance(plan, NativePlan)
-    target = np.empty(ELEMENTS, np.int32)
-    replace(plan, kernel=QUANTIZE[Form(True, False, bits=32)].compiled()).run(reals(), target)
-    return (target,)
-
-
 KNOWN_CALLS = (
     KnownCall("mxfp8_e4m3", lambda: _mx("mxfp8_e4m3"), "da49427391b17989"),
     KnownCall("mxint8", lambda: _mx("mxint8"), "b6df928a12a59db4"),
@@ -302,5 +289,4 @@ KNOWN_CALLS = (
     KnownCall("squared error f64", lambda: _squared_errors("<f8", cycle=False), "2e2fd1370cb804c2"),
     KnownCall("squared error f64 in a cycle", lambda: _squared_errors("<f8", cycle=True), "cc53d03e96411e82"),
     KnownCall("torch_histogram", _torch_histogram, "f9235a3f4e18091e"),
-    KnownCall("i32 by a reciprocal", _integers_of_32_bits, "c38e8b15c742fb3e"),
 )

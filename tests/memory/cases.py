@@ -28,6 +28,7 @@ from core.kernels.byte_table import look_up
 from core.kernels.compare import COUNTS, compare_reals
 from core.kernels.divergence import model_optimizer_divergence, onnxruntime_divergence
 from core.kernels.histogram import HISTOGRAM, HISTOGRAM_BETWEEN
+from core.kernels.histogram_rows import EQUAL_EDGES, bin_of_share, shift_counts
 from core.kernels.packing import unpack as unpack_kernel
 from core.kernels.quantile import DEQUANTIZE_QUANTILE, QUANTIZE_QUANTILE
 from core.kernels.torch_histogram import torch_histc, torch_linspace, torch_search, torch_stretch
@@ -40,8 +41,8 @@ from core.parameters.finished_type import PerAxis, PerTensor
 from core.parameters.ranges import RangeOptions, range_rule_named
 from core.parameters.schemes import SCHEMES
 from core.plan import Plan
-from core.profiles import PROFILES
-from core.profiles.integer_rule import Accumulator
+from core.profiles import PROFILES, Operation
+from core.profiles.integer_rule import Accumulator, SumOverflow
 from core.quantize import ROUNDINGS, NanPolicy, plan_quantize
 from core.requantize import plan_requantize
 from core.rounding import Rounding
@@ -124,23 +125,29 @@ def storage_text(rng: Rng) -> tuple[str, int, int]:
     return f"i{width}", -(1 << (width - 1)), (1 << (width - 1)) - 1
 
 
+def limits_of(storage: str) -> tuple[int, int]:
+    """The least and the greatest number of an integer storage."""
+    width = int(storage[1:])
+    return (0, (1 << width) - 1) if storage[0] == "u" else (-(1 << (width - 1)), (1 << (width - 1)) - 1)
+
+
 def quantized(rng: Rng, shape: tuple[int, ...], expressed: str = "f32", storage: str | None = None) -> str:
     """A quantized element type: per tensor, per axis or in blocks, some with zero points at the ends."""
     text, low, high = storage_text(rng)
-    if storage is not None:
-        text = storage
-        width = int(storage[1:])
-        low, high = (0, (1 << width) - 1) if storage[0] == "u" else (-(1 << (width - 1)), (1 << (width - 1)) - 1)
-
     scales = SCALES if expressed in ("f16", "bf16") or rng.random() < 0.7 else (*SCALES, *FAR_SCALES)
     symmetric = rng.random() < 0.5
     if storage is None and rng.random() < 0.2:
-        text, symmetric = str(rng.choice(list(SMALL_FLOATS))), True
+        storage = str(rng.choice(list(SMALL_FLOATS)))
+    if storage in SMALL_FLOATS:
+        text, symmetric = str(storage), True
+    elif storage is not None:
+        text, (low, high) = storage, limits_of(storage)
+
+    any_scale = rng.random() < 0.3
 
     def parameter() -> str:
-        if symmetric:
-            return str(rng.choice(scales))
-        return f"{rng.choice(scales)}:{rng.choice([0, 0, low, high, max(low, -3)])}"
+        scale = f"{10.0 ** rng.uniform(-4, 4):.9f}" if any_scale else str(rng.choice(scales))
+        return scale if symmetric else f"{scale}:{rng.choice([0, 0, low, high, max(low, -3)])}"
 
     axes = [axis for axis, size in enumerate(shape) if size]
     kind = rng.choice([0, 0, 1, 2]) if axes else 0
@@ -188,8 +195,22 @@ def profile_of(rng: Rng) -> str:
     return "stablehlo" if rng.random() < 0.5 else str(rng.choice(list(PROFILES)))
 
 
+def fitting(rng: Rng, operation: Operation) -> tuple[str, str | None, str]:
+    """A profile, a storage and an expressed type: those of its rule, all rules alike, or any."""
+    rules = {name: each.operations[operation] for name, each in PROFILES.items() if operation in each.operations}
+    rules.pop("quantile", None)
+    if rng.random() < 0.3:
+        return profile_of(rng), None, str(rng.choice(["f32", "f32", "f16", "bf16", "f64"]))
+    name = str(rng.choice(list(rules)))
+    rule = rules[name]
+    stored = [each for each in rule.storages if each in SMALL_FLOATS or int(each[1:]) in (2, 4, 5, 8, 16, 24, 32)]
+    # Of equal weight: the widths for which there are kernels.
+    common = [each for each in stored if each in ("i8", "u8", "i16", "u16", "i32")]
+    return name, str(rng.choice(common if rng.random() < 0.6 else stored)), str(rng.choice(rule.expressed))
+
+
 def quantize(rng: Rng) -> None:
-    expressed = str(rng.choice(["f32", "f32", "f16", "bf16", "f64"]))
+    profile, storage, expressed = fitting(rng, Operation.QUANTIZE)
     shape = shape_of(rng)
     options: dict[str, Any] = {}
     if rng.random() < 0.4:
@@ -198,9 +219,26 @@ def quantize(rng: Rng) -> None:
             "nan": NanPolicy(str(rng.choice(list(NanPolicy)))),
             "seed": int(rng.integers(9)),
         }
-    target = parse_type(quantized(rng, shape, expressed))
-    plan = plan_quantize(tensor_type(shape, expressed), target, profile_of(rng), **options)
+    target = parse_type(quantized(rng, shape, expressed, storage))
+    plan = plan_quantize(tensor_type(shape, expressed), target, profile, **options)
     run_plan(rng, plan, reals(rng, prod(shape), expressed))
+
+
+def quantize_natively(rng: Rng) -> None:
+    """The storages and the roundings that have kernels of their own, each profile as often as any other."""
+    names = [name for name, each in PROFILES.items() if "i8" in _storages_of(name)]
+    profile = str(rng.choice(names))
+    storage = str(rng.choice([each for each in ("i8", "u8", "i16", "u16", "i32") if each in _storages_of(profile)]))
+    halves = [each for each in ("f16", "bf16") if each in PROFILES[profile].operations[Operation.QUANTIZE].expressed]
+    expressed = str(rng.choice(["f32", *halves]))
+    shape = shape_of(rng)
+    target = parse_type(quantized(rng, shape, expressed, storage))
+    run_plan(rng, plan_quantize(tensor_type(shape, expressed), target, profile), reals(rng, prod(shape), expressed))
+
+
+def _storages_of(profile: str) -> tuple[str, ...]:
+    rule = PROFILES[profile].operations.get(Operation.QUANTIZE)
+    return () if rule is None else rule.storages
 
 
 def cast(rng: Rng) -> None:
@@ -223,10 +261,10 @@ def _codes(rng: Rng, plan: Plan) -> Array:
 
 
 def dequantize(rng: Rng) -> None:
-    expressed = str(rng.choice(["f32", "f32", "f16", "bf16", "f64"]))
+    profile, storage, expressed = fitting(rng, Operation.DEQUANTIZE)
     shape = shape_of(rng)
-    stored = quantized(rng, shape, expressed) if rng.random() < 0.8 else str(rng.choice(list(SMALL_FLOATS)))
-    plan = plan_dequantize(tensor_type(shape, stored), parse_type(expressed), profile_of(rng))
+    stored = quantized(rng, shape, expressed, storage) if rng.random() < 0.8 else str(rng.choice(list(SMALL_FLOATS)))
+    plan = plan_dequantize(tensor_type(shape, stored), parse_type(expressed), profile)
     run_plan(rng, plan, _codes(rng, plan))
 
 
@@ -255,10 +293,13 @@ def quantiles(rng: Rng) -> None:
 
 
 def requantize(rng: Rng) -> None:
+    profile, storage, expressed = fitting(rng, Operation.REQUANTIZE)
     shape = shape_of(rng)
-    source, target = quantized(rng, shape), quantized(rng, shape)
+    source, target = quantized(rng, shape, expressed), quantized(rng, shape, expressed, storage)
+    if storage is not None and rng.random() < 0.7:
+        source = quantized(rng, shape, expressed, str(rng.choice(["i8", "u8", "i16", "i32"])))
     scheme = str(rng.choice(list(SCHEMES))) if rng.random() < 0.6 else None
-    plan = plan_requantize(tensor_type(shape, source), parse_type(target), profile_of(rng), scheme=scheme)
+    plan = plan_requantize(tensor_type(shape, source), parse_type(target), profile, scheme=scheme)
     run_plan(rng, plan, _codes(rng, plan))
 
 
@@ -292,15 +333,12 @@ def calibrate(rng: Rng) -> None:
     name = str(rng.choice([*CALIBRATION_METHODS, "mse", "mse"]))
     element = str(rng.choice(["f32", "f32", "f16", "bf16", "f64"]))
     shape = (int(rng.choice([1, 2, 7])), int(rng.choice([1, 2, 16, 33, 65])))
-    per_axis = rng.random() < 0.4
+    axis = int(rng.integers(2)) if rng.random() < 0.5 else None
     tensors = [reals(rng, prod(shape), element) for _ in range(rng.integers(1, 4))]
     if rng.random() < 0.3:
         tensors[0][:] = tensors[0][:1]
     with np.errstate(all="ignore"):
         tensors = [each if each.dtype.kind != "f" or rng.random() < 0.2 else np.nan_to_num(each) for each in tensors]
-    granularity = PerAxis(0, shape[0]) if per_axis else PerTensor()
-    places = tuple(f"/inputs/{index}" for index in range(len(tensors)))
-    observed = Observed(FLOATS[element], shape, blocks_of(granularity, shape), tuple(tensors), places)
     options: dict[str, Any] = {}
     method = CALIBRATION_METHODS[name]
     if "bins" in method.options:
@@ -310,9 +348,16 @@ def calibrate(rng: Rng) -> None:
     if "candidates" in method.options:
         options["candidates"] = int(rng.choice([1, 3]))
     if name == "mse":
-        options["profile"] = str(rng.choice(["onnx", "stablehlo", "litert"]))
+        taken = ["onnx", "stablehlo", "litert"] if element == "f32" else ["stablehlo"]
+        options["profile"] = str(rng.choice(taken))
+        if element == "f64":
+            # What scales of any size are found for.
+            tensors = [rng.normal(size=each.size) for each in tensors]
+    granularity = PerTensor() if axis is None else PerAxis(axis, shape[axis])
+    places = tuple(f"/inputs/{index}" for index in range(len(tensors)))
+    observed = Observed(FLOATS[element], shape, blocks_of(granularity, shape), tuple(tensors), places)
     storage = parse_storage(str(rng.choice(["i8", "u8", "i4"])))
-    target = Target(range_rule_named("onnxruntime"), RangeOptions(), storage, FLOATS["f32"], granularity)
+    target = Target(range_rule_named("onnxruntime"), RangeOptions(), storage, FLOATS[element], granularity)
     method.find_ranges(observed, CalibrationOptions(**options), target)
 
 
@@ -327,38 +372,54 @@ def fake_quantize(rng: Rng) -> None:
     plan.run(f32s(rng, prod(shape)), np.empty(prod(shape), np.float32))
 
 
+def sums_of(rng: Rng) -> dict[str, Any]:
+    """An accumulator, and what becomes of sums that it does not hold."""
+    return {
+        "accumulator": Accumulator(str(rng.choice(list(Accumulator)))),
+        "overflow": SumOverflow(str(rng.choice([SumOverflow.WRAP, SumOverflow.WRAP, SumOverflow.SATURATE]))),
+    }
+
+
 def products(rng: Rng) -> None:
     kinds = [np.dtype(str(rng.choice(["i1", "u1", "i2", "u2"]))) for _ in range(2)]
     m, k, n = (int(rng.choice([1, 2, 3, 5, 6, 7, 15, 16, 17, 33, 63, 64, 65, 130])) for _ in range(3))
+    if rng.random() < 0.2:
+        k = int(rng.choice([511, 513, 1024, 1027]))
     zeros = [int(rng.choice([np.iinfo(kind).min, 0, np.iinfo(kind).max])) for kind in kinds]
     a, b = integers(rng, m * k, kinds[0]).reshape(m, k), integers(rng, k * n, kinds[1]).reshape(k, n)
-    matmul_integers(a, b, *zeros)
+    matmul_integers(a, b, *zeros, **sums_of(rng))
 
 
 def convolutions(rng: Rng) -> None:
+    """Few channels, of which sums are made directly, or many, which are gathered for tiles; windows half outside."""
     kinds = [np.dtype(str(rng.choice(["i1", "u1", "i2", "u2"]))) for _ in range(2)]
-    groups, depth = (int(rng.choice([1, 2, 3, 17])) for _ in range(2))
-    columns = int(rng.choice([1, 2, 3, 17, 40]))
-    padding = Padding(str(rng.choice(list(Padding))))
-    height, width = (int(rng.choice([1, 2, 5, 9])) for _ in range(2))
+    gathered = rng.random() < 0.4
+    groups = int(rng.choice([1, 1, 2] if gathered else [1, 2, 3, 17]))
+    depth, columns = (int(rng.choice([31, 64, 65] if gathered else [1, 2, 3, 17])) for _ in range(2))
+    height, width = (int(rng.choice([9, 17] if gathered else [1, 2, 5, 9])) for _ in range(2))
     tall, wide = (int(rng.choice([1, 2, 3])) for _ in range(2))
+    padding = Padding(str(rng.choice(list(Padding))))
+    pads = rng.choice([0, 0, 1, 3, 7], 4) if padding is Padding.EXPLICIT else np.zeros(4, np.int64)
+    top, left, bottom, right = map(int, pads)
     window = Window(
         padding=padding,
-        pads=rng.integers(0, 7, 4).tolist() if padding is Padding.EXPLICIT else (0,) * 4,
-        strides=(int(rng.choice([1, 2, 5])), int(rng.choice([1, 2, 5]))),
-        dilations=(int(rng.choice([1, 2, 5])), int(rng.choice([1, 2, 5]))),
+        pads=(top, left, bottom, right),
+        strides=(int(rng.integers(1, 4)), int(rng.integers(1, 4))),
+        dilations=(int(rng.integers(1, 4)), int(rng.integers(1, 4))),
         groups=groups,
     )
     lhs = integers(rng, 2 * height * width * groups * depth, kinds[0]).reshape(2, height, width, groups * depth)
     rhs = integers(rng, groups * columns * tall * wide * depth, kinds[1]).reshape(groups * columns, tall, wide, depth)
-    accumulator = Accumulator(str(rng.choice(list(Accumulator))))
-    conv2d_integers(lhs, rhs, 1, 0, window=window, accumulator=accumulator)
+    conv2d_integers(lhs, rhs, 1, 0, window=window, **sums_of(rng))
 
 
 def packing(rng: Rng) -> None:
-    dtype = np.dtype(str(rng.choice(["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"])))
-    width, size = int(rng.integers(1, 8 * dtype.itemsize)), size_of(rng)
-    unpack(pack(integers(rng, size, dtype), width), width, size, dtype)
+    """Every width, in the integers that hold it."""
+    width, size = int(rng.integers(1, 64)), size_of(rng)
+    item = next(each for each in (1, 2, 4, 8) if width <= 8 * each)
+    dtype = np.dtype(f"{rng.choice(['i', 'u'])}{item}")
+    stored = integers(rng, size, dtype)
+    unpack(pack(stored.view(f"u{item}"), width), width, size, dtype)
 
 
 def biases(rng: Rng) -> None:
@@ -388,6 +449,22 @@ def histogram_kernels(rng: Rng) -> None:
     HISTOGRAM[key](values, offsets, firsts, lasts, bins, stride, np.zeros(rows * stride, np.int64))
     edges = reals(rng, rows * (stride + 1), "f64")
     HISTOGRAM_BETWEEN[key](values, offsets, edges, bins, stride, np.zeros(rows * stride, np.int64))
+
+
+def histogram_row_kernels(rng: Rng) -> None:
+    """Rows with no counts, with shifts that leave nothing free, and shares that no row has."""
+    rows, most = int(rng.choice([1, 2, 3])), int(rng.choice([1, 2, 3, 64, 129]))
+    bins = rng.integers(1, most + 1, rows).astype(np.int64)
+    bins[0] = most
+    for key, element in (("<f4", "f32"), ("<f8", "f64")):
+        firsts, lasts = reals(rng, rows, element), reals(rng, rows, element)
+        EQUAL_EDGES[key](firsts, lasts, bins, most + 1, np.zeros(rows * (most + 1), key))
+    counts = rng.choice(np.array([0, 0, 1, 5, 1 << 40], np.int64), rows * most)
+    shifts = rng.choice(np.array([0, 1, 7, 130], np.int64), rows)
+    wider = int((bins + 2 * shifts).max())
+    shift_counts(counts, most, bins, shifts, wider, np.zeros(rows * wider, np.int64))
+    share = float(rng.choice([0.0, 0.5, 0.99999, 1.0, 2.0, np.nan]))
+    bin_of_share(counts, most, share, np.zeros(rows, np.int64))
 
 
 def torch_kernels(rng: Rng) -> None:
@@ -462,6 +539,7 @@ CASES: Mapping[str, Case] = {
     case.__name__: case
     for case in (
         quantize,
+        quantize_natively,
         cast,
         dequantize,
         short_rows,
@@ -476,6 +554,7 @@ CASES: Mapping[str, Case] = {
         packing,
         biases,
         histogram_kernels,
+        histogram_row_kernels,
         torch_kernels,
         divergences,
         table_kernels,

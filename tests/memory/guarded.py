@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numba.np.numpy_support import as_dtype
 from numpy.typing import NDArray
 
 from core.kernels._jit import Kernel, _registry
@@ -50,16 +51,18 @@ class Span:
 
 
 class Guard:
-    """Calls kernels with guarded arrays. `called` counts the calls of each."""
+    """Calls kernels with guarded arrays. `called` counts the calls of each specialisation."""
 
     def __init__(self) -> None:
         self.called: dict[str, int] = {}
-        self._names: dict[int, str] = {}
+        self._names: dict[tuple[int, int], str] = {}
         self._spans: list[Span] = []
 
     def __call__(self, kernel: Kernel, call: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-        name = self._names.setdefault(id(kernel), "") or name_of(kernel)
-        self._names[id(kernel)] = name
+        which = id(kernel), _signature_of(kernel, arguments)
+        if which not in self._names:
+            self._names[which] = name_of(kernel, which[1])
+        name = self._names[which]
         self.called[name] = self.called.get(name, 0) + 1
         arrays = [each for each in arguments if isinstance(each, np.ndarray)]
         if _overlap(kernel, arguments):
@@ -103,18 +106,28 @@ def _overlap(kernel: Kernel, arguments: tuple[Any, ...]) -> bool:
     )
 
 
-def name_of(kernel: Kernel) -> str:
-    """The module and the name of a kernel, and which of those of that name it is."""
+def _signature_of(kernel: Kernel, arguments: tuple[Any, ...]) -> int:
+    """Which signature a call has: the one whose first array has the dtype of the argument."""
+    if len(kernel._signatures) == 1:
+        return 0
+    given = np.dtype(arguments[0].dtype)
+    return next(i for i, each in enumerate(kernel._signatures) if as_dtype(each.args[0].dtype) == given)
+
+
+def name_of(kernel: Kernel, signature: int = 0) -> str:
+    """The module and the name of a kernel, which of those of that name it is, and what it first takes."""
     function = kernel._dispatcher.py_func
     code = function.__code__
     same = [each for each in _registry if each._dispatcher.py_func.__code__.co_firstlineno == code.co_firstlineno]
     same = [each for each in same if each._dispatcher.py_func.__code__.co_filename == code.co_filename]
-    return f"{function.__module__.rpartition('.')[2]}.{function.__name__} {same.index(kernel)}"
+    place = f"{function.__module__.rpartition('.')[2]}.{function.__name__} {same.index(kernel)}"
+    taken = kernel._signatures[signature].args[0]
+    return f"{place} of {getattr(taken, 'dtype', taken)}"
 
 
 def all_names() -> list[str]:
-    """Those of all kernels that were imported."""
-    return [name_of(each) for each in _registry]
+    """Those of all specialisations of the kernels that were imported."""
+    return [name_of(each, index) for each in _registry for index in range(len(each._signatures))]
 
 
 def install() -> Guard:

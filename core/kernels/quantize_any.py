@@ -37,7 +37,7 @@ from core.kernels.vector_memory import (
     load_first,
     load_one,
 )
-from core.kernels.vector_rounding import cut_integers, nearest_integers, round_by
+from core.kernels.vector_rounding import nearest_integers, round_by
 from core.kernels.vectors import (
     convert,
     count,
@@ -126,13 +126,10 @@ def _quantize_any(lane: type[Any], wide: bool) -> Kernel:
                 zero = load_one(zeros, parameter)
                 parameter, left = next_vector(parameter, left, length)
             value = value_of(loaded(source, i, kind), factor, addend, steps)
-            if rounding == _TOWARD_ZERO and steps[2] != _AFTER:
-                integers = cut_integers(convert(value, settling)) + zero
-            else:
-                rounded = round_by(rounding, value, seed, start + i)
-                if steps[2] == _AFTER:
-                    rounded = rounded + addend
-                integers = nearest_integers(convert(rounded, settling)) + zero
+            rounded = round_by(rounding, value, seed, start + i)
+            if steps[2] == _AFTER:
+                rounded = rounded + addend
+            integers = nearest_integers(convert(rounded, settling)) + zero
             least, most = smaller(least, integers), larger(most, integers)
             if counting:
                 low += count(integers < minimum)

@@ -63,43 +63,34 @@ def nearest_integers(value: Number) -> Number:
     raise NotImplementedError("for kernels only")
 
 
-def _conversion(of_512: str, of_256: str, of_128: str) -> Callable[[Number], Number]:
-    """An instruction of x86 from f32 to int32, by its names in LLVM: -2^31 where int32 does not hold the result, or of
-    NaN. LLVM's own conversions leave undefined what does not fit."""
+@intrinsic
+def _nearest_by_instruction(typing_context: Any, value: Vector) -> Generated:
+    """RNE of each f32, and -2^31 where int32 does not hold that, or of NaN.
 
-    @intrinsic
-    def converted(typing_context: Any, value: Vector) -> Generated:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            (whole,) = arguments
-            if HAS_AVX512F:
-                kind = llvm_vector(types.int32)
-                every, rounding = ir.IntType(16)(-1), ir.IntType(32)(_CURRENT_DIRECTION)
-                nothing = ir.Constant(kind, [0] * LANES)
-                return call_llvm(builder, of_512, kind, [whole, nothing, every, rounding])
-            name, lanes = (of_256, 8) if HAS_AVX else (of_128, 4)
-            parts = []
-            for begin in range(0, LANES, lanes):
-                part = builder.shuffle_vector(whole, whole, _places(range(begin, begin + lanes)))
-                parts.append(call_llvm(builder, name, llvm_vector(types.int32, lanes), [part]))
-            while len(parts) > 1:
-                lanes *= 2
-                parts = [
-                    builder.shuffle_vector(low, high, _places(range(lanes)))
-                    for low, high in zip(parts[::2], parts[1::2], strict=True)
-                ]
-            return parts[0]
+    That is x86's cvtps2dq, by its name: LLVM's own conversions leave undefined what does not fit.
+    """
 
-        return Vector(types.int32)(value), generate
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        (whole,) = arguments
+        if HAS_AVX512F:
+            kind = llvm_vector(types.int32)
+            every, rounding = ir.IntType(16)(-1), ir.IntType(32)(_CURRENT_DIRECTION)
+            nothing = ir.Constant(kind, [0] * LANES)
+            return call_llvm(builder, "llvm.x86.avx512.mask.cvtps2dq.512", kind, [whole, nothing, every, rounding])
+        name, lanes = ("llvm.x86.avx.cvt.ps2dq.256", 8) if HAS_AVX else ("llvm.x86.sse2.cvtps2dq", 4)
+        parts = []
+        for begin in range(0, LANES, lanes):
+            part = builder.shuffle_vector(whole, whole, _places(range(begin, begin + lanes)))
+            parts.append(call_llvm(builder, name, llvm_vector(types.int32, lanes), [part]))
+        while len(parts) > 1:
+            lanes *= 2
+            parts = [
+                builder.shuffle_vector(low, high, _places(range(lanes)))
+                for low, high in zip(parts[::2], parts[1::2], strict=True)
+            ]
+        return parts[0]
 
-    return converted
-
-
-_nearest_by_instruction = _conversion(
-    "llvm.x86.avx512.mask.cvtps2dq.512", "llvm.x86.avx.cvt.ps2dq.256", "llvm.x86.sse2.cvtps2dq"
-)
-_cut_by_instruction = _conversion(
-    "llvm.x86.avx512.mask.cvttps2dq.512", "llvm.x86.avx.cvtt.ps2dq.256", "llvm.x86.sse2.cvttps2dq"
-)
+    return Vector(types.int32)(value), generate
 
 
 def _places(numbers: range) -> Any:
@@ -114,21 +105,6 @@ def _nearest_integers(value: Vector) -> Callable[[Number], Number]:
             return lambda value: _nearest_by_instruction(value)
         return lambda value: bits_as(value + splat(_SHIFTER), np.int32) - splat(_SHIFTER_BITS)
     return lambda value: bits_as(value + splat(_SHIFTER_F64), np.int64) - splat(_SHIFTER_F64_BITS)
-
-
-def cut_integers(value: Number) -> Number:
-    """The integer toward zero of each f32 below 2^22 as an int32, of each f64 below 2^51 as an int64.
-
-    Of every other value the same as `nearest_integers` gives of its integer part.
-    """
-    raise NotImplementedError("for kernels only")
-
-
-@overload(cut_integers, strict=False)
-def _cut_integers(value: Vector) -> Callable[[Number], Number]:
-    if value.element is types.float32 and IS_X86:
-        return lambda value: _cut_by_instruction(value)
-    return lambda value: nearest_integers(toward_zero(value))
 
 
 @device

@@ -80,9 +80,13 @@ def test_a_full_queue_refuses_and_empties() -> None:
             own = asyncio.create_task(request(lambda start=start: start(1, lambda: release.wait(60))))  # type: ignore[misc]
             others = [asyncio.create_task(request(lambda start=start: start(1, name))) for _ in range(2)]  # type: ignore[misc]
             await asyncio.sleep(0.01)
-            with pytest.raises(OverloadedError, match="3 requests wait"):
-                await request(lambda start=start: start(1, name))  # type: ignore[misc]
+            refused = asyncio.create_task(request(lambda start=start: start(1, name)))  # type: ignore[misc]
+            await asyncio.wait([refused], timeout=5)
+            in_time = refused.done()
             release.set()
+            assert in_time, "it was let in, and waits for the thread"
+            with pytest.raises(OverloadedError, match="3 requests wait"):
+                await refused
             await asyncio.gather(own, *others)
             await request(lambda start=start: start(1, name))  # type: ignore[misc]
         compute.shut_down()
@@ -118,7 +122,8 @@ def test_work_ends_at_its_deadline() -> None:
     """In every pool, on the loop, and between pieces; the time of all pieces counts, and waiting does not."""
 
     def endless() -> None:
-        while True:
+        """As good as endless: without a deadline it comes to its end too, and the test fails."""
+        for _ in range(5000):
             spin(0.001)
             check_cancelled()
 

@@ -34,8 +34,9 @@ from service.course import Course, course_of_request
 
 Result = TypeVar("Result")
 
-# What reading, planning and printing a character of a type costs, in bytes of tensor: 0.4 and 0.003 microseconds.
-_BYTES_PER_CHARACTER = 128
+# What reading, planning and printing a character of a type costs, in bytes of tensor: 0.8 microseconds where scales are
+# short and each has a multiplier, and 0.003. `python -m tests.load.inline_work` measures what is left to the loop.
+_BYTES_PER_CHARACTER = 256
 # Tokens of JSON that are read in the time of a character.
 TOKENS_PER_CHARACTER = 8
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from core.cancellation import checked
 from core.elements import FLOATS, IntegerElement
 from core.errors import ParameterError, TypeFitError, UnsupportedError, about
 from core.lanes import rounded_scales
@@ -20,6 +19,7 @@ from core.plan import Plan
 from core.profiles import Operation, profile_named
 from core.profiles.integer_rule import Accumulator, ProductRule
 from core.profiles.rule import DEQUANTIZE, INTEGERS
+from core.requantize.derivation import derive_each
 from core.requantize.granularity import Granularity, common_granularity
 from core.requantize.scaling import plan_scaling
 from core.requantize.through_real import plan_through_real
@@ -122,26 +122,10 @@ def _derive(
     target: QuantizedOperand,
     granularity: Granularity,
 ) -> tuple[list[Multiplier], list[float]]:
-    """Derive a multiplier, and its factor, for each block. Raise ParameterError naming the scales that have none."""
-    multipliers, factors = [], []
-    derived: dict[tuple[float, float, float], tuple[Multiplier, float]] = {}
-    _, *indices = (each.tolist() for each in granularity.indices)
-    for channel, (of_target, of_lhs, of_rhs) in enumerate(checked(zip(*indices, strict=True))):
-        scales = lhs.scales[of_lhs], rhs.scales[of_rhs], target.scales[of_target]
-        if scales not in derived:
-            real = factor.of(*scales)
-            try:
-                multiplier = scheme.derive(real)
-                scheme.check(multiplier)
-            except ParameterError as error:
-                raise ParameterError(
-                    f"channel {channel}, scales {scales[0]!r} * {scales[1]!r} to {scales[2]!r}: {error.detail}"
-                ) from error
-            derived[scales] = multiplier, real
-        multiplier, real = derived[scales]
-        multipliers.append(multiplier)
-        factors.append(real)
-    return multipliers, factors
+    """Derive a multiplier, and its factor, for each block."""
+    _, of_target, of_lhs, of_rhs = granularity.indices
+    inputs, weights = np.array(lhs.scales)[of_lhs], np.array(rhs.scales)[of_rhs]
+    return derive_each(scheme, factor, inputs, weights, np.array(target.scales)[of_target])
 
 
 def _through_real(

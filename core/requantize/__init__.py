@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from core.elements import IntegerElement
-from core.errors import ParameterError, TypeFitError, UnsupportedError, about
+from core.errors import TypeFitError, UnsupportedError, about
 from core.mlir.types import TensorType, Type
 from core.operands import (
     QuantizedOperand,
@@ -24,6 +26,7 @@ from core.plan import Plan
 from core.profiles import Operation, OperationRule, profile_named
 from core.profiles.rule import INTEGERS, ZeroPointRange
 from core.profiles.scheme_rule import scheme_rule
+from core.requantize.derivation import derive_each
 from core.requantize.granularity import Granularity, common_granularity
 from core.requantize.scaling import ScalingPlan, plan_scaling
 from core.requantize.through_real import plan_through_real
@@ -78,23 +81,10 @@ def _pair_rule(rule: OperationRule, source: StoredOperand, target: StoredOperand
 def _derive(
     scheme: Scheme, source: QuantizedOperand, target: QuantizedOperand, granularity: Granularity
 ) -> tuple[list[Multiplier], list[float]]:
-    """Derive a multiplier, and its factor, for each block from the ratio of the scales.
-
-    Raise ParameterError naming the channel and its scales where the scheme has no multiplier for their ratio.
-    """
-    derived, factors = [], []
-    pairs = zip(*(indices.tolist() for indices in granularity.indices), strict=True)
-    for channel, (of_source, of_target) in enumerate(pairs):
-        scale_in, scale_out = source.scales[of_source], target.scales[of_target]
-        factor = scheme.factor.of(scale_in, None, scale_out)
-        try:
-            multiplier = scheme.derive(factor)
-            scheme.check(multiplier)
-        except ParameterError as error:
-            raise ParameterError(f"channel {channel}, scales {scale_in!r} to {scale_out!r}: {error.detail}") from error
-        derived.append(multiplier)
-        factors.append(factor)
-    return derived, factors
+    """Derive a multiplier, and its factor, for each block from the ratio of the scales."""
+    of_source, of_target = granularity.indices
+    inputs, outputs = np.array(source.scales)[of_source], np.array(target.scales)[of_target]
+    return derive_each(scheme, scheme.factor, inputs, None, outputs)
 
 
 def _multiplier_blocks(shape: tuple[int, ...], axis: int | None, count: int) -> tuple[tuple[int, ...], int]:

@@ -64,10 +64,11 @@ def plan_scaling(
     """Plan q -> q' by multipliers: one, or one for each block of `granularity`.
 
     The first two sides of the granularity are source and target.
-    `exact` are the factors that the multipliers were derived from; default: what they represent. Raise ParameterError,
-    pointing into `multipliers`, for one that is outside of what the scheme is defined for.
+    `exact` are the factors that the multipliers were derived from, which has checked them; default: what they
+    represent. Raise ParameterError, pointing into `multipliers`, for one that is outside of what the scheme is defined
+    for.
     """
-    for index, each in enumerate(multipliers):
+    for index, each in enumerate(multipliers if exact is None else ()):
         try:
             scheme.check(each)
         except ParameterError as error:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from core.mlir import parse_type, print_type
+from core.mlir import parse_type
 from core.translation.translation import Read, Subject, SystemTranslation, Written, subject_of
 
 
 def _write(subject: Subject) -> Written:
-    return Written({"type": print_type(subject.type)})
+    return Written({"type": subject.text})
 
 
 def read_text(operands: dict[str, Any], shape: tuple[int, ...] | None) -> Read:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from core.errors import UnsupportedError
-from core.mlir import print_type
 from core.mlir.stablehlo import stablehlo_reason
 from core.translation.mlir import read_text
 from core.translation.translation import Subject, SystemTranslation, Written
@@ -12,7 +11,7 @@ from core.translation.translation import Subject, SystemTranslation, Written
 def _write(subject: Subject) -> Written:
     if reason := stablehlo_reason(subject.type):
         raise UnsupportedError(reason)
-    return Written({"type": print_type(subject.type)})
+    return Written({"type": subject.text})
 
 
 TRANSLATION = SystemTranslation(

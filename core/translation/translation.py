@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -67,7 +68,7 @@ class Answer:
         return self.written is not None and not self.written.rounded and not self.written.losses
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Subject:
     """A uniform type and, if it is known, the shape of its tensor. `target`: what TOSA rescales it to."""
 
@@ -79,6 +80,11 @@ class Subject:
     def type(self) -> Type:
         """The type, of a tensor if there is a shape."""
         return self.element if self.shape is None else TensorType(self.shape, self.element)
+
+    @cached_property
+    def text(self) -> str:
+        """The type as MLIR prints it. Made once: with many scales, printing is most of a translation."""
+        return print_type(self.type)
 
     @property
     def storage(self) -> StorageType:

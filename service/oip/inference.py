@@ -60,15 +60,19 @@ async def run_model(request: Request, model: Model, version: str) -> Response:
         await hold_objects(request.scope, text, weight, settings.max_json_tokens)
         asked = await running.compute.texts(weight // TOKENS_PER_CHARACTER, lambda: _read(text, model, settings))
         blobs = await _receive_blobs(reader, asked.heads, len(text), length_stated=length is not None)
-    sizes = sorted(len(blob) for _, blob in blobs)
+    blob_bytes = sum(len(blob) for _, blob in blobs)
 
     def decide() -> Job:
         inputs = asked.inputs | {head.name: oip.tensor_of_blob(head, blob) for head, blob in blobs}
         return model.plan(Call(version, inputs, asked.parameters, settings, running.planned, in_query=raw))
 
-    # The largest tensor is not looked at while the call is planned; others may be scales. Half of a short text is not
-    # types.
-    job = await running.compute.texts((len(text) + sum(sizes[:-1])) // 2, decide)
+    # The first operand is not looked at while the call is planned; others may be scales, of two bytes a character.
+    operands = {head.name: len(blob) for head, blob in blobs} | {
+        name: tensor.data.nbytes for name, tensor in asked.inputs.items()
+    }
+    others = sum(operands.values()) - operands.get(model.inputs[0].name, 0)
+    characters = sum(len(value) for value in asked.parameters.values() if isinstance(value, str))
+    job = await running.compute.texts(characters + others // 2, decide)
     await hold(request.scope, job.byte_count)
 
     def run() -> Response:
@@ -88,7 +92,7 @@ async def run_model(request: Request, model: Model, version: str) -> Response:
             return PiecesResponse(pieces, MEDIA_TYPE)
         return PiecesResponse(pieces, BINARY, ((oip.LENGTH_HEADER.encode("ascii"), str(json_bytes).encode("ascii")),))
 
-    return await running.compute.arrays(max(sum(sizes) + len(text), job.weight), run)
+    return await running.compute.arrays(max(blob_bytes + len(text), job.weight), run)
 
 
 Blobs = list[tuple[oip.InputHead, Any]]

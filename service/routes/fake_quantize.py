@@ -10,7 +10,7 @@ from starlette.responses import Response
 from core.errors import ParameterError, TypeFitError, UnknownNameError, UnsupportedError
 from core.fake_quantize import FakeQuantizePlan, plan_fake_quantize
 from core.mlir import print_type
-from service.finished_parameters import at_range
+from service.finished_parameters import CHARACTERS_PER_SCALE, at_range
 from service.json_body import MEDIA_TYPE, receive_json
 from service.lifespan import require_ready
 from service.operation import json_operation
@@ -22,6 +22,9 @@ from service.tensor_data import output_pieces, read_elements
 from service.type_text import read_tensor_type
 
 router = APIRouter(tags=["ops"], dependencies=[Depends(no_query)])
+
+# What printing the range of a channel and its scale costs, in bytes of tensor.
+_BYTES_OF_RANGE = 256
 
 _EXAMPLE = {
     "input": {"type": "tensor<4xf32>", "values": [-0.5, 0.1, 0.2, 3.0]},
@@ -73,5 +76,6 @@ async def fake_quantize(request: Request) -> Response:
         }
         return PiecesResponse([b'{"output":', *output, b"," + json_text(tail)[1:]], MEDIA_TYPE)
 
-    plan = await running.compute.texts(len(call.input.type) + len(call.minimums), decide)
-    return await running.compute.arrays(len(body), work)
+    count = len(call.minimums)
+    plan = await running.compute.texts(len(call.input.type) + count * CHARACTERS_PER_SCALE, decide)
+    return await running.compute.arrays(max(len(body), count * _BYTES_OF_RANGE), work)

@@ -12,7 +12,6 @@ from starlette.responses import Response
 
 from core.cancellation import checked
 from core.errors import LimitError
-from core.mlir import print_type
 from core.translation import TRANSLATIONS, Subject, translate
 from core.translation.translation import Answer, Rounding, subject_of
 from service import translation_models
@@ -68,7 +67,7 @@ async def translate_type(request: Request) -> Response:
         wanted = call.systems if "systems" in call.model_fields_set else list(TranslationSystem)
         return json_reply(
             TranslateReply(
-                type=print_type(subject.type),
+                type=subject.text,
                 source=TranslationSystem(call.source),
                 rounded=_shown(rounded),
                 rounded_count=len(rounded),

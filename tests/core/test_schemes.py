@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from core.errors import ParameterError, PreconditionError
 from core.mlir import parse_type
 from core.mlir.types import TensorType
-from core.parameters.schemes import SCHEMES, Multiplier
+from core.parameters.schemes import SCHEMES, Float, Multiplier
 from core.plan import Plan
 from core.requantize import plan_requantize
 from tests import scheme_oracle
@@ -234,6 +234,36 @@ def test_per_channel_accumulators_from_scales(scheme: str) -> None:
         exact = scheme_oracle.factor(scheme, scales_in[index % 50], None, 1.0)
         expected = scheme_oracle.requantized(scheme, q, 0, pair.multiplier, pair.shift, -3, I8, exact)
         assert found == expected, (q, pair)
+
+
+def is_float(value: Fraction, bits: int, smallest: int, largest: int) -> bool:
+    """Whether a number is a float of `bits`, a multiple of 2^smallest and below 2^largest."""
+    units = value / Fraction(2) ** smallest
+    if units.denominator != 1 or abs(value) >= Fraction(2) ** largest:
+        return False
+    magnitude = abs(units.numerator)
+    return magnitude == 0 or (magnitude // (magnitude & -magnitude)).bit_length() <= bits
+
+
+_FORMATS: dict[type, tuple[int, int, int]] = {np.float32: (24, -149, 128), np.float64: (53, -1074, 1024)}
+_OF_FLOATS = [name for name, scheme in SCHEMES.items() if isinstance(scheme.stage, Float) and scheme.stage.precision]
+
+
+@pytest.mark.parametrize("scheme", _OF_FLOATS)
+@given(data=st.data())
+def test_a_multiplier_that_is_no_float_is_refused(scheme: str, data: st.DataObject) -> None:
+    found = SCHEMES[scheme]
+    assert isinstance(found.stage, Float)
+    assert found.stage.precision is not None
+    multiplier = data.draw(st.integers(*found.multipliers) | st.sampled_from([*found.multipliers, 0, 1, 3]))
+    shift = data.draw(st.integers(*found.shifts) | st.sampled_from(found.shifts))
+    taken = is_float(found.represented(Multiplier(multiplier, shift)), *_FORMATS[found.stage.precision])
+    try:
+        found.check(Multiplier(multiplier, shift))
+    except ParameterError:
+        assert not taken
+    else:
+        assert taken
 
 
 def test_fractions_are_as_exact_as_they_say() -> None:

@@ -100,6 +100,13 @@ def ours(case: Case) -> dict[str, Any]:
     }
 
 
+def test_the_text_of_a_type_is_made_once() -> None:
+    found = subject("tensor<2x!quant.uniform<i8:f32:0, {0.5, 0.25}>>")
+    texts = [operands(translate(found, system))["type"] for system in ("mlir", "stablehlo")]
+    assert texts[0] == print_type(found.type)
+    assert all(text is found.text for text in texts)
+
+
 def test_who_holds_what() -> None:
     """Every system agrees with the oracle over the grid, and both answers occur for each."""
     seen: dict[str, set[bool]] = {}

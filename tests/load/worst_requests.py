@@ -1,28 +1,38 @@
 """What the worst requests within the default limits cost: `python -m tests.load.worst_requests [word ...]`.
 
 Starts the service as it comes, sends the cases of `tests.load.worst_cases` whose route or description has the words,
-one at a time, and prints a table: seconds of work of one thread as the service tells them in Server-Timing, seconds of
-CPU of its whole process, and what was answered. The table of docs/operation.md is made with it (`--worst`: the most
-expensive of each route only).
+one at a time, and prints a table: seconds of CPU of the whole process, and seconds of work of one thread as the service
+tells them in Server-Timing. The table of docs/operation.md is made with it (`--worst`: the most expensive request of
+each route, and routes that cost little in one sentence).
+
+Ends with 1 where a request is answered with anything but 200, which measures nothing, or where a POST route of the
+OpenAPI document or a model has no case.
 """
 
 from __future__ import annotations
 
 import http.client
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlencode
 
-from tests.load.worst_cases import Case, cases
+from service.oip.registry import MODELS
+from service.openapi import COMMITTED
+from tests.load.case import Case
+from tests.load.worst_cases import cases
 
 ROOT = Path(__file__).parents[2]
 PORT = 18_090
+# Seconds of CPU below which a route has no line of its own.
+_LITTLE = 0.15
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -83,12 +93,55 @@ def measure(process: subprocess.Popen[bytes], case: Case) -> Measured:
     return Measured(case, status, float(work[1]) / 1e3 if work else 0.0, _cpu(process) - cpu, wall, len(body), said)
 
 
+def uncovered(routes: Iterable[str], paths: Iterable[str], models: Iterable[str]) -> list[str]:
+    """Return what of `paths`, each of `models` in the place of `{model}`, none of `routes` is.
+
+    A path that names a version too is covered by any model.
+    """
+    known, names, missing = set(routes), list(models), []
+    for path in paths:
+        wanted = [path.replace("{model}", name) for name in names] if path.count("{") == 1 else [path]
+        for each in wanted:
+            pattern = re.sub(r"\\{\w+\\}", "[^/]+", re.escape(each))
+            if not any(re.fullmatch(pattern, route) for route in known):
+                missing.append(each)
+    return missing
+
+
+def post_paths() -> list[str]:
+    """Return the paths of the OpenAPI document that take POST."""
+    return [path for path, item in json.loads(COMMITTED.read_text())["paths"].items() if "post" in item]
+
+
+def faults(found: Iterable[Measured], missing: Iterable[str]) -> list[str]:
+    """Return why the cases do not measure what they should, a line each."""
+    refused = [
+        f"{each.case.route}, {each.case.what}: {each.status} {each.said}" for each in found if each.status != 200
+    ]
+    return refused + [f"{route}: there is no case" for route in missing]
+
+
+_HEAD = "| route | request | MiB sent | CPU, s | work, s |\n| --- | --- | --- | --- | --- |"
+
+
 def _row(each: Measured) -> str:
     case = each.case
-    return (
-        f"| `{case.route}` | {case.what} | {each.sent / (1 << 20):.2f} | {each.status} | {each.work:.2f} | "
-        f"{each.cpu:.2f} | {each.wall:.2f} |"
-    )
+    return f"| `{case.route}` | {case.what} | {each.sent / (1 << 20):.2f} | {each.cpu:.2f} | {each.work:.2f} |"
+
+
+def _print_worst(found: Iterable[Measured]) -> None:
+    """Print the most expensive request of each route, those of little cost as their number."""
+    worst: dict[str, Measured] = {}
+    for each in found:
+        kept = worst.get(each.case.route)
+        if kept is None or kept.cpu < each.cpu:
+            worst[each.case.route] = each
+    print(_HEAD)
+    for each in sorted(worst.values(), key=lambda each: -each.cpu):
+        if each.cpu >= _LITTLE:
+            print(_row(each))
+    others = sum(each.cpu < _LITTLE for each in worst.values())
+    print(f"\nThe {others} other routes and models take less than {_LITTLE} s of CPU.")
 
 
 def main() -> None:
@@ -96,26 +149,24 @@ def main() -> None:
     # So that the service ends too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     words = [word for word in sys.argv[1:] if not word.startswith("--")]
-    process = start()
+    made = list(cases())
     found = []
+    process = start()
     try:
-        for case in cases():
+        for case in made:
             if all(word in f"{case.route} {case.what}" for word in words):
                 found.append(measure(process, case))
-                print(_row(found[-1]), found[-1].said, file=sys.stderr, flush=True)
+                print(found[-1].status, _row(found[-1]), file=sys.stderr, flush=True)
     finally:
         process.terminate()
         process.wait()
-    print(
-        "| route | request | MiB | status | work, s | CPU, s | wall, s |\n| --- | --- | --- | --- | --- | --- | --- |"
-    )
-    worst: dict[str, Measured] = {}
-    for each in found:
-        kept = worst.get(each.case.route)
-        if kept is None or kept.cpu < each.cpu:
-            worst[each.case.route] = each
-    for each in sorted(worst.values() if "--worst" in sys.argv else found, key=lambda each: -each.cpu):
-        print(_row(each))
+    if "--worst" in sys.argv:
+        _print_worst(found)
+    else:
+        print(_HEAD, *map(_row, sorted(found, key=lambda each: -each.cpu)), sep="\n")
+    wrong = faults(found, uncovered([case.route for case in made], post_paths(), MODELS))
+    print(*wrong, sep="\n", end="\n" if wrong else "", file=sys.stderr)
+    sys.exit(bool(wrong))
 
 
 if __name__ == "__main__":

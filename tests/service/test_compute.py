@@ -17,7 +17,10 @@ from core.cancellation import check_cancelled
 from core.errors import DeadlineError, OverloadedError
 from core.integer.conv2d import conv2d_integers
 from service.compute import Compute
-from service.course import ClientLeftError, begin_course, client_left
+from service.course import ClientLeftError, Course, begin_course, client_left
+from tests.asgi import post, ready_app
+from tests.load.case import Case, json_case, model_case, noise, tensor
+from tests.oip_wire import Input
 
 Result = TypeVar("Result")
 
@@ -29,7 +32,7 @@ def test_long_texts_do_not_hold_up_arrays() -> None:
             busy = [asyncio.create_task(compute.texts(1000, lambda: (release.wait(60), name())[1])) for _ in range(3)]
             await asyncio.sleep(0)
             arrays = await asyncio.wait_for(compute.arrays(2000, name), 30)
-            inline = await compute.texts(8, name)
+            inline = await compute.texts(4, name)
             assert not any(task.done() for task in busy)
             release.set()
             return arrays, inline, (await asyncio.gather(*busy))[0]
@@ -80,9 +83,13 @@ def test_a_full_queue_refuses_and_empties() -> None:
             own = asyncio.create_task(request(lambda start=start: start(1, lambda: release.wait(60))))  # type: ignore[misc]
             others = [asyncio.create_task(request(lambda start=start: start(1, name))) for _ in range(2)]  # type: ignore[misc]
             await asyncio.sleep(0.01)
-            with pytest.raises(OverloadedError, match="3 requests wait"):
-                await request(lambda start=start: start(1, name))  # type: ignore[misc]
+            refused = asyncio.create_task(request(lambda start=start: start(1, name)))  # type: ignore[misc]
+            await asyncio.wait([refused], timeout=5)
+            in_time = refused.done()
             release.set()
+            assert in_time, "it was let in, and waits for the thread"
+            with pytest.raises(OverloadedError, match="3 requests wait"):
+                await refused
             await asyncio.gather(own, *others)
             await request(lambda start=start: start(1, name))  # type: ignore[misc]
         compute.shut_down()
@@ -118,7 +125,8 @@ def test_work_ends_at_its_deadline() -> None:
     """In every pool, on the loop, and between pieces; the time of all pieces counts, and waiting does not."""
 
     def endless() -> None:
-        while True:
+        """As good as endless: without a deadline it comes to its end too, and the test fails."""
+        for _ in range(5000):
             spin(0.001)
             check_cancelled()
 
@@ -195,3 +203,38 @@ def spin(seconds: float) -> None:
     until = time.thread_time() + seconds
     while time.thread_time() < until:
         pass
+
+
+_SCALES = "!quant.uniform<i8:f32:0, {" + ",".join(["1.5"] * 64 + ["2.5"]) + "}>"
+_REAL = tensor("tensor<65xf32>", noise((65,)))
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        json_case("/v1/quantize", "", lambda: {"input": _REAL, "output_type": _SCALES}),
+        json_case("/v1/matmul", "", lambda: {
+            "lhs": tensor("tensor<1x1x!quant.uniform<i8:f32, 0.5>>", noise((1, 1), "i1")),
+            "rhs": tensor(f"tensor<1x65x{_SCALES.replace('f32:0', 'f32:1')}>", noise((1, 65), "i1")),
+            "output_type": "!quant.uniform<i8:f32, 0.5>"}),
+        model_case("quantize", "", lambda: [Input("x", noise((65,)))], output_type=_SCALES),
+        json_case("/v1/fake_quantize", "", lambda: {
+            "input": _REAL, "axis": 0, "minimums": [-1.0] * 65, "maximums": [1.0] * 65}),
+    ],
+    ids=lambda case: case.route,
+)  # fmt: skip
+def test_half_a_millisecond_of_planning_goes_to_a_thread(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """65 scales: `python -m tests.load.inline_work` measures how long fewer hold the loop."""
+    threads: list[str] = []
+    worked = Compute._worked
+
+    def noted(self: Compute, course: Course, work: Callable[[], Result]) -> Result:
+        threads.append(name().partition("_")[0])
+        return worked(self, course, work)
+
+    monkeypatch.setattr(Compute, "_worked", noted)
+    body, headers = case.make()
+    sent = [(key.lower().encode(), value.encode()) for key, value in headers.items()]
+    reply = asyncio.run(post(ready_app(), case.route, {}, [body], declared=len(body), headers=sent))
+    assert reply.status == 200, reply.body
+    assert "texts" in threads

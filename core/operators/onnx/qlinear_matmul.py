@@ -8,6 +8,8 @@ product in f64, y_zero_point added before rounding.
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 
 from core.elements import FLOATS
@@ -20,7 +22,7 @@ from core.operators.execution import placed
 from core.operators.onnx.element_types import F8, IMPLEMENTATIONS, LAST_OPSET, PROFILES, same_type
 from core.operators.onnx.matrix import Matrices, Matrix
 from core.operators.onnx.output_parameters import integers_of, output_element
-from core.operators.separate_parameters import quantized_type, reals_of
+from core.operators.separate_parameters import MOST_FACTORS, check_number_of_scales, quantized_type, reals_of
 from core.parameters.schemes import Factor
 
 _STORED = {"ui8": 10, "i8": 10, **dict.fromkeys(F8, 21)}
@@ -37,6 +39,7 @@ def _quantized(call: OperatorCall, name: str, matrix: Matrix) -> TensorType:
     shapes = [matrix.parameter_shape(each, f"{name}_{what}") for each, what in
               ((scale, "scale"), (zero_point, "zero_point"))]  # fmt: skip
     shape = np.broadcast_shapes(*shapes)
+    check_number_of_scales(prod(shape), f"/inputs/{name}_scale", MOST_FACTORS)
     scales, zeros = (
         np.broadcast_to(data.reshape(own), shape).reshape(-1)
         for data, own in zip((reals_of(scale), zero_point.data.astype(np.int64)), shapes, strict=True)

@@ -11,9 +11,11 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+from numpy.typing import NDArray
 
 from core.errors import ParameterError
 from core.kernels.requantize_rules import FixedPointRule, FloatRule, Requirement
+from core.parameters.schemes.significand import rounded_to_f32
 from core.rounding import Rounding
 
 INT32_MIN = -(1 << 31)
@@ -42,14 +44,23 @@ class Factor(StrEnum):
 
     def of(self, scale_in: float, weight: float | None, scale_out: float) -> float:
         """Return the factor, an f64. Steps may overflow to infinity, as the systems' do; derivations refuse that."""
+        weights = None if weight is None else np.array([weight])
+        return self.of_each(np.array([scale_in]), weights, np.array([scale_out]))[0]
+
+    def of_each(
+        self, inputs: NDArray[np.float64], weights: NDArray[np.float64] | None, outputs: NDArray[np.float64]
+    ) -> list[float]:
+        """Return the factor of each index. See `of`."""
         kind: Any = _KINDS.get(self, np.float32)
         step = np.float64 if self in (Factor.F64, Factor.F64_OF_F32) else kind
         with np.errstate(all="ignore"):
-            product = step(kind(scale_in))
-            if weight is not None:
-                product = product * step(kind(weight))
+            product = inputs.astype(kind).astype(step)
+            if weights is not None:
+                product = product * weights.astype(kind).astype(step)
             divide = np.float64 if self is Factor.F64_OF_F32_PRODUCT else step
-            return float(divide(product) / divide(kind(scale_out)))
+            factors = product.astype(divide) / outputs.astype(kind).astype(divide)
+            found: list[float] = factors.astype(np.float64).tolist()
+            return found
 
 
 _KINDS = {Factor.F64: np.float64, Factor.F16: np.float16, Factor.BF16: ml_dtypes.bfloat16}
@@ -150,6 +161,12 @@ class Scheme:
         used = given if self.reduced is None else self.reduced(given)
         return Fraction(used.multiplier) / Fraction(2) ** self.right_shift(used.shift)
 
+    def _represents(self, given: Multiplier, factor: float) -> bool:
+        """Return whether a multiplier and shift stand for exactly that: n / d = m * 2^-s, multiplied out."""
+        used = given if self.reduced is None else self.reduced(given)
+        shift, (numerator, denominator) = self.right_shift(used.shift), factor.as_integer_ratio()
+        return numerator << max(shift, 0) == (used.multiplier * denominator) << max(-shift, 0)
+
     def check(self, given: Multiplier) -> None:
         """Raise ParameterError for a multiplier or shift that the scheme is not defined for."""
         for name, value, (lowest, highest) in (
@@ -159,9 +176,10 @@ class Scheme:
             if not lowest <= value <= highest:
                 raise ParameterError(f"{name} {value} is outside of {lowest} to {highest}", pointer=f"/{name}")
         if isinstance(self.stage, Float) and self.stage.precision is not None:
-            with np.errstate(over="ignore"):
-                factor = float(self.stage.precision(self.stage.prepare(given).factor))
-            if not math.isfinite(factor) or Fraction(factor) != self.represented(given):
+            factor = self.stage.prepare(given).factor
+            if self.stage.precision is np.float32:
+                factor = rounded_to_f32(factor)
+            if not math.isfinite(factor) or not self._represents(given, factor):
                 raise ParameterError(
                     f"multiplier {given.multiplier} with shift {given.shift} is no {self.stage.precision.__name__}, "
                     "which the scheme computes with",

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-
-import numpy as np
+from ctypes import c_float
 
 from core.errors import ParameterError
 
@@ -40,10 +39,14 @@ def exact(factor: float, bits: int) -> tuple[int, int]:
     return (int(math.ldexp(fraction, bits)), bits - exponent) if factor else (0, 0)
 
 
+def rounded_to_f32(factor: float) -> float:
+    """f32(factor), which may be infinite. numpy would warn of that, and to silence it takes ten times as long."""
+    return c_float(factor).value
+
+
 def as_f32(factor: float) -> float:
     """f32(factor). Raise ParameterError where that is infinite."""
-    with np.errstate(all="ignore"):
-        rounded = float(np.float32(factor))
+    rounded = rounded_to_f32(factor)
     if not math.isfinite(rounded):
         raise ParameterError(f"{factor!r} is larger than the largest f32, which the scheme computes with")
     return rounded

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from core.errors import ParameterError, RequantError, TypeFitError, UnsupportedError
+from core.errors import LimitError, ParameterError, RequantError, TypeFitError, UnsupportedError
 from core.operators.checks import checked_call
 from core.operators.description import OperandTensor
 from core.operators.registry import operator_named
+from core.operators.separate_parameters import MOST_FACTORS
 from tests.operator_calls import output_types, run, tensor
 from tests.profile_oracle import FORMATS
 from tests.vector_cases import load
@@ -396,6 +397,31 @@ def test_what_is_refused(operator: str, changed: Any, attributes: Any, error: An
         with pytest.raises(error) as caught:
             run(f"onnx.{operator}", {**CALLS[operator], **changed}, attributes, opset=version)
         assert caught.value.pointer == pointer
+
+
+@pytest.mark.parametrize(
+    ("operator", "pointer", "inputs"),
+    [
+        (
+            "QLinearConv",
+            "/inputs/w_scale",
+            {"x": tensor(U, [[[1]]]), "x_scale": tensor("f32", 1.0), "x_zero_point": tensor(U, 0),
+             "w": tensor(U, np.ones((MOST_FACTORS + 1, 1, 1))), "w_scale": tensor("f32", np.ones(MOST_FACTORS + 1)),
+             "w_zero_point": tensor(U, 0), "y_scale": tensor("f32", 1.0), "y_zero_point": tensor(U, 0)},
+        ),
+        (
+            "QLinearMatMul",
+            "/inputs/b_scale",
+            {"a": tensor(U, [[1]]), "a_scale": tensor("f32", 1.0), "a_zero_point": tensor(U, 0),
+             "b": tensor(U, np.ones((1, MOST_FACTORS + 1))), "b_scale": tensor("f32", np.ones(MOST_FACTORS + 1)),
+             "b_zero_point": tensor(U, 0), "y_scale": tensor("f32", 1.0), "y_zero_point": tensor(U, 0)},
+        ),
+    ],
+)  # fmt: skip
+def test_factors_are_derived_for_so_many_channels(operator: str, pointer: str, inputs: Any) -> None:
+    with pytest.raises(LimitError, match=str(MOST_FACTORS)) as caught:
+        run(f"onnx.{operator}", inputs, opset=21)
+    assert caught.value.pointer == pointer
 
 
 def test_versions() -> None:

@@ -25,7 +25,7 @@ _MOST_SECONDS = 86_400
 
 _PREFIX = "REQUANT_"
 # Read by others than `Settings`: the entry point, and the tests.
-_OTHER_VARIABLES = ("REQUANT_BAKED_KERNELS", "REQUANT_EXHAUSTIVE", "REQUANT_DOCUMENT")
+_OTHER_VARIABLES = ("REQUANT_BAKED_KERNELS", "REQUANT_EXHAUSTIVE")
 # Kubernetes names a Service's address in variables of every pod, unless the pod says enableServiceLinks: false.
 _SERVICE_LINK = "_SERVICE_HOST"
 _LINKED = "Kubernetes sets it for a Service of that name unless the pod has enableServiceLinks: false"

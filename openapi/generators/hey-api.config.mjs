@@ -1,4 +1,4 @@
 export default {
-  input: process.env.REQUANT_DOCUMENT,
+  input: process.env.OPENAPI_DOCUMENT,
   output: "hey-api",
 };

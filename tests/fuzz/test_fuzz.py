@@ -17,15 +17,15 @@ from tests.fuzz.verdict import faults
 from tests.fuzz.wire import Connection, Request
 from tests.process_memory import peak_kib
 
-SECONDS = float(os.environ.get("REQUANT_FUZZ_SECONDS", "150"))
+SECONDS = float(os.environ.get("FUZZ_SECONDS", "150"))
 # The first requests load kernels and fill caches.
 WARMING_SECONDS = 20.0
 MOST_GROWTH_KIB = 200 << 10
 
 
 def seed_of_the_day() -> str:
-    """REQUANT_FUZZ_SEED, or else today's date."""
-    return os.environ.get("REQUANT_FUZZ_SEED") or datetime.now(UTC).date().isoformat()
+    """FUZZ_SEED, or else today's date."""
+    return os.environ.get("FUZZ_SEED") or datetime.now(UTC).date().isoformat()
 
 
 def told(outcome: Outcome, seed: str, server: Server) -> str:

@@ -86,7 +86,7 @@ def compiled_typescript(work: Path) -> Path:
     hey_api = run(
         work,
         *("npx", "openapi-ts", "--file", "hey-api.config.mjs"),
-        env={**os.environ, "REQUANT_DOCUMENT": str(DOCUMENT)},
+        env={**os.environ, "OPENAPI_DOCUMENT": str(DOCUMENT)},
     )
     assert "warn" not in hey_api.lower().replace("npm warn", ""), hey_api
     run(work, "npx", "tsc", "--project", "tsconfig.json")

@@ -19,6 +19,8 @@ from service.arrival import BODY_BYTES_PER_SECOND
 _LINGER_BYTES = 256 << 20
 _LINGER_SECONDS = 10.0
 _PAUSE_SECONDS = 0.5
+# How `100 Continue` begins, and every other reply before the reply.
+_INTERIM = b"HTTP/1.1 1"
 
 
 class Departure(asyncio.Transport):
@@ -36,13 +38,32 @@ class Departure(asyncio.Transport):
         self._due = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._closing = False
+        self._head: bytes | None = None
         self._dropped = 0
         self._dropped_before = 0
 
+    def reply_begins(self) -> None:
+        """Let the head of a reply wait for the first part of its body, as ASGI asks for: one write instead of two."""
+        self._head = b""
+
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Write a part of a reply, if there is still somebody to take it. uvloop raises when there is nobody."""
-        if not (self._closing or self._transport.is_closing()):
+        head = self._head
+        if self._closing or self._transport.is_closing():
+            return
+        if head is None or (not head and bytes(data[: len(_INTERIM)]) == _INTERIM):
             self._transport.write(data)
+        elif not head:
+            self._head = bytes(data)
+        else:
+            self._head = None
+            self._transport.writelines([head, data])
+
+    def flush(self) -> None:
+        """Write a head that no body follows."""
+        head, self._head = self._head, None
+        if head and not (self._closing or self._transport.is_closing()):
+            self._transport.write(head)
 
     def is_closing(self) -> bool:
         """Return whether no reply can be written any more."""
@@ -68,6 +89,7 @@ class Departure(asyncio.Transport):
         """End the connection after what was written: close our side, and give the client time to read and to close."""
         if self.is_closing():
             return
+        self.flush()
         self._closing = True
         self.stop()
         self._transport.write_eof()

@@ -144,6 +144,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """Look at what was sent meanwhile, or wait for the next request."""
+        self.transport.flush()
         super().on_response_complete()
         if self.transport.is_closing():
             self._unset_keepalive_if_required()
@@ -247,6 +248,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._body_left = body_bytes
         self._framing = 0
         self._arrival.head_ends(body_bytes)
+        self.transport.reply_begins()
         self.headers = []  # for trailers
 
     def on_body(self, body: bytes) -> None:

@@ -274,7 +274,9 @@ def shown(which: Specialisation) -> str:
 
 
 def test_every_specialisation_of_every_kernel_is_run() -> None:
-    all_of_them = {(kernel, index) for kernel in _registry for index in range(len(kernel._signatures))}
+    # Other tests have kernels of their own.
+    kernels = [each for each in _registry if each._dispatcher.py_func.__module__.startswith("core.kernels.")]
+    all_of_them = {(kernel, index) for kernel in kernels for index in range(len(kernel._signatures))}
     assert len(all_of_them) > 100
     missing = all_of_them - set(reached()) - unreachable()
     assert not sorted(map(shown, missing))

@@ -16,7 +16,7 @@ RUN python3 -m venv .venv \
 COPY core ./core
 COPY service ./service
 RUN .venv/bin/python -m compileall -q core service \
- && .venv/bin/python -m core.kernels.baked /app/kernels
+ && .venv/bin/python -m core.kernels.jit.baked /app/kernels
 
 FROM ${BASE}
 # hadolint ignore=DL3008

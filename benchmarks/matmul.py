@@ -19,9 +19,9 @@ from benchmarks.measure import Contender, compare
 from benchmarks.section import Section, table
 from core.integer.conv2d import Layout, WeightsLayout, Window, conv2d_integers
 from core.integer.matmul import matmul_integers, plan_matmul
+from core.kernels.jit.warmup import compile_kernels
 from core.mlir import parse_type
 from core.mlir.types import TensorType
-from core.warmup import compile_kernels
 
 Array = NDArray[Any]
 Run = Callable[[], Array]

@@ -20,8 +20,8 @@ from benchmarks.section import Section, table
 
 _PROGRAM = """
 from time import process_time
-from core.warmup import compile_kernels
-from core.self_test import run_self_test
+from core.kernels.jit.warmup import compile_kernels
+from core.self_test.self_test import run_self_test
 imported = process_time()
 count = compile_kernels()
 compiled = process_time()

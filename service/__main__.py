@@ -17,7 +17,7 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-from service.process_end import PREPARING_THREAD, Deadline, end_process, kernels_are_being_prepared
+from service.runtime.forced_exit import PREPARING_THREAD, Deadline, end_process, kernels_are_being_prepared
 
 # How long connections without a request stay open after the drain.
 _LAST_SECONDS = 1.0
@@ -30,7 +30,7 @@ _NOT_STARTED = 3
 
 def _load_kernels() -> None:
     """Begin what `Runtime.warm_up` waits for, and reports if it fails."""
-    from core.warmup import compile_kernels
+    from core.kernels.jit.warmup import compile_kernels
 
     with suppress(Exception):
         compile_kernels()
@@ -57,8 +57,8 @@ def _serve() -> None:
     gc.disable()
     early_log = logging.handlers.MemoryHandler(_EARLY_LINES, flushLevel=logging.CRITICAL + 1)
     logging.basicConfig(handlers=[early_log])
-    from core.kernels.baked import use_baked
-    from core.kernels.cache_directory import CACHE_VARIABLE, CacheDirectoryError, named_directory
+    from core.kernels.jit.baked import use_baked
+    from core.kernels.jit.cache_directory import CACHE_VARIABLE, CacheDirectoryError, named_directory
 
     variable = "REQUANT_BAKED_KERNELS"
     try:
@@ -73,13 +73,13 @@ def _serve() -> None:
 
     import uvicorn
 
-    from service.allocator import keep_memory
     from service.app import create_app
-    from service.arrival import ArrivalLimits
-    from service.http_protocol import http_protocol
-    from service.logs import set_up_logs
-    from service.server import DrainingServer
-    from service.settings import read_settings
+    from service.runtime.logs import set_up_logs
+    from service.runtime.settings import read_settings
+    from service.server.draining_server import DrainingServer
+    from service.server.http1_protocol import http_protocol
+    from service.server.malloc import keep_memory
+    from service.server.read_timeouts import ArrivalLimits
 
     try:
         settings = read_settings(sys.argv[1:], os.environ)

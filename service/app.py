@@ -12,29 +12,19 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from core.errors import RequantError
-from service import VERSION, openapi, problems
-from service.access import Access
-from service.admission import Reservation, keep_reservation
-from service.course import ClientLeftError
-from service.cross_origin import shared_with
-from service.direct import DirectRoutes, answer
-from service.exchange import Exchange
-from service.lifespan import HealthStatus, Runtime, lifespan
-from service.observation import Observation
-from service.replies import json_text
-from service.routes import (
+from service import VERSION
+from service.http import problems
+from service.http.responses import json_text
+from service.http.router import DirectRoutes, answer
+from service.http.static_content import StaticContent
+from service.json_api.routes import (
     blocks,
     calibration,
     compare,
     convert,
-    docs,
     fake_quantize,
     integer,
     lowering,
-    meta,
-    metrics,
-    npy,
-    oip,
     operators,
     parameters,
     ranges,
@@ -42,12 +32,24 @@ from service.routes import (
     translation,
     types,
 )
-from service.settings import Settings
-from service.static_content import StaticContent
+from service.meta import docs, metrics
+from service.meta import routes as meta
+from service.middleware.bearer_auth import Access
+from service.middleware.cors import shared_with
+from service.middleware.instrumentation import Observation
+from service.middleware.request_lifecycle import Exchange
+from service.npy_api import routes as npy
+from service.oip import routes as oip
+from service.openapi import document as openapi
+from service.runtime.memory_budget import Reservation, keep_reservation
+from service.runtime.request_context import ClientLeftError
+from service.runtime.runtime import HealthStatus, Runtime, lifespan
+from service.runtime.settings import Settings
 
 
 class Application(FastAPI):
-    """FastAPI with the OpenAPI document of `service.openapi`, direct routes beside it, and layers around it."""
+    """FastAPI with the OpenAPI document of `service.openapi`, direct routes beside it, and layers around it.
+    """
 
     def __init__(self, *, direct: DirectRoutes, **options: Any) -> None:
         super().__init__(**options)
@@ -73,7 +75,7 @@ class Application(FastAPI):
         app = Exchanges(app, running)
         self._layers = Observation(app, running.metrics, paths, log=settings.access_log)
         if settings.telemetry:
-            from service.telemetry import Telemetry, tracer_to_collector
+            from service.middleware.tracing import Telemetry, tracer_to_collector
 
             self._layers = Telemetry(self._layers, tracer_to_collector(), paths)
 
@@ -103,7 +105,9 @@ class Application(FastAPI):
 
 
 class Exchanges:
-    """Pure ASGI middleware: what `service.exchange` says of every request, and the memory that it holds."""
+    """Pure ASGI middleware: what `service.middleware.request_lifecycle` says of every request, and the memory that it
+    holds.
+    """
 
     def __init__(self, app: ASGIApp, running: Runtime) -> None:
         self._app = app
@@ -133,7 +137,7 @@ def create_app(settings: Settings) -> FastAPI:
         title=openapi.TITLE,
         version=VERSION,
         lifespan=lifespan,
-        # service.routes.docs has the document, with what else never changes.
+        # service.meta.docs has the document, with what else never changes.
         openapi_url=None,
         docs_url=None,
         redoc_url=None,

@@ -77,7 +77,7 @@ def started(log: Path, *arguments: str) -> Iterator[tuple[Server, subprocess.Pop
             finally:
                 process.terminate()
                 process.wait(timeout=60)
-    # Tracebacks, and the warnings of packages (`service.logs`).
+    # Tracebacks, and the warnings of packages (`service.runtime.logs`).
     assert not re.search("Traceback|Warning at ", log.read_text()), log.read_text()
 
 

@@ -13,10 +13,10 @@ from urllib.parse import quote
 import numpy as np
 from numpy.typing import NDArray
 
+from core.convert.quantize import plan_quantize
 from core.mlir import parse_type
 from core.mlir.types import TensorType
-from core.plan import Plan
-from core.quantize import plan_quantize
+from core.plan.plan import Plan
 
 HEADER_BYTES = 128
 OUTPUT_TYPE = "!quant.uniform<i8:f32, 0.05:3>"

@@ -16,11 +16,11 @@ from time import perf_counter, thread_time
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from service.allocator import keep_memory
 from service.app import create_app
-from service.arrival import ArrivalLimits
-from service.http_protocol import http_protocol
-from service.settings import Settings
+from service.runtime.settings import Settings
+from service.server.http1_protocol import http_protocol
+from service.server.malloc import keep_memory
+from service.server.read_timeouts import ArrivalLimits
 
 # As fine as the loop's timers are.
 _PERIOD = 1e-3

@@ -23,11 +23,11 @@ from uvicorn.server import ServerState
 from benchmarks.http.case import Case, npy_path, plan_for
 from benchmarks.http.floor import app as floor
 from service.app import Exchanges, create_app
-from service.arrival import ArrivalLimits
-from service.http_protocol import http_protocol
-from service.lifespan import HealthStatus, Runtime
-from service.observation import Observation
-from service.settings import Settings
+from service.middleware.instrumentation import Observation
+from service.runtime.runtime import HealthStatus, Runtime
+from service.runtime.settings import Settings
+from service.server.http1_protocol import http_protocol
+from service.server.read_timeouts import ArrivalLimits
 
 _ROUNDS = 15
 _REQUESTS = 500

@@ -64,7 +64,7 @@ OURS_JSON = Contender(
 )
 FLOOR = Contender("floor", _module("benchmarks.http.floor"), lambda case: case.as_npy("/"), Case.check_length)
 HEART = Contender("heart", _module("benchmarks.http.heart"), OURS.request, Case.check_npy)
-# glibc's own names for what service.allocator sets.
+# glibc's own names for what service.server.malloc sets.
 _KEEP_MEMORY = {
     "MALLOC_MMAP_THRESHOLD_": str(1 << 30),
     "MALLOC_TRIM_THRESHOLD_": str(256 << 20),

@@ -11,8 +11,9 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from core.dequantize import plan_dequantize
-from core.elements import FLOATS, FloatElement, IntegerElement, integer_dtype
+from core.convert.dequantize import plan_dequantize
+from core.convert.quantize import NanPolicy, plan_quantize
+from core.formats.elements import FLOATS, FloatElement, IntegerElement, integer_dtype
 from core.mlir.types import (
     StorageType,
     TensorType,
@@ -21,9 +22,8 @@ from core.mlir.types import (
     UniformSubChannelType,
     UniformType,
 )
-from core.plan import Plan
+from core.plan.plan import Plan
 from core.profiles import Operation, Rounding
-from core.quantize import NanPolicy, plan_quantize
 
 Array = NDArray[Any]
 

@@ -19,8 +19,8 @@ from core.blocks.mx import BLOCK as MX_BLOCK
 from core.blocks.mx import MxRule, MxTensor, dequantize_mx, mx_element, quantize_mx
 from core.blocks.nvfp4 import BLOCK as NVFP4_BLOCK
 from core.blocks.nvfp4 import GlobalScale, Nvfp4Tensor, dequantize_nvfp4, quantize_nvfp4
-from core.elements import FLOATS, Element, IntegerElement, Signedness
 from core.errors import UnsupportedError
+from core.formats.elements import FLOATS, Element, IntegerElement, Signedness
 from core.mlir.types import TensorType
 
 Array = NDArray[Any]

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from core.blocks.blocking import block_count, check_length, flat_f32
 from core.errors import PreconditionError, UnknownNameError, excerpt
-from core.kernels import blocks as kernels
+from core.kernels.convert import blocks as kernels
 
 Array = NDArray[Any]
 

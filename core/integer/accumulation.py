@@ -15,7 +15,7 @@ from core.cancellation import check_cancelled
 from core.errors import PreconditionError
 from core.integer.accumulator import DTYPES, INT32, LARGEST_BIAS, largest, settle
 from core.integer.integers import Integers
-from core.kernels.tile import TILE_ROWS
+from core.kernels.contract.tile import TILE_ROWS
 from core.profiles.integer_rule import Accumulator, SumOverflow
 
 Array = NDArray[Any]

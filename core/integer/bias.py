@@ -17,14 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.cancellation import checked
-from core.elements import IntegerElement
 from core.errors import PreconditionError, TypeFitError, UnsupportedError, about
+from core.formats.elements import IntegerElement
+from core.formats.rounding import Rounding
 from core.integer.accumulator import LARGEST_BIAS
 from core.integer.integers import Integers
 from core.mlir.types import TensorType
-from core.operands import QuantizedOperand, StoredOperand, integer_operand, quantized_operand, static_shape
+from core.plan.operands import QuantizedOperand, StoredOperand, integer_operand, quantized_operand, static_shape
 from core.profiles import OperationRule
-from core.rounding import Rounding
 
 Array = NDArray[Any]
 

@@ -2,7 +2,7 @@
 
     sums[m, n] = sum over k of (a[m, k] - za[m]) * (b[k, n] - zb[n]) + bias[n]
 
-Sums of 32 bits are taken modulo 2^32. Kernels: `core.kernels.accumulate`.
+Sums of 32 bits are taken modulo 2^32. Kernels: `core.kernels.contract.accumulate`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.integer.integers import Integers
-from core.kernels.accumulate import (
+from core.kernels.contract.accumulate import (
     BYTES_OF_GROUP,
     CORRECT,
     MULTIPLY_BYTES,
@@ -25,7 +25,7 @@ from core.kernels.accumulate import (
     add_widened,
     multiply_unpacked,
 )
-from core.kernels.tile import TILE_COLUMNS, TILE_ROWS
+from core.kernels.contract.tile import TILE_COLUMNS, TILE_ROWS
 
 Array = NDArray[Any]
 

@@ -28,8 +28,8 @@ from core.integer.integers import Integers
 from core.integer.output import Side
 from core.integer.product import ProductPlan, choose_accumulator, plan_product, product_operand, rule_of_sums
 from core.integer.window import Layout, Padding, WeightsLayout, Window
-from core.kernels.accumulate import GATHER_PATCHES
-from core.kernels.convolution import CONVOLVE
+from core.kernels.contract.accumulate import GATHER_PATCHES
+from core.kernels.contract.convolution import CONVOLVE
 from core.mlir.types import TensorType, Type
 from core.profiles import profile_named
 from core.profiles.integer_rule import Accumulator, SumOverflow

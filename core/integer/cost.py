@@ -6,7 +6,7 @@ shapes and err on the expensive side; full tiles without VNNI take what is writt
 
 from __future__ import annotations
 
-from core.kernels.tile import TILE_COLUMNS
+from core.kernels.contract.tile import TILE_COLUMNS
 
 COST_OF_ELEMENT = 8
 """A sum: its bias, its corrections, and where it is written."""

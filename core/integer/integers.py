@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from core.errors import TensorDataError, UnsupportedError
 from core.integer.accumulator import largest
-from core.operands import StoredOperand, static_shape
+from core.plan.operands import StoredOperand, static_shape
 
 Array = NDArray[Any]
 

@@ -31,9 +31,9 @@ from core.integer.product import (
     rule_of_sums,
 )
 from core.mlir.types import TensorType, Type
-from core.parameters.schemes import Factor
 from core.profiles import OperationRule, profile_named
 from core.profiles.integer_rule import Accumulator, SumOverflow
+from core.schemes import Factor
 
 Array = NDArray[Any]
 

@@ -9,20 +9,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from core.elements import FLOATS, IntegerElement
+from core.convert.requantize.derivation import derive_each
+from core.convert.requantize.granularity import Granularity, common_granularity
+from core.convert.requantize.scaling import plan_scaling
+from core.convert.requantize.through_real import plan_through_real
 from core.errors import ParameterError, TypeFitError, UnsupportedError, about
-from core.lanes import rounded_scales
+from core.formats.elements import FLOATS, IntegerElement
 from core.mlir.types import StorageType, TensorType, UniformPerAxisType, UniformType
-from core.operands import QuantizedOperand, StoredOperand, integer_operand, quantized_operand
-from core.parameters.schemes import Factor, Multiplier, Scheme, scheme_named
-from core.plan import Plan
+from core.plan.lanes import rounded_scales
+from core.plan.operands import QuantizedOperand, StoredOperand, integer_operand, quantized_operand
+from core.plan.plan import Plan
 from core.profiles import Operation, profile_named
 from core.profiles.integer_rule import Accumulator, ProductRule
 from core.profiles.rule import DEQUANTIZE, INTEGERS
-from core.requantize.derivation import derive_each
-from core.requantize.granularity import Granularity, common_granularity
-from core.requantize.scaling import plan_scaling
-from core.requantize.through_real import plan_through_real
+from core.schemes import Factor, Multiplier, Scheme, scheme_named
 
 _OUTPUTS = replace(DEQUANTIZE, storages=INTEGERS, expressed=("f16", "bf16", "f32", "f64"))
 

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.elements import IntegerElement
 from core.errors import PreconditionError, TensorDataError, UnsupportedError, about
+from core.formats.elements import IntegerElement
+from core.formats.rounding import Rounding
 from core.integer.accumulation import Accumulation
 from core.integer.accumulator import DTYPES
 from core.integer.bias import Bias, plan_bias
@@ -18,7 +19,7 @@ from core.integer.integers import STORAGES, Integers
 from core.integer.output import OutputStage, Side, plan_output
 from core.mlir.printer import print_type
 from core.mlir.types import TensorType, Type
-from core.operands import (
+from core.plan.operands import (
     QuantizedOperand,
     StoredOperand,
     bind,
@@ -26,12 +27,11 @@ from core.operands import (
     quantized_operand,
     static_shape,
 )
-from core.parameters.schemes import Factor
+from core.plan.report import Report
 from core.profiles import OperationRule
 from core.profiles.integer_rule import Accumulator, ProductRule
 from core.profiles.rule import DEQUANTIZE, INTEGERS
-from core.report import Report
-from core.rounding import Rounding
+from core.schemes import Factor
 
 Array = NDArray[Any]
 

@@ -22,16 +22,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.elements import FLOATS, IntegerElement
+from core.convert.requantize.scaling import plan_scaling
+from core.formats.elements import FLOATS, IntegerElement
 from core.integer.accumulation import Zeros
 from core.integer.accumulator import DTYPES
 from core.integer.output import OutputStage
 from core.integer.product import ProductPlan
-from core.kernels.requantize_rules import FloatRule
+from core.kernels.convert.requantize.rules import FloatRule
 from core.mlir.types import TensorType
-from core.operands import StoredOperand, integer_operand, static_shape
-from core.parameters.schemes import Float, Multiplier, Scheme
-from core.requantize.scaling import plan_scaling
+from core.plan.operands import StoredOperand, integer_operand, static_shape
+from core.schemes import Float, Multiplier, Scheme
 
 Array = NDArray[Any]
 

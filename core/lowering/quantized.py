@@ -20,8 +20,8 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
 from core import mlir
-from core.elements import FLOATS, Element, FloatElement, IndexElement, IntegerElement, Signedness
 from core.errors import UnsupportedError
+from core.formats.elements import FLOATS, Element, FloatElement, IndexElement, IntegerElement, Signedness
 from core.mlir.lexer import TokenStream
 from core.mlir.quant_parser import read_quantized
 

@@ -7,7 +7,7 @@ from io import StringIO
 from xdsl.dialects.builtin import AnyFloat, ModuleOp
 from xdsl.printer import Printer
 
-from core.elements import FLOATS
+from core.formats.elements import FLOATS
 from core.mlir.float_text import decimal_text
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from core.elements import FLOATS, Element, IndexElement, IntegerElement, Signedness
+from core.formats.elements import FLOATS, Element, IndexElement, IntegerElement, Signedness
 from core.mlir.lexer import MAXIMUM_NUMBER_LENGTH, TokenKind, TokenStream
 from core.mlir.verifier import integer_fault
 

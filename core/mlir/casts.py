@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from core.elements import FloatElement, IntegerElement, Signedness
+from core.formats.elements import FloatElement, IntegerElement, Signedness
 from core.mlir.fit import fit_fault
 from core.mlir.printer import print_type
 from core.mlir.types import (

@@ -6,8 +6,8 @@ import struct
 from functools import cache
 from math import isfinite, isinf
 
-from core.elements import FloatElement
-from core.mlir.float_format import F64, power_of_ten, reads_back
+from core.formats.elements import FloatElement
+from core.formats.float_format import F64, power_of_ten, reads_back
 
 # 59/196 is the ratio log10(2) of the original algorithm (LLVM's APFloat::toString). It is part of the contract.
 _LOG_NUMERATOR, _LOG_DENOMINATOR = 59, 196

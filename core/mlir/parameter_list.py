@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from core.elements import FloatElement
+from core.formats.elements import FloatElement
 from core.mlir.brackets import MAXIMUM_DEPTH
 from core.mlir.lexer import BLANKS, DECIMAL, MAXIMUM_LIST_LENGTH, MAXIMUM_NUMBER_LENGTH, TokenStream
 from core.mlir.literals import read_float, read_integer

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from core.elements import FLOATS, FloatElement, IntegerElement
+from core.formats.elements import FLOATS, FloatElement, IntegerElement
+from core.formats.float_format import round_to_format
 from core.mlir.brackets import MAXIMUM_DEPTH, body_end
 from core.mlir.builtin_elements import element_at
 from core.mlir.diagnostics import shown
-from core.mlir.float_format import round_to_format
 from core.mlir.hints import expressed_hint, parameters_hint, storage_hint
 from core.mlir.lexer import MAXIMUM_LIST_LENGTH, Token, TokenKind, TokenStream
 from core.mlir.literals import read_float, read_integer

@@ -6,7 +6,7 @@ asks of other tensors (ranked; signless or unsigned integers; floats of at most 
 
 from __future__ import annotations
 
-from core.elements import FloatElement, IndexElement, IntegerElement, Signedness
+from core.formats.elements import FloatElement, IndexElement, IntegerElement, Signedness
 from core.mlir.fit import fit_fault
 from core.mlir.types import (
     AnyType,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from core.elements import Element, FloatElement, IntegerElement, Signedness
+from core.formats.elements import Element, FloatElement, IntegerElement, Signedness
 
 
 @dataclass(frozen=True, slots=True)

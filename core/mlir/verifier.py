@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from math import isfinite, isnan, prod
 
-from core.elements import FloatElement, IndexElement, IntegerElement
-from core.mlir.float_format import round_to_format
+from core.formats.elements import FloatElement, IndexElement, IntegerElement
+from core.formats.float_format import round_to_format
 from core.mlir.types import (
     AnyType,
     CalibratedType,

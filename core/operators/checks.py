@@ -19,9 +19,9 @@ from core.mlir.printer import print_type
 from core.mlir.types import (
     TensorType,
 )
-from core.operands import static_shape
 from core.operators.description import Attribute, Operand, OperandTensor, Operator, OperatorCall, Value
 from core.operators.element_names import type_key
+from core.plan.operands import static_shape
 
 
 def _listed(since: Mapping[str, int], version: int) -> str:

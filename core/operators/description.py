@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.elements import FloatElement, IntegerElement
 from core.errors import UnsupportedError
+from core.formats.elements import FloatElement, IntegerElement
 from core.mlir.types import TensorType, Type
 
 Array = NDArray[Any]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from core.elements import FLOATS, FloatElement, IntegerElement, Signedness, integer_dtype
+from core.formats.elements import FLOATS, FloatElement, IntegerElement, Signedness, integer_dtype
 from core.mlir.printer import print_type
 from core.mlir.types import ElementType, UniformPerAxisType, UniformSubChannelType, UniformType
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from core.errors import RequantError
 from core.operators.description import Array
-from core.plan import Plan
+from core.plan.plan import Plan
 
 
 @contextmanager

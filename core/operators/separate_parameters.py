@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.elements import FloatElement, IntegerElement
+from core.convert.small_floats import decode
 from core.errors import LimitError, ParameterError, TensorDataError
-from core.lanes import LANES, widen
+from core.formats.elements import FloatElement, IntegerElement
 from core.mlir.types import (
     StorageType,
     TensorType,
@@ -24,7 +24,7 @@ from core.mlir.types import (
     UniformType,
 )
 from core.operators.description import OperandTensor
-from core.small_floats import decode
+from core.plan.lanes import LANES, widen
 
 Array = NDArray[Any]
 

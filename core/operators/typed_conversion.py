@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from core.dequantize import plan_dequantize
+from core.convert.dequantize import plan_dequantize
+from core.convert.quantize import plan_quantize
+from core.convert.requantize import plan_requantize
 from core.errors import RequantError
 from core.mlir.types import TensorType, Type, UniformPerAxisType, UniformSubChannelType, UniformType
-from core.operands import bind
 from core.operators.description import Attribute, Kind, OperandTensor, OperatorCall, Outputs, Run
 from core.operators.execution import converted
-from core.plan import Plan
-from core.quantize import plan_quantize
-from core.requantize import plan_requantize
+from core.plan.operands import bind
+from core.plan.plan import Plan
 
 OUTPUT_TYPE = Attribute(
     name="output_type",

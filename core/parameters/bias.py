@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.elements import FLOATS, IntegerElement
+from core.convert.quantize import plan_quantize
 from core.errors import ParameterError, PreconditionError, TypeFitError, UnknownNameError, excerpt
+from core.formats.elements import FLOATS, IntegerElement
 from core.mlir.types import StorageType, TensorType
 from core.parameters.finished_type import Granularity, PerAxis, PerTensor, finish_type
 from core.parameters.ranges.rule import round_half_away
-from core.quantize import plan_quantize
 
 Array = NDArray[Any]
 

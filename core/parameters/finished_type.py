@@ -9,9 +9,9 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from core.elements import FloatElement
 from core.errors import ParameterError, PreconditionError
-from core.mlir.float_format import round_to_format
+from core.formats.elements import FloatElement
+from core.formats.float_format import round_to_format
 from core.mlir.lexer import MAXIMUM_LIST_LENGTH
 from core.mlir.types import (
     StorageType,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from core.errors import UnknownNameError, excerpt
+from core.formats.rounding import Rounding
 from core.profiles.litert import LITERT, LITERT_SINGLE_ROUNDING, LITERT_XNNPACK
 from core.profiles.ml_dtypes import ML_DTYPES
 from core.profiles.mlir import MLIR
@@ -18,7 +19,6 @@ from core.profiles.rule import Operation, OperationRule, Profile, ZeroPoint
 from core.profiles.stablehlo import STABLEHLO
 from core.profiles.torch import TORCH, TORCH_2_14, TORCH_DECOMPOSED
 from core.profiles.tosa import TOSA, TOSA_DOUBLE_ROUND
-from core.rounding import Rounding
 
 __all__ = ["PROFILES", "Operation", "OperationRule", "Profile", "Rounding", "ZeroPoint", "profile_named"]
 

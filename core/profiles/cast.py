@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from core.rounding import Rounding
+from core.formats.rounding import Rounding
 
 FORMULA = (
     "e = max(floor(log2 |x|), 1 - bias); q = RNE(|x| / 2^(e - m)); magnitude code = ((e + bias) << m) + q - 2^m, the "

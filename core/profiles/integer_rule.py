@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from core.parameters.schemes import Factor
+from core.schemes import Factor
 
 
 class Accumulator(StrEnum):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from core.parameters.schemes import Factor, xnnpack
-from core.parameters.schemes import litert as schemes
+from core.formats.rounding import Rounding
 from core.profiles.integer_rule import Accumulator, Addition, AddRule, ProductRule, SumOverflow
 from core.profiles.rule import (
     DEQUANTIZE,
@@ -22,7 +21,8 @@ from core.profiles.rule import (
     ZeroPointRange,
 )
 from core.profiles.scheme_rule import scheme_rule
-from core.rounding import Rounding
+from core.schemes import Factor, xnnpack
+from core.schemes import litert as schemes
 
 _STORAGES = ("i4", "u4", "i8", "u8", "i16", "u16", "i32")
 _BYTES = ("i8", "u8")

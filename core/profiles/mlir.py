@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from core.formats.rounding import Rounding
 from core.profiles.rule import (
     NO_NAN,
     Difference,
@@ -15,7 +16,6 @@ from core.profiles.rule import (
     ZeroPoint,
     ZeroPointRange,
 )
-from core.rounding import Rounding
 
 _EXPRESSED = ("f16", "bf16", "f32", "f64")
 _GRANULARITIES = ("per_tensor", "per_axis", "sub_channel")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from core.formats.rounding import Rounding
 from core.profiles.cast import CastRule, FloatOverflow, NanCode
 from core.profiles.integer_rule import Addition, AddRule, ProductRule, SumOverflow
 from core.profiles.rule import (
@@ -17,7 +18,6 @@ from core.profiles.rule import (
     ZeroPoint,
     ZeroPointRange,
 )
-from core.rounding import Rounding
 
 _FLOATS = ("f8E4M3FN", "f8E5M2")
 _STORAGES = ("i8", "u8", *_FLOATS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from core.parameters.schemes import onnx as schemes
+from core.formats.rounding import Rounding
 from core.profiles.cast import (
     F8_ONNX,
     FINITE,
@@ -28,7 +28,7 @@ from core.profiles.rule import (
     ZeroPoint,
 )
 from core.profiles.scheme_rule import scheme_rule
-from core.rounding import Rounding
+from core.schemes import onnx as schemes
 
 _EXPRESSED = ("f32", "f16", "bf16")
 _GRANULARITIES = ("per_tensor", "per_axis", "sub_channel")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from core.formats.rounding import Rounding
 from core.profiles.rule import (
     NO_NAN,
     Operation,
@@ -11,7 +12,6 @@ from core.profiles.rule import (
     ZeroPoint,
     ZeroPointRange,
 )
-from core.rounding import Rounding
 
 _STORAGES = ("quantile",)
 _EXPRESSED = ("f16", "bf16", "f32", "f64")

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from core.errors import UnsupportedError
+from core.formats.rounding import Rounding
 from core.profiles.cast import CastRule
 from core.profiles.integer_rule import AddRule, ProductRule
-from core.rounding import Rounding
 
 
 class Operation(StrEnum):
@@ -132,7 +132,7 @@ class OperationRule:
     elements which share their byte with none of the same run of one scale overflow as INDEFINITE, NaN among them.
     `flushes` says that f32 x and reciprocals which are subnormal are taken for zero. `unit_tolerance`: scales are left
     out where all differ from 1, in f32, by at most this; None: never. `scheme` names the scheme of requantize
-    (`core.parameters.schemes`); where there is none, requantize is dequantize and then quantize. `rescale`: whether the
+    (`core.schemes`); where there is none, requantize is dequantize and then quantize. `rescale`: whether the
     types have to be those of TOSA's RESCALE. `variants` replaces the rule for some types: a storage, a granularity,
     both with a blank between, an expressed type, or in requantize a pair of storages. The granularity is per_tensor,
     per_axis, sub_channel, or sub_channel_outer for blocks along another axis than the last.

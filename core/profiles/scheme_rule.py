@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from core.parameters.schemes import FixedPoint, Scheme, Sum
 from core.profiles.rule import NO_NAN, OperationRule, ZeroPoint
+from core.schemes import FixedPoint, Scheme, Sum
 
 
 def scheme_rule(scheme: Scheme, **more: Any) -> OperationRule:

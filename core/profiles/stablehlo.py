@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.parameters.schemes import stablehlo as schemes
+from core.formats.rounding import Rounding
 from core.profiles.cast import FINITE, CastRule, FiniteNan, FloatOverflow, NanCode
 from core.profiles.integer_rule import Addition, AddRule, ProductRule, SumOverflow
 from core.profiles.rule import (
@@ -16,7 +16,7 @@ from core.profiles.rule import (
     ZeroPoint,
 )
 from core.profiles.scheme_rule import scheme_rule
-from core.rounding import Rounding
+from core.schemes import stablehlo as schemes
 
 _EXPRESSED = ("f16", "bf16", "f32", "f64")
 _FORMATS = (

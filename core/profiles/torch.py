@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from core.parameters.schemes import fbgemm
+from core.formats.rounding import Rounding
 from core.profiles.cast import F8_ONNX, SCALE, CastRule, FloatOverflow, NanCode, NanTail
 from core.profiles.integer_rule import Addition, AddRule, ProductRule, SumOverflow
 from core.profiles.rule import (
@@ -21,7 +21,7 @@ from core.profiles.rule import (
     ZeroPoint,
 )
 from core.profiles.scheme_rule import scheme_rule
-from core.rounding import Rounding
+from core.schemes import fbgemm
 
 _EAGER = OperationRule(
     formula="clamp(RNE(fma(x, f32(1 / s), z)), lo, hi); per axis and for i32: "

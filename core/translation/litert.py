@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from core.elements import FLOATS
 from core.errors import ParameterError, TypeFitError, UnsupportedError
+from core.formats.elements import FLOATS
 from core.mlir.types import UniformPerAxisType, UniformSubChannelType
 from core.translation.operand_lists import (
     normal_axis,

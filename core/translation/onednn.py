@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from core.elements import FLOATS
 from core.errors import TypeFitError, UnsupportedError
+from core.formats.elements import FLOATS
 from core.mlir.types import UniformPerAxisType, UniformSubChannelType, UniformType
 from core.operators.onednn.attributes import F8, INT32
 from core.translation.operand_lists import blocked, normal_axis, read_scales, read_storage, read_zero_points, uniform

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from core.elements import FLOATS
 from core.errors import ParameterError, TypeFitError, UnsupportedError
+from core.formats.elements import FLOATS
 from core.mlir.types import UniformPerAxisType, UniformSubChannelType
 from core.operators.onnx.element_types import LAST_OPSET, SINCE_OPSET, TENSOR_PROTO
 from core.translation.operand_lists import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from core.elements import FLOATS, FloatElement
 from core.errors import ParameterError, TypeFitError, UnsupportedError
+from core.formats.elements import FLOATS, FloatElement
 from core.mlir.lexer import MAXIMUM_LIST_LENGTH
 from core.mlir.parser import MAXIMUM_RANK
 from core.mlir.types import (

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from core.elements import FLOATS, IntegerElement
 from core.errors import ParameterError, TypeFitError, UnsupportedError
+from core.formats.elements import FLOATS, IntegerElement
 from core.mlir.types import StorageType, UniformPerAxisType, UniformSubChannelType
 from core.translation.operand_lists import normal_axis, read_scales, read_zero_points, uniform
 from core.translation.translation import (

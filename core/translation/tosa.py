@@ -12,12 +12,12 @@ from math import isfinite
 from typing import Any
 
 from core.cancellation import checked
-from core.elements import IntegerElement
+from core.convert.requantize.tosa_rescale import RescaleSide, check_signs
 from core.errors import ParameterError, RequantError, TypeFitError, UnsupportedError
+from core.formats.elements import IntegerElement
 from core.mlir.types import UniformPerAxisType, UniformSubChannelType
 from core.mlir.verifier import scale_fault
-from core.parameters.schemes import Multiplier, scheme_named
-from core.requantize.tosa_rescale import RescaleSide, check_signs
+from core.schemes import Multiplier, scheme_named
 from core.translation.operand_lists import uniform
 from core.translation.translation import (
     Read,

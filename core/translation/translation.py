@@ -10,10 +10,10 @@ from math import prod
 from typing import Any
 
 from core.cancellation import checked
-from core.elements import FLOATS, FloatElement, IntegerElement, Signedness
 from core.errors import TypeFitError, UnsupportedError, excerpt
+from core.formats.elements import FLOATS, FloatElement, IntegerElement, Signedness
+from core.formats.float_format import round_to_format
 from core.mlir.fit import check_fits
-from core.mlir.float_format import round_to_format
 from core.mlir.parser import MAXIMUM_RANK
 from core.mlir.printer import print_storage, print_type
 from core.mlir.types import (
@@ -25,7 +25,7 @@ from core.mlir.types import (
     UniformSubChannelType,
     UniformType,
 )
-from core.operands import static_shape
+from core.plan.operands import static_shape
 
 _UNIFORM = (UniformType, UniformPerAxisType, UniformSubChannelType)
 

@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 
 from core.errors import FieldFault, InvalidRequestError
 from core.mlir.types import TensorType, Type
-from core.operands import bind
-from service.byte_cache import ByteCache
+from core.plan.operands import bind
+from service.http.problems import at
 from service.oip.parameters import Value, pointer_to
 from service.oip.tensors import InputTensor
-from service.problems import at
-from service.settings import Settings
-from service.type_text import read_query_type, read_type
+from service.operations.types import read_query_type, read_type
+from service.runtime.plan_cache import ByteCache
+from service.runtime.settings import Settings
 
 Choice = TypeVar("Choice", bound=StrEnum)
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from core.elements import FLOATS, FloatElement, IntegerElement, Signedness
 from core.errors import FieldFault, InvalidRequestError, excerpt
+from core.formats.elements import FLOATS, FloatElement, IntegerElement, Signedness
 from core.mlir.types import ElementType
 
 

@@ -10,24 +10,24 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from core.errors import FieldFault, InvalidRequestError, LimitError, MalformedRequestError
-from service.admission import hold
-from service.codecs import oip
-from service.compute import TOKENS_PER_CHARACTER
-from service.inflate import open_body
-from service.json_body import MEDIA_TYPE, hold_objects, read_json, tokens_of
-from service.lifespan import require_ready
-from service.metrics import Metrics
+from service.http.decompression import open_body
+from service.http.json_body import MEDIA_TYPE, hold_objects, read_json, tokens_of
+from service.http.openapi_operation import BINARY
+from service.http.query import read_query
+from service.http.request_body import BodyReader
+from service.http.responses import PiecesResponse
 from service.oip import schemas
+from service.oip import wire as oip
 from service.oip.call import Call
 from service.oip.datatypes import DATATYPES
-from service.oip.model import Answer, Job, Model
+from service.oip.models.model import Answer, Job, Model
 from service.oip.parameters import Value, completed
 from service.oip.tensors import InputTensor, OutputTensor
-from service.operation import BINARY
-from service.query import read_query
-from service.receive import BodyReader
-from service.replies import PiecesResponse
-from service.settings import Settings
+from service.runtime.executor import TOKENS_PER_CHARACTER
+from service.runtime.memory_budget import hold
+from service.runtime.metrics import Metrics
+from service.runtime.runtime import require_ready
+from service.runtime.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from service.oip import schemas
-from service.oip.model import Model, Slot
+from service.oip.models.model import Model, Slot
 from service.oip.parameters import Parameter, Value
 
 _PLATFORM = "requant"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from core.errors import FieldFault, InvalidRequestError, excerpt
-from service.problems import pointer
+from service.http.problems import pointer
 
 Value = str | int | float | bool
 

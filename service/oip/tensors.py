@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from core.errors import TensorDataError, excerpt
 from core.mlir import print_type
 from core.mlir.types import ElementType, TensorType
-from core.operands import element_name, static_shape
+from core.plan.operands import element_name, static_shape
 from service.oip.datatypes import Datatype, datatype_of
 
 Array = NDArray[Any]

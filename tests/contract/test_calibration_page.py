@@ -9,7 +9,7 @@ import numpy as np
 from core.errors import RequantError
 from core.parameters.calibration import CALIBRATION_METHODS
 from tests.core.calibration.observation import find, target
-from tests.page_table import page_table
+from tests.support.page_table import page_table
 
 DATA: tuple[list[float], ...] = (
     [0.0, 0.0],

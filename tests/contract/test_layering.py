@@ -9,7 +9,14 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 WEB = {"service", "fastapi", "starlette", "pydantic", "pydantic_settings", "uvicorn", "httptools", "uvloop", "pybase64"}
 COMPILERS = {"numba", "llvmlite"}
-ABOVE_KERNELS = {"core.mlir", "core.profiles", "core.plan", "core.operands", "core.errors", "core.elements"}
+ABOVE_KERNELS = {
+    "core.mlir",
+    "core.profiles",
+    "core.plan.plan",
+    "core.plan.operands",
+    "core.errors",
+    "core.formats.elements",
+}
 
 
 def sources(folder: str) -> list[Path]:
@@ -44,7 +51,9 @@ def test_numba_is_only_in_the_kernels() -> None:
 def test_service_reaches_kernels_only_through_core() -> None:
     for path in sources("service"):
         # What chooses the compiled kernels has to run before anything else of core is imported.
-        before_all = ("core.kernels.baked", "core.kernels.cache_directory") if path.name == "__main__.py" else ()
+        before_all = (
+            ("core.kernels.jit.baked", "core.kernels.jit.cache_directory") if path.name == "__main__.py" else ()
+        )
         found = (name for name in imported(path) if name.startswith("core.kernels"))
         names = [name for name in found if not name.startswith(before_all)]
         assert not names, path

@@ -8,7 +8,7 @@ import re
 import httpx
 
 from core.lowering.passes import PASSES
-from tests.page_table import DOCS, page_table
+from tests.support.page_table import DOCS, page_table
 
 PAGE = (DOCS / "lowering.md").read_text(encoding="utf-8")
 

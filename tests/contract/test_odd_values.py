@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from core.convert.quantize import plan_quantize
 from core.errors import PreconditionError, TypeTextError
 from core.mlir import parse_type
 from core.mlir.types import QuantileType, TensorType, UniformPerAxisType, UniformType
 from core.profiles import PROFILES, Operation
-from core.quantize import plan_quantize
-from tests import profile_oracle
-from tests.oracle import Stored
-from tests.quantile_oracle import Table, quantizer
+from tests.oracles import profiles as profile_oracle
+from tests.oracles.quantiles import Table, quantizer
+from tests.oracles.quantization import Stored
 
 PAGE = (Path(__file__).parents[2] / "docs" / "odd_values.md").read_text()
 INPUTS = {

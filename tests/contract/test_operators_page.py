@@ -8,7 +8,7 @@ import pytest
 
 from core.operators.description import Operator
 from core.operators.registry import OPERATORS
-from tests.page_table import DOCS
+from tests.support.page_table import DOCS
 
 PAGE = (DOCS / "operators.md").read_text(encoding="utf-8")
 ROWS = [[cell.strip() for cell in line.split("|")[1:-1]] for line in PAGE.splitlines() if line.startswith("| `")]

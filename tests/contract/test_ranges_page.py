@@ -7,7 +7,7 @@ import numpy as np
 from core.errors import RequantError
 from core.mlir import parse_storage
 from core.parameters.ranges import RANGE_RULES, RangeOptions, range_rule_named
-from tests.page_table import page_table
+from tests.support.page_table import page_table
 
 SMALLEST = 2.0**-149
 RANGES = {

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from core.parameters.schemes import SCHEMES
-from tests.page_table import page_table
+from core.schemes import SCHEMES
+from tests.support.page_table import page_table
 
 
 def test_every_scheme_is_described() -> None:

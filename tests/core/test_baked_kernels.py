@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from llvmlite import binding
 
-from core.kernels import baked
+from core.kernels.jit import baked
 
 _PINS = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_CACHE_DIR")
 
@@ -57,9 +57,9 @@ def test_a_baked_kernel_is_loaded_and_not_compiled(tmp_path: Path) -> None:
 
     The directory is read-only then, and so is that of the cache.
     """
-    compile_one = "from core.kernels.packing import pack; pack.compile()\n"
+    compile_one = "from core.kernels.convert.packing import pack; pack.compile()\n"
     compile_one += "print(sum(pack._dispatcher.stats.cache_misses.values()))\n"
-    use = "import sys; from pathlib import Path; from core.kernels.baked import use_baked\n"
+    use = "import sys; from pathlib import Path; from core.kernels.jit.baked import use_baked\n"
     use += "use_baked(Path(sys.argv[1]))\n"
     level = next(iter(baked.LEVELS))
     clean = {name: value for name, value in os.environ.items() if name not in _PINS}
@@ -94,8 +94,8 @@ def test_baking_fails_if_a_kernel_was_not_written(tmp_path: Path, monkeypatch: p
 
 def test_what_is_baked_is_all_that_a_service_compiles() -> None:
     """A kernel of which only the service's own imports know would be compiled at each start."""
-    count = "from core.kernels._jit import _registry; print(len(_registry))\n"
-    script = f"import core.warmup\n{count}import service.app\n{count}"
+    count = "from core.kernels.jit.jit import _registry; print(len(_registry))\n"
+    script = f"import core.kernels.jit.warmup\n{count}import service.app\n{count}"
     run = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
     baked_kernels, all_kernels = run.stdout.split()
     assert baked_kernels == all_kernels

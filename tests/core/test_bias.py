@@ -15,8 +15,8 @@ from core.errors import ParameterError, PreconditionError, RequantError, TypeFit
 from core.mlir import parse_storage
 from core.parameters.bias import BIAS_RULES, bias_rule_named, bias_scales, quantize_bias
 from core.parameters.ranges import RangeOptions, derive_range
-from tests.oracle import f32, from_bits, nearest_away, nearest_even
-from tests.range_oracle import f64
+from tests.oracles.quantization import f32, from_bits, nearest_away, nearest_even
+from tests.oracles.ranges import f64
 from tests.vector_cases import load
 
 F = Fraction

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from llvmlite import binding
 
-from core.kernels import baked
-from core.kernels import cache_directory as module
-from core.kernels.baked import LEVELS
-from core.kernels.cache_directory import CacheDirectoryError, check_directory, named_directory
+from core.kernels.jit import baked
+from core.kernels.jit import cache_directory as module
+from core.kernels.jit.baked import LEVELS
+from core.kernels.jit.cache_directory import CacheDirectoryError, check_directory, named_directory
 
 SOMEBODY = 12345
 

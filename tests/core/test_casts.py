@@ -11,17 +11,18 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from core.dequantize import plan_dequantize
+from core.convert.dequantize import plan_dequantize
+from core.convert.quantize import NanPolicy, plan_quantize
 from core.errors import PreconditionError, UnknownNameError, UnsupportedError
 from core.mlir import parse_type
 from core.mlir.types import TensorType
-from core.plan import Plan
+from core.plan.plan import Plan
 from core.profiles import PROFILES, Operation, Rounding
-from core.quantize import NanPolicy, plan_quantize
-from tests import cast_oracle, small_float_oracle
-from tests.cast_oracle import CHOOSE_SATURATION, SOURCES, TARGETS, WIDE, Cast
-from tests.float_samples import SPECIAL, neighbours, patterns
-from tests.oracle import from_bits
+from tests.oracles import casts as cast_oracle
+from tests.oracles import small_floats as small_float_oracle
+from tests.oracles.casts import CHOOSE_SATURATION, SOURCES, TARGETS, WIDE, Cast
+from tests.oracles.quantization import from_bits
+from tests.support.float_samples import SPECIAL, neighbours, patterns
 
 Array = NDArray[Any]
 NUMPY = {"f16": "<f2", "bf16": "<u2", "f32": "<f4", "f64": "<f8"}

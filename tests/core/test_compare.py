@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.compare import plan_comparison
-from core.error_report import PIECE
+from core.compare.comparison import plan_comparison
+from core.compare.error_report import PIECE
+from core.convert.small_floats import decode_table
 from core.errors import ParameterError, RequantError, TensorDataError, TypeFitError, UnsupportedError
-from core.small_floats import decode_table
-from tests.comparison import check_error, check_histogram, compared, plan, tensor
+from tests.support.comparison import check_error, check_histogram, compared, plan, tensor
 
 SMALL_FLOATS = {
     "f8E5M2": 8, "f8E4M3": 8, "f8E4M3FN": 8, "f8E5M2FNUZ": 8, "f8E4M3FNUZ": 8, "f8E4M3B11FNUZ": 8, "f8E3M4": 8,

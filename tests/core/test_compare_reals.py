@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from core import compare
-from tests.comparison import LARGEST, check_error, check_histogram, compared, plan
-from tests.float_samples import SPECIAL, patterns
+from core.compare import comparison as compare
+from tests.support.comparison import LARGEST, check_error, check_histogram, compared, plan
+from tests.support.float_samples import SPECIAL, patterns
 
 
 def test_error_of_floats_is_near_the_exact_sums() -> None:

@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from core.conversion import Conversion, merged
-from core.dequantize import plan_dequantize
+from core.convert.dequantize import plan_dequantize
+from core.convert.quantize import plan_quantize
+from core.convert.requantize import plan_requantize
 from core.errors import PreconditionError, TensorDataError
 from core.mlir import parse_type
 from core.mlir.types import TensorType
-from core.packing import pack
-from core.plan import Plan
-from core.quantize import plan_quantize
-from core.requantize import plan_requantize
+from core.plan.conversion import Conversion, merged
+from core.plan.packing import pack
+from core.plan.plan import Plan
 
 Array = NDArray[Any]
 ELEMENTS = 203

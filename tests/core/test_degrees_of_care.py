@@ -9,12 +9,12 @@ from functools import cache
 import numpy as np
 import pytest
 
+from core.convert.quantize import plan_quantize
 from core.mlir import parse_type
 from core.mlir.types import TensorType
-from core.plan import Plan
-from core.quantize import plan_quantize
-from tests import profile_oracle
-from tests.oracle import Stored
+from core.plan.plan import Plan
+from tests.oracles import profiles as profile_oracle
+from tests.oracles.quantization import Stored
 
 INF, NAN = float("inf"), float("nan")
 # In steps of the scale.

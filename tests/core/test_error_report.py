@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.dequantize import plan_dequantize
-from core.error_report import ErrorSums, conversion_error
-from core.kernels.error_sums import BLOCK
+from core.compare.error_report import ErrorSums, conversion_error
+from core.compare.real_values import parameter_indices, real_values
+from core.convert.dequantize import plan_dequantize
+from core.convert.quantize import plan_quantize
+from core.kernels.statistics.error_sums import BLOCK
 from core.mlir import parse_type
 from core.mlir.types import TensorType, UniformPerAxisType, UniformSubChannelType, UniformType
-from core.quantize import plan_quantize
-from core.real_values import parameter_indices, real_values
 
 
 def tensor(text: str) -> TensorType:

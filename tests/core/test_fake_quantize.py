@@ -18,10 +18,10 @@ from core.errors import (
     UnknownNameError,
     UnsupportedError,
 )
-from core.fake_quantize import FAKE_QUANTIZE_SCHEMES, FakeQuantizePlan, plan_fake_quantize
 from core.mlir import parse_type
 from core.mlir.types import TensorType
-from tests import range_oracle as oracle
+from core.parameters.fake_quantize import FAKE_QUANTIZE_SCHEMES, FakeQuantizePlan, plan_fake_quantize
+from tests.oracles import ranges as oracle
 from tests.vector_cases import fake_quant_cases
 
 Array = np.ndarray[Any, Any]

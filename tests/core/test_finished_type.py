@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from core.elements import FLOATS
 from core.errors import ParameterError, PreconditionError
+from core.formats.elements import FLOATS
 from core.mlir import parse_storage, parse_type, print_type
 from core.mlir.fit import check_fits
 from core.mlir.types import TensorType

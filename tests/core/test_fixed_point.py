@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from core.schemes.ethos_u import quantise_pooling_scale
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from core.kernels.fixed_point import (
+from core.kernels.scalar.fixed_point import (
     multiply_double_rounding,
     multiply_double_rounding_up,
     multiply_single_rounding,
@@ -19,8 +20,7 @@ from core.kernels.fixed_point import (
     saturating_rounding_doubling_high_multiply_int16,
     wrap_int32,
 )
-from core.parameters.schemes.ethos_u import quantise_pooling_scale
-from tests import oracle
+from tests.oracles import quantization as oracle
 from tests.vector_cases import load
 
 int32 = st.one_of(st.integers(-(2**31), 2**31 - 1), st.sampled_from((-(2**31), 2**31 - 1, 0, 1, -1)))

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from core.parameters.integer_double import (
+from core.schemes.integer_double import (
     INFINITE_SHIFT,
     double_from_fraction_and_shift,
     integer_double_compare,

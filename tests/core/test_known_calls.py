@@ -13,11 +13,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from core import known_calls as known
-from core.known_calls import BINS, ELEMENTS, FIRST, KNOWN_CALLS, LAST, SHAPE, KnownCall
-from tests import block_oracle, calibration_oracle, oracle, profile_oracle, range_oracle, scheme_oracle
-from tests import small_float_oracle as small
-from tests.torch_histogram_oracle import HistogramObserver, histc, linspace
+from core.self_test import known_calls as known
+from core.self_test.known_calls import BINS, ELEMENTS, FIRST, KNOWN_CALLS, LAST, SHAPE, KnownCall
+from tests.oracles import blocks as block_oracle
+from tests.oracles import calibration as calibration_oracle
+from tests.oracles import profiles as profile_oracle
+from tests.oracles import quantization as oracle
+from tests.oracles import ranges as range_oracle
+from tests.oracles import schemes as scheme_oracle
+from tests.oracles import small_floats as small
+from tests.oracles.torch_histogram import HistogramObserver, histc, linspace
 
 Array = NDArray[Any]
 LARGEST = (1 << 63) - 1

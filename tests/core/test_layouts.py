@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from core.channels import channels_of
-from core.float_encoding import Encoder, encoder
-from core.kernels.dequantize import DEQUANTIZE, Storage
-from core.kernels.quantize_any import QUANTIZE_ANY
-from core.kernels.quantize_rules import Addition, Overflow, Quotient
-from core.kernels.quantize_rules import Field as Rule
-from core.kernels.rounding import Precision, Rounding
-from core.kernels.widen import FloatKind
+from core.convert.float_encoding import Encoder, encoder
+from core.convert.small_floats import SMALL_FLOATS, decoder, has_decoder
+from core.kernels.convert.dequantize.native import DEQUANTIZE, Storage
+from core.kernels.convert.quantize.general import QUANTIZE_ANY
+from core.kernels.convert.quantize.rules import Addition, Overflow, Quotient
+from core.kernels.convert.quantize.rules import Field as Rule
+from core.kernels.scalar.rounding import Precision, Rounding
+from core.kernels.simd.widen import FloatKind
+from core.plan.channels import channels_of
 from core.profiles import PROFILES
-from core.small_floats import SMALL_FLOATS, decoder, has_decoder
 
 Array = NDArray[Any]
 # A shape, and the size of a block along each dimension.

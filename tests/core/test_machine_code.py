@@ -11,16 +11,16 @@ import re
 import pytest
 from llvmlite.binding import get_host_cpu_features
 
-from core.kernels._jit import Kernel
-from core.kernels.byte_table import HAS_TABLES, look_up
-from core.kernels.dequantize import DEQUANTIZE
-from core.kernels.float_decoding import decode
-from core.kernels.float_encoding import ENCODE
-from core.kernels.quantize import QUANTIZE
-from core.kernels.quantize_any import QUANTIZE_ANY
-from core.kernels.quantize_form import Form
-from core.kernels.requantize import requantize_by_multiplier
-from core.kernels.requantize_float import REQUANTIZE_F32, REQUANTIZE_F64
+from core.kernels.convert.byte_table import HAS_TABLES, look_up
+from core.kernels.convert.dequantize.native import DEQUANTIZE
+from core.kernels.convert.floats.decoding import decode
+from core.kernels.convert.floats.encoding import ENCODE
+from core.kernels.convert.quantize.form import Form
+from core.kernels.convert.quantize.general import QUANTIZE_ANY
+from core.kernels.convert.quantize.native import QUANTIZE
+from core.kernels.convert.requantize.fixed_point import requantize_by_multiplier
+from core.kernels.convert.requantize.real_factor import REQUANTIZE_F32, REQUANTIZE_F64
+from core.kernels.jit.jit import Kernel
 
 X86 = platform.machine() in ("x86_64", "AMD64")
 pytestmark = pytest.mark.skipif(not X86, reason="looks for instructions of x86-64")

@@ -18,13 +18,14 @@ from numba import types
 from numba.core import config
 from numba.core.registry import cpu_target
 
-import core.warmup  # noqa: F401  # for all kernels
+import core.kernels.jit.warmup  # noqa: F401  # for all kernels
 from core.errors import SelfTestError
-from core.kernels import _jit, baked, machine_code_cache
-from core.kernels._jit import kernel, readable, writable
-from core.kernels.cache_directory import cache_directory
-from core.kernels.machine_code_cache import MachineCodeCache, RefusedFileError, described, sources_digest
-from core.self_test import prepare_kernels
+from core.kernels.jit import baked, machine_code_cache
+from core.kernels.jit import jit as _jit
+from core.kernels.jit.cache_directory import cache_directory
+from core.kernels.jit.jit import kernel, readable, writable
+from core.kernels.jit.machine_code_cache import MachineCodeCache, RefusedFileError, described, sources_digest
+from core.self_test.self_test import prepare_kernels
 
 ROOT = Path(__file__).parents[2]
 # The format and the checksum.
@@ -35,7 +36,7 @@ import numpy as np
 from numba import types
 from numba.core import config
 from numba.core.registry import cpu_target
-from core.kernels._jit import device, kernel, readable, writable
+from core.kernels.jit.jit import device, kernel, readable, writable
 
 @device
 def shifted(value):
@@ -107,7 +108,7 @@ import numpy as np
 from numba import types
 from numba.core import config
 from numba.core.registry import cpu_target
-from core.kernels._jit import device, kernel, readable, writable
+from core.kernels.jit.jit import device, kernel, readable, writable
 
 def shifting(by):
     @device
@@ -393,9 +394,9 @@ def test_cached_code_that_computes_wrongly_is_compiled_anew_once(
         done.append("compiled")
         return 7
 
-    monkeypatch.setattr("core.self_test.compile_kernels", compile_kernels)
-    monkeypatch.setattr("core.self_test.recompile_kernels", lambda: done.append("compiled anew"))
-    monkeypatch.setattr("core.self_test.run_self_test", run_self_test)
+    monkeypatch.setattr("core.self_test.self_test.compile_kernels", compile_kernels)
+    monkeypatch.setattr("core.self_test.self_test.recompile_kernels", lambda: done.append("compiled anew"))
+    monkeypatch.setattr("core.self_test.self_test.run_self_test", run_self_test)
     if helps and loaded:
         assert prepare_kernels() == 7
     else:

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.errors import ParameterError, UnknownNameError
-from core.parameters.multipliers import derive_multiplier
-from core.parameters.schemes import SCHEMES, Multiplier
+from core.schemes import SCHEMES, Multiplier
+from core.schemes.multipliers import derive_multiplier
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)

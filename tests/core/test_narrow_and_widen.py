@@ -11,11 +11,11 @@ import pytest
 from numba import types
 from numpy.typing import NDArray
 
-from core.kernels import narrow, widen
-from core.kernels._jit import Kernel, kernel, readable, writable
-from core.kernels.vector import LANES
-from core.kernels.vector_memory import load, store
-from tests.float_samples import SPECIAL, neighbours, patterns
+from core.kernels.jit.jit import Kernel, kernel, readable, writable
+from core.kernels.simd import narrow, widen
+from core.kernels.simd.memory import load, store
+from core.kernels.simd.vector import LANES
+from tests.support.float_samples import SPECIAL, neighbours, patterns
 
 Array = NDArray[Any]
 

@@ -9,13 +9,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from core.convert.quantize import ROUNDINGS, NanPolicy, plan_quantize
 from core.errors import PreconditionError, UnsupportedError
 from core.mlir import parse_type
 from core.mlir.types import TensorType
 from core.profiles import PROFILES, Operation, Rounding
-from core.quantize import ROUNDINGS, NanPolicy, plan_quantize
-from tests import oracle
-from tests.float_samples import around_ties
+from tests.oracles import quantization as oracle
+from tests.support.float_samples import around_ties
 
 HALF = Fraction(1, 2)
 RULES: dict[Rounding, Callable[[Fraction], int]] = {

@@ -12,18 +12,18 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from core.dequantize import plan_dequantize
+from core.convert.dequantize import plan_dequantize
+from core.convert.quantize import plan_quantize
 from core.errors import PreconditionError, UnsupportedError
 from core.mlir import parse_type
 from core.mlir.types import TensorType
-from core.plan import Plan
+from core.plan.plan import Plan
 from core.profiles import PROFILES, Operation
 from core.profiles.rule import ZeroPointRange
-from core.quantize import plan_quantize
-from tests import profile_oracle
-from tests.float_samples import SPECIAL, around_ties, patterns
-from tests.oracle import Stored
-from tests.profile_oracle import Target, target
+from tests.oracles import profiles as profile_oracle
+from tests.oracles.profiles import Target, target
+from tests.oracles.quantization import Stored
+from tests.support.float_samples import SPECIAL, around_ties, patterns
 
 Array = NDArray[Any]
 NUMPY = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}

@@ -12,17 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from core.dequantize import plan_dequantize
+from core.convert.dequantize import plan_dequantize
+from core.convert.quantize import NanPolicy, plan_quantize
 from core.errors import PreconditionError, TensorDataError, UnsupportedError
 from core.mlir import parse_type
 from core.mlir.types import TensorType
-from core.plan import Plan
+from core.plan.plan import Plan
 from core.profiles import PROFILES, Operation, Rounding
-from core.quantize import NanPolicy, plan_quantize
-from tests import quantile_oracle
-from tests.float_samples import SPECIAL, neighbours, patterns
-from tests.oracle import Stored
-from tests.quantile_oracle import Table, nf4
+from tests.oracles import quantiles as quantile_oracle
+from tests.oracles.quantiles import Table, nf4
+from tests.oracles.quantization import Stored
+from tests.support.float_samples import SPECIAL, neighbours, patterns
 
 Array = NDArray[Any]
 EXPRESSED = ("f16", "bf16", "f32", "f64")

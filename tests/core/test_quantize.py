@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.dequantize import plan_dequantize
+from core.convert.dequantize import plan_dequantize
+from core.convert.quantize import NanPolicy, plan_quantize
 from core.errors import PreconditionError, RequantError, TypeFitError, UnknownNameError, UnsupportedError
 from core.mlir import parse_type
 from core.mlir.types import TensorType
-from core.plan import Plan
-from core.quantize import NanPolicy, plan_quantize
-from tests import oracle
-from tests.float_samples import SPECIAL, around_ties, patterns
+from core.plan.plan import Plan
+from tests.oracles import quantization as oracle
+from tests.support.float_samples import SPECIAL, around_ties, patterns
 
 QUANTIZE: dict[str, Callable[[float, float, int, int, int], oracle.Stored]] = {
     "stablehlo": oracle.quantize_stablehlo,

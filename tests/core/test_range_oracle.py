@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from core.errors import ParameterError, PreconditionError
 from core.mlir import parse_storage
 from core.parameters.ranges import RANGE_RULES, RangeOptions, RangeParameters, derive_range
-from tests import range_oracle as oracle
+from tests.oracles import ranges as oracle
 
 Case = tuple[str, str, dict[str, Any], Callable[[float, float], Any]]
 

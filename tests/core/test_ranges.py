@@ -8,7 +8,7 @@ import numpy as np
 
 from core.mlir import parse_storage
 from core.parameters.ranges import RangeOptions, derive_range, range_rule_named
-from tests.oracle import from_bits
+from tests.oracles.quantization import from_bits
 from tests.vector_cases import load, range_cases
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from core.kernels.reciprocal import reciprocals_agree
+from core.convert.quantize import plan_quantize
+from core.kernels.scalar.reciprocal import reciprocals_agree
 from core.mlir import parse_type
 from core.mlir.types import TensorType
-from core.quantize import plan_quantize
 
 SIGNIFICANDS = (np.arange(1 << 23, dtype=np.uint32) | np.uint32(0x3F800000)).view(np.float32)
 # For these, found by search, one integer or more would differ: at zero point 0, at 3 if it is added first, and where

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from core.convert.requantize import plan_requantize
 from core.errors import (
     ParameterError,
     PreconditionError,
@@ -17,12 +18,11 @@ from core.errors import (
     TypeFitError,
     UnsupportedError,
 )
-from core.kernels.fixed_point import rounding_divide_by_power_of_two, saturating_rounding_doubling_high_multiply
+from core.kernels.scalar.fixed_point import rounding_divide_by_power_of_two, saturating_rounding_doubling_high_multiply
 from core.mlir import parse_type
 from core.mlir.types import TensorType
-from core.parameters.schemes import Multiplier
-from core.requantize import plan_requantize
-from tests import oracle
+from core.schemes import Multiplier
+from tests.oracles import quantization as oracle
 from tests.vector_cases import load
 
 RANGES = {"i8": (-128, 127), "u8": (0, 255), "i16": (-32768, 32767), "u16": (0, 65535), "i32": (-(2**31), 2**31 - 1)}

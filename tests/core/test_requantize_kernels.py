@@ -12,20 +12,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from core.kernels._jit import Kernel
-from core.kernels.requantize import requantize_by_multiplier
-from core.kernels.requantize_any import REQUANTIZE_ANY, REQUANTIZE_FLOAT_ANY
-from core.kernels.requantize_float import REQUANTIZE_F32, REQUANTIZE_F64
+from core.convert.requantize import ScalingPlan, plan_requantize, plan_scaling
+from core.convert.requantize.granularity import common_granularity
+from core.kernels.convert.requantize.fixed_point import requantize_by_multiplier
+from core.kernels.convert.requantize.general import REQUANTIZE_ANY, REQUANTIZE_FLOAT_ANY
+from core.kernels.convert.requantize.real_factor import REQUANTIZE_F32, REQUANTIZE_F64
+from core.kernels.jit.jit import Kernel
 from core.mlir import parse_type
 from core.mlir.types import TensorType
-from core.operands import integer_operand
-from core.parameters.schemes import SCHEMES, FixedPoint, Multiplier
-from core.plan import Array
-from core.requantize import ScalingPlan, plan_requantize, plan_scaling
-from core.requantize.granularity import common_granularity
-from tests import scheme_oracle
-from tests.near_ties import near_ties
-from tests.scaling_oracle import BOUNDS, Scaling, check
+from core.plan.operands import integer_operand
+from core.plan.plan import Array
+from core.schemes import SCHEMES, FixedPoint, Multiplier
+from tests.oracles import schemes as scheme_oracle
+from tests.oracles.scaling import BOUNDS, Scaling, check
+from tests.support.near_ties import near_ties
 
 FAST = [kernel.compiled() for kernel in (requantize_by_multiplier, REQUANTIZE_F32, REQUANTIZE_F64)]
 SIZE = 3 * 4096 + 77

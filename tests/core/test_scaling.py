@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from core.convert.requantize import plan_scaling
+from core.convert.requantize.granularity import common_granularity
 from core.errors import ParameterError, PreconditionError
 from core.mlir import parse_type
 from core.mlir.types import TensorType
-from core.operands import StoredOperand, integer_operand
-from core.parameters.schemes import Multiplier, scheme_named
-from core.requantize import plan_scaling
-from core.requantize.granularity import common_granularity
+from core.plan.operands import StoredOperand, integer_operand
+from core.schemes import Multiplier, scheme_named
 from tests.vector_cases import load
 
 SCHEMES = {

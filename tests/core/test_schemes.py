@@ -10,14 +10,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from core.convert.requantize import plan_requantize
 from core.errors import ParameterError, PreconditionError
 from core.mlir import parse_type
 from core.mlir.types import TensorType
-from core.parameters.schemes import SCHEMES, Float, Multiplier
-from core.plan import Plan
-from core.requantize import plan_requantize
-from tests import scheme_oracle
-from tests.near_ties import INT32, near_ties
+from core.plan.plan import Plan
+from core.schemes import SCHEMES, Float, Multiplier
+from tests.oracles import schemes as scheme_oracle
+from tests.support.near_ties import INT32, near_ties
 
 I8 = (-128, 127)
 INT64 = (-(2**63), 2**63 - 1)

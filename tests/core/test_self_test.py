@@ -13,24 +13,28 @@ import pytest
 from numba import typeof, types
 from numpy.typing import NDArray
 
-import core.warmup  # noqa: F401  # for all kernels
-from core import self_test
+import core.kernels.jit.warmup  # noqa: F401  # for all kernels
 from core.errors import SelfTestError
-from core.kernels._jit import Kernel, _registry
-from core.kernels.accumulate import (
+from core.kernels.contract.accumulate import (
     MULTIPLY_BYTES,
     PACK_COLUMNS_OF_BYTES,
     PACK_ROWS_OF_BYTES,
 )
-from core.kernels.byte_table import HAS_TABLES, look_up
-from core.kernels.processor import HAS_FMA
-from core.kernels.quantize import QUANTIZE
-from core.known_calls import KNOWN_CALLS, KnownCall
-from core.packing import unpack
-from core.parameters.schemes import SCHEMES as SCHEME_NAMES
+from core.kernels.convert.byte_table import HAS_TABLES, look_up
+from core.kernels.convert.quantize.native import QUANTIZE
+from core.kernels.jit.jit import Kernel, _registry
+from core.kernels.jit.processor import HAS_FMA
+from core.plan.packing import unpack
 from core.profiles import PROFILES, Operation
-from core.self_test import ELEMENTS, KNOWN_ANSWERS, KNOWN_SUMS, KnownAnswer, KnownSums, digest, inputs
-from tests import cast_oracle, profile_oracle, quantile_oracle, scheme_oracle, small_float_oracle
+from core.schemes import SCHEMES as SCHEME_NAMES
+from core.self_test import self_test
+from core.self_test.known_calls import KNOWN_CALLS, KnownCall
+from core.self_test.self_test import ELEMENTS, KNOWN_ANSWERS, KNOWN_SUMS, KnownAnswer, KnownSums, digest, inputs
+from tests.oracles import casts as cast_oracle
+from tests.oracles import profiles as profile_oracle
+from tests.oracles import quantiles as quantile_oracle
+from tests.oracles import schemes as scheme_oracle
+from tests.oracles import small_floats as small_float_oracle
 
 I8 = profile_oracle.target("i8")
 

@@ -8,15 +8,16 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from core.dequantize import plan_dequantize
+from core.convert.dequantize import plan_dequantize
+from core.convert.quantize import plan_quantize
 from core.errors import TensorDataError, UnsupportedError
 from core.mlir import parse_type
 from core.mlir.types import TensorType
 from core.profiles import PROFILES, Operation
-from core.quantize import plan_quantize
-from tests import profile_oracle, small_float_oracle
-from tests.float_samples import SPECIAL, patterns
-from tests.oracle import from_bits
+from tests.oracles import profiles as profile_oracle
+from tests.oracles import small_floats as small_float_oracle
+from tests.oracles.quantization import from_bits
+from tests.support.float_samples import SPECIAL, patterns
 
 # The storages of the language: the others are element types, and not yet storages of MLIR.
 STORAGES = ("f8E4M3FN", "f8E5M2", "f4E2M1FN")

@@ -9,13 +9,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from core.elements import FLOATS
+from core.convert.float_encoding import encoder
+from core.convert.small_floats import SMALL_FLOATS, check_codes, decode, decode_table, small_float
 from core.errors import TensorDataError, UnsupportedError
-from core.float_encoding import encoder
+from core.formats.elements import FLOATS
 from core.profiles import PROFILES, Rounding
 from core.profiles.cast import CastRule, FloatOverflow, ScaleRange
-from core.small_floats import SMALL_FLOATS, check_codes, decode, decode_table, small_float
-from tests import small_float_oracle as oracle
+from tests.oracles import small_floats as oracle
 from tests.vector_cases.conversion import floats, load
 
 FORMATS = sorted(oracle.FORMATS)

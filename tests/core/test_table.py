@@ -8,17 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from core.convert.requantize import ScalingPlan, plan_requantize
 from core.errors import PreconditionError
-from core.kernels.byte_table import HAS_TABLES, look_up
+from core.formats.rounding import Rounding
+from core.kernels.convert.byte_table import HAS_TABLES, look_up
 from core.mlir import parse_type
 from core.mlir.types import TensorType
-from core.parameters.schemes import SCHEMES, Multiplier
-from core.plan import Array
-from core.requantize import ScalingPlan, plan_requantize
-from core.rounding import Rounding
-from core.table import Table, TablePlan, table_for
-from tests import scheme_oracle
-from tests.scaling_oracle import BOUNDS, Scaling, check
+from core.plan.plan import Array
+from core.plan.table import Table, TablePlan, table_for
+from core.schemes import SCHEMES, Multiplier
+from tests.oracles import schemes as scheme_oracle
+from tests.oracles.scaling import BOUNDS, Scaling, check
 
 # More than makes a table worth it, and no whole number of vectors.
 SIZE = 70_001

@@ -8,14 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from core.conversion import Conversion, merged
-from core.dequantize import plan_dequantize
+from core.convert.dequantize import plan_dequantize
+from core.convert.quantize import plan_quantize
+from core.convert.requantize import plan_requantize
 from core.mlir import parse_type
 from core.mlir.types import TensorType
-from core.plan import Array, Plan
+from core.plan.conversion import Conversion, merged
+from core.plan.plan import Array, Plan
 from core.profiles import Rounding
-from core.quantize import plan_quantize
-from core.requantize import plan_requantize
 
 ROWS, COLUMNS = 480, 96
 AXIS = ", ".join(f"{0.01 + 0.001 * i:.4f}:{i % 7 - 3}" for i in range(COLUMNS))

@@ -15,8 +15,8 @@ from core.errors import ParameterError, PreconditionError, RequantError, TypeFit
 from core.mlir import parse_type
 from core.mlir.types import TensorType
 from core.operators.tosa.rescale_plan import RescaleAttributes, plan_rescale
-from tests.rescale_case import numbers, plan, run, stored
-from tests.tosa_oracle import OUTPUTS, ROUNDINGS, WIDTHS, Rescale, Unpredictable, errors_if, inexact_bounds, rescaled
+from tests.oracles.tosa import OUTPUTS, ROUNDINGS, WIDTHS, Rescale, Unpredictable, errors_if, inexact_bounds, rescaled
+from tests.support.rescale_case import numbers, plan, run, stored
 from tests.vector_cases.rescale import RescaleVector, rescales
 
 

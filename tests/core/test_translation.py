@@ -14,8 +14,8 @@ from core.errors import RequantError, TypeFitError, UnsupportedError
 from core.mlir import parse_type, print_type
 from core.translation import TRANSLATIONS, Answer, Subject, translate
 from core.translation.translation import subject_of
-from tests import translation_oracle as oracle
-from tests.translation_oracle import WIDTHS, Case
+from tests.oracles import translation as oracle
+from tests.oracles.translation import WIDTHS, Case
 
 STORAGES = (*WIDTHS, *oracle.FLOATS)
 READABLE = ("onnx", "onednn", "litert", "torch")

@@ -10,7 +10,7 @@ import httpx
 import numpy as np
 import pytest
 
-from tests import oip_wire
+from tests.support import oip_wire
 from tests.support.cases import by_file, check_each, sample
 from tests.vector_cases import Array, Conversion, Derivation, conversions, derivations
 

@@ -9,8 +9,8 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.rescale_case import DTYPES, body, stored, tensor_type
 from tests.support.cases import check_each, sample
+from tests.support.rescale_case import DTYPES, body, stored, tensor_type
 from tests.vector_cases.rescale import RescaleVector, rescales
 
 

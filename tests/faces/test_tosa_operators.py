@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from core.mlir import print_type
 from core.operators.description import OperandTensor
 from core.operators.tosa.block_scaled import MX_FORMATS
-from tests.oip_wire import Input, body_of, read
-from tests.operator_calls import run, tensor
-from tests.rescale_case import body, stored
-from tests.tosa_oracle import Rescale
+from tests.oracles.tosa import Rescale
+from tests.support.oip_wire import Input, body_of, read
+from tests.support.operator_calls import run, tensor
+from tests.support.rescale_case import body, stored
 
 Array = NDArray[Any]
 X = (np.random.default_rng(3).standard_normal((2, 3, 64)) * 40).astype(np.float32)

@@ -11,7 +11,7 @@ import numpy as np
 
 from tests.fuzz.document import TEXTS, VALUES, resolved, stated_values
 from tests.fuzz.samples import ELEMENTS, SPELLED, SPELLINGS, any_text, anything, integer, real, tensor
-from tests.mlir_strategies import mutated, type_text
+from tests.support.mlir_strategies import mutated, type_text
 
 _SPELLING = re.compile(r'"\\ue000([^"]*)"')
 _NUMBER = re.compile(r"-?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?")

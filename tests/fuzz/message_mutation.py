@@ -12,7 +12,7 @@ import numpy as np
 from tests.fuzz.json_mutation import changed_text, dumped, of_schema
 from tests.fuzz.samples import any_text, real
 from tests.fuzz.seeds import Draft, npy
-from tests.mlir_strategies import mutated
+from tests.support.mlir_strategies import mutated
 
 _MEDIA_TYPES = ["application/json", "application/octet-stream", "application/x-npy", "text/plain", "", "a/b; c=d",
                 "application/json; charset=latin-1", "APPLICATION/JSON ;charset=UTF-8", "*/*"]  # fmt: skip

@@ -11,8 +11,8 @@ import numpy as np
 
 from tests.fuzz.document import TEXTS, TYPE_TEXTS
 from tests.fuzz.seeds import datatype_of
-from tests.mlir_strategies import mutated, type_text
-from tests.oip_wire import DTYPES
+from tests.support.mlir_strategies import mutated, type_text
+from tests.support.oip_wire import DTYPES
 
 # A number in the spelling that is sent: what Python would write otherwise, or not at all.
 SPELLED = "\ue000"

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.fuzz.document import EXAMPLES, POSTS
-from tests.oip_wire import DTYPES
+from tests.support.oip_wire import DTYPES
 
 INFER = "/v2/models/{model}/infer"
 INFER_VERSION = "/v2/models/{model}/versions/{version}/infer"

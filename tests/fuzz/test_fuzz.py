@@ -15,7 +15,7 @@ from tests.fuzz.mutation import encoded, fuzzed
 from tests.fuzz.seeds import INFER, INFER_VERSION, ROUTES, models, of_model, of_route
 from tests.fuzz.verdict import faults
 from tests.fuzz.wire import Connection, Request
-from tests.process_memory import peak_kib
+from tests.support.process_memory import peak_kib
 
 SECONDS = float(os.environ.get("FUZZ_SECONDS", "150"))
 # The first requests load kernels and fill caches.

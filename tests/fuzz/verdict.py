@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 from tests.fuzz.document import JSON, POSTS, SCHEMAS
 from tests.fuzz.seeds import INFER, INFER_VERSION
 from tests.fuzz.wire import Reply, Request
-from tests.oip_wire import DTYPES, LENGTH
+from tests.support.oip_wire import DTYPES, LENGTH
 
 PROBLEM = "application/problem+json"
 BINARY = "application/octet-stream"

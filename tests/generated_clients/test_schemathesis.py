@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from tests.conftest import Server
 from tests.generated_clients.calls import DOCUMENT, calls
-from tests.mlir_strategies import mutated, type_text
+from tests.support.mlir_strategies import mutated, type_text
 
 schemathesis: Any = pytest.importorskip("schemathesis")
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import ROOT, Server, started
 from tests.hostile.attacks import ATTACKS, answer_to, outcome
-from tests.process_memory import peak_kib
+from tests.support.process_memory import peak_kib
 
 PAGE = ROOT / "docs" / "hostile_input.md"
 _ROW = re.compile(r"\| (.+) \| ([0-9]+) \| `([a-z0-9_]+)` \|")

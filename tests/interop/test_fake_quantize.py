@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from core.errors import RequantError
-from core.fake_quantize import plan_fake_quantize
 from core.mlir import parse_type
 from core.mlir.types import TensorType
+from core.parameters.fake_quantize import plan_fake_quantize
 from tests.interop.comparison import Comparison
 from tests.interop.range_cases import Array, ranges
 

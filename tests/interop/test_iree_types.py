@@ -23,11 +23,11 @@ from random import Random
 
 import pytest
 
-from core.elements import FLOATS
 from core.errors import TypeTextError
+from core.formats.elements import FLOATS
 from core.mlir import TensorType, TupleType, Type, UniformSubChannelType, parse_type, print_type
 from core.mlir.casts import Cast, cast_reason
-from tests.mlir_strategies import cast_operands, mutated, type_text
+from tests.support.mlir_strategies import cast_operands, mutated, type_text
 
 pytestmark = pytest.mark.interop
 

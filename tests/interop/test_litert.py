@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from core.requantize import plan_requantize
+from core.convert.requantize import plan_requantize
 from tests.interop.comparison import Comparison
 from tests.interop.quantized_case import Case, bounds, per_stored_tensor, per_tensor, spread_parameters, zero_points
 

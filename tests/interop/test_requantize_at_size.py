@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from core.parameters.schemes import SCHEMES
-from tests import scheme_oracle
-from tests.near_ties import INT32, near_ties
+from core.schemes import SCHEMES
+from tests.oracles import schemes as scheme_oracle
+from tests.support.near_ties import INT32, near_ties
 
 pytestmark = pytest.mark.interop
 

@@ -21,11 +21,11 @@ from core.errors import PreconditionError
 from core.lowering.dialects.tosa import Const, Rescale
 from core.lowering.evaluate.arrays import dtype_of
 from core.lowering.quantized import element_part, stored
-from tests import tosa_oracle
 from tests.core.lowering.carried import Array, element_type, evaluated
 from tests.core.lowering.modules import lowered
 from tests.interop.stablehlo_programs import carried, function
 from tests.interop.stablehlo_upstream import interpreted, loaded
+from tests.oracles import tosa as tosa_oracle
 
 tosa_model = pytest.importorskip("tests.interop.tosa_model")
 

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from core.errors import ParameterError, PreconditionError, RequantError
 from tests.interop.comparison import Comparison
-from tests.rescale_case import DTYPES, numbers, plan, run, stored
-from tests.tosa_oracle import OUTPUTS, ROUNDINGS, WIDTHS, Rescale, errors_if
+from tests.oracles.tosa import OUTPUTS, ROUNDINGS, WIDTHS, Rescale, errors_if
+from tests.support.rescale_case import DTYPES, numbers, plan, run, stored
 
 pytest.importorskip("tosa_serializer")
 pytest.importorskip("tosa_reference_model")

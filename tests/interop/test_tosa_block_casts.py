@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from core.convert.small_floats import decode_table
 from core.errors import RequantError
 from core.operators.tosa.block_scaled import MX_FORMATS
-from core.small_floats import decode_table
 from tests.interop.comparison import Comparison
-from tests.operator_calls import run, tensor
+from tests.support.operator_calls import run, tensor
 
 pytest.importorskip("tosa_serializer")
 pytest.importorskip("tosa_reference_model")

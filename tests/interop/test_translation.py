@@ -17,8 +17,8 @@ import pytest
 from core.mlir import parse_type
 from core.translation import translate
 from core.translation.translation import Written, subject_of
-from tests import translation_oracle as oracle
-from tests.translation_oracle import WIDTHS, Case
+from tests.oracles import translation as oracle
+from tests.oracles.translation import WIDTHS, Case
 
 pytestmark = pytest.mark.interop
 

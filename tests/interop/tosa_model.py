@@ -10,8 +10,8 @@ import tosa_reference_model
 import tosa_serializer
 from numpy.typing import NDArray
 
-from tests.rescale_case import stored
-from tests.tosa_oracle import Rescale
+from tests.oracles.tosa import Rescale
+from tests.support.rescale_case import stored
 
 Array = NDArray[Any]
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.oip_wire import Input, body_of
+from tests.support.oip_wire import Input, body_of
 
 Array = NDArray[Any]
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from tests.asgi import post, ready_app
 from tests.load.case import Case, json_case, model_case, noise, numbers, scale_list, tensor
-from tests.oip_wire import Input
+from tests.support.asgi import post, ready_app
+from tests.support.oip_wire import Input
 
 _RUNS = 7
 # Of lengths between these, the most expensive that stays on the loop is looked for.

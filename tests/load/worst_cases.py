@@ -23,7 +23,7 @@ from tests.load.case import (
     tensor,
 )
 from tests.load.worst_operators import operator_cases
-from tests.oip_wire import Input
+from tests.support.oip_wire import Input
 
 # The default limits of a type's text, in bytes, and of a list.
 TYPE_BYTES = 1 << 20

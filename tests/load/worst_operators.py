@@ -20,9 +20,9 @@ from core.operators.description import Operator
 from core.operators.element_names import container
 from core.operators.registry import OPERATORS
 from core.operators.separate_parameters import MOST_FACTORS, MOST_SCALES
-from service.operator_page import route_path
+from service.json_api.catalog.operators import route_path
 from tests.load.case import Array, Case, json_case, noise, numbers, positive, scale_list, tensor
-from tests.oip_wire import Input, body_of
+from tests.support.oip_wire import Input, body_of
 
 # Bytes of all tensors of a call: of 64 MiB, and of 8 MiB in base64 with a MiB for attributes.
 _BINARY_BYTES = 62 << 20

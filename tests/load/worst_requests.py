@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlencode
 
-from service.oip.registry import MODELS
-from service.openapi import COMMITTED
+from service.oip.models.registry import MODELS
+from service.openapi.__main__ import COMMITTED
 from tests.load.case import Case
 from tests.load.worst_cases import cases
 

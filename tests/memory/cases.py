@@ -15,38 +15,38 @@ from numpy.typing import NDArray
 from core.blocks.gguf import GGUF_FORMATS, dequantize_gguf, quantize_gguf
 from core.blocks.mx import MX_ELEMENTS, MxRule, dequantize_mx, quantize_mx
 from core.blocks.nvfp4 import GlobalScale, dequantize_nvfp4, quantize_nvfp4
-from core.compare import plan_comparison
-from core.conversion import Conversion
-from core.dequantize import plan_dequantize
-from core.elements import FLOATS
-from core.fake_quantize import FAKE_QUANTIZE_SCHEMES, plan_fake_quantize
+from core.compare.comparison import plan_comparison
+from core.convert.dequantize import plan_dequantize
+from core.convert.quantize import ROUNDINGS, NanPolicy, plan_quantize
+from core.convert.requantize import plan_requantize
+from core.convert.small_floats import SMALL_FLOATS, decode_table
+from core.formats.elements import FLOATS
+from core.formats.rounding import Rounding
 from core.integer.conv2d import Padding, Window, conv2d_integers
 from core.integer.matmul import matmul_integers
-from core.kernels.blocks import quantize_nvfp4 as nvfp4_kernel
-from core.kernels.blocks import quantize_shifted, quantize_symmetric, scale_blocks
-from core.kernels.byte_table import look_up
-from core.kernels.compare import COUNTS, compare_reals
-from core.kernels.divergence import model_optimizer_divergence, onnxruntime_divergence
-from core.kernels.histogram import HISTOGRAM, HISTOGRAM_BETWEEN
-from core.kernels.histogram_rows import EQUAL_EDGES, bin_of_share, shift_counts
-from core.kernels.packing import unpack as unpack_kernel
-from core.kernels.quantile import DEQUANTIZE_QUANTILE, QUANTIZE_QUANTILE
-from core.kernels.torch_histogram import torch_histc, torch_linspace, torch_search, torch_stretch
+from core.kernels.convert.blocks import quantize_nvfp4 as nvfp4_kernel
+from core.kernels.convert.blocks import quantize_shifted, quantize_symmetric, scale_blocks
+from core.kernels.convert.byte_table import look_up
+from core.kernels.convert.packing import unpack as unpack_kernel
+from core.kernels.convert.quantile import DEQUANTIZE_QUANTILE, QUANTIZE_QUANTILE
+from core.kernels.statistics.compare import COUNTS, compare_reals
+from core.kernels.statistics.divergence import model_optimizer_divergence, onnxruntime_divergence
+from core.kernels.statistics.histogram import HISTOGRAM, HISTOGRAM_BETWEEN
+from core.kernels.statistics.histogram_rows import EQUAL_EDGES, bin_of_share, shift_counts
+from core.kernels.statistics.torch_histogram import torch_histc, torch_linspace, torch_search, torch_stretch
 from core.mlir import parse_storage, parse_type
 from core.mlir.types import TensorType
-from core.packing import dense_width, pack, unpack
 from core.parameters.bias import BIAS_RULES, quantize_bias
 from core.parameters.calibration import CALIBRATION_METHODS, CalibrationOptions, Observed, Target, blocks_of
+from core.parameters.fake_quantize import FAKE_QUANTIZE_SCHEMES, plan_fake_quantize
 from core.parameters.finished_type import PerAxis, PerTensor
 from core.parameters.ranges import RangeOptions, range_rule_named
-from core.parameters.schemes import SCHEMES
-from core.plan import Plan
+from core.plan.conversion import Conversion
+from core.plan.packing import dense_width, pack, unpack
+from core.plan.plan import Plan
 from core.profiles import PROFILES, Operation
 from core.profiles.integer_rule import Accumulator, SumOverflow
-from core.quantize import ROUNDINGS, NanPolicy, plan_quantize
-from core.requantize import plan_requantize
-from core.rounding import Rounding
-from core.small_floats import SMALL_FLOATS, decode_table
+from core.schemes import SCHEMES
 
 Array = NDArray[Any]
 Rng = np.random.Generator

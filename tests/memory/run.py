@@ -31,7 +31,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     guard = install()
     # After the guard: plans may take the compiled code of a kernel when their module is imported.
-    import core.warmup  # noqa: F401  # for all kernels there are; each is compiled when it is first called
+    import core.kernels.jit.warmup  # noqa: F401  # for all kernels there are; each is compiled when it is first called
     from tests.memory.cases import CASES, out_of_bounds
 
     refused = answered = 0

@@ -14,7 +14,7 @@ import httpx
 import pytest
 from starlette.responses import PlainTextResponse
 
-from service.access import Access, Tokens, read_tokens
+from service.middleware.bearer_auth import Access, Tokens, read_tokens
 from tests.conftest import started
 
 TOKENS = (b"first-token-of-the-file", b"second-token-of-the-file")

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from core.errors import LimitError, OverloadedError
-from service.admission import Admission, Reservation
+from service.runtime.memory_budget import Admission, Reservation
 
 
 @asynccontextmanager

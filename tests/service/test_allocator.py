@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from service import allocator
+from service.server import malloc as allocator
 
 
 def test_memory_of_large_blocks_is_kept() -> None:
@@ -17,7 +17,7 @@ def test_memory_of_large_blocks_is_kept() -> None:
 import sys
 from pathlib import Path
 import numpy as np
-from service.allocator import keep_memory
+from service.server.malloc import keep_memory
 
 def resident():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096

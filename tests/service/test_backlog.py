@@ -8,8 +8,8 @@ import pytest
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 
 from core.errors import OverloadedError
-from service.admission import Admission
-from service.backlog import Backlog
+from service.runtime.memory_budget import Admission
+from service.server.backlog import Backlog
 
 
 class Transport(asyncio.Transport):

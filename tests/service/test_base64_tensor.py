@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from core.errors import Base64Error, TensorDataError
-from service.codecs import base64_tensor
+from service.json_api import base64_tensor
 
 I8 = np.dtype("i1")
 

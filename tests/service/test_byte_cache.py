@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from core.convert.quantize import plan_quantize
+from core.convert.requantize import plan_requantize
 from core.mlir import parse_type
 from core.mlir.types import TensorType
-from core.quantize import plan_quantize
-from core.requantize import plan_requantize
-from service.byte_cache import ByteCache
-from service.plan_bytes import plan_bytes
+from service.operations.plan_bytes import plan_bytes
+from service.runtime.plan_cache import ByteCache
 
 
 def test_what_was_used_last_is_kept() -> None:

@@ -10,7 +10,7 @@ import httpx
 import numpy as np
 import pytest
 
-from tests import cast_oracle
+from tests.oracles import casts as cast_oracle
 
 X = np.array([1.0, 0.3, -500.0, 490.0, np.inf, -np.inf, np.nan, -np.nan, -0.0], np.float32)
 

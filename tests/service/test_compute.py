@@ -16,11 +16,11 @@ from starlette.types import Scope
 from core.cancellation import check_cancelled
 from core.errors import DeadlineError, OverloadedError
 from core.integer.conv2d import conv2d_integers
-from service.compute import Compute
-from service.course import ClientLeftError, Course, begin_course, client_left
-from tests.asgi import post, ready_app
+from service.runtime.executor import Compute
+from service.runtime.request_context import ClientLeftError, Course, begin_course, client_left
 from tests.load.case import Case, json_case, model_case, noise, tensor
-from tests.oip_wire import Input
+from tests.support.asgi import post, ready_app
+from tests.support.oip_wire import Input
 
 Result = TypeVar("Result")
 

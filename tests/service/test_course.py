@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from starlette.types import Message, Scope
 
-from service.compute import Compute
-from service.course import ClientLeftError, Course, begin_course, client_left, course_of_request
-from tests.asgi import post, ready_app
-from tests.oip_wire import Input, body_of
+from service.runtime.executor import Compute
+from service.runtime.request_context import ClientLeftError, Course, begin_course, client_left, course_of_request
+from tests.support.asgi import post, ready_app
+from tests.support.oip_wire import Input, body_of
 
 
 def test_a_piece_is_not_begun_for_a_client_that_has_left() -> None:

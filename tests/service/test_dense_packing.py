@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.core.test_packing import digits, dtype_of
-from tests.oip_wire import Input, infer, read
+from tests.support.oip_wire import Input, infer, read
 
 COUNT = 1001
 STORAGES = ["i4", "u4", "i7", "i9", "u9", "i12", "u12", "i15", "i17", "u24", "i24", "i31", "u31"]

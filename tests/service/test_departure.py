@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from service.departure import Departure
+from service.server.write_timeouts import Departure
 
 
 class Transport(asyncio.Transport):

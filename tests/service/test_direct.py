@@ -11,9 +11,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.app import Application, create_app
-from service.direct import DirectRoutes
-from service.settings import Settings
-from tests.asgi import post, ready_app
+from service.http.router import DirectRoutes
+from service.runtime.settings import Settings
+from tests.support.asgi import post, ready_app
 
 
 def test_every_operation_of_the_document_that_reads_a_body_is_direct() -> None:

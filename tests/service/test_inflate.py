@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from starlette.types import Message
 
 from core.errors import LimitError, MalformedRequestError, UnreadableEncodingError
-from service.compute import Compute
-from service.inflate import open_body
+from service.http.decompression import open_body
+from service.runtime.executor import Compute
 
 CODINGS: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "deflate": zlib.compress}
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from core.errors import InvalidRequestError, LimitError, MalformedRequestError, RequantError
 from service.app import create_app
-from service.conversion_models import QuantizeRequest, RequantizeRequest
-from service.json_body import read_json, token_bound
-from service.multiplier_models import MultiplierRequest
-from service.schemas import RequestModel
-from service.settings import MOST_ENTRIES, Settings
+from service.http.json_body import read_json, token_bound
+from service.json_api.schemas.base import RequestModel
+from service.json_api.schemas.conversions import QuantizeRequest, RequantizeRequest
+from service.json_api.schemas.multipliers import MultiplierRequest
+from service.runtime.settings import MOST_ENTRIES, Settings
 
 SETTINGS = Settings()
 VALUES = st.recursive(
@@ -167,6 +167,6 @@ def test_a_model_holds_nothing_that_goes_with_its_slices(
     model = {each.__name__: each for each in request_models()}[name]
     body = json.dumps(value).encode()
     whole = read_json(body, model, SETTINGS)
-    monkeypatch.setattr("service.json_body.SLICE_TOKENS", 0)
-    monkeypatch.setattr("service.json_slices.SLICE_TOKENS", size)
+    monkeypatch.setattr("service.http.json_body.SLICE_TOKENS", 0)
+    monkeypatch.setattr("service.http.json_slices.SLICE_TOKENS", size)
     assert read_json(body, model, SETTINGS) == whole

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.json_document import _SECRET, JsonDocument
-from tests.asgi import Reply, post, ready_app
+from service.http.json_document import _SECRET, JsonDocument
+from tests.support.asgi import Reply, post, ready_app
 
 LONG = base64.b64encode(np.arange(15_000, dtype=np.float32).tobytes()).decode()
 I8 = "!quant.uniform<i8:f32, 100.0>"

@@ -13,9 +13,9 @@ from fastapi import FastAPI
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from service.json_slices import SLICE_TOKENS
-from service.settings import Settings
-from tests.asgi import post, ready_app
+from service.http.json_slices import SLICE_TOKENS
+from service.runtime.settings import Settings
+from tests.support.asgi import post, ready_app
 
 MOST = Settings().max_values
 TYPE = "!quant.uniform<i8:f32, 0.5:3>"

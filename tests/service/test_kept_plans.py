@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 
-from tests.asgi import Reply, post, ready_app
+from tests.support.asgi import Reply, post, ready_app
 
 Body = dict[str, Any]
 

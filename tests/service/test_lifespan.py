@@ -7,9 +7,9 @@ import asyncio
 import httpx
 import pytest
 
-from service import lifespan
 from service.app import create_app
-from service.settings import Settings
+from service.runtime import runtime as lifespan
+from service.runtime.settings import Settings
 
 
 def replies(app_status: lifespan.HealthStatus) -> dict[str, httpx.Response]:

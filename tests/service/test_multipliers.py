@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from core.parameters.schemes import SCHEMES
-from tests import scheme_oracle
+from core.schemes import SCHEMES
+from tests.oracles import schemes as scheme_oracle
 
 
 def results(client: httpx.Client, **body: Any) -> list[dict[str, Any]]:

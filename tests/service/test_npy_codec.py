@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from core.errors import NpyError
-from service.codecs import npy
+from service.npy_api import format as npy
 
 MAX_RANK = 32
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.asgi import post, ready_app
+from tests.support.asgi import post, ready_app
 
 ROW = np.array([[-1.0, 0.5], [3.0, np.inf]], np.float32)
 ZEROS = np.zeros(2, np.int32)

@@ -15,10 +15,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from service.instruments import Histogram
-from service.logs import JsonLines, request_of_log
-from service.metrics import Metrics
-from service.observation import Observation
+from service.middleware.instrumentation import Observation
+from service.runtime.instruments import Histogram
+from service.runtime.logs import JsonLines, request_of_log
+from service.runtime.metrics import Metrics
 from tests.conftest import ROOT
 
 
@@ -115,7 +115,7 @@ def test_a_histogram_counts_what_is_at_most_each_bound() -> None:
 def test_a_warning_is_a_line_of_the_log(form: str) -> None:
     program = f"""
 import warnings
-from service.logs import set_up_logs
+from service.runtime.logs import set_up_logs
 set_up_logs("info", "{form}")
 warnings.warn("secret\\nsecond line", RuntimeWarning)
 """

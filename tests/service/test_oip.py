@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from core.operators.registry import OPERATORS
-from tests.oip_wire import DTYPES, LENGTH, Array, Input, body_of, infer, read
+from tests.support.oip_wire import DTYPES, LENGTH, Array, Input, body_of, infer, read
 
 TARGET = "!quant.uniform<i8:f32, 0.5:3>"
 X = np.array([[0.25, 0.75, -1.5], [2.0, 100.0, np.nan]], np.float32)

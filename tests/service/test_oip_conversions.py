@@ -8,9 +8,9 @@ import httpx
 import numpy as np
 import pytest
 
-from core.parameters.schemes import SCHEMES
-from tests import scheme_oracle
-from tests.oip_wire import Array, Input, infer, read
+from core.schemes import SCHEMES
+from tests.oracles import schemes as scheme_oracle
+from tests.support.oip_wire import Array, Input, infer, read
 
 I8 = (-128, 127)
 TO_I8 = "!quant.uniform<i8:f32, 1.0:3>"

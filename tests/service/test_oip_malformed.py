@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import Server
-from tests.oip_wire import LENGTH, Input, body_of, infer, read
+from tests.support.oip_wire import LENGTH, Input, body_of, infer, read
 
 TARGET = "!quant.uniform<i8:f32, 0.5:3>"
 PATH = "/v2/models/quantize/infer"

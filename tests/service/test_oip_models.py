@@ -14,17 +14,17 @@ import numpy as np
 import pytest
 
 from service.app import create_app
-from service.lifespan import HealthStatus
-from service.oip import registry
 from service.oip.call import Call
 from service.oip.datatypes import DATATYPES, datatype_of
-from service.oip.model import Answer, Job, Model, Slot
+from service.oip.models import registry
+from service.oip.models.model import Answer, Job, Model, Slot
+from service.oip.models.registry import MODELS
 from service.oip.parameters import Kind, Parameter
-from service.oip.registry import MODELS
 from service.oip.schemas import MOST_TENSORS
 from service.oip.tensors import OutputTensor
-from service.settings import Settings
-from tests.oip_wire import DTYPES, LENGTH, Input, body_of, read
+from service.runtime.runtime import HealthStatus
+from service.runtime.settings import Settings
+from tests.support.oip_wire import DTYPES, LENGTH, Input, body_of, read
 
 
 def _plan_greater(call: Call) -> Job:

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from core.operators.registry import OPERATORS
-from service import VERSION, openapi
+from service import VERSION
 from service.app import create_app
-from service.operator_models import class_name, operation_id
-from service.settings import Settings
+from service.json_api.schemas.operators import class_name, operation_id
+from service.openapi import document as openapi
+from service.runtime.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 OPERATION_IDS = {

@@ -10,8 +10,8 @@ import pytest
 
 from core.operators.description import Operator
 from core.operators.registry import OPERATORS
-from service.operator_page import route_path
-from tests.oip_wire import Input, body_of, read
+from service.json_api.catalog.operators import route_path
+from tests.support.oip_wire import Input, body_of, read
 
 PATH = "/v1/onnx/QuantizeLinear"
 ONE: dict[str, Any] = {

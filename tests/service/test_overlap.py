@@ -20,12 +20,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from starlette.types import Message
 
-from service import compute, overlap
-from service.codecs.npy import write_header
-from service.compute import Compute
-from service.replies import PiecesResponse
-from tests.asgi import Reply, post, ready_app
+from service.http.responses import PiecesResponse
+from service.npy_api.format import write_header
+from service.operations import streaming as overlap
+from service.runtime import executor as compute
+from service.runtime.executor import Compute
 from tests.conftest import Server
+from tests.support.asgi import Reply, post, ready_app
 
 Array = NDArray[Any]
 APP = ready_app()

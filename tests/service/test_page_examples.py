@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from core.lowering.module import read_module
-from tests import page_listings as page
 from tests.core.lowering.modules import unnamed
+from tests.support import page_listings as page
 
 CHLO = "chlo-legalize-to-stablehlo"
 

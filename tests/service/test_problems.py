@@ -12,11 +12,11 @@ import pytest
 from starlette.requests import Request
 
 from core import errors
-from service import problems
 from service.app import create_app
-from service.conversion_models import QuantizeRequest
-from service.json_body import read_json
-from service.settings import Settings
+from service.http import problems
+from service.http.json_body import read_json
+from service.json_api.schemas.conversions import QuantizeRequest
+from service.runtime.settings import Settings
 
 STATUSES = {
     "type_invalid": 422,

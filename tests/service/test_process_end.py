@@ -27,7 +27,7 @@ _SERVE = "from service.__main__ import main; main()"
 _STUCK = """
 import time
 from core import self_test, warmup
-from service.compute import Compute
+from service.runtime.executor import Compute
 warmup.compile_kernels = self_test.prepare_kernels = lambda: 0
 begin = Compute.start
 def start(compute):

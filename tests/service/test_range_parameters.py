@@ -10,9 +10,9 @@ import httpx
 import numpy as np
 import pytest
 
-from core.fake_quantize import FAKE_QUANTIZE_SCHEMES
 from core.mlir import parse_type, print_storage
 from core.parameters.bias import BIAS_RULES
+from core.parameters.fake_quantize import FAKE_QUANTIZE_SCHEMES
 from core.parameters.ranges import RANGE_RULES
 from tests.vector_cases import fake_quant_cases, load, range_cases
 

@@ -14,7 +14,7 @@ from starlette.datastructures import Headers
 from starlette.types import Message
 
 from core.errors import LimitError, MalformedRequestError, UnreadableEncodingError
-from service.receive import BodyReader, require_media_type
+from service.http.request_body import BodyReader, require_media_type
 
 LIMIT = 1 << 20
 

@@ -10,8 +10,8 @@ import httpx
 import numpy as np
 import pytest
 
-from core.parameters.schemes import SCHEMES
-from tests import scheme_oracle
+from core.schemes import SCHEMES
+from tests.oracles import schemes as scheme_oracle
 
 VALUES = [-(2**20), -12345, -1, 0, 1, 3, 127, 2**20]
 I8 = (-128, 127)

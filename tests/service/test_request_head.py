@@ -11,8 +11,8 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from service.arrival import ArrivalLimits
-from service.http_protocol import http_protocol
+from service.server.http1_protocol import http_protocol
+from service.server.read_timeouts import ArrivalLimits
 
 
 async def mirror(scope: Scope, receive: Receive, send: Send) -> None:
@@ -229,7 +229,7 @@ def test_an_unexpected_failure_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> 
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("service.http_protocol.check_framing", fail)
+    monkeypatch.setattr("service.server.http1_protocol.check_framing", fail)
     ((status, problem),) = seen(request())
     assert (status, problem["code"]) == (500, "internal_error")
 

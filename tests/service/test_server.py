@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 import uvicorn
 
-from service.arrival import ArrivalLimits
-from service.http_protocol import http_protocol
-from service.lifespan import HealthStatus, Runtime
-from service.server import DrainingServer
-from service.settings import Settings
+from service.runtime.runtime import HealthStatus, Runtime
+from service.runtime.settings import Settings
+from service.server.draining_server import DrainingServer
+from service.server.http1_protocol import http_protocol
+from service.server.read_timeouts import ArrivalLimits
 from tests.conftest import started
 from tests.service.test_arrival import echo
 

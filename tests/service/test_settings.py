@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from pydantic_settings import CliApp
 
 from service.__main__ import main
-from service.settings import Settings, available_memory, read_settings
+from service.runtime.settings import Settings, available_memory, read_settings
 
 
 def test_defaults_are_those_of_the_design() -> None:

@@ -9,7 +9,7 @@ import time
 import pytest
 from starlette.requests import Request
 
-from service.static_content import StaticContent
+from service.http.static_content import StaticContent
 
 
 def request(*headers: tuple[bytes, bytes]) -> Request:

@@ -13,7 +13,7 @@ import pytest
 
 from core.mlir import parse_type
 from core.parameters.calibration import CALIBRATION_METHODS
-from tests.oracle import from_bits
+from tests.oracles.quantization import from_bits
 from tests.vector_cases import Array, calibration_cases, load
 
 PATH = "/v1/parameters/tensor"

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.elements import FLOATS
 from core.errors import TensorDataError
-from service.codecs import values
+from core.formats.elements import FLOATS
+from service.http import json_values as values
 
 F32 = np.dtype("<f4")
 I8 = np.dtype("i1")

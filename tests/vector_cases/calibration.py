@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.oracle import from_bits
+from tests.oracles.quantization import from_bits
 from tests.vector_cases.conversion import Array, load
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests import oracle
+from tests.oracles import quantization as oracle
 from tests.vector_cases.conversion import Conversion, Derivation, Quantized, load
 
 

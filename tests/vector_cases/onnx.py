@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests import oracle
+from tests.oracles import quantization as oracle
 from tests.vector_cases.conversion import Conversion, Quantized, floats, load, plain, storage_dtype
 
 # The blocked cases name no type; all of them are int8.

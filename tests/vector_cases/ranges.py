@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tests.oracle import from_bits
+from tests.oracles.quantization import from_bits
 from tests.vector_cases.conversion import load
 
 _STORAGE = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tests.tosa_oracle import Rescale
+from tests.oracles.tosa import Rescale
 from tests.vector_cases.conversion import load
 
 

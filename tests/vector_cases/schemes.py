@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from tests import oracle, scheme_oracle
+from tests.oracles import quantization as oracle
+from tests.oracles import schemes as scheme_oracle
 from tests.vector_cases.conversion import Array, Conversion, Derivation, Quantized, load, storage_dtype
 
 

@@ -21,7 +21,7 @@ from core.integer.add.through_real import plan_add_through_real
 from core.integer.add.to_output_scale import plan_to_output_scale
 from core.integer.integers import STORAGES
 from core.mlir.types import TensorType, Type
-from core.operands import QuantizedOperand, bind, quantized_operand, static_shape
+from core.plan.operands import QuantizedOperand, bind, quantized_operand, static_shape
 from core.profiles import profile_named
 from core.profiles.integer_rule import Addition, AddRule
 from core.profiles.rule import DEQUANTIZE

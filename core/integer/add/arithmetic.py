@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.operands import QuantizedOperand
-from core.parameters.schemes import Multiplier
+from core.plan.operands import QuantizedOperand
+from core.schemes import Multiplier
 
 Array = NDArray[Any]
 
@@ -26,7 +26,7 @@ class Arithmetic(ABC):
 
     @abstractmethod
     def step(self, lhs: Array, rhs: Array, target: Array, start: int, counts: Array) -> dict[str, Array]:
-        """Add pieces that begin at flat index `start` to `target`; add to `counts` (`core.plan`).
+        """Add pieces that begin at flat index `start` to `target`; add to `counts` (`core.plan.plan`).
 
         Return the stages between, by name.
         """

@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.errors import ParameterError, UnsupportedError, about
+from core.formats.rounding import Rounding
 from core.integer.add.arithmetic import Arithmetic, clamp
-from core.operands import QuantizedOperand
-from core.parameters.schemes import Multiplier
+from core.plan.operands import QuantizedOperand
 from core.profiles.integer_rule import AddRule
-from core.rounding import Rounding
+from core.schemes import Multiplier
 
 Array = NDArray[Any]
 

@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.elements import IntegerElement
+from core.convert.requantize.granularity import common_granularity
+from core.convert.requantize.scaling import plan_scaling
 from core.errors import ParameterError
+from core.formats.elements import IntegerElement
 from core.integer.add.arithmetic import Arithmetic
 from core.mlir.types import TensorType
-from core.operands import QuantizedOperand, StoredOperand, integer_operand
-from core.parameters.schemes import Multiplier, Scheme, scheme_named
-from core.plan import Plan
+from core.plan.operands import QuantizedOperand, StoredOperand, integer_operand
+from core.plan.plan import Plan
 from core.profiles.integer_rule import Addition, AddRule
-from core.requantize.granularity import common_granularity
-from core.requantize.scaling import plan_scaling
+from core.schemes import Multiplier, Scheme, scheme_named
 
 Array = NDArray[Any]
 

@@ -14,9 +14,9 @@ from core.errors import PreconditionError, TensorDataError, about
 from core.integer.add.arithmetic import Arithmetic
 from core.integer.integers import Integers
 from core.mlir.types import TensorType
-from core.operands import QuantizedOperand, static_shape
-from core.plan import pieces
-from core.report import Report
+from core.plan.operands import QuantizedOperand, static_shape
+from core.plan.plan import pieces
+from core.plan.report import Report
 
 Array = NDArray[Any]
 

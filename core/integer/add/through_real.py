@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.dequantize import plan_dequantize
+from core.convert.dequantize import plan_dequantize
+from core.convert.quantize import plan_quantize
 from core.errors import UnsupportedError, about
 from core.integer.add.arithmetic import Arithmetic
 from core.mlir.types import TensorType
-from core.operands import QuantizedOperand
-from core.plan import Plan
-from core.quantize import plan_quantize
+from core.plan.operands import QuantizedOperand
+from core.plan.plan import Plan
 
 Array = NDArray[Any]
 

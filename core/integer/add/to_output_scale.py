@@ -1,6 +1,6 @@
 """Addition as stablehlo-legalize-quant-to-math lowers it: both sides at the output's parameters, then integers.
 
-    y = clamp(requantize(a) + requantize(b) - z_y), requantize to i32 without a clamp (`core.parameters.schemes`)
+    y = clamp(requantize(a) + requantize(b) - z_y), requantize to i32 without a clamp (`core.schemes`)
 
 Source: spec/mlir.md 4.4.
 """
@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.elements import IntegerElement
+from core.convert.requantize.granularity import common_granularity
+from core.convert.requantize.scaling import plan_scaling
 from core.errors import ParameterError
+from core.formats.elements import IntegerElement
 from core.integer.add.arithmetic import Arithmetic, clamp
 from core.mlir.types import TensorType
-from core.operands import QuantizedOperand, integer_operand
-from core.parameters.schemes import scheme_named
-from core.plan import Plan
+from core.plan.operands import QuantizedOperand, integer_operand
+from core.plan.plan import Plan
 from core.profiles.integer_rule import AddRule
-from core.requantize.granularity import common_granularity
-from core.requantize.scaling import plan_scaling
+from core.schemes import scheme_named
 
 Array = NDArray[Any]
 

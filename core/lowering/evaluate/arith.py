@@ -11,8 +11,8 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseIntOrFPElementsAttr, Float
 from xdsl.ir import Attribute, Operation
 
 from core import mlir
-from core.elements import IntegerElement, Signedness
 from core.errors import PreconditionError
+from core.formats.elements import IntegerElement, Signedness
 from core.lowering.evaluate.arrays import Array, dtype_of, poison_index, wrapped
 from core.lowering.quantized import element_part, type_of
 

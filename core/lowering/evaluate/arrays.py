@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core import mlir
-from core.elements import FloatElement, IndexElement, IntegerElement, integer_dtype
 from core.errors import UnsupportedError
+from core.formats.elements import FloatElement, IndexElement, IntegerElement, integer_dtype
 
 Array = NDArray[Any]
 

@@ -8,12 +8,12 @@ import ml_dtypes
 import numpy as np
 
 from core import mlir
-from core.dequantize import plan_dequantize
-from core.elements import FloatElement
+from core.convert.dequantize import plan_dequantize
+from core.convert.quantize import plan_quantize
+from core.formats.elements import FloatElement
 from core.lowering.evaluate.arrays import Array, dtype_of
 from core.operators.tosa.rescale_plan import RescaleAttributes, RescaleRounding, plan_rescale
-from core.plan import Plan
-from core.quantize import plan_quantize
+from core.plan.plan import Plan
 
 _BF16 = np.dtype(ml_dtypes.bfloat16)
 

@@ -18,8 +18,8 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from core import mlir
 from core.cancellation import check_cancelled
-from core.elements import FloatElement, IntegerElement
 from core.errors import LimitError, ParameterError, PreconditionError, RequantError, TypeFitError, UnknownNameError
+from core.formats.elements import FloatElement, IntegerElement
 from core.lowering.dialects.stablehlo.attributes import ComparisonDirection, ComparisonType, Dot, DotDimensions
 from core.lowering.dialects.stablehlo.format import integers
 from core.lowering.dialects.stablehlo.reduction import applied_operation
@@ -32,7 +32,7 @@ from core.lowering.evaluate.shapes import broadcast, moved, padded_size, static_
 from core.lowering.module import Module
 from core.lowering.passes.stablehlo_ops import DEQUANTIZED
 from core.lowering.quantized import element_part, quantized_part, type_of
-from core.operands import bind
+from core.plan.operands import bind
 
 _DEEPEST_CALL = 32
 # What numpy may answer a wrong shape, axis or number with. The module verified, so it is about this operation.

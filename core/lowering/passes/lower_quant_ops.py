@@ -27,7 +27,8 @@ from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineExpr, Affine
 
 from core import mlir
 from core.cancellation import check_cancelled
-from core.elements import IntegerElement, Signedness
+from core.formats.elements import IntegerElement, Signedness
+from core.formats.float_format import round_to_format
 from core.lowering.constants import dense, scalar_float, scalar_integer, truncated
 from core.lowering.dialects.arith import CONVERSIONS, Reshape
 from core.lowering.dialects.quant import DequantizeCast, QuantizeCast, StorageCast
@@ -36,7 +37,6 @@ from core.lowering.module import Module
 from core.lowering.passes.fold_casts import fold_casts
 from core.lowering.passes.rewriting import Emitter, Options, Pass
 from core.lowering.quantized import element_attribute, element_part, quantized_part, stored, with_element
-from core.mlir.float_format import round_to_format
 
 _INDEX = IndexType()
 

@@ -10,7 +10,7 @@ from xdsl.dialects.func import CallOp, ReturnOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from core import mlir
-from core.elements import IntegerElement, Signedness
+from core.formats.elements import IntegerElement, Signedness
 from core.lowering.dialects.quant import DequantizeCast, QuantizeCast, StorageCast
 from core.lowering.module import Module
 from core.lowering.passes.fold_casts import fold_casts

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from core.elements import FLOATS
 from core.errors import UnsupportedError
+from core.formats.elements import FLOATS
 from core.mlir.types import TensorType
 from core.operators.description import Attribute, Choices, Kind, Operand, Operator, OperatorCall, Run
 from core.operators.element_names import QUANTIZED

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from core.elements import IntegerElement
 from core.errors import UnsupportedError
+from core.formats.elements import IntegerElement
 from core.mlir.casts import Cast, cast_reason
 from core.mlir.types import StorageType, TensorType
 from core.operators.description import Array, Operand, OperandTensor, Operator, OperatorCall, Outputs, Run

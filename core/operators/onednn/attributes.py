@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from core.elements import FLOATS
 from core.errors import ParameterError, TypeFitError, UnsupportedError
+from core.formats.elements import FLOATS
 from core.operators.description import Array, Attribute, Choices, Kind, OperandTensor, OperatorCall
 from core.operators.separate_parameters import Granularity, normalized_axis, reals_of
 

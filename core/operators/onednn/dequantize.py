@@ -11,9 +11,8 @@ from math import prod
 
 import numpy as np
 
-from core.dequantize import plan_dequantize
-from core.elements import FloatElement, IntegerElement
-from core.lanes import narrow
+from core.convert.dequantize import plan_dequantize
+from core.formats.elements import FloatElement, IntegerElement
 from core.mlir.types import TensorType
 from core.operators.description import (
     Array,
@@ -47,6 +46,7 @@ from core.operators.onednn.attributes import (
     operand_zero_points,
 )
 from core.operators.separate_parameters import Granularity, check_integers, quantized_type
+from core.plan.lanes import narrow
 
 _SMALLEST_NORMAL = np.finfo(np.float32).smallest_normal
 

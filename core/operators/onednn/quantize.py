@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from math import prod
 
+from core.convert.quantize import plan_quantize
 from core.errors import TypeFitError
 from core.mlir.types import TensorType
 from core.operators.description import (
@@ -42,7 +43,6 @@ from core.operators.onednn.attributes import (
     operand_zero_points,
 )
 from core.operators.separate_parameters import Granularity, quantized_type
-from core.quantize import plan_quantize
 
 _DST = ("ui8", "i8", *F8)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from core.elements import IntegerElement
 from core.errors import TypeFitError
+from core.formats.elements import IntegerElement
 from core.integer.conv2d import Conv2d
 from core.integer.integers import Integers
 from core.mlir.types import TensorType

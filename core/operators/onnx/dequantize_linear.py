@@ -12,10 +12,9 @@ from math import prod
 
 import numpy as np
 
-from core.dequantize import plan_dequantize
-from core.elements import FLOATS, FloatElement, IntegerElement
+from core.convert.dequantize import plan_dequantize
 from core.errors import UnsupportedError
-from core.lanes import narrow
+from core.formats.elements import FLOATS, FloatElement, IntegerElement
 from core.mlir.types import TensorType
 from core.operators.description import (
     Array,
@@ -34,6 +33,7 @@ from core.operators.execution import converted
 from core.operators.onnx.element_types import IMPLEMENTATIONS, LAST_OPSET, SINCE_OPSET, element_numbered, same_type
 from core.operators.onnx.granularity import AXIS, BLOCK_SIZE, granularity_of
 from core.operators.separate_parameters import Granularity, check_integers, for_each, quantized_type, reals_of
+from core.plan.lanes import narrow
 
 _STORED = {**SINCE_OPSET, "i32": 10}
 _REALS = {"f32": 10, "f16": 19, "bf16": 19}

@@ -15,15 +15,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from core.elements import FLOATS, IntegerElement, Signedness
+from core.convert.quantize import plan_quantize
 from core.errors import PreconditionError
+from core.formats.elements import FLOATS, IntegerElement, Signedness
 from core.mlir.types import TensorType, UniformType
 from core.operators.description import Array, Operand, OperandTensor, Operator, OperatorCall, Outputs, Run
 from core.operators.execution import converted
 from core.operators.onnx.element_types import IMPLEMENTATIONS, LAST_OPSET
 from core.operators.separate_parameters import storage_of
 from core.parameters.ranges import RangeOptions, range_rule_named
-from core.quantize import plan_quantize
 
 _UINT8 = IntegerElement(8, Signedness.UNSIGNED)
 _F32 = FLOATS["f32"]

@@ -5,7 +5,7 @@ Y = (A - a_zero_point) x (B - b_zero_point), in int32, modulo 2^32
 
 from __future__ import annotations
 
-from core.elements import IntegerElement
+from core.formats.elements import IntegerElement
 from core.integer.integers import Integers
 from core.integer.matmul import Matmul
 from core.mlir.types import TensorType

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from core.elements import FLOATS, IntegerElement
 from core.errors import TypeFitError, UnsupportedError
+from core.formats.elements import FLOATS, IntegerElement
 from core.mlir.types import ElementType
 from core.operators.description import OperandTensor, OperatorCall
 from core.operators.element_names import type_key

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from core.elements import FLOATS, IntegerElement
 from core.errors import TypeFitError
+from core.formats.elements import FLOATS, IntegerElement
 from core.integer.conv2d import plan_conv2d
 from core.mlir.types import TensorType
 from core.operators.description import Array, Operand, OperandTensor, Operator, OperatorCall, Outputs, Work

@@ -12,7 +12,7 @@ from math import prod
 
 import numpy as np
 
-from core.elements import FLOATS
+from core.formats.elements import FLOATS
 from core.integer.matmul import plan_matmul
 from core.integer.product import OPERANDS_OF_BATCHES
 from core.mlir.types import TensorType
@@ -23,7 +23,7 @@ from core.operators.onnx.element_types import F8, IMPLEMENTATIONS, LAST_OPSET, P
 from core.operators.onnx.matrix import Matrices, Matrix
 from core.operators.onnx.output_parameters import integers_of, output_element
 from core.operators.separate_parameters import MOST_FACTORS, check_number_of_scales, quantized_type, reals_of
-from core.parameters.schemes import Factor
+from core.schemes import Factor
 
 _STORED = {"ui8": 10, "i8": 10, **dict.fromkeys(F8, 21)}
 _SCALES = {"f32": 10, "f16": 21, "bf16": 21}

@@ -15,9 +15,9 @@ from math import prod
 
 import numpy as np
 
-from core.elements import FLOATS, FloatElement, IntegerElement
+from core.convert.quantize import plan_quantize
 from core.errors import TypeFitError, UnsupportedError
-from core.lanes import LANES, narrow, rounded, widen
+from core.formats.elements import FLOATS, FloatElement, IntegerElement
 from core.mlir.types import TensorType
 from core.operators.description import (
     Array,
@@ -44,8 +44,8 @@ from core.operators.onnx.element_types import (
 )
 from core.operators.onnx.granularity import AXIS, BLOCK_SIZE, granularity_of
 from core.operators.separate_parameters import Granularity, check_integers, for_each, quantized_type, reals_of
-from core.plan import Plan
-from core.quantize import plan_quantize
+from core.plan.lanes import LANES, narrow, rounded, widen
+from core.plan.plan import Plan
 
 _SAME_TYPES_UNTIL = 23
 _PRECISIONS = ("f32", "f16", "bf16")

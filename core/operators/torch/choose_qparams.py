@@ -9,9 +9,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from core.elements import FLOATS, IntegerElement, Signedness
 from core.errors import ParameterError, TypeFitError
-from core.lanes import widen
+from core.formats.elements import FLOATS, IntegerElement, Signedness
 from core.mlir.types import StorageType, TensorType
 from core.operators.description import (
     Array,
@@ -28,6 +27,7 @@ from core.operators.description import (
 from core.operators.execution import pointing
 from core.operators.torch.parameters import BOUNDS, SOURCE, STORED_DTYPE, dtype_attribute, storage_of, stored_element
 from core.parameters.ranges import RangeOptions, RangeParameters, range_rule_named
+from core.plan.lanes import widen
 
 _EPS = Attribute(name="eps", kind=Kind.NUMBER, description="The smallest scale, above 0 in f32.")
 _TOKEN_DTYPE = dtype_attribute(("int8",), "TorchTokenDtype")

@@ -10,13 +10,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from core.elements import FloatElement
 from core.errors import TensorDataError
-from core.lanes import narrow, widen
+from core.formats.elements import FloatElement
 from core.mlir.types import TensorType
 from core.operators.description import Array, Operand, OperandTensor, Operator, OperatorCall, Outputs, Run
 from core.operators.element_names import element_named
 from core.operators.torch.parameters import DTYPES, REALS, SOURCE, dtype_attribute
+from core.plan.lanes import narrow, widen
 
 _ELEMENTS: Mapping[str, str] = {
     **REALS,

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from core.elements import FLOATS, FloatElement, IntegerElement
 from core.errors import ParameterError, TypeFitError
+from core.formats.elements import FLOATS, FloatElement, IntegerElement
 from core.mlir.types import StorageType, TensorType, UniformPerAxisType, UniformType
 from core.operators.description import Array, Attribute, Choices, Kind, Operand, OperatorCall
 from core.operators.element_names import element_named

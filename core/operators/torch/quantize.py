@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from core.dequantize import plan_dequantize
-from core.elements import FLOATS, FloatElement, IntegerElement
+from core.convert.dequantize import plan_dequantize
+from core.convert.quantize import NanPolicy, plan_quantize
 from core.errors import ParameterError
-from core.lanes import narrow
+from core.formats.elements import FLOATS, FloatElement, IntegerElement
 from core.mlir.types import StorageType, TensorType, UniformPerAxisType
 from core.operators.description import (
     Array,
@@ -51,7 +51,7 @@ from core.operators.torch.parameters import (
     stored_element,
 )
 from core.operators.typed_conversion import converting, expressed_type
-from core.quantize import NanPolicy, plan_quantize
+from core.plan.lanes import narrow
 
 _F32 = FLOATS["f32"]
 _EAGER = dtype_attribute(("quint8", "qint8", "qint32"), "TorchQuantizedDtype")

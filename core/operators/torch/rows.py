@@ -10,12 +10,12 @@ from math import prod
 
 import numpy as np
 
-from core.elements import FLOATS, FloatElement
 from core.errors import ParameterError, TensorDataError
-from core.lanes import narrow, widen
+from core.formats.elements import FLOATS, FloatElement
 from core.mlir.types import TensorType
 from core.operators.description import Array, Operand, OperandTensor, OperatorCall, Outputs, Work
 from core.operators.torch.parameters import REALS, storage_of, stored_element
+from core.plan.lanes import narrow, widen
 
 ROW_SCALES = Operand(
     name="scales", description="One for each row. The arithmetic is that of their type.", types={"f32": 1, "f64": 1}

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 from core.blocks.blocking import block_count
 from core.blocks.mx import BLOCK
-from core.elements import FLOATS
 from core.errors import TypeFitError
+from core.formats.elements import FLOATS
 from core.mlir.types import TensorType
 from core.operators.description import Attribute, Choices, Kind
 from core.operators.execution import pointing

@@ -11,8 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from core.blocks.mx import MxTensor, dequantize_mx
-from core.elements import FLOATS
-from core.lanes import narrow
+from core.formats.elements import FLOATS
 from core.mlir.types import TensorType
 from core.operators.description import (
     Attribute,
@@ -37,6 +36,7 @@ from core.operators.tosa.block_scaled import (
     check_scale_shape,
     scale_shape,
 )
+from core.plan.lanes import narrow
 
 
 def _plan(call: OperatorCall) -> Run:

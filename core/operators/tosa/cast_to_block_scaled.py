@@ -12,8 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from core.blocks.mx import MxRule, quantize_mx
-from core.elements import FLOATS, FloatElement, IntegerElement
-from core.lanes import widen
+from core.formats.elements import FLOATS, FloatElement, IntegerElement
 from core.mlir.types import TensorType
 from core.operators.description import (
     Attribute,
@@ -27,6 +26,7 @@ from core.operators.description import (
     Run,
 )
 from core.operators.tosa.block_scaled import BLOCK_SIZE, ELEMENTS, MX_FORMATS, REALS, SCALE, SOURCE, scale_shape
+from core.plan.lanes import widen
 
 
 def _plan(call: OperatorCall) -> Run:

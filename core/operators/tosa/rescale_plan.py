@@ -3,7 +3,7 @@
     v = x - input_zp ;  y = scaled(v, multiplier[c], shift[c]) ;  clamp(y + output_zp)
 
 c is the index along the last dimension with per_channel, else 0. What is scaled how is a scheme's
-(`core.parameters.schemes.tosa`).
+(`core.schemes.tosa`).
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from enum import StrEnum
 
 import numpy as np
 
-from core.elements import IntegerElement, Signedness, integer_dtype
+from core.convert.requantize import plan_scaling
+from core.convert.requantize.granularity import common_granularity
+from core.convert.requantize.tosa_rescale import RescaleSide, check_signs
 from core.errors import ParameterError, PreconditionError, RequantError, TypeFitError, UnsupportedError, about, excerpt
+from core.formats.elements import IntegerElement, Signedness, integer_dtype
 from core.mlir.printer import print_type
 from core.mlir.types import TensorType, Type
-from core.operands import StoredOperand, bind, static_shape
-from core.parameters.schemes import Multiplier, scheme_named
-from core.plan import Array, Plan
-from core.requantize import plan_scaling
-from core.requantize.granularity import common_granularity
-from core.requantize.tosa_rescale import RescaleSide, check_signs
+from core.plan.operands import StoredOperand, bind, static_shape
+from core.plan.plan import Array, Plan
+from core.schemes import Multiplier, scheme_named
 
 
 class RescaleRounding(StrEnum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from core.errors import ParameterError
-from core.kernels.divergence import onnxruntime_divergence
+from core.kernels.statistics.divergence import onnxruntime_divergence
 from core.parameters.calibration.histogram_rows import ranges_of_histograms
 from core.parameters.calibration.method import (
     MOST_BINS,

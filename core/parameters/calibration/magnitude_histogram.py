@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from core.kernels.histogram import HISTOGRAM, HISTOGRAM_BETWEEN
+from core.kernels.statistics.histogram import HISTOGRAM, HISTOGRAM_BETWEEN
 from core.parameters.calibration.method import Array
 from core.parameters.calibration.observed import Rows
 from core.parameters.calibration.value_histogram import check_growth, equal_edges, refuse_edges

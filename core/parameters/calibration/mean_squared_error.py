@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from core.cancellation import check_cancelled
-from core.channels import Channels
-from core.dequantize import plan_dequantize
+from core.convert.dequantize import plan_dequantize
+from core.convert.quantize import plan_quantize
 from core.errors import ParameterError, PreconditionError, RequantError
-from core.kernels.squared_error import SQUARED_ERROR
-from core.lanes import widen
+from core.kernels.statistics.squared_error import SQUARED_ERROR
 from core.mlir.types import TensorType, UniformQuantizedType
 from core.parameters.calibration.method import (
     MOST_CANDIDATES,
@@ -22,8 +21,9 @@ from core.parameters.calibration.method import (
     limit_work,
 )
 from core.parameters.calibration.observed import Observed
-from core.plan import pieces
-from core.quantize import plan_quantize
+from core.plan.channels import Channels
+from core.plan.lanes import widen
+from core.plan.plan import pieces
 
 _CANDIDATES = 100
 _PROFILE = "stablehlo"

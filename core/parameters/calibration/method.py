@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.elements import FloatElement
 from core.errors import LimitError, ParameterError, UnsupportedError
+from core.formats.elements import FloatElement
 from core.mlir.types import StorageType, UniformQuantizedType
 from core.parameters.calibration.observed import Observed
 from core.parameters.finished_type import Granularity, finish_type

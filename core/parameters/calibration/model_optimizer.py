@@ -6,8 +6,8 @@ import numpy as np
 
 from core.cancellation import checked
 from core.errors import UnsupportedError
-from core.kernels.divergence import model_optimizer_divergence
-from core.kernels.torch_histogram import torch_linspace
+from core.kernels.statistics.divergence import model_optimizer_divergence
+from core.kernels.statistics.torch_histogram import torch_linspace
 from core.parameters.calibration.method import (
     MOST_BINS,
     Array,

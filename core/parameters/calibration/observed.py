@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.channels import Channels, channels_of
-from core.elements import FloatElement
 from core.errors import PreconditionError
-from core.kernels.channel_order import order_by_channel
-from core.kernels.reduce import MINIMUM_MAXIMUM
-from core.lanes import widen
+from core.formats.elements import FloatElement
+from core.kernels.loop.channel_order import order_by_channel
+from core.kernels.statistics.reduce import MINIMUM_MAXIMUM
 from core.parameters.finished_type import Granularity, PerAxis, PerBlock
+from core.plan.channels import Channels, channels_of
+from core.plan.lanes import widen
 
 Array = NDArray[Any]
 
@@ -40,7 +40,7 @@ def blocks_of(granularity: Granularity, shape: tuple[int, ...]) -> tuple[int, ..
 class Rows:
     """Elements in the order of their parameters: those of parameter p are values[offsets[p]:offsets[p + 1]].
 
-    Within a parameter they keep the tensor's row-major order. `values` are lanes (`core.lanes`).
+    Within a parameter they keep the tensor's row-major order. `values` are lanes (`core.plan.lanes`).
     """
 
     values: Array

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from core.kernels.histogram_rows import bin_of_share
+from core.kernels.statistics.histogram_rows import bin_of_share
 from core.parameters.calibration.histogram_rows import ranges_of_histograms
 from core.parameters.calibration.magnitude_histogram import MagnitudeHistogram
 from core.parameters.calibration.method import (

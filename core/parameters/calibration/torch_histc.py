@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from core.errors import PreconditionError
-from core.kernels.torch_histogram import torch_histc
+from core.kernels.statistics.torch_histogram import torch_histc
 from core.parameters.calibration.method import Array
 
 

@@ -12,8 +12,7 @@ import numpy as np
 
 from core.cancellation import check_cancelled
 from core.errors import PreconditionError, UnsupportedError
-from core.kernels.torch_histogram import torch_search, torch_stretch
-from core.lanes import widen
+from core.kernels.statistics.torch_histogram import torch_search, torch_stretch
 from core.mlir.printer import print_storage
 from core.parameters.calibration.method import (
     Array,
@@ -25,6 +24,7 @@ from core.parameters.calibration.method import (
 )
 from core.parameters.calibration.observed import Observed
 from core.parameters.calibration.torch_histc import histc
+from core.plan.lanes import widen
 
 _BINS = 2048
 _MOST_BINS = 4096

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from core.errors import LimitError, PreconditionError
-from core.kernels.histogram import HISTOGRAM
-from core.kernels.histogram_rows import EQUAL_EDGES, shift_counts
+from core.kernels.statistics.histogram import HISTOGRAM
+from core.kernels.statistics.histogram_rows import EQUAL_EDGES, shift_counts
 from core.parameters.calibration.method import MOST_GROWN_BINS, Array
 from core.parameters.calibration.observed import Rows
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.elements import FLOATS, IntegerElement
 from core.errors import ParameterError, PreconditionError, UnsupportedError
+from core.formats.elements import FLOATS, IntegerElement
 from core.mlir.printer import print_storage
 from core.mlir.types import StorageType
 

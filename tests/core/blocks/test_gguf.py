@@ -7,7 +7,7 @@ import pytest
 
 from core.blocks.gguf import BLOCK, GGUF_FORMATS, GgufTensor, dequantize_gguf, quantize_gguf
 from core.errors import PreconditionError, TensorDataError, TypeFitError, UnknownNameError, UnsupportedError
-from tests import block_oracle as oracle
+from tests.oracles import blocks as oracle
 from tests.vector_cases.conversion import floats, load
 
 # gguf's MXFP4 is a format of F.6 with an exponent by log2; it is not one of the layouts here.

@@ -7,9 +7,9 @@ import pytest
 
 from core.blocks.mx import BLOCK, MX_ELEMENTS, MxRule, MxTensor, dequantize_mx, mx_element, quantize_mx
 from core.errors import TensorDataError, TypeFitError, UnknownNameError, UnsupportedError
-from tests import block_oracle as oracle
-from tests.oracle import from_bits
-from tests.small_float_oracle import FORMATS, decode
+from tests.oracles import blocks as oracle
+from tests.oracles.quantization import from_bits
+from tests.oracles.small_floats import FORMATS, decode
 from tests.vector_cases.conversion import floats, load
 
 VECTOR_NAMES = {"mxint8": "mxint8"} | {name.split("_")[1]: name for name in MX_ELEMENTS if "_" in name}

@@ -9,9 +9,9 @@ import pytest
 
 from core.blocks.nvfp4 import BLOCK, GlobalScale, Nvfp4Tensor, dequantize_nvfp4, quantize_nvfp4
 from core.errors import ParameterError, PreconditionError, TensorDataError, TypeFitError, UnsupportedError
-from tests import block_oracle as oracle
-from tests.oracle import f32
-from tests.small_float_oracle import value_of
+from tests.oracles import blocks as oracle
+from tests.oracles.quantization import f32
+from tests.oracles.small_floats import value_of
 
 GIVEN = (1.0, 0.0123, 3.7, 2.0**-143, 2.0**119, 1e-30, 1e30)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.elements import FLOATS
+from core.formats.elements import FLOATS
 from core.mlir import parse_storage
 from core.parameters.calibration import CalibrationOptions, FoundRanges, Observed, Target, calibration_method_named
 from core.parameters.finished_type import Granularity, PerTensor

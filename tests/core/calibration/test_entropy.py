@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from core.errors import LimitError, ParameterError, PreconditionError, UnsupportedError
-from core.kernels.divergence import logarithm, onnxruntime_divergence
-from core.kernels.pairwise_sum import pairwise_sum
-from tests import calibration_oracle as oracle
+from core.kernels.scalar.pairwise_sum import pairwise_sum
+from core.kernels.statistics.divergence import logarithm, onnxruntime_divergence
 from tests.core.calibration.observation import Array, find, samples
+from tests.oracles import calibration as oracle
 
 
 def _logarithms(values: Array, target: Array) -> None:

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from core.errors import LimitError, ParameterError, PreconditionError
-from core.kernels.histogram import HISTOGRAM, HISTOGRAM_BETWEEN
-from core.kernels.histogram_rows import EQUAL_EDGES, bin_of_share
+from core.kernels.statistics.histogram import HISTOGRAM, HISTOGRAM_BETWEEN
+from core.kernels.statistics.histogram_rows import EQUAL_EDGES, bin_of_share
 from core.parameters.calibration import CALIBRATION_METHODS, FoundRanges
 from core.parameters.finished_type import PerAxis
-from tests import calibration_oracle as oracle
 from tests.core.calibration.observation import Array, find, samples, target
+from tests.oracles import calibration as oracle
 
 LANES = ("<f4", "<f8")
 

@@ -9,12 +9,14 @@ from math import prod
 import numpy as np
 import pytest
 
-from core.channels import Channels, channels_of
 from core.errors import LimitError, ParameterError, PreconditionError, TypeFitError, UnknownNameError, UnsupportedError
-from core.kernels.squared_error import SQUARED_ERROR
+from core.kernels.statistics.squared_error import SQUARED_ERROR
 from core.parameters.finished_type import Granularity, PerAxis, PerBlock
-from tests import calibration_oracle, oracle, range_oracle
+from core.plan.channels import Channels, channels_of
 from tests.core.calibration.observation import Array, find, samples, target
+from tests.oracles import calibration as calibration_oracle
+from tests.oracles import quantization as oracle
+from tests.oracles import ranges as range_oracle
 
 QUANTIZE: dict[str, Callable[[float, float, int, int, int], oracle.Stored]] = {
     "stablehlo": oracle.quantize_stablehlo,

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.channels import channels_of
 from core.errors import ParameterError, PreconditionError, UnsupportedError
-from core.kernels.reduce import MINIMUM_MAXIMUM
-from tests import calibration_oracle as oracle
+from core.kernels.statistics.reduce import MINIMUM_MAXIMUM
+from core.plan.channels import channels_of
 from tests.core.calibration.observation import Array, find, samples
+from tests.oracles import calibration as oracle
 
 # Shape and block sizes: one tensor, one axis, blocks with short last ones, several axes, short runs, one element.
 LAYOUTS = [

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from core.errors import PreconditionError, UnsupportedError
-from core.kernels.torch_histogram import torch_histc, torch_linspace
+from core.kernels.statistics.torch_histogram import torch_histc, torch_linspace
 from core.parameters.calibration.torch_histogram import _Histogram
 from core.parameters.finished_type import PerAxis
 from tests.core.calibration.observation import Array, find, samples, target
-from tests.oracle import f32
-from tests.torch_histogram_oracle import HistogramObserver, histc
+from tests.oracles.quantization import f32
+from tests.oracles.torch_histogram import HistogramObserver, histc
 
 
 def observe(tensors: list[Array], bins: int, bits: int) -> tuple[float, float]:

@@ -9,7 +9,7 @@ import numpy as np
 from core.parameters.calibration import CALIBRATION_METHODS
 from core.parameters.finished_type import PerAxis, PerBlock
 from tests.core.calibration.observation import find, target
-from tests.oracle import from_bits
+from tests.oracles.quantization import from_bits
 from tests.vector_cases import calibration_cases, load
 
 

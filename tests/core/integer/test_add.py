@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from core.errors import ParameterError, PreconditionError, RequantError, TypeFitError, UnsupportedError
 from core.integer.add import plan_add
 from core.mlir import parse_type
-from tests import addition_oracle
 from tests.core.integer.test_matmul import bounds_of, tensor
+from tests.oracles import addition as addition_oracle
 
 PROFILES = (
     "litert", "litert_single_rounding", "litert_xnnpack", "stablehlo", "tosa", "tosa_double_round", "onnx",

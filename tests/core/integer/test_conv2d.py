@@ -20,9 +20,9 @@ from core.integer.matmul import plan_matmul
 from core.integer.trace import trace_product
 from core.mlir import parse_type
 from core.profiles.integer_rule import Accumulator, SumOverflow
-from tests import product_oracle
 from tests.core.integer.test_matmul import PROFILES, bounds_of, quantized, real, sides, tensor
-from tests.product_oracle import Side
+from tests.oracles import contractions as product_oracle
+from tests.oracles.contractions import Side
 from tests.vector_cases import load
 
 Array = np.ndarray[Any, Any]

@@ -14,12 +14,12 @@ from core.errors import PreconditionError, RequantError, TypeFitError, Unsupport
 from core.integer.accumulator import settle
 from core.integer.matmul import matmul_integers, plan_matmul
 from core.integer.trace import trace_product
-from core.kernels import tile
+from core.kernels.contract import tile
 from core.mlir import parse_type
 from core.mlir.types import TensorType
 from core.profiles.integer_rule import Accumulator, SumOverflow
-from tests import product_oracle
-from tests.product_oracle import Side
+from tests.oracles import contractions as product_oracle
+from tests.oracles.contractions import Side
 from tests.vector_cases import load
 
 Array = np.ndarray[Any, Any]

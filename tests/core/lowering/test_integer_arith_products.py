@@ -13,10 +13,11 @@ from core.integer.conv2d import Layout, Padding, WeightsLayout, Window, plan_con
 from core.integer.matmul import plan_matmul
 from core.lowering.passes.requant_to_integer_arith.profile import FIXED_POINT_SCHEMES
 from core.mlir import parse_type
-from tests import addition_oracle, product_oracle
 from tests.core.integer.test_conv2d import activation, direct, same_pads
 from tests.core.integer.test_matmul import real, tensor
 from tests.core.lowering.integer_arith import Array, function, integer_module, quantized, run, tensor_type
+from tests.oracles import addition as addition_oracle
+from tests.oracles import contractions as product_oracle
 from tests.vector_cases import load
 
 SCHEMES = [name for name in FIXED_POINT_SCHEMES if name not in ("xnnpack_cvt8", "xnnpack_gemmlowp")]

@@ -13,6 +13,7 @@ from xdsl.dialects.builtin import IntegerType, ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region
 
+from core.convert.requantize import ScalingPlan, plan_requantize
 from core.errors import LoweringError, ParameterError, PreconditionError, UnsupportedError
 from core.lowering.evaluate import Tensor, evaluate, function_named
 from core.lowering.limits import ModuleLimits
@@ -23,13 +24,12 @@ from core.lowering.passes.requant_to_integer_arith.scaling import scale
 from core.lowering.passes.rewriting import Emitter
 from core.mlir import parse_type
 from core.mlir.types import TensorType as TypeOfTensor
-from core.parameters.schemes import FixedPoint, Multiplier
-from core.requantize import ScalingPlan, plan_requantize
-from tests import scheme_oracle
+from core.schemes import FixedPoint, Multiplier
 from tests.core.lowering.integer_arith import Array, function, integer_module, quantized, run, stored, tensor_type
 from tests.core.lowering.modules import lowered
-from tests.rescale_case import numbers
-from tests.rescale_case import stored as patterns
+from tests.oracles import schemes as scheme_oracle
+from tests.support.rescale_case import numbers
+from tests.support.rescale_case import stored as patterns
 from tests.vector_cases.rescale import rescales
 from tests.vector_cases.schemes import scheme_conversions
 

@@ -8,9 +8,9 @@ import pytest
 
 from core.lowering.evaluate import evaluate, function_named
 from core.lowering.module import read_module
-from tests import page_listings as page
 from tests.core.lowering.modules import lowered, operations, unnamed
 from tests.core.lowering.test_evaluate_vectors import run, tensor
+from tests.support import page_listings as page
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.elements import FLOATS
-from core.mlir.float_format import round_to_format
+from core.formats.elements import FLOATS
+from core.formats.float_format import round_to_format
 from core.mlir.float_text import float_from_bits, float_text, scale_text
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.elements import FLOATS, IndexElement, IntegerElement, Signedness
 from core.errors import TypeTextError
+from core.formats.elements import FLOATS, IndexElement, IntegerElement, Signedness
 from core.mlir import (
     AnyType,
     CalibratedType,
@@ -25,7 +25,7 @@ from core.mlir import (
 from core.mlir.brackets import MAXIMUM_DEPTH
 from core.mlir.parser import MAXIMUM_RANK
 from core.mlir.verifier import fault
-from tests.mlir_strategies import mutated_texts, type_texts
+from tests.support.mlir_strategies import mutated_texts, type_texts
 
 F32 = FLOATS["f32"]
 I8 = StorageType(IntegerElement(8), True, -128, 127)

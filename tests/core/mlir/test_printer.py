@@ -5,8 +5,9 @@ from __future__ import annotations
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from core.elements import FLOATS, FloatElement, IntegerElement, Signedness
 from core.errors import TypeTextError
+from core.formats.elements import FLOATS, FloatElement, IntegerElement, Signedness
+from core.formats.float_format import round_to_format
 from core.mlir import (
     QuantileType,
     StorageType,
@@ -18,9 +19,8 @@ from core.mlir import (
     parse_type,
     print_type,
 )
-from core.mlir.float_format import round_to_format
 from core.mlir.verifier import fault
-from tests.mlir_strategies import type_texts
+from tests.support.mlir_strategies import type_texts
 
 F32 = FLOATS["f32"]
 

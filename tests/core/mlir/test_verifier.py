@@ -7,7 +7,7 @@ from math import inf, nan
 
 import pytest
 
-from core.elements import FLOATS, IntegerElement
+from core.formats.elements import FLOATS, IntegerElement
 from core.mlir import (
     AnyType,
     CalibratedType,

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from core.errors import ParameterError, RequantError, TypeFitError, UnknownNameError, UnsupportedError
-from tests import profile_oracle
-from tests.operator_calls import run, tensor
+from tests.oracles import profiles as profile_oracle
+from tests.support.operator_calls import run, tensor
 
 X = np.array([[0.25, 1.0, -2.5], [1e9, -1e9, 0.0]], np.float32)
 SRC = {"src": tensor("f32", X)}

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from core.errors import LimitError, ParameterError, PreconditionError, RequantError, TypeFitError, UnsupportedError
 from core.operators.onnx.element_types import SINCE_OPSET
-from tests.operator_calls import output_types, run, tensor
-from tests.operator_oracle import onnx_dequantize, onnx_quantize
+from tests.oracles.operators import onnx_dequantize, onnx_quantize
+from tests.support.operator_calls import output_types, run, tensor
 
 QUANTIZE, DEQUANTIZE, DYNAMIC = "onnx.QuantizeLinear", "onnx.DequantizeLinear", "onnx.DynamicQuantizeLinear"
 NUMBERS = [

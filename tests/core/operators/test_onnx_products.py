@@ -15,8 +15,8 @@ from core.operators.checks import checked_call
 from core.operators.description import OperandTensor
 from core.operators.registry import operator_named
 from core.operators.separate_parameters import MOST_FACTORS
-from tests.operator_calls import output_types, run, tensor
-from tests.profile_oracle import FORMATS
+from tests.oracles.profiles import FORMATS
+from tests.support.operator_calls import output_types, run, tensor
 from tests.vector_cases import load
 from tests.vector_cases.conversion import floats
 

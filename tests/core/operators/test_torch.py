@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from core.errors import InvalidRequestError, ParameterError, RequantError, TypeFitError, UnknownNameError
-from tests.operator_calls import run, tensor
+from tests.support.operator_calls import run, tensor
 from tests.vector_cases import load
 from tests.vector_cases.conversion import floats
 

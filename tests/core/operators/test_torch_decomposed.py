@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from core.errors import ParameterError, PreconditionError, RequantError, TensorDataError, TypeFitError, UnsupportedError
-from tests import range_oracle
-from tests.operator_calls import run, tensor
-from tests.oracle import nearest_even
-from tests.profile_oracle import F32, F64, FORMATS, Format, plus, product
+from tests.oracles import ranges as range_oracle
+from tests.oracles.profiles import F32, F64, FORMATS, Format, plus, product
+from tests.oracles.quantization import nearest_even
+from tests.support.operator_calls import run, tensor
 from tests.vector_cases import load
 from tests.vector_cases.conversion import floats
 

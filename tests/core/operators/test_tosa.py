@@ -22,12 +22,12 @@ from core.errors import (
 )
 from core.operators.description import OperandTensor
 from core.operators.tosa.block_scaled import MX_FORMATS
-from tests import block_oracle
-from tests.operator_calls import output_types, run, tensor
-from tests.oracle import f32, from_bits
-from tests.rescale_case import numbers, stored
-from tests.small_float_oracle import FORMATS, decode
-from tests.tosa_oracle import Rescale, Unpredictable, rescaled
+from tests.oracles import blocks as block_oracle
+from tests.oracles.quantization import f32, from_bits
+from tests.oracles.small_floats import FORMATS, decode
+from tests.oracles.tosa import Rescale, Unpredictable, rescaled
+from tests.support.operator_calls import output_types, run, tensor
+from tests.support.rescale_case import numbers, stored
 
 Array = NDArray[Any]
 CODES = {"i8": 256, **{name: FORMATS[name].codes for name in MX_FORMATS if name != "i8"}}

@@ -9,8 +9,8 @@ import pytest
 
 from core.errors import InvalidRequestError, RequantError, TypeFitError, UnsupportedError
 from core.mlir import parse_type
-from tests import profile_oracle
-from tests.operator_calls import output_types, run, tensor
+from tests.oracles import profiles as profile_oracle
+from tests.support.operator_calls import output_types, run, tensor
 
 X = np.array([0.25, 0.75, -1.25, 2.5, 300.0, -300.0], np.float32)
 TYPE = "!quant.uniform<i8:f32, 0.5:3>"

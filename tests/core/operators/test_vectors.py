@@ -13,8 +13,8 @@ from core.mlir import parse_type
 from core.mlir.types import TensorType, UniformPerAxisType, UniformSubChannelType, UniformType
 from core.operators.description import OperandTensor, Value
 from core.operators.registry import operator_named
-from tests.operator_calls import run, tensor
 from tests.support.cases import by_file, check_each
+from tests.support.operator_calls import run, tensor
 from tests.vector_cases import Conversion, conversions
 
 CASES = [

@@ -9,13 +9,13 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from core.dequantize import plan_dequantize
+from core.convert.dequantize import plan_dequantize
+from core.convert.quantize import plan_quantize
+from core.convert.small_floats import SMALL_FLOATS, decode_table
 from core.mlir import parse_type
 from core.mlir.types import TensorType
 from core.profiles import Rounding
-from core.quantize import plan_quantize
-from core.small_floats import SMALL_FLOATS, decode_table
-from tests.float_samples import SPECIAL, neighbours, patterns
+from tests.support.float_samples import SPECIAL, neighbours, patterns
 
 Array = NDArray[Any]
 

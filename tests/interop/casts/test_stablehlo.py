@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from core.convert.small_floats import SMALL_FLOATS
 from core.errors import UnsupportedError
 from core.profiles.cast import FINITE
-from core.small_floats import SMALL_FLOATS
 from tests.interop.casts.cast_data import (
     FORMATS,
     RESULTS,

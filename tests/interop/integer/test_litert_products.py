@@ -14,9 +14,9 @@ import pytest
 from core.integer.conv2d import Padding, WeightsLayout, Window, plan_conv2d
 from core.integer.matmul import plan_matmul
 from core.mlir import parse_type
-from tests import scheme_oracle
 from tests.interop.comparison import Comparison
 from tests.interop.integer.quantized_tensors import Array, Quantized, per_axis, per_tensor, run_product, tensor
+from tests.oracles import schemes as scheme_oracle
 
 pytest.importorskip("ai_edge_litert")
 

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.float_samples import SPECIAL, around_ties, patterns
+from tests.support.float_samples import SPECIAL, around_ties, patterns
 
 Array = NDArray[Any]
 

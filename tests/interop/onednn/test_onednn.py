@@ -13,7 +13,7 @@ from tests.interop.comparison import Comparison
 from tests.interop.onednn.cases import BOUNDS, NAMES, ZERO_POINTS, f8_reals, left_out, pairs, reals, scales
 from tests.interop.onednn.library import DTYPES, ENVIRONMENT, Onednn, OnednnError
 from tests.interop.seed_of_the_day import generator
-from tests.operator_calls import run, tensor
+from tests.support.operator_calls import run, tensor
 
 pytestmark = [
     pytest.mark.interop,

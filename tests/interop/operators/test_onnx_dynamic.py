@@ -12,7 +12,7 @@ import pytest
 from core.errors import PreconditionError
 from tests.interop.operators.counting import Tally
 from tests.interop.operators.typed_arrays import Array, same
-from tests.operator_calls import run, tensor
+from tests.support.operator_calls import run, tensor
 
 onnx: Any = pytest.importorskip("onnx")
 ort: Any = pytest.importorskip("onnxruntime")

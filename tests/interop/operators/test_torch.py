@@ -28,7 +28,7 @@ from tests.interop.operators.torch_tensors import (
     torch,
 )
 from tests.interop.torch_version import VERSION
-from tests.operator_calls import run, tensor
+from tests.support.operator_calls import run, tensor
 
 pytestmark = [pytest.mark.interop, pytest.mark.filterwarnings("ignore:torch.quantize_per:UserWarning")]
 

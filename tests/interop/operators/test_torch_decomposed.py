@@ -26,7 +26,7 @@ from tests.interop.operators.torch_tensors import (
     stored,
     torch,
 )
-from tests.operator_calls import run
+from tests.support.operator_calls import run
 
 pytestmark = pytest.mark.interop
 

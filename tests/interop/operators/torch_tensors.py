@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from core.operators.description import OperandTensor
-from tests.operator_calls import tensor
+from tests.support.operator_calls import tensor
 
 torch: Any = pytest.importorskip("torch")
 pytest.importorskip("torch.ao.quantization.fx._decomposed")

@@ -22,7 +22,7 @@ from xdsl.ir import Attribute, Operation
 from xdsl.utils.exceptions import VerifyException
 
 from core import mlir
-from core.elements import FloatElement
+from core.formats.elements import FloatElement
 from core.lowering.dialects.stablehlo.attributes import ComparisonDirection, ComparisonType, Convolution, Dot
 from core.lowering.quantized import element_part, quantized_part, storage_attribute, type_of
 from core.mlir.stablehlo import stablehlo_reason

@@ -1,7 +1,8 @@
 """`requant-to-integer-arith`, a pass of ours: quantized operations as integer `arith` in loops of `linalg`.
 
 Sums of products, corrected for zero points; a bias; a multiplier and a shift with rounding; the output's zero point; a
-clamp: in the fixed point of a profile or a scheme, whose plans say which numbers (`core.requantize`, `core.integer`).
+clamp: in the fixed point of a profile or a scheme, whose plans say which numbers (`core.convert.requantize`,
+`core.integer`).
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import IntegerType
 from xdsl.ir import SSAValue
 
+from core.convert.requantize.scaling import ScalingPlan
 from core.errors import UnsupportedError
 from core.integer.add import AddPlan
 from core.integer.add.common_scale import CommonScaleAddition
@@ -14,8 +15,7 @@ from core.lowering.passes.requant_to_integer_arith.loops import Loops
 from core.lowering.passes.requant_to_integer_arith.profile import Choice
 from core.lowering.passes.requant_to_integer_arith.scaling import clamp, is_signed, multiply, settle
 from core.lowering.passes.rewriting import Emitter
-from core.operands import QuantizedOperand
-from core.requantize.scaling import ScalingPlan
+from core.plan.operands import QuantizedOperand
 
 
 def add(

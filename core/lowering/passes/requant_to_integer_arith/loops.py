@@ -13,10 +13,10 @@ from xdsl.dialects.tensor import EmptyOp
 from xdsl.ir import Block, Region, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineExpr, AffineMap
 
+from core.convert.requantize.granularity import Granularity
 from core.lowering.constants import dense, scalar_integer
 from core.lowering.dialects.arith import CONVERSIONS
 from core.lowering.passes.rewriting import Emitter
-from core.requantize.granularity import Granularity
 
 Place = Sequence[AffineExpr]
 

@@ -12,8 +12,9 @@ from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr
 
 from core import mlir
 from core.cancellation import check_cancelled
-from core.elements import IntegerElement
+from core.convert.requantize import ScalingPlan, plan_requantize
 from core.errors import LimitError, RequantError, UnsupportedError
+from core.formats.elements import IntegerElement
 from core.integer.add import plan_add
 from core.lowering.dialects.quant import StorageCast
 from core.lowering.dialects.stablehlo.format import integers
@@ -30,7 +31,6 @@ from core.lowering.passes.rewriting import Emitter
 from core.lowering.passes.stablehlo_ops import erase_unused, is_quantized, make
 from core.lowering.quantized import element_part, stored, type_of
 from core.operators.tosa.rescale_plan import RescaleAttributes, RescaleRounding, plan_rescale
-from core.requantize import ScalingPlan, plan_requantize
 
 _MOVED = ("reshape", "transpose", "slice", "concatenate", "reverse")
 

@@ -1,4 +1,5 @@
-"""Multiplication by a fixed-point multiplier, in i64 `arith`: the rules of `core.kernels.requantize_rules`, one by one.
+"""Multiplication by a fixed-point multiplier, in i64 `arith`: the rules of `core.kernels.convert.requantize.rules`, one
+by one.
 
     DOUBLE, DOUBLE_UP   h = (wrap32(v << left) * m + 2^30) >> 31, left = max(31 - s, 0), right = max(s - 31, 0);
                         then h / 2^right, ties away from zero, or up
@@ -17,10 +18,10 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import i32
 from xdsl.ir import Operation, SSAValue
 
-from core.kernels.requantize_rules import FixedPointRule
+from core.convert.requantize.granularity import Granularity
+from core.kernels.convert.requantize.rules import FixedPointRule
 from core.lowering.passes.requant_to_integer_arith.loops import Loops
-from core.parameters.schemes import Prepared
-from core.requantize.granularity import Granularity
+from core.schemes import Prepared
 
 _HIGH_BITS = 31
 

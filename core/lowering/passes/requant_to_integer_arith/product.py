@@ -14,6 +14,7 @@ from xdsl.ir import Block, Region, SSAValue
 from xdsl.ir.affine import AffineDimExpr
 
 from core import mlir
+from core.convert.requantize.scaling import ScalingPlan
 from core.errors import UnsupportedError
 from core.integer.integers import Integers
 from core.integer.output import Side, plan_output
@@ -25,10 +26,9 @@ from core.lowering.passes.requant_to_integer_arith.profile import Choice
 from core.lowering.passes.requant_to_integer_arith.scaling import is_signed
 from core.lowering.passes.requant_to_integer_arith.sums import SumType
 from core.lowering.passes.rewriting import Emitter
-from core.operands import StoredOperand
+from core.plan.operands import StoredOperand
 from core.profiles import profile_named
 from core.profiles.integer_rule import Accumulator
-from core.requantize.scaling import ScalingPlan
 
 
 @dataclass(frozen=True, slots=True)

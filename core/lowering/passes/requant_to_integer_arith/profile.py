@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from core.errors import UnsupportedError
 from core.lowering.passes.rewriting import Options
-from core.parameters.schemes import SCHEMES, FixedPoint
 from core.profiles import PROFILES, Operation, Profile
 from core.profiles.integer_rule import Addition
+from core.schemes import SCHEMES, FixedPoint
 
 PROFILE, SCHEME, OF_PROFILE = "profile", "scheme", "of-profile"
 DEFAULT = "litert"

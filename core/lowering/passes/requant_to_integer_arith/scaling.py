@@ -8,15 +8,15 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import IntegerType, i32
 from xdsl.ir import SSAValue
 
+from core.convert.requantize.fixed_point import sum_rule
+from core.convert.requantize.granularity import Granularity
+from core.convert.requantize.scaling import ScalingPlan
 from core.lowering.passes.requant_to_integer_arith.loops import Loops
 from core.lowering.passes.requant_to_integer_arith.multiply import Multiplication
 from core.lowering.passes.rewriting import Emitter
-from core.operands import StoredOperand, static_shape
-from core.parameters.schemes import FixedPoint, Sum
-from core.plan import Array
-from core.requantize.fixed_point import sum_rule
-from core.requantize.granularity import Granularity
-from core.requantize.scaling import ScalingPlan
+from core.plan.operands import StoredOperand, static_shape
+from core.plan.plan import Array
+from core.schemes import FixedPoint, Sum
 
 
 def scale(emitter: Emitter, value: SSAValue, plan: ScalingPlan, element: IntegerType) -> SSAValue:

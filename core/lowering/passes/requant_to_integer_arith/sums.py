@@ -8,7 +8,7 @@ import numpy as np
 
 from core import mlir
 from core.lowering.passes.requant_to_integer_arith.contraction import Contraction
-from core.operands import QuantizedOperand, StoredOperand
+from core.plan.operands import QuantizedOperand, StoredOperand
 
 
 @dataclass(frozen=True, slots=True)

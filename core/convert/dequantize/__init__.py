@@ -1,0 +1,68 @@
+"""Dequantize: a tensor of stored numbers, or of small floats, to floats. The formula is the profile's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from core.convert.cast import plan_widening
+from core.convert.dequantize.general import plan_general
+from core.convert.dequantize.native import is_native, plan_native
+from core.convert.dequantize.quantile import plan_quantile
+from core.convert.dequantize.small_float import plan_small_float
+from core.errors import about
+from core.formats.elements import FLOATS, FloatElement
+from core.mlir.types import TensorType, Type
+from core.plan.operands import bind, float_element, quantized_operand, static_shape
+from core.plan.plan import Plan
+from core.profiles import Operation, profile_named
+
+__all__ = ["plan_dequantize"]
+
+
+def plan_dequantize(
+    input_type: TensorType,
+    output_type: Type | None = None,
+    profile: str = "stablehlo",
+    *,
+    more_storages: tuple[str, ...] = (),
+    more_granularities: tuple[str, ...] = (),
+    constant_scales: bool = True,
+) -> Plan:
+    """Plan q -> x. `input_type`: a static tensor of a uniform type, or of floats of at most 16 bits. `output_type`: its
+    expressed type, if given at all; for floats a wider one, f32 if none is given.
+
+    `more_storages` and `more_granularities` are taken besides those of the profile's rule. Scales that are not
+    `constant_scales` are known to the real system at run time only, so that it leaves none out. Raise UnknownNameError,
+    UnsupportedError or TypeFitError, as `core.plan.operands` says.
+    """
+    named = profile_named(profile)
+    with about("input"):
+        shape = static_shape(input_type)
+    if isinstance(input_type.element, FloatElement):
+        with about("output"):
+            target = bind(FLOATS["f32"] if output_type is None else output_type, shape)
+        return plan_widening(input_type, target, profile)
+    stated = named.rule(Operation.DEQUANTIZE)
+    stated = replace(
+        stated,
+        storages=stated.storages + more_storages,
+        granularities=stated.granularities + more_granularities,
+    )
+    with about("input"):
+        operand = quantized_operand(input_type, "input", stated, profile)
+    with about("output"):
+        target = bind(operand.expressed if output_type is None else output_type, shape)
+        float_element(target, "output")
+        operand.check_expressed(target)
+    rule = stated.for_type(operand.layout_along(), operand.storage, operand.expressed.name)
+    if not constant_scales:
+        rule = replace(rule, unit_tolerance=None)
+    if operand.is_float:
+        return plan_small_float(profile, rule, operand, target)
+    if operand.quantile is not None:
+        return plan_quantile(profile, rule, operand.quantile, operand, target)
+    if operand.storage in rule.symmetric:
+        operand.check_symmetric("input", f"profile {profile} dequantizes {operand.storage} only with zero point 0")
+    if is_native(rule, operand):
+        return plan_native(profile, rule, operand, target)
+    return plan_general(profile, rule, operand, target)

@@ -1,0 +1,187 @@
+"""Quantization by the general kernel: every rule, every width, every expressed type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from core.convert.quantize.flushing import flushed
+from core.formats.elements import BYTE, FLOATS
+from core.kernels.convert.quantize import rules as kernel
+from core.kernels.convert.quantize.general import QUANTIZE_ANY
+from core.kernels.scalar.rounding import Rounding as KernelRounding
+from core.kernels.simd.widen import FloatKind
+from core.mlir.types import TensorType
+from core.plan.lanes import LANES, rounded, rounded_scales, step_precision
+from core.plan.operands import QuantizedOperand, float_element
+from core.plan.plan import Array, Plan
+from core.profiles import OperationRule, Rounding, ZeroPoint
+from core.profiles.rule import Missing, Overflow, Quotient, Steps
+
+_QUOTIENTS: Mapping[Quotient, kernel.Quotient] = {
+    Quotient.DIVISION: kernel.Quotient.DIVISION,
+    Quotient.RECIPROCAL: kernel.Quotient.RECIPROCAL,
+    Quotient.RECIPROCAL_OF_F64: kernel.Quotient.RECIPROCAL,
+    Quotient.FUSED: kernel.Quotient.FUSED,
+}
+ROUNDINGS: Mapping[Rounding, KernelRounding] = {
+    Rounding.NEAREST_EVEN: KernelRounding.HALF_EVEN,
+    Rounding.NEAREST_AWAY: KernelRounding.HALF_AWAY,
+    Rounding.NEAREST_UP: KernelRounding.HALF_UP,
+    Rounding.NEAREST_DOWN: KernelRounding.HALF_DOWN,
+    Rounding.TOWARD_ZERO: KernelRounding.TOWARD_ZERO,
+    Rounding.FLOOR: KernelRounding.FLOOR,
+    Rounding.CEILING: KernelRounding.CEILING,
+    Rounding.STOCHASTIC: KernelRounding.STOCHASTIC,
+}
+_OVERFLOWS: Mapping[Overflow, kernel.Overflow] = {
+    Overflow.SATURATE: kernel.Overflow.SATURATE,
+    Overflow.INDEFINITE: kernel.Overflow.INDEFINITE,
+    Overflow.INDEFINITE_BELOW: kernel.Overflow.INDEFINITE_BELOW,
+    Overflow.UNDEFINED: kernel.Overflow.UNDEFINED,
+    Overflow.FLOAT_CLAMP: kernel.Overflow.INDEFINITE_LAST,
+    Overflow.FLOAT_SATURATE: kernel.Overflow.SATURATE,
+}
+_IN_FLOAT = (Overflow.FLOAT_CLAMP, Overflow.FLOAT_SATURATE)
+_INT32_MINIMUM = -(1 << 31)
+_LARGEST_F32_IN_INT32 = (1 << 31) - 128
+_WIDEST_NARROW = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeneralPlan(Plan):
+    """Plan of `core.kernels.convert.quantize.general`."""
+
+    lane: str
+    wide: bool
+    layout: Array
+    factors: Array
+    addends: Array
+    zero_points: Array
+    nans: Array
+    rules: Array
+    bounds: Array
+
+    def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
+        """See Plan.step."""
+        QUANTIZE_ANY[self.lane, self.wide](
+            source.view(BYTE),
+            target.view(BYTE),
+            start,
+            source.size,
+            self.layout,
+            self.factors,
+            self.addends,
+            self.zero_points,
+            self.nans,
+            self.rules,
+            self.bounds,
+            counts,
+        )
+
+    def explain_undefined(self, counts: Array) -> str:
+        """See Plan.explain_undefined."""
+        lowest, highest = self.bounds[4:].tolist()
+        return (
+            f"profile {self.profile} gives no result for this element: it is NaN, or what it is rounded to is not "
+            f"between {lowest} and {highest}"
+        )
+
+
+def reciprocals(rule: OperationRule, operand: QuantizedOperand, scales: Array) -> Array:
+    """1 / s in the lanes; of the type's own f64 scale, or 0 where it is subnormal, if the rule says so."""
+    with np.errstate(over="ignore", divide="ignore"):
+        if rule.quotient is Quotient.RECIPROCAL_OF_F64:
+            return (1.0 / np.array(operand.scales)).astype(scales.dtype)
+        found = (np.ones(1, scales.dtype) / scales).astype(scales.dtype)
+        return flushed(found) if rule.flushes else found
+
+
+def _addition(rule: OperationRule) -> kernel.Addition:
+    if rule.quotient is Quotient.FUSED:
+        return kernel.Addition.NONE
+    if rule.zero_point is ZeroPoint.BEFORE_ROUNDING:
+        return kernel.Addition.BEFORE
+    return kernel.Addition.AFTER if rule.overflow in _IN_FLOAT else kernel.Addition.NONE
+
+
+def _stored_bounds(rule: OperationRule, operand: QuantizedOperand, in_float: bool, stepped: str) -> tuple[int, int]:
+    """The first and last integer that can be stored. Bounds applied in a float type are rounded to it, and can lie
+    beyond those of the type: then the storage type's own hold."""
+    if not in_float or rule.overflow is Overflow.UNDEFINED:
+        return operand.minimum, operand.maximum
+    real = rounded(np.array([operand.minimum, operand.maximum], np.float64), FLOATS[stepped]).astype(np.float64)
+    near = np.clip(real, -(2.0**40), 2.0**40).astype(np.int64).tolist()
+    if rule.overflow is Overflow.FLOAT_CLAMP and operand.highest > 65535:
+        # What int32 does not hold is the kernel's matter.
+        return near[0], near[1]
+    return max(near[0], operand.lowest), min(near[1], operand.highest)
+
+
+def stored_nans(missing: Missing, operand: QuantizedOperand, zero_points: Array) -> Array:
+    """What NaN is stored as, for each parameter. `zero_points`: those added to integers."""
+    match missing:
+        case Missing.LOWEST:
+            return np.full_like(zero_points, operand.minimum)
+        case Missing.HIGHEST:
+            return np.full_like(zero_points, operand.maximum)
+        case Missing.ZERO_POINT:
+            return np.array(operand.zero_points, np.int64)
+        case Missing.INT32_MINIMUM:
+            return np.full_like(zero_points, _INT32_MINIMUM)
+        case Missing.INDEFINITE | Missing.INDEFINITE_HIGHEST:
+            converted = _INT32_MINIMUM if missing is Missing.INDEFINITE else _LARGEST_F32_IN_INT32
+            wrapped = (converted + zero_points).astype(np.int32).astype(np.int64)
+            return np.clip(wrapped, operand.minimum, operand.maximum)
+    return np.zeros_like(zero_points)
+
+
+def plan_general(
+    profile: str, rule: OperationRule, input_type: TensorType, operand: QuantizedOperand, seed: int
+) -> GeneralPlan:
+    """Plan any conversion to integers."""
+    expressed = operand.expressed.name
+    lane = LANES[expressed]
+    stepped = expressed if rule.steps is Steps.EXPRESSED else "f32"
+    addition = _addition(rule)
+    in_float = addition is not kernel.Addition.NONE or rule.quotient is Quotient.FUSED
+    wide = operand.width > _WIDEST_NARROW or lane == "<f8"
+    integer = "<i8" if wide else "<i4"
+    scales = rounded_scales(operand.scales, operand.expressed, rule)
+    zero_points = np.array(operand.zero_points, np.int64)
+    added = np.zeros_like(zero_points) if in_float else zero_points
+    rules = {
+        kernel.Field.SOURCE: FloatKind[expressed.upper()],
+        kernel.Field.QUOTIENT: _QUOTIENTS[rule.quotient],
+        kernel.Field.PRECISION: step_precision(rule.steps, expressed),
+        kernel.Field.ADDITION: addition,
+        kernel.Field.ROUNDING: ROUNDINGS[rule.rounding],
+        kernel.Field.OVERFLOW: _OVERFLOWS[rule.overflow],
+        kernel.Field.NAN_UNDEFINED: rule.missing is Missing.ERROR,
+        kernel.Field.SEED: seed,
+        kernel.Field.BYTES: operand.dtype.itemsize,
+    }
+    stored = _stored_bounds(rule, operand, in_float, stepped)
+    channels = operand.channels
+    return GeneralPlan(
+        profile=profile,
+        rounding=rule.rounding,
+        input_type=input_type,
+        output_type=operand.tensor,
+        input_dtype=float_element(input_type, "input").tensor_dtype,
+        output_dtype=operand.dtype,
+        elements=operand.elements,
+        lane=lane,
+        wide=wide,
+        layout=channels.layout,
+        factors=channels.lay_out(
+            scales if rule.quotient is Quotient.DIVISION else reciprocals(rule, operand, scales), lane
+        ),
+        addends=channels.lay_out(rounded(zero_points.astype(np.float64), FLOATS[stepped]), lane),
+        zero_points=channels.lay_out(added, integer),
+        nans=channels.lay_out(stored_nans(rule.missing, operand, added), integer),
+        rules=np.array([int(rules[field]) for field in kernel.Field], np.int64),
+        bounds=np.array([operand.minimum, operand.maximum, *stored, operand.lowest, operand.highest], integer),
+    )

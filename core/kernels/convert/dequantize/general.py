@@ -1,0 +1,130 @@
+"""The general kernel from integers to floats: every storage as int64, every expressed type, one element at a time.
+
+The result is f32 (holding f16 and bf16 values exactly, to be narrowed by the caller) or f64. Formulas: spec/numerics.md
+A.5, C.9, H.2; spec/mlir.md 3.2, 4.2.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+from numba import types
+
+from core.kernels.jit.jit import Array, Kernel, Number, device, kernel, readable, writable
+from core.kernels.loop.layout import first_parameter, piece_length
+from core.kernels.scalar.fixed_point import wrap_int32
+from core.kernels.scalar.rounding import (
+    Precision,
+    round_f32_to_f16,
+    round_f64_to_f16,
+    round_integer_to_precision,
+    round_to_precision,
+)
+
+
+class Difference(IntEnum):
+    """How q - z is formed, and what the product is rounded to on its way to the expressed type E."""
+
+    INTEGER = 0
+    """E(S(S(q - z) * s)), q - z in int32, which wraps; S the type of the steps."""
+    FLOATS = 1
+    """E(S(S(S(q) - S(z)) * s))."""
+    DOUBLE = 2
+    """E(f32(f64(q - z) * f64(s))), q - z exact."""
+    DOUBLE_OF_F32 = 3
+    """E((f64(f32(q)) - z) * f64(s)), rounded once to f16, and to bf16 by way of f32."""
+    FLOATS_OF_F32 = 4
+    """FLOATS with q and z rounded to f32 on their way to S."""
+
+
+_INTEGER, _FLOATS, _DOUBLE = int(Difference.INTEGER), int(Difference.FLOATS), int(Difference.DOUBLE)
+_FLOATS_OF_F32 = int(Difference.FLOATS_OF_F32)
+_NAN = np.float32(np.nan)
+_F16, _BF16 = int(Precision.F16), int(Precision.BF16)
+
+
+@device
+def _float_of(value: Number, precision: Number) -> Number:
+    """An integer in the expressed type, rounded once. The f64 holds it exactly."""
+    if precision == _F16:
+        return np.float64(round_f32_to_f16(np.float32(round_integer_to_precision(value, 11))))
+    if precision == _BF16:
+        return round_integer_to_precision(value, 8)
+    return np.float64(value)
+
+
+def _dequantize_any(real: types.Type) -> Kernel:
+    in_f32 = real is types.float32
+
+    @kernel(
+        (
+            readable(types.int64),  # source
+            writable(real),  # target
+            types.int64,  # start: index of source[0] in the whole tensor
+            types.int64,  # run     \
+            types.int64,  # channels | core.kernels.loop.layout
+            types.int64,  # group    |
+            types.int64,  # groups  /
+            readable(real),  # scales
+            readable(types.int64),  # zero points
+            types.int64,  # Difference
+            types.int64,  # Precision of the steps
+            types.int64,  # Precision of the result
+        )
+    )
+    def dequantize(
+        source: Array,
+        target: Array,
+        start: Number,
+        run: Number,
+        channels: Number,
+        group: Number,
+        groups: Number,
+        scales: Array,
+        zero_points: Array,
+        difference: Number,
+        steps: Number,
+        result: Number,
+    ) -> None:
+        done = 0
+        while done < source.size:
+            element = start + done
+            length = piece_length(source.size - done, element, run, channels, False)
+            parameter = first_parameter(element, run, channels, group, groups, False)
+            scale = scales[parameter]
+            zero_point = zero_points[parameter]
+            for i in range(done, done + length):
+                q = source[i]
+                if not in_f32:
+                    if difference in (_FLOATS, _DOUBLE):
+                        target[i] = (np.float64(q) - np.float64(zero_point)) * scale
+                    else:
+                        target[i] = np.float64(wrap_int32(q - zero_point)) * scale
+                else:
+                    if difference == _INTEGER:
+                        whole = np.float32(_float_of(wrap_int32(q - zero_point), steps))
+                        real_value = round_to_precision(np.float32(whole * scale), steps)
+                    elif difference in (_FLOATS, _FLOATS_OF_F32):
+                        if difference == _FLOATS:
+                            left = np.float32(_float_of(q, steps))
+                            right = np.float32(_float_of(zero_point, steps))
+                        else:
+                            left = round_to_precision(np.float32(q), steps)
+                            right = round_to_precision(np.float32(zero_point), steps)
+                        whole = round_to_precision(np.float32(left - right), steps)
+                        real_value = round_to_precision(np.float32(whole * scale), steps)
+                    elif difference == _DOUBLE:
+                        real_value = np.float32(np.float64(q - zero_point) * np.float64(scale))
+                    else:
+                        exact = (np.float64(np.float32(q)) - np.float64(zero_point)) * np.float64(scale)
+                        real_value = np.float32(round_f64_to_f16(exact) if result == _F16 else exact)
+                    # Infinity minus infinity: hardware gives it a sign, constant folders do not.
+                    target[i] = round_to_precision(real_value, result) if real_value == real_value else _NAN
+            done += length
+
+    return dequantize
+
+
+DEQUANTIZE_ANY: dict[str, Kernel] = {"<f4": _dequantize_any(types.float32), "<f8": _dequantize_any(types.float64)}
+"""The kernel for results of f32 and of f64."""

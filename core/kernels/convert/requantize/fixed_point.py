@@ -1,0 +1,290 @@
+"""Kernels from integers to integers by multiplier and shift, for tensors of which it is proved that no element fails
+what its scheme demands. Formulas: spec/numerics.md C.5, D; spec/mlir.md 5.3.
+
+    v = q - z_in ;  y = multiply(v, m, s) ;  clamp(y + z_out, minimum, maximum)
+
+All rules (`core.kernels.convert.requantize.rules`) are one formula. With p = v * m * 2^left, where left = max(31 - s,
+0), and s standing for s + left from here on, so that s is at least 31:
+
+    y = floor((p + first + half - [p < 0] * nudge) / 2^s)
+
+| rule                | first             | half                     | nudge             |
+| ------------------- | ----------------- | ------------------------ | ----------------- |
+| NEAREST_UP          | 0                 | 2^(s-1)                  | 0                 |
+| DOUBLE_UP           | 2^30              | 2^(s-1), 0 where s is 31 | 0                 |
+| DOUBLE, TOSA_DOUBLE | 2^30              | 2^(s-1), 0 where s is 31 | 2^31, 0 likewise  |
+
+For SRDHM gives x = floor((p + 2^30) / 2^31), and its saturation is out of reach; RDBPOT by r = s - 31 > 0 bits is
+floor((x + 2^(r-1) - [x < 0]) / 2^r), in which the floor of the one division can wait for the other; and [p < 0] is as
+good as [x < 0]: where they differ, x is 0, and 2^(r-1) - 1 and 2^(r-1) both have the quotient 0. TOSA's 2^30 with the
+sign of v is 2^30 - [v < 0] * 2^31. NEAREST_AWAY is NEAREST_UP of the magnitude, with the sign of v.
+
+So that no number but a product needs 64 bits, everything is doubled: 2p = v * M, M = 2m below 2^32. `half` and `nudge`
+are multiples of 2^31, and doubled of 2^32: they are added to the upper 32 bits of the product, in which the rest of the
+division is a shift by s - 31 bits. (NEAREST_UP with s = 31 has a half of 2^30, and it is in the place of `first`; where
+other parameters of the tensor have a larger s, it is brought to s = 32 instead.) The processor multiplies numbers of 32
+bits without a sign. v taken as one is too large by 2^32 where it is negative; the upper half of the product is then too
+large by M, modulo 2^32, and M is subtracted with the nudge.
+
+The upper half is right modulo 2^32, and the sum with `half` fits: the plan has proved |p| / 2^31 + half + 1 < 2^31.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+from numba import types
+
+from core.kernels.jit.jit import Array, Number, device, kernel, readable, writable
+from core.kernels.jit.processor import prefer_wide_vectors
+from core.kernels.loop.layout import advance, left_in_row, locate, unpacked
+from core.kernels.simd.integer_lanes import (
+    BLOCK,
+    load_block,
+    load_int32,
+    load_integers,
+    store_int32,
+    store_integers,
+)
+from core.kernels.simd.memory import elements_of, load, load_first
+from core.kernels.simd.products import upper_product
+from core.kernels.simd.saturation import clamped, store_sums, store_wide_sums, tallied
+from core.kernels.simd.vector import LANES
+from core.kernels.simd.vectors import (
+    convert,
+    first,
+    select,
+    some,
+    splat,
+    total,
+    zero_like,
+)
+from core.kernels.simd.words import splat_words
+
+# Long enough that looking at what saturated does not count, short enough to be in the cache when it is counted.
+_SPAN = 4096
+
+
+class Parameter(IntEnum):
+    """The rows of the kernel's parameters, each with one number for each parameter of the layout."""
+
+    MULTIPLIER = 0
+    """M, in 32 bits without a sign."""
+    HALF = 1
+    """2 half / 2^32, 0 where `first` stands for it."""
+    NEGATIVE = 2
+    """M + 2 nudge / 2^32, modulo 2^32; not looked at where ties go away from zero."""
+    LEFT = 3
+    RIGHT = 4
+    """s - 31."""
+    ZERO_IN = 5
+    ZERO_OUT = 6
+
+
+class Choice(IntEnum):
+    """Where each choice stands in the kernel's `numbers`, behind the layout."""
+
+    SOURCE_BYTES = 5
+    """Those of an element of the source: 1, 2 or 4, which is signed."""
+    SOURCE_SIGNED = 6
+    TARGET_BYTES = 7
+    AWAY = 8
+    """Whether ties go away from zero: NEAREST_AWAY."""
+    FIRST = 9
+    """2 first, for all parameters."""
+    PLAIN = 10
+    """Whether all z_in and all left are 0."""
+    MINIMUM = 11
+    MAXIMUM = 12
+    WORDS = 13
+    """Whether the target has bytes, and all z_out 14 bits and a sign: sums are then made in 16 bits, and saturate."""
+
+
+_ROWS = len(Parameter)
+_SOURCE_BYTES, _SIGNED, _TARGET_BYTES, _AWAY, _FIRST, _PLAIN, _MINIMUM, _MAXIMUM, _WORDS = (
+    int(each) for each in Choice
+)
+
+
+@device
+def _loaded(rows: Any, columns: Number, at: Number, plain: bool) -> tuple[Number, ...]:
+    """The parameters of sixteen elements, by Parameter. With `plain`, those that are 0 are not read."""
+    none = splat(np.int32(0))
+    return (
+        load(rows, at),
+        load(rows, columns + at),
+        load(rows, 2 * columns + at),
+        none if plain else load(rows, 3 * columns + at),
+        load(rows, 4 * columns + at),
+        none if plain else load(rows, 5 * columns + at),
+        load(rows, 6 * columns + at),
+    )
+
+
+@device
+def _loaded_first(rows: Any, columns: Number, at: Number, valid: Number) -> tuple[Number, ...]:
+    """Those of the elements in the mask."""
+    return (
+        load_first(rows, at, valid),
+        load_first(rows, columns + at, valid),
+        load_first(rows, 2 * columns + at, valid),
+        load_first(rows, 3 * columns + at, valid),
+        load_first(rows, 4 * columns + at, valid),
+        load_first(rows, 5 * columns + at, valid),
+        load_first(rows, 6 * columns + at, valid),
+    )
+
+
+@device
+def _scaled(stored: Number, parameter: tuple[Number, ...], addend: Number, plain: bool, away: bool) -> Number:
+    """y of q."""
+    multiplier, half, negative, left, right, zero_in, _ = parameter
+    value = stored if plain else (stored - zero_in) << left
+    below = value < zero_like(value)
+    if away:
+        magnitude = (upper_product(select(below, -value, value), multiplier, addend) + half) >> right
+        return select(below, -magnitude, magnitude)
+    upper = upper_product(value, multiplier, addend) + half
+    return select(below, upper - negative, upper) >> right
+
+
+@device
+def _sum(stored: Number, parameter: tuple[Number, ...], addend: Number, plain: bool, away: bool) -> Number:
+    """y + z_out of q."""
+    return _scaled(stored, parameter, addend, plain, away) + parameter[6]
+
+
+@kernel(
+    (
+        readable(types.uint8),  # source, as bytes
+        writable(types.uint8),  # target, as bytes
+        types.int64,  # start: index of source[0] in the whole tensor
+        types.int64,  # how many elements there are
+        readable(types.int64),  # core.kernels.loop.layout.unpacked, and by Choice
+        readable(types.int32),  # the rows of Parameter, one after the other
+        writable(types.int64),  # counts, added to: low, high
+    )
+)
+def requantize_by_multiplier(
+    source: Array,
+    target: Array,
+    start: Number,
+    size: Number,
+    numbers: Array,
+    parameters: Array,
+    counts: Array,
+) -> None:
+    """The kernel."""
+    prefer_wide_vectors()
+    source_bytes, signed, target_bytes = numbers[_SOURCE_BYTES], numbers[_SIGNED] != 0, numbers[_TARGET_BYTES]
+    away, twice_first, plain = numbers[_AWAY] != 0, numbers[_FIRST], numbers[_PLAIN] != 0
+    bounds = (splat(np.int32(numbers[_MINIMUM])), splat(np.int32(numbers[_MAXIMUM])))
+    minimum, maximum = bounds
+    in_words = numbers[_WORDS] != 0
+    word_bounds = (splat_words(numbers[_MINIMUM]), splat_words(numbers[_MAXIMUM]))
+    none, none_word = zero_like(minimum), splat_words(np.int64(0))
+    # Where each row of the parameters begins.
+    columns = parameters.size // _ROWS
+    rows = elements_of(parameters)
+    halves, negatives, lefts, rights = columns, 2 * columns, 3 * columns, 4 * columns
+    zeros_in, zeros_out = 5 * columns, 6 * columns
+    layout = unpacked(numbers)
+    cycle = layout[4] != 0
+    place = locate(start, layout)
+    # What one span needs the next one mostly needs too.
+    counting = False
+    span = 0
+    while span < size:
+        span_end = min(span + _SPAN, size)
+        span_place = place
+        tally = (none, none, none)
+        extremes = (word_bounds[1], word_bounds[0])
+        word_counts = (np.int64(0), np.int64(0))
+        done = span
+        while done < span_end:
+            end = done + min(left_in_row(place, layout), span_end - done)
+            parameter = place[0] + place[1]
+            place = advance(end - done, place, layout)
+            # Of one parameter, the upper product takes `half` along.
+            half = np.int64(0) if cycle else np.int64(parameters[halves + parameter])
+            addend = splat(twice_first + (half << 32))
+            left = splat(parameters[lefts + parameter])
+            zero_in, zero_out = splat(parameters[zeros_in + parameter]), splat(parameters[zeros_out + parameter])
+            of_all = (
+                splat(parameters[parameter]),
+                none,
+                splat(parameters[negatives + parameter]),
+                left,
+                splat(parameters[rights + parameter]),
+                zero_in,
+                zero_out,
+            )
+            i = done
+            if cycle:
+                while i + BLOCK <= end:
+                    a, b, c, d = load_block(source, i, source_bytes, signed)
+                    at = parameter + (i - done)
+                    a = _sum(a, _loaded(rows, columns, at, plain), addend, plain, away)
+                    b = _sum(b, _loaded(rows, columns, at + LANES, plain), addend, plain, away)
+                    c = _sum(c, _loaded(rows, columns, at + 2 * LANES, plain), addend, plain, away)
+                    d = _sum(d, _loaded(rows, columns, at + 3 * LANES, plain), addend, plain, away)
+                    block = (a, b, c, d)
+                    if in_words:
+                        extremes, word_counts = store_sums(
+                            target, i, block, none_word, word_bounds, extremes, word_counts, counting
+                        )
+                    else:
+                        tally = store_wide_sums(target, i, block, bounds, tally, target_bytes, counting)
+                    i += BLOCK
+            else:
+                zero_word = splat_words(np.int64(parameters[zeros_out + parameter]))
+                while i + BLOCK <= end:
+                    a, b, c, d = load_block(source, i, source_bytes, signed)
+                    if not plain:
+                        a, b = (a - zero_in) << left, (b - zero_in) << left
+                        c, d = (c - zero_in) << left, (d - zero_in) << left
+                    a = _scaled(a, of_all, addend, True, away)
+                    b = _scaled(b, of_all, addend, True, away)
+                    c = _scaled(c, of_all, addend, True, away)
+                    d = _scaled(d, of_all, addend, True, away)
+                    if in_words:
+                        block = (a, b, c, d)
+                        extremes, word_counts = store_sums(
+                            target, i, block, zero_word, word_bounds, extremes, word_counts, counting
+                        )
+                    else:
+                        block = (a + zero_out, b + zero_out, c + zero_out, d + zero_out)
+                        tally = store_wide_sums(target, i, block, bounds, tally, target_bytes, counting)
+                    i += BLOCK
+            while i + LANES <= end:
+                value = load_int32(source, i, source_bytes, signed)
+                one = _loaded(rows, columns, parameter + (i - done), plain) if cycle else of_all
+                summed = _sum(value, one, addend, plain, away)
+                stored = clamped(summed, minimum, maximum)
+                tally = tallied(tally, summed, stored, bounds)
+                store_int32(target, i, stored, target_bytes)
+                i += LANES
+            if i < end:
+                valid = first(end - i)
+                one = _loaded_first(rows, columns, parameter + (i - done), valid) if cycle else of_all
+                value = convert(load_integers(source, i, valid, source_bytes, signed), np.int32)
+                summed = select(valid, _sum(value, one, addend, False, away), minimum)
+                stored = clamped(summed, minimum, maximum)
+                tally = tallied(tally, summed, stored, bounds)
+                store_integers(target, i, stored, valid, target_bytes)
+            done = end
+        saturated = some(tally[0] != none)
+        if in_words:
+            saturated |= some((extremes[0] < word_bounds[0]) | (extremes[1] > word_bounds[1]))
+        if saturated and not counting:
+            # Once more, and counting.
+            counting = True
+            place = span_place
+            continue
+        if saturated:
+            counts[0] += total(convert(tally[1], np.int64)) + word_counts[0]
+            counts[1] += total(convert(tally[2], np.int64)) + word_counts[1]
+        counting = saturated
+        span = span_end

@@ -1,0 +1,94 @@
+"""Kernels that were compiled when the image was built: baked for named CPU levels, and chosen at start.
+
+Machine code is cached for the CPU's name and features, so what was made on another machine is not used unless both are
+pinned. So `python -m core.kernels.jit.baked DIRECTORY` compiles for each level into a directory of its own, and a start
+reads from the one of its CPU's level. Nothing is written there then.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from llvmlite import binding
+
+from core.kernels.jit.cache_directory import CACHE_VARIABLE, check_directory
+
+_V3 = (
+    "avx",
+    "avx2",
+    "bmi",
+    "bmi2",
+    "cx16",
+    "f16c",
+    "fma",
+    "lzcnt",
+    "movbe",
+    "popcnt",
+    "sahf",
+    "sse4.2",
+    "ssse3",
+    "xsave",
+)
+_V4 = (*_V3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")
+
+LEVELS: dict[str, tuple[str, ...]] = {
+    # What products of bytes and tables of bytes ask for: Ice Lake, Zen 4 and what came after them.
+    "x86-64-v4+vbmi+vnni": (*_V4, "avx512vbmi", "avx512vnni"),
+    "x86-64-v4": _V4,
+    "x86-64-v3": _V3,
+}
+"""The CPU levels that are baked, best first, with the features that each one has. The name of the CPU, as LLVM knows
+it, is what comes before a plus."""
+
+in_use: Path | None = None
+"""The directory that this process reads machine code from before it looks into its cache."""
+
+_BAKE = "from core.kernels.jit.warmup import compile_kernels; print(compile_kernels())"
+
+
+def _pinned(level: str) -> dict[str, str]:
+    """Return the environment in which numba compiles for `level`, whatever the machine has beyond it."""
+    features = ",".join(f"+{feature}" for feature in LEVELS[level])
+    return {"NUMBA_CPU_NAME": level.partition("+")[0], "NUMBA_CPU_FEATURES": features}
+
+
+def bake(directory: Path) -> None:
+    """Compile every kernel for each level into `directory`/<level>.
+
+    Raise CalledProcessError if one cannot be compiled, and RuntimeError if one was not written.
+    """
+    for level in LEVELS:
+        environment = {**os.environ, **_pinned(level), CACHE_VARIABLE: str(directory / level)}
+        run = subprocess.run(
+            [sys.executable, "-c", _BAKE], env=environment, check=True, stdout=subprocess.PIPE, text=True
+        )
+        compiled, written = int(run.stdout), sum(1 for _ in (directory / level).rglob("*.kernel"))
+        if written < compiled:
+            raise RuntimeError(f"{level}: of {compiled} compiled kernels {written} were written to {directory}")
+
+
+def use_baked(directory: Path) -> str | None:
+    """Read machine code from the kernels baked in `directory` for the best level that this CPU has.
+
+    Call it before numba is imported. Return the level, or None where nothing was done: the CPU has no baked level, or
+    NUMBA_CPU_NAME is set already. Then the kernels come from the cache, or are compiled. Raise CacheDirectoryError if
+    others could have changed what is in the directory.
+    """
+    global in_use
+    if "NUMBA_CPU_NAME" in os.environ:
+        return None
+    found = binding.get_host_cpu_features()
+    for level, features in LEVELS.items():
+        baked = directory / level
+        if all(found.get(feature, False) for feature in features) and baked.is_dir():
+            in_use = check_directory(baked)
+            os.environ.update(_pinned(level))
+            return level
+    return None
+
+
+if __name__ == "__main__":
+    bake(Path(sys.argv[1]))

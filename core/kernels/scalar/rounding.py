@@ -1,0 +1,219 @@
+"""Rounding of a float to an integral float, one primitive for each rule, and of a float to a narrower float.
+
+The integral roundings are LLVM's own instructions, or short branch-free sequences of them, on every vector unit;
+numpy's and Python's do not vectorize inside numba (spec/perf.md 2.2). They pass NaN and infinities through and work on
+f32 and f64 alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Any, cast
+
+import numpy as np
+from numba import types
+from numba.core.base import BaseContext
+from numba.extending import intrinsic
+
+from core.kernels.jit.jit import Number, device
+
+
+def _unary(name: str) -> Callable[[Any], Any]:
+    @intrinsic
+    def rounding(typing_context: Any, value: types.Type) -> tuple[Any, Callable[..., Any]]:
+        def generate(context: BaseContext, builder: Any, signature: Any, arguments: Any) -> Any:
+            (argument,) = arguments
+            return builder.call(builder.module.declare_intrinsic(name, [argument.type]), [argument])
+
+        return value(value), generate
+
+    return cast(Callable[[Any], Any], rounding)
+
+
+def _fused_multiply_add() -> Callable[[Any, Any, Any], Any]:
+    @intrinsic
+    def fused(typing_context: Any, a: types.Type, b: types.Type, c: types.Type) -> tuple[Any, Callable[..., Any]]:
+        def generate(context: BaseContext, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.fma(*arguments)
+
+        return a(a, b, c), generate
+
+    return cast(Callable[[Any, Any, Any], Any], fused)
+
+
+def _reinterpret(target: types.Type) -> Callable[[Any], Any]:
+    @intrinsic
+    def reinterpret(typing_context: Any, value: types.Type) -> tuple[Any, Callable[..., Any]]:
+        def generate(context: BaseContext, builder: Any, signature: Any, arguments: Any) -> Any:
+            value_type: Any = context.get_value_type(target)  # type: ignore[no-untyped-call]
+            return builder.bitcast(arguments[0], value_type)
+
+        return target(value), generate
+
+    return cast(Callable[[Any], Any], reinterpret)
+
+
+round_half_even = _unary("llvm.roundeven")
+"""RNE: the nearest integer, ties to the even one. IEEE 754 roundToIntegralTiesToEven."""
+
+round_half_away = _unary("llvm.round")
+"""RNA: the nearest integer, ties away from zero. C's `round`."""
+
+round_down = _unary("llvm.floor")
+"""RD: the largest integer not above."""
+
+round_up = _unary("llvm.ceil")
+"""The smallest integer not below."""
+
+round_toward_zero = _unary("llvm.trunc")
+"""RTZ: the integer part."""
+
+fused_multiply_add = _fused_multiply_add()
+"""a * b + c, rounded once. All of one float type."""
+
+bits_of_f32 = _reinterpret(types.int32)
+"""The bit pattern of an f32."""
+
+f32_of_bits = _reinterpret(types.float32)
+"""The f32 of a bit pattern."""
+
+bits_of_f64 = _reinterpret(types.int64)
+"""The bit pattern of an f64."""
+
+f64_of_bits = _reinterpret(types.float64)
+"""The f64 of a bit pattern."""
+
+
+class Rounding(IntEnum):
+    """The rules by which a kernel can be told to round."""
+
+    HALF_EVEN = 0
+    HALF_AWAY = 1
+    HALF_UP = 2
+    HALF_DOWN = 3
+    TOWARD_ZERO = 4
+    FLOOR = 5
+    CEILING = 6
+    STOCHASTIC = 7
+
+
+_HALF_EVEN = int(Rounding.HALF_EVEN)
+_HALF_AWAY = int(Rounding.HALF_AWAY)
+_HALF_UP = int(Rounding.HALF_UP)
+_TOWARD_ZERO = int(Rounding.TOWARD_ZERO)
+_FLOOR = int(Rounding.FLOOR)
+_CEILING = int(Rounding.CEILING)
+_STOCHASTIC = int(Rounding.STOCHASTIC)
+
+
+@device
+def draw(seed: Number, index: Number) -> Number:
+    """32 uniformly distributed bits that depend on nothing but seed and index (the finalizer of SplitMix64).
+
+    A counter and not a sequence, so that any order and any number of threads draw the same for the same element.
+    """
+    z = np.uint64(seed) + (np.uint64(index) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.int64((z ^ (z >> np.uint64(31))) >> np.uint64(32))
+
+
+@device
+def round_by(rule: int, value: Number, drawn: int) -> Number:
+    """Round `value` to an integral float by `rule`. `drawn`: 32 random bits, for STOCHASTIC.
+
+    The last three rules go by the distance from the integer toward zero, which is exact, as the distance from the floor
+    is not. STOCHASTIC rounds up where drawn / 2^32 is below the distance from the floor.
+    """
+    if rule == _HALF_EVEN:
+        return round_half_even(value)
+    if rule == _HALF_AWAY:
+        return round_half_away(value)
+    if rule == _TOWARD_ZERO:
+        return round_toward_zero(value)
+    if rule == _CEILING:
+        return round_up(value)
+    if rule == _FLOOR:
+        return round_down(value)
+    whole = round_toward_zero(value)
+    negative = value < 0
+    distance = abs(np.float64(value) - np.float64(whole))
+    if rule == _STOCHASTIC:
+        scaled = distance * 4294967296.0
+        below = np.float64(drawn)
+        outward = scaled > 0 and scaled >= 4294967296.0 - below if negative else below < scaled
+    elif (rule == _HALF_UP) != negative:
+        outward = distance >= 0.5
+    else:
+        outward = distance > 0.5
+    if not outward:
+        return whole
+    return round_down(value) if negative else round_up(value)
+
+
+@device
+def round_f32_to_bf16(value: Number) -> Number:
+    """The bf16 nearest to an f32 (RNE), as an f32. Overflow gives infinity; NaN stays NaN."""
+    bits = np.int64(bits_of_f32(value))
+    rounded = np.int32((bits + 0x7FFF + ((bits >> 16) & 1)) & ~0xFFFF)
+    return f32_of_bits(rounded) if value == value else value
+
+
+@device
+def round_f32_to_f16(value: Number) -> Number:
+    """The f16 nearest to an f32 (RNE), as an f32. Overflow, from 65520 on, gives infinity; NaN stays NaN."""
+    bits = np.int64(bits_of_f32(value))
+    magnitude = bits & 0x7FFFFFFF
+    normal = (magnitude + 0xFFF + ((magnitude >> 13) & 1)) & ~0x1FFF
+    normal = np.int64(0x7F800000) if normal >= 0x47800000 else normal
+    # Below 2^-14 the last place is 2^-24, whatever the exponent; both products are exact.
+    tiny = round_half_even(value * np.float32(16777216.0)) * np.float32(5.9604644775390625e-08)
+    signed = f32_of_bits(np.int32(normal | (bits & 0x80000000)))
+    rounded = signed if magnitude >= 0x38800000 else tiny
+    return rounded if value == value else value
+
+
+@device
+def round_f64_to_f16(value: Number) -> Number:
+    """The f16 nearest to an f64 (RNE, once), as an f64. Overflow, from 65520 on, gives infinity; NaN stays NaN."""
+    bits = bits_of_f64(value)
+    half = np.int64(1) << 41
+    normal = f64_of_bits((bits + half - 1 + ((bits >> 42) & 1)) >> 42 << 42)
+    if abs(value) < 6.103515625e-05:
+        return round_half_even(value * 16777216.0) * 5.9604644775390625e-08
+    if abs(normal) >= 65536.0:
+        return np.inf if value > 0 else -np.inf
+    return normal if value == value else value
+
+
+class Precision(IntEnum):
+    """What the steps of a computation in f32 lanes are rounded to."""
+
+    NATIVE = 0
+    F16 = 1
+    BF16 = 2
+
+
+_F16, _BF16 = int(Precision.F16), int(Precision.BF16)
+
+
+@device
+def round_to_precision(value: Number, precision: int) -> Number:
+    """The f32 `value` rounded (RNE) to the type that `precision` names, as an f32."""
+    if precision == _F16:
+        return round_f32_to_f16(value)
+    if precision == _BF16:
+        return round_f32_to_bf16(value)
+    return value
+
+
+@device
+def round_integer_to_precision(value: int, precision: int) -> Number:
+    """An integer below 2^53 in magnitude, rounded (RNE) to `precision` significant bits, as an f64."""
+    exact = np.float64(value)
+    bits = bits_of_f64(exact)
+    dropped = 53 - precision
+    half = (np.int64(1) << dropped) >> 1
+    rounded = (bits + half - 1 + ((bits >> dropped) & 1)) >> dropped << dropped
+    return f64_of_bits(rounded) if value != 0 and dropped > 0 else exact

@@ -1,0 +1,70 @@
+"""Squared errors, summed for each parameter of a layout (`core.kernels.loop.layout`).
+
+    sum += (y - x) * (y - x)          each step in binary64, element after element
+
+The elements of one parameter are added in the tensor's row-major order, one by one, to what it has so far. So a tensor
+can be worked through in any pieces, in their order, with the same sums.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import types
+
+from core.kernels.jit.jit import Array, Kernel, Number, kernel, readable, writable
+from core.kernels.loop.layout import first_parameter, piece_length
+
+
+def _squared_error(cycle: bool) -> Kernel:
+    @kernel(
+        *(
+            (
+                readable(dtype),  # a: x
+                readable(dtype),  # b: y
+                types.int64,  # start: index of a[0] in the whole tensor
+                types.int64,  # run     \
+                types.int64,  # channels | core.kernels.loop.layout
+                types.int64,  # group    |
+                types.int64,  # groups  /
+                readable(types.int64),  # owners: the parameter of each entry of the layout; of a cycle, its own
+                writable(types.float64),  # sums, one per parameter
+            )
+            for dtype in (types.float32, types.float64)
+        )
+    )
+    def squared_error(
+        a: Array,
+        b: Array,
+        start: Number,
+        run: Number,
+        channels: Number,
+        group: Number,
+        groups: Number,
+        owners: Array,
+        sums: Array,
+    ) -> None:
+        done = 0
+        while done < a.size:
+            element = start + done
+            length = piece_length(a.size - done, element, run, channels, cycle)
+            first = first_parameter(element, run, channels, group, groups, cycle)
+            left = a[done : done + length]
+            right = b[done : done + length]
+            if cycle:
+                row = sums[first : first + length]
+                for i in range(left.size):
+                    error = np.float64(right[i]) - np.float64(left[i])
+                    row[i] += error * error
+            else:
+                total = sums[owners[first]]
+                for i in range(left.size):
+                    error = np.float64(right[i]) - np.float64(left[i])
+                    total += error * error
+                sums[owners[first]] = total
+            done += length
+
+    return squared_error
+
+
+SQUARED_ERROR: dict[bool, Kernel] = {cycle: _squared_error(cycle) for cycle in (False, True)}
+"""The kernel for (cycle): a cycle whose elements each are one parameter."""

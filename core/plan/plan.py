@@ -1,0 +1,116 @@
+"""A plan: everything about one conversion that is decided before the first element is seen.
+
+The operations (`quantize`, `dequantize`, `requantize`) make plans from types and a profile; a plan holds a kernel and
+its parameter arrays, and works through a tensor in any pieces, with the same bits and the same tally.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.errors import PreconditionError, TensorDataError
+from core.mlir.types import TensorType
+from core.plan.report import Report
+from core.profiles import Rounding
+from core.schemes import Multiplier
+
+Array = NDArray[Any]
+
+_PIECE = 16384
+_NO_COUNTS = np.array([0, 0, 0, -1], np.int64)
+
+
+def pieces(size: int) -> Iterator[slice]:
+    """Cut `size` elements for a plan with a buffer between tensor and kernel, into pieces that stay in the cache."""
+    for begin in range(0, size, _PIECE):
+        yield slice(begin, begin + _PIECE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan(ABC):
+    """A conversion of one tensor. `input_type` and `output_type` are bound: ranked, static, of the same shape.
+
+    `multipliers` are those that a requantization uses, one or one per channel, in its scheme's convention.
+    `input_bounds` is what stored inputs must lie within, where their container holds more.
+    """
+
+    # Whether `step` adds anything to its counts. Where it does not, all that is stored is defined.
+    tallies: ClassVar[bool] = True
+
+    profile: str
+    rounding: Rounding
+    input_type: TensorType
+    output_type: TensorType
+    input_dtype: np.dtype[Any]
+    output_dtype: np.dtype[Any]
+    elements: int
+    multipliers: tuple[Multiplier, ...] = ()
+    input_bounds: tuple[int, int] | None = None
+    # Of a tensor to whose elements nothing happened: as most, and a small one is converted in the time to make it.
+    _plain_report: Report = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_plain_report", Report(self.profile, self.rounding, self.elements, 0, 0, 0))
+
+    @abstractmethod
+    def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
+        """Convert `source`, which begins at flat index `start` of the tensor, into `target`; add to `counts`.
+
+        counts: int64 [saturated low, saturated high, NaN, index of the first element that the arithmetic is not
+        defined for, or -1]; and whatever else a plan's own `new_counts` has.
+        """
+
+    def new_counts(self) -> Array:
+        """Return the tally before the first piece."""
+        return _NO_COUNTS.copy()
+
+    def report(self, counts: Array) -> Report:
+        """Turn the tally after the last piece into a report. Raise PreconditionError if an element was undefined."""
+        tally = counts.tolist()
+        if tally[3] >= 0:
+            raise PreconditionError(self.explain_undefined(counts), index=tally[3])
+        low, high, missing = tally[:3]
+        if not (low or high or missing):
+            return self._plain_report
+        return Report(self.profile, self.rounding, self.elements, low, high, missing)
+
+    def explain_undefined(self, counts: Array) -> str:
+        """Say what the profile's arithmetic demands of the element, for the plans that demand anything."""
+        return "the arithmetic is not defined for this element"
+
+    def run(self, source: Array, target: Array) -> Report:
+        """Convert a whole flat tensor. Both arrays are 1-D, contiguous, of this plan's dtypes and size.
+
+        Raise TensorDataError if they are not, PreconditionError if the arithmetic is not defined for an element.
+        """
+        shape = (self.elements,)
+        if source.dtype != self.input_dtype or source.shape != shape or not source.flags.c_contiguous:
+            raise self._misfit(source, self.input_dtype, "input")
+        if target.dtype != self.output_dtype or target.shape != shape or not target.flags.c_contiguous:
+            raise self._misfit(target, self.output_dtype, "output")
+        if self.input_bounds is not None:
+            self.check_bounds(source, 0)
+        counts = self.new_counts()
+        self.step(source, target, 0, counts)
+        return self.report(counts)
+
+    def _misfit(self, array: Array, dtype: np.dtype[Any], side: str) -> TensorDataError:
+        return TensorDataError(
+            f"the {side} must be {self.elements} contiguous elements of {dtype}; "
+            f"this is {array.dtype} of shape {array.shape}"
+        )
+
+    def check_bounds(self, source: Array, start: int) -> None:
+        """Raise TensorDataError if an element of `source`, which begins at flat index `start`, is not of its type."""
+        if self.input_bounds is None or source.size == 0:
+            return
+        lowest, highest = self.input_bounds
+        if source.min() < lowest or source.max() > highest:
+            index = int(np.argmax((source < lowest) | (source > highest)))
+            raise TensorDataError(f"element {start + index} is {source[index]}; its type holds {lowest} to {highest}")

@@ -1,0 +1,27 @@
+"""The named schemes: how each system finds multiplier and shift for a real factor, and how it multiplies by them.
+
+Finding is arithmetic on one number, in Python's exact integers and fractions; multiplying is the kernels'
+(`core.kernels.convert.requantize.rules`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from core.errors import UnknownNameError, excerpt
+from core.schemes import cmsis_nn, ethos_u, fbgemm, gemmlowp, litert, onnx, stablehlo, tosa, xnnpack
+from core.schemes.scheme import Factor, FixedPoint, Float, Multiplier, Prepared, Scheme, Sum
+
+__all__ = ["SCHEMES", "Factor", "FixedPoint", "Float", "Multiplier", "Prepared", "Scheme", "Sum", "scheme_named"]
+
+_FAMILIES = (litert, gemmlowp, cmsis_nn, ethos_u, xnnpack, fbgemm, onnx, stablehlo, tosa)
+
+SCHEMES: Mapping[str, Scheme] = {scheme.name: scheme for family in _FAMILIES for scheme in family.SCHEMES}
+
+
+def scheme_named(name: str) -> Scheme:
+    """Return the scheme of that name, or raise UnknownNameError listing those that exist."""
+    scheme = SCHEMES.get(name)
+    if scheme is None:
+        raise UnknownNameError(f"no scheme is named '{excerpt(name)}'; there are {', '.join(SCHEMES)}")
+    return scheme

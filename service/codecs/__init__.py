@@ -1,1 +1,0 @@
-"""Bytes on the wire <-> numpy arrays."""

@@ -1,0 +1,42 @@
+"""The query of a request: known parameters, each at most once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from urllib.parse import parse_qsl
+
+from starlette.requests import Request
+
+from core.errors import FieldFault, InvalidRequestError, excerpt
+from service.http.problems import pointer
+
+_MOST_PARAMETERS = 16
+
+
+def read_query(request: Request, known: Collection[str], required: Collection[str] = ()) -> dict[str, str]:
+    """Return the query's parameters. Unknown ones are refused: a misspelt option is not ignored."""
+    text = request.scope["query_string"].decode("latin-1")
+    try:
+        pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_PARAMETERS)
+    except ValueError:
+        raise InvalidRequestError(f"the query has more than {_MOST_PARAMETERS} parameters") from None
+    faults = []
+    query: dict[str, str] = {}
+    for name, value in pairs:
+        place = pointer(excerpt(name))
+        if name not in known:
+            there_are = f"there are {', '.join(known)}" if known else "there are none here"
+            faults.append(FieldFault(place, "extra_forbidden", f"not a parameter; {there_are}"))
+        elif name in query:
+            faults.append(FieldFault(place, "repeated", "given more than once"))
+        query[name] = value
+    faults += [FieldFault(pointer(name), "missing", "required") for name in required if name not in query]
+    if faults:
+        first = faults[0]
+        raise InvalidRequestError(f"query parameter {first.pointer[1:]}: {first.detail}", tuple(faults))
+    return query
+
+
+async def no_query(request: Request) -> None:
+    """Refuse every query parameter: the dependency of routes that have none."""
+    read_query(request, ())

@@ -1,0 +1,77 @@
+"""Replies that stay the same as long as the process lives: made once, as bytes, with a strong ETag (RFC 9110 8.8.3)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from threading import Lock
+
+from pydantic import BaseModel
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service.http.responses import model_text
+
+_JSON = "application/json"
+_DIGITS = 32
+
+
+class StaticContent:
+    """Content that `make` returns when it is first asked for; that may take a second, and happens in a thread."""
+
+    def __init__(
+        self, make: Callable[[], bytes], media_type: str = _JSON, headers: Mapping[str, str] | None = None
+    ) -> None:
+        self._make = make
+        self._media_type = media_type
+        self._headers = headers
+        self._lock = Lock()
+        self._made: tuple[bytes, str] | None = None
+
+    async def reply(self, request: Request) -> Response:
+        """Return the reply to a request: the content, or 304 for a client that has it."""
+        made = self._made
+        if made is None:
+            made = await asyncio.to_thread(self._made_once)
+        body, tag = made
+        return _reply(request, body, tag, self._media_type, self._headers)
+
+    def _made_once(self) -> tuple[bytes, str]:
+        with self._lock:
+            made = self._made
+            if made is None:
+                body = self._make()
+                made = self._made = body, entity_tag(body)
+            return made
+
+
+def static_json(make: Callable[[], BaseModel]) -> StaticContent:
+    """Return a model as content that never changes."""
+    return StaticContent(lambda: model_text(make()))
+
+
+def tagged_json(request: Request, model: BaseModel) -> Response:
+    """Return a model that changes now and then, with its ETag, or 304 for a client that has it."""
+    body = model_text(model)
+    return _reply(request, body, entity_tag(body), _JSON, None)
+
+
+def entity_tag(body: bytes) -> str:
+    """Return a strong ETag: equal for equal bytes, on every replica."""
+    return f'"{sha256(body).hexdigest()[:_DIGITS]}"'
+
+
+def _reply(request: Request, body: bytes, tag: str, media_type: str, headers: Mapping[str, str] | None) -> Response:
+    # no-cache: may be kept, and is asked for again each time, which costs a 304.
+    described = {"etag": tag, "cache-control": "no-cache", **(headers or {})}
+    if _has(request, tag):
+        return Response(status_code=304, headers=described)
+    return Response(body, headers=described, media_type=media_type)
+
+
+def _has(request: Request, tag: str) -> bool:
+    """Return whether If-None-Match names the tag. It compares weakly (RFC 9110 13.1.2)."""
+    given = ",".join(request.headers.getlist("if-none-match"))
+    # Our tags have no commas in them.
+    return any(each.strip().removeprefix("W/") in (tag, "*") for each in given.split(","))

@@ -1,0 +1,50 @@
+"""Two tensors compared: where they differ, by how many steps or ulps, and how large the error is."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Depends
+from starlette.requests import Request
+from starlette.responses import Response
+
+from core.compare.comparison import Comparison, plan_comparison
+from core.compare.real_values import real_values
+from service.http.json_body import receive_json
+from service.http.openapi_operation import json_operation
+from service.http.problems import at
+from service.http.query import no_query
+from service.http.responses import json_reply
+from service.json_api.comparison import CompareRequest, ComparisonReply, comparison_reply
+from service.json_api.tensors import read_elements
+from service.operations.types import read_tensor_type
+from service.runtime.runtime import require_ready
+
+router = APIRouter(tags=["ops"], dependencies=[Depends(no_query)])
+
+_TYPE = "tensor<2x2x!quant.uniform<i8:f32, 0.5:3>>"
+_EXAMPLE = {"a": {"type": _TYPE, "values": [3, 4, 0, 127]}, "b": {"type": _TYPE, "values": [3, 5, 0, 100]}}
+
+
+@router.post("/v1/compare", **json_operation("compare", CompareRequest, ComparisonReply, example=_EXAMPLE))
+async def compare(request: Request) -> Response:
+    """Compare two tensors of one shape, of one type or of two."""
+    running = require_ready(request)
+    settings = running.settings
+    call, body = await receive_json(request, CompareRequest, running)
+
+    def decide() -> Comparison:
+        a_type = read_tensor_type(call.a.type, settings, "/a/type")
+        b_type = read_tensor_type(call.b.type, settings, "/b/type")
+        with at("/a/type"):
+            real_values(a_type, "a")
+        with at("/b/type"):  # a is fine for itself, so what is wrong is b, or b beside a
+            return plan_comparison(a_type, b_type)
+
+    def run() -> Response:
+        a, b = (
+            read_elements(tensor, side.tensor, side.dtype, planned.elements, name, body, settings)
+            for name, tensor, side in (("a", call.a, planned.a), ("b", call.b, planned.b))
+        )
+        return json_reply(comparison_reply(planned.run(a, b, call.max_reported)))
+
+    planned = await running.compute.texts(len(call.a.type) + len(call.b.type), decide)
+    return await running.compute.arrays(len(body), run)

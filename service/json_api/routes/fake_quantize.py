@@ -1,0 +1,81 @@
+"""Fake quantization by range: f32 to the nearest step of a range, and back, in one call."""
+
+from __future__ import annotations
+
+import numpy as np
+from fastapi import APIRouter, Depends
+from starlette.requests import Request
+from starlette.responses import Response
+
+from core.errors import ParameterError, TypeFitError, UnknownNameError, UnsupportedError
+from core.mlir import print_type
+from core.parameters.fake_quantize import FakeQuantizePlan, plan_fake_quantize
+from service.http.json_body import MEDIA_TYPE, receive_json
+from service.http.openapi_operation import json_operation
+from service.http.problems import at
+from service.http.query import no_query
+from service.http.responses import PiecesResponse, json_text
+from service.json_api.finished_parameters import CHARACTERS_PER_SCALE, at_range
+from service.json_api.schemas.ranges import FakeQuantizeReply, FakeQuantizeRequest
+from service.json_api.tensors import output_pieces, read_elements
+from service.operations.types import read_tensor_type
+from service.runtime.runtime import require_ready
+
+router = APIRouter(tags=["ops"], dependencies=[Depends(no_query)])
+
+# What printing the range of a channel and its scale costs, in bytes of tensor.
+_BYTES_OF_RANGE = 256
+
+_EXAMPLE = {
+    "input": {"type": "tensor<4xf32>", "values": [-0.5, 0.1, 0.2, 3.0]},
+    "minimums": [-1.0],
+    "maximums": [1.0],
+}
+
+
+@router.post(
+    "/v1/fake_quantize", **json_operation("fakeQuantize", FakeQuantizeRequest, FakeQuantizeReply, example=_EXAMPLE)
+)
+async def fake_quantize(request: Request) -> Response:
+    """Move each element to the nearest step of a range that has zero as a step."""
+    running = require_ready(request)
+    settings = running.settings
+    call, body = await receive_json(request, FakeQuantizeRequest, running)
+
+    def decide() -> FakeQuantizePlan:
+        tensor = read_tensor_type(call.input.type, settings, "/input/type")
+        with (
+            at("/minimums", ParameterError),
+            at("/input/type", UnsupportedError, TypeFitError),
+            at("/scheme", UnknownNameError),
+            at_range("/minimums"),
+        ):
+            return plan_fake_quantize(
+                tensor,
+                np.array(call.minimums),
+                np.array(call.maximums),
+                num_bits=call.num_bits,
+                narrow_range=call.narrow_range,
+                scheme=call.scheme,
+                axis=call.axis if "axis" in call.model_fields_set else None,
+            )
+
+    def work() -> Response:
+        source = read_elements(call.input, plan.type, np.dtype("<f4"), plan.elements, "input", body, settings)
+        target = np.empty(plan.elements, np.float32)
+        plan.run(source, target)
+        in_values = "values" in call.input.model_fields_set
+        output = output_pieces(plan.type, print_type(plan.type), target, in_values=in_values)
+        ranges = plan.ranges
+        assert ranges.nudged_minimums is not None
+        assert ranges.nudged_maximums is not None
+        tail = {
+            "scales": ranges.scales.tolist(),
+            "nudged_minimums": ranges.nudged_minimums.tolist(),
+            "nudged_maximums": ranges.nudged_maximums.tolist(),
+        }
+        return PiecesResponse([b'{"output":', *output, b"," + json_text(tail)[1:]], MEDIA_TYPE)
+
+    count = len(call.minimums)
+    plan = await running.compute.texts(len(call.input.type) + count * CHARACTERS_PER_SCALE, decide)
+    return await running.compute.arrays(max(len(body), count * _BYTES_OF_RANGE), work)

@@ -1,0 +1,77 @@
+"""TOSA's operators under their own names."""
+
+from __future__ import annotations
+
+import numpy as np
+from fastapi import APIRouter, Depends
+from starlette.requests import Request
+from starlette.responses import Response
+
+from core.errors import PreconditionError, TensorDataError
+from core.mlir import print_type
+from core.operators.tosa.rescale_plan import RescaleAttributes, RescalePlan, plan_rescale
+from service.http.json_body import MEDIA_TYPE, receive_json
+from service.http.openapi_operation import json_operation
+from service.http.problems import at, sides
+from service.http.query import no_query
+from service.http.responses import PiecesResponse
+from service.json_api.schemas.tosa import RescaleReply, RescaleRequest
+from service.json_api.tensors import output_pieces, read_elements
+from service.operations.types import read_tensor_type, read_type
+from service.runtime.executor import CHARACTERS_PER_FACTOR
+from service.runtime.runtime import require_ready
+
+router = APIRouter(prefix="/v1/tosa", tags=["operators"], dependencies=[Depends(no_query)])
+
+_EXAMPLE = {
+    "input": {"type": "tensor<2x2xi32>", "values": [1000, -2000, 3000, 70000]},
+    "output_type": "i8",
+    "multiplier": [1073741824, 1431655765],
+    "shift": [38, 39],
+    "output_zp": -1,
+    "per_channel": True,
+}
+
+
+@router.post("/rescale", **json_operation("tosaRescale", RescaleRequest, RescaleReply, example=_EXAMPLE))
+async def rescale(request: Request) -> Response:
+    """TOSA RESCALE: subtract the zero point, multiply and shift, add the zero point, clamp."""
+    running = require_ready(request)
+    settings = running.settings
+    call, body = await receive_json(request, RescaleRequest, running)
+
+    def decide() -> tuple[RescalePlan, str]:
+        input_type = read_tensor_type(call.input.type, settings, "/input/type")
+        output_type = read_type(call.output_type, settings.max_type_bytes, "/output_type")
+        attributes = RescaleAttributes(
+            scale32=call.scale32,
+            rounding_mode=call.rounding_mode,
+            per_channel=call.per_channel,
+            input_unsigned=call.input_unsigned,
+            output_unsigned=call.output_unsigned,
+        )
+        zero_points = {"input_zp": call.input_zp, "output_zp": call.output_zp}
+        with sides(input="/input/type", output="/output_type"):
+            plan = plan_rescale(input_type, output_type, call.multiplier, call.shift, attributes, **zero_points)
+        return plan, print_type(plan.output_type)
+
+    def run() -> Response:
+        source = read_elements(
+            call.input,
+            plan.input_type,
+            plan.input_dtype,
+            plan.elements,
+            "input",
+            body,
+            running.settings,
+        )
+        target = np.empty(plan.elements, plan.output_dtype)
+        with at("/input", PreconditionError, TensorDataError):
+            plan.run(source, target)
+        in_values = "values" in call.input.model_fields_set
+        output = output_pieces(plan.output_type, output_type, target, in_values=in_values)
+        return PiecesResponse([b'{"output":', *output, b"}"], MEDIA_TYPE)
+
+    characters = len(call.input.type) + len(call.output_type) + len(call.multiplier) * CHARACTERS_PER_FACTOR
+    plan, output_type = await running.compute.texts(characters, decide)
+    return await running.compute.arrays(len(body), run)

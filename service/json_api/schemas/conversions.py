@@ -1,0 +1,133 @@
+"""What the three conversions read and answer."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, FailFast, Field
+
+from core.convert.quantize import NanPolicy
+from core.plan.packing import Packing
+from core.schemes import Multiplier
+from service.json_api.comparison import ErrorMeasures
+from service.json_api.schemas.base import (
+    ABSENT,
+    Int32,
+    Int64,
+    OutputTensor,
+    ReplyModel,
+    RequestModel,
+    Tensor,
+    component,
+)
+from service.runtime.settings import MOST_ENTRIES
+
+# The largest are those of f64 factors. JSON readers that have only doubles read them exactly.
+LARGEST_MULTIPLIER, LARGEST_SHIFT = 2**53, 2048
+
+
+class MultiplierPair(RequestModel):
+    """An integer multiplier and a shift, in the sign convention of the scheme."""
+
+    multiplier: Int64 = Field(ge=-LARGEST_MULTIPLIER, le=LARGEST_MULTIPLIER)
+    shift: Int32 = Field(ge=-LARGEST_SHIFT, le=LARGEST_SHIFT)
+
+
+def _as_multiplier(pair: MultiplierPair) -> Multiplier:
+    """Return what the arithmetic takes. There may be very many, and a model is slow to free."""
+    return Multiplier(pair.multiplier, pair.shift)
+
+
+_PACKING = "How numbers of other widths than 8, 16 or 32 bits, such as i4 or i12, are kept in data."
+_OUTPUT_TYPE = "MLIR text. A bare element type takes its shape from the input."
+SATURATE = (
+    "Whether what is beyond the largest value of an 8-bit float becomes that value. Only for profiles whose `casts` "
+    "leave the choice; their default is true."
+)
+
+
+class QuantizeRequest(RequestModel):
+    """Real numbers to be quantized, or to be cast to a narrower float."""
+
+    input: Tensor
+    output_type: str = Field(
+        description=f"{_OUTPUT_TYPE} A float of at most 16 bits is a cast.",
+        examples=["!quant.uniform<i8:f32, 0.5:3>", "f8E4M3FNUZ"],
+    )
+    profile: Annotated[str, component("ProfileName", "Default: stablehlo.")] = "stablehlo"
+    rounding: Annotated[str, component("RoundingName", "Replaces the profile's rounding.")] = ""
+    nan: NanPolicy = Field(default=NanPolicy.PROFILE, strict=False, description="What becomes of NaN.")
+    seed: Int64 = Field(default=0, ge=0, le=2**63 - 1, description="Of stochastic rounding.")
+    saturate: bool = Field(default=ABSENT, description=SATURATE)
+    packing: Packing = Field(default=Packing.UNPACKED, strict=False, description=_PACKING)
+    error: bool = Field(default=False, description="Whether to report the error against the input.")
+
+
+class DequantizeRequest(RequestModel):
+    """Stored numbers, or floats of at most 16 bits, to be turned back into real ones."""
+
+    input: Tensor
+    output_type: str = Field(
+        default="",
+        description=f"{_OUTPUT_TYPE} Default: the expressed type of the input, or f32.",
+        examples=["f32"],
+    )
+    profile: Annotated[str, component("ProfileName", "Default: stablehlo.")] = "stablehlo"
+    packing: Packing = Field(default=Packing.UNPACKED, strict=False, description=_PACKING)
+
+
+class RequantizeRequest(RequestModel):
+    """Stored numbers, or accumulators, to be moved to another scale."""
+
+    input: Tensor
+    output_type: str = Field(description=_OUTPUT_TYPE, examples=["!quant.uniform<i8:f32, 0.25:-1>"])
+    profile: Annotated[str, component("ProfileName", "Default: litert.")] = "litert"
+    scheme: Annotated[str, component("SchemeName", "Replaces the profile's; takes all types of integers.")] = ""
+    multipliers: Annotated[list[Annotated[MultiplierPair, AfterValidator(_as_multiplier)]], FailFast()] = Field(
+        default=[],
+        max_length=MOST_ENTRIES,
+        description="Used instead of derived ones: one, or one for each channel. Plain integers, such as "
+        "tensor<4xi64>, have no scale and need them.",
+    )
+    axis: Int32 = Field(
+        default=0, ge=0, le=255, description="The dimension that several multipliers go along, if no type says it."
+    )
+    packing: Packing = Field(default=Packing.UNPACKED, strict=False, description=_PACKING)
+
+
+class Report(ReplyModel):
+    """What happened to the elements."""
+
+    profile: str
+    scheme: str = Field(default=ABSENT, description="The scheme of a requantization that has multipliers.")
+    rounding: str
+    elements: Int64
+    saturated_low: Int64 = Field(description="Elements below the lower storage bound, or the lowest finite value.")
+    saturated_high: Int64 = Field(description="Elements above the upper storage bound, or the highest finite value.")
+    nan: Int64 = Field(description="NaN elements of the input.")
+    error: ErrorMeasures = Field(
+        default=ABSENT, description="The error of the result against the input, where it was asked for."
+    )
+
+
+class ConversionReply(ReplyModel):
+    """A converted tensor and what happened to its elements."""
+
+    output: OutputTensor
+    report: Report
+
+
+class UsedMultiplier(ReplyModel):
+    """An integer multiplier and a shift, in the sign convention of the scheme."""
+
+    multiplier: Int64
+    shift: Int32
+
+
+class RequantizeReply(ConversionReply):
+    """A converted tensor, what happened to its elements, and the multipliers that did it.
+
+    There is one multiplier, or one per channel; none where the profile dequantizes and quantizes again.
+    """
+
+    multipliers: list[UsedMultiplier]

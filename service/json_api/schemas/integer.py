@@ -1,0 +1,168 @@
+"""What the integer operations read and answer."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from core.integer.window import Layout, Padding, WeightsLayout
+from core.plan.packing import Packing
+from core.profiles.integer_rule import Accumulator, SumOverflow
+from service.json_api.schemas.base import ABSENT, Int32, OutputTensor, ReplyModel, RequestModel, Tensor, component
+from service.json_api.schemas.conversions import Report, UsedMultiplier
+
+_OUTPUT = (
+    "MLIR text: a quantized type, whose bounds are an activation's, or i32 or i64, which is the sums as they are. A "
+    "bare element type takes its shape from the operation."
+)
+_ACCUMULATOR = (
+    "What products are summed in. Default: a plain output's; i64 for plain integers of 64 bits as bias; without a bias "
+    "i64 for operands of more than 8 bits, but in a matmul of litert_xnnpack without batches; else i32."
+)
+
+
+class ProductRequest(RequestModel):
+    """What every sum of products can be asked for."""
+
+    bias: Tensor = Field(
+        default=ABSENT,
+        description="One number for each column, added to its sums: plain integers at the scale of the sums; or "
+        "quantized with zero point 0, then rescaled to it where the scales differ.",
+    )
+    output_type: str = Field(description=_OUTPUT, examples=["!quant.uniform<i8:f32, 0.25:-1>", "i32"])
+    profile: Annotated[str, component("ProfileName", "Default: litert.")] = "litert"
+    scheme: Annotated[str, component("SchemeName", "Replaces the profile's.")] = ""
+    accumulator: Accumulator = Field(default=ABSENT, strict=False, description=_ACCUMULATOR)
+    overflow: SumOverflow = Field(
+        default=ABSENT,
+        strict=False,
+        description="What becomes of a sum, bias included, that i32 does not hold. Default: what the profile's system "
+        "does.",
+    )
+    packing: Packing = Field(
+        default=Packing.UNPACKED,
+        strict=False,
+        description="How numbers of other widths than 8, 16 or 32 bits, such as i4 or i12, are kept in data.",
+    )
+    trace: bool = Field(default=False, description="Whether to return every stage. Default: false.")
+
+
+class MatmulRequest(ProductRequest):
+    """Two tensors to be multiplied as matrices, [.., M, K] by [.., K, N]. Batch dimensions are broadcast."""
+
+    lhs: Tensor = Field(description="Quantized, or plain integers of zero point 0; storage of 2 to 16 bits.")
+    rhs: Tensor = Field(description="As lhs. Parameters may go along any dimension but K, such as N.")
+
+
+_Pair = Annotated[list[Annotated[Int32, Field(ge=1, le=2**31 - 1)]], Field(min_length=2, max_length=2)]
+
+
+class Conv2dRequest(ProductRequest):
+    """An input to be convolved with weights, in two dimensions. Depthwise: as many groups as input channels."""
+
+    input: Tensor = Field(description="Quantized per tensor, or plain integers; storage of 2 to 16 bits.")
+    weights: Tensor = Field(description="The same, or quantized along the output channels.")
+    layout: Layout = Field(
+        default=Layout.NHWC, strict=False, description="The dimensions of input and output. Default: NHWC."
+    )
+    weights_layout: WeightsLayout = Field(
+        default=ABSENT,
+        strict=False,
+        description="The dimensions of the weights; I is the input channels of a group. Default: OHWI with NHWC, OIHW "
+        "with NCHW.",
+    )
+    strides: _Pair = Field(default=[], description="Vertical and horizontal. Default: 1, 1.")
+    dilations: _Pair = Field(default=[], description="Vertical and horizontal. Default: 1, 1.")
+    padding: Padding = Field(
+        default=Padding.EXPLICIT,
+        strict=False,
+        description="How the input is padded, with its zero point. same_upper is TensorFlow's SAME. Default: explicit.",
+    )
+    pads: Annotated[list[Annotated[Int32, Field(ge=0, le=2**31 - 1)]], Field(min_length=4, max_length=4)] = Field(
+        default=[], description="Top, left, bottom, right, with explicit padding. Default: none."
+    )
+    groups: Int32 = Field(default=1, ge=1, le=2**31 - 1, description="Default: 1.")
+
+
+class AddRequest(RequestModel):
+    """Two quantized tensors to be added element by element. Dimensions are broadcast."""
+
+    lhs: Tensor = Field(description="Quantized, with storage of 2 to 16 bits.")
+    rhs: Tensor = Field(description="As lhs.")
+    output_type: str = Field(
+        description="MLIR text: a quantized type, whose bounds are an activation's.",
+        examples=["!quant.uniform<i8:f32, 0.25:-1>"],
+    )
+    profile: Annotated[str, component("ProfileName", "Default: litert.")] = "litert"
+    packing: Packing = Field(
+        default=Packing.UNPACKED,
+        strict=False,
+        description="How numbers of other widths than 8, 16 or 32 bits, such as i4 or i12, are kept in data.",
+    )
+    trace: bool = Field(default=False, description="Whether to return every stage. Default: false.")
+
+
+class AddTrace(ReplyModel):
+    """The stages of an addition that the profile's arithmetic has."""
+
+    multipliers: list[UsedMultiplier] = Field(
+        description="Of lhs and rhs, and of the sum where it has one; none where real numbers are added."
+    )
+    lhs_shifted: OutputTensor = Field(default=ABSENT, description="(a - za) * 2^20, or 2^15 for 16 bits.")
+    rhs_shifted: OutputTensor = Field(default=ABSENT, description="The same of rhs.")
+    lhs_scaled: OutputTensor = Field(default=ABSENT, description="lhs at the scale of the sum.")
+    rhs_scaled: OutputTensor = Field(default=ABSENT, description="rhs at the scale of the sum.")
+    sum: OutputTensor = Field(default=ABSENT)
+    scaled: OutputTensor = Field(default=ABSENT, description="The sum at the scale of the output.")
+    after_zero_point: OutputTensor = Field(default=ABSENT, description="With the output's zero point.")
+    lhs_real: OutputTensor = Field(default=ABSENT, description="lhs as real numbers.")
+    rhs_real: OutputTensor = Field(default=ABSENT, description="rhs as real numbers.")
+    real_sum: OutputTensor = Field(default=ABSENT)
+    after_clamp: OutputTensor = Field(description="The output.")
+
+
+class AddReply(ReplyModel):
+    """The output, and how it came about."""
+
+    output: OutputTensor
+    report: Report
+    trace: AddTrace = Field(default=ABSENT, description="Where it was asked for.")
+
+
+class IntegerReport(Report):
+    """What happened to the elements, and how they were computed."""
+
+    accumulator: Accumulator
+    overflow: SumOverflow
+
+
+class ProductTrace(ReplyModel):
+    """The stages of a product, each in the order of the output; sums as the accumulator keeps them."""
+
+    accumulator: OutputTensor = Field(description="Sums of products of stored numbers.")
+    lhs_zero_point_correction: OutputTensor = Field(description="-za * sum b.")
+    rhs_zero_point_correction: OutputTensor = Field(description="-zb * sum a.")
+    zero_points_correction: OutputTensor = Field(description="K * za * zb, K products to a sum.")
+    corrected: OutputTensor = Field(description="The sum of these four: sum (a - za) * (b - zb).")
+    bias: OutputTensor = Field(default=ABSENT, description="What is added to each, at the scale of the sums.")
+    biased: OutputTensor = Field(default=ABSENT, description="With the bias.")
+    multipliers: list[UsedMultiplier] = Field(
+        description="One, or one for each channel, in the scheme's convention; none for a plain output."
+    )
+    scaled: OutputTensor = Field(
+        default=ABSENT,
+        description="Multiplied and shifted, as i32; a float not yet rounded where the zero point is added before.",
+    )
+    after_zero_point: OutputTensor = Field(
+        default=ABSENT, description="Rounded, with the output's zero point, within i32."
+    )
+    after_clamp: OutputTensor = Field(description="The output.")
+
+
+class ProductReply(ReplyModel):
+    """The output, and how it came about."""
+
+    output: OutputTensor
+    report: IntegerReport
+    trace: ProductTrace = Field(default=ABSENT, description="Where it was asked for.")

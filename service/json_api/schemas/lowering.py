@@ -1,0 +1,56 @@
+"""What the routes of modules read and answer."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import FailFast, Field
+
+from service.json_api.schemas.base import OutputTensor, ReplyModel, RequestModel, Tensor
+from service.runtime.settings import MOST_ENTRIES
+
+_MODULE = """func.func @main(%x: tensor<2xf32>) -> tensor<2x!quant.uniform<i8:f32, 0.5:3>> {
+  %q = quant.qcast %x : tensor<2xf32> to tensor<2x!quant.uniform<i8:f32, 0.5:3>>
+  return %q : tensor<2x!quant.uniform<i8:f32, 0.5:3>>
+}
+"""
+
+
+class LowerRequest(RequestModel):
+    """A module and the passes to run on it."""
+
+    module: str = Field(
+        description="MLIR text: functions, or one builtin.module of them, in the dialects builtin, func, arith, "
+        "tensor, linalg, quant, shape, stablehlo, chlo and tosa.",
+        examples=[_MODULE],
+    )
+    passes: Annotated[list[str], FailFast()] = Field(
+        default=[],
+        max_length=MOST_ENTRIES,
+        description="Passes by their upstream names, in order, each `name` or `name{option=value}`. Without any the "
+        "module is checked and printed.",
+        examples=[["lower-quant-ops", "strip-func-quant-types"]],
+    )
+
+
+class EvaluateRequest(RequestModel):
+    """A module, a function of it, and the tensors that it is called with."""
+
+    module: str = Field(description="MLIR text, as in /v1/lower.", examples=[_MODULE])
+    function: str = Field(default="", description="Default: main, or the only function with a body.")
+    inputs: Annotated[list[Tensor], FailFast()] = Field(
+        max_length=64,
+        description="One for each argument, of its type; scalars are tensors of rank 0. i1 is 0 and 1.",
+    )
+
+
+class EvaluateReply(ReplyModel):
+    """The results of the function, in the form of the inputs."""
+
+    outputs: list[OutputTensor]
+
+
+class LowerReply(ReplyModel):
+    """The module after the passes."""
+
+    module: str

@@ -1,0 +1,90 @@
+"""What the derivation of multipliers reads and answers, and what the pages of its schemes say."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import FailFast, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from service.json_api.schemas.base import Int32, Int64, ReplyModel, RequestModel, component
+
+
+class ScaleTriple(RequestModel):
+    """The scales of a factor, each as decimal or C99 hexadecimal text."""
+
+    input: str = Field(examples=["0.05"])
+    weight: str = Field(
+        default="", description="The other operand's, which the product has too. Without it the product is left out."
+    )
+    output: str = Field(examples=["0.25"])
+
+
+class MultiplierRequest(RequestModel):
+    """Real factors, or the scales that make them, for which integer multipliers and shifts are wanted."""
+
+    factors: Annotated[list[str], FailFast()] = Field(
+        default=[],
+        description="Decimal or C99 hexadecimal texts, read as binary64.",
+        examples=[["0.0123", "0x1.8p-5"]],
+    )
+    scales: Annotated[list[ScaleTriple], FailFast()] = Field(
+        default=[], description="Made to factors in the scheme's own way, in f32 or f64. Either factors or scales."
+    )
+    scheme: Annotated[str, component("SchemeName", "How to derive them.")]
+
+    @model_validator(mode="after")
+    def _one_form(self) -> MultiplierRequest:
+        if len(self.model_fields_set & {"factors", "scales"}) != 1:
+            raise PydanticCustomError("factors_form", "exactly one of factors and scales has to be there")
+        return self
+
+
+class DerivedMultiplier(ReplyModel):
+    """The multiplier and shift for one factor, and how well they stand for it."""
+
+    multiplier: Int64
+    shift: Int32 = Field(description="In the scheme's own sign convention.")
+    represented: str = Field(
+        description="The real value that multiplier and shift stand for, as decimal text with all of its digits."
+    )
+    fraction: str = Field(description="The same as numerator/denominator; the denominator is a power of two.")
+    factor: str = Field(description="The binary64 that they were derived from, as the shortest decimal text for it.")
+    relative_error: float = Field(description="represented / factor - 1.")
+
+
+class MultiplierReply(ReplyModel):
+    """One result for each factor, in the order of the request."""
+
+    scheme: str
+    results: list[DerivedMultiplier]
+
+
+class Bounds(ReplyModel):
+    """The lowest and the highest that are taken."""
+
+    lowest: Int64
+    highest: Int64
+
+
+class Scheme(ReplyModel):
+    """A way to derive multiplier m and shift from a factor, and to scale v = q - z_in by them."""
+
+    name: str
+    summary: str
+    source: str
+    factor: str = Field(description="How the factor is formed from scales.")
+    derivation: str = Field(description="How m and shift come from the factor d.")
+    convention: str = Field(description="What m and shift stand for.")
+    formula: str = Field(description="What v becomes, before it is clamped to the storage bounds.")
+    where: str = Field(description="What the formula's names mean.")
+    rounding: str
+    multipliers: Bounds
+    shifts: Bounds
+    demands: list[str] = Field(description="What is demanded of each element; one that fails is an error.")
+
+
+class SchemeList(ReplyModel):
+    """All schemes."""
+
+    schemes: list[Scheme]

@@ -1,0 +1,73 @@
+"""The elements of a JSON tensor, in and out, in whichever of its two forms it has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.errors import FieldFault, InvalidRequestError, LimitError
+from core.mlir.types import TensorType
+from core.plan.packing import dense_bytes, dense_width, pack, unpack
+from service.http import json_values as values
+from service.http.json_document import JsonDocument
+from service.http.problems import at
+from service.http.responses import Piece, json_text
+from service.json_api import base64_tensor
+from service.json_api.schemas.base import Tensor
+from service.runtime.settings import Settings
+
+Array = NDArray[Any]
+
+
+def read_elements(
+    tensor: Tensor,
+    type_: TensorType,
+    dtype: np.dtype[Any],
+    elements: int,
+    field: str,
+    document: JsonDocument,
+    settings: Settings,
+    *,
+    dense: bool = False,
+) -> Array:
+    """Return the flat elements of the tensor in a field of a request. `dense`: `data` is packed.
+
+    `field` is the JSON pointer of the field without its first slash: `input`, or `inputs/3`. `document` is the request.
+    """
+    if "data" in tensor.model_fields_set:
+        with at(f"/{field}/data"):
+            width = dense_width(type_) if dense else None
+            if width is None:
+                return base64_tensor.decode(document.data(tensor.data), dtype, elements)
+            packed = base64_tensor.decode(document.data(tensor.data), np.dtype(np.uint8), dense_bytes(elements, width))
+            return unpack(packed, width, elements, dtype)
+    if dense:
+        raise InvalidRequestError(
+            "values are numbers and not packed; send data",
+            (FieldFault("/packing", "packing_of_values", "only data can be packed"),),
+        )
+
+    def literals() -> list[str]:
+        return document.values(field)
+
+    with at(f"/{field}/values"):
+        if len(tensor.values) > settings.max_values:
+            raise LimitError(
+                f"there are {len(tensor.values)} values; more than {settings.max_values} elements are sent as data",
+                limit=settings.max_values,
+            )
+        return values.decode_elements(tensor.values, type_.element, dtype, elements, literals)
+
+
+def output_pieces(
+    type_: TensorType, text: str, elements: Array, *, in_values: bool, dense: bool = False
+) -> list[Piece]:
+    """Return a tensor as pieces of JSON. The data are never copied into the rest of it."""
+    head = b'{"type":' + json_text(text)
+    if in_values:
+        return [head, b',"values":', values.encode_elements(type_.element, elements), b"}"]
+    width = dense_width(type_) if dense else None
+    data = elements if width is None else pack(elements, width)
+    return [head, b',"data":"', base64_tensor.encode(data), b'"}']

@@ -1,0 +1,92 @@
+"""The comparison of two tensors as a model: what can be listed as tensors, the rest as parameters of the reply."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import numpy as np
+
+from core.compare.comparison import MOST_REPORTED, ComparisonReport, plan_comparison
+from core.compare.real_values import real_values
+from service.http.problems import at
+from service.json_api.comparison import error_measures
+from service.oip.call import Call
+from service.oip.datatypes import DATATYPES
+from service.oip.models.model import Answer, Job, Model, Slot
+from service.oip.parameters import Kind, Parameter, Value
+from service.oip.tensors import OutputTensor
+
+_INT64 = DATATYPES["INT64"]
+# Elements are compared as real numbers.
+_LANE_BYTES = 8
+_ANY = ("FP32", *(name for name in DATATYPES if name != "FP32"))
+
+
+def _parameters(report: ComparisonReport) -> dict[str, Value]:
+    bits = {} if report.bit_mismatches is None else {"bit_mismatches": report.bit_mismatches}
+    return {
+        "equal": report.equal,
+        "elements": report.elements,
+        "mismatches": report.mismatches,
+        **bits,
+        "unit": str(report.histogram.unit),
+        "undefined": report.histogram.undefined,
+        **error_measures(report.error),
+    }
+
+
+def _plan(call: Call) -> Job:
+    a, b = call.inputs["a"], call.inputs["b"]
+    a_type, b_type = call.tensor_type("a", "a_type"), call.tensor_type("b", "b_type")
+    with at(a.pointer):
+        real_values(a_type, "a")
+    with at(b.pointer):  # a is fine for itself, so what is wrong is b, or b beside a
+        planned = plan_comparison(a_type, b_type)
+    kept_a, kept_b = a.kept_as(a_type.element, planned.a.dtype), b.kept_as(b_type.element, planned.b.dtype)
+    most = call.integer("max_reported")
+
+    def run() -> Answer:
+        report = planned.run(kept_a, kept_b, most)
+        first = np.array([mismatch.index for mismatch in report.first], _INT64.dtype)
+        buckets = [tuple(asdict(bucket).values()) for bucket in report.histogram.buckets]
+        histogram = np.array(buckets, _INT64.dtype).reshape(-1)
+        outputs = (
+            OutputTensor("first", _INT64, first.shape, first, "i64"),
+            OutputTensor("histogram", _INT64, (len(buckets), 3), histogram, "i64"),
+        )
+        return Answer(outputs, _parameters(report))
+
+    return Job(run, _LANE_BYTES * (kept_a.size + kept_b.size))
+
+
+COMPARE = Model(
+    name="compare",
+    versions=("1",),
+    description="Where two tensors of one shape differ, and by how much. Elements are equal as numbers, or both NaN.",
+    inputs=(
+        Slot(name="a", description="The reference.", datatypes=_ANY),
+        Slot(name="b", description="The tensor that is compared with it.", datatypes=_ANY),
+    ),
+    outputs=(
+        Slot(
+            name="first", description="Flat row-major indices of the first elements that differ.", datatypes=("INT64",)
+        ),
+        Slot(
+            name="histogram",
+            description="Rows of low, high and count: how many elements differ by low to high, both included.",
+            datatypes=("INT64",),
+        ),
+    ),
+    parameters=(
+        Parameter(name="a_type", description="MLIR text: what a is. Default: what its datatype says.", optional=True),
+        Parameter(name="b_type", description="MLIR text: what b is. Default: what its datatype says.", optional=True),
+        Parameter(
+            name="max_reported",
+            kind=Kind.INTEGER,
+            description="How many of the mismatches are listed in first.",
+            default=10,
+            highest=MOST_REPORTED,
+        ),
+    ),
+    plan=_plan,
+)

@@ -1,0 +1,235 @@
+"""Other systems' operators as models: made from their descriptions, a version of a model being one of its system.
+
+Attributes are parameters; lists and numbers among them are JSON texts. An operand whose datatype does not say what its
+elements are has a parameter for that, `NAME_type`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from core.errors import FieldFault, InvalidRequestError, RequantError, TypeFitError, UnsupportedError, excerpt
+from core.mlir import print_type
+from core.operators.checks import checked_call
+from core.operators.description import (
+    Attribute,
+    Kind,
+    Operand,
+    OperandTensor,
+    Operator,
+    Value,
+)
+from core.operators.element_names import QUANTIZED, container, element_named
+from core.operators.registry import OPERATORS
+from core.plan.operands import bind
+from service.http.problems import at
+from service.json_api.contraction import check_size, weight_of
+from service.oip import parameters as oip
+from service.oip.call import Call
+from service.oip.datatypes import DATATYPES, STORED, datatype_of
+from service.oip.models.model import Answer, Job, Model, Slot
+from service.oip.parameters import Parameter, pointer_to
+from service.oip.tensors import output_tensor
+from service.runtime.settings import MOST_ENTRIES
+
+_LIST_BYTES = 1 << 20
+
+
+def _datatype(name: str) -> str:
+    element = element_named(name)
+    dtype = container(element)
+    assert dtype is not None
+    return datatype_of(element, dtype).name
+
+
+def _datatypes(operand: Operand) -> tuple[str, ...]:
+    """Return what the element types of an operand travel as, in their order."""
+    found: list[str] = []
+    for name in operand.types:
+        found += STORED if name == QUANTIZED else [_datatype(name)]
+    return tuple(dict.fromkeys(found))
+
+
+def _needs_type(operand: Operand) -> bool:
+    """Return whether a datatype can mean several of the operand's element types, or one that is not its own."""
+    return any(name == QUANTIZED or DATATYPES[_datatype(name)].element != element_named(name) for name in operand.types)
+
+
+def _type_parameter(operand: Operand) -> Parameter:
+    return Parameter(
+        name=f"{operand.name}_type",
+        description=f"MLIR text: what {operand.name} is. Default: what its datatype says.",
+        optional=True,
+    )
+
+
+_KINDS = {Kind.BOOLEAN: oip.Kind.BOOLEAN, Kind.INTEGER: oip.Kind.INTEGER}
+
+
+def _parameter(attribute: Attribute) -> Parameter:
+    said = attribute.description
+    if attribute.kind in (Kind.INTEGERS, Kind.NUMBERS):
+        said += " A JSON list as text."
+    if attribute.kind is Kind.NUMBER:
+        said += " A number as text."
+    default = attribute.default
+    stated = default if default is None or isinstance(default, (bool, int, str)) else json.dumps(default)
+    return Parameter(
+        name=attribute.name,
+        kind=_KINDS.get(attribute.kind, oip.Kind.STRING),
+        description=said,
+        default=stated,
+        optional=attribute.optional,
+        choices=() if attribute.choices is None else attribute.choices.values,
+        lowest=attribute.lowest,
+        highest=attribute.highest,
+    )
+
+
+def _value(call: Call, attribute: Attribute) -> Value:
+    """Return the value of an attribute that is there."""
+    given = call.parameters[attribute.name]
+    assert given is not None
+    match attribute.kind:
+        case Kind.TYPE:
+            return call.type(attribute.name)
+        case Kind.INTEGERS | Kind.NUMBERS | Kind.NUMBER:
+            return _read(str(given), attribute)
+        case _:
+            return given
+
+
+def _read(text: str, attribute: Attribute) -> Value:
+    """Read a number or a list of numbers, or raise InvalidRequestError."""
+    place, listed = pointer_to(attribute.name), attribute.kind is not Kind.NUMBER
+    try:
+        found: Any = json.loads(text) if len(text) <= _LIST_BYTES else None
+    except (ValueError, RecursionError):
+        found = None
+    members: list[Any] = found if listed and isinstance(found, list) else [found]
+    kinds = (int,) if attribute.kind is Kind.INTEGERS else (int, float)
+    if (listed and not isinstance(found, list)) or len(members) > MOST_ENTRIES:
+        raise _wrong(place, f"expected a JSON list of at most {MOST_ENTRIES} {attribute.kind}")
+    for index, member in enumerate(members):
+        if type(member) not in kinds or not _finite(member):
+            raise _wrong(place, f"member {index} is not one of the {kinds[-1].__name__} numbers that are taken")
+    if listed:
+        return members  # perhaps none: how many there have to be is the operator's to say
+    number: int | float = found
+    return number
+
+
+def _finite(number: int | float) -> bool:
+    try:
+        return math.isfinite(float(number))
+    except OverflowError:
+        return False
+
+
+def _wrong(place: str, detail: str) -> InvalidRequestError:
+    return InvalidRequestError(f"{place}: {detail}", (FieldFault(place, "invalid", detail),))
+
+
+@contextmanager
+def _placed(call: Call) -> Iterator[None]:
+    """Turn the pointers of an operator, which are those of the JSON face, into this face's."""
+    try:
+        yield
+    except RequantError as error:
+        error.pointer = _place(error.pointer, call)
+        raise
+
+
+def _place(pointer: str | None, call: Call) -> str | None:
+    if pointer is None:
+        return None
+    _, face, name, *_ = [*pointer.split("/"), ""]
+    if face == "inputs" and name in call.inputs:
+        return call.inputs[name].pointer
+    if face == "attributes":
+        return pointer_to(name)
+    return pointer_to("implementation") if face == "implementation" else pointer
+
+
+def _operands(call: Call, typed: Sequence[str]) -> dict[str, OperandTensor]:
+    found: dict[str, OperandTensor] = {}
+    for name, tensor in call.inputs.items():
+        with at(tensor.pointer):
+            type_ = (
+                call.tensor_type(name, f"{name}_type") if name in typed else bind(tensor.datatype.element, tensor.shape)
+            )
+            dtype = container(type_.element)
+            if dtype is None:
+                raise UnsupportedError(f"there are no tensors of {excerpt(print_type(type_.element))} here")
+            found[name] = OperandTensor(type_, tensor.kept_as(type_.element, dtype))
+    for name in typed:
+        if call.has(f"{name}_type") and name not in call.inputs:
+            raise TypeFitError(f"there is no input {name}", pointer=pointer_to(f"{name}_type"))
+    return found
+
+
+def model_of(operator: Operator) -> Model:
+    """Return an operator as a model."""
+    typed = tuple(operand.name for operand in operator.inputs if _needs_type(operand))
+    choices = operator.implementations
+    parameters = [_parameter(attribute) for attribute in operator.attributes]
+    parameters += [_type_parameter(operand) for operand in operator.inputs if operand.name in typed]
+    if choices is not None:
+        parameters.append(
+            Parameter(
+                name="implementation",
+                description=choices.description,
+                default=choices.values[0],
+                choices=choices.values,
+            )
+        )
+
+    def plan(call: Call) -> Job:
+        opset = int(call.version) if operator.versions else None
+        given = {attribute.name: attribute for attribute in operator.attributes if _stated(call, attribute)}
+        with _placed(call):
+            values = {name: _value(call, attribute) for name, attribute in given.items()}
+            implementation = call.text("implementation") if choices is not None else ""
+            operands = _operands(call, typed)
+            work = operator.work_of(checked_call(operator, opset, implementation, operands, values))
+        check_size(work.elements, work.products, call.settings)
+
+        def job() -> Answer:
+            with _placed(call):
+                outputs = work.run()
+            return Answer(tuple(output_tensor(name, each.type, each.data) for name, each in outputs.items()), {})
+
+        return Job(job, work.working_bytes(operands), weight_of(work.elements, work.products))
+
+    return Model(
+        name=operator.full_name,
+        versions=tuple(map(str, operator.versions)) or ("1",),
+        description=f"{operator.summary} {operator.source}.",
+        inputs=tuple(
+            Slot(
+                name=each.name,
+                description=each.description,
+                datatypes=_datatypes(each),
+                optional=each.optional,
+            )
+            for each in operator.inputs
+        ),
+        outputs=tuple(
+            Slot(name=each.name, description=each.description, datatypes=_datatypes(each)) for each in operator.outputs
+        ),
+        parameters=tuple(parameters),
+        plan=plan,
+    )
+
+
+def _stated(call: Call, attribute: Attribute) -> bool:
+    """Return whether an attribute is there with another value than its default, which any version can have."""
+    value = call.parameters[attribute.name]
+    return value is not None and value != _parameter(attribute).default
+
+
+OPERATOR_MODELS: Mapping[str, Model] = {name: model_of(operator) for name, operator in OPERATORS.items()}

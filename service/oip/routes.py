@@ -1,0 +1,158 @@
+"""The Open Inference Protocol: every operation as a model, its tensors as JSON or in binary."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import cache, partial
+from typing import Any
+
+from fastapi import APIRouter, Depends
+from starlette.requests import Request
+from starlette.responses import Response
+
+from core.errors import UnknownNameError
+from service import VERSION
+from service.http.openapi_operation import get_operation, json_operation, problems, static_operation
+from service.http.problems import requant_problem
+from service.http.query import no_query
+from service.http.responses import json_list_reply, json_reply
+from service.http.static_content import StaticContent, static_json
+from service.oip import schemas
+from service.oip.inference import run_model
+from service.oip.metadata import metadata
+from service.oip.models.model import Model
+from service.oip.models.registry import MODELS, model_named
+from service.runtime.runtime import HealthStatus, require_open, runtime
+
+router = APIRouter(prefix="/v2", tags=["oip"])
+
+_EXTENSIONS = ["binary_tensor_data", "parameters"]
+_SERVER = static_json(lambda: schemas.ServerMetadata(name="requant", version=VERSION, extensions=_EXTENSIONS))
+_MODEL_LIST = static_json(lambda: schemas.ModelList(models=list(MODELS)))
+
+
+@cache
+def _model_metadata(model: Model) -> StaticContent:
+    return static_json(partial(metadata, model))
+
+
+_PLAIN = [Depends(no_query)]
+_EXAMPLE = {
+    "id": "1",
+    "parameters": {"output_type": "!quant.uniform<i8:f32, 0.5:3>", "profile": "onnx"},
+    "inputs": [{"name": "x", "shape": [2, 2], "datatype": "FP32", "data": [[0.25, 0.75], [-1.5, "Infinity"]]}],
+}
+
+
+@router.get("", dependencies=_PLAIN, **static_operation("oipGetServer", schemas.ServerMetadata))
+async def server_metadata(request: Request) -> Response:
+    """Say what is running, and which extensions of the protocol it speaks."""
+    return await _SERVER.reply(request)
+
+
+@router.get("/health/live", dependencies=_PLAIN, **get_operation("oipGetLive", schemas.ServerLive))
+async def live() -> Response:
+    """Say that the process answers."""
+    return json_reply(schemas.ServerLive(live=True))
+
+
+@router.get("/health/ready", dependencies=_PLAIN, **get_operation("oipGetReady", schemas.ServerReady, 503))
+async def ready(request: Request) -> Response:
+    """Say whether every model can be used: 200 when it can, 503 when not."""
+    require_open(request)
+    return json_reply(schemas.ServerReady(ready=True, live=True))
+
+
+@router.get("/models", dependencies=_PLAIN, **static_operation("oipListModels", schemas.ModelList))
+async def list_models(request: Request) -> Response:
+    """List the names of all models."""
+    return await _MODEL_LIST.reply(request)
+
+
+@router.post("/repository/index", dependencies=_PLAIN, **get_operation("oipIndexModels", list[schemas.ModelState]))
+async def index_models(request: Request) -> Response:
+    """List every version of every model, and whether it can be used."""
+    status = runtime(request).status
+    usable = status is HealthStatus.READY
+    state, reason = ("READY", "") if usable else ("UNAVAILABLE", f"the service is {status}")
+    return json_list_reply(
+        schemas.ModelState(name=model.name, version=version, state=state, reason=reason)
+        for model in MODELS.values()
+        for version in model.versions
+    )
+
+
+@router.get("/models/{model}", dependencies=_PLAIN, **static_operation("oipGetModel", schemas.ModelMetadata, 404))
+async def get_model(request: Request, model: str) -> Response:
+    """Say what a model takes and gives."""
+    return await _with_model(request, model, None, _metadata)
+
+
+@router.get(
+    "/models/{model}/versions/{version}",
+    dependencies=_PLAIN,
+    **static_operation("oipGetModelVersion", schemas.ModelMetadata, 404),
+)
+async def get_model_version(request: Request, model: str, version: str) -> Response:
+    """Say what a version of a model takes and gives."""
+    return await _with_model(request, model, version, _metadata)
+
+
+@router.get(
+    "/models/{model}/ready", dependencies=_PLAIN, **get_operation("oipGetModelReady", schemas.ModelReady, 404, 503)
+)
+async def get_model_ready(request: Request, model: str) -> Response:
+    """Say whether a model can be used: 200 when it can, 503 when not."""
+    return await _with_model(request, model, None, _ready)
+
+
+@router.get(
+    "/models/{model}/versions/{version}/ready",
+    dependencies=_PLAIN,
+    **get_operation("oipGetModelVersionReady", schemas.ModelReady, 404, 503),
+)
+async def get_model_version_ready(request: Request, model: str, version: str) -> Response:
+    """Say whether a version of a model can be used: 200 when it can, 503 when not."""
+    return await _with_model(request, model, version, _ready)
+
+
+def _infer_operation(operation_id: str) -> dict[str, Any]:
+    described = json_operation(operation_id, schemas.InferenceRequest, schemas.InferenceReply, _EXAMPLE)
+    described["responses"] |= problems(404)
+    return described
+
+
+@router.post("/models/{model}/infer", **_infer_operation("oipInfer"))
+async def infer(request: Request, model: str) -> Response:
+    """Run a model. This is the form in JSON; tensors can follow it in binary, as docs/open_inference_protocol.md says.
+
+    Bodies may be compressed with gzip or deflate. No content type is asked for.
+    """
+    return await _with_model(request, model, None, run_model)
+
+
+@router.post("/models/{model}/versions/{version}/infer", **_infer_operation("oipInferVersion"))
+async def infer_version(request: Request, model: str, version: str) -> Response:
+    """Run a version of a model. All else is as without the version."""
+    return await _with_model(request, model, version, run_model)
+
+
+Handler = Callable[[Request, Model, str], Awaitable[Response]]
+
+
+async def _with_model(request: Request, name: str, version: str | None, handler: Handler) -> Response:
+    """Find the model that the path names, and hand it on with the version that is meant."""
+    try:
+        model, meant = model_named(name, version)
+    except UnknownNameError as error:
+        return requant_problem(request, error, status=404)
+    return await handler(request, model, meant)
+
+
+async def _metadata(request: Request, model: Model, version: str) -> Response:
+    return await _model_metadata(model).reply(request)
+
+
+async def _ready(request: Request, model: Model, version: str) -> Response:
+    require_open(request)
+    return json_reply(schemas.ModelReady(name=model.name, ready=True))

@@ -1,0 +1,284 @@
+"""The wire form of the Open Inference Protocol: JSON, and after it the tensors that travel in binary.
+
+    { "inputs": [...] }  blob of an input  blob of another ...
+
+The header `Inference-Header-Content-Length` is the length of the JSON; without it, all is JSON. Blobs are row-major and
+little-endian and follow one another in the order of the inputs, each as long as its `binary_data_size`. Replies have
+the same form. Nothing here is believed: every length is known from datatype and shape before a byte is taken.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from starlette.datastructures import Headers
+
+from core.errors import (
+    FieldFault,
+    InvalidRequestError,
+    LimitError,
+    MalformedRequestError,
+    RequantError,
+    TensorDataError,
+    excerpt,
+)
+from service.http import json_values as values
+from service.http.problems import at, pointer
+from service.http.responses import Piece, json_text
+from service.oip.datatypes import BOOL, Datatype, datatype_named
+from service.oip.models.model import Model
+from service.oip.parameters import pointer_to
+from service.oip.schemas import InferenceInput, InferenceRequest
+from service.oip.tensors import InputTensor, OutputTensor
+from service.runtime.settings import Settings
+
+LENGTH_HEADER = "inference-header-content-length"
+BINARY_OUTPUT = "binary_data_output"
+MAX_DIMENSION = 1 << 40
+_MOST_DIGITS = 20
+
+Array = NDArray[Any]
+
+
+def json_length(headers: Headers) -> int | None:
+    """Return the stated length of the JSON, None if the body is JSON alone. 0: it is a tensor alone."""
+    given = headers.getlist(LENGTH_HEADER)
+    if not given:
+        return None
+    text = given[0]
+    if len(given) > 1 or not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
+        shown = excerpt(", ".join(given))
+        raise MalformedRequestError(f"the Inference-Header-Content-Length is {shown!r}; expected one decimal number")
+    return int(text)
+
+
+@dataclass(frozen=True, slots=True)
+class InputHead:
+    """What the JSON says of one input. `values`: its elements as JSON, None if they follow in binary."""
+
+    name: str
+    datatype: Datatype
+    shape: tuple[int, ...]
+    index: int
+    values: list[Any] | None
+
+    @property
+    def pointer(self) -> str:
+        """The place in the JSON."""
+        return pointer("inputs", self.index)
+
+    @property
+    def elements(self) -> int:
+        """The number of elements."""
+        return prod(self.shape)
+
+    @property
+    def blob_bytes(self) -> int:
+        """The bytes that follow the JSON for this input."""
+        return self.elements * self.datatype.dtype.itemsize if self.values is None else 0
+
+
+def input_heads(inputs: Sequence[InferenceInput], model: Model, max_rank: int) -> list[InputHead]:
+    """Return what the JSON says of each input, checked against the model: names, datatypes, shapes and sizes."""
+    slots = {slot.name: slot for slot in model.inputs}
+    heads: dict[str, InputHead] = {}
+    for index, given in enumerate(inputs):
+        place = pointer("inputs", index)
+        slot = slots.get(given.name)
+        if slot is None:
+            raise _invalid(f"{place}/name", f"{model.name} has the inputs {', '.join(slots)}; not this one")
+        if given.name in heads:
+            raise _invalid(f"{place}/name", f"the input {given.name} is there more than once")
+        datatype = datatype_named(given.datatype, f"{place}/datatype")
+        if datatype.name not in slot.datatypes:
+            raise _invalid(f"{place}/datatype", f"{given.name} takes {', '.join(slot.datatypes)}; not {datatype.name}")
+        head = InputHead(given.name, datatype, _shape(given.shape, place, max_rank), index, given.data)
+        _check_size(given, head)
+        heads[given.name] = head
+    for name, slot in slots.items():
+        if name not in heads and not slot.optional:
+            raise _invalid("/inputs", f"the input {name} is missing")
+    return list(heads.values())
+
+
+def _shape(shape: Sequence[int], place: str, max_rank: int) -> tuple[int, ...]:
+    if len(shape) > max_rank:
+        detail = f"the shape has rank {len(shape)}; at most {max_rank} is served"
+        raise LimitError(detail, limit=max_rank, pointer=f"{place}/shape")
+    for axis, dimension in enumerate(shape):
+        if not 0 <= dimension <= MAX_DIMENSION:
+            raise _invalid(f"{place}/shape/{axis}", "a dimension is a number from 0 to 2^40")
+    return tuple(shape)
+
+
+def _check_size(given: InferenceInput, head: InputHead) -> None:
+    """Check that the elements come in one of the two forms, and a stated size against datatype and shape."""
+    unknown = [name for name in given.parameters if name != "binary_data_size"]
+    if unknown:
+        place = head.pointer + pointer("parameters", excerpt(unknown[0]))
+        raise _invalid(place, "not a parameter of an input; there is binary_data_size")
+    stated = given.parameters.get("binary_data_size")
+    if (stated is None) == (given.data is None):
+        raise _invalid(head.pointer, "exactly one of data and the parameter binary_data_size has to be there")
+    if stated is None:
+        return
+    place = f"{head.pointer}/parameters/binary_data_size"
+    if type(stated) is not int or stated < 0:
+        raise _invalid(place, "expected a number of bytes")
+    if stated != head.blob_bytes:
+        raise TensorDataError(
+            f"binary_data_size is {_shown(stated)}; {head.name} has {head.elements} elements of "
+            f"{head.datatype.dtype.itemsize} bytes, which is {head.blob_bytes}",
+            pointer=place,
+        )
+
+
+def _shown(number: int) -> str:
+    return str(number) if number < 1 << 64 else "more than 2^64"
+
+
+def check_blobs(heads: Iterable[InputHead], found: int, *, length_stated: bool) -> None:
+    """Refuse a body in which another number of bytes follows the JSON than the inputs say."""
+    expected = sum(head.blob_bytes for head in heads)
+    if found != expected:
+        hint = "" if length_stated else "; Inference-Header-Content-Length says where the JSON ends"
+        raise MalformedRequestError(
+            f"the inputs say that {expected} bytes follow the JSON; the body has {found} there{hint}"
+        )
+
+
+def tensor_of_blob(head: InputHead, blob: NDArray[np.uint8]) -> InputTensor:
+    """Return an input that came in binary, in the memory where it was received. BOOLs are not checked yet."""
+    return InputTensor(head.name, head.datatype, head.shape, blob.view(head.datatype.dtype), head.pointer)
+
+
+def tensor_of_json(head: InputHead, body: bytes, settings: Settings) -> InputTensor:
+    """Return an input that came as JSON. `body` is the whole JSON: the literals decide what a rounded number cannot."""
+    assert head.values is not None
+    place = f"{head.pointer}/data"
+    with at(place):
+        if head.elements > settings.max_values:
+            limit = settings.max_values
+            raise LimitError(f"{head.elements} elements; more than {limit} are sent in binary", limit=limit)
+        numbers = _flattened(head.values, head)
+        if any(type(number) is float and not math.isfinite(number) for number in numbers):
+            # NaN and Infinity as some writers of JSON write them become texts; 1e999 stays what it is.
+            numbers = _flattened(_data_again(body, head, parse_constant=str), head)
+        if head.datatype is BOOL:
+            numbers = [int(number) if type(number) is bool else number for number in numbers]
+        for index, number in enumerate(numbers):
+            if type(number) not in (int, float, str):
+                raise TensorDataError(f"value {index} is not a number")
+
+        def literals() -> list[str]:
+            return _flattened(_data_again(body, head, parse_float=str, parse_int=str), head)
+
+        element, dtype = head.datatype.element, head.datatype.dtype
+        data = values.decode_elements(numbers, element, dtype, head.elements, literals)
+        check_booleans(head, data)
+    return InputTensor(head.name, head.datatype, head.shape, data, head.pointer)
+
+
+def _data_again(body: bytes, head: InputHead, **readers: Any) -> list[Any]:
+    """Read the data of an input once more, with other readers of its numbers."""
+    found: list[Any] = json.loads(body, **readers)["inputs"][head.index]["data"]
+    return found
+
+
+def _flattened(data: list[Any], head: InputHead) -> list[Any]:
+    """Return the elements of a flat list, or of lists that are nested as the shape says."""
+    if not data or not isinstance(data[0], list):
+        return data
+    level: list[Any] = [data]
+    for axis, size in enumerate(head.shape):
+        for members in level:
+            if not isinstance(members, list) or len(members) != size:
+                found = len(members) if isinstance(members, list) else "no"
+                raise TensorDataError(
+                    f"the data are neither {head.elements} numbers nor lists nested as the shape: "
+                    f"a list along axis {axis} has {found} members, and the axis {size}"
+                )
+        level = [member for members in level for member in members]
+    return level
+
+
+def check_booleans(head: InputHead, data: Array) -> None:
+    """Raise TensorDataError for a BOOL that is neither 0 nor 1."""
+    if head.datatype is BOOL and data.size and data.max() > 1:
+        raise TensorDataError(f"element {int(np.argmax(data > 1))} of a BOOL is neither 0 nor 1", pointer=head.pointer)
+
+
+def wanted_outputs(request: InferenceRequest, model: Model) -> dict[str, bool]:
+    """Return the outputs that are wanted by name, each with whether it is to be sent in binary."""
+    default = request.parameters.get(BINARY_OUTPUT, False)
+    if type(default) is not bool:
+        raise _invalid(pointer_to(BINARY_OUTPUT), "expected true or false")
+    if not request.outputs:
+        return {slot.name: default for slot in model.outputs}
+    known = [slot.name for slot in model.outputs]
+    wanted: dict[str, bool] = {}
+    for index, output in enumerate(request.outputs):
+        place = pointer("outputs", index)
+        if output.name not in known:
+            raise _invalid(f"{place}/name", f"{model.name} has the outputs {', '.join(known)}; not this one")
+        if output.name in wanted:
+            raise _invalid(f"{place}/name", f"the output {output.name} is there more than once")
+        unknown = [name for name in output.parameters if name != "binary_data"]
+        if unknown:
+            name = excerpt(unknown[0])
+            raise _invalid(place + pointer("parameters", name), "not a parameter of an output; there is binary_data")
+        binary = output.parameters.get("binary_data", default)
+        if type(binary) is not bool:
+            raise _invalid(f"{place}/parameters/binary_data", "expected true or false")
+        wanted[output.name] = binary
+    return wanted
+
+
+def encode(
+    head: Mapping[str, Any], outputs: Sequence[tuple[OutputTensor, bool]], max_values: int
+) -> tuple[list[Piece], int | None]:
+    """Return a reply as pieces, and the length of its JSON if anything follows that.
+
+    `head`: the members beside `outputs`. Each output comes with whether it is sent in binary; then it is a piece that
+    is the array's own memory. Raise LimitError for an output of more than `max_values` elements that is not.
+    """
+    parts: list[bytes] = []
+    blobs: list[Piece] = []
+    for output, binary in outputs:
+        parameters: dict[str, Any] = {"element_type": output.element_type}
+        if binary:
+            parameters["binary_data_size"] = output.data.nbytes
+            blobs.append(output.data.view(np.uint8).data)
+        described = {
+            "name": output.name,
+            "datatype": output.datatype.name,
+            "shape": output.shape,
+            "parameters": parameters,
+        }
+        text = json_text(described)
+        parts.append(text if binary else text[:-1] + b',"data":' + _numbers(output, max_values) + b"}")
+    text = json_text(head)[:-1] + b',"outputs":[' + b",".join(parts) + b"]}"
+    return [text, *blobs], len(text) if any(binary for _, binary in outputs) else None
+
+
+def _numbers(output: OutputTensor, max_values: int) -> bytes:
+    if output.data.size > max_values:
+        raise LimitError(
+            f"output {output.name} has {output.data.size} elements; more than {max_values} are sent in binary: "
+            f"ask for that with the parameter {BINARY_OUTPUT}",
+            limit=max_values,
+        )
+    if output.datatype is BOOL:
+        return json_text([bool(value) for value in output.data])
+    return values.encode_elements(output.datatype.element, output.data)
+
+
+def _invalid(place: str, detail: str) -> RequantError:
+    return InvalidRequestError(detail, (FieldFault(place, "invalid", detail),))

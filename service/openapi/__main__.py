@@ -1,0 +1,32 @@
+"""`python -m service.openapi` writes `openapi/openapi.json`; `--check` says whether that is current."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from service.app import create_app
+from service.runtime.settings import Settings
+
+COMMITTED = Path(__file__).parents[2] / "openapi" / "openapi.json"
+
+
+def text(settings: Settings) -> str:
+    """Return the document as it is committed: sorted, so that a difference is a difference in meaning."""
+    return json.dumps(create_app(settings).openapi(), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def main() -> None:
+    """Write the document to its committed place; with `--check`, fail if that would change it."""
+    current = text(Settings())
+    if "--check" in sys.argv[1:]:
+        if not COMMITTED.exists() or COMMITTED.read_text(encoding="utf-8") != current:
+            sys.exit("openapi/openapi.json is not current: run `make openapi`")
+        return
+    COMMITTED.parent.mkdir(parents=True, exist_ok=True)
+    COMMITTED.write_text(current, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,181 @@
+"""The OpenAPI document: what FastAPI collects from the routes, completed and made kind to client generators.
+
+`python -m service.openapi` commits it to `openapi/openapi.json`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fastapi.openapi.utils import get_openapi
+from pydantic.json_schema import models_json_schema
+from starlette.routing import BaseRoute
+
+from core.convert.quantize import ROUNDINGS
+from core.operators.registry import OPERATORS
+from core.parameters.bias import BIAS_RULES
+from core.parameters.calibration import CALIBRATION_METHODS
+from core.parameters.fake_quantize import FAKE_QUANTIZE_SCHEMES
+from core.parameters.ranges import RANGE_RULES
+from core.profiles import PROFILES
+from core.schemes import SCHEMES
+from core.translation import litert, onednn, onnx, torch, tosa
+from service import VERSION
+from service.http.openapi_operation import SCHEMAS
+from service.json_api import comparison
+from service.json_api.schemas import base as schemas
+from service.json_api.schemas import blocks as block_models
+from service.json_api.schemas import calibration as calibration_models
+from service.json_api.schemas import conversions as conversion_models
+from service.json_api.schemas import integer as integer_models
+from service.json_api.schemas import lowering as lowering_models
+from service.json_api.schemas import multipliers as multiplier_models
+from service.json_api.schemas import operators as operator_models
+from service.json_api.schemas import ranges as range_models
+from service.json_api.schemas import tosa as tosa_models
+from service.json_api.schemas import translation as translation_models
+from service.oip import schemas as oip_schemas
+from service.runtime.settings import Limits, Settings
+
+TITLE = "Requant"
+
+_DESCRIPTION = """Bit-exact quantization arithmetic. Types are MLIR text; a profile names the system whose bits you get.
+
+Tensors are row-major and little-endian. JSON routes take them as base64 or, when small, as numbers; routes under
+`/v1/npy` take and give one `.npy` file; `/v2` speaks the Open Inference Protocol, JSON or binary. Errors are
+`application/problem+json` with a stable `code`."""
+
+_TAGS = [
+    {"name": "ops", "description": "The conversions, as JSON."},
+    {"name": "integer", "description": "Operations on stored integers, whose sums are scaled to an output."},
+    {"name": "operators", "description": "Other systems' operators, by their names, operands and attributes."},
+    {"name": "npy", "description": "The conversions, as .npy files."},
+    {"name": "oip", "description": "Every operation as a model of the Open Inference Protocol."},
+    {"name": "params", "description": "Parameters of the arithmetic."},
+    {"name": "types", "description": "The type language."},
+    {"name": "modules", "description": "MLIR modules: the passes that lower quantized operations, and an evaluator."},
+    {"name": "meta", "description": "The service itself."},
+]
+
+_REQUESTS = (
+    conversion_models.QuantizeRequest,
+    conversion_models.DequantizeRequest,
+    conversion_models.RequantizeRequest,
+    comparison.CompareRequest,
+    integer_models.MatmulRequest,
+    integer_models.Conv2dRequest,
+    integer_models.AddRequest,
+    block_models.QuantizeBlocksRequest,
+    block_models.DequantizeBlocksRequest,
+    tosa_models.RescaleRequest,
+    multiplier_models.MultiplierRequest,
+    range_models.RangeRequest,
+    calibration_models.TensorParametersRequest,
+    range_models.BiasRequest,
+    range_models.FakeQuantizeRequest,
+    schemas.ParseTypeRequest,
+    translation_models.TranslateRequest,
+    lowering_models.LowerRequest,
+    lowering_models.EvaluateRequest,
+    oip_schemas.InferenceRequest,
+    *(operator_models.request_model(operator) for operator in OPERATORS.values()),
+)
+
+
+def document(routes: Sequence[BaseRoute], settings: Settings) -> dict[str, Any]:
+    """Return the document for these routes."""
+    found = get_openapi(
+        title=TITLE,
+        version=VERSION,
+        description=_DESCRIPTION,
+        routes=routes,
+        tags=_TAGS,
+        servers=[{"url": "/"}],
+        license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        separate_input_output_schemas=False,
+    )
+    found["info"]["x-limits"] = {name: getattr(settings, name) for name in Limits.model_fields}
+    components = found["components"]["schemas"]
+    components.update(_request_components())
+    components["Problem"] = schemas.Problem.model_json_schema(ref_template=SCHEMAS + "{model}")
+    components.update(components["Problem"].pop("$defs", {}))
+    components["ProfileName"] = _names(PROFILES, "The arithmetic contracts. GET /v1/profiles says what each is.")
+    components["RoundingName"] = _names(
+        ROUNDINGS, "The roundings that can replace a profile's; nearest_* differ in ties."
+    )
+    components["SchemeName"] = _described(
+        SCHEMES, "The ways to turn a real factor into a multiplier and a shift, and to scale integers by them."
+    )
+    components["RangeSchemeName"] = _described(RANGE_RULES, "The rules that turn a range into scale and zero point.")
+    components["CalibrationMethodName"] = _described(CALIBRATION_METHODS, "The methods that find a range in data.")
+    components["BiasSchemeName"] = _described(BIAS_RULES, "The rules that make the scale and the integers of a bias.")
+    components["FakeQuantizeSchemeName"] = _described(FAKE_QUANTIZE_SCHEMES, "The fake quantizations.")
+    components.update(_operator_choices())
+    components.update(_translation_names())
+    _drop_validation_errors(found)
+    for component in components.values():
+        _tidy(component)
+    return found
+
+
+def _request_components() -> dict[str, Any]:
+    models = [(model, "validation") for model in _REQUESTS]
+    _, described = models_json_schema(models, ref_template=SCHEMAS + "{model}")  # type: ignore[arg-type]
+    found: dict[str, Any] = described["$defs"]
+    return found
+
+
+def _operator_choices() -> dict[str, Any]:
+    """Return the enums of implementations and of attributes that have only some texts."""
+    found: dict[str, Any] = {}
+    for operator in OPERATORS.values():
+        for choices in (operator.implementations, *(attribute.choices for attribute in operator.attributes)):
+            if choices is not None:
+                found[choices.name] = _names(choices.values, choices.description)
+    return found
+
+
+def _translation_names() -> dict[str, Any]:
+    """Return the enums of the operands that types are translated to."""
+    return {
+        "OnnxStoredType": _names(onnx.STORED, "What ONNX's quantizing operators store."),
+        "OnnxRealType": _names(onnx.EXPRESSED, "What ONNX's scales are."),
+        "OnednnStoredType": _names(onednn.STORED, "What oneDNN Graph stores."),
+        "OnednnRealType": _names(onednn.EXPRESSED, "What oneDNN Graph's scales are."),
+        "LitertTensorType": _names(litert.TENSOR_TYPES.values(), "LiteRT's types of quantized tensors."),
+        "TorchQscheme": _names(torch.QSCHEMES, "torch's qschemes."),
+        "TorchStoredType": _names(torch.DTYPES, "What torch's quantized_decomposed stores."),
+        "TorchQuantizedType": _names(torch.QUANTIZED_DTYPES, "torch's dtypes of eager quantized tensors."),
+        "TosaStoredType": _names(tosa.ELEMENTS, "What RESCALE takes and gives."),
+    }
+
+
+def _names(names: Any, description: str) -> dict[str, Any]:
+    return {"type": "string", "enum": list(names), "description": description}
+
+
+def _described(rules: Mapping[str, Any], description: str) -> dict[str, Any]:
+    """Return the names of rules, with what each says of itself."""
+    lines = "\n".join(f"- `{name}`: {rule.summary}" for name, rule in rules.items())
+    return _names(rules, f"{description}\n\n{lines}")
+
+
+def _drop_validation_errors(found: dict[str, Any]) -> None:
+    """Drop the 422 that FastAPI adds to routes with a path parameter: any text is a valid one here."""
+    for unused in ("HTTPValidationError", "ValidationError"):
+        found["components"]["schemas"].pop(unused, None)
+    for path in found["paths"].values():
+        for operation in path.values():
+            if "application/json" in operation["responses"].get("422", {}).get("content", {}):
+                del operation["responses"]["422"]
+
+
+def _tidy(component: dict[str, Any]) -> None:
+    """Put in the references to enum components, and drop titles: some generators make a type of each."""
+    component.pop("title", None)
+    for field in component.get("properties", {}).values():
+        field.pop("title", None)
+        if name := field.pop(schemas.COMPONENT, None):
+            del field["type"]
+            field["$ref"] = SCHEMAS + name

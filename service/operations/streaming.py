@@ -1,0 +1,111 @@
+"""A conversion while its input arrives, or while its output leaves: nothing of the tensor's size is held twice.
+
+Where the output is no larger than the input, each piece of the body is converted when it is there, and only the output
+is kept: after the last byte it is done. Where the output is larger, the input is kept, and converted piece by piece as
+the client takes the reply. In both cases the reply begins when the whole body was received: its length and its report
+are known by then, and a client that sends everything before it reads would wait for ever otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+
+import numpy as np
+
+from core.plan.conversion import Conversion, merged
+from core.plan.plan import Array
+from service.http.request_body import BodyReader
+from service.runtime.executor import Compute
+
+# Elements of a piece: input and output of it together stay in a CPU's own cache.
+_PIECE = 64 << 10
+# An input up to here is one piece, and an output up to here is kept, however small the input is.
+_SMALL_INPUT = 16 << 10
+_SMALL_OUTPUT = 1 << 20
+
+Work = tuple[int, Callable[[], Array]]
+
+
+def keeps_output(conversion: Conversion) -> bool:
+    """Return whether it is the output that is kept, and not the input."""
+    return conversion.output_bytes <= max(conversion.input_bytes, _SMALL_OUTPUT)
+
+
+async def convert_arriving(reader: BodyReader, conversion: Conversion, compute: Compute) -> tuple[Array, Array]:
+    """Convert what `reader` has left as it arrives. Return the tally and the output as it travels.
+
+    If the body ends early, the rest of the output is not written. Raise TensorDataError as Conversion.step does.
+    """
+    output = np.empty(conversion.output_entries, conversion.output_dtype)
+    arrived = await reader.elements(conversion.input_dtype, conversion.input_group, conversion.input_entries)
+    tally = conversion.plan.new_counts()
+    if arrived.size == conversion.input_entries and arrived.nbytes <= _SMALL_INPUT:
+        conversion.step(arrived, output, 0, tally)
+        return tally, output
+
+    def convert(source: Array, first: int, last: int) -> Array:
+        counts = conversion.plan.new_counts()
+        conversion.step(source, output[conversion.output_at(first) : conversion.output_at(last)], first, counts)
+        return counts
+
+    async def works() -> AsyncIterator[Work]:
+        nonlocal arrived
+        entry = 0
+        while arrived.size:
+            start, stop = conversion.element_at(entry), conversion.element_at(entry + arrived.size)
+            for first, last in conversion.pieces(start, stop, _PIECE):
+                source = arrived[conversion.input_at(first) - entry : conversion.input_at(last) - entry]
+                yield source.nbytes, partial(convert, source, first, last)
+            entry += arrived.size
+            missing = conversion.input_entries - entry
+            arrived = await reader.elements(conversion.input_dtype, conversion.input_group, missing)
+
+    tallies = [counts async for counts in compute.pieces(conversion.kind, works())]
+    return merged(tallies, tally), output
+
+
+async def examine(source: Array, conversion: Conversion, compute: Compute) -> Array:
+    """Look at all of a kept input before the reply begins. Return the tally.
+
+    Raise TensorDataError as Conversion.step does.
+    """
+
+    counts = conversion.plan.tallies
+
+    def look(piece: Array, first: int, last: int) -> Array:
+        tally = conversion.plan.new_counts()
+        if counts:
+            conversion.step(piece, _room(conversion, first, last), first, tally)
+        else:
+            conversion.check(piece, first)
+        return tally
+
+    works = _kept(source, conversion, look)
+    tallies = [tally async for tally in compute.pieces((*conversion.kind, counts), works)]
+    return merged(tallies, conversion.plan.new_counts())
+
+
+async def convert_leaving(source: Array, conversion: Conversion, compute: Compute) -> AsyncIterator[memoryview]:
+    """Convert a kept input, and yield the output as it travels in pieces, as fast as they are taken."""
+
+    def convert(piece: Array, first: int, last: int) -> Array:
+        target = _room(conversion, first, last)
+        conversion.step(piece, target, first, conversion.plan.new_counts())
+        return target
+
+    async for target in compute.pieces(conversion.kind, _kept(source, conversion, convert)):
+        yield target.view(np.uint8).data
+        # A client that takes all at once does not make the others wait.
+        await asyncio.sleep(0)
+
+
+def _room(conversion: Conversion, first: int, last: int) -> Array:
+    return np.empty(conversion.output_at(last) - conversion.output_at(first), conversion.output_dtype)
+
+
+async def _kept(source: Array, conversion: Conversion, work: Callable[[Array, int, int], Array]) -> AsyncIterator[Work]:
+    for first, last in conversion.pieces(0, conversion.elements, _PIECE):
+        piece = source[conversion.input_at(first) : conversion.input_at(last)]
+        yield piece.nbytes, partial(work, piece, first, last)

@@ -1,0 +1,155 @@
+"""Who may come in: requests reserve the memory that they will need, and wait a moment or are refused when it is gone.
+
+Counting connections says nothing here, since one request may need a thousand times what another does. So there is a
+budget of bytes. A request that does not fit waits in line, first come first served and not for long; when the line is
+full or the wait is over, it is refused with 503 and told to come again, which costs a loaded service next to nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+
+from starlette.types import Scope
+
+from core.errors import LimitError, OverloadedError
+from service.runtime.at_once import AT_ONCE
+
+_KEPT = "memory"
+
+
+class Admission:
+    """A budget of bytes. All methods are called on the event loop, so nothing here is locked.
+
+    `refused` is told the reason of each refusal: `line_full`, `waited_too_long` or `too_large`.
+    """
+
+    def __init__(
+        self,
+        budget: int,
+        longest_line: int,
+        patience_seconds: float,
+        refused: Callable[[str], None] = lambda reason: None,
+    ) -> None:
+        self.budget = budget
+        self.reserved = 0
+        self._longest_line = longest_line
+        self._patience_seconds = patience_seconds
+        self._refused = refused
+        self._line: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait in line."""
+        return len(self._line)
+
+    def check(self, byte_count: int) -> None:
+        """Raise LimitError if the whole budget is less than that."""
+        if byte_count > self.budget:
+            self._refused("too_large")
+            detail = f"the request needs {byte_count} bytes of memory; the service may use {self.budget} for all"
+            raise LimitError(detail, limit=self.budget)
+
+    def enter_at_once(self, byte_count: int) -> bool:
+        """Take `byte_count` bytes of the budget if they are free and nobody waits. Return whether they were."""
+        if self._line or self.reserved + byte_count > self.budget:
+            return False
+        self.reserved += byte_count
+        return True
+
+    async def enter(self, byte_count: int) -> None:
+        """Take `byte_count` bytes of the budget. Raise OverloadedError if they do not come free in time."""
+        if self.enter_at_once(byte_count):
+            return
+        if len(self._line) >= self._longest_line:
+            self._refused("line_full")
+            raise OverloadedError(f"{len(self._line)} requests wait for memory already")
+        place = (byte_count, asyncio.get_running_loop().create_future())
+        self._line.append(place)
+        try:
+            async with asyncio.timeout(self._patience_seconds):
+                await place[1]
+        except BaseException as error:
+            self._leave(place)
+            if isinstance(error, TimeoutError):
+                self._refused("waited_too_long")
+                raise OverloadedError(
+                    f"no memory came free within {self._patience_seconds} s; {self.reserved} bytes are in use"
+                ) from None
+            raise
+
+    def give_back(self, byte_count: int) -> None:
+        """Give back what was taken."""
+        self.reserved -= byte_count
+        self._admit()
+
+    def _leave(self, place: tuple[int, asyncio.Future[None]]) -> None:
+        """Give up a place in line, or what was granted in the very moment in which it was given up."""
+        byte_count, granted = place
+        if place in self._line:
+            self._line.remove(place)
+        elif granted.done() and not granted.cancelled():
+            self.reserved -= byte_count
+        self._admit()
+
+    def _admit(self) -> None:
+        """Let in whoever is first in line, as long as there is room."""
+        while self._line and self.reserved + self._line[0][0] <= self.budget:
+            byte_count, granted = self._line.popleft()
+            if not granted.done():
+                self.reserved += byte_count
+                granted.set_result(None)
+
+
+class Reservation:
+    """What one request holds of the budget. It grows as the request asks for more, and ends with it."""
+
+    def __init__(self, admission: Admission) -> None:
+        self.held = 0
+        self._admission = admission
+
+    async def more(self, byte_count: int) -> None:
+        """Hold `byte_count` bytes more. Raise LimitError or OverloadedError."""
+        self._admission.check(self.held + byte_count)
+        await self._admission.enter(byte_count)
+        self.held += byte_count
+
+    def more_at_once(self, byte_count: int) -> bool:
+        """Hold `byte_count` bytes more if that can be had without a wait. Return whether it could."""
+        had = self._admission.enter_at_once(byte_count)
+        self.held += byte_count * had
+        return had
+
+    def less(self, byte_count: int) -> None:
+        """Hold `byte_count` bytes less."""
+        self.held -= byte_count
+        self._admission.give_back(byte_count)
+
+    def __enter__(self) -> Reservation:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.less(self.held)
+
+
+def keep_reservation(scope: Scope, reservation: Reservation) -> None:
+    """Give a request its reservation."""
+    scope.setdefault("state", {})[_KEPT] = reservation
+
+
+def reservation_of(scope: Scope) -> Reservation | None:
+    """Return the reservation of a request, None where nobody counts."""
+    found: Reservation | None = scope.get("state", {}).get(_KEPT)
+    return found
+
+
+def hold(scope: Scope, byte_count: int) -> Awaitable[None]:
+    """Hold `byte_count` bytes more for a request, until its reply has left. Raise LimitError or OverloadedError."""
+    reservation = reservation_of(scope)
+    if reservation is None or reservation.more_at_once(byte_count):
+        return AT_ONCE
+    return reservation.more(byte_count)

@@ -1,0 +1,140 @@
+"""From start to readiness to the end: the service's threads, and the kernels compiled in them.
+
+The server accepts connections while the kernels compile, so that probes get an answer, but no request ever waits for a
+compiler: until the last kernel is there, work is refused with 503.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import threading
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
+from contextlib import asynccontextmanager, nullcontext
+from enum import StrEnum
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.requests import Request
+
+from core.errors import UnavailableError
+from core.self_test.self_test import prepare_kernels
+from service.middleware.bearer_auth import Tokens
+from service.runtime.executor import Compute
+from service.runtime.forced_exit import PREPARING_THREAD
+from service.runtime.memory_budget import Admission
+from service.runtime.metrics import Metrics
+from service.runtime.plan_cache import ByteCache
+from service.runtime.settings import Settings
+
+_log = logging.getLogger("uvicorn.error")
+
+
+class HealthStatus(StrEnum):
+    """What the service is doing, as `/healthz` tells it."""
+
+    STARTING = "starting"
+    READY = "ready"
+    FAILED = "failed"
+    DRAINING = "draining"
+    STOPPING = "stopping"
+
+
+class Runtime:
+    """What lives as long as the process: the threads, the status, and how many kernels are there."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.status = HealthStatus.STARTING
+        self.kernels = 0
+        self.tokens = None if settings.tokens_file is None else Tokens(settings.tokens_file)
+        self.metrics = Metrics()
+        self.metrics.watch("ready", "Whether the service is ready.", lambda: float(self.status is HealthStatus.READY))
+        self.admission = Admission(
+            settings.memory_bytes, settings.max_waiting, settings.waiting_seconds, self.metrics.rejected
+        )
+        self.metrics.watch("inflight_bytes", "Memory that requests hold.", lambda: self.admission.reserved)
+        self.metrics.watch("memory_budget_bytes", "Memory that requests may hold.", lambda: self.admission.budget)
+        self.metrics.watch("waiting_requests", "Requests that wait for memory.", lambda: self.admission.waiting)
+        self.compute = Compute(
+            settings.threads, settings.inline_bytes, settings.max_compute_seconds, settings.max_queued
+        )
+        # What queries mean, and what they mean for the tensors that came with them.
+        self.asked: ByteCache[Any] = ByteCache(settings.plan_cache_bytes // 4)
+        self.planned: ByteCache[Any] = ByteCache(settings.plan_cache_bytes)
+
+    async def warm_up(self) -> None:
+        """Compile or load every kernel, see that they give the known answers, then be ready."""
+        try:
+            self.kernels = await asyncio.wrap_future(_in_daemon_thread(prepare_kernels))
+        except Exception:
+            # Stay up and say so: a probe restarts the process, a person reads this line.
+            self.status = HealthStatus.FAILED
+            _log.exception("The kernels could not be compiled, or compute wrongly; no work is taken.")
+        else:
+            # What is there now stays. The collector would go through all of it while requests wait.
+            gc.freeze()
+            self.status = HealthStatus.READY
+            _log.info("Ready: %d kernels, %d threads.", self.kernels, self.settings.threads)
+        finally:
+            gc.enable()
+
+    def drain(self) -> None:
+        """Say that no more work is wanted. What comes all the same is done: a balancer needs a while to see it."""
+        if self.status is HealthStatus.READY:
+            self.status = HealthStatus.DRAINING
+
+
+def _in_daemon_thread(work: Callable[[], int]) -> Future[int]:
+    """Run `work` in a thread that the process does not wait for when it ends, as it does for those of an executor."""
+    result: Future[int] = Future()
+
+    def run() -> None:
+        try:
+            result.set_result(work())
+        except BaseException as error:
+            result.set_exception(error)
+
+    result.set_running_or_notify_cancel()
+    threading.Thread(target=run, name=PREPARING_THREAD, daemon=True).start()
+    return result
+
+
+def runtime(request: Request) -> Runtime:
+    """Return the runtime of the application that serves `request`."""
+    found: Runtime = request.app.state.runtime
+    return found
+
+
+def require_ready(request: Request) -> Runtime:
+    """Return the runtime, or refuse the work while the kernels are not there."""
+    found = runtime(request)
+    if found.status not in (HealthStatus.READY, HealthStatus.DRAINING):
+        raise UnavailableError(f"the service is {found.status}; it takes work when its kernels are compiled")
+    return found
+
+
+def require_open(request: Request) -> None:
+    """Say that the service is not ready, unless work is wanted: what a balancer's probe asks."""
+    status = runtime(request).status
+    if status is not HealthStatus.READY:
+        raise UnavailableError(f"the service is {status}")
+
+
+@asynccontextmanager
+async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    """Start the warm-up in the background and, at the end, let the threads finish what they have."""
+    current: Runtime = app.state.runtime
+    current.compute.start()
+    warm_up = asyncio.create_task(current.warm_up())
+    watch = asyncio.create_task(current.metrics.watch_loop())
+    try:
+        with current.tokens.reread_on_hangup() if current.tokens else nullcontext():
+            yield
+    finally:
+        current.status = HealthStatus.STOPPING
+        warm_up.cancel()
+        watch.cancel()
+        current.compute.shut_down()

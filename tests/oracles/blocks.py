@@ -1,0 +1,164 @@
+"""The slow truth of the block formats, in exact fractions, from spec/numerics.md F.6 to F.8; importing nothing of ours.
+
+A block is a list of floats that hold f32 values. What a rule computes in f32 is rounded by `oracle.f32`, step by step.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from fractions import Fraction
+from typing import NamedTuple
+
+from tests.oracles.quantization import f32, nearest_away, nearest_even
+from tests.oracles.small_floats import FORMATS, ROWS, nearest, value_of
+
+# F.6: the element of each format and the exponent of its largest value.
+MX = {
+    "mxfp8_e4m3": ("f8E4M3FN", 8),
+    "mxfp8_e5m2": ("f8E5M2", 15),
+    "mxfp6_e2m3": ("f6E2M3FN", 2),
+    "mxfp6_e3m2": ("f6E3M2FN", 4),
+    "mxfp4_e2m1": ("f4E2M1FN", 2),
+    "mxint8": (None, 0),
+}
+# F.6: where RNE(amax / X) is beyond the largest element.
+TOSA_BOUNDS = {
+    "mxfp8_e4m3": (Fraction(464), False),
+    "mxfp8_e5m2": (Fraction(61440), True),
+    "mxfp6_e2m3": (Fraction(31, 4), True),
+    "mxfp6_e3m2": (Fraction(30), True),
+    "mxfp4_e2m1": (Fraction(7), True),
+    "mxint8": (Fraction(255, 128), True),
+}
+# What the reference model writes into a block that is NaN: for a NaN with its sign set, the second.
+TOSA_NANS = {
+    "mxfp8_e4m3": (0x7F, 0xFF),
+    "mxfp8_e5m2": (0x7E, 0xFE),
+    "mxfp6_e2m3": (0x18, 0x38),
+    "mxfp6_e3m2": (0x1C, 0x3C),
+    "mxfp4_e2m1": (0x06, 0x0E),
+    "mxint8": (0x7F, 0x80),
+}
+
+
+class Block(NamedTuple):
+    """The code of the scale and the codes of the elements."""
+
+    scale: int
+    elements: list[int]
+
+
+def floor_log2(value: Fraction) -> int:
+    exponent = value.numerator.bit_length() - value.denominator.bit_length()
+    return exponent if Fraction(2) ** exponent <= value else exponent - 1
+
+
+def saturated(name: str, value: Fraction, *, negative: bool) -> int:
+    """The code of RNE(value), the largest one beyond it. The sign is apart, for zeros have one."""
+    code = nearest(name, value)
+    return (ROWS[name][1] if code is None else code) + (FORMATS[name].sign if negative else 0)
+
+
+def quantize_mx(name: str, rule: str, block: list[float]) -> Block:
+    """F.6: one block under the OCP floor rule or the TOSA reference rule."""
+    if not all(math.isfinite(x) for x in block):
+        nan, negative_nan = TOSA_NANS[name] if rule == "tosa" else (0, 0)
+        return Block(255, [negative_nan if math.isnan(x) and math.copysign(1, x) < 0 else nan for x in block])
+    element, largest_exponent = MX[name]
+    amax = max(Fraction(abs(x)) for x in block)
+    exponent = floor_log2(amax) - largest_exponent if amax else -127
+    if rule == "tosa" and amax:
+        bound, inclusive = TOSA_BOUNDS[name]
+        scaled = amax / Fraction(2) ** exponent
+        exponent += scaled > bound or (inclusive and scaled == bound)
+    exponent = min(max(exponent, -127), 127)
+    codes = []
+    for x in block:
+        scaled = Fraction(x) / Fraction(2) ** exponent
+        if element is None:
+            codes.append(min(max(nearest_even(scaled * 64), -128 if rule == "tosa" else -127), 127) % 256)
+        else:
+            codes.append(saturated(element, scaled, negative=math.copysign(1, x) < 0))
+    return Block(exponent + 127, codes)
+
+
+def quantize_nvfp4(block: list[float], global_scale: float) -> Block:
+    """F.7: one block; global_scale = 1 is the single-level form."""
+    if any(math.isnan(x) for x in block):
+        return Block(0x7F, [0] * len(block))
+    amax = max(abs(x) for x in block)
+    ideal = math.inf if math.isinf(amax) else f32(Fraction(f32(Fraction(amax) / 6)) / Fraction(global_scale))
+    scale = nearest("f8E4M3FN", min(max(ideal, 2.0**-6), 448.0))
+    assert scale is not None
+    real = value_of("f8E4M3FN", scale)
+    assert isinstance(real, Fraction)
+    divisor = Fraction(f32(Fraction(global_scale) * real))
+    codes = []
+    for x in block:
+        quotient = math.copysign(math.inf, x) if math.isinf(x) else f32(Fraction(x) / divisor)
+        clamped = Fraction(min(max(quotient, -6.0), 6.0))
+        codes.append(saturated("f4E2M1FN", clamped, negative=math.copysign(1, x) < 0))
+    return Block(scale, codes)
+
+
+def global_scale_of(values: list[float]) -> float:
+    """F.7: f32(amax / 2688)."""
+    return f32(max(Fraction(abs(x)) for x in values) / 2688)
+
+
+def f16(value: float) -> bytes:
+    """The little-endian bytes of f16(value), beyond its range an infinity."""
+    if abs(value) >= 65520:
+        return struct.pack("<H", 0x7C00 | (0x8000 if value < 0 else 0))
+    return struct.pack("<e", value)
+
+
+def _quotient(numerator: float, divisor: int) -> float:
+    """f32(numerator / divisor) with the sign that a division gives, that of a zero too."""
+    return math.copysign(f32(Fraction(numerator) / divisor), numerator * divisor)
+
+
+def _reciprocal(d: float) -> float:
+    return f32(1 / Fraction(d)) if d else 0.0
+
+
+def quantize_gguf(name: str, block: list[float]) -> bytes:
+    """F.8: the bytes of one block."""
+    extreme = max(block, key=abs)  # the first of equal ones
+    if name == "Q8_0":
+        d = f32(Fraction(abs(extreme)) / 127)
+        inverse = _reciprocal(d)
+        codes = [nearest_away(Fraction(f32(Fraction(x) * Fraction(inverse)))) for x in block]
+        return f16(d) + bytes(code % 256 for code in codes)
+    top = 31 if name[1] == "5" else 15
+    if name.endswith("_0"):
+        d = _quotient(extreme, -(top + 1) // 2)
+        head, low, added = f16(d), 0.0, Fraction(top + 2, 2)
+    else:
+        low = min(block)
+        d = f32(Fraction(f32(Fraction(max(block)) - Fraction(low))) / top)
+        head, added = f16(d) + f16(low), Fraction(1, 2)
+    inverse = _reciprocal(d)
+    codes = []
+    for x in block:
+        product = f32(Fraction(f32(Fraction(x) - Fraction(low))) * Fraction(inverse))
+        codes.append(min(top, math.trunc(f32(Fraction(product) + added))))
+    fifths = sum((code >> 4) << index for index, code in enumerate(codes)).to_bytes(4, "little")
+    nibbles = bytes((codes[j] & 15) | ((codes[j + 16] & 15) << 4) for j in range(16))
+    return head + (fifths if top == 31 else b"") + nibbles
+
+
+def dequantize_gguf(name: str, data: bytes) -> list[float]:
+    """F.8: the values of one block."""
+    d: float = struct.unpack("<e", data[:2])[0]
+    low: float = struct.unpack("<e", data[2:4])[0] if name.endswith("_1") else 0.0
+    if name == "Q8_0":
+        codes = [code - 256 if code > 127 else code for code in data[2:]]
+    else:
+        word = int.from_bytes(data[-20:-16], "little") if name[1] == "5" else 0
+        plain = [*(byte & 15 for byte in data[-16:]), *(byte >> 4 for byte in data[-16:])]
+        zero = {"Q4_0": 8, "Q5_0": 16}.get(name, 0)
+        codes = [code + 16 * ((word >> index) & 1) - zero for index, code in enumerate(plain)]
+    products = [math.copysign(f32(Fraction(d) * code), math.copysign(1, d) * (-1 if code < 0 else 1)) for code in codes]
+    return [f32(Fraction(product) + Fraction(low)) for product in products] if name.endswith("_1") else products

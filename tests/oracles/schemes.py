@@ -1,0 +1,359 @@
+"""The schemes in exact integers, from the specification, importing nothing of ours.
+
+A float is an integer times a power of two, so that rounding one to 24 or 53 bits is rounding an integer. Subnormals and
+overflow are left out: they are too small and too large to be told apart after rounding and clamping to integers.
+Sections named are those of spec/numerics.md unless they say otherwise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from functools import lru_cache
+from typing import NamedTuple
+
+from tests.oracles import quantization as oracle
+from tests.oracles.quantization import wrap32
+
+INT32 = (-(2**31), 2**31 - 1)
+Scale = Callable[[int, int, int], int | None]
+
+
+def up(value: int, shift: int) -> int:
+    """RNU(value / 2^shift)."""
+    return value << -shift if shift <= 0 else (value + (1 << (shift - 1))) >> shift
+
+
+def away(value: int, shift: int) -> int:
+    """RNA(value / 2^shift)."""
+    return up(value, shift) if value >= 0 else -up(-value, shift)
+
+
+def even(value: int, shift: int) -> int:
+    """RNE(value / 2^shift)."""
+    if shift <= 0:
+        return value << -shift
+    floor, rest, half = value >> shift, value & ((1 << shift) - 1), 1 << (shift - 1)
+    return floor + (rest > half or (rest == half and floor & 1))
+
+
+def rounded(value: int, bits: int) -> int:
+    """An integer rounded to `bits` significant bits, ties to even."""
+    dropped = abs(value).bit_length() - bits
+    return even(value, dropped) << dropped if dropped > 0 else value
+
+
+class Derived(NamedTuple):
+    """A multiplier and shift, and the right shift of the exact value m * 2^-right."""
+
+    multiplier: int
+    shift: int
+    right: int
+
+
+def significand(d: float, bits: int) -> tuple[int, int]:
+    """(RNA(f * 2^bits), e) with d = f * 2^e, 0.5 <= |f| < 1."""
+    numerator, denominator = d.as_integer_ratio()
+    e = abs(numerator).bit_length() - denominator.bit_length() + 1
+    shift = bits - e
+    return (away(numerator << max(shift, 0), denominator.bit_length() - 1 - min(shift, 0))), e
+
+
+def of_f32(d: float) -> tuple[int, int] | None:
+    """(m, n): f32(d) = m * 2^-n with 24 bits in m; None if it is infinite."""
+    f = oracle.f32(Fraction(d))
+    if math.isinf(f):
+        return None
+    if f == 0:
+        return 0, 0
+    m, e = significand(f, 24)
+    return m, 24 - e
+
+
+def integer_frexp(d: float) -> tuple[int, int]:
+    """C.3, of a finite number: the upper 31 bits of the significand, ties toward zero."""
+    if d == 0:
+        return 0, 0
+    subnormal = abs(d) < 2.0**-1022
+    f, e = math.frexp(abs(d))
+    scaled = 2**30 + Fraction(abs(d)) / Fraction(2) ** (-1074 + 22) if subnormal else Fraction(f) * 2**31
+    fraction = math.ceil(scaled - Fraction(1, 2))
+    return (-fraction if d < 0 else fraction), (-1022 if subnormal else e)
+
+
+def factor(scheme: str, scale_in: float, other: float | None, scale_out: float) -> float:
+    """How the factor comes from scales: C.2, A.7, D.3, D.4, D.6; spec/mlir.md 4.4, 4.6."""
+    if scheme.startswith(("tosa", "stablehlo")):
+        return (scale_in if other is None else scale_in * other) / scale_out
+    a, b, c = (oracle.f32(Fraction(1.0 if each is None else each)) for each in (scale_in, other, scale_out))
+    if scheme.startswith(("xnnpack", "onnx", "fbgemm")):
+        return oracle.f32(Fraction(oracle.f32(Fraction(a) * Fraction(b))) / Fraction(c))
+    return a * b / c
+
+
+def derive(scheme: str, d: float) -> Derived | None:
+    """The multiplier and shift of a factor, None where the scheme has none."""
+    if scheme in ("litert_float",):
+        m, e = significand(d, 53) if d else (0, 53)
+        return Derived(m, 53 - e, 53 - e)
+    if scheme in ("onnxruntime", "onnx_reference", "fbgemm", "stablehlo"):
+        pair = of_f32(d)
+        return None if pair is None else Derived(*pair, pair[1])
+    if scheme.startswith("xnnpack"):
+        return _xnnpack(scheme, d)
+    if scheme == "fbgemm_fixed_point":
+        return _fbgemm(d)
+    if scheme.startswith("tosa"):
+        m, shift = oracle.tosa_multiplier(d, 16 if "scale16" in scheme else 32)
+        return None if shift < 2 else Derived(m, shift, shift)
+    if scheme.startswith("ethos_u"):
+        return _vela(d, reduced=scheme.endswith("reduced"))
+    if scheme == "litert_emulate_float":
+        m, shift = integer_frexp(d)
+        if m == 2**31:
+            m, shift = 2**30, shift + 1
+        if shift < -31:
+            m, shift = 0, 0
+        return Derived(m, shift, 31 - shift)
+    if d < 0 and scheme not in ("litert", "arm_vector", "gemmlowp"):
+        return None
+    m, shift = oracle.litert_multiplier(d, single=scheme == "litert_single_rounding")
+    if scheme == "gemmlowp" and d and (shift > 30 or (m == 0)):
+        return None
+    if scheme in ("litert_int64", "cmsis_nn_int64"):
+        return Derived(m, shift, 31 - shift)
+    return Derived(m, shift, 31 - shift)
+
+
+def _xnnpack(scheme: str, d: float) -> Derived | None:
+    """D.4, C.7."""
+    pair = of_f32(d)
+    if pair is None:
+        return None
+    m, n = pair
+    real = Fraction(m) / Fraction(2) ** n
+    if scheme == "xnnpack_cvt8":
+        return Derived(round(real * 256), 8, 8) if Fraction(1, 256) <= real <= 128 else None
+    if not Fraction(1, 2**32) <= real < (1 if scheme == "xnnpack_gemmlowp" else 256):
+        return None
+    return Derived(m << 7, n - 24, n + 7) if scheme == "xnnpack_gemmlowp" else Derived(m, n, n)
+
+
+def _fbgemm(d: float) -> Derived | None:
+    """D.6, step by step."""
+    f = oracle.f32(Fraction(d))
+    if math.isinf(f) or f <= 0:
+        return None
+    s = 31
+    while f < 0.5:
+        f, s = f * 2, s + 1
+    while f > 1:
+        f, s = f / 2, s - 1
+    m = round(Fraction(f) * 2**31)
+    if m == 2**31:
+        m, s = 2**30, s - 1
+    return Derived(m, s, s) if 1 <= s <= 63 else None
+
+
+def _vela(d: float, *, reduced: bool) -> Derived | None:
+    """D.3."""
+    if d < 0:
+        return None
+    m, e = significand(d, 31) if d else (0, 0)
+    shift = 31 - e
+    if d == 0 or not 0 <= shift <= 63:
+        m, shift = 0, 16
+    if reduced:
+        m, shift = reduced_multiplier(m), shift - 16
+    return Derived(m, shift, shift)
+
+
+def reduced_multiplier(m: int) -> int:
+    """C.5, D.3: 16 bits of it."""
+    return (m + 2**15) >> 16 if m < 0x7FFF0000 else 0x7FFF
+
+
+def represented(scheme: str, derived: Derived) -> Fraction:
+    """The exact value that m and shift stand for."""
+    m = derived.multiplier
+    if scheme in ("litert_int64", "cmsis_nn_int64"):
+        m = reduced_multiplier(m) << 16
+    return Fraction(m) / Fraction(2) ** derived.right
+
+
+def _fits(value: int, bounds: tuple[int, int] = INT32) -> bool:
+    return bounds[0] <= value <= bounds[1]
+
+
+def _double(v: int, m: int, shift: int) -> int | None:
+    """C.5, double."""
+    left = wrap32(v << max(shift, 0))
+    high = 2**31 - 1 if left == m == -(2**31) else up(left * m, 31)
+    return away(high, max(-shift, 0)) if _fits(v) else None
+
+
+def _vector(v: int, m: int, shift: int) -> int | None:
+    """C.5, vector."""
+    left = wrap32(v << max(shift, 0))
+    high = 2**31 - 1 if left == m == -(2**31) else up(left * m, 31)
+    return up(high, max(-shift, 0)) if _fits(v) else None
+
+
+def _int64(v: int, m: int, shift: int) -> int | None:
+    """C.5, int64 accumulator."""
+    y = up(v * reduced_multiplier(m), 15 - shift)
+    return y if -(2**47) <= v < 2**47 and _fits(y) else None
+
+
+def _float(v: int, m: int, shift: int) -> int | None:
+    """C.8, FULLY_CONNECTED."""
+    y = away(rounded(rounded(v, 53) * m, 53), shift)
+    return y if _fits(y) else None
+
+
+def _cmsis_single(v: int, m: int, shift: int) -> int | None:
+    """D.2."""
+    y = (((v * m) >> (30 - shift)) + 1) >> 1
+    return y if _fits(v) and _fits(y) else None
+
+
+def _cmsis_int64(v: int, m: int, shift: int) -> int | None:
+    """D.2. The C code computes with the lower 32 bits of the intermediate and wraps: right where nothing is lost."""
+    intermediate = (v * reduced_multiplier(m)) >> (14 - shift)
+    exact, cut = (intermediate + 1) >> 1, wrap32(wrap32(intermediate) + 1) >> 1
+    return cut if -(2**47) <= v < 2**47 and cut == exact else None
+
+
+def _f32(v: int, m: int, shift: int) -> int:
+    """D.4 fp32, D.6 float form, A.7."""
+    return even(rounded(rounded(v, 24) * m, 24), shift)
+
+
+def _value32(v: int, shift: int) -> bool:
+    """spec/mlir.md 5.3, the bound of scale32; int32 at most."""
+    bound = 1 << min(31, shift - 1)
+    return -bound <= v < bound
+
+
+def _tosa16(v: int, m: int, shift: int) -> int | None:
+    """spec/mlir.md 5.3, scale16."""
+    y = up(v * m, shift)
+    return y if -(2**47) <= v < 2**47 and _fits(y) else None
+
+
+def _inexact(v: int, m: int, shift: int) -> int:
+    """spec/mlir.md 5.3, INEXACT_ROUND as the reference model computes it."""
+    return even(rounded(rounded(v, 24) * rounded(m, 24), 24), shift)
+
+
+def _inexact16(v: int, m: int, shift: int) -> int | None:
+    """The same of 16-bit multipliers, for v of 48 bits and y of 32."""
+    y = _inexact(v, m, shift)
+    return y if -(2**47) <= v < 2**47 and _fits(y) else None
+
+
+def _within(width: int, scale: Callable[[int, int, int], int]) -> Scale:
+    return lambda v, m, shift: scale(v, m, shift) if -(2**width) <= v < 2**width else None
+
+
+def _unwrapped(v: int, m: int, shift: int) -> int | None:
+    """D.1, D.2: double, where the shift to the left loses nothing."""
+    return _double(v, m, shift) if _fits(v << max(shift, 0)) else None
+
+
+def _up(v: int, m: int, shift: int) -> int:
+    """One rounding of the exact product."""
+    return up(v * m, shift)
+
+
+SCALED: dict[str, Scale] = {
+    "litert": _double,
+    "litert_emulate_float": _double,
+    "litert_single_rounding": lambda v, m, shift: oracle.multiply_single(v, m, shift) if _fits(v) else None,
+    "litert_int64": _int64,
+    "litert_float": _float,
+    "arm_vector": _vector,
+    "gemmlowp": _unwrapped,
+    "cmsis_nn": _unwrapped,
+    "cmsis_nn_single_rounding": _cmsis_single,
+    "cmsis_nn_int64": _cmsis_int64,
+    "ethos_u": _within(31, _up),
+    "ethos_u_reduced": _within(47, _up),
+    "xnnpack_fp32": _f32,
+    "xnnpack_rndnu": _within(31, _up),
+    "xnnpack_rndna": _within(31, lambda v, m, shift: away(v * m, shift)),
+    "xnnpack_gemmlowp": _within(31, lambda v, m, shift: away(up(v * m, 31), shift)),
+    "xnnpack_cvt8": _within(8, _up),
+    "fbgemm": _f32,
+    "fbgemm_fixed_point": _within(31, _up),
+    "onnxruntime": _f32,
+    "tosa": lambda v, m, shift: up(v * m, shift) if _value32(v, shift) else None,
+    "tosa_double_round": lambda v, m, shift: (
+        oracle.tosa_rescale(v, m, shift, double=True) if _value32(v, shift) else None
+    ),
+    "tosa_inexact_round": lambda v, m, shift: _inexact(v, m, shift) if _value32(v, shift) else None,
+    "tosa_scale16": _tosa16,
+    "tosa_scale16_inexact_round": _inexact16,
+}
+"""y of (v = q - z_in, multiplier, shift), before z_out is added; None where the scheme is not defined."""
+
+MERGED = ("onnx_reference", "stablehlo")
+"""The schemes that add the zero point before they round."""
+
+_ANY_VALUE = ("litert_float", "xnnpack_fp32", "fbgemm", "onnxruntime", *MERGED)
+_WRAPPING = ("litert", "litert_emulate_float", "litert_single_rounding", "litert_int64", "arm_vector")
+_EXACT_SUMS = {name for name in SCALED if name.startswith(("ethos_u", "fbgemm", "onnx", "xnnpack"))} | {
+    "litert_float",
+    "tosa_inexact_round",
+}
+
+
+def _total(scheme: str, y: int, z_out: int) -> int | None:
+    """y + z_out, None where it may not be."""
+    if scheme in _WRAPPING:
+        return wrap32(y + z_out)
+    return y + z_out if scheme in _EXACT_SUMS or _fits(y + z_out) else None
+
+
+def _onnx_reference(v: int, m: int, shift: int, z_out: int) -> int:
+    """A.7: f64, the zero point before rounding."""
+    product = rounded(rounded(v, 53) * m, 53)
+    point = max(shift, 0)
+    return even(rounded((product << (point - shift)) + (z_out << point), 53), point)
+
+
+@lru_cache
+def _merged_zero_point(z_in: int, z_out: int, exact: float) -> Fraction:
+    return Fraction(oracle.f32(Fraction(float(z_out - Fraction(float(z_in * Fraction(exact)))))))
+
+
+def _stablehlo(q: int, z_in: int, m: int, shift: int, z_out: int, exact: float) -> int:
+    """spec/mlir.md 4.4: merged scale and zero point. A huge number stands for an infinite one."""
+    product = Fraction(rounded(rounded(q, 24) * m, 24)) / Fraction(2) ** shift
+    value = oracle.f32(product + _merged_zero_point(z_in, z_out, exact))
+    return oracle.nearest_even(Fraction(value)) if math.isfinite(value) else 2**200 * (1 if value > 0 else -1)
+
+
+def requantized(
+    scheme: str,
+    q: int,
+    z_in: int,
+    m: int,
+    shift: int,
+    z_out: int,
+    bounds: tuple[int, int],
+    exact: float | None = None,
+) -> int | None:
+    """q' of q, None where the scheme is not defined. `exact`: the factor before it became m and shift."""
+    if scheme in _ANY_VALUE and not -(2**62) <= q - z_in < 2**62:
+        return None
+    sum_: int | None
+    if scheme == "stablehlo":
+        sum_ = _stablehlo(q, z_in, m, shift, z_out, math.ldexp(m, -shift) if exact is None else exact)
+    elif scheme == "onnx_reference":
+        sum_ = _onnx_reference(q - z_in, m, shift, z_out)
+    else:
+        y = SCALED[scheme](q - z_in, m, shift)
+        sum_ = None if y is None else _total(scheme, y, z_out)
+    return None if sum_ is None else min(max(sum_, bounds[0]), bounds[1])

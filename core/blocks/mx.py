@@ -1,4 +1,4 @@
-"""OCP microscaling (MX v1.0): blocks of 32 along the last axis, one E8M0 scale X = 2^e each. spec/numerics.md F.6.
+"""OCP microscaling (MX v1.0): blocks of 32 along the last axis, one E8M0 scale X = 2^e each.
 
     e = floor(log2 amax) - emax, clamped to [-127, 127]      element = RNE(x / X), magnitudes above the largest clamped
 

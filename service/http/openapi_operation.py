@@ -22,7 +22,7 @@ _PROBLEMS = {
     504: "The work took more seconds of CPU than one request may.",
 }
 
-# Binary bodies as every client generator understands them (spec/service.md 3.1).
+# Binary bodies as every client generator understands them.
 _BINARY_CONTENT = {BINARY: {"schema": {"type": "string", "format": "binary", "contentMediaType": BINARY}}}
 
 

@@ -1,4 +1,4 @@
-"""LiteRT QUANTIZE and DEQUANTIZE (spec/numerics.md C.6, C.7, C.9)."""
+"""LiteRT QUANTIZE and DEQUANTIZE (LiteRT kernels/quantize.cc, kernels/dequantize.cc)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The quant dialect's qcast, dcast and scast, as lower-quant-ops lowers them (spec/mlir.md 2.2, 3.2)."""
+"""The quant dialect's qcast, dcast and scast, as lower-quant-ops lowers them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What oneDNN Graph's four operators share: qtype, axis, and the checks of scales and zero points (numerics.md B.1)."""
+"""What oneDNN Graph's four operators share: qtype, axis, and the checks of scales and zero points."""
 
 from __future__ import annotations
 

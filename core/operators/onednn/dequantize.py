@@ -1,4 +1,4 @@
-"""oneDNN Graph Dequantize and DynamicDequantize (spec/numerics.md B).
+"""oneDNN Graph Dequantize and DynamicDequantize, by oneDNN's developer guide.
 
 dst = f32(f32(f32(src) - f32(zp)) * scale), rounded once more where scales are f16 or bf16
 

@@ -1,4 +1,4 @@
-"""oneDNN Graph Quantize and DynamicQuantize (spec/numerics.md B).
+"""oneDNN Graph Quantize and DynamicQuantize, by oneDNN's developer guide.
 
     dst = RNE(clamp(f32(f32(src * f32(1 / scale)) + zp), lo, hi)); to f8: by way of f16
 

@@ -1,5 +1,7 @@
-"""ONNX ConvInteger, opset 10 (spec/numerics.md A.7): a convolution of x - x_zero_point with w - w_zero_point in int32,
-modulo 2^32. Padding is x_zero_point."""
+"""ONNX ConvInteger, opset 10: a convolution of x - x_zero_point with w - w_zero_point in int32, modulo 2^32.
+
+Padding is x_zero_point. Source: https://onnx.ai/onnx/operators/onnx__ConvInteger.html
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 x is [N, C, D1, .., Dn], w [M, C / group, k1, .., kn]. All but the last two spatial dimensions are unfolded: what the
 window sees along them becomes input channels, and each of its places an image. The sums are the same integers.
-Source: the text of ConvInteger and QLinearConv, spec/numerics.md I.2.
+Source: the text of ConvInteger and QLinearConv.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ONNX DequantizeLinear, opset 10 to 28 (spec/numerics.md A.1, A.2, A.5).
+"""ONNX DequantizeLinear, opset 10 to 28 (https://onnx.ai/onnx/operators/onnx__DequantizeLinear.html).
 
     y = (x - x_zero_point) * x_scale
 

@@ -1,4 +1,4 @@
-"""ONNX DynamicQuantizeLinear, opset 11 (spec/numerics.md A.6).
+"""ONNX DynamicQuantizeLinear, opset 11 (https://onnx.ai/onnx/operators/onnx__DynamicQuantizeLinear.html).
 
     lo = min(0, min x); hi = max(0, max x); y_scale = f32(f32(hi - lo) / 255)
     y_zero_point = RNE(clamp(f32(0 - f32(lo / y_scale)), 0, 255)); y = clamp(RNE(f32(x / y_scale)) + y_zero_point)

@@ -1,4 +1,4 @@
-"""Which scale belongs to which element of x: the shapes of QuantizeLinear and DequantizeLinear (spec/numerics.md A.2).
+"""Which scale belongs to which element of x: the shapes of QuantizeLinear and DequantizeLinear.
 
 per tensor   one scale: rank 0, or 1 element
 per axis     rank 1, as long as dimension `axis`

@@ -1,4 +1,4 @@
-"""ONNX MatMulInteger, opset 10 (spec/numerics.md A.7).
+"""ONNX MatMulInteger, opset 10 (https://onnx.ai/onnx/operators/onnx__MatMulInteger.html).
 
 Y = (A - a_zero_point) x (B - b_zero_point), in int32, modulo 2^32
 """

@@ -1,4 +1,4 @@
-"""ONNX QLinearConv, opset 10 (spec/numerics.md A.7).
+"""ONNX QLinearConv, opset 10 (https://onnx.ai/onnx/operators/onnx__QLinearConv.html).
 
     y = saturate(RNE(acc * M) + y_zero_point), acc the int32 sums of ConvInteger and B, modulo 2^32
 

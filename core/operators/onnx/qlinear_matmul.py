@@ -1,4 +1,4 @@
-"""ONNX QLinearMatMul, opset 10 and 21 (spec/numerics.md A.7).
+"""ONNX QLinearMatMul, opset 10 and 21 (https://onnx.ai/onnx/operators/onnx__QLinearMatMul.html).
 
     y = saturate(RNE(acc * M) + y_zero_point), acc = (a - a_zero_point) x (b - b_zero_point) in int32, modulo 2^32
 

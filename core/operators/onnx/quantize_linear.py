@@ -1,4 +1,4 @@
-"""ONNX QuantizeLinear, opset 10 to 28 (spec/numerics.md A.1 to A.4).
+"""ONNX QuantizeLinear, opset 10 to 28 (https://onnx.ai/onnx/operators/onnx__QuantizeLinear.html).
 
     y = saturate(RNE(x / y_scale) + y_zero_point); to small floats: cast(x / y_scale)
 

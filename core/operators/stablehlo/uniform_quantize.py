@@ -1,4 +1,4 @@
-"""StableHLO uniform_quantize and uniform_dequantize (spec/mlir.md 4.2, 4.3)."""
+"""StableHLO uniform_quantize and uniform_dequantize (StableHLO specification)."""
 
 from __future__ import annotations
 

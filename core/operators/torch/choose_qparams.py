@@ -1,6 +1,6 @@
 """torch.ops.quantized_decomposed.choose_qparams and its kin: scales and zero points of a tensor, or of each token.
 
-The arithmetic is that of the range rules torch_decomposed and torch_per_token (spec/numerics.md E.3).
+The arithmetic is that of the range rules torch_decomposed and torch_per_token.
 """
 
 from __future__ import annotations

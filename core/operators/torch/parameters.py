@@ -1,4 +1,4 @@
-"""What torch's operators share: data types by torch's names, bounds, scales and zero points (spec/numerics.md E.1)."""
+"""What torch's operators share: data types by torch's names, bounds, scales and zero points."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""torch.ops.quantized_decomposed.quantize_per_channel_group and its inverse (spec/numerics.md E.1).
+"""torch.ops.quantized_decomposed.quantize_per_channel_group and its inverse.
 
 The rows of a matrix are channels; each is cut into groups of group_size.
 """

@@ -1,4 +1,4 @@
-"""torch.ops.quantized_decomposed.quantize_per_token and dequantize_per_token (spec/numerics.md E.1).
+"""torch.ops.quantized_decomposed.quantize_per_token and dequantize_per_token.
 
 A token is a row along the last dimension.
 """

@@ -1,4 +1,4 @@
-"""torch's quantize, dequantize and fake_quantize: eager, and of torch.ops.quantized_decomposed (numerics.md E.1)."""
+"""torch's quantize, dequantize and fake_quantize: eager, and of torch.ops.quantized_decomposed."""
 
 from __future__ import annotations
 

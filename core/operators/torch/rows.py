@@ -1,4 +1,4 @@
-"""Rows of numbers with a scale and zero point each: a token's, or a group's (spec/numerics.md E.1, last line).
+"""Rows of numbers with a scale and zero point each: a token's, or a group's.
 
 Quantize: sat(RNE((x * (1/s)) + z)), each step rounded to the type of the scales. Dequantize: (q - z) * s.
 """

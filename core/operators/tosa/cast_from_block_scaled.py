@@ -1,4 +1,4 @@
-"""TOSA CAST_FROM_BLOCK_SCALED (spec/numerics.md F.6).
+"""TOSA CAST_FROM_BLOCK_SCALED (TOSA 1.1 draft).
 
     output_data = input_data * input_scale
 

@@ -1,4 +1,4 @@
-"""TOSA CAST_TO_BLOCK_SCALED (spec/numerics.md F.6, rule TOSA).
+"""TOSA CAST_TO_BLOCK_SCALED (TOSA 1.1 draft).
 
     X = 2^e, e = floor(log2 amax) - emax, one more where RNE(amax / X) would be beyond the largest element
     output_data = RNE(input_data / X)

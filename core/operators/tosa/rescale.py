@@ -1,4 +1,4 @@
-"""TOSA RESCALE with all of its operands as tensors, as TOSA 1.0 has it (spec/mlir.md 5).
+"""TOSA RESCALE with all of its operands as tensors, as TOSA 1.0 has it.
 
 `core.operators.tosa.rescale_plan` has the arithmetic and the conditions.
 """

@@ -2,8 +2,8 @@
 
     (-1)^sign * 2^(E - bias) * (1 + M / 2^m), and (-1)^sign * 2^(1 - bias) * M / 2^m where E = 0; E8M0: 2^(code - 127)
 
-E is the exponent field, M the mantissa field, m its width. Source: OCP OFP8, OCP MX v1.0, ml_dtypes. `core.convert.float_encoding`
-turns values into codes.
+E is the exponent field, M the mantissa field, m its width. Source: OCP OFP8, OCP MX v1.0, ml_dtypes.
+`core.convert.float_encoding` turns values into codes.
 """
 
 from __future__ import annotations

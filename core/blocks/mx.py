@@ -49,7 +49,7 @@ MX_ELEMENTS: dict[str, str | None] = {
 
 
 class MxRule(StrEnum):
-    """How the shared exponent is chosen."""
+    """The rule for the shared exponent."""
 
     OCP = "ocp"
     """floor(log2 amax) - emax: MX v1.0, and oneDNN's dynamic_mx."""

@@ -19,7 +19,7 @@ _MOST = (1 << 31) - 1
 
 
 class Padding(StrEnum):
-    """How many rows and columns are added around the input. They stand for real zeros: stored, the zero point."""
+    """How many rows and columns are added around the input. Padding is a real zero, stored as the zero point."""
 
     EXPLICIT = "explicit"
     VALID = "valid"

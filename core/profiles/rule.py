@@ -64,7 +64,7 @@ class Overflow(StrEnum):
 
 
 class Missing(StrEnum):
-    """What becomes of NaN."""
+    """The result of NaN."""
 
     LOWEST = "lowest"
     HIGHEST = "highest"

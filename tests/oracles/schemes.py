@@ -219,7 +219,7 @@ def _cmsis_single(v: int, m: int, shift: int) -> int | None:
 
 
 def _cmsis_int64(v: int, m: int, shift: int) -> int | None:
-    """CMSIS-NN arm_nn_requantize_s64. The C code keeps the low 32 bits of the intermediate: right if nothing is lost."""
+    """CMSIS-NN arm_nn_requantize_s64. The C code keeps the low 32 bits of the intermediate: right if none is lost."""
     intermediate = (v * reduced_multiplier(m)) >> (14 - shift)
     exact, cut = (intermediate + 1) >> 1, wrap32(wrap32(intermediate) + 1) >> 1
     return cut if -(2**47) <= v < 2**47 and cut == exact else None

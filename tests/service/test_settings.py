@@ -89,8 +89,8 @@ def test_a_misspelt_variable_is_refused_with_the_nearest(
     name: str, nearest: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = wrong([], monkeypatch, **{name: "x"})
-    assert said.startswith(f"{name}: there is no such variable")
-    assert f" {nearest}." in said
+    assert said.startswith(f"{name}: unknown variable")
+    assert f" {nearest}? " in said
 
 
 def test_a_misspelt_flag_is_refused_with_the_nearest(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,7 +65,7 @@ def _plan(call: OperatorCall) -> Work:
 CONV_INTEGER = Operator(
     system="onnx",
     name="ConvInteger",
-    summary="A convolution of integers less their zero points, in any number of dimensions, as i32.",
+    summary="Integer convolution with zero points, in any number of spatial dimensions, as i32.",
     source="ONNX operators, opset 10; onnxruntime 1.31.1; onnx 1.23.2",
     versions=(10,),
     last_version=LAST_OPSET,
@@ -75,7 +75,7 @@ CONV_INTEGER = Operator(
         Operand(name="x_zero_point", description="One, of the type of x. Default: 0.", types=_BYTES, optional=True),
         Operand(
             name="w_zero_point",
-            description="One, or one for each output channel, of the type of w. Default: 0.",
+            description="One, or one per output channel, of the type of w. Default: 0.",
             types=_BYTES,
             optional=True,
         ),

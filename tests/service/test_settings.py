@@ -95,7 +95,7 @@ def test_a_misspelt_variable_is_refused_with_the_nearest(
 
 def test_a_misspelt_flag_is_refused_with_the_nearest(monkeypatch: pytest.MonkeyPatch) -> None:
     for arguments in (["--token-file", "x"], ["--token-file=x"], ["--tokens_file", "x"]):
-        assert " --tokens-file." in wrong(arguments, monkeypatch)
+        assert " --tokens-file? " in wrong(arguments, monkeypatch)
 
 
 def test_the_variables_of_the_project_and_of_others_are_known(monkeypatch: pytest.MonkeyPatch) -> None:

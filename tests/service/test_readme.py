@@ -13,7 +13,7 @@ import pytest
 
 from tests.conftest import ROOT
 
-PAGES = ("README.md", "docs/integer_operations.md", "docs/page_examples.md")
+PAGES = ("README.md", "docs/integer_operations.md", "docs/upstream_examples.md")
 _HOST = "http://127.0.0.1:8080"
 _EXAMPLE = re.compile(r"```sh\n(curl -s http:[^`]*?)```\n+```(json|mlir)\n(.*?)```", re.DOTALL)
 

@@ -126,7 +126,7 @@ def bias_rule_named(name: str) -> BiasRule:
     """Return the rule of that name, or raise UnknownNameError listing those that exist."""
     rule = BIAS_RULES.get(name)
     if rule is None:
-        raise UnknownNameError(f"no bias rule is named '{excerpt(name)}'; there are {', '.join(BIAS_RULES)}")
+        raise UnknownNameError(f"no bias rule is named '{excerpt(name)}'; available: {', '.join(BIAS_RULES)}")
     return rule
 
 

@@ -106,7 +106,7 @@ def fake_quantize_scheme_named(name: str) -> FakeQuantizeScheme:
     scheme = FAKE_QUANTIZE_SCHEMES.get(name)
     if scheme is None:
         raise UnknownNameError(
-            f"no fake quantization is named '{excerpt(name)}'; there are {', '.join(FAKE_QUANTIZE_SCHEMES)}"
+            f"no fake quantization is named '{excerpt(name)}'; available: {', '.join(FAKE_QUANTIZE_SCHEMES)}"
         )
     return scheme
 

@@ -48,5 +48,5 @@ def profile_named(name: str) -> Profile:
     """Return the profile of that name, or raise UnknownNameError listing those that exist."""
     profile = PROFILES.get(name)
     if profile is None:
-        raise UnknownNameError(f"no profile is named '{excerpt(name)}'; there are {', '.join(PROFILES)}")
+        raise UnknownNameError(f"no profile is named '{excerpt(name)}'; available: {', '.join(PROFILES)}")
     return profile

@@ -23,5 +23,5 @@ def scheme_named(name: str) -> Scheme:
     """Return the scheme of that name, or raise UnknownNameError listing those that exist."""
     scheme = SCHEMES.get(name)
     if scheme is None:
-        raise UnknownNameError(f"no scheme is named '{excerpt(name)}'; there are {', '.join(SCHEMES)}")
+        raise UnknownNameError(f"no scheme is named '{excerpt(name)}'; available: {', '.join(SCHEMES)}")
     return scheme

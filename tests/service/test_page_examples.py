@@ -1,4 +1,4 @@
-"""The listings of upstream's pages over HTTP: what they become, and what both sides compute (docs/upstream_examples.md)."""
+"""The listings of docs/upstream_examples.md over HTTP: what they become, and what both sides compute."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ ROUNDINGS = tuple(_ROUNDINGS)
 def rounding_named(name: str) -> Rounding:
     """Return the rounding of that name, or raise UnknownNameError listing those that quantize can be told to use."""
     if name not in ROUNDINGS:
-        raise UnknownNameError(f"no rounding is named '{excerpt(name)}'; there are {', '.join(ROUNDINGS)}")
+        raise UnknownNameError(f"no rounding is named '{excerpt(name)}'; available: {', '.join(ROUNDINGS)}")
     return Rounding(name)
 
 

@@ -49,6 +49,6 @@ def calibration_method_named(name: str) -> CalibrationMethod:
     method = CALIBRATION_METHODS.get(name)
     if method is None:
         raise UnknownNameError(
-            f"no calibration method is named '{excerpt(name)}'; there are {', '.join(CALIBRATION_METHODS)}"
+            f"no calibration method is named '{excerpt(name)}'; available: {', '.join(CALIBRATION_METHODS)}"
         )
     return method

@@ -53,7 +53,7 @@ def range_rule_named(name: str) -> RangeRule:
     """Return the rule of that name, or raise UnknownNameError listing those that exist."""
     rule = RANGE_RULES.get(name)
     if rule is None:
-        raise UnknownNameError(f"no range rule is named '{excerpt(name)}'; there are {', '.join(RANGE_RULES)}")
+        raise UnknownNameError(f"no range rule is named '{excerpt(name)}'; available: {', '.join(RANGE_RULES)}")
     return rule
 
 

@@ -23,12 +23,17 @@ AT_ONCE = 10.0
 
 _SERVE = "from service.__main__ import main; main()"
 
-# The kernels are there at once, and a thread of each executor has work that outlives everything.
-_STUCK = """
-import time
-from core import self_test, warmup
-from service.runtime.executor import Compute
+# The kernels are there at once.
+_READY = """
+from core.kernels.jit import warmup
+from core.self_test import self_test
 warmup.compile_kernels = self_test.prepare_kernels = lambda: 0
+"""
+
+# A thread of each executor has work that outlives everything.
+_STUCK = _READY + """
+import time
+from service.runtime.executor import Compute
 begin = Compute.start
 def start(compute):
     begin(compute)
@@ -38,22 +43,20 @@ Compute.start = start
 """
 
 # A task that does not let itself be cancelled.
-_STUBBORN = """
+_STUBBORN = _READY + """
 import asyncio
-from core import self_test, warmup
-warmup.compile_kernels = self_test.prepare_kernels = lambda: 0
-from service import lifespan
+from service.runtime.runtime import Runtime
 async def stays():
     while True:
         try:
             await asyncio.sleep(600)
         except asyncio.CancelledError:
             pass
-begin = lifespan.Runtime.warm_up
+begin = Runtime.warm_up
 async def warm_up(runtime):
     runtime.stays = asyncio.create_task(stays())
     await begin(runtime)
-lifespan.Runtime.warm_up = warm_up
+Runtime.warm_up = warm_up
 """
 
 
@@ -140,8 +143,7 @@ def test_work_that_never_ends_is_abandoned_in_time(stuck: str, sent: signal.Sign
 
 
 def test_a_ready_service_ends_on_an_interrupt_without_a_traceback(tmp_path: Path) -> None:
-    ready = "from core import self_test, warmup; warmup.compile_kernels = self_test.prepare_kernels = lambda: 0\n"
-    with service(tmp_path, ready + _SERVE) as (process, port):
+    with service(tmp_path, _READY + _SERVE) as (process, port):
         wait_for(process, port, "/v2/health/ready")
         ended(process, signal.SIGINT, AT_ONCE)
     log = (tmp_path / "log").read_text()

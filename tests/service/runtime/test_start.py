@@ -17,8 +17,9 @@ from tests.service.runtime.test_process_end import free_port, status
 ROOT = Path(__file__).parents[3]
 
 _EARLY = """
-import logging, sys
-from core import self_test, warmup
+import logging
+from core.kernels.jit import warmup
+from core.self_test import self_test
 warmup.compile_kernels = lambda: logging.getLogger("core.kernels").warning("a file of the cache is not used")
 self_test.prepare_kernels = lambda: 0
 from service.__main__ import main

@@ -31,7 +31,9 @@ warmup.compile_kernels = self_test.prepare_kernels = lambda: 0
 """
 
 # A thread of each executor has work that outlives everything.
-_STUCK = _READY + """
+_STUCK = (
+    _READY
+    + """
 import time
 from service.runtime.executor import Compute
 begin = Compute.start
@@ -41,9 +43,12 @@ def start(compute):
         pool.executor.submit(time.sleep, 600)
 Compute.start = start
 """
+)
 
 # A task that does not let itself be cancelled.
-_STUBBORN = _READY + """
+_STUBBORN = (
+    _READY
+    + """
 import asyncio
 from service.runtime.runtime import Runtime
 async def stays():
@@ -58,6 +63,7 @@ async def warm_up(runtime):
     await begin(runtime)
 Runtime.warm_up = warm_up
 """
+)
 
 
 def free_port() -> int:

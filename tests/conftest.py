@@ -1,4 +1,4 @@
-"""The real service as a process on a free port, for the tests that speak HTTP to it."""
+"""What all tests share: the service as a process on a free port, and how tests are distributed over processes."""
 
 from __future__ import annotations
 
@@ -12,14 +12,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from hypothesis import settings
 
-# A shared machine stalls at times; how long an example takes says nothing about the code.
-settings.register_profile("patient", deadline=None)
-settings.load_profile("patient")
+from tests.support.cases import EXHAUSTIVE, examples
+
+# A shared machine stalls at times; how long an example takes says nothing about the code. A sample is always the same.
+settings.register_profile("sample", deadline=None, max_examples=examples(100), derandomize=True)
+settings.register_profile("exhaustive", deadline=None)
+settings.load_profile("exhaustive" if EXHAUSTIVE else "sample")
 
 ROOT = Path(__file__).parents[1]
 START_SECONDS = 600
@@ -95,3 +99,21 @@ def client(server: Server) -> Iterator[httpx.Client]:
     # Plain HTTP needs no certificates, and reading them takes longer than most tests.
     with httpx.Client(base_url=server.url, timeout=120, verify=False) as connected:
         yield connected
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the groups (`xdist_group`), which are long and which no other process can share."""
+    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give each process whole files, so that what a module starts is started once, and groups as a whole."""
+    from xdist.scheduler import LoadGroupScheduling
+
+    class LoadGroupOrFile(LoadGroupScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return super()._split_scope(nodeid).partition("::")[0]
+
+    return LoadGroupOrFile(config, log) if config.getoption("dist") == "loadgroup" else None

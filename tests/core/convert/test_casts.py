@@ -22,7 +22,8 @@ from tests.oracles import casts as cast_oracle
 from tests.oracles import small_floats as small_float_oracle
 from tests.oracles.casts import CHOOSE_SATURATION, SOURCES, TARGETS, WIDE, Cast
 from tests.oracles.quantization import from_bits
-from tests.support.float_samples import SPECIAL, neighbours, patterns
+from tests.support.cases import sample_array
+from tests.support.float_samples import SPECIAL, neighbours, patterns, sixteen_bits
 
 Array = NDArray[Any]
 NUMPY = {"f16": "<f2", "bf16": "<u2", "f32": "<f4", "f64": "<f8"}
@@ -58,20 +59,20 @@ def as_list(array: Array) -> list[float]:
 def samples(source: str, target: str) -> Array:
     """What is cast: of 16 bits everything, else ties and their neighbours at both precisions, specials, patterns."""
     if source in ("f16", "bf16"):
-        everything = np.arange(1 << 16, dtype="<u2")
-        return everything.view("<f2") if source == "f16" else everything
+        return sixteen_bits().view("<f2") if source == "f16" else sixteen_bits()
     rng = np.random.default_rng(41)
     with np.errstate(all="ignore"):
         exact = np.concatenate([numbers(target), [480.0, 495.9, 496.0, 61440.0, 65535.0, 65536.0]])
         single = neighbours(np.concatenate([exact, -exact]).astype(np.float32))
-        single = np.concatenate([SPECIAL, single, patterns(2000, rng)])
+        single = np.concatenate([SPECIAL, sample_array(single, 1000), sample_array(patterns(2000, rng), 200)])
         if source == "f32":
             return single
         # What an f32 cannot tell from a tie, and payloads that it does not hold.
         beside = [np.nextafter(exact, limit) for limit in (-np.inf, np.inf)]
-        double = rng.integers(0, 1 << 64, 2000, dtype=np.uint64).view("<f8")
+        double = sample_array(rng.integers(0, 1 << 64, 2000, dtype=np.uint64).view("<f8"), 200)
         nans = np.array([0x7FF0000000000001, 0xFFF8000000000000, 0x7FFFFFFFFFFFFFFF], "<u8").view("<f8")
-        return np.concatenate([single.astype("<f8"), *beside, -exact, double, nans, exact * (1 + 2.0**-30)])
+        ties = sample_array(np.concatenate([*beside, -exact, exact * (1 + 2.0**-30)]), 1000)
+        return np.concatenate([single.astype("<f8"), ties, double, nans])
 
 
 @cache
@@ -174,8 +175,9 @@ def test_nan_at_every_place_of_short_tensors(source: str) -> None:
 def test_widening(source: str, target: str) -> None:
     """Every code of 8 bits and fewer, and every pattern of f16 and bf16, to every wide float."""
     sixteen = source in ("f16", "bf16")
-    codes = np.arange(65536 if sixteen else small_float_oracle.FORMATS[source].codes if source != "f8E8M0FNU" else 256)
-    stored = codes.astype("<u2").view(NUMPY[source]) if sixteen else codes.astype("|u1")
+    narrow = 256 if source == "f8E8M0FNU" else small_float_oracle.FORMATS[source].codes
+    codes = sixteen_bits() if sixteen else np.arange(narrow)
+    stored = codes.view(NUMPY[source]) if sixteen else codes.astype("|u1")
     values = [from_bits(small_float_oracle.decode(source, code)) for code in codes.tolist()]
     for profile in TARGETS:
         if source not in TARGETS[profile] or target not in SOURCES[profile] or source == target:

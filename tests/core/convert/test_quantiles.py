@@ -22,7 +22,7 @@ from core.profiles import PROFILES, Operation, Rounding
 from tests.oracles import quantiles as quantile_oracle
 from tests.oracles.quantiles import Table, nf4
 from tests.oracles.quantization import Stored
-from tests.support.float_samples import SPECIAL, neighbours, patterns
+from tests.support.float_samples import SPECIAL, neighbours, patterns, sixteen_bits
 
 Array = NDArray[Any]
 EXPRESSED = ("f16", "bf16", "f32", "f64")
@@ -81,7 +81,7 @@ def around(table: Table, scale: float, z: int, expressed: str) -> Array:
 
 def source_of(name: str, scale: float, z: int, expressed: str) -> tuple[Array, list[float]]:
     table = TABLES[name][0]
-    array = np.arange(65536, dtype=np.uint16)
+    array = sixteen_bits()
     if name not in EXHAUSTED or expressed not in ("f16", "bf16"):
         array = around(table, scale, z, expressed)
         if expressed in ("f32", "f64"):

@@ -23,6 +23,7 @@ from core.mlir import parse_type
 from core.mlir.types import TensorType
 from core.schemes import Multiplier
 from tests.oracles import quantization as oracle
+from tests.support.cases import examples
 from tests.vector_cases import load
 
 RANGES = {"i8": (-128, 127), "u8": (0, 255), "i16": (-32768, 32767), "u16": (0, 65535), "i32": (-(2**31), 2**31 - 1)}
@@ -107,7 +108,7 @@ def test_requantize_every_pair(profile: str, source: str, target: str) -> None:
     assert compared > 500
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400))
 @given(
     profile=st.sampled_from(["litert", "litert_single_rounding", "tosa", "tosa_double_round"]),
     m=st.one_of(st.integers(2**30, 2**31 - 1), st.integers(0, 2**31 - 1)),

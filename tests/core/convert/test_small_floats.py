@@ -16,6 +16,7 @@ from core.formats.elements import FLOATS
 from core.profiles import PROFILES, Rounding
 from core.profiles.cast import CastRule, FloatOverflow, ScaleRange
 from tests.oracles import small_floats as oracle
+from tests.support.float_samples import sixteen_bits
 from tests.vector_cases.conversion import floats, load
 
 FORMATS = sorted(oracle.FORMATS)
@@ -51,8 +52,8 @@ def bits(patterns: np.ndarray) -> np.ndarray:
     return patterns.astype("<u4").view("<f4")
 
 
-ALL_F16 = np.arange(65536, dtype="<u2").view("<f2").astype("<f4")
-ALL_BF16 = bits(np.arange(65536, dtype="<u4") << 16)
+ALL_F16 = sixteen_bits().view("<f2").astype("<f4")
+ALL_BF16 = bits(sixteen_bits().astype("<u4") << 16)
 
 
 def ties(name: str) -> np.ndarray:

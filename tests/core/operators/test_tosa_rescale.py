@@ -16,6 +16,7 @@ from core.mlir import parse_type
 from core.mlir.types import TensorType
 from core.operators.tosa.rescale_plan import RescaleAttributes, plan_rescale
 from tests.oracles.tosa import OUTPUTS, ROUNDINGS, WIDTHS, Rescale, Unpredictable, errors_if, inexact_bounds, rescaled
+from tests.support.cases import examples
 from tests.support.rescale_case import numbers, plan, run, stored
 from tests.vector_cases.rescale import RescaleVector, rescales
 
@@ -109,7 +110,7 @@ def near(case: Rescale, channel: int) -> st.SearchStrategy[int]:
     return numbers_near.map(lambda x: min(max(x, low), high))
 
 
-@settings(max_examples=600)
+@settings(max_examples=examples(600))
 @given(st.data(), cases())
 def test_near_ties_and_bounds(data: st.DataObject, case: Rescale) -> None:
     size = int(np.prod(case.shape))
@@ -133,7 +134,7 @@ def test_near_ties_and_bounds(data: st.DataObject, case: Rescale) -> None:
             assert low <= expected[index] <= high  # type: ignore[operator]
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(cases(), st.data())
 def test_multipliers_and_shifts_that_fail_a_requirement(case: Rescale, data: st.DataObject) -> None:
     bits = 31 if case.scale32 else 15
@@ -154,7 +155,7 @@ def test_multipliers_and_shifts_that_fail_a_requirement(case: Rescale, data: st.
     assert f"requires {'2 <= shift <= 62' if operand == 'shift' else 'multiplier >= 0'}" in caught.value.detail
 
 
-@settings(max_examples=600)
+@settings(max_examples=examples(600))
 @given(st.data())
 def test_errors_if(data: st.DataObject) -> None:
     """UnsupportedError exactly where the oracle finds a condition, pointing at an operand that one of them names."""

@@ -15,6 +15,7 @@ from core.errors import ParameterError, PreconditionError
 from core.mlir import parse_storage
 from core.parameters.ranges import RANGE_RULES, RangeOptions, RangeParameters, derive_range
 from tests.oracles import ranges as oracle
+from tests.support.cases import examples
 
 Case = tuple[str, str, dict[str, Any], Callable[[float, float], Any]]
 
@@ -189,7 +190,7 @@ def test_rule(case: Case) -> None:
     scheme, storage, options, expected = case
     rule = RANGE_RULES[scheme]
 
-    @settings(max_examples=150)
+    @settings(max_examples=examples(150))
     @given(F32_RANGES if rule.keeps_f32 else F64_RANGES)
     @example([0.0, 0.0])
     @example([-1.0, 1.0])

@@ -23,7 +23,8 @@ from core.profiles.rule import ZeroPointRange
 from tests.oracles import profiles as profile_oracle
 from tests.oracles.profiles import Target, target
 from tests.oracles.quantization import Stored
-from tests.support.float_samples import SPECIAL, around_ties, patterns
+from tests.support.cases import sample_array
+from tests.support.float_samples import SPECIAL, around_ties, patterns, sixteen_bits
 
 Array = NDArray[Any]
 NUMPY = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}
@@ -119,7 +120,8 @@ def test_quantize(profile: str, expressed: str, storage: str) -> None:
         edges = (np.array([t.lo, t.hi, t.lo - 1, t.hi + 1, t.hi - 0.5, t.lo + 0.5]) - z) * scale
         # Signalling NaNs and what overflows the narrow types are meant to be among the inputs.
         with np.errstate(all="ignore"):
-            values = np.concatenate([SPECIAL, ties[:: max(1, ties.size // 250)], edges, patterns(60, rng)])
+            ties = sample_array(ties[:: max(1, ties.size // 250)], 80)
+            values = np.concatenate([SPECIAL, ties, edges, sample_array(patterns(60, rng), 20)])
             source = stored_bits(values.astype(np.float64), expressed)
         plan = plan_quantize(
             tensor(f"tensor<{source.size}x{expressed}>"),
@@ -165,10 +167,12 @@ def test_quantize_every_pattern_of_sixteen_bits(profile: str, expressed: str) ->
     """All 65,536 patterns; the other profiles have neither type."""
     scale, z = 0.0237, 3
     t = target("i8", expressed)
-    source = np.arange(65536, dtype=np.uint16)
+    source = sixteen_bits()
     source = source if expressed == "bf16" else source.view(np.float16)
     plan = plan_quantize(
-        tensor(f"tensor<65536x{expressed}>"), parse_type(f"!quant.uniform<i8:{expressed}, {scale}:{z}>"), profile
+        tensor(f"tensor<{source.size}x{expressed}>"),
+        parse_type(f"!quant.uniform<i8:{expressed}, {scale}:{z}>"),
+        profile,
     )
     oracle = profile_oracle.QUANTIZE[profile]
     compare(plan, source, [oracle(x, scale, z, t) for x in real_values(source, expressed)])
@@ -191,12 +195,10 @@ def test_dequantize(profile: str, expressed: str, storage: str) -> None:
     """Every stored value up to 8 bits; of the others the extremes and a sample."""
     t = target(storage, expressed)
     rng = np.random.default_rng(12)
-    narrow = t.hi - t.lo < 256
-    sample = (
-        np.arange(t.lo, t.hi + 1)
-        if narrow
-        else np.unique(np.concatenate([rng.integers(t.lo, t.hi, 300), [t.lo, t.hi]]))
-    )
+    if t.hi - t.lo < 256:
+        codes = sample_array(np.arange(t.lo, t.hi + 1), 60)
+    else:
+        codes = np.unique(np.append(sample_array(rng.integers(t.lo, t.hi, 300), 60), [t.lo, t.hi]))
     rule = PROFILES[profile].operations[Operation.DEQUANTIZE]
     parameters = [(0.1, 0), (0.0237, 3), (1e-3, t.lo), *((each, 3) for each in ODD_SCALES)]
     if rule.zero_points is ZeroPointRange.INT32:
@@ -206,11 +208,11 @@ def test_dequantize(profile: str, expressed: str, storage: str) -> None:
     for scale, wanted in parameters:
         fitting = wanted if rule.zero_points is ZeroPointRange.INT32 else zero_point_for(wanted, t)
         z = 0 if storage in rule.symmetric else fitting
-        text = f"tensor<{sample.size}x!quant.uniform<{storage}:{expressed}, {scale:.17e}:{z}>>"
+        text = f"tensor<{codes.size}x!quant.uniform<{storage}:{expressed}, {scale:.17e}:{z}>>"
         plan = plan_dequantize(tensor(text), None, profile)
-        target_array = np.empty(sample.size, plan.output_dtype)
-        plan.run(sample.astype(plan.input_dtype), target_array)
-        expected = [profile_oracle.dequantize(profile, int(q), scale, z, t) for q in sample]
+        target_array = np.empty(codes.size, plan.output_dtype)
+        plan.run(codes.astype(plan.input_dtype), target_array)
+        expected = [profile_oracle.dequantize(profile, int(q), scale, z, t) for q in codes]
         assert spelled(real_values(target_array, expressed)) == spelled(expected)
 
 

@@ -17,6 +17,7 @@ from core.mlir.types import TensorType
 from core.plan.plan import Plan
 from core.schemes import SCHEMES, Float, Multiplier
 from tests.oracles import schemes as scheme_oracle
+from tests.support.cases import examples
 from tests.support.near_ties import INT32, near_ties
 
 I8 = (-128, 127)
@@ -82,7 +83,7 @@ doubles = st.one_of(
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(factor=doubles)
 @example(0.0)
 @example(1 - 2.0**-32)
@@ -187,7 +188,7 @@ def multiplications(draw: st.DrawFn, scheme: str) -> tuple[int, int, int, list[i
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(data=st.data())
 def test_ties_and_bounds(scheme: str, data: st.DataObject) -> None:
     m, shift, z_out, values = data.draw(multiplications(scheme))

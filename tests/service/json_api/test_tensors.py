@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from service.http.json_slices import SLICE_TOKENS
 from service.runtime.settings import Settings
 from tests.support.asgi import post, ready_app
+from tests.support.cases import examples
 
 MOST = Settings().max_values
 TYPE = "!quant.uniform<i8:f32, 0.5:3>"
@@ -52,7 +53,7 @@ def expected(array: np.ndarray[Any, Any]) -> list[int]:
     return [int(value) for value in np.clip(array.reshape(-1) * 2 + 3, -128, 127)]
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(shapes(), st.booleans(), st.booleans())
 @example((4096,), False, False)
 @example((64, 63), True, False)
@@ -72,7 +73,7 @@ def test_every_shape_is_taken_flat_and_nested(app: FastAPI, shape: tuple[int, ..
     assert reply["outputs"][0]["data"] == expected(array)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(SIZES)
 @example(4096)
 def test_the_values_of_a_tensor_may_be_as_many(app: FastAPI, size: int) -> None:

@@ -60,9 +60,9 @@ def test_counting_is_fast_and_takes_no_memory(mark: bytes) -> None:
     body = mark * ((8 << 20) // len(mark))
     tracemalloc.start()
     try:
-        start = time.perf_counter()
+        start = time.process_time()
         token_bound(body)
-        assert time.perf_counter() - start < 0.5  # measured: 0.01
+        assert time.process_time() - start < 0.5  # measured: 0.01
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
         tracemalloc.stop()
@@ -97,10 +97,10 @@ HOSTILE = {
 def test_the_worst_within_the_limit_is_refused_soon_and_shortly(name: str) -> None:
     body = HOSTILE[name].encode()
     assert token_bound(body) <= SETTINGS.max_json_tokens
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(InvalidRequestError) as caught:
         read_json(body, RequantizeRequest, SETTINGS)
-    assert time.perf_counter() - start < 0.6  # measured: 0.01 to 0.12
+    assert time.process_time() - start < 0.6  # measured: 0.01 to 0.12
     assert len(caught.value.faults) < 16
     assert gc.isenabled()
 

@@ -27,6 +27,21 @@ settings.load_profile("exhaustive" if EXHAUSTIVE else "sample")
 
 ROOT = Path(__file__).parents[1]
 START_SECONDS = 600
+# Files of tests that measure time, or use all cores. One process takes them, so that they do not disturb each other.
+TIMED = {
+    f"tests/{path}.py"
+    for path in (
+        "memory/test_memory_safety",
+        "service/operations/test_worst_requests",
+        "service/runtime/test_deployment",
+        "service/runtime/test_executor",
+        "service/runtime/test_process_end",
+        "service/runtime/test_request_context",
+        "service/server/test_draining_server",
+        "service/server/test_pipelining",
+        "service/server/test_read_timeouts",
+    )
+}
 
 
 @dataclass(frozen=True)
@@ -101,19 +116,22 @@ def client(server: Server) -> Iterator[httpx.Client]:
         yield connected
 
 
-@pytest.hookimpl(tryfirst=True)
+def _timed(nodeid: str) -> bool:
+    return nodeid.partition("::")[0] in TIMED
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the groups (`xdist_group`), which are long and which no other process can share."""
-    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+    """Begin with what one process has to do alone."""
+    items.sort(key=lambda item: not _timed(item.nodeid))
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give each process whole files, so that what a module starts is started once, and groups as a whole."""
-    from xdist.scheduler import LoadGroupScheduling
+    """Keep `TIMED` in one process. xdist 3.8 has groups for that, which do not work with pytest 9.2."""
+    from xdist.scheduler import LoadFileScheduling
 
-    class LoadGroupOrFile(LoadGroupScheduling):
+    class LoadFileOrTimed(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return super()._split_scope(nodeid).partition("::")[0]
+            return "timed" if _timed(nodeid) else super()._split_scope(nodeid)
 
-    return LoadGroupOrFile(config, log) if config.getoption("dist") == "loadgroup" else None
+    return LoadFileOrTimed(config, log) if config.getoption("dist") == "loadfile" else None

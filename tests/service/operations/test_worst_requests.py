@@ -17,8 +17,6 @@ from tests.load.case import Case, noise, npy_case, tensor
 from tests.load.worst_cases import cases
 from tests.load.worst_requests import Measured, faults, post_paths, uncovered
 
-pytestmark = pytest.mark.xdist_group("timing")
-
 THREADS = 2
 
 

@@ -25,8 +25,6 @@ import pytest
 from tests.conftest import Server, started
 from tests.service.server.test_raw_connections import read_reply
 
-pytestmark = pytest.mark.xdist_group("timing")
-
 TOKEN = "a-token-that-nobody-may-see"
 ORIGIN = "https://page.example"
 BUDGET = 8 << 20

@@ -22,8 +22,6 @@ from tests.load.case import Case, json_case, model_case, noise, tensor
 from tests.support.asgi import post, ready_app
 from tests.support.oip_wire import Input
 
-pytestmark = pytest.mark.xdist_group("timing")
-
 Result = TypeVar("Result")
 
 

@@ -16,8 +16,6 @@ from urllib.request import urlopen
 
 import pytest
 
-pytestmark = pytest.mark.xdist_group("timing")
-
 ROOT = Path(__file__).parents[3]
 
 # Nothing is served: the last moment of idle connections, uvicorn's ticks, and a machine that is shared.

@@ -18,8 +18,6 @@ from service.runtime.request_context import ClientLeftError, Course, begin_cours
 from tests.support.asgi import post, ready_app
 from tests.support.oip_wire import Input, body_of
 
-pytestmark = pytest.mark.xdist_group("timing")
-
 
 def test_a_piece_is_not_begun_for_a_client_that_has_left() -> None:
     done: list[int] = []

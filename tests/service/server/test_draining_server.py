@@ -19,8 +19,6 @@ from service.server.read_timeouts import ArrivalLimits
 from tests.conftest import started
 from tests.service.server.test_read_timeouts import echo
 
-pytestmark = pytest.mark.xdist_group("timing")
-
 REQUEST = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody"
 
 

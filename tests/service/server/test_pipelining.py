@@ -12,8 +12,6 @@ import pytest
 from tests.conftest import Server
 from tests.service.server.test_raw_connections import FILE, head, npy
 
-pytestmark = pytest.mark.xdist_group("timing")
-
 INPUT_TYPE = "%21quant.uniform%3Ci8%3Af32%2C0.5%3E"
 DEQUANTIZE = f"/v1/npy/dequantize?input_type={INPUT_TYPE}"
 ELEMENTS = 3_000_000

@@ -1,6 +1,6 @@
 """Brackets in text that is not yet tokens: the body of a dialect type, and the encoding of a tensor.
 
-MLIR finds the end of a dialect type by counting brackets before it reads a token of it (spec/mlir.md 1.1).
+MLIR finds the end of a dialect type by counting brackets before it reads a token of it.
 """
 
 from __future__ import annotations

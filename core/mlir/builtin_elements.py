@@ -15,7 +15,7 @@ _SIGNEDNESS = {"i": Signedness.SIGNLESS, "si": Signedness.SIGNED, "ui": Signedne
 def element_at(stream: TokenStream) -> Element | None:
     """Return the element type that the token looked at names, or None. The token is not taken.
 
-    Raises TypeTextError for an integer wider than MLIR has (spec/mlir.md 1.1).
+    Raises TypeTextError for an integer wider than MLIR has.
     """
     token = stream.token
     if token.kind is not TokenKind.WORD:

@@ -1,4 +1,4 @@
-"""Tokens of MLIR's type language, read one at a time and in linear time (spec/mlir.md 1.1)."""
+"""Tokens of MLIR's type language, read one at a time and in linear time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Number literals: integers in decimal and hexadecimal, floats in decimal and as bits (spec/mlir.md 1.1)."""
+"""Number literals: integers in decimal and hexadecimal, floats in decimal and as bits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from core.mlir.lexer import TokenKind, TokenStream
 def read_integer(stream: TokenStream, purpose: str, bits: int = 64) -> int:
     """Take an integer that fits `bits` bits signed. `purpose` names it in errors.
 
-    Raises TypeTextError. MLIR reads `true` and `false` here as -1 and 0; they are refused (spec/mlir.md 1.15).
+    Raises TypeTextError. MLIR reads `true` and `false` here as -1 and 0; they are refused (docs/types.md).
     """
     start = stream.token.start
     negative = stream.accept("-")

@@ -64,7 +64,7 @@ class Overflow(StrEnum):
 
 
 class Missing(StrEnum):
-    """What becomes of NaN."""
+    """The result of NaN."""
 
     LOWEST = "lowest"
     HIGHEST = "highest"
@@ -233,4 +233,4 @@ DEQUANTIZE = OperationRule(
     saturation="none",
     nan=NO_NAN,
 )
-"""The dequantization that most systems share (spec/numerics.md H.2)."""
+"""The dequantization that most systems share."""

@@ -1,7 +1,7 @@
 """LiteRT's arithmetic on doubles by their bits, for processors without floats; with all of its quirks.
 
 A number is a fraction, of [2^30, 2^31] in magnitude, and a shift: fraction * 2^(shift - 31).
-Computed in Python's exact integers, one number at a time (spec/numerics.md C.3).
+Computed in Python's exact integers, one number at a time. Source: LiteRT quantization_util.cc.
 """
 
 from __future__ import annotations

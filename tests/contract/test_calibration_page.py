@@ -44,6 +44,6 @@ def test_every_method_is_described() -> None:
 
 
 def test_odd_data() -> None:
-    assert page_table("calibration.md", "Odd data") == [
+    assert page_table("calibration.md", "Special data") == [
         [f"`{method}`", *(answer(method, data) for data in DATA)] for method in CALIBRATION_METHODS
     ]

@@ -64,7 +64,7 @@ def check_quantize(plan: Plan, x: np.ndarray, expected: list[oracle.Stored]) -> 
     [("stablehlo", [4, 4, 6, 2]), ("onnx", [3, 5, 5, 3]), ("litert", [4, 5, 6, 2])],
 )
 def test_tie_discriminator(profile: str, expected: list[int]) -> None:
-    """spec/numerics.md H.1: x = 0.5, 1.5, 2.5, -0.5 with s = 1, z = 3 tells the profiles apart."""
+    """x = 0.5, 1.5, 2.5, -0.5 with s = 1, z = 3 tells the profiles apart."""
     plan = plan_quantize(tensor("tensor<4xf32>"), parse_type("!quant.uniform<i8:f32, 1.0:3>"), profile)
     target = np.empty(4, np.int8)
     plan.run(np.array([0.5, 1.5, 2.5, -0.5], np.float32), target)

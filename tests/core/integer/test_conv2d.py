@@ -30,7 +30,7 @@ Array = np.ndarray[Any, Any]
 
 
 def same_pads(size: int, kernel: int, stride: int, dilation: int, *, lower: bool) -> tuple[int, int]:
-    """spec/numerics.md I.2."""
+    """A convolution in Python's integers."""
     total = max((-(-size // stride) - 1) * stride + (kernel - 1) * dilation + 1 - size, 0)
     return (total - total // 2, total // 2) if lower else (total // 2, total - total // 2)
 
@@ -340,7 +340,7 @@ class TestVectors:
 
 
 def activation(name: str, scale: float, zero: int) -> tuple[int, int]:
-    """spec/numerics.md C.10."""
+    """LiteRT CalculateActivationRangeQuantized."""
 
     def at(value: float) -> int:
         ratio = float(np.float32(value) / np.float32(scale))

@@ -249,7 +249,7 @@ def test_16_bits_by_8_in_litert(profile: str, bias: str | None, expected: int, s
 
 
 class TestOverflow:
-    """K * 255 * 255 passes 2^31 - 1 from K = 33026 on (spec/numerics.md I.1)."""
+    """K * 255 * 255 passes 2^31 - 1 from K = 33026 on."""
 
     MOST = 33025
 

@@ -131,7 +131,7 @@ def test_a_bad_file_keeps_the_tokens(
     assert tokens.known == TOKENS[:1]
     (record,) = caplog.records
     assert record.levelname == "ERROR"
-    assert record.getMessage().startswith("The tokens stay as they were: ")
+    assert record.getMessage().startswith("Tokens not reloaded, the old ones stay valid: ")
     assert "token-of-the-file" not in record.getMessage()
 
 
@@ -152,8 +152,8 @@ def test_the_server_reads_its_tokens_again_on_sighup(tmp_path: Path) -> None:
     with started(log, "--drain-seconds", "0", "--tokens-file", str(path)) as (running, process):
         assert [status(token) for token in TOKENS] == [200, 401]
         path.write_bytes(TOKENS[1])
-        hang_up("The tokens were read again; there are 1.")
+        hang_up("Tokens reloaded: 1.")
         assert [status(token) for token in TOKENS] == [401, 200]
         path.write_text("")
-        hang_up("The tokens stay as they were: the file of tokens holds none.")
+        hang_up("Tokens not reloaded, the old ones stay valid: the file of tokens holds none.")
         assert [status(token) for token in TOKENS] == [401, 200]

@@ -144,7 +144,7 @@ def test_work_that_never_ends_is_abandoned_in_time(stuck: str, sent: signal.Sign
         wait_for(process, port, "/v2/health/ready")
         assert ended(process, sent, 20) < 0.5 + 1 + 2 + AT_ONCE
     log = (tmp_path / "log").read_text()
-    assert "Work that did not end in time was abandoned." in log
+    assert "Shutdown timed out; unfinished work was abandoned." in log
     assert "Traceback" not in log
 
 

@@ -7,8 +7,8 @@ its parameter arrays, and works through a tensor in any pieces, with the same bi
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from core.errors import PreconditionError, TensorDataError
 from core.mlir.types import TensorType
+from core.plan.operands import QuantizedOperand, StoredOperand, float_element
 from core.plan.report import Report
-from core.profiles import Rounding
+from core.profiles import OperationRule, Rounding
 from core.schemes import Multiplier
 
 Array = NDArray[Any]
@@ -114,3 +115,68 @@ class Plan(ABC):
         if source.min() < lowest or source.max() > highest:
             index = int(np.argmax((source < lowest) | (source > highest)))
             raise TensorDataError(f"element {start + index} is {source[index]}; its type holds {lowest} to {highest}")
+
+
+class DeferredPlan:
+    """A plan that is made when it is first wanted, and counted as `nbytes` from the start.
+
+    Threads may ask for it side by side; at worst two of them make the same.
+    """
+
+    def __init__(self, make: Callable[[], Plan], nbytes: int) -> None:
+        self.nbytes = nbytes
+        self._make = make
+        self._made: Plan | None = None
+
+    def __call__(self) -> Plan:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+
+def quantizing(profile: str, rule: OperationRule, input_type: TensorType, operand: QuantizedOperand) -> dict[str, Any]:
+    """Return the fields of a Plan from floats of `input_type` to the stored numbers of `operand`."""
+    return {
+        "profile": profile,
+        "rounding": rule.rounding,
+        "input_type": input_type,
+        "output_type": operand.tensor,
+        "input_dtype": float_element(input_type, "input").tensor_dtype,
+        "output_dtype": operand.dtype,
+        "elements": operand.elements,
+    }
+
+
+def dequantizing(
+    profile: str, rule: OperationRule, operand: QuantizedOperand, output_type: TensorType
+) -> dict[str, Any]:
+    """Return the fields of a Plan from the stored numbers of `operand` to floats of `output_type`."""
+    return {
+        "profile": profile,
+        "rounding": rule.rounding,
+        "input_type": operand.tensor,
+        "output_type": output_type,
+        "input_dtype": operand.dtype,
+        "output_dtype": float_element(output_type, "output").tensor_dtype,
+        "elements": operand.elements,
+        "input_bounds": operand.input_bounds,
+    }
+
+
+def requantizing(profile: str, rounding: Rounding, source: StoredOperand, target: StoredOperand) -> dict[str, Any]:
+    """Return the fields of a Plan from the stored numbers of `source` to those of `target`."""
+    return {
+        "profile": profile,
+        "rounding": rounding,
+        "input_type": source.tensor,
+        "output_type": target.tensor,
+        "input_dtype": source.dtype,
+        "output_dtype": target.dtype,
+        "elements": source.elements,
+        "input_bounds": source.input_bounds,
+    }
+
+
+def around(whole: Plan) -> dict[str, Any]:
+    """Return the fields of a Plan that converts what `whole` converts."""
+    return {each.name: getattr(whole, each.name) for each in fields(Plan) if each.init}

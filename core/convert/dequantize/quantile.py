@@ -14,7 +14,7 @@ from core.kernels.scalar.rounding import Precision
 from core.mlir.types import QuantileType, TensorType
 from core.plan.lanes import LANES, narrow, rounded_scales, step_precision
 from core.plan.operands import QuantizedOperand, float_element
-from core.plan.plan import Array, Plan, pieces
+from core.plan.plan import Array, Plan, dequantizing, pieces
 from core.profiles import OperationRule
 
 
@@ -60,14 +60,7 @@ def plan_quantile(
         zero_points = zero_points_in(operand.expressed, operand.zero_points)
     channels, lanes = operand.channels.as_runs(), LANES[operand.expressed.name]
     return QuantilePlan(
-        profile=profile,
-        rounding=rule.rounding,
-        input_type=operand.tensor,
-        output_type=target,
-        input_dtype=operand.dtype,
-        output_dtype=float_element(target, "output").tensor_dtype,
-        elements=operand.elements,
-        input_bounds=operand.input_bounds,
+        **dequantizing(profile, rule, operand, target),
         layout=channels.scalars,
         scales=channels.lay_out(rounded_scales(operand.scales, operand.expressed, rule), lanes),
         zero_points=channels.lay_out(zero_points, lanes),

@@ -131,9 +131,12 @@ def plan_quantize(
     if splits and operand.elements and Runs.of(operand).length == 1:
         missing = Missing.INDEFINITE if nan is NanPolicy.PROFILE else rule.missing
         rule, splits = replace(rule, overflow=Overflow.INDEFINITE, missing=missing), False
-    general = plan_general(profile, rule, input_type, operand, seed)
     form = native_form(rule, operand)
-    whole = general if form is None else plan_native(profile, rule, input_type, operand, form, general)
+    whole: Plan
+    if form is None:
+        whole = plan_general(profile, rule, input_type, operand, seed)
+    else:
+        whole = plan_native(profile, rule, input_type, operand, form)
     if rule.flushes:
         return plan_flushing(whole, operand)
     return plan_split_bytes(whole, rule, operand, keeps_nan=nan is not NanPolicy.PROFILE) if splits else whole

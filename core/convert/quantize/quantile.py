@@ -13,7 +13,7 @@ from core.kernels.scalar.rounding import Precision
 from core.mlir.types import QuantileType, TensorType
 from core.plan.lanes import LANES, rounded_scales, step_precision, widen
 from core.plan.operands import QuantizedOperand, float_element
-from core.plan.plan import Array, Plan, pieces
+from core.plan.plan import Array, Plan, pieces, quantizing
 from core.profiles import OperationRule
 from core.profiles.rule import Missing
 
@@ -72,13 +72,7 @@ def plan_quantile(
         zero_points = zero_points_in(operand.expressed, operand.zero_points)
     channels, lanes = operand.channels.as_runs(), LANES[operand.expressed.name]
     return QuantilePlan(
-        profile=profile,
-        rounding=rule.rounding,
-        input_type=input_type,
-        output_type=operand.tensor,
-        input_dtype=float_element(input_type, "input").tensor_dtype,
-        output_dtype=operand.dtype,
-        elements=operand.elements,
+        **quantizing(profile, rule, input_type, operand),
         layout=channels.scalars,
         scales=channels.lay_out(rounded_scales(operand.scales, operand.expressed, rule), lanes),
         zero_points=channels.lay_out(zero_points, lanes),

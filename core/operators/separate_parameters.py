@@ -43,10 +43,10 @@ def check_number_of_scales(count: int, pointer: str | None = None, most: int = M
         raise LimitError(f"there are more than {most} scales", limit=most, pointer=pointer)
 
 
-def normalized_axis(axis: int, rank: int, pointer: str = "/attributes/axis") -> int:
+def normalized_axis(axis: int, rank: int) -> int:
     """Return an axis from the start, or raise ParameterError."""
     if not -rank <= axis < rank:
-        raise ParameterError(f"axis is {axis}; of rank {rank} it is {-rank} to {rank - 1}", pointer=pointer)
+        raise ParameterError(f"axis is {axis}; of rank {rank} it is {-rank} to {rank - 1}", pointer="/attributes/axis")
     return axis % rank
 
 

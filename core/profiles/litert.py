@@ -189,3 +189,9 @@ LITERT_XNNPACK = Profile(
     },
     addition=AddRule(operator="ADD", addition=Addition.COMMON_SCALE),
 )
+
+PROFILES = (
+    LITERT,
+    LITERT_SINGLE_ROUNDING,
+    LITERT_XNNPACK,
+)

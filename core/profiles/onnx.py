@@ -172,3 +172,8 @@ ONNX_REFERENCE = Profile(
     addition=_ADD,
     casts=_REFERENCE_CASTS,
 )
+
+PROFILES = (
+    ONNX,
+    ONNX_REFERENCE,
+)

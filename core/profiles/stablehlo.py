@@ -85,3 +85,5 @@ STABLEHLO = Profile(
         f64_once=_FORMATS,
     ),
 )
+
+PROFILES = (STABLEHLO,)

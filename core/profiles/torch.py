@@ -199,3 +199,9 @@ TORCH_DECOMPOSED = Profile(
         ),
     },
 )
+
+PROFILES = (
+    TORCH,
+    TORCH_2_14,
+    TORCH_DECOMPOSED,
+)

@@ -42,3 +42,8 @@ TOSA_DOUBLE_ROUND = Profile(
         operator="RESCALE, ADD, RESCALE", addition=Addition.RESCALE, scheme=schemes.TOSA_DOUBLE_ROUND.name
     ),
 )
+
+PROFILES = (
+    TOSA,
+    TOSA_DOUBLE_ROUND,
+)

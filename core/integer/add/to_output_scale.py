@@ -55,7 +55,7 @@ def plan_to_output_scale(
     assert rule.scheme is not None
     scheme = scheme_named(rule.scheme)
     tensor = TensorType(output.tensor.shape, IntegerElement(32))
-    target = replace(integer_operand(tensor, "sum"), zero_points=output.zero_points)
+    target = integer_operand(tensor, "sum", output.zero_points[0])
     sizes = tuple(size for size in output.tensor.shape or () if size is not None)
     granularity = common_granularity(sizes, (target.blocks, 1), (target.blocks, 1))
     plans, multipliers = [], []

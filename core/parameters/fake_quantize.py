@@ -20,9 +20,8 @@ from core.errors import (
     PreconditionError,
     TensorDataError,
     TypeFitError,
-    UnknownNameError,
     UnsupportedError,
-    excerpt,
+    entry_named,
 )
 from core.formats.elements import FLOATS, IntegerElement
 from core.kernels.convert.fake_quantize import FAKE_QUANTIZE, Step
@@ -103,12 +102,7 @@ class FakeQuantizePlan:
 
 def fake_quantize_scheme_named(name: str) -> FakeQuantizeScheme:
     """Return the scheme of that name, or raise UnknownNameError listing those that exist."""
-    scheme = FAKE_QUANTIZE_SCHEMES.get(name)
-    if scheme is None:
-        raise UnknownNameError(
-            f"no fake quantization is named '{excerpt(name)}'; there are {', '.join(FAKE_QUANTIZE_SCHEMES)}"
-        )
-    return scheme
+    return entry_named(FAKE_QUANTIZE_SCHEMES, name, "fake quantization")
 
 
 def plan_fake_quantize(

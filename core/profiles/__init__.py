@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from core.errors import UnknownNameError, excerpt
+from core.errors import entry_named
 from core.formats.rounding import Rounding
 from core.profiles import litert, ml_dtypes, mlir, onednn, onnx, quantile, stablehlo, torch, tosa
 from core.profiles.rule import Operation, OperationRule, Profile, ZeroPoint
@@ -21,7 +21,4 @@ PROFILES: Mapping[str, Profile] = {profile.name: profile for family in _FAMILIES
 
 def profile_named(name: str) -> Profile:
     """Return the profile of that name, or raise UnknownNameError listing those that exist."""
-    profile = PROFILES.get(name)
-    if profile is None:
-        raise UnknownNameError(f"no profile is named '{excerpt(name)}'; there are {', '.join(PROFILES)}")
-    return profile
+    return entry_named(PROFILES, name, "profile")

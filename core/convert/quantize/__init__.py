@@ -14,7 +14,7 @@ from core.convert.quantize.native import native_form, plan_native
 from core.convert.quantize.quantile import plan_quantile
 from core.convert.quantize.small_float import plan_small_float
 from core.convert.quantize.split_bytes import Runs, plan_split_bytes
-from core.errors import UnknownNameError, UnsupportedError, about, excerpt
+from core.errors import UnsupportedError, about, entry_named
 from core.formats.elements import FloatElement
 from core.mlir.types import TensorType, Type
 from core.plan.operands import bind, float_element, quantized_operand, static_shape
@@ -30,9 +30,7 @@ ROUNDINGS = tuple(_ROUNDINGS)
 
 def rounding_named(name: str) -> Rounding:
     """Return the rounding of that name, or raise UnknownNameError listing those that quantize can be told to use."""
-    if name not in ROUNDINGS:
-        raise UnknownNameError(f"no rounding is named '{excerpt(name)}'; there are {', '.join(ROUNDINGS)}")
-    return Rounding(name)
+    return entry_named({str(rounding): rounding for rounding in ROUNDINGS}, name, "rounding")
 
 
 class NanPolicy(StrEnum):

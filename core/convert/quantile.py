@@ -1,22 +1,32 @@
-"""Tables of values as conversions compute with them: entries as values of the expressed type, and what is nearest."""
+"""Conversions to and from the codes of a table of values, for storage that is a `!quant.quantile`.
+
+    quantize:    the code q whose T(q) is nearest to E(E(x / E(s)) + E(z))
+    dequantize:  E(E(T(q) - E(z)) * E(s))
+
+T(q) is the table's entry as a value of the expressed type E. The definition is Requant's own: MLIR defines the type,
+and no system computes with it.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
 from math import inf, nextafter
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from core.errors import UnsupportedError
+from core.errors import UnsupportedError, about
 from core.formats.elements import FloatElement, IntegerElement
 from core.formats.float_format import round_to_format
-from core.mlir.types import QuantileType
-from core.plan.lanes import rounded
-
-Array = NDArray[Any]
+from core.kernels.convert.quantile import DEQUANTIZE_QUANTILE, QUANTIZE_QUANTILE
+from core.kernels.scalar.rounding import Precision
+from core.mlir.types import QuantileType, TensorType
+from core.plan.lanes import LANES, narrow, rounded, rounded_scales, step_precision, widen
+from core.plan.operands import QuantizedOperand, float_element
+from core.plan.plan import Array, Plan, dequantizing, pieces, quantizing
+from core.profiles import OperationRule
+from core.profiles.rule import Missing
 
 
 def _as_value(entry: float, value: IntegerElement | FloatElement) -> float | None:
@@ -95,3 +105,120 @@ def zero_points_in(expressed: FloatElement, zero_points: tuple[int, ...]) -> Arr
         if abs(zero_point) > expressed.largest:
             raise UnsupportedError(f"zero point {zero_point} of channel {channel} is beyond {expressed.name}")
     return rounded(np.array(zero_points, np.float64), expressed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuantizePlan(Plan):
+    """Plan of `core.kernels.convert.quantile`."""
+
+    layout: tuple[int, int, int, int]
+    scales: Array
+    zero_points: Array
+    precision: Precision
+    nearest: NearestCodes
+    missing: Missing
+    minimum: int
+
+    def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
+        """See Plan.step."""
+        element = float_element(self.input_type, "input")
+        run = QUANTIZE_QUANTILE[LANES[element.name]]
+        for piece in pieces(source.size):
+            lanes = widen(source[piece], element)
+            codes = np.empty(lanes.size, np.int64)
+            before = counts[2]
+            run(
+                lanes,
+                codes,
+                start + piece.start,
+                *self.layout,
+                self.scales,
+                self.zero_points,
+                int(self.precision),
+                self.nearest.thresholds,
+                self.nearest.codes,
+                self.nearest.smallest,
+                self.nearest.largest,
+                self.minimum,
+                self.missing is Missing.ZERO_POINT,
+                counts,
+            )
+            if self.missing is Missing.ERROR and counts[2] > before and counts[3] < 0:
+                counts[3] = start + piece.start + int(np.argmax(np.isnan(lanes)))
+            target[piece] = codes
+
+    def explain_undefined(self, counts: Array) -> str:
+        """See Plan.explain_undefined."""
+        return "this element is NaN"
+
+
+def plan_quantize_quantile(
+    profile: str, rule: OperationRule, quantile: QuantileType, input_type: TensorType, operand: QuantizedOperand
+) -> QuantizePlan:
+    """Plan the nearest code of x / s + z. Raise UnsupportedError where the table or a zero point leaves its types."""
+    with about("output"):
+        values = table_values(quantile, operand.expressed)
+        zero_points = zero_points_in(operand.expressed, operand.zero_points)
+    channels, lanes = operand.channels.as_runs(), LANES[operand.expressed.name]
+    return QuantizePlan(
+        **quantizing(profile, rule, input_type, operand),
+        layout=channels.scalars,
+        scales=channels.lay_out(rounded_scales(operand.scales, operand.expressed, rule), lanes),
+        zero_points=channels.lay_out(zero_points, lanes),
+        precision=step_precision(rule.steps, operand.expressed.name),
+        nearest=nearest_codes(values, operand.lowest, operand.minimum, operand.maximum),
+        missing=rule.missing,
+        minimum=operand.minimum,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DequantizePlan(Plan):
+    """Plan of `core.kernels.convert.quantile`."""
+
+    tallies: ClassVar[bool] = False
+
+    layout: tuple[int, int, int, int]
+    scales: Array
+    zero_points: Array
+    precision: Precision
+    values: Array
+    lowest: int
+
+    def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
+        """See Plan.step. Nothing saturates, and tables have no NaN: `counts` stays as it is."""
+        element = float_element(self.output_type, "output")
+        run = DEQUANTIZE_QUANTILE[LANES[element.name]]
+        for piece in pieces(source.size):
+            lanes = np.empty(source[piece].size, LANES[element.name])
+            run(
+                source[piece].astype(np.int64),
+                lanes,
+                start + piece.start,
+                *self.layout,
+                self.scales,
+                self.zero_points,
+                int(self.precision),
+                self.values,
+                self.lowest,
+            )
+            narrow(lanes, element, target[piece])
+
+
+def plan_dequantize_quantile(
+    profile: str, rule: OperationRule, quantile: QuantileType, operand: QuantizedOperand, target: TensorType
+) -> DequantizePlan:
+    """Plan E(E(T(q) - E(z)) * E(s)). Raise UnsupportedError where the table or a zero point leaves its types."""
+    with about("input"):
+        values = table_values(quantile, operand.expressed)
+        zero_points = zero_points_in(operand.expressed, operand.zero_points)
+    channels, lanes = operand.channels.as_runs(), LANES[operand.expressed.name]
+    return DequantizePlan(
+        **dequantizing(profile, rule, operand, target),
+        layout=channels.scalars,
+        scales=channels.lay_out(rounded_scales(operand.scales, operand.expressed, rule), lanes),
+        zero_points=channels.lay_out(zero_points, lanes),
+        precision=step_precision(rule.steps, operand.expressed.name),
+        values=values,
+        lowest=operand.lowest,
+    )

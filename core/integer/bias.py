@@ -20,7 +20,7 @@ from core.cancellation import checked
 from core.errors import PreconditionError, TypeFitError, UnsupportedError, about
 from core.formats.elements import IntegerElement
 from core.formats.rounding import Rounding
-from core.integer.accumulator import LARGEST_BIAS
+from core.integer.accumulation import LARGEST_BIAS
 from core.integer.integers import Integers
 from core.mlir.types import TensorType
 from core.plan.operands import StoredOperand, integer_operand, quantized_operand, static_shape

@@ -12,12 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.errors import TensorDataError, UnsupportedError
-from core.integer.accumulator import largest
 from core.plan.operands import StoredOperand, static_shape
 
 Array = NDArray[Any]
 
 STORAGES = tuple(f"{sign}{width}" for sign in "iu" for width in range(2, 17))
+
+
+def largest(array: Array) -> int:
+    """The largest magnitude in an array of integers, 0 in an empty one."""
+    return max(abs(int(array.min())), abs(int(array.max()))) if array.size else 0
 
 
 @dataclass(frozen=True, slots=True)

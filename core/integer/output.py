@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from core.convert.requantize.derivation import derive_each
 from core.convert.requantize.granularity import Granularity, common_granularity
 from core.convert.requantize.scaling import plan_scaling
 from core.convert.requantize.through_real import plan_through_real
@@ -23,6 +22,7 @@ from core.profiles import Operation, profile_named
 from core.profiles.integer_rule import Accumulator, ProductRule
 from core.profiles.rule import DEQUANTIZE, INTEGERS
 from core.schemes import Factor, Multiplier, Scheme, scheme_named
+from core.schemes.multipliers import derive_each
 
 _OUTPUTS = replace(DEQUANTIZE, storages=INTEGERS, expressed=("f16", "bf16", "f32", "f64"))
 

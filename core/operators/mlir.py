@@ -113,3 +113,5 @@ SCAST = Operator(
         "attributes": {"output_type": "i8"},
     },
 )
+
+OPERATORS = (QCAST, DCAST, SCAST)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from core.profiles.integer_rule import Addition, AddRule, ProductRule, SumOverflow
-from core.profiles.rule import Operation, Profile
-from core.profiles.scheme_rule import scheme_rule
+from core.profiles.rule import Operation, Profile, scheme_rule
 from core.schemes import tosa as schemes
 
 _STORAGES = ("i8", "u8", "i16", "u16", "i32")

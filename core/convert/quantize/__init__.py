@@ -7,11 +7,11 @@ from enum import StrEnum
 
 from core.convert.cast import plan_narrowing
 from core.convert.float_encoding import Encoder, encoder
+from core.convert.quantile import plan_quantize_quantile
 from core.convert.quantize.flushing import plan_flushing
 from core.convert.quantize.general import ROUNDINGS as _ROUNDINGS
 from core.convert.quantize.general import plan_general
 from core.convert.quantize.native import native_form, plan_native
-from core.convert.quantize.quantile import plan_quantile
 from core.convert.quantize.small_float import plan_small_float
 from core.convert.quantize.split_bytes import Runs, plan_split_bytes
 from core.errors import UnsupportedError, about, entry_named
@@ -123,7 +123,7 @@ def plan_quantize(
     if operand.quantile is not None:
         if rounding is not None:
             raise UnsupportedError("tables have no other rounding than to the nearest value", pointer="/rounding")
-        return plan_quantile(profile, _overridden(rule, None, nan), operand.quantile, input_type, operand)
+        return plan_quantize_quantile(profile, _overridden(rule, None, nan), operand.quantile, input_type, operand)
     rule = _overridden(rule, rounding, nan)
     splits = rule.split_bytes and operand.width == _HALF_BYTE
     if splits and operand.elements and Runs.of(operand).length == 1:

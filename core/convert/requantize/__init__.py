@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from core.convert.requantize.derivation import derive_each
 from core.convert.requantize.granularity import Granularity, common_granularity
 from core.convert.requantize.scaling import ScalingPlan, plan_scaling
 from core.convert.requantize.through_real import plan_through_real
@@ -28,9 +27,9 @@ from core.plan.operands import (
 )
 from core.plan.plan import Plan
 from core.profiles import Operation, OperationRule, profile_named
-from core.profiles.rule import INTEGERS, ZeroPointRange
-from core.profiles.scheme_rule import scheme_rule
+from core.profiles.rule import INTEGERS, ZeroPointRange, scheme_rule
 from core.schemes import Multiplier, Scheme, scheme_named
+from core.schemes.multipliers import derive_each
 
 __all__ = ["ScalingPlan", "plan_requantize", "plan_scaling"]
 

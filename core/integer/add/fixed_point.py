@@ -75,8 +75,7 @@ def _stage(
     sizes = tuple(size for size in shape if size is not None)
     whole = tuple(max(size, 1) for size in sizes)
     try:
-        multiplier = scheme.derive(factor)
-        scheme.check(multiplier)
+        multiplier = scheme.derive_checked(factor)
     except ParameterError as error:
         raise ParameterError(f"the factor of {what}, {factor!r}: {error.detail}") from None
     granularity = common_granularity(sizes, (whole, 1), (whole, 1))

@@ -62,8 +62,7 @@ def plan_to_output_scale(
     for name, side in (("lhs", lhs), ("rhs", rhs)):
         ratio = scheme.factor.of(side.scales[0], None, output.scales[0])
         try:
-            multiplier = scheme.derive(ratio)
-            scheme.check(multiplier)
+            multiplier = scheme.derive_checked(ratio)
         except ParameterError as error:
             raise ParameterError(f"the scale of {name} to the output's: {error.detail}") from None
         source = replace(side, tensor=tensor, blocks=target.blocks)

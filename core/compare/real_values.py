@@ -54,8 +54,8 @@ def _blocks(element: UniformQuantizedType, shape: tuple[int, ...]) -> list[tuple
 def parameter_indices(element: UniformQuantizedType, shape: tuple[int, ...], start: int, stop: int) -> Array:
     """Return, for flat elements `start` to `stop`, which entry of the type's list of parameters belongs to each.
 
-    The one place that knows which parameters belong to which element: one list entry per block, row-major over the
-    numbers of blocks; an axis is blocks of 1, and a last block may be short.
+    There is one for each block, row-major over the numbers of blocks; an axis has blocks of 1, and a last block may be
+    short. Unlike a layout of `core.plan.channels` this takes memory for these elements only.
     """
     flat = np.arange(start, stop)
     indices = np.zeros(stop - start, np.int64)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.errors import TensorDataError, UnsupportedError
+from core.plan.channels import block_counts
 from core.plan.operands import StoredOperand, static_shape
 
 Array = NDArray[Any]
@@ -41,7 +42,7 @@ class Integers:
     def of_operand(cls, operand: StoredOperand) -> Integers:
         """Take the integers of a tensor type, per tensor or per axis."""
         shape = static_shape(operand.tensor)
-        counts = tuple(-(-size // block) or 1 for size, block in zip(shape, operand.blocks, strict=True))
+        counts = tuple(count or 1 for count in block_counts(shape, operand.blocks))
         zeros = np.array(operand.zero_points, np.int64).reshape(counts)
         return cls(shape, operand.dtype, operand.lowest, operand.highest, zeros)
 

@@ -15,6 +15,7 @@ from core.convert.requantize.through_real import plan_through_real
 from core.errors import ParameterError, TypeFitError, UnsupportedError, about
 from core.formats.elements import FLOATS, IntegerElement
 from core.mlir.types import StorageType, TensorType, UniformPerAxisType, UniformType
+from core.plan.channels import whole_blocks
 from core.plan.lanes import rounded_scales
 from core.plan.operands import QuantizedOperand, StoredOperand, integer_operand, quantized_operand
 from core.plan.plan import Plan
@@ -36,7 +37,7 @@ class Side:
 
     def blocks(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return how many indices of each dimension of the sums have one parameter of this operand."""
-        found = [max(size, 1) for size in shape]
+        found = list(whole_blocks(shape))
         for axis, block, size in zip(self.axes, self.operand.blocks, self.operand.tensor.shape or (), strict=True):
             if axis is not None and block == 1 and size is not None and size > 1:
                 found[axis] = 1
@@ -95,7 +96,7 @@ def plan_output(
                     f"the output expresses {target.expressed.name}, and the {side} {operand.expressed.name}; they must "
                     "be the same"
                 )
-    whole = tuple(max(size, 1) for size in shape)
+    whole = whole_blocks(shape)
     granularity = common_granularity(
         shape,
         (whole, 1),

@@ -24,6 +24,7 @@ from core.mlir.types import (
     UniformType,
 )
 from core.operators.description import OperandTensor
+from core.plan.channels import block_counts
 from core.plan.lanes import LANES, widen
 
 Array = NDArray[Any]
@@ -60,7 +61,7 @@ class Granularity:
     def counts(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of the scales of a tensor in blocks. A last block may be short."""
         assert self.blocks is not None
-        return tuple(-(-size // block) for size, block in zip(shape, self.blocks, strict=True))
+        return block_counts(shape, self.blocks)
 
 
 def reals_of(tensor: OperandTensor) -> Array:

@@ -29,7 +29,7 @@ from core.kernels.jit.jit import Kernel
 from core.mlir.types import StorageType, TensorType
 from core.parameters.ranges import RangeOptions, RangeParameters, range_rule_named
 from core.parameters.ranges.tensorflow import flushed
-from core.plan.channels import channels_of
+from core.plan.channels import channels_of, whole_blocks
 from core.plan.operands import static_shape
 
 Array = NDArray[Any]
@@ -150,7 +150,7 @@ def _blocks(shape: tuple[int, ...], count: int, axis: int | None, rule: FakeQuan
     if axis is None:
         if count != 1:
             raise TypeFitError(f"there are {count} ranges and no axis; one range is for the whole tensor")
-        return tuple(max(size, 1) for size in shape)
+        return whole_blocks(shape)
     if not rule.per_axis:
         raise UnsupportedError(f"{rule.name} has one range for the whole tensor; tf_fake_quant has an axis")
     if not shape or axis != len(shape) - 1:
@@ -159,7 +159,7 @@ def _blocks(shape: tuple[int, ...], count: int, axis: int | None, rule: FakeQuan
         )
     if shape[axis] != count:
         raise TypeFitError(f"{count} ranges for dimension {axis}, which has {shape[axis]} elements")
-    return (*(max(size, 1) for size in shape[:axis]), 1)
+    return (*whole_blocks(shape[:axis]), 1)
 
 
 def _step_parameters(

@@ -29,7 +29,7 @@ from core.mlir.types import (
     UniformSubChannelType,
     UniformType,
 )
-from core.plan.channels import Channels, channels_of
+from core.plan.channels import Channels, channels_of, whole_blocks
 from core.plan.lanes import LANES
 from core.profiles import OperationRule
 from core.profiles.rule import TypeRules, ZeroPointRange
@@ -200,7 +200,7 @@ def integer_operand(tensor: TensorType, side: str, zero_point: int = 0) -> Store
         minimum=lowest,
         maximum=highest,
         zero_points=(zero_point,),
-        blocks=tuple(max(dimension, 1) for dimension in shape),
+        blocks=whole_blocks(shape),
     )
 
 

@@ -16,6 +16,7 @@ from core.convert.requantize.tosa_rescale import check_rescale
 from core.errors import TypeFitError, UnsupportedError, about
 from core.formats.elements import IntegerElement
 from core.mlir.types import TensorType, Type
+from core.plan.channels import whole_blocks
 from core.plan.operands import (
     QuantizedOperand,
     StoredOperand,
@@ -88,7 +89,7 @@ def _derive(
 
 def _multiplier_blocks(shape: tuple[int, ...], axis: int | None, count: int) -> tuple[tuple[int, ...], int]:
     """Return the blocks of the caller's multipliers: of one index along `axis`, or of the whole tensor."""
-    whole = tuple(max(dimension, 1) for dimension in shape)
+    whole = whole_blocks(shape)
     if axis is None or count == 1:
         return whole, 1
     if not 0 <= axis < len(shape):

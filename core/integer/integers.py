@@ -6,14 +6,16 @@ Stored integers have at most 16 bits, so that a product of two differences to ze
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from core.errors import TensorDataError, UnsupportedError
+from core.errors import UnsupportedError
 from core.plan.channels import block_counts
 from core.plan.operands import StoredOperand, static_shape
+from core.plan.plan import check_flat, check_within
 
 Array = NDArray[Any]
 
@@ -75,11 +77,5 @@ class Integers:
 
     def check(self, array: Array) -> None:
         """Raise TensorDataError unless a flat array holds integers of this operand."""
-        count = int(np.prod(self.shape, dtype=object))
-        if array.dtype != self.dtype or array.shape != (count,) or not array.flags.c_contiguous:
-            raise TensorDataError(
-                f"there must be {count} contiguous elements of {self.dtype}; these are {array.size} of {array.dtype}"
-            )
-        if count and (array.min() < self.lowest or array.max() > self.highest):
-            index = int(np.argmax((array < self.lowest) | (array > self.highest)))
-            raise TensorDataError(f"element {index} is {array[index]}; its type holds {self.lowest} to {self.highest}")
+        check_flat(array, self.dtype, prod(self.shape), "the operand")
+        check_within(array, self.lowest, self.highest)

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from core.errors import (
     ParameterError,
     PreconditionError,
-    TensorDataError,
     TypeFitError,
     UnsupportedError,
     entry_named,
@@ -31,6 +30,7 @@ from core.parameters.ranges import RangeOptions, RangeParameters, range_rule_nam
 from core.parameters.ranges.tensorflow import flushed
 from core.plan.channels import channels_of, whole_blocks
 from core.plan.operands import static_shape
+from core.plan.plan import check_flat
 
 Array = NDArray[Any]
 
@@ -91,12 +91,8 @@ class FakeQuantizePlan:
 
     def run(self, source: Array, target: Array) -> None:
         """Convert a whole flat tensor of f32. Raise TensorDataError if an array is not that."""
-        for array, side in ((source, "input"), (target, "output")):
-            if array.dtype != np.float32 or array.shape != (self.elements,) or not array.flags.c_contiguous:
-                raise TensorDataError(
-                    f"the {side} must be {self.elements} contiguous elements of f32; "
-                    f"this is {array.dtype} of shape {array.shape}"
-                )
+        check_flat(source, np.dtype(np.float32), self.elements, "the input")
+        check_flat(target, np.dtype(np.float32), self.elements, "the output")
         self.step(source, target, 0)
 
 

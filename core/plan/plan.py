@@ -33,6 +33,21 @@ def pieces(size: int) -> Iterator[slice]:
         yield slice(begin, begin + _PIECE)
 
 
+def check_flat(array: Array, dtype: np.dtype[Any], elements: int, name: str) -> None:
+    """Raise TensorDataError unless an array is 1-D, contiguous, of a dtype and of so many elements."""
+    if array.dtype != dtype or array.shape != (elements,) or not array.flags.c_contiguous:
+        raise TensorDataError(
+            f"{name} must be {elements} contiguous elements of {dtype}; this is {array.dtype} of shape {array.shape}"
+        )
+
+
+def check_within(array: Array, lowest: int, highest: int, start: int = 0) -> None:
+    """Raise TensorDataError naming the first integer out of bounds. `start`: the flat index of the array's first."""
+    if array.size and (array.min() < lowest or array.max() > highest):
+        index = int(np.argmax((array < lowest) | (array > highest)))
+        raise TensorDataError(f"element {start + index} is {array[index]}; its type holds {lowest} to {highest}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan(ABC):
     """A conversion of one tensor. `input_type` and `output_type` are bound: ranked, static, of the same shape.
@@ -90,31 +105,18 @@ class Plan(ABC):
 
         Raise TensorDataError if they are not, PreconditionError if the arithmetic is not defined for an element.
         """
-        shape = (self.elements,)
-        if source.dtype != self.input_dtype or source.shape != shape or not source.flags.c_contiguous:
-            raise self._misfit(source, self.input_dtype, "input")
-        if target.dtype != self.output_dtype or target.shape != shape or not target.flags.c_contiguous:
-            raise self._misfit(target, self.output_dtype, "output")
+        check_flat(source, self.input_dtype, self.elements, "the input")
+        check_flat(target, self.output_dtype, self.elements, "the output")
         if self.input_bounds is not None:
             self.check_bounds(source, 0)
         counts = self.new_counts()
         self.step(source, target, 0, counts)
         return self.report(counts)
 
-    def _misfit(self, array: Array, dtype: np.dtype[Any], side: str) -> TensorDataError:
-        return TensorDataError(
-            f"the {side} must be {self.elements} contiguous elements of {dtype}; "
-            f"this is {array.dtype} of shape {array.shape}"
-        )
-
     def check_bounds(self, source: Array, start: int) -> None:
         """Raise TensorDataError if an element of `source`, which begins at flat index `start`, is not of its type."""
-        if self.input_bounds is None or source.size == 0:
-            return
-        lowest, highest = self.input_bounds
-        if source.min() < lowest or source.max() > highest:
-            index = int(np.argmax((source < lowest) | (source > highest)))
-            raise TensorDataError(f"element {start + index} is {source[index]}; its type holds {lowest} to {highest}")
+        if self.input_bounds is not None:
+            check_within(source, *self.input_bounds, start)
 
 
 class DeferredPlan:

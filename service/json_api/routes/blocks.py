@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from starlette.requests import Request
 from starlette.responses import Response
 
-from core.blocks.block_tensor import BlockTensor, dequantize_blocks, expected_parts, quantize_blocks
+from core.convert.blocks.block_tensor import BlockTensor, dequantize_blocks, expected_parts, quantize_blocks
 from core.errors import FieldFault, InvalidRequestError, TypeFitError, UnsupportedError
 from core.formats.elements import FLOATS, FloatElement, IntegerElement
 from core.mlir import print_type

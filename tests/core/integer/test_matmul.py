@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.errors import PreconditionError, RequantError, TypeFitError, UnsupportedError
-from core.integer.accumulator import settle
+from core.integer.accumulation import settle
 from core.integer.matmul import matmul_integers, plan_matmul
 from core.integer.trace import trace_product
 from core.kernels.contract import tile

@@ -21,7 +21,6 @@ from core.kernels.scalar.fixed_point import (
 )
 from core.schemes.ethos_u import quantise_pooling_scale
 from tests.oracles import quantization as oracle
-from tests.vector_cases import load
 
 int32 = st.one_of(st.integers(-(2**31), 2**31 - 1), st.sampled_from((-(2**31), 2**31 - 1, 0, 1, -1)))
 int16 = st.one_of(st.integers(-(2**15), 2**15 - 1), st.sampled_from((-(2**15), 2**15 - 1)))
@@ -108,11 +107,3 @@ def test_gemmlowps_legacy_stage(offset: int, multiplier: int, drawn: tuple[int, 
     if -(2**31) <= product < 2**31:
         expected = oracle.nearest_away(Fraction(product, 2**shift))
         assert quantize_down_int32_to_uint8_scale(value, offset, multiplier, shift) == expected
-
-
-def test_velas_pooling_scale() -> None:
-    rows = load("requantize_variants")["vela_pooling"]
-    assert len(rows) == 21
-    for row in rows:
-        found = quantise_pooling_scale(row["elements"], row["rescale_bits"])
-        assert (found.multiplier, found.shift) == (row["scale"], row["shift"]), row

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.blocks.blocking import block_count
-from core.blocks.gguf import GGUF_FORMATS, GgufTensor, dequantize_gguf, quantize_gguf
-from core.blocks.mx import BLOCK as MX_BLOCK
-from core.blocks.mx import MxRule, MxTensor, dequantize_mx, mx_element, quantize_mx
-from core.blocks.nvfp4 import BLOCK as NVFP4_BLOCK
-from core.blocks.nvfp4 import GlobalScale, Nvfp4Tensor, dequantize_nvfp4, quantize_nvfp4
+from core.convert.blocks.blocking import block_count
+from core.convert.blocks.gguf import GGUF_FORMATS, GgufTensor, dequantize_gguf, quantize_gguf
+from core.convert.blocks.mx import BLOCK as MX_BLOCK
+from core.convert.blocks.mx import MxRule, MxTensor, dequantize_mx, mx_element, quantize_mx
+from core.convert.blocks.nvfp4 import BLOCK as NVFP4_BLOCK
+from core.convert.blocks.nvfp4 import GlobalScale, Nvfp4Tensor, dequantize_nvfp4, quantize_nvfp4
 from core.errors import UnsupportedError
 from core.formats.elements import FLOATS, Element, IntegerElement, Signedness
 from core.mlir.types import TensorType
@@ -89,7 +89,7 @@ def quantize_blocks(
 ) -> BlockTensor:
     """Quantize an f32 tensor. `rule` is for the MX formats, `global_scale` for NVFP4.
 
-    Raise what `core.blocks.mx`, `core.blocks.nvfp4` and `core.blocks.gguf` raise.
+    Raise what `core.convert.blocks.mx`, `core.convert.blocks.nvfp4` and `core.convert.blocks.gguf` raise.
     """
     if format_ in GGUF_FORMATS:
         packed = quantize_gguf(values, format_)

@@ -1,11 +1,18 @@
-"""Number literals: integers in decimal and hexadecimal, floats in decimal and as bits."""
+"""The terminals of the type language: number literals and the names of builtin element types."""
 
 from __future__ import annotations
 
+import re
+
+from core.formats.elements import FLOATS, Element, IndexElement, IntegerElement, Signedness
 from core.mlir.diagnostics import shown
 from core.mlir.float_text import float_from_bits
 from core.mlir.hints import float_hint, integer_hint
-from core.mlir.lexer import TokenKind, TokenStream
+from core.mlir.lexer import MAXIMUM_NUMBER_LENGTH, TokenKind, TokenStream
+from core.mlir.verifier import integer_fault
+
+_INTEGER = re.compile(rf"(i|si|ui)([0-9]{{1,{MAXIMUM_NUMBER_LENGTH}}})\Z")
+_SIGNEDNESS = {"i": Signedness.SIGNLESS, "si": Signedness.SIGNED, "ui": Signedness.UNSIGNED}
 
 
 def read_integer(stream: TokenStream, purpose: str, bits: int = 64) -> int:
@@ -49,3 +56,21 @@ def read_float(stream: TokenStream, purpose: str) -> float:
         raise stream.unexpected(expected, float_hint(stream.text, token.start))
     stream.advance()
     return -value if negative else value
+
+
+def element_at(stream: TokenStream) -> Element | None:
+    """Return the builtin element type that the token looked at names (`i8`, `ui16`, `f32`, `index`), or None.
+
+    The token is not taken. Raises TypeTextError for an integer wider than MLIR has.
+    """
+    token = stream.token
+    if token.kind is not TokenKind.WORD:
+        return None
+    if match := _INTEGER.match(token.text):
+        width = int(match[2])
+        if found := integer_fault(width):
+            raise stream.error(token.start, found)
+        return IntegerElement(width, _SIGNEDNESS[match[1]])
+    if token.text == "index":
+        return IndexElement()
+    return FLOATS.get(token.text)

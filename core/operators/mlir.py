@@ -9,10 +9,10 @@ import numpy as np
 from core.errors import UnsupportedError
 from core.formats.elements import IntegerElement
 from core.mlir.casts import Cast, cast_reason
-from core.mlir.types import StorageType, TensorType
+from core.mlir.types import StorageType, TensorType, UniformQuantizedType
 from core.operators.description import Array, Operand, OperandTensor, Operator, OperatorCall, Outputs, Run
 from core.operators.element_names import QUANTIZED, container
-from core.operators.typed_conversion import OUTPUT_TYPE, UNIFORM, converting, result_type
+from core.operators.typed_conversion import OUTPUT_TYPE, converting, result_type
 
 _REALS = ("f32", "f16", "bf16", "f64")
 _INTEGERS = tuple(f"i{width}" for width in range(1, 33))
@@ -53,7 +53,7 @@ def _plan_scast(call: OperatorCall) -> Run:
 def _reread(data: Array, target: TensorType, dtype: np.dtype[Any]) -> Array:
     """Return the same bits read with the sign that the other type has, in its container."""
     element = target.element
-    held = element.storage if isinstance(element, UNIFORM) else element
+    held = element.storage if isinstance(element, UniformQuantizedType) else element
     assert isinstance(held, (IntegerElement, StorageType))
     bits = data.astype(np.int64) & ((1 << held.width) - 1)
     if held.signed:
@@ -117,3 +117,5 @@ SCAST = Operator(
         "attributes": {"output_type": "i8"},
     },
 )
+
+OPERATORS = (QCAST, DCAST, SCAST)

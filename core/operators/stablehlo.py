@@ -52,3 +52,5 @@ UNIFORM_DEQUANTIZE = Operator(
     plan=_plan_dequantize,
     example={"inputs": {"operand": {"type": _STORED, "values": [3, 4, 0, 127]}}},
 )
+
+OPERATORS = (UNIFORM_QUANTIZE, UNIFORM_DEQUANTIZE)

@@ -72,3 +72,5 @@ DEQUANTIZE = Operator(
         "inputs": {"input": {"type": "tensor<4x!quant.uniform<i8:f32, 0.5:3>>", "values": [3, 4, 0, 127]}},
     },
 )
+
+OPERATORS = (QUANTIZE, DEQUANTIZE)

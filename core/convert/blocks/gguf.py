@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.blocks.blocking import block_count, check_length, flat_f32
+from core.convert.blocks.blocking import block_count, check_length, flat_f32
 from core.errors import PreconditionError, UnknownNameError, excerpt
 from core.kernels.convert import blocks as kernels
 

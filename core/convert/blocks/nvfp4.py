@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.blocks.blocking import block_count, check_length, flat_f32
+from core.convert.blocks.blocking import block_count, check_length, flat_f32
 from core.convert.small_floats import check_codes, decode_table
 from core.errors import ParameterError, PreconditionError
 from core.kernels.convert import blocks as kernels

@@ -36,7 +36,7 @@ from service.meta import docs, metrics
 from service.meta import routes as meta
 from service.middleware.bearer_auth import Access
 from service.middleware.cors import shared_with
-from service.middleware.instrumentation import Observation
+from service.middleware.instrumentation import Instrumentation
 from service.middleware.request_lifecycle import Exchange
 from service.npy_api import routes as npy
 from service.oip import routes as oip
@@ -48,8 +48,7 @@ from service.runtime.settings import Settings
 
 
 class Application(FastAPI):
-    """FastAPI with the OpenAPI document of `service.openapi`, direct routes beside it, and layers around it.
-    """
+    """FastAPI with the OpenAPI document of `service.openapi`, direct routes beside it, and layers around it."""
 
     def __init__(self, *, direct: DirectRoutes, **options: Any) -> None:
         super().__init__(**options)
@@ -73,11 +72,11 @@ class Application(FastAPI):
         if settings.cors_origins:
             app = shared_with(app, settings.cors_origins)
         app = Exchanges(app, running)
-        self._layers = Observation(app, running.metrics, paths, log=settings.access_log)
+        self._layers = Instrumentation(app, running.metrics, paths, log=settings.access_log)
         if settings.telemetry:
-            from service.middleware.tracing import Telemetry, tracer_to_collector
+            from service.middleware.tracing import Tracing, tracer_to_collector
 
-            self._layers = Telemetry(self._layers, tracer_to_collector(), paths)
+            self._layers = Tracing(self._layers, tracer_to_collector(), paths)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, or the lifespan."""
@@ -115,7 +114,7 @@ class Exchanges:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        with Reservation(self._running.admission) as reservation:
+        with Reservation(self._running.memory_budget) as reservation:
             keep_reservation(scope, reservation)
             exchange = Exchange(scope, receive, send, closing=self._running.status is HealthStatus.DRAINING)
             try:
@@ -143,7 +142,7 @@ def create_app(settings: Settings) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
         exception_handlers={
-            RequantError: problems.on_requant_error,
+            RequantError: problems.on_error,
             HTTPException: problems.on_http_exception,
             Exception: problems.on_unexpected,
         },

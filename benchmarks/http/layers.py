@@ -23,11 +23,11 @@ from uvicorn.server import ServerState
 from benchmarks.http.case import Case, npy_path, plan_for
 from benchmarks.http.floor import app as floor
 from service.app import Exchanges, create_app
-from service.middleware.instrumentation import Observation
+from service.middleware.instrumentation import Instrumentation
 from service.runtime.runtime import HealthStatus, Runtime
 from service.runtime.settings import Settings
 from service.server.http1_protocol import http_protocol
-from service.server.read_timeouts import ArrivalLimits
+from service.server.read_timeouts import RequestLimits
 
 _ROUNDS = 15
 _REQUESTS = 500
@@ -59,7 +59,7 @@ class _Nowhere(asyncio.Transport):
 
 
 def _connection(app: ASGIApp, *, ours: bool) -> HttpToolsProtocol:
-    kind = http_protocol(ArrivalLimits()) if ours else HttpToolsProtocol
+    kind = http_protocol(RequestLimits()) if ours else HttpToolsProtocol
     config = uvicorn.Config(app, http=kind, ws="none", log_config=None, access_log=False, proxy_headers=False)
     config.load()
     made = kind(config, ServerState(), {})
@@ -84,7 +84,7 @@ async def _measured(request: bytes) -> list[float]:
         _connection(floor, ours=False),
         _connection(floor, ours=True),
         _connection(exchanges, ours=True),
-        _connection(Observation(exchanges, running.metrics, {path}, log=False), ours=True),
+        _connection(Instrumentation(exchanges, running.metrics, {path}, log=False), ours=True),
         _connection(app, ours=True),
     ]
     taken: list[list[float]] = [[] for _ in stacks]

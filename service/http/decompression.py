@@ -14,7 +14,7 @@ from starlette.types import Message, Receive, Scope
 
 from core.errors import LimitError, MalformedRequestError, UnreadableEncodingError, excerpt
 from service.http.request_body import BodyReader
-from service.runtime.executor import Compute
+from service.runtime.executor import Executor
 from service.runtime.memory_budget import keep_reservation, reservation_of
 
 MOST_GROWTH = 100
@@ -32,7 +32,7 @@ _WINDOW_BITS: Mapping[str, int] = {
 }
 
 
-def open_body(scope: Scope, receive: Receive, limit: int, compute: Compute) -> BodyReader:
+def open_body(scope: Scope, receive: Receive, limit: int, executor: Executor) -> BodyReader:
     """Return the body of a request as it was before compression. `limit` bounds both forms of it."""
     reader = BodyReader(scope, receive, limit)
     coding = ", ".join(Headers(scope=scope).getlist("content-encoding")).strip().lower()
@@ -45,17 +45,17 @@ def open_body(scope: Scope, receive: Receive, limit: int, compute: Compute) -> B
     inflated: Scope = {"type": "http", "headers": [*headers, (b"transfer-encoding", b"chunked")]}
     if (reservation := reservation_of(scope)) is not None:
         keep_reservation(inflated, reservation)
-    return BodyReader(inflated, _Inflater(coding, receive, limit, compute).receive, limit)
+    return BodyReader(inflated, _Inflater(coding, receive, limit, executor).receive, limit)
 
 
 class _Inflater:
     """Receives the messages of a compressed body, and hands on those of the inflated one."""
 
-    def __init__(self, coding: str, receive: Receive, limit: int, compute: Compute) -> None:
+    def __init__(self, coding: str, receive: Receive, limit: int, executor: Executor) -> None:
         self._coding = coding
         self._receive = receive
         self._limit = limit
-        self._compute = compute
+        self._executor = executor
         self._zlib = zlib.decompressobj(_WINDOW_BITS[coding])
         self._waiting = b""
         self._more = True
@@ -74,7 +74,7 @@ class _Inflater:
             self._more = message.get("more_body", False)
         # Short ones are not worth a change of thread, as long as they do not grow to more.
         weight = min(_PIECE, len(self._waiting) * MOST_GROWTH)
-        piece = await self._compute.arrays(weight, self._next_piece)
+        piece = await self._executor.run_array(weight, self._next_piece)
         if self._taken > self._limit:
             raise LimitError(
                 f"the compressed body is longer than the {self._limit} bytes taken here", limit=self._limit

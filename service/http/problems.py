@@ -269,7 +269,7 @@ def problem_text(
     return json_text(problem)
 
 
-def problem_reply(
+def problem_response(
     request: Request,
     kind: ProblemKind,
     detail: str,
@@ -305,39 +305,39 @@ def _members(error: errors.RequantError) -> dict[str, Any]:
     return members
 
 
-def requant_problem(request: Request, error: errors.RequantError, status: int | None = None) -> Response:
+def error_response(request: Request, error: errors.RequantError, status: int | None = None) -> Response:
     """Return the reply for an error raised on purpose."""
     kind = kind_of(error)
     headers = {401: {"www-authenticate": "Bearer"}, 503: {"retry-after": "1"}}.get(kind.status)
-    return problem_reply(request, kind, error.detail, _members(error), status=status, headers=headers)
+    return problem_response(request, kind, error.detail, _members(error), status=status, headers=headers)
 
 
-async def on_requant_error(request: Request, error: Exception) -> Response:
+async def on_error(request: Request, error: Exception) -> Response:
     """Handle every error of `core.errors`."""
     assert isinstance(error, errors.RequantError)
-    return requant_problem(request, error)
+    return error_response(request, error)
 
 
 async def on_http_exception(request: Request, error: Exception) -> Response:
     """Handle what the router raises: no such path, no such method."""
     assert isinstance(error, HTTPException)
     if error.status_code == 404:
-        return problem_reply(request, _NOT_FOUND, "there is no route with this path")
+        return problem_response(request, _NOT_FOUND, "there is no route with this path")
     if error.status_code == 405:
         allow = (error.headers or {}).get("Allow", "").replace("GET", "GET, HEAD")
-        return problem_reply(
+        return problem_response(
             request, _METHOD, f"the path takes {allow or 'another method'}", headers={"allow": allow} if allow else None
         )
     title = http.HTTPStatus(error.status_code).phrase
     kind = ProblemKind("http_error", error.status_code, title, "")
-    return problem_reply(request, kind, title, headers=error.headers)
+    return problem_response(request, kind, title, headers=error.headers)
 
 
 async def on_unexpected(request: Request, error: Exception) -> Response:
     """Handle a fault of the service. Nothing of the inside is told; uvicorn logs the traceback."""
     _log.error("Request %s failed.", request_id(request.scope))
     detail = "the service failed; the log has the details"
-    return problem_reply(request, _INTERNAL, detail, headers={"connection": "close"})
+    return problem_response(request, _INTERNAL, detail, headers={"connection": "close"})
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope
 
 from core.errors import LimitError, MalformedRequestError, UnreadableEncodingError, excerpt
 from service.http.header_fields import header_fields
-from service.runtime.memory_budget import hold
+from service.runtime.memory_budget import reserve_memory
 
 _FIRST_ROOM = 64 << 10
 
@@ -143,12 +143,12 @@ class BodyReader:
         somebody promised, so memory grows with the bytes that arrive.
         """
         room = min(count, _FIRST_ROOM if self.declared is None else self.declared)
-        await hold(self._scope, room)
+        await reserve_memory(self._scope, room)
         buffer = np.empty(room, np.uint8)
         filled = await self.fill(buffer.data)
         while filled == len(buffer) < count and await self._next_chunk():
             room = min(count, max(2 * len(buffer), _FIRST_ROOM))
-            await hold(self._scope, room)
+            await reserve_memory(self._scope, room)
             longer = np.empty(room, np.uint8)
             longer[:filled] = buffer
             buffer = longer
@@ -164,7 +164,7 @@ class BodyReader:
         if self.declared is None:
             return bytearray((await self.rest()).data)
         room = self.declared - self.received + len(self._chunk) - self._at
-        await hold(self._scope, room)
+        await reserve_memory(self._scope, room)
         whole = _bytearray(room)
         filled = await self.fill(memoryview(whole))
         del whole[filled:]

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from service.http.digest import digest_field, wants_digest
-from service.runtime.memory_budget import hold
+from service.runtime.memory_budget import reserve_memory
 
 Piece = bytes | memoryview
 Header = tuple[bytes, bytes]
@@ -28,7 +28,7 @@ _SENT_AT_ONCE = 256 << 10
 _COMPACT = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 
 
-class BytesResponse(Response):
+class SizedResponse(Response):
     """A reply whose length is known: the base of those that send their body by themselves."""
 
     def __init__(self, length: int, media_type: str, headers: Sequence[Header]) -> None:
@@ -44,7 +44,7 @@ class BytesResponse(Response):
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
 
 
-class PiecesResponse(BytesResponse):
+class BuffersResponse(SizedResponse):
     """A reply whose body is a sequence of byte buffers, each sent as one ASGI message."""
 
     def __init__(self, pieces: Iterable[Piece], media_type: str, headers: Sequence[Header] = ()) -> None:
@@ -73,7 +73,7 @@ class PiecesResponse(BytesResponse):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-class LeavingResponse(BytesResponse):
+class StreamedResponse(SizedResponse):
     """A reply of a head and `length` more bytes, whose pieces are made while it is sent: as the client takes them."""
 
     def __init__(
@@ -93,8 +93,8 @@ class LeavingResponse(BytesResponse):
         """Send the head and then each piece. Sending waits for the client."""
         if wants_digest(scope):
             # What has to be known before the first byte leaves has to be kept.
-            await hold(scope, self.length)
-            kept = PiecesResponse([self.head, *[piece async for piece in self.pieces]], self.media, self.headers_given)
+            await reserve_memory(scope, self.length)
+            kept = BuffersResponse([self.head, *[piece async for piece in self.pieces]], self.media, self.headers_given)
             await kept(scope, receive, send)
             return
         await self._begin(send)
@@ -114,11 +114,11 @@ def model_text(model: BaseModel) -> bytes:
     return model.model_dump_json(exclude_unset=True).encode()
 
 
-def json_list_reply(models: Iterable[BaseModel]) -> Response:
+def json_list_response(models: Iterable[BaseModel]) -> Response:
     """Return models as a JSON list."""
     return Response(b"[" + b",".join(map(model_text, models)) + b"]", media_type="application/json")
 
 
-def json_reply(model: BaseModel, status_code: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+def json_response(model: BaseModel, status_code: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """Return a model as a JSON reply."""
     return Response(model_text(model), status_code, headers, media_type="application/json")

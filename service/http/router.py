@@ -75,7 +75,7 @@ async def answer(found: DirectRoute, parameters: Mapping[str, Any], scope: Scope
             await check(request)
         reply = await found.endpoint(request, **parameters)
     except RequantError as error:
-        reply = problems.requant_problem(request, error)
+        reply = problems.error_response(request, error)
     except Exception as error:
         failed = await problems.on_unexpected(request, error)
         await failed(scope, receive, send)

@@ -22,12 +22,12 @@ from core.schemes import scheme_named
 from service.http.json_body import MEDIA_TYPE, receive_json
 from service.http.json_document import JsonDocument
 from service.http.problems import at, sides
-from service.http.responses import Piece, PiecesResponse, json_text
+from service.http.responses import BuffersResponse, Piece, json_text
 from service.json_api.schemas.base import Tensor
 from service.json_api.schemas.integer import ProductRequest
 from service.json_api.tensors import output_pieces, read_elements
 from service.operations.types import read_tensor_type, read_type
-from service.runtime.memory_budget import hold
+from service.runtime.memory_budget import reserve_memory
 from service.runtime.runtime import require_ready
 from service.runtime.settings import Settings
 
@@ -99,13 +99,13 @@ async def answer_product(
         pieces.append(b',"report":' + json_text(_report(plan, report)))
         if call.trace:
             pieces += [b',"trace":', *_trace(plan, arrays, target, shown)]
-        return PiecesResponse([*pieces, b"}"], MEDIA_TYPE)
+        return BuffersResponse([*pieces, b"}"], MEDIA_TYPE)
 
     characters = len(call.output_type) + sum(len(each.type) for each in tensors.values())
-    plan = await running.compute.texts(characters, decide)
-    await hold(request.scope, (BYTES_OF_TRACED if call.trace else BYTES_OF_A_SUM) * plan.elements)
+    plan = await running.executor.run_text(characters, decide)
+    await reserve_memory(request.scope, (BYTES_OF_TRACED if call.trace else BYTES_OF_A_SUM) * plan.elements)
     weight = max(len(body), weight_of(plan.elements, cost_of(plan)))
-    return await running.compute.arrays(weight, compute)
+    return await running.executor.run_array(weight, compute)
 
 
 def weight_of(elements: int, products: int) -> int:

@@ -59,13 +59,13 @@ _DOCS = StaticContent(_PAGE.encode, "text/html; charset=utf-8", {"content-securi
 async def document(request: Request) -> Response:
     """The OpenAPI document."""
     content: StaticContent = request.app.document
-    return await content.reply(request)
+    return await content.response(request)
 
 
 @router.get("/docs")
 async def docs(request: Request) -> Response:
     """The page."""
-    return await _DOCS.reply(request)
+    return await _DOCS.response(request)
 
 
 @router.get("/docs/assets/{name}")
@@ -73,4 +73,4 @@ async def asset(request: Request, name: str) -> Response:
     """One of the page's files."""
     if name not in _CONTENT:
         return await on_http_exception(request, HTTPException(404))
-    return await _CONTENT[name].reply(request)
+    return await _CONTENT[name].response(request)

@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from core.errors import UnauthorizedError
-from service.http.problems import requant_problem
+from service.http.problems import error_response
 
 _log = logging.getLogger("uvicorn.error")
 
@@ -101,7 +101,7 @@ class Access:
             await self.app(scope, receive, send)
             return
         error = UnauthorizedError("the request has no valid token; expected the header 'Authorization: Bearer <token>'")
-        reply = requant_problem(Request(scope), error)
+        reply = error_response(Request(scope), error)
         await reply(scope, receive, send)
 
     def _holds_a_token(self, scope: Scope) -> bool:

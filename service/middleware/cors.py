@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from core.errors import CrossOriginError
-from service.http.problems import requant_problem
+from service.http.problems import error_response
 
 _REQUEST_HEADERS = (
     "authorization",
@@ -68,6 +68,6 @@ class _Refusal(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the problem: here the request is known."""
-        reply = requant_problem(Request(scope), CrossOriginError(f"the preflight is refused: {self._detail}"))
+        reply = error_response(Request(scope), CrossOriginError(f"the preflight is refused: {self._detail}"))
         reply.headers.update(self._kept)
         await reply(scope, receive, send)

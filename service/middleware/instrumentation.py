@@ -41,7 +41,7 @@ def trace_id(scope: Scope) -> str:
     return "" if found is None else found[1].decode("ascii")
 
 
-class Observation:
+class Instrumentation:
     """Pure ASGI middleware. `fixed` are the paths of the routes that have no parameters."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics, fixed: Collection[str], *, log: bool) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Awaitable
 from starlette.types import Message, Receive, Scope, Send
 
 from service.http.header_fields import header_fields
-from service.runtime.request_context import HEADER, begin_course
+from service.runtime.request_context import HEADER, begin_request
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _RANDOM_BYTES = 16
@@ -58,7 +58,7 @@ class Exchange:
     """
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, *, closing: bool = False) -> None:
-        self._course = begin_course(scope)
+        self._course = begin_request(scope)
         self._scope = scope
         self._receive = receive
         self._send = send

@@ -20,7 +20,7 @@ from service import VERSION
 from service.http.header_fields import header_fields
 from service.middleware.instrumentation import QUIET, route_of
 from service.middleware.request_lifecycle import request_id
-from service.runtime.request_context import course_of
+from service.runtime.request_context import context_of
 
 _PROPAGATOR = TraceContextTextMapPropagator()
 _CARRIED = ("traceparent", "tracestate")
@@ -34,7 +34,7 @@ def tracer_to_collector() -> Tracer:
     return provider.get_tracer("requant", VERSION)
 
 
-class Telemetry:
+class Tracing:
     """Pure ASGI middleware. `fixed` are the paths of the routes that have no parameters. Probes have no spans.
 
     A span has the route, the status, the id of the request, and the seconds that `Server-Timing` tells; nothing of the
@@ -65,7 +65,7 @@ class Telemetry:
         try:
             await self.app(scope, receive, seen)
         finally:
-            route, course = route_of(scope, self._fixed), course_of(scope)
+            route, context = route_of(scope, self._fixed), context_of(scope)
             span.update_name(f"{scope['method']} {route}")
             span.set_attributes(
                 {
@@ -75,12 +75,12 @@ class Telemetry:
                     "requant.request_id": request_id(scope),
                 }
             )
-            if course is not None:
+            if context is not None:
                 span.set_attributes(
                     {
-                        "requant.received_seconds": course.received,
-                        "requant.waited_seconds": course.waited,
-                        "requant.worked_seconds": course.worked,
+                        "requant.received_seconds": context.received,
+                        "requant.waited_seconds": context.waited,
+                        "requant.worked_seconds": context.worked,
                     }
                 )
             if status == 0 or status >= 500:

@@ -1,4 +1,4 @@
-"""The course of one request: what it spends its time with, and whether its client still waits for the reply.
+"""The context of one request: what it spends its time with, and whether its client still waits for the reply.
 
 The header `Server-Timing` of each reply tells the times in milliseconds: `recv` until the last byte of the body was
 there, `wait` in line for a thread, `work` in kernels and codecs, and `total` until the head of the reply. What is done
@@ -20,7 +20,7 @@ from core.errors import DeadlineError
 
 HEADER = b"server-timing"
 
-_KEPT = "course"
+_KEPT = "context"
 
 
 class ClientLeftError(BaseException):
@@ -28,7 +28,7 @@ class ClientLeftError(BaseException):
 
 
 @dataclass(slots=True)
-class Course:
+class RequestContext:
     """Seconds, added to on the event loop and in the threads that work for the request; and whether it is over.
 
     `worked` are seconds of the clock, `computed` seconds of CPU, which a busy machine does not make more.
@@ -69,26 +69,26 @@ class Course:
         )
 
 
-course_of_request: ContextVar[Course] = ContextVar("course_of_request")
-"""The course of the request that is served, in its task and in the threads that work for it."""
+current_request: ContextVar[RequestContext] = ContextVar("current_request")
+"""The context of the request that is served, in its task and in the threads that work for it."""
 
 
-def begin_course(scope: Scope) -> Course:
-    """Begin the course of a request."""
-    course = Course()
-    course_of_request.set(course)
-    scope.setdefault("state", {})[_KEPT] = course
-    return course
+def begin_request(scope: Scope) -> RequestContext:
+    """Begin the context of a request."""
+    context = RequestContext()
+    current_request.set(context)
+    scope.setdefault("state", {})[_KEPT] = context
+    return context
 
 
-def course_of(scope: Mapping[str, Any]) -> Course | None:
-    """Return the course of a request, if it has begun."""
-    found: Course | None = scope.get("state", {}).get(_KEPT)
+def context_of(scope: Mapping[str, Any]) -> RequestContext | None:
+    """Return the context of a request, if it has begun."""
+    found: RequestContext | None = scope.get("state", {}).get(_KEPT)
     return found
 
 
 def client_left(scope: Mapping[str, Any]) -> None:
     """Note that the client of a request has left. The server says so."""
-    course = course_of(scope)
-    if course is not None:
-        course.client_left = True
+    context = context_of(scope)
+    if context is not None:
+        context.client_left = True

@@ -11,15 +11,15 @@ import asyncio
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 
 from core.errors import OverloadedError
-from service.runtime.memory_budget import Admission, Reservation
+from service.runtime.memory_budget import MemoryBudget, Reservation
 
 
-class Backlog(FlowControl):
+class PendingRequests(FlowControl):
     """uvicorn's flow control of one connection, with the bytes because of which reading may have to pause."""
 
-    def __init__(self, transport: asyncio.Transport, admission: Admission) -> None:
+    def __init__(self, transport: asyncio.Transport, budget: MemoryBudget) -> None:
         super().__init__(transport)
-        self._reservation = Reservation(admission)
+        self._reservation = Reservation(budget)
         self._bytes = b""
         self._at = 0
 
@@ -59,10 +59,10 @@ class Backlog(FlowControl):
             if not self._reservation.held:
                 return
         more = len(self._bytes) - self._reservation.held
-        if more > 0 and not self._reservation.more_at_once(more):
+        if more > 0 and not self._reservation.try_grow(more):
             raise OverloadedError("there is no memory for requests that are sent before earlier ones are answered")
         if more < 0:
-            self._reservation.less(-more)
+            self._reservation.shrink(-more)
         if len(self) > HIGH_WATER_LIMIT:
             self.pause_reading()
 

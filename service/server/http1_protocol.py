@@ -21,13 +21,13 @@ from starlette.requests import Request
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from core.errors import LargeHeadError, MalformedRequestError, RequantError
-from service.http.problems import requant_problem
-from service.runtime.memory_budget import Admission
+from service.http.problems import error_response
+from service.runtime.memory_budget import MemoryBudget
 from service.runtime.request_context import client_left
-from service.server.backlog import Backlog
-from service.server.read_timeouts import Arrival, ArrivalLimits, Stage
+from service.server.backlog import PendingRequests
+from service.server.read_timeouts import ReadTimeouts, RequestLimits, Stage
 from service.server.request_head import check_framing, http_minor_version, origin_form, without_upgrade
-from service.server.write_timeouts import Departure
+from service.server.write_timeouts import WriteTimeouts
 
 _log = logging.getLogger("uvicorn.error")
 
@@ -42,17 +42,17 @@ _EMPTY_LINES = 8
 class HttpProtocol(HttpToolsProtocol):
     """HTTP/1.1 on one connection."""
 
-    limits: ClassVar[ArrivalLimits] = ArrivalLimits()
+    limits: ClassVar[RequestLimits] = RequestLimits()
     last_seconds: ClassVar[float] = 0.0
-    admission: ClassVar[Admission] = Admission(1 << 62, 0, 0.0)
+    budget: ClassVar[MemoryBudget] = MemoryBudget(1 << 62, 0, 0.0)
 
-    flow: Backlog
-    transport: Departure
+    flow: PendingRequests
+    transport: WriteTimeouts
     cycle: RequestResponseCycle | None  # type: ignore[assignment]  # there is none before the first request
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._arrival = Arrival(self.limits, self.loop, self._fail)
+        self._arrival = ReadTimeouts(self.limits, self.loop, self._fail)
         self._head = bytearray()
         self._body_left = 0
         self._framing = 0
@@ -72,8 +72,8 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin, and give the first head its time."""
         super().connection_made(transport)
-        self.flow = Backlog(transport, self.admission)
-        self.transport = Departure(transport, self.limits.body_seconds, self.loop)
+        self.flow = PendingRequests(transport, self.budget)
+        self.transport = WriteTimeouts(transport, self.limits.body_seconds, self.loop)
         self._arrival.watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -301,18 +301,18 @@ class HttpProtocol(HttpToolsProtocol):
             _log.error("A request could not be taken.", exc_info=error)
             error = RequantError("the service failed; the log has the details")
         # Without a scope, the head may not have been understood: its own X-Request-Id is not looked for.
-        reply = requant_problem(Request({"type": "http", "headers": (), **scope}), error)
+        reply = error_response(Request({"type": "http", "headers": (), **scope}), error)
         lines = [b"%b: %b\r\n" % field for field in (*reply.raw_headers, (b"connection", b"close"))]
         body = b"" if self._is_head_request else reply.body
         return b"".join([STATUS_LINE[reply.status_code], *lines, b"\r\n", body])
 
 
 def http_protocol(
-    limits: ArrivalLimits, last_seconds: float = 0.0, admission: Admission = HttpProtocol.admission
+    limits: RequestLimits, last_seconds: float = 0.0, budget: MemoryBudget = HttpProtocol.budget
 ) -> type[HttpProtocol]:
     """Return the protocol with limits of its own: uvicorn makes one of it for each connection.
 
     `last_seconds`: how long a connection without a request stays open when the service stops.
     """
-    members = {"limits": limits, "last_seconds": last_seconds, "admission": admission}
+    members = {"limits": limits, "last_seconds": last_seconds, "budget": budget}
     return type("LimitedHttpProtocol", (HttpProtocol,), members)

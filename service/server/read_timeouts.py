@@ -18,7 +18,7 @@ BODY_BYTES_PER_SECOND = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class ArrivalLimits:
+class RequestLimits:
     """Bytes and fields of a head; seconds for a head, and for a body beside those for its size."""
 
     head_bytes: int = 32 << 10
@@ -55,7 +55,7 @@ class Stage(Enum):
     NOTHING = "nothing"
 
 
-class Arrival:
+class ReadTimeouts:
     """The arrival of requests on one connection. The protocol tells it what its parser sees.
 
     One timer serves a connection for all of its life. It is not set anew for each request: when it goes off, it looks
@@ -63,7 +63,7 @@ class Arrival:
     """
 
     def __init__(
-        self, limits: ArrivalLimits, loop: asyncio.AbstractEventLoop, expired: Callable[[SlowRequestError], None]
+        self, limits: RequestLimits, loop: asyncio.AbstractEventLoop, expired: Callable[[SlowRequestError], None]
     ) -> None:
         self.stage = Stage.FIRST_HEAD
         self._limits = limits

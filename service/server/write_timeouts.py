@@ -23,7 +23,7 @@ _PAUSE_SECONDS = 0.5
 _INTERIM = b"HTTP/1.1 1"
 
 
-class Departure(asyncio.Transport):
+class WriteTimeouts(asyncio.Transport):
     """The transport of one connection, as requests see it. The protocol tells it when writing pauses.
 
     `seconds`: how long a reply may take to leave, beside the time for its size.

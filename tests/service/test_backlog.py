@@ -8,8 +8,8 @@ import pytest
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 
 from core.errors import OverloadedError
-from service.runtime.memory_budget import Admission
-from service.server.backlog import Backlog
+from service.runtime.memory_budget import MemoryBudget
+from service.server.backlog import PendingRequests
 
 
 class Transport(asyncio.Transport):
@@ -26,34 +26,34 @@ class Transport(asyncio.Transport):
         self.reads = True
 
 
-def backlog(budget: int = 1 << 30) -> tuple[Backlog, Transport, Admission]:
-    transport, admission = Transport(), Admission(budget, 0, 0.0)
-    return Backlog(transport, admission), transport, admission
+def backlog(byte_count: int = 1 << 30) -> tuple[PendingRequests, Transport, MemoryBudget]:
+    transport, budget = Transport(), MemoryBudget(byte_count, 0, 0.0)
+    return PendingRequests(transport, budget), transport, budget
 
 
 def test_what_waits_is_held_of_the_budget_until_it_is_taken() -> None:
-    waiting, transport, admission = backlog()
+    waiting, transport, budget = backlog()
     waiting.add(b"a" * 1000)
     waiting.settle()
-    assert (admission.reserved, transport.reads) == (1000, True)
+    assert (budget.reserved, transport.reads) == (1000, True)
     waiting.add(b"b" * HIGH_WATER_LIMIT)
     waiting.settle()
-    assert (admission.reserved, transport.reads) == (1000 + HIGH_WATER_LIMIT, False)
+    assert (budget.reserved, transport.reads) == (1000 + HIGH_WATER_LIMIT, False)
     while waiting:
         waiting.take(0, 1 << 20)
     waiting.settle()
     waiting.resume_reading()
-    assert (admission.reserved, transport.reads) == (0, True)
+    assert (budget.reserved, transport.reads) == (0, True)
 
 
 def test_without_room_in_the_budget_it_is_refused() -> None:
-    waiting, _, admission = backlog(budget=999)
+    waiting, _, budget = backlog(999)
     waiting.add(b"a" * 1000)
     with pytest.raises(OverloadedError):
         waiting.settle()
-    assert admission.reserved == 0
+    assert budget.reserved == 0
     waiting.drop()
-    assert (len(waiting), admission.reserved) == (0, 0)
+    assert (len(waiting), budget.reserved) == (0, 0)
 
 
 def test_reading_stays_paused_while_too_much_waits() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from service.server.write_timeouts import Departure
+from service.server.write_timeouts import WriteTimeouts
 
 
 class Transport(asyncio.Transport):
@@ -31,10 +31,10 @@ class Transport(asyncio.Transport):
         return 0
 
 
-def departure() -> tuple[Departure, list[bytes]]:
+def departure() -> tuple[WriteTimeouts, list[bytes]]:
     transport, loop = Transport(), asyncio.new_event_loop()
     loop.close()
-    return Departure(transport, 1.0, loop), transport.written
+    return WriteTimeouts(transport, 1.0, loop), transport.written
 
 
 HEAD, CONTINUE = b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 100 Continue\r\n\r\n"

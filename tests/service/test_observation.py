@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from service.middleware.instrumentation import Observation
+from service.middleware.instrumentation import Instrumentation
 from service.runtime.instruments import Histogram
 from service.runtime.logs import JsonLines, request_of_log
 from service.runtime.metrics import Metrics
@@ -36,7 +36,7 @@ def observe(*calls: tuple[str, str, bytes]) -> Metrics:
     metrics = Metrics()
 
     async def send() -> None:
-        app = Observation(Starlette(routes=ROUTES), metrics, {"/echo"}, log=True)
+        app = Instrumentation(Starlette(routes=ROUTES), metrics, {"/echo"}, log=True)
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
             for method, path, body in calls:

@@ -61,7 +61,7 @@ def request() -> Request:
 
 
 def body_of(error: errors.RequantError) -> dict[str, Any]:
-    response = problems.requant_problem(request(), error)
+    response = problems.error_response(request(), error)
     assert response.media_type == "application/problem+json"
     assert response.headers["x-request-id"] == "abc"
     found: dict[str, Any] = json.loads(bytes(response.body))
@@ -97,7 +97,7 @@ def test_members_that_do_not_apply_are_absent() -> None:
 
 
 def test_a_service_that_is_not_ready_says_when_to_come_back() -> None:
-    assert problems.requant_problem(request(), errors.UnavailableError("wait")).headers["retry-after"] == "1"
+    assert problems.error_response(request(), errors.UnavailableError("wait")).headers["retry-after"] == "1"
 
 
 def test_pointers_are_put_on_errors_without_one() -> None:

@@ -27,14 +27,14 @@ _SERVE = "from service.__main__ import main; main()"
 _STUCK = """
 import time
 from core import self_test, warmup
-from service.runtime.executor import Compute
+from service.runtime.executor import Executor
 warmup.compile_kernels = self_test.prepare_kernels = lambda: 0
-begin = Compute.start
+begin = Executor.start
 def start(compute):
     begin(compute)
     for pool in (compute._arrays, compute._texts, compute._modules):
         pool.executor.submit(time.sleep, 600)
-Compute.start = start
+Executor.start = start
 """
 
 # A task that does not let itself be cancelled.

@@ -22,8 +22,9 @@ from uvicorn.server import ServerState
 
 from benchmarks.http.case import Case, npy_path, plan_for
 from benchmarks.http.floor import app as floor
-from service.app import Exchanges, create_app
+from service.app import create_app
 from service.middleware.instrumentation import Instrumentation
+from service.middleware.request_lifecycle import RequestLifecycle
 from service.runtime.runtime import HealthStatus, Runtime
 from service.runtime.settings import Settings
 from service.server.http1_protocol import http_protocol
@@ -78,13 +79,13 @@ async def _measured(request: bytes) -> list[float]:
     app = create_app(Settings())
     running: Runtime = app.state.runtime
     running.status = HealthStatus.READY
-    exchanges = Exchanges(floor, running)
+    lifecycle = RequestLifecycle(floor, running)
     path = request.split(b" ", 2)[1].partition(b"?")[0].decode()
     stacks = [
         _connection(floor, ours=False),
         _connection(floor, ours=True),
-        _connection(exchanges, ours=True),
-        _connection(Instrumentation(exchanges, running.metrics, {path}, log=False), ours=True),
+        _connection(lifecycle, ours=True),
+        _connection(RequestLifecycle(Instrumentation(floor, running.metrics, {path}, log=False), running), ours=True),
         _connection(app, ours=True),
     ]
     taken: list[list[float]] = [[] for _ in stacks]

@@ -15,7 +15,6 @@ from starlette.types import Message, Receive, Scope
 from core.errors import LimitError, MalformedRequestError, UnreadableEncodingError, excerpt
 from service.http.request_body import BodyReader
 from service.runtime.executor import Executor
-from service.runtime.memory_budget import keep_reservation, reservation_of
 
 MOST_GROWTH = 100
 
@@ -40,12 +39,7 @@ def open_body(scope: Scope, receive: Receive, limit: int, executor: Executor) ->
         return reader
     if coding not in _WINDOW_BITS:
         raise UnreadableEncodingError(f"the content encoding is {excerpt(coding)!r}; gzip and deflate are read here")
-    # The stated length is that of the compressed form; of the other one nothing is known.
-    headers = [(name, value) for name, value in scope["headers"] if name != b"content-length"]
-    inflated: Scope = {"type": "http", "headers": [*headers, (b"transfer-encoding", b"chunked")]}
-    if (reservation := reservation_of(scope)) is not None:
-        keep_reservation(inflated, reservation)
-    return BodyReader(inflated, _Inflater(coding, receive, limit, executor).receive, limit)
+    return BodyReader(scope, _Inflater(coding, receive, limit, executor).receive, limit, compressed=True)
 
 
 class _Inflater:

@@ -19,7 +19,7 @@ from service.http.json_slices import SLICE_TOKENS, SlicedDocument, Text
 from service.http.problems import invalid_request
 from service.http.request_body import BodyReader, require_media_type
 from service.runtime.executor import TOKENS_PER_CHARACTER
-from service.runtime.memory_budget import reserve_memory
+from service.runtime.request_context import reserve_memory
 from service.runtime.runtime import Runtime
 from service.runtime.settings import Settings
 

@@ -22,7 +22,6 @@ from core.plan.operands import bind, element_name, static_shape
 from core.plan.packing import Packing, check_dense_bytes, dense_width
 from core.plan.plan import Array, Plan
 from core.plan.report import Report
-from service.http.header_fields import header_fields
 from service.http.openapi_operation import BINARY
 from service.http.problems import at, sides
 from service.http.query import read_query
@@ -33,7 +32,7 @@ from service.npy_api.query_fields import Query, choice
 from service.operations.plan_bytes import plan_bytes
 from service.operations.streaming import convert_arriving, convert_leaving, examine, keeps_output
 from service.operations.types import read_query_type
-from service.runtime.memory_budget import reserve_memory
+from service.runtime.request_context import context_of, reserve_memory
 from service.runtime.runtime import Runtime, require_ready
 
 # The last is what `curl --data-binary` says of a file when it is told nothing else.
@@ -79,7 +78,7 @@ class _Planned:
 async def convert(request: Request, operation: NpyOperation) -> Response:
     """Check what needs no body, receive the header, plan, and convert the data while they arrive or leave."""
     running = require_ready(request)
-    sent = header_fields(request.scope)
+    sent = context_of(request.scope).headers
     key = (
         request.scope["path"],
         request.scope["query_string"],

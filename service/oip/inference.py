@@ -24,8 +24,8 @@ from service.oip.models.model import Answer, Job, Model
 from service.oip.parameters import Value, completed
 from service.oip.tensors import InputTensor, OutputTensor
 from service.runtime.executor import TOKENS_PER_CHARACTER
-from service.runtime.memory_budget import reserve_memory
 from service.runtime.metrics import Metrics
+from service.runtime.request_context import reserve_memory
 from service.runtime.runtime import require_ready
 from service.runtime.settings import Settings
 

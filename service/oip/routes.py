@@ -51,7 +51,7 @@ async def server_metadata(request: Request) -> Response:
 
 
 @router.get("/health/live", dependencies=_PLAIN, **get_operation("oipGetLive", schemas.ServerLive))
-async def live() -> Response:
+async def live(request: Request) -> Response:
     """Say that the process answers."""
     return json_response(schemas.ServerLive(live=True))
 

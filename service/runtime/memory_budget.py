@@ -9,15 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from types import TracebackType
 
-from starlette.types import Scope
-
 from core.errors import LimitError, OverloadedError
-from service.runtime.at_once import AT_ONCE
-
-_KEPT = "memory"
 
 
 class MemoryBudget:
@@ -134,22 +129,3 @@ class Reservation:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.shrink(self.held)
-
-
-def keep_reservation(scope: Scope, reservation: Reservation) -> None:
-    """Give a request its reservation."""
-    scope.setdefault("state", {})[_KEPT] = reservation
-
-
-def reservation_of(scope: Scope) -> Reservation | None:
-    """Return the reservation of a request, None where nobody counts."""
-    found: Reservation | None = scope.get("state", {}).get(_KEPT)
-    return found
-
-
-def reserve_memory(scope: Scope, byte_count: int) -> Awaitable[None]:
-    """Hold `byte_count` bytes more for a request, until its reply has left. Raise LimitError or OverloadedError."""
-    reservation = reservation_of(scope)
-    if reservation is None or reservation.try_grow(byte_count):
-        return AT_ONCE
-    return reservation.grow(byte_count)

@@ -16,18 +16,18 @@ from contextlib import asynccontextmanager, nullcontext
 from enum import StrEnum
 from typing import Any
 
-from fastapi import FastAPI
+from starlette.applications import Starlette
 from starlette.requests import Request
 
 from core.errors import UnavailableError
 from core.self_test.self_test import prepare_kernels
-from service.middleware.bearer_auth import Tokens
 from service.runtime.executor import Executor
 from service.runtime.forced_exit import PREPARING_THREAD
 from service.runtime.memory_budget import MemoryBudget
 from service.runtime.metrics import Metrics
 from service.runtime.plan_cache import PlanCache
 from service.runtime.settings import Settings
+from service.runtime.tokens import Tokens
 
 _log = logging.getLogger("uvicorn.error")
 
@@ -124,7 +124,7 @@ def require_open(request: Request) -> None:
 
 
 @asynccontextmanager
-async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+async def lifespan(app: Starlette) -> AsyncIterator[None]:
     """Start the warm-up in the background and, at the end, let the threads finish what they have."""
     current: Runtime = app.state.runtime
     current.executor.start()

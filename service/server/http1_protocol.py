@@ -14,16 +14,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import httptools
 from starlette.requests import Request
+from starlette.types import Scope
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from core.errors import LargeHeadError, MalformedRequestError, RequantError
 from service.http.problems import error_response
 from service.runtime.memory_budget import MemoryBudget
-from service.runtime.request_context import client_left
+from service.runtime.request_context import context_of
 from service.server.backlog import PendingRequests
 from service.server.read_timeouts import ReadTimeouts, RequestLimits, Stage
 from service.server.request_head import check_framing, http_minor_version, origin_form, without_upgrade
@@ -82,7 +83,7 @@ class HttpProtocol(HttpToolsProtocol):
         self.transport.stop()
         self.flow.drop()
         if self.cycle is not None:
-            client_left(self.cycle.scope)
+            _client_left(self.cycle)
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
@@ -289,7 +290,7 @@ class HttpProtocol(HttpToolsProtocol):
             # For the application, its client has left.
             cycle.disconnected = True
             cycle.message_event.set()
-            client_left(cycle.scope)
+            _client_left(cycle)
         self.transport.close()
         self.flow.drop()
 
@@ -305,6 +306,11 @@ class HttpProtocol(HttpToolsProtocol):
         lines = [b"%b: %b\r\n" % field for field in (*reply.raw_headers, (b"connection", b"close"))]
         body = b"" if self._is_head_request else reply.body
         return b"".join([STATUS_LINE[reply.status_code], *lines, b"\r\n", body])
+
+
+def _client_left(cycle: RequestResponseCycle) -> None:
+    """Let the work for a request end: nobody waits for its response."""
+    context_of(cast(Scope, cycle.scope)).client_left = True
 
 
 def http_protocol(

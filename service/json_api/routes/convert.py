@@ -38,7 +38,7 @@ from service.json_api.tensors import output_pieces, read_elements
 from service.operations.plan_bytes import plan_bytes
 from service.operations.types import read_tensor_type, read_type
 from service.runtime.executor import CHARACTERS_PER_FACTOR
-from service.runtime.memory_budget import reserve_memory
+from service.runtime.request_context import reserve_memory
 from service.runtime.runtime import require_ready
 from service.runtime.settings import Settings
 

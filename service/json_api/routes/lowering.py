@@ -20,12 +20,12 @@ from service.http.json_document import JsonDocument
 from service.http.openapi_operation import json_operation
 from service.http.problems import at
 from service.http.query import no_query
-from service.http.responses import BuffersResponse, Piece, json_response
+from service.http.responses import Buffer, BuffersResponse, json_response
 from service.json_api.modules import read
 from service.json_api.schemas.lowering import EvaluateReply, EvaluateRequest, LowerReply, LowerRequest
 from service.json_api.tensors import output_pieces, read_elements
 from service.operations.types import read_tensor_type
-from service.runtime.memory_budget import reserve_memory
+from service.runtime.request_context import reserve_memory
 from service.runtime.runtime import require_ready
 from service.runtime.settings import Settings
 
@@ -88,7 +88,7 @@ def _evaluated(call: EvaluateRequest, body: JsonDocument, settings: Settings) ->
     with at("/module", LoweringError, PreconditionError, LimitError):
         outputs = run(module, function, inputs)
     in_values = all("values" in given.model_fields_set for given in call.inputs)
-    pieces: list[Piece] = []
+    pieces: list[Buffer] = []
     for output in outputs:
         flat = np.ascontiguousarray(output.elements).reshape(-1)
         flat = flat.astype(np.int8) if flat.dtype == np.bool_ else flat

@@ -22,7 +22,7 @@ from service.http.json_document import JsonDocument
 from service.http.openapi_operation import json_operation, static_operation
 from service.http.problems import at, error_response
 from service.http.query import no_query
-from service.http.responses import BuffersResponse, Piece, json_text
+from service.http.responses import Buffer, BuffersResponse, json_text
 from service.http.static_content import static_json
 from service.json_api.catalog.operators import operator_page, route_path
 from service.json_api.contraction import check_size, weight_of
@@ -36,7 +36,7 @@ from service.json_api.schemas.operators import (
 )
 from service.json_api.tensors import output_pieces, read_elements
 from service.operations.types import read_tensor_type, read_type
-from service.runtime.memory_budget import reserve_memory
+from service.runtime.request_context import reserve_memory
 from service.runtime.runtime import require_ready
 from service.runtime.settings import Settings
 
@@ -92,7 +92,7 @@ def _read_attributes(call: RequestModel, operator: Operator, settings: Settings)
 def _reply(outputs: dict[str, OperandTensor], settings: Settings, *, in_values: bool) -> Response:
     """Write the outputs, as values if that is asked for and none of them is too large."""
     in_values = in_values and all(each.data.size <= settings.max_values for each in outputs.values())
-    pieces: list[Piece] = [b'{"outputs":{']
+    pieces: list[Buffer] = [b'{"outputs":{']
     for index, (name, tensor) in enumerate(outputs.items()):
         pieces.append((b"," if index else b"") + json_text(name) + b":")
         pieces += output_pieces(tensor.type, print_type(tensor.type), tensor.data, in_values=in_values)

@@ -9,12 +9,14 @@ from typing import Any
 
 import httpx
 import pytest
+from fastapi import APIRouter
 from starlette.requests import Request
 
 from core import errors
 from service.app import create_app
 from service.http import problems
 from service.http.json_body import read_json
+from service.http.router import starlette_routes
 from service.json_api.schemas.conversions import QuantizeRequest
 from service.runtime.settings import Settings
 
@@ -148,9 +150,13 @@ def test_details_are_bounded(length: int) -> None:
 def test_nothing_of_the_inside_is_told() -> None:
     app = create_app(Settings())
 
-    @app.get("/fail")
-    async def fail() -> None:
+    router = APIRouter()
+
+    @router.get("/fail")
+    async def fail(request: Request) -> None:
         raise RuntimeError("SECRET")
+
+    app.router.routes += starlette_routes([router])
 
     async def ask() -> httpx.Response:
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)

@@ -14,12 +14,12 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from fastapi import FastAPI
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from starlette.types import Message
 
+from service.app import Application
 from service.http.responses import BuffersResponse
 from service.npy_api.format import write_header
 from service.operations import streaming as overlap
@@ -75,7 +75,7 @@ CASES: dict[str, tuple[str, dict[str, str], bytes]] = {
 }
 
 
-def send(app: FastAPI, name: str, chunks: list[bytes], *, chunked: bool = False) -> Reply:
+def send(app: Application, name: str, chunks: list[bytes], *, chunked: bool = False) -> Reply:
     operation, query, file = CASES[name]
     declared = None if chunked else len(file)
     return asyncio.run(post(app, f"/v1/npy/{operation}", query, chunks, declared=declared))

@@ -17,7 +17,7 @@ from core.cancellation import check_cancelled
 from core.errors import DeadlineError, OverloadedError
 from core.integer.conv2d import conv2d_integers
 from service.runtime.executor import Executor
-from service.runtime.request_context import ClientLeftError, RequestContext, begin_request, client_left
+from service.runtime.request_context import ClientLeftError, RequestContext, begin_request, context_of
 from tests.load.case import Case, json_case, model_case, noise, tensor
 from tests.support.asgi import post, ready_app
 from tests.support.oip_wire import Input
@@ -176,7 +176,7 @@ def test_long_work_ends_when_the_client_leaves() -> None:
         tasks = [asyncio.create_task(convolve(executor, scope)) for scope in scopes]
         await asyncio.sleep(0.2)
         for scope in scopes:
-            client_left(scope)
+            context_of(scope).client_left = True
         begun = time.perf_counter()
         await request(lambda: executor.run_array(1 << 20, name))
         waited = time.perf_counter() - begun

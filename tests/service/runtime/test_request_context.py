@@ -11,10 +11,10 @@ from math import inf
 
 import numpy as np
 import pytest
-from starlette.types import Message, Scope
+from starlette.types import Message, Receive, Scope, Send
 
 from service.runtime.executor import Executor
-from service.runtime.request_context import ClientLeftError, RequestContext, begin_request, client_left, current_request
+from service.runtime.request_context import ClientLeftError, RequestContext, begin_request, context_of, current_request
 from tests.support.asgi import post, ready_app
 from tests.support.oip_wire import Input, body_of
 
@@ -30,7 +30,7 @@ def test_a_piece_is_not_begun_for_a_client_that_has_left() -> None:
         async def works() -> AsyncIterator[tuple[int, Callable[[], None]]]:
             for number in range(100):
                 if number == 10:
-                    client_left(scope)
+                    context_of(scope).client_left = True
                 yield 1 << 20, partial(done.append, number)
 
         try:
@@ -76,19 +76,19 @@ def test_a_client_that_leaves_in_the_middle_gets_no_more() -> None:
     budget = app.state.runtime.memory_budget
     query = {"input_type": "!quant.uniform<i8:f32, 0.5>"}
     sent = 0
-    plain = app._route  # type: ignore[attr-defined]
+    plain = app.router
 
-    async def leaving(scope: Scope, receive: object, send: Callable[[Message], object]) -> None:
+    async def leaving(scope: Scope, receive: Receive, send: Send) -> None:
         async def counting(message: Message) -> None:
             nonlocal sent
             sent += len(message.get("body", b""))
             if sent > 1 << 20:
-                client_left(scope)
-            await send(message)  # type: ignore[misc]
+                context_of(scope).client_left = True
+            await send(message)
 
         await plain(scope, receive, counting)
 
-    app._layers.app._app = leaving  # type: ignore[attr-defined]
+    app.router = leaving  # type: ignore[assignment]
     reply = asyncio.run(post(app, "/v1/npy/dequantize", query, [file.getvalue()], declared=len(file.getvalue())))
     assert reply.status == 200
     assert 1 << 20 < len(reply.body) < 4 << 20

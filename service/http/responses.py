@@ -112,7 +112,8 @@ class StreamedResponse(Response):
 
 def _wants_digest(scope: Scope) -> bool:
     """Return whether `Want-Repr-Digest` asks for SHA-256, with any preference but 0 (RFC 9530)."""
-    wishes = [wish.partition(b"=") for wish in context_of(scope).headers.get(b"want-repr-digest", b"").split(b",")]
+    field = context_of(scope).headers.get(b"want-repr-digest")
+    wishes = [] if field is None else [wish.partition(b"=") for wish in field.split(b",")]
     return any(name.strip().lower() == b"sha-256" and preference.strip() != b"0" for name, _, preference in wishes)
 
 

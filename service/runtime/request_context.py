@@ -12,7 +12,6 @@ import re
 from collections.abc import Mapping, MutableMapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import cached_property
 from math import inf
 from time import perf_counter
 from typing import Any
@@ -31,11 +30,12 @@ class ClientLeftError(BaseException):
     """The client has closed the connection, so the work for it stops. Only the request lifecycle catches it."""
 
 
-@dataclass
+@dataclass(slots=True)
 class RequestContext:
     """What is known of one request. The event loop and the threads that work for the request change it.
 
     `headers`: the header fields by their names in lower case; of a repeated field the first.
+    `request_id`: the client's own `X-Request-Id` if it is short and plain, else 32 random hexadecimal digits.
     `reservation`: the memory that the request holds; None outside of the service, where nothing is counted.
     Times are in seconds: `received` until the end of the body, `waited` in queues, `worked` by the clock, `computed` of
     CPU, which a busy machine does not lengthen.
@@ -54,12 +54,12 @@ class RequestContext:
     status: int = 0
     client_left: bool = False
     queues: set[str] = field(default_factory=set)
+    request_id: str = field(init=False)
 
-    @cached_property
-    def request_id(self) -> str:
-        """The client's own `X-Request-Id` if it is short and plain, else 32 random hexadecimal digits."""
+    def __post_init__(self) -> None:
         given = self.headers.get(b"x-request-id", b"")
-        return given.decode("ascii") if _REQUEST_ID.fullmatch(given) else os.urandom(_RANDOM_BYTES).hex()
+        plain = _REQUEST_ID.fullmatch(given)
+        self.request_id = given.decode("ascii") if plain else os.urandom(_RANDOM_BYTES).hex()
 
     @property
     def trace_id(self) -> str:

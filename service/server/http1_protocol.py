@@ -253,14 +253,9 @@ class HttpProtocol(HttpToolsProtocol):
         self.headers = []  # for trailers
 
     def on_body(self, body: bytes) -> None:
-        """Keep a part of the body. Added to `b""` it is not copied, added to a bytearray nothing else is."""
+        """Keep a part of the body."""
         self._steps += 1
         self._framing = 0
-        cycle: Any = self.cycle  # which came with the head, and to which the body is always a bytearray
-        if not cycle.body:
-            cycle.body = b""
-        elif isinstance(cycle.body, bytes):
-            cycle.body = bytearray(cycle.body)
         super().on_body(body)
 
     def on_message_complete(self) -> None:

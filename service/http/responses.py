@@ -41,22 +41,22 @@ class BuffersResponse(Response):
     """A response whose body is a sequence of buffers, each sent as it is."""
 
     def __init__(self, buffers: Iterable[Buffer], media_type: str, headers: Sequence[Header] = ()) -> None:
-        self.buffers = [buffer for buffer in buffers if buffer]
-        length = sum(map(len, self.buffers))
-        if length <= _SMALL:
-            self.buffers = [b"".join(self.buffers)]
-        super().__init__(b"", headers={"content-length": str(length)}, media_type=media_type)
+        self.buffers = list(buffers)
+        self.length = sum(map(len, self.buffers))
+        if self.length <= _SMALL:
+            super().__init__(b"".join(self.buffers), media_type=media_type)
+        else:
+            super().__init__(headers={"content-length": str(self.length)}, media_type=media_type)
         self.raw_headers[:0] = headers
-        self.length = length
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the head and then each buffer."""
         if _wants_digest(scope):
             self.raw_headers.append(await self._digest())
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         if self.length <= _SMALL:
-            await send({"type": "http.response.body", "body": self.buffers[0], "more_body": False})
+            await super().__call__(scope, receive, send)
             return
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         for buffer in self.buffers:
             for at in range(0, len(buffer), _PART):
                 part = buffer if len(buffer) <= _PART else memoryview(buffer)[at : at + _PART]
@@ -90,7 +90,7 @@ class StreamedResponse(Response):
         media_type: str,
         headers: Sequence[Header] = (),
     ) -> None:
-        super().__init__(b"", headers={"content-length": str(len(head) + length)}, media_type=media_type)
+        super().__init__(headers={"content-length": str(len(head) + length)}, media_type=media_type)
         self.raw_headers[:0] = headers
         self._made = head, buffers, length, media_type, headers
 

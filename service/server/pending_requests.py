@@ -1,6 +1,6 @@
-"""What a client has sent and the parser has not seen yet: bounded, held of the memory budget, cut between messages.
+"""Bytes that were received and not parsed yet: bounded, counted in the memory budget, cut between messages.
 
-HTTP/1.1 answers in order, so a request that arrives before the one ahead of it is answered can only wait. It waits here
+HTTP/1.1 answers in order, so a request that is sent before the one ahead of it is answered can only wait. It waits here
 as bytes, at most one read beyond the high-water mark, and costs nothing else: no parsing, no task.
 """
 
@@ -27,20 +27,20 @@ class PendingRequests(FlowControl):
         return len(self._bytes) - self._at
 
     def add(self, data: bytes) -> None:
-        """Keep what was read."""
+        """Keep what was received."""
         self._bytes = self._bytes[self._at :] + data if self else data
         self._at = 0
 
-    def take(self, of_body: int, most: int) -> memoryview:
+    def take(self, body_bytes: int, most: int) -> memoryview:
         """Return the next bytes for the parser, none beyond the end of a message.
 
-        `of_body`: how much of a body of stated length is still to come. Any other message ends with an empty line, and
-        so does a head; of these at most `most` bytes are returned.
+        `body_bytes`: how much of a body of stated length is still to come. Any other message ends with an empty line,
+        and so does a head; of these at most `most` bytes are returned.
         """
         at = self._at
         end = len(self._bytes)
-        if of_body:
-            end = min(end, at + of_body)
+        if body_bytes:
+            end = min(end, at + body_bytes)
         elif (line_end := self._bytes.find(b"\n", at, at + 3)) >= 0:
             # Perhaps the rest of an empty line that began in the previous piece.
             end = line_end + 1
@@ -52,8 +52,8 @@ class PendingRequests(FlowControl):
         self._at = end
         return memoryview(self._bytes)[at:end]
 
-    def settle(self) -> None:
-        """Hold memory for what is left, and pause reading if that is much. Raise OverloadedError if there is none."""
+    def reserve(self) -> None:
+        """Reserve memory for what is left, and pause reading if that is much. Raise OverloadedError without memory."""
         if self._at == len(self._bytes):
             self._bytes, self._at = b"", 0
             if not self._reservation.held:
@@ -66,13 +66,13 @@ class PendingRequests(FlowControl):
         if len(self) > HIGH_WATER_LIMIT:
             self.pause_reading()
 
-    def drop(self) -> None:
+    def clear(self) -> None:
         """Forget what is left, and read on."""
         self._bytes, self._at = b"", 0
-        self.settle()
+        self.reserve()
         self.resume_reading()
 
     def resume_reading(self) -> None:
-        """Read on, unless too much waits already."""
+        """Read on, unless too much is pending already."""
         if self.read_paused and len(self) <= HIGH_WATER_LIMIT:
             super().resume_reading()

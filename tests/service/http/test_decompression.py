@@ -16,7 +16,7 @@ from starlette.types import Message
 
 from core.errors import LimitError, MalformedRequestError, UnreadableEncodingError
 from service.http.decompression import open_body
-from service.runtime.executor import Compute
+from service.runtime.executor import Executor
 
 CODINGS: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "deflate": zlib.compress}
 
@@ -48,14 +48,14 @@ def inflate(
         return next(rest)
 
     async def read() -> bytes:
-        compute = Compute(1, 64 << 10)
+        executor = Executor(1, 64 << 10)
         length = (b"content-length", str(len(packed)).encode()) if stated else (b"transfer-encoding", b"chunked")
         headers = [(b"content-encoding", coding.encode()), length]
         try:
-            reader = open_body({"type": "http", "headers": headers}, receive, limit, compute)
+            reader = open_body({"type": "http", "headers": headers}, receive, limit, executor)
             return (await reader.rest()).tobytes()
         finally:
-            compute.shut_down()
+            executor.shut_down()
 
     return asyncio.run(read())
 
@@ -137,12 +137,12 @@ def test_a_client_that_leaves() -> None:
         return {"type": "http.disconnect"}
 
     async def read() -> Any:
-        compute = Compute(1, 64 << 10)
+        executor = Executor(1, 64 << 10)
         scope = {"type": "http", "headers": [(b"content-encoding", b"gzip"), (b"transfer-encoding", b"chunked")]}
         try:
-            return await open_body(scope, receive, 100, compute).rest()
+            return await open_body(scope, receive, 100, executor).rest()
         finally:
-            compute.shut_down()
+            executor.shut_down()
 
     with pytest.raises(MalformedRequestError):
         asyncio.run(read())

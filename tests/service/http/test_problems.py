@@ -9,12 +9,14 @@ from typing import Any
 
 import httpx
 import pytest
+from fastapi import APIRouter
 from starlette.requests import Request
 
 from core import errors
 from service.app import create_app
 from service.http import problems
 from service.http.json_body import read_json
+from service.http.router import starlette_routes
 from service.json_api.schemas.conversions import QuantizeRequest
 from service.runtime.settings import Settings
 
@@ -61,7 +63,7 @@ def request() -> Request:
 
 
 def body_of(error: errors.RequantError) -> dict[str, Any]:
-    response = problems.requant_problem(request(), error)
+    response = problems.error_response(request(), error)
     assert response.media_type == "application/problem+json"
     assert response.headers["x-request-id"] == "abc"
     found: dict[str, Any] = json.loads(bytes(response.body))
@@ -97,7 +99,7 @@ def test_members_that_do_not_apply_are_absent() -> None:
 
 
 def test_a_service_that_is_not_ready_says_when_to_come_back() -> None:
-    assert problems.requant_problem(request(), errors.UnavailableError("wait")).headers["retry-after"] == "1"
+    assert problems.error_response(request(), errors.UnavailableError("wait")).headers["retry-after"] == "1"
 
 
 def test_pointers_are_put_on_errors_without_one() -> None:
@@ -148,9 +150,13 @@ def test_details_are_bounded(length: int) -> None:
 def test_nothing_of_the_inside_is_told() -> None:
     app = create_app(Settings())
 
-    @app.get("/fail")
-    async def fail() -> None:
+    router = APIRouter()
+
+    @router.get("/fail")
+    async def fail(request: Request) -> None:
         raise RuntimeError("SECRET")
+
+    app.router.routes += starlette_routes([router])
 
     async def ask() -> httpx.Response:
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)

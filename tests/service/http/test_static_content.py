@@ -27,7 +27,7 @@ def test_it_is_made_once_and_in_a_thread() -> None:
     content = StaticContent(make)
 
     async def ask() -> None:
-        replies = await asyncio.gather(*(content.reply(request()) for _ in range(5)))
+        replies = await asyncio.gather(*(content.response(request()) for _ in range(5)))
         assert {reply.body for reply in replies} == {b"{}"}
 
     asyncio.run(ask())
@@ -46,5 +46,5 @@ def test_what_could_not_be_made_is_tried_again() -> None:
 
     content = StaticContent(make)
     with pytest.raises(OSError, match="no such file"):
-        asyncio.run(content.reply(request()))
-    assert asyncio.run(content.reply(request())).body == b"x"
+        asyncio.run(content.response(request()))
+    assert asyncio.run(content.response(request())).body == b"x"

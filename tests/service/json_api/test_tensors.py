@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fastapi import FastAPI
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from service.app import Application
 from service.http.json_slices import SLICE_TOKENS
 from service.runtime.settings import Settings
 from tests.support.asgi import post, ready_app
@@ -38,11 +38,11 @@ def shapes(draw: st.DrawFn) -> tuple[int, ...]:
 
 
 @pytest.fixture(scope="module")
-def app() -> FastAPI:
+def app() -> Application:
     return ready_app()
 
 
-def send(app: FastAPI, path: str, request: Any) -> Any:
+def send(app: Application, path: str, request: Any) -> Any:
     body = json.dumps(request).encode()
     reply = asyncio.run(post(app, path, {}, [body], declared=len(body)))
     assert reply.status == 200, reply.body
@@ -61,7 +61,9 @@ def expected(array: np.ndarray[Any, Any]) -> list[int]:
 @example((1, 4095), True, False)
 @example((64, 64), False, True)
 @example((2, 2, 512, 2), True, True)
-def test_every_shape_is_taken_flat_and_nested(app: FastAPI, shape: tuple[int, ...], nested: bool, text: bool) -> None:
+def test_every_shape_is_taken_flat_and_nested(
+    app: Application, shape: tuple[int, ...], nested: bool, text: bool
+) -> None:
     array = np.arange(prod(shape)).reshape(shape) % 97 / 2
     data: Any = (array if nested else array.reshape(-1)).tolist()
     parameters: dict[str, Any] = {"output_type": TYPE}
@@ -76,7 +78,7 @@ def test_every_shape_is_taken_flat_and_nested(app: FastAPI, shape: tuple[int, ..
 @settings(max_examples=examples(20))
 @given(SIZES)
 @example(4096)
-def test_the_values_of_a_tensor_may_be_as_many(app: FastAPI, size: int) -> None:
+def test_the_values_of_a_tensor_may_be_as_many(app: Application, size: int) -> None:
     array = np.arange(size) % 97 / 2
     tensor = {"type": f"tensor<{size}xf32>", "values": array.tolist()}
     reply = send(app, "/v1/quantize", {"input": tensor, "output_type": TYPE})

@@ -14,7 +14,8 @@ import httpx
 import pytest
 from starlette.responses import PlainTextResponse
 
-from service.middleware.bearer_auth import Access, Tokens, read_tokens
+from service.middleware.bearer_auth import BearerAuth
+from service.runtime.tokens import Tokens, read_tokens
 from tests.conftest import started
 
 TOKENS = (b"first-token-of-the-file", b"second-token-of-the-file")
@@ -29,7 +30,7 @@ def tokens(tmp_path_factory: pytest.TempPathFactory) -> Tokens:
 
 def ask(tokens: Tokens, path: str, *headers: tuple[str, str]) -> httpx.Response:
     async def send() -> httpx.Response:
-        transport = httpx.ASGITransport(Access(PlainTextResponse("in"), tokens))
+        transport = httpx.ASGITransport(BearerAuth(PlainTextResponse("in"), tokens))
         async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
             return await client.get(path, headers=list(headers))
 

@@ -15,10 +15,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from service.middleware.instrumentation import Observation
+from service.middleware.instrumentation import Instrumentation
+from service.middleware.request_lifecycle import RequestLifecycle
 from service.runtime.instruments import Histogram
-from service.runtime.logs import JsonLines, request_of_log
+from service.runtime.logs import JsonLines
 from service.runtime.metrics import Metrics
+from service.runtime.request_context import RequestContext, current_request
+from service.runtime.runtime import Runtime
+from service.runtime.settings import Settings
 from tests.conftest import ROOT
 
 
@@ -33,10 +37,11 @@ ROUTES = [Route("/echo", echo, methods=["POST"]), Route("/named/{name}", echo, m
 
 
 def observe(*calls: tuple[str, str, bytes]) -> Metrics:
-    metrics = Metrics()
+    running = Runtime(Settings())
+    metrics = running.metrics
 
     async def send() -> None:
-        app = Observation(Starlette(routes=ROUTES), metrics, {"/echo"}, log=True)
+        app = RequestLifecycle(Instrumentation(Starlette(routes=ROUTES), metrics, {"/echo"}, log=True), running)
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
             for method, path, body in calls:
@@ -89,12 +94,12 @@ def test_a_line_for_each_request_tells_nothing_of_it(caplog: pytest.LogCaptureFi
 
 
 def test_a_record_is_one_line_with_the_id_of_its_request() -> None:
-    token = request_of_log.set("an-id")
+    token = current_request.set(RequestContext({b"x-request-id": b"an-id"}))
     try:
         record = logging.LogRecord("name", logging.WARNING, "", 1, 'a "quoted"\nline %s', ("\x1b[31m",), None)
         line = JsonLines().format(record)
     finally:
-        request_of_log.reset(token)
+        current_request.reset(token)
     assert "\n" not in line
     assert "\x1b" not in line
     found = json.loads(line)

@@ -7,8 +7,8 @@ import json
 from typing import Any
 
 import pytest
-from fastapi import FastAPI
 
+from service.app import Application
 from tests.support.asgi import Reply, post, ready_app
 
 Body = dict[str, Any]
@@ -103,7 +103,7 @@ REQUESTS = [
 ]
 
 
-async def _ask(app: FastAPI, path: str, body: Body) -> Reply:
+async def _ask(app: Application, path: str, body: Body) -> Reply:
     text = json.dumps(body).encode()
     return await post(app, path, {}, [text], declared=len(text), headers=[(b"x-request-id", b"an-id")])
 

@@ -14,17 +14,16 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from fastapi import FastAPI
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from starlette.types import Message
 
-from service.http.responses import PiecesResponse
+from service.app import Application
+from service.http.responses import BuffersResponse
 from service.npy_api.format import write_header
 from service.operations import streaming as overlap
-from service.runtime import executor as compute
-from service.runtime.executor import Compute
+from service.runtime.executor import Executor
 from tests.conftest import Server
 from tests.support.asgi import Reply, post, ready_app
 
@@ -76,7 +75,7 @@ CASES: dict[str, tuple[str, dict[str, str], bytes]] = {
 }
 
 
-def send(app: FastAPI, name: str, chunks: list[bytes], *, chunked: bool = False) -> Reply:
+def send(app: Application, name: str, chunks: list[bytes], *, chunked: bool = False) -> Reply:
     operation, query, file = CASES[name]
     declared = None if chunked else len(file)
     return asyncio.run(post(app, f"/v1/npy/{operation}", query, chunks, declared=declared))
@@ -96,7 +95,8 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(params=["on the loop", "in threads"])
 def either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compute, "_INLINE_SECONDS", 1e9 if request.param == "on the loop" else -1.0)
+    inline = request.param == "on the loop"
+    monkeypatch.setattr(Executor, "_is_light", lambda *_: inline)
 
 
 def expected(name: str) -> Reply:
@@ -151,7 +151,7 @@ def test_any_cuts(name: str, whole: dict[str, Reply]) -> None:
 def test_any_number_of_threads(
     name: str, threads: int, whole: dict[str, Reply], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compute, "_INLINE_SECONDS", -1.0)
+    monkeypatch.setattr(Executor, "_is_light", lambda *_: False)
     app = ready_app(threads=threads)
     file = CASES[name][2]
     for size in (13, 64, 1000):
@@ -257,7 +257,7 @@ def test_only_the_smaller_side_is_held(
 
 
 def test_pieces_of_a_giant_leave_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compute, "_INLINE_SECONDS", -1.0)
+    monkeypatch.setattr(Executor, "_is_light", lambda *_: False)
     threads, order = 2, []
     started = threading.Event()
 
@@ -273,11 +273,11 @@ def test_pieces_of_a_giant_leave_room_for_others(monkeypatch: pytest.MonkeyPatch
         for _ in range(count):
             yield 1, work(name)
 
-    async def drain(running: Compute, name: str, count: int) -> int:
-        return len([result async for result in running.pieces(name, works(name, count))])
+    async def drain(running: Executor, name: str, count: int) -> int:
+        return len([result async for result in running.run_pieces(name, works(name, count))])
 
     async def run() -> tuple[int, int, int]:
-        running = Compute(threads, 0)
+        running = Executor(threads, 0)
         try:
             giant = asyncio.create_task(drain(running, "giant", 500))
             while not started.is_set():
@@ -296,7 +296,7 @@ def test_pieces_of_a_giant_leave_room_for_others(monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_error_of_the_first_piece_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compute, "_INLINE_SECONDS", -1.0)
+    monkeypatch.setattr(Executor, "_is_light", lambda *_: False)
     second_failed = threading.Event()
 
     def first() -> None:
@@ -312,9 +312,9 @@ def test_the_error_of_the_first_piece_counts(monkeypatch: pytest.MonkeyPatch) ->
         yield 1, second
 
     async def run() -> None:
-        running = Compute(2, 0)
+        running = Executor(2, 0)
         try:
-            async for _ in running.pieces("kind", works()):
+            async for _ in running.run_pieces("kind", works()):
                 pass
         finally:
             running.shut_down()
@@ -361,7 +361,7 @@ def test_a_large_reply_leaves_in_parts_between_which_others_run() -> None:
 
     async def run() -> None:
         task = asyncio.create_task(other())
-        reply = PiecesResponse([b"head", memoryview(bytes(1 << 20)), bytes(100)], "text/plain")
+        reply = BuffersResponse([b"head", memoryview(bytes(1 << 20)), bytes(100)], "text/plain")
         await reply({"type": "http", "headers": []}, receive, send)
         task.cancel()
 

@@ -7,11 +7,11 @@ from core.convert.requantize import plan_requantize
 from core.mlir import parse_type
 from core.mlir.types import TensorType
 from service.operations.plan_bytes import plan_bytes
-from service.runtime.plan_cache import ByteCache
+from service.runtime.plan_cache import PlanCache
 
 
 def test_what_was_used_last_is_kept() -> None:
-    cache: ByteCache[int] = ByteCache(100)
+    cache: PlanCache[int] = PlanCache(100)
     for number in range(10):
         cache.put(number, number, 10)
     assert cache.get(0) == 0
@@ -20,7 +20,7 @@ def test_what_was_used_last_is_kept() -> None:
 
 
 def test_a_value_is_kept_once() -> None:
-    cache: ByteCache[int] = ByteCache(100)
+    cache: PlanCache[int] = PlanCache(100)
     for _ in range(50):
         cache.put("a", 1, 10)
     cache.put("b", 2, 10)
@@ -28,14 +28,14 @@ def test_a_value_is_kept_once() -> None:
 
 
 def test_one_that_would_drive_out_the_others_is_not_kept() -> None:
-    cache: ByteCache[int] = ByteCache(100)
+    cache: PlanCache[int] = PlanCache(100)
     cache.put("a", 1, 10)
     cache.put("large", 2, 13)
     assert (cache.get("a"), cache.get("large")) == (1, None)
 
 
 def test_nothing_is_kept_without_room() -> None:
-    cache: ByteCache[int] = ByteCache(0)
+    cache: PlanCache[int] = PlanCache(0)
     cache.put("a", 1, 1)
     assert cache.get("a") is None
 

@@ -35,13 +35,13 @@ _STUCK = (
     _READY
     + """
 import time
-from service.runtime.executor import Compute
-begin = Compute.start
+from service.runtime.executor import Executor
+begin = Executor.start
 def start(compute):
     begin(compute)
     for pool in (compute._arrays, compute._texts, compute._modules):
         pool.executor.submit(time.sleep, 600)
-Compute.start = start
+Executor.start = start
 """
 )
 

@@ -1,4 +1,4 @@
-"""The course of a request: its times, and the work that is not begun for a client that has left."""
+"""The context of a request: its times, and the work that is not begun for a client that has left."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from math import inf
 
 import numpy as np
 import pytest
-from starlette.types import Message, Scope
+from starlette.types import Message, Receive, Scope, Send
 
-from service.runtime.executor import Compute
-from service.runtime.request_context import ClientLeftError, Course, begin_course, client_left, course_of_request
+from service.runtime.executor import Executor
+from service.runtime.request_context import ClientLeftError, RequestContext, begin_request, context_of, current_request
 from tests.support.asgi import post, ready_app
 from tests.support.oip_wire import Input, body_of
 
@@ -24,24 +24,24 @@ def test_a_piece_is_not_begun_for_a_client_that_has_left() -> None:
 
     async def run(inline_bytes: int) -> None:
         scope: Scope = {"type": "http"}
-        begin_course(scope)
-        compute = Compute(2, inline_bytes)
+        begin_request(scope)
+        executor = Executor(2, inline_bytes)
 
         async def works() -> AsyncIterator[tuple[int, Callable[[], None]]]:
             for number in range(100):
                 if number == 10:
-                    client_left(scope)
+                    context_of(scope).client_left = True
                 yield 1 << 20, partial(done.append, number)
 
         try:
             with pytest.raises(ClientLeftError):
-                async for _ in compute.pieces("kind", works()):
+                async for _ in executor.run_pieces("kind", works()):
                     pass
-            for start in (compute.arrays, compute.texts):
+            for start in (executor.run_array, executor.run_text):
                 with pytest.raises(ClientLeftError):
                     await start(100, lambda: done.append(1000))
         finally:
-            compute.shut_down()
+            executor.shut_down()
 
     for inline_bytes in (0, 1 << 20):
         done.clear()
@@ -50,21 +50,21 @@ def test_a_piece_is_not_begun_for_a_client_that_has_left() -> None:
 
 
 def test_times_are_added_up_in_all_threads() -> None:
-    async def run() -> Course:
-        course = begin_course({"type": "http"})
-        compute = Compute(1, 0)
+    async def run() -> RequestContext:
+        context = begin_request({"type": "http"})
+        executor = Executor(1, 0)
         try:
-            first = asyncio.create_task(compute.arrays(1, lambda: time.sleep(0.05)))
-            second = asyncio.create_task(compute.arrays(1, lambda: course_of_request.get()))
+            first = asyncio.create_task(executor.run_array(1, lambda: time.sleep(0.05)))
+            second = asyncio.create_task(executor.run_array(1, lambda: current_request.get()))
             await first
-            assert await second is course
+            assert await second is context
         finally:
-            compute.shut_down()
-        return course
+            executor.shut_down()
+        return context
 
-    course = asyncio.run(run())
-    assert course.worked >= 0.05
-    assert course.waited >= 0.04
+    context = asyncio.run(run())
+    assert context.worked >= 0.05
+    assert context.waited >= 0.04
 
 
 def test_a_client_that_leaves_in_the_middle_gets_no_more() -> None:
@@ -73,26 +73,26 @@ def test_a_client_that_leaves_in_the_middle_gets_no_more() -> None:
     file = io.BytesIO()
     np.save(file, np.ones(3 << 20, np.int8))
     app = ready_app()
-    admission = app.state.runtime.admission
+    budget = app.state.runtime.memory_budget
     query = {"input_type": "!quant.uniform<i8:f32, 0.5>"}
     sent = 0
-    plain = app._route  # type: ignore[attr-defined]
+    plain = app.router
 
-    async def leaving(scope: Scope, receive: object, send: Callable[[Message], object]) -> None:
+    async def leaving(scope: Scope, receive: Receive, send: Send) -> None:
         async def counting(message: Message) -> None:
             nonlocal sent
             sent += len(message.get("body", b""))
             if sent > 1 << 20:
-                client_left(scope)
-            await send(message)  # type: ignore[misc]
+                context_of(scope).client_left = True
+            await send(message)
 
         await plain(scope, receive, counting)
 
-    app._layers.app._app = leaving  # type: ignore[attr-defined]
+    app.router = leaving  # type: ignore[assignment]
     reply = asyncio.run(post(app, "/v1/npy/dequantize", query, [file.getvalue()], declared=len(file.getvalue())))
     assert reply.status == 200
     assert 1 << 20 < len(reply.body) < 4 << 20
-    assert admission.reserved == 0
+    assert budget.reserved == 0
 
 
 def test_models_look_between_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,14 +102,14 @@ def test_models_look_between_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     looked = 0
 
-    def check(course: Course, present: float = 0.0, limit: float = inf) -> None:
+    def check(context: RequestContext, present: float = 0.0, limit: float = inf) -> None:
         nonlocal looked
         looked += 1
         # Twice for the texts, once for the work as a whole; then before each piece of a million elements.
         if looked == 6:
             raise ClientLeftError
 
-    monkeypatch.setattr(Course, "check", check)
+    monkeypatch.setattr(RequestContext, "check", check)
     header = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
     reply = asyncio.run(post(app, "/v2/models/quantize/infer", {}, [body], declared=len(body), headers=header))
     assert not reply.messages

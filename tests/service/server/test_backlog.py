@@ -1,4 +1,4 @@
-"""Bytes that wait for the parser: cut between messages, held of the memory budget, and refused when there is none."""
+"""Bytes that wait for the parser: cut between messages, counted in the memory budget, refused when it is used up."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 
 from core.errors import OverloadedError
-from service.runtime.memory_budget import Admission
-from service.server.backlog import Backlog
+from service.runtime.memory_budget import MemoryBudget
+from service.server.pending_requests import PendingRequests
 
 
 class Transport(asyncio.Transport):
@@ -26,48 +26,48 @@ class Transport(asyncio.Transport):
         self.reads = True
 
 
-def backlog(budget: int = 1 << 30) -> tuple[Backlog, Transport, Admission]:
-    transport, admission = Transport(), Admission(budget, 0, 0.0)
-    return Backlog(transport, admission), transport, admission
+def pending(byte_count: int = 1 << 30) -> tuple[PendingRequests, Transport, MemoryBudget]:
+    transport, budget = Transport(), MemoryBudget(byte_count, 0, 0.0)
+    return PendingRequests(transport, budget), transport, budget
 
 
 def test_what_waits_is_held_of_the_budget_until_it_is_taken() -> None:
-    waiting, transport, admission = backlog()
+    waiting, transport, budget = pending()
     waiting.add(b"a" * 1000)
-    waiting.settle()
-    assert (admission.reserved, transport.reads) == (1000, True)
+    waiting.reserve()
+    assert (budget.reserved, transport.reads) == (1000, True)
     waiting.add(b"b" * HIGH_WATER_LIMIT)
-    waiting.settle()
-    assert (admission.reserved, transport.reads) == (1000 + HIGH_WATER_LIMIT, False)
+    waiting.reserve()
+    assert (budget.reserved, transport.reads) == (1000 + HIGH_WATER_LIMIT, False)
     while waiting:
         waiting.take(0, 1 << 20)
-    waiting.settle()
+    waiting.reserve()
     waiting.resume_reading()
-    assert (admission.reserved, transport.reads) == (0, True)
+    assert (budget.reserved, transport.reads) == (0, True)
 
 
 def test_without_room_in_the_budget_it_is_refused() -> None:
-    waiting, _, admission = backlog(budget=999)
+    waiting, _, budget = pending(999)
     waiting.add(b"a" * 1000)
     with pytest.raises(OverloadedError):
-        waiting.settle()
-    assert admission.reserved == 0
-    waiting.drop()
-    assert (len(waiting), admission.reserved) == (0, 0)
+        waiting.reserve()
+    assert budget.reserved == 0
+    waiting.clear()
+    assert (len(waiting), budget.reserved) == (0, 0)
 
 
 def test_reading_stays_paused_while_too_much_waits() -> None:
-    waiting, transport, _ = backlog()
+    waiting, transport, _ = pending()
     waiting.add(b"a" * (HIGH_WATER_LIMIT + 1))
-    waiting.settle()
+    waiting.reserve()
     waiting.resume_reading()
     assert not transport.reads
-    waiting.drop()
+    waiting.clear()
     assert transport.reads
 
 
 def test_a_piece_ends_with_the_head_or_the_body() -> None:
-    waiting, _, _ = backlog()
+    waiting, _, _ = pending()
     waiting.add(b"GET / HTTP/1.1\r\n\r\n0123456789rest")
     assert bytes(waiting.take(0, 1 << 20)) == b"GET / HTTP/1.1\r\n\r\n"
     assert bytes(waiting.take(10, 1 << 20)) == b"0123456789"

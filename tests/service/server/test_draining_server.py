@@ -15,7 +15,7 @@ from service.runtime.runtime import HealthStatus, Runtime
 from service.runtime.settings import Settings
 from service.server.draining_server import DrainingServer
 from service.server.http1_protocol import http_protocol
-from service.server.read_timeouts import ArrivalLimits
+from service.server.read_timeouts import RequestLimits
 from tests.conftest import started
 from tests.service.server.test_read_timeouts import echo
 
@@ -23,7 +23,7 @@ REQUEST = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody"
 
 
 def server(**settings: float) -> DrainingServer:
-    http = http_protocol(ArrivalLimits(), 0.3)
+    http = http_protocol(RequestLimits(), 0.3)
     config = uvicorn.Config(echo, port=0, lifespan="off", http=http, loop="uvloop", log_config=None)
     return DrainingServer(config, Runtime(Settings(**settings)))  # type: ignore[arg-type]
 

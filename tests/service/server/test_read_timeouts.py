@@ -13,9 +13,9 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
 from service.server.http1_protocol import http_protocol
-from service.server.read_timeouts import ArrivalLimits
+from service.server.read_timeouts import RequestLimits
 
-LIMITS = ArrivalLimits(head_bytes=2000, header_fields=10, head_seconds=0.3, body_seconds=0.3)
+LIMITS = RequestLimits(head_bytes=2000, header_fields=10, head_seconds=0.3, body_seconds=0.3)
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 

@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
 from service.server.http1_protocol import http_protocol
-from service.server.read_timeouts import ArrivalLimits
+from service.server.read_timeouts import RequestLimits
 
 
 async def mirror(scope: Scope, receive: Receive, send: Send) -> None:
@@ -38,11 +38,11 @@ async def mirror(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": text})
 
 
-def seen(*pieces: bytes, limits: ArrivalLimits | None = None) -> list[tuple[int, dict[str, Any]]]:
+def seen(*pieces: bytes, limits: RequestLimits | None = None) -> list[tuple[int, dict[str, Any]]]:
     """Send the pieces, and return the status and the JSON of each reply until the server closes or says no more."""
 
     async def run() -> bytes:
-        config = uvicorn.Config(mirror, http=http_protocol(limits or ArrivalLimits()), lifespan="off")
+        config = uvicorn.Config(mirror, http=http_protocol(limits or RequestLimits()), lifespan="off")
         config.load()
         server = await asyncio.get_running_loop().create_server(
             lambda: config.http_protocol_class(config=config, server_state=ServerState(), app_state={}),  # type: ignore[call-arg]
@@ -236,7 +236,7 @@ def test_an_unexpected_failure_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_problem_for_head_has_no_body() -> None:
     async def run() -> bytes:
-        config = uvicorn.Config(mirror, http=http_protocol(ArrivalLimits()), lifespan="off")
+        config = uvicorn.Config(mirror, http=http_protocol(RequestLimits()), lifespan="off")
         config.load()
         server = await asyncio.get_running_loop().create_server(
             lambda: config.http_protocol_class(config=config, server_state=ServerState(), app_state={}),  # type: ignore[call-arg]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from service.server.write_timeouts import Departure
+from service.server.write_timeouts import WriteTimeoutTransport
 
 
 class Transport(asyncio.Transport):
@@ -31,19 +31,19 @@ class Transport(asyncio.Transport):
         return 0
 
 
-def departure() -> tuple[Departure, list[bytes]]:
+def transport() -> tuple[WriteTimeoutTransport, list[bytes]]:
     transport, loop = Transport(), asyncio.new_event_loop()
     loop.close()
-    return Departure(transport, 1.0, loop), transport.written
+    return WriteTimeoutTransport(transport, 1.0, loop), transport.written
 
 
 HEAD, CONTINUE = b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 def test_a_head_leaves_with_the_first_part_of_its_body() -> None:
-    leaving, written = departure()
+    leaving, written = transport()
     for body in (b"first", b"HTTP/1.1 "):
-        leaving.reply_begins()
+        leaving.response_begins()
         leaving.write(HEAD)
         assert not written
         leaving.write(body)
@@ -53,8 +53,8 @@ def test_a_head_leaves_with_the_first_part_of_its_body() -> None:
 
 
 def test_100_continue_does_not_wait_and_is_no_head() -> None:
-    leaving, written = departure()
-    leaving.reply_begins()
+    leaving, written = transport()
+    leaving.response_begins()
     leaving.write(CONTINUE)
     leaving.write(HEAD)
     assert written == [CONTINUE]
@@ -63,8 +63,8 @@ def test_100_continue_does_not_wait_and_is_no_head() -> None:
 
 
 def test_a_head_without_a_body_leaves_when_the_reply_ends() -> None:
-    leaving, written = departure()
-    leaving.reply_begins()
+    leaving, written = transport()
+    leaving.response_begins()
     leaving.write(HEAD)
     leaving.flush()
     leaving.flush()
@@ -74,11 +74,11 @@ def test_a_head_without_a_body_leaves_when_the_reply_ends() -> None:
 
 
 def test_a_head_leaves_before_the_connection_is_closed() -> None:
-    leaving, written = departure()
+    leaving, written = transport()
     leaving._loop = asyncio.new_event_loop()
-    leaving.reply_begins()
+    leaving.response_begins()
     leaving.write(HEAD)
     leaving.close()
-    leaving.stop()
+    leaving.cancel()
     leaving._loop.close()
     assert written == [HEAD, b"EOF"]

@@ -15,9 +15,7 @@ from core.mlir.types import (
     CalibratedType,
     TensorType,
     Type,
-    UniformPerAxisType,
-    UniformSubChannelType,
-    UniformType,
+    UniformQuantizedType,
 )
 
 
@@ -29,7 +27,7 @@ class Cast(StrEnum):
     SCAST = "quant.scast"
 
 
-_STORED = UniformType | UniformPerAxisType | UniformSubChannelType | AnyType
+_STORED = UniformQuantizedType | AnyType
 _QUANTIZED = _STORED | CalibratedType
 
 

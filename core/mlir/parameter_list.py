@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 
 from core.formats.elements import FloatElement
-from core.mlir.brackets import MAXIMUM_DEPTH
-from core.mlir.lexer import BLANKS, DECIMAL, MAXIMUM_LIST_LENGTH, MAXIMUM_NUMBER_LENGTH, TokenStream
-from core.mlir.literals import read_float, read_integer
+from core.mlir.lexer import BLANKS, DECIMAL, MAXIMUM_DEPTH, MAXIMUM_LIST_LENGTH, MAXIMUM_NUMBER_LENGTH, TokenStream
+from core.mlir.terminals import read_float, read_integer
 from core.mlir.verifier import scale_fault
 
 _PARAMETER_AND_COMMA = re.compile(

@@ -5,12 +5,11 @@ Time is linear in the text. Depth is bounded by `MAXIMUM_DEPTH`, rank by `MAXIMU
 
 from __future__ import annotations
 
-from core.mlir.brackets import MAXIMUM_DEPTH, encoding_end
-from core.mlir.builtin_elements import element_at
 from core.mlir.diagnostics import shown
 from core.mlir.hints import dimension_hint, type_hint
-from core.mlir.lexer import TokenKind, TokenStream
+from core.mlir.lexer import MAXIMUM_DEPTH, TokenKind, TokenStream, encoding_end
 from core.mlir.quant_parser import read_quantized, read_storage
+from core.mlir.terminals import element_at
 from core.mlir.types import StorageType, TensorType, TupleType, Type
 from core.mlir.verifier import dimension_fault, encoding_fault
 
@@ -92,7 +91,8 @@ def _read_tensor(stream: TokenStream) -> TensorType:
         # An empty encoding is none, as in MLIR.
         encoding, end = encoding_end(stream.text, stream.token.end)
         stream.rewind(end)
-    stream.expect(">", "to close `tensor<`", dimension_hint(stream.text, stream.token.start))
+    if not stream.accept(">"):
+        raise stream.unexpected("`>` to close `tensor<`", dimension_hint(stream.text, stream.token.start))
     if found := encoding_fault(shape, encoding or None):
         raise stream.error(opening.end, found)
     return TensorType(shape, element, encoding or None)

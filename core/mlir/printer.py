@@ -16,6 +16,7 @@ from core.mlir.types import (
     TupleType,
     Type,
     UniformPerAxisType,
+    UniformQuantizedType,
     UniformSubChannelType,
     UniformType,
 )
@@ -61,7 +62,7 @@ def print_tuple(members: list[str]) -> str:
     return f"tuple<{', '.join(members)}>"
 
 
-def _uniform(type_: UniformType | UniformPerAxisType | UniformSubChannelType) -> str:
+def _uniform(type_: UniformQuantizedType) -> str:
     return f"!quant.uniform<{print_storage(type_.storage)}:{type_.expressed.name}"
 
 

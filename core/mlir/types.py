@@ -88,6 +88,16 @@ class UniformType:
     scale: float
     zero_point: int
 
+    @property
+    def scales(self) -> tuple[float, ...]:
+        """The scale, as the other uniform types have theirs."""
+        return (self.scale,)
+
+    @property
+    def zero_points(self) -> tuple[int, ...]:
+        """The zero point, as the other uniform types have theirs."""
+        return (self.zero_point,)
+
 
 @dataclass(frozen=True, slots=True)
 class UniformPerAxisType:

@@ -61,10 +61,6 @@ class Operand:
     types: Mapping[str, int]
     optional: bool = False
 
-    def taken(self, version: int) -> tuple[str, ...]:
-        """Return the element types that a version has."""
-        return tuple(name for name, since in self.types.items() if since <= version)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attribute:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.convert.quantize import plan_quantize
-from core.errors import ParameterError, PreconditionError, TypeFitError, UnknownNameError, excerpt
+from core.errors import ParameterError, PreconditionError, TypeFitError, entry_named
 from core.formats.elements import FLOATS, IntegerElement
 from core.mlir.types import StorageType, TensorType
 from core.parameters.finished_type import Granularity, PerAxis, PerTensor, finish_type
@@ -124,10 +124,7 @@ BIAS_RULES: Mapping[str, BiasRule] = {
 
 def bias_rule_named(name: str) -> BiasRule:
     """Return the rule of that name, or raise UnknownNameError listing those that exist."""
-    rule = BIAS_RULES.get(name)
-    if rule is None:
-        raise UnknownNameError(f"no bias rule is named '{excerpt(name)}'; available: {', '.join(BIAS_RULES)}")
-    return rule
+    return entry_named(BIAS_RULES, name, "bias rule")
 
 
 def bias_scales(rule: BiasRule, input_scale: float, weight_scales: Array) -> Array:

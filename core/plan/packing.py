@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from core.errors import TensorDataError, UnsupportedError
 from core.formats.elements import FloatElement, IntegerElement
 from core.kernels.convert import packing as kernels
-from core.mlir.types import TensorType, UniformPerAxisType, UniformSubChannelType, UniformType
+from core.mlir.types import TensorType, UniformQuantizedType
 
 Array = NDArray[Any]
 
@@ -32,7 +32,7 @@ class Packing(StrEnum):
 def dense_width(tensor: TensorType) -> int | None:
     """Return the bits of one number if a dense form of this tensor differs from the plain one, else None."""
     element = tensor.element
-    if isinstance(element, (UniformType, UniformPerAxisType, UniformSubChannelType)):
+    if isinstance(element, UniformQuantizedType):
         width = element.storage.width
     elif isinstance(element, (IntegerElement, FloatElement)):
         width = element.width

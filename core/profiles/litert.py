@@ -19,8 +19,8 @@ from core.profiles.rule import (
     TypeRules,
     ZeroPoint,
     ZeroPointRange,
+    scheme_rule,
 )
-from core.profiles.scheme_rule import scheme_rule
 from core.schemes import Factor, xnnpack
 from core.schemes import litert as schemes
 
@@ -188,4 +188,10 @@ LITERT_XNNPACK = Profile(
         ),
     },
     addition=AddRule(operator="ADD", addition=Addition.COMMON_SCALE),
+)
+
+PROFILES = (
+    LITERT,
+    LITERT_SINGLE_ROUNDING,
+    LITERT_XNNPACK,
 )

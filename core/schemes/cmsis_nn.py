@@ -23,7 +23,6 @@ from core.schemes.litert import (
 from core.schemes.litert import prepare as prepare_single
 from core.schemes.scheme import INT32, INT32_MAX, FixedPoint, Sum
 
-_SHIFTS = (-31, 30)
 # The intermediate with one more bit is cut to int32 before the last half is added.
 _INT31 = (-(1 << 30), (1 << 30) - 1)
 

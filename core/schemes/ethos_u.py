@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from core.formats.rounding import Rounding
 from core.kernels.convert.requantize.rules import FixedPointRule, Requirement
 from core.schemes.litert import FITS_INT32, FITS_INT48, at_least_zero, reduced_multiplier
@@ -25,13 +23,6 @@ def _reduced_quantise_scale(factor: float) -> Multiplier:
     """Vela's reduced_quantise_scale: the same with 15 bits, for 48-bit accumulators."""
     full = _quantise_scale(factor)
     return Multiplier(reduced_multiplier(full.multiplier), full.shift - 16)
-
-
-def quantise_pooling_scale(elements: int, rescale_bits: int = 0) -> Multiplier:
-    """Vela's quantise_pooling_scale: 1 / elements as m * 2^-shift, with `rescale_bits` left free. elements >= 2."""
-    exponent = math.frexp(elements - 1)[1]
-    bits = 31 - rescale_bits
-    return Multiplier(((1 << (bits + exponent)) + (1 << exponent)) // elements, bits + exponent)
 
 
 def _prepare(given: Multiplier, width: int) -> Prepared:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,6 @@ from core.errors import ParameterError
 from core.formats.rounding import Rounding
 from core.kernels.convert.requantize.rules import FixedPointRule, FloatRule, Requirement
 from core.schemes import float_factor
-from core.schemes.integer_double import integer_frexp
 from core.schemes.scheme import (
     INT32,
     INT32_MAX,
@@ -30,6 +30,9 @@ FITS_INT32 = "the input minus its zero point must fit int32"
 FITS_INT48 = "the input minus its zero point must lie in [-2^47, 2^47)"
 SCALED_FITS_INT32 = "the scaled value must fit int32"
 SUM_FITS_INT32 = "the scaled value plus the output zero point must fit int32"
+
+INFINITE_SHIFT = (1 << 31) - 1
+"""The shift of infinities and of NaN in `integer_frexp`."""
 
 
 def quantize_multiplier(factor: float) -> Multiplier:
@@ -56,6 +59,28 @@ def _single_rounding(factor: float) -> Multiplier:
     """QuantizeMultiplier with shifts above 30 replaced by (2^31 - 1, 30)."""
     derived = quantize_multiplier_at_least_zero(factor)
     return Multiplier(INT32_MAX, 30) if derived.shift > 30 else derived
+
+
+def integer_frexp(value: float) -> tuple[int, int]:
+    """LiteRT's IntegerFrExp, frexp for processors without floats: value ~ fraction * 2^(shift - 31).
+
+    |fraction| lies in [2^30, 2^31]; ties of its rounding go toward zero.
+    fraction = 2^30 + (mantissa >> 22), plus 1 where the lower 22 bits exceed 2^21; shift = exponent field - 1022.
+    The fraction can be 2^31. A subnormal is read as if it had the hidden one. NaN is (0, INFINITE_SHIFT) where one of
+    the upper 30 bits of its mantissa is set; infinities, and other NaN, have a fraction of the largest int64 or the
+    smallest.
+    """
+    (bits,) = struct.unpack("<Q", struct.pack("<d", value))
+    exponent, mantissa = bits >> 52 & 0x7FF, bits & ((1 << 52) - 1)
+    negative = bits >> 63
+    if exponent == 0 and mantissa == 0:
+        return 0, 0
+    if exponent == 0x7FF:
+        if mantissa >> 22:
+            return 0, INFINITE_SHIFT
+        return (-(1 << 63) if negative else (1 << 63) - 1), INFINITE_SHIFT
+    fraction = (1 << 30) + (mantissa >> 22) + (mantissa & ((1 << 22) - 1) > 1 << 21)
+    return (-fraction if negative else fraction), exponent - 1022
 
 
 def _emulate_float(factor: float) -> Multiplier:

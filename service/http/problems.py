@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import http
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
 from core import errors
-from service.http.responses import json_text
-from service.middleware.request_lifecycle import common_headers, request_id
+from service.http.responses import common_headers, json_text
+from service.runtime.request_context import context_of
 
 _log = logging.getLogger("uvicorn.error")
 
@@ -254,27 +252,7 @@ def kind_of(error: errors.RequantError) -> ProblemKind:
     return _INTERNAL
 
 
-def problem_text(
-    kind: ProblemKind,
-    detail: str,
-    request_id: str,
-    members: Mapping[str, Any] | None = None,
-    status: int | None = None,
-) -> bytes:
-    """Return the body of a problem."""
-    problem = {
-        "type": f"/problems/{kind.code}",
-        "title": kind.title,
-        "status": kind.status if status is None else status,
-        "detail": detail,
-        "code": kind.code,
-        **(members or {}),
-        "request_id": request_id,
-    }
-    return json_text(problem)
-
-
-def problem_reply(
+def problem_response(
     request: Request,
     kind: ProblemKind,
     detail: str,
@@ -283,13 +261,23 @@ def problem_reply(
     status: int | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """Return a problem as a reply. `status` overrides the table's."""
+    """Return a problem as a response. `status` overrides the table's."""
     if f"{request.scope.get('path', '')}/".startswith("/v2/"):
         # Where clients of the Open Inference Protocol look.
         members = {"error": detail, **(members or {})}
-    body = problem_text(kind, detail, request_id(request.scope), members, status)
+    context = context_of(request.scope)
     status = kind.status if status is None else status
-    return Response(body, status, {**common_headers(request.scope), **(headers or {})}, MEDIA_TYPE)
+    problem = {
+        "type": f"/problems/{kind.code}",
+        "title": kind.title,
+        "status": status,
+        "detail": detail,
+        "code": kind.code,
+        **(members or {}),
+        "request_id": context.request_id,
+    }
+    common = {name.decode(): value.decode() for name, value in common_headers(context)}
+    return Response(json_text(problem), status, {**common, **(headers or {})}, MEDIA_TYPE)
 
 
 def _members(error: errors.RequantError) -> dict[str, Any]:
@@ -310,39 +298,29 @@ def _members(error: errors.RequantError) -> dict[str, Any]:
     return members
 
 
-def requant_problem(request: Request, error: errors.RequantError, status: int | None = None) -> Response:
-    """Return the reply for an error raised on purpose."""
+def error_response(request: Request, error: errors.RequantError, status: int | None = None) -> Response:
+    """Return the response to an error raised on purpose."""
     kind = kind_of(error)
     headers = {401: {"www-authenticate": "Bearer"}, 503: {"retry-after": "1"}}.get(kind.status)
-    return problem_reply(request, kind, error.detail, _members(error), status=status, headers=headers)
+    return problem_response(request, kind, error.detail, _members(error), status=status, headers=headers)
 
 
-async def on_requant_error(request: Request, error: Exception) -> Response:
-    """Handle every error of `core.errors`."""
-    assert isinstance(error, errors.RequantError)
-    return requant_problem(request, error)
+def not_found(request: Request) -> Response:
+    """Return the response to a path that no route has."""
+    return problem_response(request, _NOT_FOUND, "no route matches this path")
 
 
-async def on_http_exception(request: Request, error: Exception) -> Response:
-    """Handle what the router raises: no such path, no such method."""
-    assert isinstance(error, HTTPException)
-    if error.status_code == 404:
-        return problem_reply(request, _NOT_FOUND, "no route matches this path")
-    if error.status_code == 405:
-        allow = (error.headers or {}).get("Allow", "").replace("GET", "GET, HEAD")
-        return problem_reply(
-            request, _METHOD, f"the path takes {allow or 'another method'}", headers={"allow": allow} if allow else None
-        )
-    title = http.HTTPStatus(error.status_code).phrase
-    kind = ProblemKind("http_error", error.status_code, title, "")
-    return problem_reply(request, kind, title, headers=error.headers)
+def method_not_allowed(request: Request, methods: Iterable[str]) -> Response:
+    """Return the response to a method that a route does not have."""
+    allow = ", ".join(sorted(methods))
+    return problem_response(request, _METHOD, f"the path takes {allow}", headers={"allow": allow})
 
 
-async def on_unexpected(request: Request, error: Exception) -> Response:
-    """Handle a fault of the service. Nothing of the inside is told; uvicorn logs the traceback."""
-    _log.error("Request %s failed.", request_id(request.scope))
+def internal_error(request: Request) -> Response:
+    """Return the response to a fault of the service. It says nothing of the inside; uvicorn logs the traceback."""
+    _log.error("Request %s failed.", context_of(request.scope).request_id)
     detail = "unexpected error; the log has the details"
-    return problem_reply(request, _INTERNAL, detail, headers={"connection": "close"})
+    return problem_response(request, _INTERNAL, detail, headers={"connection": "close"})
 
 
 @contextmanager

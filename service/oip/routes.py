@@ -13,9 +13,9 @@ from starlette.responses import Response
 from core.errors import UnknownNameError
 from service import VERSION
 from service.http.openapi_operation import get_operation, json_operation, problems, static_operation
-from service.http.problems import requant_problem
+from service.http.problems import error_response
 from service.http.query import no_query
-from service.http.responses import json_list_reply, json_reply
+from service.http.responses import json_list_response, json_response
 from service.http.static_content import StaticContent, static_json
 from service.oip import schemas
 from service.oip.inference import run_model
@@ -47,26 +47,26 @@ _EXAMPLE = {
 @router.get("", dependencies=_PLAIN, **static_operation("oipGetServer", schemas.ServerMetadata))
 async def server_metadata(request: Request) -> Response:
     """Server metadata: name, version and protocol extensions."""
-    return await _SERVER.reply(request)
+    return await _SERVER.response(request)
 
 
 @router.get("/health/live", dependencies=_PLAIN, **get_operation("oipGetLive", schemas.ServerLive))
-async def live() -> Response:
+async def live(request: Request) -> Response:
     """Liveness: the process responds."""
-    return json_reply(schemas.ServerLive(live=True))
+    return json_response(schemas.ServerLive(live=True))
 
 
 @router.get("/health/ready", dependencies=_PLAIN, **get_operation("oipGetReady", schemas.ServerReady, 503))
 async def ready(request: Request) -> Response:
     """Readiness: 200 if every model can be used, 503 if not."""
     require_open(request)
-    return json_reply(schemas.ServerReady(ready=True, live=True))
+    return json_response(schemas.ServerReady(ready=True, live=True))
 
 
 @router.get("/models", dependencies=_PLAIN, **static_operation("oipListModels", schemas.ModelList))
 async def list_models(request: Request) -> Response:
     """List the names of all models."""
-    return await _MODEL_LIST.reply(request)
+    return await _MODEL_LIST.response(request)
 
 
 @router.post("/repository/index", dependencies=_PLAIN, **get_operation("oipIndexModels", list[schemas.ModelState]))
@@ -75,7 +75,7 @@ async def index_models(request: Request) -> Response:
     status = runtime(request).status
     usable = status is HealthStatus.READY
     state, reason = ("READY", "") if usable else ("UNAVAILABLE", f"the service is {status}")
-    return json_list_reply(
+    return json_list_response(
         schemas.ModelState(name=model.name, version=version, state=state, reason=reason)
         for model in MODELS.values()
         for version in model.versions
@@ -145,14 +145,14 @@ async def _with_model(request: Request, name: str, version: str | None, handler:
     try:
         model, meant = model_named(name, version)
     except UnknownNameError as error:
-        return requant_problem(request, error, status=404)
+        return error_response(request, error, status=404)
     return await handler(request, model, meant)
 
 
 async def _metadata(request: Request, model: Model, version: str) -> Response:
-    return await _model_metadata(model).reply(request)
+    return await _model_metadata(model).response(request)
 
 
 async def _ready(request: Request, model: Model, version: str) -> Response:
     require_open(request)
-    return json_reply(schemas.ModelReady(name=model.name, ready=True))
+    return json_response(schemas.ModelReady(name=model.name, ready=True))

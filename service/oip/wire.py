@@ -31,7 +31,7 @@ from core.errors import (
 )
 from service.http import json_values as values
 from service.http.problems import at, pointer
-from service.http.responses import Piece, json_text
+from service.http.responses import Buffer, json_text
 from service.oip.datatypes import BOOL, Datatype, datatype_named
 from service.oip.models.model import Model
 from service.oip.parameters import pointer_to
@@ -243,14 +243,14 @@ def wanted_outputs(request: InferenceRequest, model: Model) -> dict[str, bool]:
 
 def encode(
     head: Mapping[str, Any], outputs: Sequence[tuple[OutputTensor, bool]], max_values: int
-) -> tuple[list[Piece], int | None]:
+) -> tuple[list[Buffer], int | None]:
     """Return a reply as pieces, and the length of its JSON if anything follows that.
 
     `head`: the members beside `outputs`. Each output comes with whether it is sent in binary; then it is a piece that
     is the array's own memory. Raise LimitError for an output of more than `max_values` elements that is not.
     """
     parts: list[bytes] = []
-    blobs: list[Piece] = []
+    blobs: list[Buffer] = []
     for output, binary in outputs:
         parameters: dict[str, Any] = {"element_type": output.element_type}
         if binary:

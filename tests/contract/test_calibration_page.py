@@ -8,7 +8,7 @@ import numpy as np
 
 from core.errors import RequantError
 from core.parameters.calibration import CALIBRATION_METHODS
-from tests.core.calibration.observation import find, target
+from tests.core.parameters.calibration.observation import find, target
 from tests.support.page_table import page_table
 
 DATA: tuple[list[float], ...] = (

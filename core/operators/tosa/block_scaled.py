@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from core.blocks.blocking import block_count
-from core.blocks.mx import BLOCK
+from core.convert.blocks.blocking import block_count
+from core.convert.blocks.mx import BLOCK
 from core.errors import TypeFitError
 from core.formats.elements import FLOATS
 from core.mlir.types import TensorType

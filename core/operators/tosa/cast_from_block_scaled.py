@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from core.blocks.mx import MxTensor, dequantize_mx
+from core.convert.blocks.mx import MxTensor, dequantize_mx
 from core.formats.elements import FLOATS
 from core.mlir.types import TensorType
 from core.operators.description import (

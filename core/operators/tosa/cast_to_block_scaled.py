@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from core.blocks.mx import MxRule, quantize_mx
+from core.convert.blocks.mx import MxRule, quantize_mx
 from core.formats.elements import FLOATS, FloatElement, IntegerElement
 from core.mlir.types import TensorType
 from core.operators.description import (

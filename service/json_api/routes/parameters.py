@@ -16,7 +16,7 @@ from service.http.json_body import receive_json
 from service.http.openapi_operation import json_operation
 from service.http.problems import at, below
 from service.http.query import no_query
-from service.http.responses import json_reply
+from service.http.responses import json_response
 from service.json_api.schemas import multipliers as multiplier_models
 from service.json_api.schemas.multipliers import MultiplierReply, MultiplierRequest
 from service.runtime.executor import CHARACTERS_PER_FACTOR
@@ -53,6 +53,6 @@ async def derive_multipliers(request: Request) -> Response:
         for index in checked(range(count), 16):
             with below(f"/{field}/{index}"):
                 results.append(multiplier_models.DerivedMultiplier(**asdict(derive(index))))
-        return json_reply(MultiplierReply(scheme=scheme, results=results))
+        return json_response(MultiplierReply(scheme=scheme, results=results))
 
-    return await running.compute.texts(count * CHARACTERS_PER_FACTOR, work)
+    return await running.executor.run_text(count * CHARACTERS_PER_FACTOR, work)

@@ -18,7 +18,7 @@ from service.http.json_body import receive_json
 from service.http.openapi_operation import json_operation
 from service.http.problems import at, below
 from service.http.query import no_query
-from service.http.responses import json_reply
+from service.http.responses import json_response
 from service.json_api.schemas import translation as translation_models
 from service.json_api.schemas.base import RequestModel
 from service.json_api.schemas.translation import (
@@ -65,7 +65,7 @@ async def translate_type(request: Request) -> Response:
             _check_factors(max(len(subject.scales), len(target.scales)), settings, "/rescale_to")
             subject = Subject(subject.element, subject.shape, target)
         wanted = call.systems if "systems" in call.model_fields_set else list(TranslationSystem)
-        return json_reply(
+        return json_response(
             TranslateReply(
                 type=subject.text,
                 source=TranslationSystem(call.source),
@@ -75,7 +75,7 @@ async def translate_type(request: Request) -> Response:
             )
         )
 
-    return await running.compute.texts(_WRITINGS * len(body), work)
+    return await running.executor.run_text(_WRITINGS * len(body), work)
 
 
 def _type(text: str, pointer: str, settings: Settings) -> Subject:

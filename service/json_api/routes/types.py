@@ -9,7 +9,7 @@ from starlette.responses import Response
 from service.http.json_body import receive_json
 from service.http.openapi_operation import json_operation
 from service.http.query import no_query
-from service.http.responses import json_reply
+from service.http.responses import json_response
 from service.json_api.schemas.base import ParseTypeRequest
 from service.json_api.type_description import ParsedType, describe
 from service.operations.types import read_type
@@ -28,6 +28,6 @@ async def parse_type(request: Request) -> Response:
     call, _ = await receive_json(request, ParseTypeRequest, running)
 
     def work() -> Response:
-        return json_reply(describe(read_type(call.text, running.settings.max_type_bytes, "/text")))
+        return json_response(describe(read_type(call.text, running.settings.max_type_bytes, "/text")))
 
-    return await running.compute.texts(len(call.text), work)
+    return await running.executor.run_text(len(call.text), work)

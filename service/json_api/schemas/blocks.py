@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from core.blocks.block_tensor import BlockFormat
-from core.blocks.mx import MxRule
-from core.blocks.nvfp4 import GlobalScale
+from core.convert.blocks.block_tensor import BlockFormat
+from core.convert.blocks.mx import MxRule
+from core.convert.blocks.nvfp4 import GlobalScale
 from core.schemes.factors import parse_factor
 from service.json_api.schemas.base import ABSENT, OutputTensor, ReplyModel, RequestModel, Tensor
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import prod
 
-from core.blocks.block_tensor import BlockFormat, dequantize_blocks, expected_parts, quantize_blocks
-from core.blocks.mx import MxRule
+from core.convert.blocks.block_tensor import BlockFormat, dequantize_blocks, expected_parts, quantize_blocks
+from core.convert.blocks.mx import MxRule
 from core.errors import FieldFault, InvalidRequestError, TypeFitError, UnsupportedError
 from core.formats.elements import FLOATS, FloatElement, IntegerElement
 from core.mlir import print_type

@@ -1,9 +1,9 @@
 """The bias of a product: integers added to its sums, one for each column.
 
 A bias of plain integers, or whose scale is that of the sums (input scale times weight scale, compared in f32), is added
-as it is. One of another scale s_b is rescaled once, exactly: round(b * s_b / (s_in * s_w)), each scale an f32. Source:
-spec/numerics.md I.3. No system rescales (LiteRT refuses, ONNX has no scale to compare), so the rounding is Requant's
-own choice: away from zero in LiteRT's profiles, to even in the others.
+as it is. One of another scale s_b is rescaled once, exactly: round(b * s_b / (s_in * s_w)), each scale an f32. No
+system rescales (LiteRT refuses, ONNX has no scale to compare), so the rounding is Requant's own choice: away from zero
+in LiteRT's profiles, to even in the others.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The output stage: from sums, whose scale is that of one operand times the other's, to the output's stored integers.
 
-The scheme is the profile's, and its kernels are those of requantize. Source: spec/numerics.md H.3, I.4.
+The scheme is the profile's, and its kernels are those of requantize.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which types the quant dialect's three operations take: `qcast`, `dcast` and `scast` (spec/mlir.md 2.2, 2.3).
+"""Which types the quant dialect's three operations take: `qcast`, `dcast` and `scast`.
 
 Every function returns the reason against, or None when the operation takes the types.
 """

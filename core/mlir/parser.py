@@ -1,4 +1,4 @@
-"""Types of MLIR from text: a hand-written descent that looks one token ahead (spec/mlir.md 1 and 2.1).
+"""Types of MLIR from text: a hand-written descent that looks one token ahead.
 
 Time is linear in the text. Depth is bounded by `MAXIMUM_DEPTH`, rank by `MAXIMUM_RANK`, and a number by 64 characters.
 """
@@ -28,7 +28,7 @@ def parse_type(text: str) -> Type:
     """Return the type that `text` is.
 
     Raises TypeTextError with the offset of the first wrong character, a caret under it and often a hint. What is
-    accepted is what the newest MLIR accepts, with the divergences of spec/mlir.md 1.15.
+    accepted is what the newest MLIR accepts, with the divergences of docs/types.md.
     """
     stream = TokenStream(text)
     result = _read_type(stream, depth=1)

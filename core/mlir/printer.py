@@ -1,4 +1,4 @@
-"""Canonical text: what the newest MLIR prints for a type, to the letter (spec/mlir.md 1.11, divergence in 1.15)."""
+"""Canonical text: what the newest MLIR prints for a type, to the letter; docs/types.md lists where not."""
 
 from __future__ import annotations
 

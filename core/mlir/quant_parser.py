@@ -1,4 +1,4 @@
-"""The quant dialect's types: `!quant.` and what follows (spec/mlir.md 1.2)."""
+"""The quant dialect's types: `!quant.` and what follows."""
 
 from __future__ import annotations
 

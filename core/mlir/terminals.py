@@ -18,7 +18,7 @@ _SIGNEDNESS = {"i": Signedness.SIGNLESS, "si": Signedness.SIGNED, "ui": Signedne
 def read_integer(stream: TokenStream, purpose: str, bits: int = 64) -> int:
     """Take an integer that fits `bits` bits signed. `purpose` names it in errors.
 
-    Raises TypeTextError. MLIR reads `true` and `false` here as -1 and 0; they are refused (spec/mlir.md 1.15).
+    Raises TypeTextError. MLIR reads `true` and `false` here as -1 and 0; they are refused (docs/types.md).
     """
     start = stream.token.start
     negative = stream.accept("-")

@@ -50,7 +50,7 @@ class Choices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operand:
-    """A tensor that an operator takes or gives.
+    """An input or output tensor of an operator.
 
     `types` are the element types in MLIR's spelling, each with the version that first has it; "quantized" stands for
     every `!quant.uniform` type.

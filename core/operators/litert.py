@@ -1,4 +1,4 @@
-"""LiteRT QUANTIZE and DEQUANTIZE (spec/numerics.md C.6, C.7, C.9)."""
+"""LiteRT QUANTIZE and DEQUANTIZE (LiteRT kernels/quantize.cc, kernels/dequantize.cc)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SOURCE = "LiteRT f67457790c9c (ai-edge-litert 2.3.0)"
 _KERNEL = Attribute(
     name="kernel",
     kind=Kind.TEXT,
-    description="Which of LiteRT's kernels. Default: reference.",
+    description="The LiteRT kernels to follow. Default: reference.",
     default="reference",
     choices=Choices(
         "LitertKernel",
@@ -41,16 +41,16 @@ def _plan_dequantize(call: OperatorCall) -> Run:
 QUANTIZE = Operator(
     system="litert",
     name="QUANTIZE",
-    summary="Real numbers, or stored ones of another scale, to a quantized tensor.",
+    summary="Quantize a tensor, or requantize a quantized one.",
     source=_SOURCE,
     inputs=(
         Operand(
             name="input",
-            description="What is quantized; a quantized tensor has its QuantizationParameters in its type.",
+            description="The tensor to quantize; the type of a quantized tensor holds its QuantizationParameters.",
             types={"f32": 1, QUANTIZED: 1},
         ),
     ),
-    outputs=(Operand(name="output", description="The stored numbers.", types={QUANTIZED: 1}),),
+    outputs=(Operand(name="output", description="The quantized tensor.", types={QUANTIZED: 1}),),
     attributes=(OUTPUT_TYPE, _KERNEL),
     plan=_plan_quantize,
     example={
@@ -62,10 +62,10 @@ QUANTIZE = Operator(
 DEQUANTIZE = Operator(
     system="litert",
     name="DEQUANTIZE",
-    summary="Stored numbers to f32.",
+    summary="Dequantize to f32.",
     source=_SOURCE,
-    inputs=(Operand(name="input", description="Stored numbers.", types={QUANTIZED: 1}),),
-    outputs=(Operand(name="output", description="Real numbers.", types={"f32": 1}),),
+    inputs=(Operand(name="input", description="The quantized tensor.", types={QUANTIZED: 1}),),
+    outputs=(Operand(name="output", description="The real tensor.", types={"f32": 1}),),
     attributes=(_KERNEL,),
     plan=_plan_dequantize,
     example={

@@ -1,4 +1,4 @@
-"""The quant dialect's qcast, dcast and scast, as lower-quant-ops lowers them (spec/mlir.md 2.2, 3.2)."""
+"""The quant dialect's qcast, dcast and scast, as lower-quant-ops lowers them."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ def _reread(data: Array, target: TensorType, dtype: np.dtype[Any]) -> Array:
 QCAST = Operator(
     system="mlir",
     name="quant.qcast",
-    summary="Real numbers to stored ones: truncated, not saturated; what the lowering leaves as poison is an error.",
+    summary="Quantize by truncation without saturation; values that the lowering leaves as poison are an error.",
     source=_SOURCE,
-    inputs=(Operand(name="input", description="Real numbers.", types=dict.fromkeys(_REALS, 1)),),
-    outputs=(Operand(name="result", description="Stored numbers.", types={QUANTIZED: 1}),),
+    inputs=(Operand(name="input", description="The real tensor.", types=dict.fromkeys(_REALS, 1)),),
+    outputs=(Operand(name="result", description="The quantized tensor.", types={QUANTIZED: 1}),),
     attributes=(OUTPUT_TYPE,),
     plan=_plan_qcast,
     example={
@@ -79,10 +79,10 @@ QCAST = Operator(
 DCAST = Operator(
     system="mlir",
     name="quant.dcast",
-    summary="Stored numbers to real ones, each step in the expressed type.",
+    summary="Dequantize, with each step in the expressed type.",
     source=_SOURCE,
-    inputs=(Operand(name="input", description="Stored numbers.", types={QUANTIZED: 1}),),
-    outputs=(Operand(name="result", description="Real numbers.", types=dict.fromkeys(_REALS, 1)),),
+    inputs=(Operand(name="input", description="The quantized tensor.", types={QUANTIZED: 1}),),
+    outputs=(Operand(name="result", description="The real tensor.", types=dict.fromkeys(_REALS, 1)),),
     attributes=(OUTPUT_TYPE,),
     plan=_plan_dcast,
     example={
@@ -94,17 +94,21 @@ DCAST = Operator(
 SCAST = Operator(
     system="mlir",
     name="quant.scast",
-    summary="Stored numbers to plain integers of the same bits, and back.",
+    summary="Reinterpret quantized values as plain integers, or the reverse.",
     source=_SOURCE,
     inputs=(
         Operand(
             name="input",
-            description="Stored numbers, or signless integers.",
+            description="A quantized tensor, or signless integers.",
             types=dict.fromkeys((QUANTIZED, *_INTEGERS), 1),
         ),
     ),
     outputs=(
-        Operand(name="result", description="The other of the two.", types=dict.fromkeys((QUANTIZED, *_INTEGERS), 1)),
+        Operand(
+            name="result",
+            description="Signless integers, or a quantized tensor.",
+            types=dict.fromkeys((QUANTIZED, *_INTEGERS), 1),
+        ),
     ),
     attributes=(OUTPUT_TYPE,),
     plan=_plan_scast,

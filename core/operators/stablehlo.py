@@ -1,4 +1,4 @@
-"""StableHLO uniform_quantize and uniform_dequantize (spec/mlir.md 4.2, 4.3)."""
+"""StableHLO uniform_quantize and uniform_dequantize (StableHLO specification)."""
 
 from __future__ import annotations
 
@@ -28,10 +28,12 @@ def _plan_dequantize(call: OperatorCall) -> Run:
 UNIFORM_QUANTIZE = Operator(
     system="stablehlo",
     name="uniform_quantize",
-    summary="Real numbers, or stored ones of another scale, to a quantized tensor.",
+    summary="Quantize a tensor, or requantize a quantized one.",
     source=_SOURCE,
-    inputs=(Operand(name="operand", description="What is quantized.", types=dict.fromkeys((*_REALS, QUANTIZED), 1)),),
-    outputs=(Operand(name="result", description="The stored numbers.", types={QUANTIZED: 1}),),
+    inputs=(
+        Operand(name="operand", description="The tensor to quantize.", types=dict.fromkeys((*_REALS, QUANTIZED), 1)),
+    ),
+    outputs=(Operand(name="result", description="The quantized tensor.", types={QUANTIZED: 1}),),
     attributes=(OUTPUT_TYPE,),
     plan=_plan_quantize,
     example={
@@ -43,10 +45,10 @@ UNIFORM_QUANTIZE = Operator(
 UNIFORM_DEQUANTIZE = Operator(
     system="stablehlo",
     name="uniform_dequantize",
-    summary="Stored numbers to the real ones of their expressed type.",
+    summary="Dequantize to the expressed type.",
     source=_SOURCE,
-    inputs=(Operand(name="operand", description="The stored numbers.", types={QUANTIZED: 1}),),
-    outputs=(Operand(name="result", description="Real numbers.", types=dict.fromkeys(_REALS, 1)),),
+    inputs=(Operand(name="operand", description="The quantized tensor.", types={QUANTIZED: 1}),),
+    outputs=(Operand(name="result", description="The real tensor.", types=dict.fromkeys(_REALS, 1)),),
     plan=_plan_dequantize,
     example={"inputs": {"operand": {"type": _STORED, "values": [3, 4, 0, 127]}}},
 )

@@ -1,8 +1,8 @@
 """Fake quantize: f32 to f32, each element moved to the nearest step of a range that is nudged to have zero as a step.
 
 The formulas are those of `core.kernels.convert.fake_quantize`, the ranges those of `core.parameters.ranges.tensorflow`.
-Source: spec/numerics.md C.11; TensorFlow's operators with tensors as ends, per tensor, divide where the others
-multiply.
+Source: TensorFlow fake_quant_ops_functor.h; LiteRT FakeQuantizeArray. TensorFlow's operators with tensors as ends, per
+tensor, divide where the others multiply.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ _WIDEST = 64
 
 
 class Packing(StrEnum):
-    """How numbers of other widths than 8, 16, 32 and 64 bits are kept."""
+    """How elements of widths other than 8, 16, 32 and 64 bits are stored."""
 
     UNPACKED = "unpacked"
     """One number to an integer of the next such width, signed ones with their sign extended."""

@@ -1,6 +1,6 @@
 """The named arithmetic contracts, as data. Plans turn them into kernels; a kernel never looks one up.
 
-A profile's bits never change: a correction gets a new name. Sources: spec/numerics.md, spec/mlir.md.
+A profile's bits never change: a correction gets a new name. Each names its source.
 """
 
 from __future__ import annotations

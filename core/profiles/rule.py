@@ -66,7 +66,7 @@ class Overflow(StrEnum):
 
 
 class Missing(StrEnum):
-    """What becomes of NaN."""
+    """The result of NaN."""
 
     LOWEST = "lowest"
     HIGHEST = "highest"
@@ -235,7 +235,7 @@ DEQUANTIZE = OperationRule(
     saturation="none",
     nan=NO_NAN,
 )
-"""The dequantization that most systems share (spec/numerics.md H.2)."""
+"""The dequantization that most systems share."""
 
 
 def scheme_rule(scheme: Scheme, **more: Any) -> OperationRule:

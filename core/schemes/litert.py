@@ -1,4 +1,4 @@
-"""LiteRT: a 31-bit multiplier and a shift, positive to the left (spec/numerics.md C.2, C.5, C.8)."""
+"""LiteRT: a 31-bit multiplier and a shift, positive to the left."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ LITERT = Scheme(
     summary="LiteRT's reference kernels: 31-bit multiplier, positive shift left, two roundings.",
     derivation="d = f * 2^e, 0.5 <= |f| < 1: m = RNA(f * 2^31), shift = e; where m = 2^31, m = 2^30, shift = e + 1; "
     "then where shift < -31, m = 0, shift = 0",
-    source="LiteRT QuantizeMultiplier and MultiplyByQuantizedMultiplier; spec/numerics.md C.2, C.5",
+    source="LiteRT quantization_util.cc QuantizeMultiplier, common.cc MultiplyByQuantizedMultiplier",
     convention="m * 2^(shift - 31)",
     formula="RDBPOT(SRDHM(wrap32(v * 2^max(shift, 0)), m), max(-shift, 0)) + z_out, the sum wrapping in int32",
     where=f"{HIGH_MULTIPLY}, saturating; {ROUNDING_DIVIDE}",
@@ -141,7 +141,7 @@ LITERT_EMULATE_FLOAT = replace(
     summary="LiteRT built with TFLITE_EMULATE_FLOAT: as litert, but a tie of the multiplier's own rounding goes toward "
     "zero.",
     derivation="as litert, but ties of f * 2^31 go toward zero, and a subnormal d is read as if it had a hidden one",
-    source="LiteRT QuantizeMultiplier with IntegerFrExp; spec/numerics.md C.2, C.3",
+    source="LiteRT quantization_util.cc QuantizeMultiplier with IntegerFrExp (TFLITE_EMULATE_FLOAT)",
     multiplier_of=_emulate_float,
 )
 LITERT_SINGLE_ROUNDING = replace(
@@ -168,7 +168,7 @@ LITERT_INT64 = replace(
     name="litert_int64",
     summary="LiteRT's 64-bit accumulators (16-bit activations): the multiplier is reduced to 16 bits, one rounding.",
     derivation="as litert for d >= 0",
-    source="LiteRT MultiplyByQuantizedMultiplier of int64; spec/numerics.md C.5",
+    source="LiteRT common.cc MultiplyByQuantizedMultiplier of int64",
     convention="m16 * 2^(shift - 15), m16 = floor((m + 2^15) / 2^16), at most 2^15 - 1",
     formula="floor((v * m16 + 2^(14 - shift)) / 2^(15 - shift)) + z_out, the sum wrapping in int32",
     where="",
@@ -190,7 +190,7 @@ LITERT_FLOAT = replace(
     name="litert_float",
     summary="LiteRT's float reference path, FULLY_CONNECTED's: no fixed point at all, one f64 product.",
     derivation="m of 53 bits and shift with d = m * 2^-shift exactly",
-    source="LiteRT reference FULLY_CONNECTED; spec/numerics.md C.8",
+    source="LiteRT reference/integer_ops/fully_connected.h",
     convention=float_factor.CONVENTION,
     formula="RNA(f64(f64(v) * f)) + z_out",
     where="f the f64 m * 2^-shift",
@@ -212,7 +212,7 @@ ARM_VECTOR = replace(
     name="arm_vector",
     summary="LiteRT's vector kernels (ARM's SQRDMULH and SRSHL, and their x86 build): as litert, but the second "
     "rounding too takes ties up.",
-    source="LiteRT MultiplyByQuantizedMultiplier4Rows and its like; spec/numerics.md C.5",
+    source="LiteRT common.h MultiplyByQuantizedMultiplier4Rows",
     formula="RNU(SRDHM(wrap32(v * 2^max(shift, 0)), m) / 2^max(-shift, 0)) + z_out, the sum wrapping in int32",
     where=f"{HIGH_MULTIPLY}, saturating; RNU(x) = floor(x + 1/2)",
     rounding=Rounding.DOUBLE_UP,

@@ -76,9 +76,7 @@ class _Inflater:
         weight = min(_PIECE, len(self._waiting) * MOST_GROWTH)
         piece = await self._compute.arrays(weight, self._next_piece)
         if self._taken > self._limit:
-            raise LimitError(
-                f"the compressed body is longer than the {self._limit} bytes taken here", limit=self._limit
-            )
+            raise LimitError(f"the compressed body exceeds the limit of {self._limit} bytes", limit=self._limit)
         if self._given > max(_FREE_BYTES, MOST_GROWTH * self._taken):
             raise LimitError(
                 f"the body grows more than {MOST_GROWTH} times when it is inflated; send it uncompressed",

@@ -59,7 +59,7 @@ class BodyReader:
         if text is None and b"transfer-encoding" not in fields:
             self.declared = 0
         if self.declared is not None and self.declared > limit:
-            raise LimitError(f"the body has {self.declared} bytes; at most {limit} are taken here", limit=limit)
+            raise LimitError(f"the body has {self.declared} bytes; the limit is {limit}", limit=limit)
 
     async def _next_chunk(self) -> bool:
         """Receive until there is something to hand out. False at the end of the body."""
@@ -79,7 +79,7 @@ class BodyReader:
         self._more = message.get("more_body", False)
         self.received += len(chunk)
         if self.received > self._limit:
-            raise LimitError(f"the body is longer than the {self._limit} bytes taken here", limit=self._limit)
+            raise LimitError(f"the body exceeds the limit of {self._limit} bytes", limit=self._limit)
         return chunk
 
     @property

@@ -44,7 +44,7 @@ def _versions() -> dict[str, str]:
 
 @router.get("/healthz", **health_operation("getHealth", schemas.Health))
 async def healthz(request: Request) -> Response:
-    """Say whether the service takes work: 200 when it does, 503 when it does not."""
+    """Readiness: 200 if the service accepts work, 503 if not."""
     status = runtime(request).status
     health = schemas.Health(status=status)
     if status is HealthStatus.READY:
@@ -54,7 +54,7 @@ async def healthz(request: Request) -> Response:
 
 @router.get("/v1/info", **static_operation("getInfo", schemas.Info))
 async def info(request: Request) -> Response:
-    """Say what is running, and the limits that hold for requests."""
+    """Versions and limits."""
     running = runtime(request)
     limits = Limits(**{name: getattr(running.settings, name) for name in Limits.model_fields})
     return tagged_json(
@@ -76,13 +76,13 @@ async def info(request: Request) -> Response:
 
 @router.get("/v1/profiles", **static_operation("listProfiles", schemas.ProfileList))
 async def list_profiles(request: Request) -> Response:
-    """List the arithmetic contracts, each in words and formulas."""
+    """List the profiles: arithmetic contracts in words and formulas."""
     return await _PROFILE_LIST.reply(request)
 
 
 @router.get("/v1/profiles/{name}", **static_operation("getProfile", schemas.Profile, 404))
 async def get_profile(request: Request, name: str) -> Response:
-    """Say what one arithmetic contract is."""
+    """Describe one profile."""
     try:
         profile = profile_named(name)
     except UnknownNameError as error:
@@ -92,13 +92,13 @@ async def get_profile(request: Request, name: str) -> Response:
 
 @router.get("/v1/schemes", **static_operation("listSchemes", SchemeList))
 async def list_schemes(request: Request) -> Response:
-    """List the schemes of requantization, each in words and formulas."""
+    """List the requantization schemes, in words and formulas."""
     return await _SCHEME_LIST.reply(request)
 
 
 @router.get("/v1/schemes/{name}", **static_operation("getScheme", Scheme, 404))
 async def get_scheme(request: Request, name: str) -> Response:
-    """Say what one scheme of requantization is."""
+    """Describe one requantization scheme."""
     try:
         scheme = scheme_named(name)
     except UnknownNameError as error:
@@ -108,7 +108,7 @@ async def get_scheme(request: Request, name: str) -> Response:
 
 @router.get("/problems/{code}", **static_operation("getProblem", schemas.ProblemExplanation, 404))
 async def get_problem(request: Request, code: str) -> Response:
-    """Explain the code of a problem."""
+    """Explain a problem code."""
     kind = PROBLEMS.get(code)
     if kind is None:
         error = UnknownNameError(f"no problem has the code {excerpt(code)!r}; there are {', '.join(PROBLEMS)}")

@@ -63,12 +63,12 @@ class Tokens:
         try:
             if not self._path.is_file():
                 # To open a pipe would wait for its other end.
-                raise ValueError("there is no regular file any more")
+                raise ValueError("the file is gone, or is not a regular file")
             self.known = read_tokens(self._path)
         except (OSError, ValueError) as error:
-            _log.error("The tokens stay as they were: %s.", error)
+            _log.error("Tokens not reloaded, the old ones stay valid: %s.", error)
         else:
-            _log.info("The tokens were read again; there are %d.", len(self.known))
+            _log.info("Tokens reloaded: %d.", len(self.known))
 
     @contextmanager
     def reread_on_hangup(self) -> Iterator[None]:

@@ -104,7 +104,7 @@ async def _receive_json(reader: BodyReader, length: int | None, settings: Settin
         return (await reader.rest()).tobytes()
     if length > settings.max_json_bytes:
         limit = settings.max_json_bytes
-        raise LimitError(f"the JSON has {length} bytes; at most {limit} are taken", limit=limit)
+        raise LimitError(f"the JSON has {length} bytes; the limit is {limit}", limit=limit)
     found = length if reader.declared is None else min(length, reader.declared)
     text = (await reader.take(length)).tobytes() if found == length else b""
     if len(text) < length:

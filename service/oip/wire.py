@@ -126,7 +126,7 @@ def _check_size(given: InferenceInput, head: InputHead) -> None:
         raise _invalid(place, "not a parameter of an input; there is binary_data_size")
     stated = given.parameters.get("binary_data_size")
     if (stated is None) == (given.data is None):
-        raise _invalid(head.pointer, "exactly one of data and the parameter binary_data_size has to be there")
+        raise _invalid(head.pointer, "exactly one of data and the parameter binary_data_size is required")
     if stated is None:
         return
     place = f"{head.pointer}/parameters/binary_data_size"

@@ -33,7 +33,7 @@ _log = logging.getLogger("uvicorn.error")
 
 
 class HealthStatus(StrEnum):
-    """What the service is doing, as `/healthz` tells it."""
+    """State of the service, as shown by `/healthz`."""
 
     STARTING = "starting"
     READY = "ready"
@@ -72,7 +72,7 @@ class Runtime:
         except Exception:
             # Stay up and say so: a probe restarts the process, a person reads this line.
             self.status = HealthStatus.FAILED
-            _log.exception("The kernels could not be compiled, or compute wrongly; no work is taken.")
+            _log.exception("Kernel compilation or self-test failed; the service accepts no work.")
         else:
             # What is there now stays. The collector would go through all of it while requests wait.
             gc.freeze()

@@ -60,7 +60,7 @@ class Backlog(FlowControl):
                 return
         more = len(self._bytes) - self._reservation.held
         if more > 0 and not self._reservation.more_at_once(more):
-            raise OverloadedError("there is no memory for requests that are sent before earlier ones are answered")
+            raise OverloadedError("no memory for pipelined requests")
         if more < 0:
             self._reservation.less(-more)
         if len(self) > HIGH_WATER_LIMIT:

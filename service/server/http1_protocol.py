@@ -298,8 +298,8 @@ class HttpProtocol(HttpToolsProtocol):
         if isinstance(error, httptools.HttpParserError):
             error = MalformedRequestError("what was sent is not a request of HTTP/1.1")
         if not isinstance(error, RequantError):
-            _log.error("A request could not be taken.", exc_info=error)
-            error = RequantError("the service failed; the log has the details")
+            _log.error("Failed to start a request.", exc_info=error)
+            error = RequantError("unexpected error; the log has the details")
         # Without a scope, the head may not have been understood: its own X-Request-Id is not looked for.
         reply = requant_problem(Request({"type": "http", "headers": (), **scope}), error)
         lines = [b"%b: %b\r\n" % field for field in (*reply.raw_headers, (b"connection", b"close"))]

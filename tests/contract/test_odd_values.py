@@ -1,4 +1,4 @@
-"""docs/odd_values.md says what each profile does with odd inputs; this reads the table and tries it."""
+"""docs/special_values.md says what each profile does with odd inputs; this reads the table and tries it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.oracles import profiles as profile_oracle
 from tests.oracles.quantiles import Table, quantizer
 from tests.oracles.quantization import Stored
 
-PAGE = (Path(__file__).parents[2] / "docs" / "odd_values.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "special_values.md").read_text()
 INPUTS = {
     "NaN": np.nan,
     "+inf": np.inf,

@@ -27,7 +27,7 @@ Array = NDArray[Any]
 
 
 class BlockFormat(StrEnum):
-    """The formats, as their own worlds name them."""
+    """Block formats, by their established names."""
 
     MXFP8_E4M3 = "mxfp8_e4m3"
     MXFP8_E5M2 = "mxfp8_e5m2"

@@ -1,4 +1,4 @@
-"""GGUF's blocks of 32 along the last axis, to and from the bytes that gguf stores. spec/numerics.md F.8.
+"""GGUF's blocks of 32 along the last axis, to and from the bytes that gguf stores. Source: ggml's ggml-quants.c.
 
 | format | scale                                 | code                                        | bytes of a block     |
 |--------|---------------------------------------|---------------------------------------------|----------------------|

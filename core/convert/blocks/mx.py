@@ -1,4 +1,4 @@
-"""OCP microscaling (MX v1.0): blocks of 32 along the last axis, one E8M0 scale X = 2^e each. spec/numerics.md F.6.
+"""OCP microscaling (MX v1.0): blocks of 32 along the last axis, one E8M0 scale X = 2^e each.
 
     e = floor(log2 amax) - emax, clamped to [-127, 127]      element = RNE(x / X), magnitudes above the largest clamped
 
@@ -49,7 +49,7 @@ MX_ELEMENTS: dict[str, str | None] = {
 
 
 class MxRule(StrEnum):
-    """How the shared exponent is chosen."""
+    """The rule for the shared exponent."""
 
     OCP = "ocp"
     """floor(log2 amax) - emax: MX v1.0, and oneDNN's dynamic_mx."""

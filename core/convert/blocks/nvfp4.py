@@ -5,7 +5,7 @@
     element = f4E2M1FN RNE( clamp( f32(x / f32(sg * sb)), -6, 6 ) )
     value   = f32(element * f32(sg * sb))
 
-That is torchao's arithmetic, with divisions and not reciprocals (spec/numerics.md F.7). Without a global scale, sg = 1.
+That is torchao's arithmetic, with divisions and not reciprocals. Without a global scale, sg = 1.
 A block of zeros has the smallest scale, 2^-6, and keeps the signs of its zeros. A block with a NaN has the scale NaN
 (0x7F), and its elements are all written as code 0; an infinity counts as larger than any number, so its block has the
 scale 448 and the infinity becomes 6. Where torchao divides 0 by 0, this is a PreconditionError.

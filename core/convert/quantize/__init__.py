@@ -34,7 +34,7 @@ def rounding_named(name: str) -> Rounding:
 
 
 class NanPolicy(StrEnum):
-    """What becomes of NaN."""
+    """The result of NaN."""
 
     PROFILE = "profile"
     ERROR = "error"

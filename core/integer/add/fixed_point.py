@@ -5,7 +5,7 @@
     TOSA:    y = scale((scale(a - z_a, 2^L * s_a / m) + scale(b - z_b, 2^L * s_b / m)), m / (2^L * s_y)) + z_y
 
 scale is the scheme's. Scales are f32 in LiteRT, f64 in TOSA's lowering. Source: LiteRT add.cc, reference_integer_ops
-Add, run; spec/mlir.md 4.5.
+Add, run; StableHLO's pass stablehlo-quant-legalize-to-tosa-rescale.
 """
 
 from __future__ import annotations

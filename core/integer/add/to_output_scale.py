@@ -2,7 +2,7 @@
 
     y = clamp(requantize(a) + requantize(b) - z_y), requantize to i32 without a clamp (`core.schemes`)
 
-Source: spec/mlir.md 4.4.
+Source: StableHLO's pass stablehlo-legalize-quant-to-math.
 """
 
 from __future__ import annotations

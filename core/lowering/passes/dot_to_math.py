@@ -1,4 +1,4 @@
-"""Quantized dot, dot_general and convolution as integer products and corrections (spec/mlir.md 4.4)."""
+"""Quantized dot, dot_general and convolution as integer products and corrections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scales and zero points as constants of StableHLO, and requantization with merged ones (spec/mlir.md 4.4)."""
+"""Scales and zero points as constants of StableHLO, and requantization with merged ones."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ ELEMENTS = dict.fromkeys(MX_FORMATS, 1)
 BLOCK_SIZE = Attribute(
     name="block_size",
     kind=Kind.TEXT,
-    description="The elements of the last dimension that have one scale.",
+    description="Elements along the last dimension that share a scale.",
     default="BLOCK_SIZE_32",
     choices=Choices("TosaBlockSize", ("BLOCK_SIZE_32",), "TOSA's block sizes for casts."),
 )

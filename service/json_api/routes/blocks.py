@@ -56,7 +56,7 @@ _PARTS_EXAMPLE = {
 
 @router.post("/quantize", **json_operation("quantizeBlocks", QuantizeBlocksRequest, BlockParts, example=_EXAMPLE))
 async def quantize_in_blocks(request: Request) -> Response:
-    """Quantize real numbers to a block format, deriving its shared scales."""
+    """Quantize a tensor to a block format, deriving the shared scales."""
     running = require_ready(request)
     settings = running.settings
     call, body = await receive_json(request, QuantizeBlocksRequest, running)
@@ -96,7 +96,7 @@ def _reply(tensor: BlockTensor, *, in_values: bool) -> Response:
     **json_operation("dequantizeBlocks", DequantizeBlocksRequest, DequantizeBlocksReply, example=_PARTS_EXAMPLE),
 )
 async def dequantize_from_blocks(request: Request) -> Response:
-    """Turn a tensor in a block format back into the f32 numbers that it stands for."""
+    """Dequantize a tensor in a block format to f32."""
     running = require_ready(request)
     settings = running.settings
     call, body = await receive_json(request, DequantizeBlocksRequest, running)

@@ -69,7 +69,7 @@ class _Search:
     "/tensor", **json_operation("deriveFromTensor", TensorParametersRequest, TensorParametersReply, example=_EXAMPLE)
 )
 async def derive_from_tensor(request: Request) -> Response:
-    """Find ranges in data by the method of a system, and derive scales and zero points from them."""
+    """Calibrate: find ranges in data by the method of a system, and derive scales and zero points."""
     running = require_ready(request)
     settings = running.settings
     call, body = await receive_json(request, TensorParametersRequest, running)

@@ -26,7 +26,7 @@ _EXAMPLE = {"a": {"type": _TYPE, "values": [3, 4, 0, 127]}, "b": {"type": _TYPE,
 
 @router.post("/v1/compare", **json_operation("compare", CompareRequest, ComparisonReply, example=_EXAMPLE))
 async def compare(request: Request) -> Response:
-    """Compare two tensors of one shape, of one type or of two."""
+    """Compare two tensors of the same shape."""
     running = require_ready(request)
     settings = running.settings
     call, body = await receive_json(request, CompareRequest, running)

@@ -64,7 +64,7 @@ _QUANTIZED = "tensor<2x2x!quant.uniform<i8:f32, 0.5:3>>"
     ),
 )
 async def quantize(request: Request) -> Response:
-    """Quantize real numbers to the type that you name, or cast them to a narrower float."""
+    """Quantize a tensor to a given type, or cast it to a narrower float."""
 
     def plan(call: QuantizeRequest, input_type: TensorType, settings: Settings) -> Plan:
         output_type = read_type(call.output_type, settings.max_type_bytes, "/output_type")
@@ -95,7 +95,7 @@ async def quantize(request: Request) -> Response:
     ),
 )
 async def dequantize(request: Request) -> Response:
-    """Turn stored numbers, or small floats, back into the real numbers that they stand for."""
+    """Dequantize a tensor, or widen a tensor of small floats."""
 
     def plan(call: DequantizeRequest, input_type: TensorType, settings: Settings) -> Plan:
         named = "output_type" in call.model_fields_set
@@ -118,7 +118,7 @@ async def dequantize(request: Request) -> Response:
     ),
 )
 async def requantize(request: Request) -> Response:
-    """Move stored numbers, or accumulators, to another scale in integer arithmetic."""
+    """Requantize quantized values or accumulators to another scale in integer arithmetic."""
 
     def plan(call: RequantizeRequest, input_type: TensorType, settings: Settings) -> Plan:
         output_type = read_type(call.output_type, settings.max_type_bytes, "/output_type")

@@ -37,7 +37,7 @@ _EXAMPLE = {
     "/v1/fake_quantize", **json_operation("fakeQuantize", FakeQuantizeRequest, FakeQuantizeReply, example=_EXAMPLE)
 )
 async def fake_quantize(request: Request) -> Response:
-    """Move each element to the nearest step of a range that has zero as a step."""
+    """Fake-quantize a tensor: round each element to the nearest step of a nudged range."""
     running = require_ready(request)
     settings = running.settings
     call, body = await receive_json(request, FakeQuantizeRequest, running)

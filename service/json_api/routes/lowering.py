@@ -41,7 +41,7 @@ _EXAMPLE = {
 
 @router.post("/lower", **json_operation("lower", LowerRequest, LowerReply, _EXAMPLE))
 async def lower(request: Request) -> Response:
-    """Run passes on a module, and print what they made of it."""
+    """Run passes on a module and print the result."""
     running = require_ready(request)
     call, _ = await receive_json(request, LowerRequest, running)
     return await running.compute.modules(lambda: _lowered(call, running.settings))
@@ -62,7 +62,7 @@ _EVALUATED = {
 
 @router.post("/evaluate", **json_operation("evaluate", EvaluateRequest, EvaluateReply, _EVALUATED))
 async def evaluate(request: Request) -> Response:
-    """Run a function of a module, quantized or lowered, on tensors."""
+    """Evaluate a function of a module, quantized or lowered, on tensors."""
     running = require_ready(request)
     call, body = await receive_json(request, EvaluateRequest, running)
     await hold(request.scope, 2 * running.settings.max_evaluation_bytes)

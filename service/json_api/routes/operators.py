@@ -49,13 +49,13 @@ _PAGE_LIST = static_json(lambda: OperatorList(operators=[operator_page(operator)
 
 @router.get("/v1/operators", **static_operation("listOperators", OperatorList))
 async def list_operators(request: Request) -> Response:
-    """List other systems' operators: what each takes, gives and does."""
+    """List the operators of other systems, with operands, attributes and versions."""
     return await _PAGE_LIST.reply(request)
 
 
 @router.get("/v1/operators/{name}", **static_operation("getOperator", OperatorPage, 404))
 async def get_operator(request: Request, name: str) -> Response:
-    """Say what one operator is, by a name such as onnx.QuantizeLinear."""
+    """Describe one operator, such as onnx.QuantizeLinear."""
     try:
         operator = operator_named(name)
     except UnknownNameError as error:

@@ -30,13 +30,13 @@ _EXAMPLE = {"factors": ["0.0123", "0x1.8p-5"], "scheme": "litert"}
 
 @router.post("/multiplier", **json_operation("deriveMultiplier", MultiplierRequest, MultiplierReply, _EXAMPLE))
 async def derive_multipliers(request: Request) -> Response:
-    """Derive the integer multiplier and shift for each factor, with the value that they stand for."""
+    """Derive the integer multiplier and shift for each factor, and the value that they represent."""
     running = require_ready(request)
     call, _ = await receive_json(request, MultiplierRequest, running)
     limit, count = running.settings.max_factors, len(call.factors) + len(call.scales)
     field = "factors" if "factors" in call.model_fields_set else "scales"
     if count > limit:
-        detail = f"there are {count} {field}; at most {limit} are taken at once"
+        detail = f"there are {count} {field}; the limit is {limit}"
         raise LimitError(detail, limit=limit, pointer=f"/{field}")
     with at("/scheme"):
         scheme = scheme_named(call.scheme).name

@@ -50,7 +50,7 @@ _F32 = FLOATS["f32"]
 
 @router.post("/range", **json_operation("deriveFromRange", RangeRequest, ParametersReply, _EXAMPLE))
 async def derive_from_range(request: Request) -> Response:
-    """Derive scale and zero point from the ends of a range, in the rule of a system."""
+    """Derive scale and zero point from a range, by the rule of a system."""
     running = require_ready(request)
     call, _ = await receive_json(request, RangeRequest, running)
 
@@ -115,7 +115,7 @@ class _Bias:
 
 @router.post("/bias", **json_operation("deriveBias", BiasRequest, BiasReply, _BIAS_EXAMPLE))
 async def derive_bias(request: Request) -> Response:
-    """Derive the scale of a bias from those of input and weights, and quantize the bias to int32."""
+    """Derive the scale of a bias from the scales of input and weights, and quantize the bias to int32."""
     running = require_ready(request)
     settings = running.settings
     call, body = await receive_json(request, BiasRequest, running)

@@ -53,7 +53,7 @@ _WRITINGS = 4
 
 @router.post("/translate", **json_operation("translateType", TranslateRequest, TranslateReply, _EXAMPLE))
 async def translate_type(request: Request) -> Response:
-    """Say how each system holds the parameters of a quantized type, or why it cannot; or read a system's operands."""
+    """Translate a quantized type to the operands of other systems, or a system's operands to a type."""
     running = runtime(request)
     settings = running.settings
     call, body = await receive_json(request, TranslateRequest, running)
@@ -97,7 +97,7 @@ def _check_factors(count: int, settings: Settings, pointer: str) -> None:
     """Raise LimitError for more channels than multipliers are derived for at once."""
     limit = settings.max_factors
     if count > limit:
-        raise LimitError(f"there are {count} channels; at most {limit} are taken at once", limit=limit, pointer=pointer)
+        raise LimitError(f"there are {count} channels; the limit is {limit}", limit=limit, pointer=pointer)
 
 
 def _read(call: TranslateRequest, settings: Settings) -> tuple[Subject, tuple[Rounding, ...]]:

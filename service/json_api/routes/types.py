@@ -23,7 +23,7 @@ _EXAMPLE = {"text": "tensor<2x3x!quant.uniform<i8:f32:1, {0.5:3, 0.25, 0.125}>>"
 
 @router.post("/parse", **json_operation("parseType", ParseTypeRequest, ParsedType, _EXAMPLE))
 async def parse_type(request: Request) -> Response:
-    """Parse an MLIR type. A text that is none is answered with where it stops being one."""
+    """Parse an MLIR type. An invalid text gets the offset of the first error."""
     running = runtime(request)
     call, _ = await receive_json(request, ParseTypeRequest, running)
 

@@ -19,7 +19,6 @@ from core.kernels.scalar.fixed_point import (
     saturating_rounding_doubling_high_multiply_int16,
     wrap_int32,
 )
-from core.schemes.ethos_u import quantise_pooling_scale
 from tests.oracles import quantization as oracle
 
 int32 = st.one_of(st.integers(-(2**31), 2**31 - 1), st.sampled_from((-(2**31), 2**31 - 1, 0, 1, -1)))

@@ -1,18 +1,9 @@
-"""Known answers, computed anew on this machine before any work is taken.
-
-A profile's bits never change, but the machine code that makes them does: with the CPU, with numba, with a cache that
-was made elsewhere. So each start runs every kernel, through the same plans as requests and by the rules of every
-system, and compares a digest of all output bytes with the one stated here. The test of this module derives every digest
-from the exact oracle.
-"""
+"""Known answers of conversions: for each system, operation and kernel, a digest of what the exact oracle gives."""
 
 from __future__ import annotations
 
-import hashlib
-import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -21,19 +12,12 @@ from numpy.typing import NDArray
 from core.convert.dequantize import plan_dequantize
 from core.convert.quantize import plan_quantize
 from core.convert.requantize import plan_requantize
-from core.errors import SelfTestError
 from core.formats.elements import FloatElement
-from core.integer.conv2d import Padding, Window, conv2d_integers
-from core.integer.matmul import matmul_integers
-from core.kernels.jit.warmup import came_from_cache, compile_kernels, recompile_kernels
 from core.mlir import parse_type
 from core.mlir.types import TensorType, Type
 from core.plan.plan import Plan
 from core.profiles import Operation
-from core.profiles.integer_rule import Accumulator
-from core.self_test.known_calls import KNOWN_CALLS
-
-_log = logging.getLogger(__name__)
+from core.self_test.digest import digest
 
 Array = NDArray[Any]
 
@@ -75,7 +59,7 @@ class KnownAnswer:
         plan = self.plan()
         output = np.empty(ELEMENTS, plan.output_dtype)
         plan.run(inputs(plan), output)
-        return digest(output)
+        return digest([output])
 
 
 def inputs(plan: Plan) -> Array:
@@ -97,11 +81,6 @@ def inputs(plan: Plan) -> Array:
         lowest, highest = plan.input_bounds
         return (lowest + bits.astype(np.int64) % (highest - lowest + 1)).astype(plan.input_dtype)
     return bits.astype(plan.input_dtype)
-
-
-def digest(output: Array) -> str:
-    """Return the first 16 hexadecimal digits of the SHA-256 of the output's bytes."""
-    return hashlib.sha256(output.tobytes()).hexdigest()[:16]
 
 
 def _known(operation: Operation, source: str, target: str, digests: dict[str, str]) -> Iterator[KnownAnswer]:
@@ -259,112 +238,3 @@ KNOWN_ANSWERS = (
     KnownAnswer(Operation.REQUANTIZE, "stablehlo", _I8_FINE, _I32_COARSE, "d9dad00d8034d9a8"),
     KnownAnswer(Operation.REQUANTIZE, "litert", "!quant.uniform<i32:f32, 0.49999997>", _I32_WHOLE, "d153c9e3e2b28f35"),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class KnownSums:
-    """Sums of products by one kind of kernel, of the operands that `factors` makes, and the start of their SHA-256.
-
-    With `weights`, the shape OHWI of a 3 by 3 kernel, they are those of a convolution, else of a matrix product.
-    """
-
-    lhs: str
-    rhs: str
-    accumulator: Accumulator
-    digest: str
-    weights: tuple[int, int, int, int] | None = None
-
-    def factors(self) -> tuple[Array, Array]:
-        """Return operands whose numbers are the low bits of k * 2654435761, for k from 0 and from 100000 on."""
-        shapes: tuple[tuple[int, ...], ...] = (13, 1037), (1037, 131)
-        if self.weights is not None:
-            shapes = (1, 9, 11, 37), self.weights
-        made = []
-        for first, shape, dtype in zip((0, 100_000), shapes, (self.lhs, self.rhs), strict=True):
-            bits = (np.arange(first, first + prod(shape), dtype=np.uint64) * 2654435761 >> 7).astype(np.uint32)
-            made.append(bits.astype(dtype).reshape(shape))
-        return made[0], made[1]
-
-    def sums(self) -> Array:
-        """Return the sums of this machine."""
-        lhs, rhs = self.factors()
-        if self.weights is not None:
-            window = Window(padding=Padding.SAME_UPPER, groups=lhs.shape[3] // rhs.shape[3])
-            return conv2d_integers(lhs, rhs, 3, -5, window=window, accumulator=self.accumulator)
-        return matmul_integers(lhs, rhs, 3, -5, accumulator=self.accumulator)
-
-    def found(self) -> str:
-        """Return what this machine gives, as `digest`."""
-        return digest(self.sums())
-
-
-# By the way that conv2d goes: an output channel for each input channel, two for each, few for all, more for all where
-# tiles cannot be used, and so many that tiles are the cheaper way.
-_DEPTHWISE = (37, 3, 3, 1)
-_GROUPED = (74, 3, 3, 1)
-_FEW = (5, 3, 3, 37)
-_MORE = (9, 3, 3, 37)
-_TILED = (64, 3, 3, 37)
-
-KNOWN_SUMS = (
-    KnownSums("int8", "int8", Accumulator.I32, "4058f424db9a386a"),
-    KnownSums("uint8", "int8", Accumulator.I64, "024482e02fce22e4"),
-    KnownSums("int16", "int8", Accumulator.I32, "2c09aa669afcd382"),
-    KnownSums("int16", "int8", Accumulator.I64, "a2e435c2423f5b75"),
-    KnownSums("int16", "int16", Accumulator.I64, "8997e959dba7d145"),
-    KnownSums("int8", "int8", Accumulator.I32, "09ecbf5b256844e1", _DEPTHWISE),
-    # What is above leaves these kernels out, where bytes are multiplied as such.
-    KnownSums("int8", "int16", Accumulator.I64, "3d09913149a96fcc"),
-    KnownSums("uint8", "uint16", Accumulator.I64, "59afd55813cf4ca0"),
-    KnownSums("int16", "uint8", Accumulator.I64, "0771046bb1bbb38a"),
-    KnownSums("uint8", "uint8", Accumulator.I32, "9fdb3119083bc778", _FEW),
-    KnownSums("int16", "int8", Accumulator.I64, "4fa3970162fec9f1", _FEW),
-    KnownSums("int16", "int8", Accumulator.I64, "caf8b9c4453692b7", _DEPTHWISE),
-    KnownSums("uint8", "int8", Accumulator.I64, "a345a4c2fd98f93f", _GROUPED),
-    KnownSums("uint8", "int8", Accumulator.I64, "301c7431c5721a7d", _FEW),
-    KnownSums("int16", "int16", Accumulator.I32, "c82f403bc5a96c79", _DEPTHWISE),
-    KnownSums("uint16", "int16", Accumulator.I32, "625e2c516fdae992", _GROUPED),
-    KnownSums("int16", "int16", Accumulator.I64, "ae40885bc26f45b6", _MORE),
-    KnownSums("uint8", "int8", Accumulator.I32, "b753dbf9d4540896", _TILED),
-    KnownSums("int16", "int8", Accumulator.I32, "bdf86bc78e1a4f31", _TILED),
-)
-
-
-def _check(name: str, run: Callable[[], str], expected: str) -> None:
-    try:
-        found = run()
-    except Exception as error:
-        # Wrong numbers of a kernel can be refused, as input would be, by what comes after it.
-        raise SelfTestError(f"{name} failed: {error}") from error
-    if found != expected:
-        raise SelfTestError(f"{name} gave {found}; expected {expected}")
-
-
-def run_self_test() -> None:
-    """Repeat every known answer. Raise SelfTestError naming the first that is wrong or that fails."""
-    for call in KNOWN_CALLS:
-        _check(call.name, call.found, call.digest)
-    for each in KNOWN_SUMS:
-        kind = "products" if each.weights is None else f"convolution with {each.weights} weights"
-        _check(f"{kind} of {each.lhs} by {each.rhs} in {each.accumulator}", each.found, each.digest)
-    for known in KNOWN_ANSWERS:
-        name = f"{known.operation} of {known.input_element} to {known.output_element} under {known.profile}"
-        _check(name, known.found, known.digest)
-
-
-def prepare_kernels() -> int:
-    """Compile or load every kernel, and see that they give the known answers. Return the number of specialisations.
-
-    If they do not, and machine code of the cache was among them, compile all of it anew, once. Raise SelfTestError if
-    that does not help.
-    """
-    count = compile_kernels()
-    try:
-        run_self_test()
-    except SelfTestError as error:
-        if not came_from_cache():
-            raise
-        _log.warning("Machine code of the cache computes wrongly: %s. All kernels are compiled anew.", error)
-        recompile_kernels()
-        run_self_test()
-    return count

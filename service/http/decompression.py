@@ -86,7 +86,7 @@ class _Inflater:
         except zlib.error:
             raise MalformedRequestError(f"the body is not {self._coding}, although its header says so") from None
         if self._zlib.unused_data:
-            raise MalformedRequestError(f"there are bytes after the end of the {self._coding} data")
+            raise MalformedRequestError(f"the body has bytes after the end of the {self._coding} data")
         self._waiting = self._zlib.unconsumed_tail
         self._taken += len(waiting) - len(self._waiting)
         self._given += len(piece)

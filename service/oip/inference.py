@@ -162,7 +162,7 @@ async def _receive_raw(reader: BodyReader, model: Model, query: Mapping[str, str
     elements, left = divmod(len(blob), datatype.dtype.itemsize)
     if left:
         raise MalformedRequestError(
-            f"the body has {len(blob)} bytes, which is no whole number of {datatype.name} elements"
+            f"the body has {len(blob)} bytes, which is not a multiple of the size of {datatype.name}"
         )
     head = oip.InputHead(needed[0].name, datatype, (elements,), 0, None)
     return [(head, blob)], _Asked([head], {}, parameters, {slot.name: True for slot in model.outputs})

@@ -20,7 +20,7 @@ def model_named(name: str, version: str | None) -> tuple[Model, str]:
     """Return a model and which of its versions is meant: the one named, or the last. Raise UnknownNameError."""
     model = MODELS.get(name)
     if model is None:
-        raise UnknownNameError(f"no model is named {excerpt(name)!r}; there are {', '.join(MODELS)}")
+        raise UnknownNameError(f"no model is named {excerpt(name)!r}; available: {', '.join(MODELS)}")
     if version is not None and version not in model.versions:
-        raise UnknownNameError(f"{name} has no version {excerpt(version)!r}; there are {', '.join(model.versions)}")
+        raise UnknownNameError(f"{name} has no version {excerpt(version)!r}; available: {', '.join(model.versions)}")
     return model, model.versions[-1] if version is None else version

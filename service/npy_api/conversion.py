@@ -29,9 +29,9 @@ from service.http.query import read_query
 from service.http.request_body import BodyReader, require_media_type
 from service.http.responses import Header, LeavingResponse, PiecesResponse
 from service.npy_api import format as npy
-from service.npy_api.query_fields import Query, choice
+from service.operations.conversion_query import Query, choice
 from service.operations.plan_bytes import plan_bytes
-from service.operations.streaming import convert_arriving, convert_leaving, examine, keeps_output
+from service.operations.conversion_run import convert_arriving, convert_leaving, examine, keeps_output
 from service.operations.types import read_query_type
 from service.runtime.memory_budget import hold
 from service.runtime.runtime import Runtime, require_ready

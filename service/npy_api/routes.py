@@ -17,7 +17,7 @@ from service.http.openapi_operation import SCHEMAS, npy_operation, query_paramet
 from service.http.problems import at
 from service.json_api.schemas.conversions import SATURATE
 from service.npy_api.conversion import NpyOperation, convert
-from service.npy_api.query_fields import Query, boolean, choice, multipliers, natural
+from service.operations.conversion_query import Query, boolean, choice, multipliers, natural
 
 router = APIRouter(prefix="/v1/npy", tags=["npy"])
 

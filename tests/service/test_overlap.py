@@ -22,7 +22,7 @@ from starlette.types import Message
 
 from service.http.responses import PiecesResponse
 from service.npy_api.format import write_header
-from service.operations import streaming as overlap
+from service.operations import conversion_run as overlap
 from service.runtime import executor as compute
 from service.runtime.executor import Compute
 from tests.conftest import Server

@@ -48,8 +48,7 @@ from service.runtime.settings import Settings
 
 
 class Application(FastAPI):
-    """FastAPI with the OpenAPI document of `service.openapi`, direct routes beside it, and layers around it.
-    """
+    """FastAPI with the OpenAPI document of `service.openapi`, direct routes beside it, and layers around it."""
 
     def __init__(self, *, direct: DirectRoutes, **options: Any) -> None:
         super().__init__(**options)

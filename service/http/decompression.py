@@ -13,6 +13,7 @@ from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope
 
 from core.errors import LimitError, MalformedRequestError, UnreadableEncodingError, excerpt
+from service.http.header_fields import header_fields
 from service.http.request_body import BodyReader
 from service.runtime.executor import Compute
 from service.runtime.memory_budget import keep_reservation, reservation_of
@@ -35,6 +36,8 @@ _WINDOW_BITS: Mapping[str, int] = {
 def open_body(scope: Scope, receive: Receive, limit: int, compute: Compute) -> BodyReader:
     """Return the body of a request as it was before compression. `limit` bounds both forms of it."""
     reader = BodyReader(scope, receive, limit)
+    if b"content-encoding" not in header_fields(scope):
+        return reader
     coding = ", ".join(Headers(scope=scope).getlist("content-encoding")).strip().lower()
     if coding in ("", "identity"):
         return reader

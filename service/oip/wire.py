@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from starlette.datastructures import Headers
+from starlette.types import Scope
 
 from core.errors import (
     FieldFault,
@@ -30,6 +31,7 @@ from core.errors import (
     excerpt,
 )
 from service.http import json_values as values
+from service.http.header_fields import header_fields
 from service.http.problems import at, pointer
 from service.http.responses import Piece, json_text
 from service.oip.datatypes import BOOL, Datatype, datatype_named
@@ -40,6 +42,7 @@ from service.oip.tensors import InputTensor, OutputTensor
 from service.runtime.settings import Settings
 
 LENGTH_HEADER = "inference-header-content-length"
+LENGTH_FIELD = LENGTH_HEADER.encode("ascii")
 BINARY_OUTPUT = "binary_data_output"
 MAX_DIMENSION = 1 << 40
 _MOST_DIGITS = 20
@@ -47,12 +50,14 @@ _MOST_DIGITS = 20
 Array = NDArray[Any]
 
 
-def json_length(headers: Headers) -> int | None:
+def json_length(scope: Scope) -> int | None:
     """Return the stated length of the JSON, None if the body is JSON alone. 0: it is a tensor alone."""
-    given = headers.getlist(LENGTH_HEADER)
-    if not given:
+    fields = header_fields(scope)
+    found = fields.get(LENGTH_FIELD)
+    if found is None:
         return None
-    text = given[0]
+    text = found.decode("latin-1")
+    given = [text] if len(fields) == len(scope["headers"]) else Headers(scope=scope).getlist(LENGTH_HEADER)
     if len(given) > 1 or not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
         shown = excerpt(", ".join(given))
         raise MalformedRequestError(f"the Inference-Header-Content-Length is {shown!r}; expected one decimal number")
@@ -247,15 +252,17 @@ def encode(
     """Return a reply as pieces, and the length of its JSON if anything follows that.
 
     `head`: the members beside `outputs`. Each output comes with whether it is sent in binary; then it is a piece that
-    is the array's own memory. Raise LimitError for an output of more than `max_values` elements that is not.
+    is the array's own memory, unless it is still to be made. Raise LimitError for an output of more than `max_values`
+    elements that is not.
     """
     parts: list[bytes] = []
     blobs: list[Piece] = []
     for output, binary in outputs:
         parameters: dict[str, Any] = {"element_type": output.element_type}
         if binary:
-            parameters["binary_data_size"] = output.data.nbytes
-            blobs.append(output.data.view(np.uint8).data)
+            parameters["binary_data_size"] = output.byte_count
+            if output.data is not None:
+                blobs.append(output.data.view(np.uint8).data)
         described = {
             "name": output.name,
             "datatype": output.datatype.name,
@@ -269,6 +276,7 @@ def encode(
 
 
 def _numbers(output: OutputTensor, max_values: int) -> bytes:
+    assert output.data is not None
     if output.data.size > max_values:
         raise LimitError(
             f"output {output.name} has {output.data.size} elements; more than {max_values} are sent in binary: "

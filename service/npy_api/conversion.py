@@ -7,6 +7,7 @@ a small tensor that costs more than its arithmetic.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from starlette.requests import Request
@@ -73,7 +74,7 @@ async def convert_npy(request: Request, operation: Operation) -> Response:
         _check_size(file, reader.declared - header_bytes)
     elif file.data_bytes > running.settings.max_binary_bytes:
         await end()  # more than can come: that it does not is all that is left to see
-    found = await convert(reader, file.planned, running, lambda size: hold(scope, size), end=end)
+    found = await convert(reader, file.planned, running, hold=partial(hold, scope), end=end)
     headers = (*file.reply_headers, (b"requant-saturated", b"%d" % found.result.saturated))
     if isinstance(found.output, np.ndarray):
         return PiecesResponse([file.reply_header, found.output.view(np.uint8).data], BINARY, headers)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +20,10 @@ from core.errors import (
     PreconditionError,
     TensorDataError,
 )
+from core.plan.report import Report
 from service.http.decompression import open_body
 from service.http.json_body import MEDIA_TYPE, hold_objects, read_json, tokens_of
 from service.http.openapi_operation import BINARY
-from service.http.problems import at
 from service.http.query import read_query
 from service.http.request_body import BodyReader
 from service.http.responses import LeavingResponse, PiecesResponse
@@ -36,7 +36,7 @@ from service.oip.models.model import Model
 from service.oip.parameters import Value, completed
 from service.oip.tensors import InputTensor, OutputTensor
 from service.operations.conversion_call import PlannedConversion, planned_conversion
-from service.operations.conversion_run import ArrayBody, Body, convert
+from service.operations.conversion_run import ArrayBody, Body, Converted, convert
 from service.operations.plan_bytes import plan_bytes
 from service.runtime.executor import TOKENS_PER_CHARACTER
 from service.runtime.memory_budget import hold
@@ -53,8 +53,8 @@ Blobs = list[tuple[oip.InputHead, NDArray[np.uint8]]]
 class _Asked:
     """What a request asks for, as far as its JSON says. `heads`: its inputs, in the order in which blobs follow.
 
-    It is kept for requests of the same JSON, by that as its `key`, if no elements are in it. `planned` is what it means
-    for a model that is a conversion, if no other input has a say in that.
+    It is kept for requests of the same JSON, if no elements are in that. `planned` is what it means then for a model
+    that is a conversion, if no other input has a say in that; `replied` is the last report with the JSON of its reply.
     """
 
     heads: list[oip.InputHead]
@@ -63,59 +63,57 @@ class _Asked:
     wanted: Mapping[str, bool]
     all_wanted: bool = True
     identity: Mapping[str, str] = field(default_factory=dict)
-    key: Hashable = None
     planned: PlannedConversion | None = None
+    replied: tuple[Report, bytes] | None = None
+    binary: list[oip.InputHead] = field(init=False)
+    blob_bytes: int = field(init=False)
 
-    def keep(self, running: Runtime, characters: int) -> None:
+    def __post_init__(self) -> None:
+        self.binary = [head for head in self.heads if head.values is None]
+        self.blob_bytes = sum(head.blob_bytes for head in self.binary)
+
+    def keep(self, running: Runtime, model: Model, text: bytes) -> None:
         """Keep it for requests of the same JSON."""
-        if self.key is not None and not self.inputs:
+        if text and not self.inputs:
             plan = None if self.planned is None else self.planned.plan
-            running.asked.put(self.key, self, plan_bytes(plan, characters))
+            running.asked.put((model.name, text), self, plan_bytes(plan, len(text)))
 
 
-@dataclass(frozen=True, slots=True)
-class _Tensors:
-    """The body after its JSON: the blobs that were received, and the reader if that of the first input is to come."""
+@dataclass(slots=True)
+class _Body:
+    """The body of a request: its JSON, the blobs that were received, and whether the first input is still to come."""
 
     reader: BodyReader
-    heads: list[oip.InputHead]
-    json_bytes: int
+    text: bytes
     length_stated: bool
+    asked: _Asked
     blobs: Blobs = field(default_factory=list)
-
-    @property
-    def first_arrives(self) -> bool:
-        """Whether the last blob is still to be received."""
-        return len(self.blobs) < sum(head.values is None for head in self.heads)
-
-    @property
-    def byte_count(self) -> int:
-        """The bytes of all blobs, as the heads say."""
-        return sum(head.blob_bytes for head in self.heads)
+    first_arrives: bool = False
 
     async def receive(self, first: str | None, limit: int) -> None:
         """Receive the blobs, each to memory of its own, but for that of the input `first` if it is the last one.
 
         The body has at most `limit` bytes.
         """
-        if self.reader.declared is not None:
-            self._check(self.reader.declared - self.json_bytes)
-        elif self.byte_count > limit:
+        binary, reader = self.asked.binary, self.reader
+        if reader.declared is not None:
+            self._check(reader.declared - len(self.text))
+        elif self.asked.blob_bytes > limit:
             await self.end()  # more than can come: that it does not is all that is left to see
-        binary = [head for head in self.heads if head.values is None]
-        arrives = first is not None and binary and binary[-1].name == first
-        for head in binary[:-1] if arrives else binary:
-            self.blobs.append((head, await self.reader.take(head.blob_bytes)))
-        if not arrives or any(len(blob) < head.blob_bytes for head, blob in self.blobs):
+        self.first_arrives = bool(binary) and binary[-1].name == first
+        for head in binary[:-1] if self.first_arrives else binary:
+            self.blobs.append((head, await reader.take(head.blob_bytes)))
+        if not self.first_arrives or any(len(blob) < head.blob_bytes for head, blob in self.blobs):
             await self.end()
 
     async def end(self) -> None:
         """Receive what is left, and raise MalformedRequestError if the body has another length than its inputs."""
         await self.reader.skip_rest()
-        self._check(self.reader.received - self.json_bytes)
+        self._check(self.reader.received - len(self.text))
 
     def _check(self, found: int) -> None:
-        oip.check_blobs(self.heads, found, length_stated=self.length_stated)
+        if found != self.asked.blob_bytes:
+            raise oip.wrong_length(self.asked.blob_bytes, found, length_stated=self.length_stated)
 
 
 async def run_model(request: Request, model: Model, version: str) -> Response:
@@ -129,89 +127,101 @@ async def run_model(request: Request, model: Model, version: str) -> Response:
     query = read_query(request, fields) if scope["query_string"] else {}
     reader = open_body(scope, request.receive, limit, running.compute)
     if raw:
-        tensors, asked = await _receive_raw(reader, model, query)
+        body = await _receive_raw(reader, model, query)
     else:
         text = await _receive_json(reader, length, settings)
-        asked = await _ask(request, text, model, running)
-        tensors = _Tensors(reader, asked.heads, len(text), length is not None)
-        await tensors.receive(model.inputs[0].name if model.conversion is not None else None, limit)
-    if model.conversion is None:
-        return await _run_job(request, model, version, asked, tensors, in_query=raw)
-    return await _convert(request, model, version, asked, tensors, in_query=raw)
+        asked: _Asked | None = running.asked.get((model.name, text))
+        if asked is None:
+            asked = await _ask(request, text, model, running)
+        body = _Body(reader, text, length is not None, asked)
+        await body.receive(model.inputs[0].name if model.conversion is not None else None, limit)
+    run = _run_job if model.conversion is None else _convert
+    return await run(request, running, model, version, body, in_query=raw)
 
 
 async def _ask(request: Request, text: bytes, model: Model, running: Runtime) -> _Asked:
-    """Read the JSON part and check it against the model, unless it is kept."""
-    key = (model.name, text)
-    asked: _Asked | None = running.asked.get(key)
-    if asked is None:
-        settings, weight = running.settings, tokens_of(text)
-        await hold_objects(request.scope, text, weight, settings.max_json_tokens)
-        asked = await running.compute.texts(weight // TOKENS_PER_CHARACTER, lambda: _read(text, model, settings))
-        asked.key = key
-        if model.conversion is None:
-            asked.keep(running, len(text))
+    """Read the JSON part and check it against the model."""
+    settings, weight = running.settings, tokens_of(text)
+    await hold_objects(request.scope, text, weight, settings.max_json_tokens)
+    asked = await running.compute.texts(weight // TOKENS_PER_CHARACTER, lambda: _read(text, model, settings))
+    if model.conversion is None:
+        asked.keep(running, model, text)
     return asked
 
 
 async def _run_job(
-    request: Request, model: Model, version: str, asked: _Asked, tensors: _Tensors, *, in_query: bool
+    request: Request, running: Runtime, model: Model, version: str, body: _Body, *, in_query: bool
 ) -> Response:
     """Plan and run a call of a model, which takes its inputs whole."""
-    running = require_ready(request)
-    inputs = asked.inputs | {head.name: oip.tensor_of_blob(head, blob) for head, blob in tensors.blobs}
+    asked = body.asked
+    inputs = asked.inputs | {head.name: oip.tensor_of_blob(head, blob) for head, blob in body.blobs}
     call = Call(version, inputs, asked.parameters, running.settings, in_query)
     assert model.plan is not None
     job = await running.compute.texts(call.characters, partial(model.plan, call))
     await hold(request.scope, job.byte_count)
 
     def run() -> Response:
-        for head, blob in tensors.blobs:
+        for head, blob in body.blobs:
             oip.check_booleans(head, blob)
         answer = job.run()
         members = _members(model, version, asked, answer.parameters)
         pieces, json_bytes = oip.encode(members, _chosen(answer.outputs, asked), running.settings.max_values)
         return PiecesResponse(pieces, *_described(json_bytes))
 
-    return await running.compute.arrays(max(tensors.byte_count + tensors.json_bytes, job.weight), run)
+    return await running.compute.arrays(max(asked.blob_bytes + len(body.text), job.weight), run)
 
 
 async def _convert(
-    request: Request, model: Model, version: str, asked: _Asked, tensors: _Tensors, *, in_query: bool
+    request: Request, running: Runtime, model: Model, version: str, body: _Body, *, in_query: bool
 ) -> Response:
     """Run a model that is a conversion of its first input, which may still arrive."""
-    running, scope = require_ready(request), request.scope
-    first = model.inputs[0].name
-    inputs = asked.inputs | {head.name: oip.tensor_of_blob(head, blob) for head, blob in tensors.blobs}
-    body: Body = tensors.reader if tensors.first_arrives else ArrayBody(inputs[first].data)
-    planned = asked.planned
-    if planned is None:
-        if tensors.first_arrives:
-            inputs[first] = oip.tensor_of_blob(tensors.heads[-1], np.empty(0, np.uint8))
+    asked, first = body.asked, model.inputs[0].name
+    planned, source = asked.planned, cast(Body, body.reader)
+    if planned is None or not body.first_arrives:
+        inputs = asked.inputs | {head.name: oip.tensor_of_blob(head, blob) for head, blob in body.blobs}
+        if body.first_arrives:
+            inputs[first] = oip.tensor_of_blob(asked.binary[-1], np.empty(0, np.uint8))
+        else:
+            source = ArrayBody(inputs[first].data)
         planned = await _plan(model, Call(version, inputs, asked.parameters, running.settings, in_query), running)
-        if len(inputs) == 1:
+        if len(inputs) == 1 and body.first_arrives:
             asked.planned = planned
-            asked.keep(running, tensors.json_bytes)
-    # What else is in binary follows y, so that y is made whole then.
-    y_leaves = [name for name, binary in asked.wanted.items() if binary] == ["y"] == list(asked.wanted)
-    place = next(head.pointer for head in asked.heads if head.name == first)
-    with at(place, TensorDataError, PreconditionError):
+            asked.keep(running, model, body.text)
+    # Another output in binary follows y, so y is made whole then.
+    y_alone = asked.wanted.get("y", False) and len(asked.wanted) == 1
+    try:
         found = await convert(
-            body, planned, running, lambda size: hold(scope, size), end=tensors.end, whole=not y_leaves
+            source, planned, running, hold=partial(hold, request.scope), end=body.end, whole=not y_alone
         )
+    except (TensorDataError, PreconditionError) as error:
+        error.pointer = error.pointer or next(head.pointer for head in asked.heads if head.name == first)
+        raise
+    report = found.result.report
+    if y_alone and asked.replied is not None and asked.replied[0] == report:
+        return _leaving(asked.replied[1], found)
 
     def reply() -> Response:
         members = _members(model, version, asked, report_of(found.result))
         data = found.output if isinstance(found.output, np.ndarray) else None
-        outputs = _chosen(outputs_of(planned, data), asked)
+        outputs = _chosen(outputs_of(planned, data, multipliers=not y_alone), asked)
         pieces, json_bytes = oip.encode(members, outputs, running.settings.max_values)
-        if isinstance(found.output, np.ndarray):
+        if not y_alone:
             return PiecesResponse(pieces, *_described(json_bytes))
-        return LeavingResponse(bytes(pieces[0]), found.output, planned.output_bytes, *_described(json_bytes))
+        text = bytes(pieces[0])
+        if found.result.error is None:
+            asked.replied = report, text
+        return _leaving(text, found)
 
-    if y_leaves:
+    if y_alone:
         return reply()
-    return await running.compute.arrays(tensors.byte_count + tensors.json_bytes, reply)
+    return await running.compute.arrays(asked.blob_bytes + len(body.text), reply)
+
+
+def _leaving(text: bytes, found: Converted) -> Response:
+    """Return the reply of a conversion whose output follows the JSON."""
+    if isinstance(found.output, np.ndarray):
+        return PiecesResponse([text, found.output.view(np.uint8).data], *_described(len(text)))
+    return LeavingResponse(text, found.output, found.result.planned.output_bytes, *_described(len(text)))
 
 
 async def _plan(model: Model, call: Call, running: Runtime) -> PlannedConversion:
@@ -273,7 +283,7 @@ def _read(text: bytes, model: Model, settings: Settings) -> _Asked:
     )
 
 
-async def _receive_raw(reader: BodyReader, model: Model, query: Mapping[str, str]) -> tuple[_Tensors, _Asked]:
+async def _receive_raw(reader: BodyReader, model: Model, query: Mapping[str, str]) -> _Body:
     """Receive a body that is one tensor: of the input's usual datatype, one dimension, its parameters in the query."""
     needed = [slot for slot in model.inputs if not slot.optional]
     if len(needed) != 1:
@@ -293,8 +303,8 @@ async def _receive_raw(reader: BodyReader, model: Model, query: Mapping[str, str
             f"the body has {len(blob)} bytes, which is no whole number of {datatype.name} elements"
         )
     head = oip.InputHead(needed[0].name, datatype, (elements,), 0, None)
-    tensors = _Tensors(reader, [head], 0, True, [(head, blob)])
-    return tensors, _Asked([head], {}, parameters, {slot.name: True for slot in model.outputs})
+    asked = _Asked([head], {}, parameters, {slot.name: True for slot in model.outputs})
+    return _Body(reader, b"", True, asked, [(head, blob)])
 
 
 def _chosen(outputs: Iterable[OutputTensor], asked: _Asked) -> list[tuple[OutputTensor, bool]]:

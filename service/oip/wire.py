@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -149,14 +149,12 @@ def _shown(number: int) -> str:
     return str(number) if number < 1 << 64 else "more than 2^64"
 
 
-def check_blobs(heads: Iterable[InputHead], found: int, *, length_stated: bool) -> None:
-    """Refuse a body in which another number of bytes follows the JSON than the inputs say."""
-    expected = sum(head.blob_bytes for head in heads)
-    if found != expected:
-        hint = "" if length_stated else "; Inference-Header-Content-Length says where the JSON ends"
-        raise MalformedRequestError(
-            f"the inputs say that {expected} bytes follow the JSON; the body has {found} there{hint}"
-        )
+def wrong_length(expected: int, found: int, *, length_stated: bool) -> MalformedRequestError:
+    """Return the error of a body in which another number of bytes follows the JSON than the inputs say."""
+    hint = "" if length_stated else "; Inference-Header-Content-Length says where the JSON ends"
+    return MalformedRequestError(
+        f"the inputs say that {expected} bytes follow the JSON; the body has {found} there{hint}"
+    )
 
 
 def tensor_of_blob(head: InputHead, blob: NDArray[np.uint8]) -> InputTensor:

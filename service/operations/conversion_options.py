@@ -93,5 +93,9 @@ DEFAULT_PROFILES: Mapping[Operation, str] = {
 
 def given_options(operation: Operation, values: Mapping[str, Value | None]) -> tuple[tuple[str, Value], ...]:
     """Return the options of an operation that are there, with another value than their default, in one order."""
-    found = ((option, values.get(option.name)) for option in OPTIONS[operation])
-    return tuple((option.name, value) for option, value in found if value is not None and value != option.default)
+    found = []
+    for option in OPTIONS[operation]:
+        value = values.get(option.name)
+        if value is not None and value != option.default:
+            found.append((option.name, value))
+    return tuple(found)

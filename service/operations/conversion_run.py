@@ -70,38 +70,38 @@ class Converted:
     output: Array | AsyncIterator[memoryview]
 
 
-async def nothing_more() -> None:
-    """End a body that has nothing beside the elements."""
-
-
 async def convert(
     body: Body,
     planned: PlannedConversion,
     running: Runtime,
-    hold: Callable[[int], Awaitable[None]],
     *,
-    end: Callable[[], Awaitable[None]] = nothing_more,
+    hold: Callable[[int], Awaitable[None]] | None = None,
+    end: Callable[[], Awaitable[None]] | None = None,
     whole: bool = False,
 ) -> Converted:
     """Run a planned conversion on the elements that `body` has.
 
-    `hold` holds memory for so many bytes. `end` is awaited after the last element: it receives what follows, and raises
-    what is wrong with the length of the body. `whole` asks for the output as one array. Raise TensorDataError for a
-    number that its type does not hold, PreconditionError for an element that the arithmetic is not defined for.
+    `hold` holds memory for so many bytes, where that was not done before. `end` is awaited after the last element of a
+    body that arrives: it receives what follows, and raises what is wrong with the length. `whole` asks for the output
+    as one array. Raise TensorDataError for a number that its type does not hold, PreconditionError for an element that
+    the arithmetic is not defined for.
     """
     source = None
     if planned.measured or not (whole or keeps_output(planned)):
         data = await body.take(planned.input_bytes)
-        await end()
+        if end is not None:
+            await end()
         source = data.view(planned.input_dtype)
         if not planned.measured:
             tally = await examine(source, planned, running.compute)
             pieces = convert_leaving(source, planned, running.compute)
             return Converted(planned.result(tally, running.metrics), pieces)
-        body, end = ArrayBody(source), nothing_more
-    await hold(planned.output_bytes)
+        body = ArrayBody(source)
+    if hold is not None:
+        await hold(planned.output_bytes)
     tally, output = await convert_arriving(body, planned, running.compute)
-    await end()
+    if end is not None:
+        await end()
     result = planned.result(tally, running.metrics)
     if source is not None:
         measure = partial(_error, source, output, planned)

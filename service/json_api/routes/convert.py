@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Any, cast
 
@@ -34,7 +33,6 @@ from service.operations.conversion_call import ConversionCall, PlannedConversion
 from service.operations.conversion_options import given_options
 from service.operations.conversion_run import ArrayBody, Converted, convert
 from service.operations.error_measures import error_measures
-from service.runtime.at_once import AT_ONCE
 from service.runtime.memory_budget import hold
 from service.runtime.runtime import require_ready
 
@@ -98,8 +96,11 @@ async def _convert(request: Request, operation: Operation, model: type[Conversio
     running = require_ready(request)
     asked, body = await receive_json(request, model, running)
     in_values = "values" in asked.input.model_fields_set
-    with _named_in_json():
+    try:
         planned = await planned_conversion(_call(asked, operation, in_values=in_values), running)
+    except RequantError as error:
+        error.pointer = "/input/type" if error.pointer == "/input_type" else error.pointer
+        raise
     # The result, and base64 of it. A type that promises more elements than the body has bits will be refused.
     result_bytes = min(planned.elements, 8 * len(body)) * planned.plan.output_dtype.itemsize
     await hold(request.scope, result_bytes + result_bytes * 4 // 3)
@@ -123,8 +124,7 @@ async def _convert(request: Request, operation: Operation, model: type[Conversio
         else partial(running.compute.whole, ("base64", planned.input_dtype, planned.output_dtype), len(body))
     )
     source = await run(read)
-    # Memory for the output is held already.
-    found = await convert(ArrayBody(source), planned, running, lambda size: AT_ONCE, whole=True)
+    found = await convert(ArrayBody(source), planned, running, whole=True)
     reply: Response = await run(partial(_reply, found, planned, in_values=in_values))
     return reply
 
@@ -157,17 +157,6 @@ def _reply(found: Converted, planned: PlannedConversion, *, in_values: bool) -> 
     if planned.operation is Operation.REQUANTIZE:
         tail += b',"multipliers":' + _multipliers_text(planned.plan.multipliers)
     return PiecesResponse([b'{"output":', *output, tail + b"}"], MEDIA_TYPE)
-
-
-@contextmanager
-def _named_in_json() -> Iterator[None]:
-    """Point at the field of a request that has what an error is about."""
-    try:
-        yield
-    except RequantError as error:
-        if error.pointer == "/input_type":
-            error.pointer = "/input/type"
-        raise
 
 
 def _multipliers_text(multipliers: Iterable[Multiplier]) -> bytes:

@@ -270,12 +270,12 @@ def report_of(result: ConversionResult) -> dict[str, Value]:
     return report if result.error is None else report | error_measures(result.error)
 
 
-def outputs_of(planned: PlannedConversion, data: Array | None) -> list[OutputTensor]:
-    """Return y, whose data may be made later, and the multipliers and shifts of a requantization that has them."""
+def outputs_of(planned: PlannedConversion, data: Array | None, *, multipliers: bool) -> list[OutputTensor]:
+    """Return y, whose data may be made later, and perhaps the multipliers and shifts of a requantization."""
     plan = planned.plan
     datatype = _BYTES if planned.packed_out else datatype_of(plan.output_type.element, plan.output_dtype)
     y = OutputTensor("y", datatype, planned.output_shape, data, planned.element)
-    if not plan.multipliers:
+    if not (multipliers and plan.multipliers):
         return [y]
     count = (len(plan.multipliers),)
     values = np.array([each.multiplier for each in plan.multipliers], _INT64.dtype)

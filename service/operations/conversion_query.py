@@ -114,7 +114,6 @@ async def read_conversion_query(request: Request, operation: Operation, running:
     query = read_query(request, query_fields(operation), (_required(operation),))
     packing = _choice("packing", query.get("packing", Packing.UNPACKED), tuple(Packing))
     options = {option.name: _value(option, query[option.name]) for option in OPTIONS[operation] if option.name in query}
-    multipliers = _multipliers(query["multipliers"]) if "multipliers" in query else None
     characters = sum(len(query.get(name, "")) for name in (*_TYPES, "multipliers"))
 
     def read_types() -> list[Type | None]:
@@ -122,6 +121,7 @@ async def read_conversion_query(request: Request, operation: Operation, running:
         return [read_query_type(query[name], settings, f"/{name}") if name in query else None for name in _TYPES]
 
     input_type, output_type = await running.compute.texts(characters, read_types)
+    multipliers = _multipliers(query["multipliers"]) if "multipliers" in query else None
     return ConversionQuery(
         operation,
         query.get("profile", DEFAULT_PROFILES[operation]),

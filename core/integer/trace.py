@@ -24,8 +24,7 @@ from numpy.typing import NDArray
 
 from core.convert.requantize.scaling import plan_scaling
 from core.formats.elements import FLOATS, IntegerElement
-from core.integer.accumulation import Zeros
-from core.integer.accumulator import DTYPES
+from core.integer.accumulation import DTYPES, Zeros
 from core.integer.output import OutputStage
 from core.integer.product import ProductPlan
 from core.kernels.convert.requantize.rules import FloatRule

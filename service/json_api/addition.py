@@ -19,12 +19,12 @@ from core.mlir.types import TensorType, Type
 from core.plan.packing import Packing
 from service.http.json_body import MEDIA_TYPE, receive_json
 from service.http.problems import at, sides
-from service.http.responses import Piece, PiecesResponse, json_text
+from service.http.responses import Buffer, BuffersResponse, json_text
 from service.json_api.contraction import BYTES_OF_A_SUM, BYTES_OF_TRACED, check_output
 from service.json_api.schemas.integer import AddRequest
 from service.json_api.tensors import output_pieces, read_elements
 from service.operations.types import read_tensor_type, read_type
-from service.runtime.memory_budget import hold
+from service.runtime.request_context import reserve_memory
 from service.runtime.runtime import require_ready
 
 Array = NDArray[Any]
@@ -71,20 +71,20 @@ async def answer_add(request: Request, plan_for: Callable[[TensorType, TensorTyp
         output = output_pieces(
             plan.output_type, output_type, target, in_values=in_values, dense=dense and not in_values
         )
-        pieces: list[Piece] = [b'{"output":', *output, b',"report":' + json_text(report)]
+        pieces: list[Buffer] = [b'{"output":', *output, b',"report":' + json_text(report)]
         if call.trace:
             pieces += [b',"trace":', *_trace(plan, arrays, output, in_values=in_values)]
-        return PiecesResponse([*pieces, b"}"], MEDIA_TYPE)
+        return BuffersResponse([*pieces, b"}"], MEDIA_TYPE)
 
     characters = len(call.output_type) + sum(len(each.type) for each in tensors.values())
-    plan, output_type = await running.compute.texts(characters, decide)
-    await hold(request.scope, (BYTES_OF_TRACED if call.trace else BYTES_OF_A_SUM) * plan.elements)
-    return await running.compute.arrays(max(len(body), plan.elements * 4), compute)
+    plan, output_type = await running.executor.run_text(characters, decide)
+    await reserve_memory(request.scope, (BYTES_OF_TRACED if call.trace else BYTES_OF_A_SUM) * plan.elements)
+    return await running.executor.run_array(max(len(body), plan.elements * 4), compute)
 
 
-def _trace(plan: AddPlan, arrays: list[Array], output: list[Piece], *, in_values: bool) -> list[Piece]:
+def _trace(plan: AddPlan, arrays: list[Array], output: list[Buffer], *, in_values: bool) -> list[Buffer]:
     multipliers = [asdict(each) for each in plan.arithmetic.multipliers]
-    pieces: list[Piece] = [b'{"multipliers":' + json_text(multipliers)]
+    pieces: list[Buffer] = [b'{"multipliers":' + json_text(multipliers)]
     for name, elements in plan.stages(arrays[0], arrays[1]).items():
         type_ = TensorType(plan.shape, _ELEMENTS[elements.dtype.name])
         pieces.append(b',"' + name.encode("ascii") + b'":')

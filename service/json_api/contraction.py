@@ -22,12 +22,12 @@ from core.schemes import scheme_named
 from service.http.json_body import MEDIA_TYPE, receive_json
 from service.http.json_document import JsonDocument
 from service.http.problems import at, sides
-from service.http.responses import Piece, PiecesResponse, json_text
+from service.http.responses import Buffer, BuffersResponse, json_text
 from service.json_api.schemas.base import Tensor
 from service.json_api.schemas.integer import ProductRequest
 from service.json_api.tensors import output_pieces, read_elements
 from service.operations.types import read_tensor_type, read_type
-from service.runtime.memory_budget import hold
+from service.runtime.request_context import reserve_memory
 from service.runtime.runtime import require_ready
 from service.runtime.settings import Settings
 
@@ -95,17 +95,17 @@ async def answer_product(
             report = plan.run(arrays["lhs"], arrays["rhs"], arrays.get("bias"), target)
         in_values = "values" in tensors["lhs"].model_fields_set
         shown = _Shown(in_values, call.packing is Packing.DENSE and not in_values)
-        pieces: list[Piece] = [b'{"output":', *shown.pieces(plan.output_type, target)]
+        pieces: list[Buffer] = [b'{"output":', *shown.pieces(plan.output_type, target)]
         pieces.append(b',"report":' + json_text(_report(plan, report)))
         if call.trace:
             pieces += [b',"trace":', *_trace(plan, arrays, target, shown)]
-        return PiecesResponse([*pieces, b"}"], MEDIA_TYPE)
+        return BuffersResponse([*pieces, b"}"], MEDIA_TYPE)
 
     characters = len(call.output_type) + sum(len(each.type) for each in tensors.values())
-    plan = await running.compute.texts(characters, decide)
-    await hold(request.scope, (BYTES_OF_TRACED if call.trace else BYTES_OF_A_SUM) * plan.elements)
+    plan = await running.executor.run_text(characters, decide)
+    await reserve_memory(request.scope, (BYTES_OF_TRACED if call.trace else BYTES_OF_A_SUM) * plan.elements)
     weight = max(len(body), weight_of(plan.elements, cost_of(plan)))
-    return await running.compute.arrays(weight, compute)
+    return await running.executor.run_array(weight, compute)
 
 
 def weight_of(elements: int, products: int) -> int:
@@ -168,14 +168,14 @@ class _Shown:
     in_values: bool
     dense: bool
 
-    def pieces(self, type_: TensorType, elements: Array, *, dense: bool = True) -> list[Piece]:
+    def pieces(self, type_: TensorType, elements: Array, *, dense: bool = True) -> list[Buffer]:
         text = print_type(type_)
         return output_pieces(type_, text, elements, in_values=self.in_values, dense=self.dense and dense)
 
 
-def _trace(plan: ProductPlan, arrays: Mapping[str, Array], target: Array, shown: _Shown) -> list[Piece]:
+def _trace(plan: ProductPlan, arrays: Mapping[str, Array], target: Array, shown: _Shown) -> list[Buffer]:
     trace = trace_product(plan, arrays["lhs"], arrays["rhs"], arrays.get("bias"), target)
-    pieces: list[Piece] = [b'{"multipliers":' + json_text([asdict(each) for each in trace.multipliers])]
+    pieces: list[Buffer] = [b'{"multipliers":' + json_text([asdict(each) for each in trace.multipliers])]
     for stage in trace.stages:
         pieces.append(b',"' + stage.name.encode("ascii") + b'":')
         pieces += shown.pieces(stage.tensor, stage.elements, dense=stage.tensor == plan.output_type)

@@ -13,7 +13,7 @@ from core.plan.packing import dense_bytes, dense_width, pack, unpack
 from service.http import json_values as values
 from service.http.json_document import JsonDocument
 from service.http.problems import at
-from service.http.responses import Piece, json_text
+from service.http.responses import Buffer, json_text
 from service.json_api import base64_tensor
 from service.json_api.schemas.base import Tensor
 from service.runtime.settings import Settings
@@ -63,7 +63,7 @@ def read_elements(
 
 def output_pieces(
     type_: TensorType, text: str, elements: Array, *, in_values: bool, dense: bool = False
-) -> list[Piece]:
+) -> list[Buffer]:
     """Return a tensor as pieces of JSON. The data are never copied into the rest of it."""
     head = b'{"type":' + json_text(text)
     if in_values:

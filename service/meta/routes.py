@@ -15,9 +15,9 @@ from core.profiles import PROFILES, profile_named
 from core.schemes import SCHEMES, scheme_named
 from service import VERSION
 from service.http.openapi_operation import health_operation, static_operation
-from service.http.problems import PROBLEMS, requant_problem
+from service.http.problems import PROBLEMS, error_response
 from service.http.query import no_query
-from service.http.responses import json_reply
+from service.http.responses import json_response
 from service.http.static_content import static_json, tagged_json
 from service.json_api.catalog.profiles import profile_page
 from service.json_api.catalog.schemes import scheme_page
@@ -44,17 +44,17 @@ def _versions() -> dict[str, str]:
 
 @router.get("/healthz", **health_operation("getHealth", schemas.Health))
 async def healthz(request: Request) -> Response:
-    """Say whether the service takes work: 200 when it does, 503 when it does not."""
+    """Readiness: 200 if the service accepts work, 503 if not."""
     status = runtime(request).status
     health = schemas.Health(status=status)
     if status is HealthStatus.READY:
-        return json_reply(health)
-    return json_reply(health, 503, {"retry-after": "1"})
+        return json_response(health)
+    return json_response(health, 503, {"retry-after": "1"})
 
 
 @router.get("/v1/info", **static_operation("getInfo", schemas.Info))
 async def info(request: Request) -> Response:
-    """Say what is running, and the limits that hold for requests."""
+    """Versions and limits."""
     running = runtime(request)
     limits = Limits(**{name: getattr(running.settings, name) for name in Limits.model_fields})
     return tagged_json(
@@ -76,43 +76,43 @@ async def info(request: Request) -> Response:
 
 @router.get("/v1/profiles", **static_operation("listProfiles", schemas.ProfileList))
 async def list_profiles(request: Request) -> Response:
-    """List the arithmetic contracts, each in words and formulas."""
-    return await _PROFILE_LIST.reply(request)
+    """List the profiles: arithmetic contracts in words and formulas."""
+    return await _PROFILE_LIST.response(request)
 
 
 @router.get("/v1/profiles/{name}", **static_operation("getProfile", schemas.Profile, 404))
 async def get_profile(request: Request, name: str) -> Response:
-    """Say what one arithmetic contract is."""
+    """Describe one profile."""
     try:
         profile = profile_named(name)
     except UnknownNameError as error:
-        return requant_problem(request, error, status=404)
-    return await _PROFILES[profile.name].reply(request)
+        return error_response(request, error, status=404)
+    return await _PROFILES[profile.name].response(request)
 
 
 @router.get("/v1/schemes", **static_operation("listSchemes", SchemeList))
 async def list_schemes(request: Request) -> Response:
-    """List the schemes of requantization, each in words and formulas."""
-    return await _SCHEME_LIST.reply(request)
+    """List the requantization schemes, in words and formulas."""
+    return await _SCHEME_LIST.response(request)
 
 
 @router.get("/v1/schemes/{name}", **static_operation("getScheme", Scheme, 404))
 async def get_scheme(request: Request, name: str) -> Response:
-    """Say what one scheme of requantization is."""
+    """Describe one requantization scheme."""
     try:
         scheme = scheme_named(name)
     except UnknownNameError as error:
-        return requant_problem(request, error, status=404)
-    return await _SCHEMES[scheme.name].reply(request)
+        return error_response(request, error, status=404)
+    return await _SCHEMES[scheme.name].response(request)
 
 
 @router.get("/problems/{code}", **static_operation("getProblem", schemas.ProblemExplanation, 404))
 async def get_problem(request: Request, code: str) -> Response:
-    """Explain the code of a problem."""
+    """Explain a problem code."""
     kind = PROBLEMS.get(code)
     if kind is None:
         error = UnknownNameError(f"no problem has the code {excerpt(code)!r}; there are {', '.join(PROBLEMS)}")
-        return requant_problem(request, error, status=404)
+        return error_response(request, error, status=404)
     return tagged_json(
         request,
         schemas.ProblemExplanation(code=kind.code, status=kind.status, title=kind.title, explanation=kind.explanation),

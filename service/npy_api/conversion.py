@@ -18,17 +18,16 @@ from core.formats.elements import FLOATS, IntegerElement, Signedness
 from core.mlir.types import ElementType
 from core.plan.packing import check_dense_bytes
 from core.profiles import Operation
-from service.http.header_fields import header_fields
 from service.http.openapi_operation import BINARY
 from service.http.problems import at
 from service.http.request_body import BodyReader, require_media_type
-from service.http.responses import Header, LeavingResponse, PiecesResponse
+from service.http.responses import BuffersResponse, Header, StreamedResponse
 from service.npy_api import format as npy
 from service.operations.conversion_call import PlannedConversion, planned_conversion
 from service.operations.conversion_query import ConversionQuery, read_conversion_query
 from service.operations.conversion_run import convert
 from service.operations.plan_bytes import plan_bytes
-from service.runtime.memory_budget import hold
+from service.runtime.request_context import context_of, reserve_memory
 from service.runtime.runtime import Runtime, require_ready
 
 # The last is what `curl --data-binary` says of a file when it is told nothing else.
@@ -50,7 +49,7 @@ class _File:
 async def convert_npy(request: Request, operation: Operation) -> Response:
     """Check what needs no body, receive the header, plan, and convert the data while they arrive or leave."""
     running, scope = require_ready(request), request.scope
-    sent = header_fields(scope)
+    sent = context_of(scope).headers
     key = (scope["path"], scope["query_string"], sent.get(b"content-type"), sent.get(b"content-encoding"))
     query: ConversionQuery | None = running.asked.get(key)
     if query is None:
@@ -74,11 +73,11 @@ async def convert_npy(request: Request, operation: Operation) -> Response:
         _check_size(file, reader.declared - header_bytes)
     elif file.data_bytes > running.settings.max_binary_bytes:
         await end()  # more than can come: that it does not is all that is left to see
-    found = await convert(reader, file.planned, running, hold=partial(hold, scope), end=end)
+    found = await convert(reader, file.planned, running, hold=partial(reserve_memory, scope), end=end)
     headers = (*file.reply_headers, (b"requant-saturated", b"%d" % found.result.saturated))
     if isinstance(found.output, np.ndarray):
-        return PiecesResponse([file.reply_header, found.output.view(np.uint8).data], BINARY, headers)
-    return LeavingResponse(file.reply_header, found.output, file.planned.output_bytes, BINARY, headers)
+        return BuffersResponse([file.reply_header, found.output.view(np.uint8).data], BINARY, headers)
+    return StreamedResponse(file.reply_header, found.output, file.planned.output_bytes, BINARY, headers)
 
 
 async def _header_text(reader: BodyReader) -> tuple[bytes, int]:

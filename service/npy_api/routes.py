@@ -15,7 +15,7 @@ from service.operations.conversion_query import described_fields
 
 router = APIRouter(prefix="/v1/npy", tags=["npy"])
 
-_STORED = "MLIR text, percent-encoded (a + as %2B). A bare quantized type takes its shape from the .npy."
+_STORED = "MLIR text, percent-encoded (+ as %2B). A bare quantized type takes its shape from the .npy file."
 
 
 def _described(operation: Operation, input_type: str, output_type: str) -> dict[str, Any]:
@@ -24,10 +24,10 @@ def _described(operation: Operation, input_type: str, output_type: str) -> dict[
 
 @router.post(
     "/quantize",
-    **_described(Operation.QUANTIZE, "MLIR text. Default: the element type and shape of the .npy.", _STORED),
+    **_described(Operation.QUANTIZE, "MLIR text. Default: the element type and shape of the .npy file.", _STORED),
 )
 async def quantize_npy(request: Request) -> Response:
-    """Quantize a .npy of real numbers to the type that you name."""
+    """Quantize a .npy file to a given type."""
     return await convert_npy(request, Operation.QUANTIZE)
 
 
@@ -36,7 +36,7 @@ async def quantize_npy(request: Request) -> Response:
     **_described(Operation.DEQUANTIZE, _STORED, "MLIR text. Default: the expressed type of the input."),
 )
 async def dequantize_npy(request: Request) -> Response:
-    """Turn a .npy of stored numbers back into the real numbers that they stand for."""
+    """Dequantize a .npy file."""
     return await convert_npy(request, Operation.DEQUANTIZE)
 
 
@@ -49,5 +49,5 @@ async def dequantize_npy(request: Request) -> Response:
     ),
 )
 async def requantize_npy(request: Request) -> Response:
-    """Move a .npy of stored numbers, or accumulators, to another scale in integer arithmetic."""
+    """Requantize a .npy file of quantized values or accumulators to another scale."""
     return await convert_npy(request, Operation.REQUANTIZE)

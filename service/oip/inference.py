@@ -22,11 +22,11 @@ from core.errors import (
 )
 from core.plan.report import Report
 from service.http.decompression import open_body
-from service.http.json_body import MEDIA_TYPE, hold_objects, read_json, tokens_of
+from service.http.json_body import MEDIA_TYPE, read_json, reserve_for_objects, tokens_of
 from service.http.openapi_operation import BINARY
 from service.http.query import read_query
 from service.http.request_body import BodyReader
-from service.http.responses import LeavingResponse, PiecesResponse
+from service.http.responses import BuffersResponse, StreamedResponse
 from service.oip import schemas
 from service.oip import wire as oip
 from service.oip.call import Call
@@ -39,7 +39,7 @@ from service.operations.conversion_call import PlannedConversion, planned_conver
 from service.operations.conversion_run import ArrayBody, Body, Converted, convert
 from service.operations.plan_bytes import plan_bytes
 from service.runtime.executor import TOKENS_PER_CHARACTER
-from service.runtime.memory_budget import hold
+from service.runtime.request_context import reserve_memory
 from service.runtime.runtime import Runtime, require_ready
 from service.runtime.settings import Settings
 
@@ -125,7 +125,7 @@ async def run_model(request: Request, model: Model, version: str) -> Response:
     raw = length == 0
     fields = [parameter.name for parameter in model.parameters] if raw else ()
     query = read_query(request, fields) if scope["query_string"] else {}
-    reader = open_body(scope, request.receive, limit, running.compute)
+    reader = open_body(scope, request.receive, limit, running.executor)
     if raw:
         body = await _receive_raw(reader, model, query)
     else:
@@ -142,8 +142,8 @@ async def run_model(request: Request, model: Model, version: str) -> Response:
 async def _ask(request: Request, text: bytes, model: Model, running: Runtime) -> _Asked:
     """Read the JSON part and check it against the model."""
     settings, weight = running.settings, tokens_of(text)
-    await hold_objects(request.scope, text, weight, settings.max_json_tokens)
-    asked = await running.compute.texts(weight // TOKENS_PER_CHARACTER, lambda: _read(text, model, settings))
+    await reserve_for_objects(request.scope, text, weight, settings.max_json_tokens)
+    asked = await running.executor.run_text(weight // TOKENS_PER_CHARACTER, lambda: _read(text, model, settings))
     if model.conversion is None:
         asked.keep(running, model, text)
     return asked
@@ -157,8 +157,8 @@ async def _run_job(
     inputs = asked.inputs | {head.name: oip.tensor_of_blob(head, blob) for head, blob in body.blobs}
     call = Call(version, inputs, asked.parameters, running.settings, in_query)
     assert model.plan is not None
-    job = await running.compute.texts(call.characters, partial(model.plan, call))
-    await hold(request.scope, job.byte_count)
+    job = await running.executor.run_text(call.characters, partial(model.plan, call))
+    await reserve_memory(request.scope, job.byte_count)
 
     def run() -> Response:
         for head, blob in body.blobs:
@@ -166,9 +166,9 @@ async def _run_job(
         answer = job.run()
         members = _members(model, version, asked, answer.parameters)
         pieces, json_bytes = oip.encode(members, _chosen(answer.outputs, asked), running.settings.max_values)
-        return PiecesResponse(pieces, *_described(json_bytes))
+        return BuffersResponse(pieces, *_described(json_bytes))
 
-    return await running.compute.arrays(max(asked.blob_bytes + len(body.text), job.weight), run)
+    return await running.executor.run_array(max(asked.blob_bytes + len(body.text), job.weight), run)
 
 
 async def _convert(
@@ -191,7 +191,7 @@ async def _convert(
     y_alone = asked.wanted.get("y", False) and len(asked.wanted) == 1
     try:
         found = await convert(
-            source, planned, running, hold=partial(hold, request.scope), end=body.end, whole=not y_alone
+            source, planned, running, hold=partial(reserve_memory, request.scope), end=body.end, whole=not y_alone
         )
     except (TensorDataError, PreconditionError) as error:
         error.pointer = error.pointer or next(head.pointer for head in asked.heads if head.name == first)
@@ -206,7 +206,7 @@ async def _convert(
         outputs = _chosen(outputs_of(planned, data, multipliers=not y_alone), asked)
         pieces, json_bytes = oip.encode(members, outputs, running.settings.max_values)
         if not y_alone:
-            return PiecesResponse(pieces, *_described(json_bytes))
+            return BuffersResponse(pieces, *_described(json_bytes))
         text = bytes(pieces[0])
         if found.result.error is None:
             asked.replied = report, text
@@ -214,20 +214,20 @@ async def _convert(
 
     if y_alone:
         return reply()
-    return await running.compute.arrays(asked.blob_bytes + len(body.text), reply)
+    return await running.executor.run_array(asked.blob_bytes + len(body.text), reply)
 
 
 def _leaving(text: bytes, found: Converted) -> Response:
     """Return the reply of a conversion whose output follows the JSON."""
     if isinstance(found.output, np.ndarray):
-        return PiecesResponse([text, found.output.view(np.uint8).data], *_described(len(text)))
-    return LeavingResponse(text, found.output, found.result.planned.output_bytes, *_described(len(text)))
+        return BuffersResponse([text, found.output.view(np.uint8).data], *_described(len(text)))
+    return StreamedResponse(text, found.output, found.result.planned.output_bytes, *_described(len(text)))
 
 
 async def _plan(model: Model, call: Call, running: Runtime) -> PlannedConversion:
     """Plan a call of a model that is a conversion."""
     assert model.conversion is not None
-    conversion = await running.compute.texts(call.characters, partial(model.conversion, call))
+    conversion = await running.executor.run_text(call.characters, partial(model.conversion, call))
     with named_in_model(call.inputs):
         planned = await planned_conversion(conversion, running)
     check_input(call.inputs[model.inputs[0].name], planned)
@@ -252,7 +252,7 @@ async def _receive_json(reader: BodyReader, length: int | None, settings: Settin
         return (await reader.rest()).tobytes()
     if length > settings.max_json_bytes:
         limit = settings.max_json_bytes
-        raise LimitError(f"the JSON has {length} bytes; at most {limit} are taken", limit=limit)
+        raise LimitError(f"the JSON has {length} bytes; the limit is {limit}", limit=limit)
     found = length if reader.declared is None else min(length, reader.declared)
     text = b""
     if found == length:

@@ -114,7 +114,7 @@ async def planned_conversion(call: ConversionCall, running: Runtime) -> PlannedC
     found: PlannedConversion | None = running.planned.get(call) if kept else None
     if found is None:
         characters = call.characters + CHARACTERS_PER_FACTOR * len(call.multipliers or ())
-        found = await running.compute.texts(characters, partial(_planned, call, running.settings))
+        found = await running.executor.run_text(characters, partial(_planned, call, running.settings))
         if kept:
             running.planned.put(call, found, plan_bytes(found.plan, call.characters))
     return found

@@ -52,29 +52,29 @@ ROUNDING = Option(
 )
 NAN = Option(
     name="nan",
-    description="What becomes of NaN.",
+    description="The result of NaN.",
     default=str(NanPolicy.PROFILE),
     choices=tuple(NanPolicy),
     named="NanPolicy",
     read=NanPolicy,
 )
-SEED = Option(name="seed", description="Of stochastic rounding.", kind=int, default=0)
+SEED = Option(name="seed", description="Seed of stochastic rounding.", kind=int, default=0)
 SATURATE = Option(
     name="saturate",
-    description="Whether what is beyond the largest value of an 8-bit float becomes that value. Only for profiles "
-    "whose `casts` leave the choice; their default is true.",
+    description="Whether values beyond the largest value of an 8-bit float saturate to it. Only for profiles whose "
+    "`casts` offer the choice; their default is true.",
     kind=bool,
 )
 SCHEME = Option(
     name="scheme",
-    description="Replaces the profile's; takes all types of integers.",
+    description="Replaces the profile's scheme; accepts all integer types.",
     choices=tuple(SCHEMES),
     named="SchemeName",
     read=lambda name: scheme_named(name).name,
 )
 AXIS = Option(
     name="axis",
-    description="The dimension that several multipliers go along, if no type says it.",
+    description="The dimension of several multipliers, if no type states it.",
     kind=int,
     highest=255,
 )

@@ -34,10 +34,10 @@ _PAIR = re.compile(r"(-?[0-9]{1,17}):(-?[0-9]{1,5})", re.ASCII)
 
 _TYPES = ("input_type", "output_type")
 _PACKING = (
-    "How numbers of other widths than 8, 16 or 32 bits, such as i4 or i12, are kept. "
-    "Dense ones are a .npy of bytes; name the whole tensor type then."
+    "How elements of widths other than 8, 16 or 32 bits, such as i4 or i12, are stored. Dense elements are a .npy "
+    "of bytes, and the type must then be a whole tensor type."
 )
-_MULTIPLIERS = "Used instead of derived ones: one, or one for each channel, as multiplier:shift with commas between."
+_MULTIPLIERS = "Replace the derived multipliers: one, or one per channel, as comma-separated multiplier:shift pairs."
 
 
 def query_fields(operation: Operation) -> list[str]:
@@ -120,7 +120,7 @@ async def read_conversion_query(request: Request, operation: Operation, running:
         settings = running.settings
         return [read_query_type(query[name], settings, f"/{name}") if name in query else None for name in _TYPES]
 
-    input_type, output_type = await running.compute.texts(characters, read_types)
+    input_type, output_type = await running.executor.run_text(characters, read_types)
     multipliers = _multipliers(query["multipliers"]) if "multipliers" in query else None
     return ConversionQuery(
         operation,

@@ -24,7 +24,7 @@ from core.plan.conversion import Conversion, merged
 from core.plan.packing import unpack
 from core.plan.plan import Array
 from service.operations.conversion_call import ConversionResult, PlannedConversion
-from service.runtime.executor import Compute
+from service.runtime.executor import Executor
 from service.runtime.runtime import Runtime
 
 # Elements of a piece: input and output of it together stay in a CPU's own cache.
@@ -93,19 +93,19 @@ async def convert(
             await end()
         source = data.view(planned.input_dtype)
         if not planned.measured:
-            tally = await examine(source, planned, running.compute)
-            pieces = convert_leaving(source, planned, running.compute)
+            tally = await examine(source, planned, running.executor)
+            pieces = convert_leaving(source, planned, running.executor)
             return Converted(planned.result(tally, running.metrics), pieces)
         body = ArrayBody(source)
     if hold is not None:
         await hold(planned.output_bytes)
-    tally, output = await convert_arriving(body, planned, running.compute)
+    tally, output = await convert_arriving(body, planned, running.executor)
     if end is not None:
         await end()
     result = planned.result(tally, running.metrics)
     if source is not None:
         measure = partial(_error, source, output, planned)
-        result = replace(result, error=await running.compute.arrays(planned.input_bytes, measure))
+        result = replace(result, error=await running.executor.run_array(planned.input_bytes, measure))
     return Converted(result, output)
 
 
@@ -121,7 +121,7 @@ def keeps_output(conversion: Conversion) -> bool:
     return conversion.output_bytes <= max(conversion.input_bytes, _SMALL_OUTPUT)
 
 
-async def convert_arriving(body: Body, conversion: Conversion, compute: Compute) -> tuple[Array, Array]:
+async def convert_arriving(body: Body, conversion: Conversion, executor: Executor) -> tuple[Array, Array]:
     """Convert what `body` has left as it arrives. Return the tally and the output as it travels.
 
     If the body ends early, the rest of the output is not written. Raise TensorDataError as Conversion.step does.
@@ -150,11 +150,11 @@ async def convert_arriving(body: Body, conversion: Conversion, compute: Compute)
             missing = conversion.input_entries - entry
             arrived = await body.elements(conversion.input_dtype, conversion.input_group, missing)
 
-    tallies = [counts async for counts in compute.pieces(conversion.kind, works())]
+    tallies = [counts async for counts in executor.run_pieces(conversion.kind, works())]
     return merged(tallies, tally), output
 
 
-async def examine(source: Array, conversion: Conversion, compute: Compute) -> Array:
+async def examine(source: Array, conversion: Conversion, executor: Executor) -> Array:
     """Look at all of a kept input before the reply begins. Return the tally.
 
     Raise TensorDataError as Conversion.step does.
@@ -171,11 +171,11 @@ async def examine(source: Array, conversion: Conversion, compute: Compute) -> Ar
         return tally
 
     works = _kept(source, conversion, look)
-    tallies = [tally async for tally in compute.pieces((*conversion.kind, counts), works)]
+    tallies = [tally async for tally in executor.run_pieces((*conversion.kind, counts), works)]
     return merged(tallies, conversion.plan.new_counts())
 
 
-async def convert_leaving(source: Array, conversion: Conversion, compute: Compute) -> AsyncIterator[memoryview]:
+async def convert_leaving(source: Array, conversion: Conversion, executor: Executor) -> AsyncIterator[memoryview]:
     """Convert a kept input, and yield the output as it travels in pieces, as fast as they are taken."""
 
     def convert(piece: Array, first: int, last: int) -> Array:
@@ -183,7 +183,7 @@ async def convert_leaving(source: Array, conversion: Conversion, compute: Comput
         conversion.step(piece, target, first, conversion.plan.new_counts())
         return target
 
-    async for target in compute.pieces(conversion.kind, _kept(source, conversion, convert)):
+    async for target in executor.run_pieces(conversion.kind, _kept(source, conversion, convert)):
         yield target.view(np.uint8).data
         # A client that takes all at once does not make the others wait.
         await asyncio.sleep(0)

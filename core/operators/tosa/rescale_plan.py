@@ -1,4 +1,4 @@
-"""TOSA's RESCALE under its own name, operands and attributes, of TOSA 1.0 (spec/mlir.md 5).
+"""TOSA's RESCALE under its own name, operands and attributes, of TOSA 1.0.
 
     v = x - input_zp ;  y = scaled(v, multiplier[c], shift[c]) ;  clamp(y + output_zp)
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from starlette.requests import Request
 from starlette.responses import Response
 
-from core.blocks.block_tensor import BlockTensor, dequantize_blocks, expected_parts, quantize_blocks
+from core.convert.blocks.block_tensor import BlockTensor, dequantize_blocks, expected_parts, quantize_blocks
 from core.errors import FieldFault, InvalidRequestError, TypeFitError, UnsupportedError
 from core.formats.elements import FLOATS, FloatElement, IntegerElement
 from core.mlir import print_type
@@ -23,7 +23,7 @@ from service.http.json_document import JsonDocument
 from service.http.openapi_operation import json_operation
 from service.http.problems import at
 from service.http.query import no_query
-from service.http.responses import PiecesResponse, json_text
+from service.http.responses import BuffersResponse, json_text
 from service.json_api.schemas.blocks import (
     BlockParts,
     DequantizeBlocksReply,
@@ -33,7 +33,7 @@ from service.json_api.schemas.blocks import (
 )
 from service.json_api.tensors import output_pieces, read_elements
 from service.operations.types import read_tensor_type
-from service.runtime.memory_budget import hold
+from service.runtime.request_context import reserve_memory
 from service.runtime.runtime import require_ready
 from service.runtime.settings import Settings
 
@@ -56,7 +56,7 @@ _PARTS_EXAMPLE = {
 
 @router.post("/quantize", **json_operation("quantizeBlocks", QuantizeBlocksRequest, BlockParts, example=_EXAMPLE))
 async def quantize_in_blocks(request: Request) -> Response:
-    """Quantize real numbers to a block format, deriving its shared scales."""
+    """Quantize a tensor to a block format, deriving the shared scales."""
     running = require_ready(request)
     settings = running.settings
     call, body = await receive_json(request, QuantizeBlocksRequest, running)
@@ -75,7 +75,7 @@ async def quantize_in_blocks(request: Request) -> Response:
         tensor = quantize_blocks(values, call.format, rule=call.rule, global_scale=global_scale)
         return _reply(tensor, in_values="values" in call.input.model_fields_set)
 
-    return await running.compute.arrays(len(body), work)
+    return await running.executor.run_array(len(body), work)
 
 
 def _reply(tensor: BlockTensor, *, in_values: bool) -> Response:
@@ -88,7 +88,7 @@ def _reply(tensor: BlockTensor, *, in_values: bool) -> Response:
             ]
     if tensor.global_scale is not None:
         pieces.append(b',"global_scale":' + json_text(repr(tensor.global_scale)))
-    return PiecesResponse([*pieces, b"}"], MEDIA_TYPE)
+    return BuffersResponse([*pieces, b"}"], MEDIA_TYPE)
 
 
 @router.post(
@@ -96,11 +96,11 @@ def _reply(tensor: BlockTensor, *, in_values: bool) -> Response:
     **json_operation("dequantizeBlocks", DequantizeBlocksRequest, DequantizeBlocksReply, example=_PARTS_EXAMPLE),
 )
 async def dequantize_from_blocks(request: Request) -> Response:
-    """Turn a tensor in a block format back into the f32 numbers that it stands for."""
+    """Dequantize a tensor in a block format to f32."""
     running = require_ready(request)
     settings = running.settings
     call, body = await receive_json(request, DequantizeBlocksRequest, running)
-    await hold(request.scope, _BYTES_OF_NUMBERS * len(body))
+    await reserve_memory(request.scope, _BYTES_OF_NUMBERS * len(body))
 
     def work() -> Response:
         with at("/output_type"):
@@ -118,9 +118,9 @@ async def dequantize_from_blocks(request: Request) -> Response:
         real = dequantize_blocks(call.format, shape, parts, scale)
         in_values = any("values" in getattr(call, name).model_fields_set for name in parts)
         output = output_pieces(output_type, print_type(output_type), real.reshape(-1), in_values=in_values)
-        return PiecesResponse([b'{"output":', *output, b"}"], MEDIA_TYPE)
+        return BuffersResponse([b'{"output":', *output, b"}"], MEDIA_TYPE)
 
-    return await running.compute.arrays(len(body), work)
+    return await running.executor.run_array(len(body), work)
 
 
 def _read_part(

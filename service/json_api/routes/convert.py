@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 from fastapi import APIRouter, Depends
@@ -20,7 +20,7 @@ from service.http.json_body import MEDIA_TYPE, receive_json
 from service.http.openapi_operation import json_operation
 from service.http.problems import at
 from service.http.query import no_query
-from service.http.responses import PiecesResponse, json_text
+from service.http.responses import BuffersResponse, json_text
 from service.json_api.schemas.conversions import (
     ConversionReply,
     DequantizeRequest,
@@ -33,7 +33,7 @@ from service.operations.conversion_call import ConversionCall, PlannedConversion
 from service.operations.conversion_options import given_options
 from service.operations.conversion_run import ArrayBody, Converted, convert
 from service.operations.error_measures import error_measures
-from service.runtime.memory_budget import hold
+from service.runtime.request_context import reserve_memory
 from service.runtime.runtime import require_ready
 
 router = APIRouter(tags=["ops"], dependencies=[Depends(no_query)])
@@ -56,7 +56,7 @@ _QUANTIZED = "tensor<2x2x!quant.uniform<i8:f32, 0.5:3>>"
     ),
 )
 async def quantize(request: Request) -> Response:
-    """Quantize real numbers to the type that you name, or cast them to a narrower float."""
+    """Quantize a tensor to a given type, or cast it to a narrower float."""
     return await _convert(request, Operation.QUANTIZE, QuantizeRequest)
 
 
@@ -70,7 +70,7 @@ async def quantize(request: Request) -> Response:
     ),
 )
 async def dequantize(request: Request) -> Response:
-    """Turn stored numbers, or small floats, back into the real numbers that they stand for."""
+    """Dequantize a tensor, or widen a tensor of small floats."""
     return await _convert(request, Operation.DEQUANTIZE, DequantizeRequest)
 
 
@@ -87,7 +87,7 @@ async def dequantize(request: Request) -> Response:
     ),
 )
 async def requantize(request: Request) -> Response:
-    """Move stored numbers, or accumulators, to another scale in integer arithmetic."""
+    """Requantize quantized values or accumulators to another scale in integer arithmetic."""
     return await _convert(request, Operation.REQUANTIZE, RequantizeRequest)
 
 
@@ -103,7 +103,7 @@ async def _convert(request: Request, operation: Operation, model: type[Conversio
         raise
     # The result, and base64 of it. A type that promises more elements than the body has bits will be refused.
     result_bytes = min(planned.elements, 8 * len(body)) * planned.plan.output_dtype.itemsize
-    await hold(request.scope, result_bytes + result_bytes * 4 // 3)
+    await reserve_memory(request.scope, result_bytes + result_bytes * 4 // 3)
     if in_values and asked.packing is Packing.DENSE and operation is not Operation.QUANTIZE:
         raise InvalidRequestError(
             "values are numbers and not packed; send data",
@@ -118,12 +118,9 @@ async def _convert(request: Request, operation: Operation, model: type[Conversio
                 check_spare_bits(source, planned.elements, planned.packed_in)
         return source
 
-    run: Callable[..., Awaitable[Any]] = (
-        partial(running.compute.arrays, len(body))
-        if in_values
-        else partial(running.compute.whole, ("base64", planned.input_dtype, planned.output_dtype), len(body))
-    )
-    source = await run(read)
+    kind = None if in_values else ("base64", planned.input_dtype, planned.output_dtype)
+    run = partial(running.executor.run_array, len(body), kind=kind)
+    source: Array = await run(read)
     found = await convert(ArrayBody(source), planned, running, whole=True)
     reply: Response = await run(partial(_reply, found, planned, in_values=in_values))
     return reply
@@ -156,7 +153,7 @@ def _reply(found: Converted, planned: PlannedConversion, *, in_values: bool) -> 
     tail = b',"report":' + json_text(report)
     if planned.operation is Operation.REQUANTIZE:
         tail += b',"multipliers":' + _multipliers_text(planned.plan.multipliers)
-    return PiecesResponse([b'{"output":', *output, tail + b"}"], MEDIA_TYPE)
+    return BuffersResponse([b'{"output":', *output, tail + b"}"], MEDIA_TYPE)
 
 
 def _multipliers_text(multipliers: Iterable[Multiplier]) -> bytes:

@@ -56,7 +56,7 @@ _CONV2D = {
 
 @router.post("/v1/conv2d", **json_operation("conv2d", Conv2dRequest, ProductReply, example=_CONV2D))
 async def conv2d(request: Request) -> Response:
-    """Convolve a quantized input with quantized weights: the stages of matmul, over what a window sees."""
+    """Convolve a quantized input with quantized weights. The stages are those of matmul."""
 
     def plan(call: Conv2dRequest, types: Types) -> ProductPlan:
         return plan_conv2d(
@@ -92,5 +92,5 @@ _ADD = {
 
 @router.post("/v1/add", **json_operation("add", AddRequest, AddReply, example=_ADD))
 async def add(request: Request) -> Response:
-    """Add quantized tensors: bring both to one scale, add, and bring the sum to the output's."""
+    """Add quantized tensors: rescale both to a common scale, add, and rescale the sum to the output."""
     return await answer_add(request, plan_add)

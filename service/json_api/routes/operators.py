@@ -20,9 +20,9 @@ from core.plan.operands import static_shape
 from service.http.json_body import MEDIA_TYPE, receive_json
 from service.http.json_document import JsonDocument
 from service.http.openapi_operation import json_operation, static_operation
-from service.http.problems import at, requant_problem
+from service.http.problems import at, error_response
 from service.http.query import no_query
-from service.http.responses import Piece, PiecesResponse, json_text
+from service.http.responses import Buffer, BuffersResponse, json_text
 from service.http.static_content import static_json
 from service.json_api.catalog.operators import operator_page, route_path
 from service.json_api.contraction import check_size, weight_of
@@ -36,7 +36,7 @@ from service.json_api.schemas.operators import (
 )
 from service.json_api.tensors import output_pieces, read_elements
 from service.operations.types import read_tensor_type, read_type
-from service.runtime.memory_budget import hold
+from service.runtime.request_context import reserve_memory
 from service.runtime.runtime import require_ready
 from service.runtime.settings import Settings
 
@@ -49,18 +49,18 @@ _PAGE_LIST = static_json(lambda: OperatorList(operators=[operator_page(operator)
 
 @router.get("/v1/operators", **static_operation("listOperators", OperatorList))
 async def list_operators(request: Request) -> Response:
-    """List other systems' operators: what each takes, gives and does."""
-    return await _PAGE_LIST.reply(request)
+    """List the operators of other systems, with operands, attributes and versions."""
+    return await _PAGE_LIST.response(request)
 
 
 @router.get("/v1/operators/{name}", **static_operation("getOperator", OperatorPage, 404))
 async def get_operator(request: Request, name: str) -> Response:
-    """Say what one operator is, by a name such as onnx.QuantizeLinear."""
+    """Describe one operator, such as onnx.QuantizeLinear."""
     try:
         operator = operator_named(name)
     except UnknownNameError as error:
-        return requant_problem(request, error, status=404)
-    return await _PAGES[operator.full_name].reply(request)
+        return error_response(request, error, status=404)
+    return await _PAGES[operator.full_name].response(request)
 
 
 def _read_input(name: str, given: Tensor, body: JsonDocument, settings: Settings) -> OperandTensor:
@@ -92,11 +92,11 @@ def _read_attributes(call: RequestModel, operator: Operator, settings: Settings)
 def _reply(outputs: dict[str, OperandTensor], settings: Settings, *, in_values: bool) -> Response:
     """Write the outputs, as values if that is asked for and none of them is too large."""
     in_values = in_values and all(each.data.size <= settings.max_values for each in outputs.values())
-    pieces: list[Piece] = [b'{"outputs":{']
+    pieces: list[Buffer] = [b'{"outputs":{']
     for index, (name, tensor) in enumerate(outputs.items()):
         pieces.append((b"," if index else b"") + json_text(name) + b":")
         pieces += output_pieces(tensor.type, print_type(tensor.type), tensor.data, in_values=in_values)
-    return PiecesResponse([*pieces, b"}}"], MEDIA_TYPE)
+    return BuffersResponse([*pieces, b"}}"], MEDIA_TYPE)
 
 
 def _handler(operator: Operator) -> Callable[[Request], Awaitable[Response]]:
@@ -111,7 +111,7 @@ def _handler(operator: Operator) -> Callable[[Request], Awaitable[Response]]:
         def read() -> dict[str, OperandTensor]:
             return {name: _read_input(name, tensor, body, settings) for name, tensor in given.items()}
 
-        inputs = await running.compute.arrays(len(body), read)
+        inputs = await running.executor.run_array(len(body), read)
 
         def decide() -> Work:
             opset, implementation = getattr(call, "opset", None), getattr(call, "implementation", "")
@@ -121,8 +121,8 @@ def _handler(operator: Operator) -> Callable[[Request], Awaitable[Response]]:
             return work
 
         sizes = sorted(tensor.data.size for tensor in inputs.values())
-        planned = await running.compute.texts(sum(sizes[:-1]), decide)
-        await hold(request.scope, planned.working_bytes(inputs))
+        planned = await running.executor.run_text(sum(sizes[:-1]), decide)
+        await reserve_memory(request.scope, planned.working_bytes(inputs))
 
         def work() -> Response:
             return _reply(
@@ -132,7 +132,7 @@ def _handler(operator: Operator) -> Callable[[Request], Awaitable[Response]]:
             )
 
         weight = weight_of(planned.elements, planned.products)
-        return await running.compute.arrays(max(len(body), weight), work)
+        return await running.executor.run_array(max(len(body), weight), work)
 
     call_operator.__doc__ = f"{operator.summary} {operator.source}."
     call_operator.__name__ = operation_id(operator)

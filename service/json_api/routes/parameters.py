@@ -16,7 +16,7 @@ from service.http.json_body import receive_json
 from service.http.openapi_operation import json_operation
 from service.http.problems import at, below
 from service.http.query import no_query
-from service.http.responses import json_reply
+from service.http.responses import json_response
 from service.json_api.schemas import multipliers as multiplier_models
 from service.json_api.schemas.multipliers import MultiplierReply, MultiplierRequest
 from service.runtime.executor import CHARACTERS_PER_FACTOR
@@ -30,13 +30,13 @@ _EXAMPLE = {"factors": ["0.0123", "0x1.8p-5"], "scheme": "litert"}
 
 @router.post("/multiplier", **json_operation("deriveMultiplier", MultiplierRequest, MultiplierReply, _EXAMPLE))
 async def derive_multipliers(request: Request) -> Response:
-    """Derive the integer multiplier and shift for each factor, with the value that they stand for."""
+    """Derive the integer multiplier and shift for each factor, and the value that they represent."""
     running = require_ready(request)
     call, _ = await receive_json(request, MultiplierRequest, running)
     limit, count = running.settings.max_factors, len(call.factors) + len(call.scales)
     field = "factors" if "factors" in call.model_fields_set else "scales"
     if count > limit:
-        detail = f"there are {count} {field}; at most {limit} are taken at once"
+        detail = f"there are {count} {field}; the limit is {limit}"
         raise LimitError(detail, limit=limit, pointer=f"/{field}")
     with at("/scheme"):
         scheme = scheme_named(call.scheme).name
@@ -53,6 +53,6 @@ async def derive_multipliers(request: Request) -> Response:
         for index in checked(range(count), 16):
             with below(f"/{field}/{index}"):
                 results.append(multiplier_models.DerivedMultiplier(**asdict(derive(index))))
-        return json_reply(MultiplierReply(scheme=scheme, results=results))
+        return json_response(MultiplierReply(scheme=scheme, results=results))
 
-    return await running.compute.texts(count * CHARACTERS_PER_FACTOR, work)
+    return await running.executor.run_text(count * CHARACTERS_PER_FACTOR, work)

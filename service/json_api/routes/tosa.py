@@ -14,7 +14,7 @@ from service.http.json_body import MEDIA_TYPE, receive_json
 from service.http.openapi_operation import json_operation
 from service.http.problems import at, sides
 from service.http.query import no_query
-from service.http.responses import PiecesResponse
+from service.http.responses import BuffersResponse
 from service.json_api.schemas.tosa import RescaleReply, RescaleRequest
 from service.json_api.tensors import output_pieces, read_elements
 from service.operations.types import read_tensor_type, read_type
@@ -70,8 +70,8 @@ async def rescale(request: Request) -> Response:
             plan.run(source, target)
         in_values = "values" in call.input.model_fields_set
         output = output_pieces(plan.output_type, output_type, target, in_values=in_values)
-        return PiecesResponse([b'{"output":', *output, b"}"], MEDIA_TYPE)
+        return BuffersResponse([b'{"output":', *output, b"}"], MEDIA_TYPE)
 
     characters = len(call.input.type) + len(call.output_type) + len(call.multiplier) * CHARACTERS_PER_FACTOR
-    plan, output_type = await running.compute.texts(characters, decide)
-    return await running.compute.arrays(len(body), run)
+    plan, output_type = await running.executor.run_text(characters, decide)
+    return await running.executor.run_array(len(body), run)

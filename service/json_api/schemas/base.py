@@ -82,8 +82,8 @@ Values = Annotated[
     FailFast(),
     Field(
         max_length=MOST_ENTRIES,
-        description="The elements in row-major order, as numbers. Floats that are not finite are the texts "
-        '"NaN", "Infinity" and "-Infinity". At most as many as the limit max_values says, 4096 by default.',
+        description='The elements in row-major order, as numbers. Non-finite floats are the strings "NaN", '
+        '"Infinity" and "-Infinity". At most `max_values` elements (4096 by default).',
     ),
 ]
 Data = Annotated[
@@ -108,18 +108,18 @@ class Tensor(RequestModel):
     @model_validator(mode="after")
     def _one_form(self) -> Tensor:
         if len(self.model_fields_set & {"data", "values"}) != 1:
-            raise PydanticCustomError("tensor_form", "exactly one of data and values has to be there")
+            raise PydanticCustomError("tensor_form", "exactly one of data and values is required")
         return self
 
 
 class ParseTypeRequest(RequestModel):
-    """A text that should be a type."""
+    """A type text to parse."""
 
     text: str = Field(description="MLIR text.", examples=["tensor<2x3x!quant.uniform<i8:f32:1, {0.5:3, 0.25, 0.125}>>"])
 
 
 class OutputTensor(ReplyModel):
-    """A tensor: its type in canonical text, and `data` or `values`, whichever form the input had."""
+    """A tensor: its type in canonical text, and `data` or `values`, in the form of the input."""
 
     type: str
     data: Data = ""
@@ -127,7 +127,7 @@ class OutputTensor(ReplyModel):
 
 
 class OperationRule(ReplyModel):
-    """How a profile computes one operation. x real, q stored, s scale, z zero point, lo and hi the storage bounds."""
+    """How a profile computes one operation; x real, q quantized, s scale, z zero point, lo and hi storage bounds."""
 
     formula: str
     precision: str
@@ -135,26 +135,26 @@ class OperationRule(ReplyModel):
     zero_point: str
     saturation: str
     nan: str
-    expressed: list[str] = Field(description="The expressed types for which the rule is defined.")
-    storages: list[str] = Field(description="The storages for which the rule is defined.")
+    expressed: list[str] = Field(description="The expressed types that the rule supports.")
+    storages: list[str] = Field(description="The storage types that the rule supports.")
     granularities: list[str] = Field(description="per_tensor, per_axis, sub_channel.")
-    quotient: str = Field(description="How x / s is formed, in quantize.")
-    steps: str = Field(description="What each step on f16 and bf16 is rounded to: expressed or f32.")
-    scales: str = Field(description="What scales are rounded to first: expressed or f32.")
-    overflow: str = Field(description="What becomes of an integer outside of the bounds, in quantize.")
-    missing: str = Field(description="What becomes of NaN, in quantize.")
-    difference: str = Field(description="How q - z and the product are formed, in dequantize.")
-    pairs: list[str] = Field(description="The pairs of storages that are taken, in requantize; empty: all.")
-    symmetric: list[str] = Field(description="Storages whose zero points have to be 0.")
-    short_blocks: bool = Field(description="Whether a last block may be short.")
-    scheme: str = Field(default="", description="How multipliers are derived, in requantize.")
+    quotient: str = Field(description="Quantize: how x / s is computed.")
+    steps: str = Field(description="The precision of each step on f16 and bf16: expressed or f32.")
+    scales: str = Field(description="The precision that scales are rounded to first: expressed or f32.")
+    overflow: str = Field(description="Quantize: the result of a value outside the storage bounds.")
+    missing: str = Field(description="Quantize: the result of NaN.")
+    difference: str = Field(description="Dequantize: how q - z and the product are computed.")
+    pairs: list[str] = Field(description="Requantize: the supported pairs of storage types; empty: all.")
+    symmetric: list[str] = Field(description="Storage types whose zero points must be 0.")
+    short_blocks: bool = Field(description="Whether the last block may be short.")
+    scheme: str = Field(default="", description="Requantize: how multipliers are derived.")
     variants: dict[str, OperationRule] = Field(
-        description="Rules that replace this one: for a storage, a granularity, both, or an expressed type."
+        description="Rules that replace this one for a storage type, a granularity, both, or an expressed type."
     )
 
 
 class SpecialCodes(ReplyModel):
-    """What a few f32 values give in a format, as hexadecimal codes."""
+    """The codes of special f32 values in a format, in hexadecimal."""
 
     overflow: str = Field(description="A finite value beyond the largest one.")
     negative_overflow: str
@@ -166,7 +166,7 @@ class SpecialCodes(ReplyModel):
 
 
 class CastFormat(ReplyModel):
-    """A float of at most 16 bits: its numbers, and what a profile makes of what it does not hold."""
+    """A float of at most 16 bits: its range, and what a profile does with values outside it."""
 
     type: str
     exponent_bits: Int32
@@ -174,37 +174,39 @@ class CastFormat(ReplyModel):
     bias: Int32
     largest: str = Field(description="The largest finite value.")
     largest_code: str
-    codes: SpecialCodes = Field(description="As the profile does by default.")
+    codes: SpecialCodes = Field(description="Under the profile's default.")
     saturate_false: SpecialCodes = Field(
-        default=ABSENT, description="With saturate false, where the profile leaves the choice."
+        default=ABSENT, description="With saturate = false, if the profile offers the choice."
     )
 
 
 class CastRule(ReplyModel):
-    """How a profile casts between floats that are not quantized; and to small floats as storage, after scaling."""
+    """How a profile casts between unquantized floats, and to small floats as storage after scaling."""
 
-    authority: str = Field(description="Who decides where the formats leave a choice.")
+    authority: str = Field(description="The system whose behaviour applies where the formats leave a choice.")
     formula: str
     f64: str = Field(description="How an f64 is rounded.")
     saturation: str
     nan: str
-    scale: str = Field(default="", description="How f8E8M0FNU is encoded from an f32 x, where it is.")
-    scale_roundings: list[str] = Field(
-        description="To f8E8M0FNU: the roundings that can be asked for, the default first."
-    )
+    scale: str = Field(default="", description="How an f32 x is encoded to f8E8M0FNU, if the profile does so.")
+    scale_roundings: list[str] = Field(description="The roundings available for f8E8M0FNU, the default first.")
     notes: str = Field(default="")
-    sources: list[str] = Field(description="The floats that are cast from, and to which small floats are cast.")
+    sources: list[str] = Field(description="The floats that can be cast from, and that small floats can be cast to.")
     formats: list[CastFormat]
 
 
 class ProductRule(ReplyModel):
-    """How a profile computes sums of products."""
+    """How a profile computes products."""
 
-    operator: str = Field(description="The real system's own.")
-    overflow: str = Field(description="What becomes of a sum that i32 does not hold, unless asked otherwise.")
-    scheme: str = Field(default="", description="What scales the sums; without it they are dequantized and quantized.")
-    factor: str = Field(default="", description="How the factor is formed, where not as the scheme says.")
-    accumulator: str = Field(default="", description="What is summed in without a bias, where not what operands need.")
+    operator: str = Field(description="The operator of the real system.")
+    overflow: str = Field(description="What happens by default if a sum overflows i32.")
+    scheme: str = Field(
+        default="", description="The scheme that scales the sums; if absent they are dequantized and quantized."
+    )
+    factor: str = Field(default="", description="How the factor is computed, if not as the scheme defines.")
+    accumulator: str = Field(
+        default="", description="The accumulator without a bias, if it is not derived from the operand widths."
+    )
     variants: dict[str, ProductRule] = Field(
         description="Rules that replace this one: `batched` for rhs with batch dimensions, `i64` for sums of 64 bits, "
         "`undelegated i32` for sums of 32 bits where an operand has more than 8 or a signed rhs zero points, "
@@ -215,9 +217,9 @@ class ProductRule(ReplyModel):
 class AdditionRule(ReplyModel):
     """How a profile adds two quantized tensors."""
 
-    operator: str = Field(description="The real system's own.")
+    operator: str = Field(description="The operator of the real system.")
     addition: str = Field(description="fixed_point, rescale, common_scale, to_output_scale or through_real.")
-    scheme: str = Field(default="", description="Of the multipliers, where there are any.")
+    scheme: str = Field(default="", description="The scheme of the multipliers, if there are any.")
 
 
 class Profile(ReplyModel):
@@ -229,10 +231,10 @@ class Profile(ReplyModel):
     source: str
     operations: dict[str, OperationRule]
     products: dict[str, ProductRule] = Field(
-        default=ABSENT, description="matmul and conv2d, where the profile defines them."
+        default=ABSENT, description="Present if the profile defines matmul and conv2d."
     )
-    add: AdditionRule = Field(default=ABSENT, description="add, where the profile defines it.")
-    casts: CastRule = Field(default=ABSENT, description="Casts between floats, where the profile defines them.")
+    add: AdditionRule = Field(default=ABSENT, description="Present if the profile defines add.")
+    casts: CastRule = Field(default=ABSENT, description="Present if the profile defines casts between floats.")
 
 
 class ProfileList(ReplyModel):
@@ -242,37 +244,37 @@ class ProfileList(ReplyModel):
 
 
 class Info(ReplyModel):
-    """What is running, and its limits."""
+    """Versions and limits."""
 
     name: str
     version: str
     python: str
-    packages: dict[str, str] = Field(description="Versions of the packages that compute.")
+    packages: dict[str, str] = Field(description="Versions of the numeric packages.")
     machine: str
     threads: Int32
-    kernels: Int32 = Field(description="Kernels compiled.")
+    kernels: Int32 = Field(description="Number of compiled kernels.")
     profiles: list[str]
     schemes: list[str]
     limits: Limits
 
 
 class Health(ReplyModel):
-    """Whether the service takes work."""
+    """Readiness of the service."""
 
     status: HealthStatus
 
 
 class FieldProblem(ReplyModel):
-    """One wrong field."""
+    """One invalid field."""
 
-    pointer: str = Field(description="JSON pointer (RFC 6901) into the body; for a query parameter, to its name.")
+    pointer: str = Field(description="JSON pointer (RFC 6901) into the body, or `/name` for a query parameter.")
     code: str
     detail: str
-    offset: Int32 = Field(default=0, description="Index of the wrong character, where it is a type text that is wrong.")
+    offset: Int32 = Field(default=0, description="Index of the first invalid character, for type texts.")
 
 
 class Problem(ReplyModel):
-    """An error (RFC 9457). `code` is stable; GET the `type` for an explanation."""
+    """An error (RFC 9457). `code` is stable; GET `type` for an explanation."""
 
     type: str
     title: str
@@ -280,22 +282,24 @@ class Problem(ReplyModel):
     detail: str
     code: str
     errors: list[FieldProblem] = Field(default=[])
-    error: str = Field(default="", description="Under /v2: the detail, where clients of that protocol look for it.")
+    error: str = Field(
+        default="", description="Under /v2: the detail, in the member that clients of that protocol read."
+    )
     offset: Int32 = Field(
         default=0,
-        description="Index of the wrong character in a type text or a module.",
+        description="Index of the first invalid character in a type text or a module.",
     )
     line: Int32 = Field(default=0, description="Line of a module, from 1.")
     column: Int32 = Field(default=0, description="Column of a module, from 1.")
     caret: str = Field(default="", description="The text around the offset, and a caret under the character.")
-    hint: str = Field(default="", description="The likely intention.")
-    index: Int64 = Field(default=0, description="Flat row-major index of the element at fault.")
-    limit: Int64 = Field(default=0, description="The limit that was passed.")
+    hint: str = Field(default="", description="What was probably meant.")
+    index: Int64 = Field(default=0, description="Flat row-major index of the element in error.")
+    limit: Int64 = Field(default=0, description="The limit that was exceeded.")
     request_id: str
 
 
 class ProblemExplanation(ReplyModel):
-    """What a problem's code means."""
+    """Explanation of a problem code."""
 
     code: str
     status: Int32

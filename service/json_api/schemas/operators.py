@@ -43,10 +43,10 @@ def operation_id(operator: Operator) -> str:
 
 def _types(operand: Operand, *, versioned: bool) -> str:
     if not versioned:
-        return f"Of {', '.join(operand.types)}."
+        return f"Types: {', '.join(operand.types)}."
     first = min(operand.types.values())
     listed = (name if since == first else f"{name} (from {since})" for name, since in operand.types.items())
-    return f"Of {', '.join(listed)}."
+    return f"Types: {', '.join(listed)}."
 
 
 def _tensor_field(operand: Operand, operator: Operator) -> Any:
@@ -142,11 +142,11 @@ def reply_model(operator: Operator) -> type[ReplyModel]:
         )
         for each in operator.outputs
     }
-    outputs = create_model(f"{stem}Outputs", __base__=ReplyModel, __doc__=f"What {operator.name} gives.", **results)
+    outputs = create_model(f"{stem}Outputs", __base__=ReplyModel, __doc__=f"The outputs of {operator.name}.", **results)
     return create_model(
         f"{stem}Reply",
         __base__=ReplyModel,
-        __doc__=f"What {operator.full_name} gives, by name.",
+        __doc__=f"The outputs of {operator.full_name}, by name.",
         outputs=(outputs, ...),
     )
 
@@ -159,7 +159,7 @@ class TypeSince(ReplyModel):
 
 
 class OperatorOperand(ReplyModel):
-    """A tensor that an operator takes or gives."""
+    """An input or output tensor of an operator."""
 
     name: str
     description: str
@@ -175,26 +175,26 @@ class OperatorAttribute(ReplyModel):
     description: str
     required: bool
     default: str = Field(default=ABSENT, description="As JSON text.")
-    choices: list[str] = Field(default=ABSENT, description="The texts that it can have, where only some can be.")
-    since: Int32 = Field(default=ABSENT, description="The version of the system that first has it.")
+    choices: list[str] = Field(default=ABSENT, description="The allowed values, if restricted.")
+    since: Int32 = Field(default=ABSENT, description="The first version of the system that has it.")
 
 
 class OperatorPage(ReplyModel):
-    """An operator: how it is called, and what it is."""
+    """An operator: its path, operands, attributes and versions."""
 
     name: str
     system: str
     operator: str
     summary: str
     source: str
-    path: str = Field(description="Of its JSON route.")
+    path: str = Field(description="The path of its JSON route.")
     model: str = Field(description="Its name under /v2/models.")
-    versions: list[Int32] = Field(description="In which it changed; empty for systems without versions.")
-    implementations: list[str] = Field(description="Those that can be chosen between, the default first.")
+    versions: list[Int32] = Field(description="The versions in which it changed; empty for systems without versions.")
+    implementations: list[str] = Field(description="The available implementations, the default first.")
     inputs: list[OperatorOperand]
     outputs: list[OperatorOperand]
     attributes: list[OperatorAttribute]
-    deviations: list[str] = Field(description="Where it differs, on purpose, from the system or its specification.")
+    deviations: list[str] = Field(description="Deliberate differences from the system or its specification.")
 
 
 class OperatorList(ReplyModel):

@@ -124,13 +124,13 @@ _STORED_NUMBERS = "Stored numbers, or floats of at most 16 bits."
 QUANTIZE = Model(
     name="quantize",
     versions=("1",),
-    description="Real numbers to stored ones, or to narrower floats.",
-    inputs=(Slot(name="x", description="Real numbers.", datatypes=REALS), SCALE, ZERO_POINT),
+    description="Quantize, or cast to a narrower float.",
+    inputs=(Slot(name="x", description="The real tensor.", datatypes=REALS), SCALE, ZERO_POINT),
     outputs=(Slot(name="y", description=_STORED_NUMBERS, datatypes=_STORED),),
     parameters=(
         replace(
             _OUTPUT_TYPE,
-            description=f"{_OUTPUT_TYPE.description} This or the input scale has to be there.",
+            description=f"{_OUTPUT_TYPE.description} Required unless the input scale is given.",
             optional=True,
         ),
         _INPUT_TYPE,
@@ -176,9 +176,9 @@ DEQUANTIZE = Model(
     versions=("1",),
     description="Stored numbers, or small floats, to real numbers.",
     inputs=(Slot(name="x", description=_STORED_NUMBERS, datatypes=_STORED), SCALE, ZERO_POINT),
-    outputs=(Slot(name="y", description="Real numbers.", datatypes=REALS),),
+    outputs=(Slot(name="y", description="The real tensor.", datatypes=REALS),),
     parameters=(
-        replace(_INPUT_TYPE, description=f"MLIR text: what x is. {_BARE} This or the input scale has to be there."),
+        replace(_INPUT_TYPE, description=f"MLIR text: what x is. {_BARE} Required unless the input scale is given."),
         replace(_OUTPUT_TYPE, description=f"{_OUTPUT_TYPE.description} Default: the expressed type.", optional=True),
         STORAGE_TYPE,
         AXIS,
@@ -222,7 +222,7 @@ REQUANTIZE = Model(
         replace(_MULTIPLIER, datatypes=("INT64", "INT32"), optional=True),
         replace(_SHIFT, datatypes=("INT32", "INT64"), optional=True),
     ),
-    outputs=(Slot(name="y", description="Stored numbers.", datatypes=_STORED_INTEGERS), _MULTIPLIER, _SHIFT),
+    outputs=(Slot(name="y", description="The quantized tensor.", datatypes=_STORED_INTEGERS), _MULTIPLIER, _SHIFT),
     parameters=(
         replace(
             _INPUT_TYPE,

@@ -1,4 +1,7 @@
-"""docs/lowering.md lists every pass, with its options, and shows requests; `test_readme` runs its examples."""
+"""docs/lowering.md lists the passes with their options and shows what can be sent.
+
+`tests.service.test_readme` runs its examples.
+"""
 
 from __future__ import annotations
 

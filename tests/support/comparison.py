@@ -58,7 +58,7 @@ def check_histogram(found: Histogram, differences: Sequence[int | None]) -> None
 
 def check_error(report: ComparisonReport, a: Sequence[Any], b: Sequence[Any]) -> None:
     """Check the error against exact sums over the pairs that are finite."""
-    pairs = [
+    pairs: list[tuple[Any, Any]] = [
         (exact(x), exact(y))
         for x, y in zip(a, b, strict=True)
         if isinstance(x, (int, Fraction)) or (math.isfinite(x) and math.isfinite(y))

@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from core.errors import UnknownNameError, excerpt
 from service.oip.models.blocks import DEQUANTIZE_BLOCKS, QUANTIZE_BLOCKS
 from service.oip.models.comparison import COMPARE
-from service.oip.models.conversions import DEQUANTIZE, QUANTIZE
+from service.oip.models.conversions import DEQUANTIZE, QUANTIZE, REQUANTIZE
 from service.oip.models.model import Model
 from service.oip.models.operators import OPERATOR_MODELS
-from service.oip.models.requantization import REQUANTIZE
 
 _OPERATIONS = (QUANTIZE, DEQUANTIZE, REQUANTIZE, COMPARE, QUANTIZE_BLOCKS, DEQUANTIZE_BLOCKS)
 MODELS: Mapping[str, Model] = {**{model.name: model for model in _OPERATIONS}, **OPERATOR_MODELS}

@@ -1,4 +1,7 @@
-"""The listings of docs/upstream_examples.md over HTTP: what they become, and what both sides compute."""
+"""The listings of upstream's pages over HTTP: what they become and what both sides compute.
+
+See docs/upstream_examples.md.
+"""
 
 from __future__ import annotations
 

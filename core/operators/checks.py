@@ -116,7 +116,7 @@ def _check_value(operator: Operator, attribute: Attribute, value: Value, version
     for index, each in enumerate(value if isinstance(value, (list, tuple)) else [value]):
         if type(each) is int and not attribute.lowest <= each <= attribute.highest:
             raise ParameterError(
-                f"{attribute.name} has to be {attribute.lowest} to {attribute.highest}", index=index, pointer=place
+                f"{attribute.name} must be {attribute.lowest} to {attribute.highest}", index=index, pointer=place
             )
 
 

@@ -17,6 +17,8 @@ from service.http import problems
 from service.http.responses import json_text
 from service.http.router import DirectRoutes, answer
 from service.http.static_content import StaticContent
+from service.json_api.catalog import operators as operator_catalog
+from service.json_api.catalog import profiles, schemes
 from service.json_api.routes import (
     blocks,
     calibration,
@@ -48,8 +50,7 @@ from service.runtime.settings import Settings
 
 
 class Application(FastAPI):
-    """FastAPI with the OpenAPI document of `service.openapi`, direct routes beside it, and layers around it.
-    """
+    """FastAPI with the OpenAPI document of `service.openapi`, direct routes beside it, and layers around it."""
 
     def __init__(self, *, direct: DirectRoutes, **options: Any) -> None:
         super().__init__(**options)
@@ -129,7 +130,7 @@ class Exchanges:
 def create_app(settings: Settings) -> FastAPI:
     """Return the application. Its threads and kernels come to life with its lifespan."""
     topics = [convert, fake_quantize, compare, blocks, integer, tosa, operators, npy, oip]
-    topics += [parameters, ranges, calibration, types, translation, lowering, meta]
+    topics += [parameters, ranges, calibration, types, translation, lowering, profiles, schemes, operator_catalog, meta]
     topics += [docs] if settings.docs else []
     topics += [metrics] if settings.metrics else []
     app = Application(

@@ -13,7 +13,8 @@ from pydantic import Field
 from core.compare.comparison import MOST_REPORTED, ComparisonReport
 from core.compare.error_report import ErrorReport
 from core.compare.histogram import DifferenceUnit
-from service.json_api.schemas.base import Int32, Int64, ReplyModel, RequestModel, Tensor
+from service.http.models import Int32, Int64, ReplyModel, RequestModel
+from service.json_api.schemas.tensors import Tensor
 
 
 class CompareRequest(RequestModel):

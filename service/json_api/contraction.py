@@ -23,8 +23,8 @@ from service.http.json_body import MEDIA_TYPE, receive_json
 from service.http.json_document import JsonDocument
 from service.http.problems import at, sides
 from service.http.responses import Piece, PiecesResponse, json_text
-from service.json_api.schemas.base import Tensor
 from service.json_api.schemas.integer import ProductRequest
+from service.json_api.schemas.tensors import Tensor
 from service.json_api.tensors import output_pieces, read_elements
 from service.operations.types import read_tensor_type, read_type
 from service.runtime.memory_budget import hold

@@ -15,7 +15,7 @@ from service.http.json_document import JsonDocument
 from service.http.problems import at
 from service.http.responses import Piece, json_text
 from service.json_api import base64_tensor
-from service.json_api.schemas.base import Tensor
+from service.json_api.schemas.tensors import Tensor
 from service.runtime.settings import Settings
 
 Array = NDArray[Any]

@@ -31,7 +31,13 @@ from core.mlir.types import (
     UniformSubChannelType,
     UniformType,
 )
-from service.json_api.schemas.base import Int32, Int64, ReplyModel
+from service.http.models import Int32, Int64, ReplyModel, RequestModel
+
+
+class ParseTypeRequest(RequestModel):
+    """A text that should be a type."""
+
+    text: str = Field(description="MLIR text.", examples=["tensor<2x3x!quant.uniform<i8:f32:1, {0.5:3, 0.25, 0.125}>>"])
 
 
 class TypeKind(StrEnum):

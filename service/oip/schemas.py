@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, FailFast, Field
 from pydantic_core import PydanticCustomError
 
-from service.json_api.schemas.base import ABSENT, Int64, ReplyModel, RequestModel
+from service.http.models import ABSENT, Int64, ReplyModel, RequestModel
 
 MOST_TENSORS = 16
 LONGEST_NAME = 64

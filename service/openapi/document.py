@@ -22,9 +22,9 @@ from core.profiles import PROFILES
 from core.schemes import SCHEMES
 from core.translation import litert, onednn, onnx, torch, tosa
 from service import VERSION
+from service.http.models import COMPONENT, Problem
 from service.http.openapi_operation import SCHEMAS
 from service.json_api import comparison
-from service.json_api.schemas import base as schemas
 from service.json_api.schemas import blocks as block_models
 from service.json_api.schemas import calibration as calibration_models
 from service.json_api.schemas import conversions as conversion_models
@@ -35,6 +35,7 @@ from service.json_api.schemas import operators as operator_models
 from service.json_api.schemas import ranges as range_models
 from service.json_api.schemas import tosa as tosa_models
 from service.json_api.schemas import translation as translation_models
+from service.json_api.type_description import ParseTypeRequest
 from service.oip import schemas as oip_schemas
 from service.runtime.settings import Limits, Settings
 
@@ -74,7 +75,7 @@ _REQUESTS = (
     calibration_models.TensorParametersRequest,
     range_models.BiasRequest,
     range_models.FakeQuantizeRequest,
-    schemas.ParseTypeRequest,
+    ParseTypeRequest,
     translation_models.TranslateRequest,
     lowering_models.LowerRequest,
     lowering_models.EvaluateRequest,
@@ -98,7 +99,7 @@ def document(routes: Sequence[BaseRoute], settings: Settings) -> dict[str, Any]:
     found["info"]["x-limits"] = {name: getattr(settings, name) for name in Limits.model_fields}
     components = found["components"]["schemas"]
     components.update(_request_components())
-    components["Problem"] = schemas.Problem.model_json_schema(ref_template=SCHEMAS + "{model}")
+    components["Problem"] = Problem.model_json_schema(ref_template=SCHEMAS + "{model}")
     components.update(components["Problem"].pop("$defs", {}))
     components["ProfileName"] = _names(PROFILES, "The arithmetic contracts. GET /v1/profiles says what each is.")
     components["RoundingName"] = _names(
@@ -176,6 +177,6 @@ def _tidy(component: dict[str, Any]) -> None:
     component.pop("title", None)
     for field in component.get("properties", {}).values():
         field.pop("title", None)
-        if name := field.pop(schemas.COMPONENT, None):
+        if name := field.pop(COMPONENT, None):
             del field["type"]
             field["$ref"] = SCHEMAS + name

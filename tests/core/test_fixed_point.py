@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from core.schemes.ethos_u import quantise_pooling_scale
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -20,6 +19,7 @@ from core.kernels.scalar.fixed_point import (
     saturating_rounding_doubling_high_multiply_int16,
     wrap_int32,
 )
+from core.schemes.ethos_u import quantise_pooling_scale
 from tests.oracles import quantization as oracle
 from tests.vector_cases import load
 

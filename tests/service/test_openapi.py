@@ -14,6 +14,7 @@ from core.operators.registry import OPERATORS
 from service import VERSION
 from service.app import create_app
 from service.json_api.schemas.operators import class_name, operation_id
+from service.openapi import __main__ as command
 from service.openapi import document as openapi
 from service.runtime.settings import Settings
 
@@ -136,16 +137,16 @@ def test_the_default_profile_is_stated(document: dict[str, Any]) -> None:
 
 def test_the_document_is_written_sorted_and_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     committed = tmp_path / "openapi" / "openapi.json"
-    monkeypatch.setattr(openapi, "COMMITTED", committed)
+    monkeypatch.setattr(command, "COMMITTED", committed)
     monkeypatch.setattr("sys.argv", ["openapi", "--check"])
     with pytest.raises(SystemExit):
-        openapi.main()
+        command.main()
     monkeypatch.setattr("sys.argv", ["openapi"])
-    openapi.main()
+    command.main()
     text = committed.read_text()
     assert json.dumps(json.loads(text), indent=2, sort_keys=True, ensure_ascii=False) + "\n" == text
     monkeypatch.setattr("sys.argv", ["openapi", "--check"])
-    openapi.main()
+    command.main()
 
 
 def test_the_version_is_the_projects() -> None:

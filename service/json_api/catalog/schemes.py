@@ -1,9 +1,53 @@
-"""A scheme as its page shows it: everything that is needed to write its arithmetic again."""
+"""The schemes of requantization: how each derives multipliers and shifts, and what it computes with them."""
 
 from __future__ import annotations
 
-from core.schemes import scheme_named
-from service.json_api.schemas.multipliers import Bounds, Scheme
+from functools import partial
+
+from fastapi import APIRouter, Depends
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from core.errors import UnknownNameError
+from core.schemes import SCHEMES, scheme_named
+from service.http.models import Int64, ReplyModel
+from service.http.openapi_operation import static_operation
+from service.http.problems import requant_problem
+from service.http.query import no_query
+from service.http.static_content import static_json
+
+router = APIRouter(tags=["meta"], dependencies=[Depends(no_query)])
+
+
+class Bounds(ReplyModel):
+    """The lowest and the highest that are taken."""
+
+    lowest: Int64
+    highest: Int64
+
+
+class Scheme(ReplyModel):
+    """A way to derive multiplier m and shift from a factor, and to scale v = q - z_in by them."""
+
+    name: str
+    summary: str
+    source: str
+    factor: str = Field(description="How the factor is formed from scales.")
+    derivation: str = Field(description="How m and shift come from the factor d.")
+    convention: str = Field(description="What m and shift stand for.")
+    formula: str = Field(description="What v becomes, before it is clamped to the storage bounds.")
+    where: str = Field(description="What the formula's names mean.")
+    rounding: str
+    multipliers: Bounds
+    shifts: Bounds
+    demands: list[str] = Field(description="What is demanded of each element; one that fails is an error.")
+
+
+class SchemeList(ReplyModel):
+    """All schemes."""
+
+    schemes: list[Scheme]
 
 
 def scheme_page(name: str) -> Scheme:
@@ -24,3 +68,23 @@ def scheme_page(name: str) -> Scheme:
         shifts=shifts,
         demands=list(scheme.stage.demands.values()),
     )
+
+
+_PAGES = {name: static_json(partial(scheme_page, name)) for name in SCHEMES}
+_LIST = static_json(lambda: SchemeList(schemes=[scheme_page(name) for name in SCHEMES]))
+
+
+@router.get("/v1/schemes", **static_operation("listSchemes", SchemeList))
+async def list_schemes(request: Request) -> Response:
+    """List the schemes of requantization, each in words and formulas."""
+    return await _LIST.reply(request)
+
+
+@router.get("/v1/schemes/{name}", **static_operation("getScheme", Scheme, 404))
+async def get_scheme(request: Request, name: str) -> Response:
+    """Say what one scheme of requantization is."""
+    try:
+        scheme = scheme_named(name)
+    except UnknownNameError as error:
+        return requant_problem(request, error, status=404)
+    return await _PAGES[scheme.name].reply(request)

@@ -37,8 +37,8 @@ from service.http.problems import at, sides
 from service.http.query import no_query
 from service.http.responses import json_reply
 from service.json_api.finished_parameters import parameters_reply, read_rule
-from service.json_api.schemas.base import Tensor
 from service.json_api.schemas.calibration import GranularityName, TensorParametersReply, TensorParametersRequest
+from service.json_api.schemas.tensors import Tensor
 from service.json_api.tensors import read_elements
 from service.operations.types import read_tensor_type
 from service.runtime.runtime import require_ready

@@ -3,37 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from functools import partial
 from math import prod
 
 from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
-from core.errors import UnknownNameError, UnsupportedError, excerpt
+from core.errors import UnsupportedError, excerpt
 from core.mlir import print_type
 from core.operators.checks import checked_call
 from core.operators.description import Kind, OperandTensor, Operator, Value, Work
 from core.operators.element_names import container
-from core.operators.registry import OPERATORS, operator_named
+from core.operators.registry import OPERATORS
 from core.plan.operands import static_shape
 from service.http.json_body import MEDIA_TYPE, receive_json
 from service.http.json_document import JsonDocument
-from service.http.openapi_operation import json_operation, static_operation
-from service.http.problems import at, requant_problem
+from service.http.models import RequestModel
+from service.http.openapi_operation import json_operation
+from service.http.problems import at
 from service.http.query import no_query
 from service.http.responses import Piece, PiecesResponse, json_text
-from service.http.static_content import static_json
-from service.json_api.catalog.operators import operator_page, route_path
+from service.json_api.catalog.operators import route_path
 from service.json_api.contraction import check_size, weight_of
-from service.json_api.schemas.base import RequestModel, Tensor
 from service.json_api.schemas.operators import (
-    OperatorList,
-    OperatorPage,
     operation_id,
     reply_model,
     request_model,
 )
+from service.json_api.schemas.tensors import Tensor
 from service.json_api.tensors import output_pieces, read_elements
 from service.operations.types import read_tensor_type, read_type
 from service.runtime.memory_budget import hold
@@ -41,26 +38,6 @@ from service.runtime.runtime import require_ready
 from service.runtime.settings import Settings
 
 router = APIRouter(tags=["operators"], dependencies=[Depends(no_query)])
-
-
-_PAGES = {name: static_json(partial(operator_page, operator)) for name, operator in OPERATORS.items()}
-_PAGE_LIST = static_json(lambda: OperatorList(operators=[operator_page(operator) for operator in OPERATORS.values()]))
-
-
-@router.get("/v1/operators", **static_operation("listOperators", OperatorList))
-async def list_operators(request: Request) -> Response:
-    """List other systems' operators: what each takes, gives and does."""
-    return await _PAGE_LIST.reply(request)
-
-
-@router.get("/v1/operators/{name}", **static_operation("getOperator", OperatorPage, 404))
-async def get_operator(request: Request, name: str) -> Response:
-    """Say what one operator is, by a name such as onnx.QuantizeLinear."""
-    try:
-        operator = operator_named(name)
-    except UnknownNameError as error:
-        return requant_problem(request, error, status=404)
-    return await _PAGES[operator.full_name].reply(request)
 
 
 def _read_input(name: str, given: Tensor, body: JsonDocument, settings: Settings) -> OperandTensor:

@@ -15,12 +15,12 @@ from core.errors import LimitError
 from core.translation import TRANSLATIONS, Subject, translate
 from core.translation.translation import Answer, Rounding, subject_of
 from service.http.json_body import receive_json
+from service.http.models import RequestModel
 from service.http.openapi_operation import json_operation
 from service.http.problems import at, below
 from service.http.query import no_query
 from service.http.responses import json_reply
 from service.json_api.schemas import translation as translation_models
-from service.json_api.schemas.base import RequestModel
 from service.json_api.schemas.translation import (
     LitertOperands,
     OnednnOperands,

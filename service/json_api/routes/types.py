@@ -10,8 +10,7 @@ from service.http.json_body import receive_json
 from service.http.openapi_operation import json_operation
 from service.http.query import no_query
 from service.http.responses import json_reply
-from service.json_api.schemas.base import ParseTypeRequest
-from service.json_api.type_description import ParsedType, describe
+from service.json_api.type_description import ParsedType, ParseTypeRequest, describe
 from service.operations.types import read_type
 from service.runtime.runtime import runtime
 

@@ -8,7 +8,8 @@ from core.blocks.block_tensor import BlockFormat
 from core.blocks.mx import MxRule
 from core.blocks.nvfp4 import GlobalScale
 from core.schemes.factors import parse_factor
-from service.json_api.schemas.base import ABSENT, OutputTensor, ReplyModel, RequestModel, Tensor
+from service.http.models import ABSENT, ReplyModel, RequestModel
+from service.json_api.schemas.tensors import OutputTensor, Tensor
 
 _ELEMENTS = "Codes, one to a byte; mxint8: integers, 64ths of the scale. Absent for GGUF."
 _SCALES = "One scale for each block of the last axis: f8E8M0FNU, or f8E4M3FN for nvfp4. Absent for GGUF."

@@ -9,17 +9,9 @@ from pydantic import AfterValidator, FailFast, Field
 from core.convert.quantize import NanPolicy
 from core.plan.packing import Packing
 from core.schemes import Multiplier
+from service.http.models import ABSENT, Int32, Int64, ReplyModel, RequestModel, component
 from service.json_api.comparison import ErrorMeasures
-from service.json_api.schemas.base import (
-    ABSENT,
-    Int32,
-    Int64,
-    OutputTensor,
-    ReplyModel,
-    RequestModel,
-    Tensor,
-    component,
-)
+from service.json_api.schemas.tensors import OutputTensor, Tensor
 from service.runtime.settings import MOST_ENTRIES
 
 # The largest are those of f64 factors. JSON readers that have only doubles read them exactly.

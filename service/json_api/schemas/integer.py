@@ -9,8 +9,9 @@ from pydantic import Field
 from core.integer.window import Layout, Padding, WeightsLayout
 from core.plan.packing import Packing
 from core.profiles.integer_rule import Accumulator, SumOverflow
-from service.json_api.schemas.base import ABSENT, Int32, OutputTensor, ReplyModel, RequestModel, Tensor, component
+from service.http.models import ABSENT, Int32, ReplyModel, RequestModel, component
 from service.json_api.schemas.conversions import Report, UsedMultiplier
+from service.json_api.schemas.tensors import OutputTensor, Tensor
 
 _OUTPUT = (
     "MLIR text: a quantized type, whose bounds are an activation's, or i32 or i64, which is the sums as they are. A "

@@ -1,4 +1,4 @@
-"""What the derivation of multipliers reads and answers, and what the pages of its schemes say."""
+"""The derivation of multipliers in JSON."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import FailFast, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from service.json_api.schemas.base import Int32, Int64, ReplyModel, RequestModel, component
+from service.http.models import Int32, Int64, ReplyModel, RequestModel, component
 
 
 class ScaleTriple(RequestModel):
@@ -58,33 +58,3 @@ class MultiplierReply(ReplyModel):
 
     scheme: str
     results: list[DerivedMultiplier]
-
-
-class Bounds(ReplyModel):
-    """The lowest and the highest that are taken."""
-
-    lowest: Int64
-    highest: Int64
-
-
-class Scheme(ReplyModel):
-    """A way to derive multiplier m and shift from a factor, and to scale v = q - z_in by them."""
-
-    name: str
-    summary: str
-    source: str
-    factor: str = Field(description="How the factor is formed from scales.")
-    derivation: str = Field(description="How m and shift come from the factor d.")
-    convention: str = Field(description="What m and shift stand for.")
-    formula: str = Field(description="What v becomes, before it is clamped to the storage bounds.")
-    where: str = Field(description="What the formula's names mean.")
-    rounding: str
-    multipliers: Bounds
-    shifts: Bounds
-    demands: list[str] = Field(description="What is demanded of each element; one that fails is an error.")
-
-
-class SchemeList(ReplyModel):
-    """All schemes."""
-
-    schemes: list[Scheme]

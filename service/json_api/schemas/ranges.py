@@ -6,16 +6,8 @@ from typing import Annotated
 
 from pydantic import FailFast, Field
 
-from service.json_api.schemas.base import (
-    ABSENT,
-    Int32,
-    Int64,
-    OutputTensor,
-    ReplyModel,
-    RequestModel,
-    Tensor,
-    component,
-)
+from service.http.models import ABSENT, Int32, Int64, ReplyModel, RequestModel, component
+from service.json_api.schemas.tensors import OutputTensor, Tensor
 from service.runtime.settings import MOST_ENTRIES
 
 Numbers = Annotated[list[Annotated[float, Field(allow_inf_nan=False)]], FailFast(), Field(max_length=MOST_ENTRIES)]

@@ -1,0 +1,60 @@
+"""Tensors in JSON."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, FailFast, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from service.http.models import ReplyModel, RequestModel
+from service.runtime.settings import MOST_ENTRIES
+
+
+def _number(value: Any) -> Any:
+    if type(value) not in (int, float, str):
+        raise PydanticCustomError("number", 'input should be a number, "NaN", "Infinity" or "-Infinity"')
+    return value
+
+
+Values = Annotated[
+    list[Annotated[Any, BeforeValidator(_number)]],
+    FailFast(),
+    Field(
+        max_length=MOST_ENTRIES,
+        description="The elements in row-major order, as numbers. Floats that are not finite are the texts "
+        '"NaN", "Infinity" and "-Infinity". At most as many as the limit max_values says, 4096 by default.',
+    ),
+]
+Data = Annotated[
+    str,
+    Field(
+        description="The elements in row-major order, little-endian, as standard base64 with padding.",
+        json_schema_extra={"contentEncoding": "base64"},
+    ),
+]
+
+
+class Tensor(RequestModel):
+    """A tensor: its type, and either `data` or `values`."""
+
+    type: str = Field(
+        description="MLIR text: the shape and the element type.",
+        examples=["tensor<2x3xf32>", "tensor<4x!quant.uniform<i8:f32, 0.5:3>>"],
+    )
+    data: Data = ""
+    values: Values = Field(default=[])
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Tensor:
+        if len(self.model_fields_set & {"data", "values"}) != 1:
+            raise PydanticCustomError("tensor_form", "exactly one of data and values has to be there")
+        return self
+
+
+class OutputTensor(ReplyModel):
+    """A tensor: its type in canonical text, and `data` or `values`, whichever form the input had."""
+
+    type: str
+    data: Data = ""
+    values: Values = Field(default=[])

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import http
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +14,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from core import errors
+from core.errors import at as at
+from core.errors import sides as sides
 from service.http.responses import json_text
 from service.middleware.request_lifecycle import common_headers, request_id
 
@@ -338,41 +339,6 @@ async def on_unexpected(request: Request, error: Exception) -> Response:
     _log.error("Request %s failed.", request_id(request.scope))
     detail = "the service failed; the log has the details"
     return problem_reply(request, _INTERNAL, detail, headers={"connection": "close"})
-
-
-@contextmanager
-def at(pointer: str, *kinds: type[errors.RequantError]) -> Iterator[None]:
-    """Put `pointer` on an error that passes through without one: only the route knows the field's name.
-
-    With `kinds`, only on errors of those classes.
-    """
-    try:
-        yield
-    except errors.RequantError as error:
-        if error.pointer is None and isinstance(error, kinds or errors.RequantError):
-            error.pointer = pointer
-        raise
-
-
-@contextmanager
-def sides(**pointers: str) -> Iterator[None]:
-    """Put the pointer of the field that gave a tensor's type on an error about that tensor (`core.errors.about`)."""
-    try:
-        yield
-    except errors.RequantError as error:
-        if error.pointer is None and error.side is not None:
-            error.pointer = pointers[error.side]
-        raise
-
-
-@contextmanager
-def below(pointer: str) -> Iterator[None]:
-    """Put `pointer` before the pointer of an error that passes through, which points into a part of the request."""
-    try:
-        yield
-    except errors.RequantError as error:
-        error.pointer = pointer + (error.pointer or "")
-        raise
 
 
 def invalid_request(error: ValidationError, max_values: int) -> errors.RequantError:

@@ -11,14 +11,13 @@ from numpy.typing import NDArray
 from starlette.requests import Request
 from starlette.responses import Response
 
-from core.errors import UnsupportedError
+from core.errors import UnsupportedError, at, sides
 from core.formats.elements import FLOATS, FloatElement, IntegerElement
 from core.integer.add import AddPlan
 from core.mlir import print_type
 from core.mlir.types import TensorType, Type
 from core.plan.packing import Packing
 from service.http.json_body import MEDIA_TYPE, receive_json
-from service.http.problems import at, sides
 from service.http.responses import Piece, PiecesResponse, json_text
 from service.json_api.contraction import BYTES_OF_A_SUM, BYTES_OF_TRACED, check_output
 from service.json_api.schemas.integer import AddRequest

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from starlette.requests import Request
 from starlette.responses import Response
 
-from core.errors import LimitError, UnsupportedError
+from core.errors import LimitError, UnsupportedError, at, sides
 from core.integer.product import ProductPlan
 from core.integer.trace import STAGES_OF_SUMS, trace_product
 from core.mlir import print_type
@@ -21,7 +21,6 @@ from core.plan.report import Report
 from core.schemes import scheme_named
 from service.http.json_body import MEDIA_TYPE, receive_json
 from service.http.json_document import JsonDocument
-from service.http.problems import at, sides
 from service.http.responses import Piece, PiecesResponse, json_text
 from service.json_api.schemas.integer import ProductRequest
 from service.json_api.schemas.tensors import Tensor

@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.errors import PreconditionError, RequantError, UnsupportedError, excerpt
+from core.errors import PreconditionError, RequantError, UnsupportedError, at, excerpt
 from core.formats.elements import FloatElement
 from core.mlir import parse_storage, parse_type, print_storage, print_type
 from core.mlir.types import StorageType
 from core.parameters.finished_type import Granularity, finish_type
 from core.parameters.ranges import RangeOptions, RangeParameters, RangeRule, range_rule_named
-from service.http.problems import at
 from service.json_api.schemas.ranges import ParameterOptions, ParametersReply
 
 Array = NDArray[np.float64]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from core.errors import LimitError
-from service.http.problems import at
+from core.errors import LimitError, at
 from service.runtime.settings import Settings
 
 if TYPE_CHECKING:

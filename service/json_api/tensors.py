@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.errors import FieldFault, InvalidRequestError, LimitError
+from core.errors import FieldFault, InvalidRequestError, LimitError, at
 from core.mlir.types import TensorType
 from core.plan.packing import dense_bytes, dense_width, pack, unpack
 from service.http import json_values as values
 from service.http.json_document import JsonDocument
-from service.http.problems import at
 from service.http.responses import Piece, json_text
 from service.json_api import base64_tensor
 from service.json_api.schemas.tensors import Tensor

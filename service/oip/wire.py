@@ -27,10 +27,11 @@ from core.errors import (
     MalformedRequestError,
     RequantError,
     TensorDataError,
+    at,
     excerpt,
 )
 from service.http import json_values as values
-from service.http.problems import at, pointer
+from service.http.problems import pointer
 from service.http.responses import Piece, json_text
 from service.oip.datatypes import BOOL, Datatype, datatype_named
 from service.oip.models.model import Model

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 
-from core.errors import LimitError, TypeFitError, TypeTextError
+from core.errors import LimitError, TypeFitError, TypeTextError, at
 from core.mlir import parse_type, print_type
 from core.mlir.types import TensorType, Type
-from service.http.problems import at
 from service.runtime.settings import Settings
 
 # What curl makes of a list in braces: one request for each member, without the braces. The list follows an axis, block

@@ -15,7 +15,6 @@ from service import VERSION
 from service.app import create_app
 from service.json_api.schemas.operators import class_name, operation_id
 from service.openapi import __main__ as command
-from service.openapi import document as openapi
 from service.runtime.settings import Settings
 
 ROOT = Path(__file__).parents[2]

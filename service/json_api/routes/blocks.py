@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from core.blocks.block_tensor import BlockTensor, dequantize_blocks, expected_parts, quantize_blocks
-from core.errors import FieldFault, InvalidRequestError, TypeFitError, UnsupportedError
+from core.errors import FieldFault, InvalidRequestError, TypeFitError, UnsupportedError, at
 from core.formats.elements import FLOATS, FloatElement, IntegerElement
 from core.mlir import print_type
 from core.mlir.types import TensorType
@@ -21,7 +21,6 @@ from core.schemes.factors import parse_factor
 from service.http.json_body import MEDIA_TYPE, receive_json
 from service.http.json_document import JsonDocument
 from service.http.openapi_operation import json_operation
-from service.http.problems import at
 from service.http.query import no_query
 from service.http.responses import PiecesResponse, json_text
 from service.json_api.schemas.blocks import (

@@ -18,6 +18,8 @@ from core.errors import (
     TypeFitError,
     UnknownNameError,
     UnsupportedError,
+    at,
+    sides,
 )
 from core.mlir.lexer import MAXIMUM_LIST_LENGTH
 from core.mlir.types import TensorType
@@ -33,7 +35,6 @@ from core.parameters.finished_type import Granularity, PerAxis, PerBlock, PerTen
 from core.plan.operands import float_element, static_shape
 from service.http.json_body import receive_json
 from service.http.openapi_operation import json_operation
-from service.http.problems import at, sides
 from service.http.query import no_query
 from service.http.responses import json_reply
 from service.json_api.finished_parameters import parameters_reply, read_rule

@@ -8,9 +8,9 @@ from starlette.responses import Response
 
 from core.compare.comparison import Comparison, plan_comparison
 from core.compare.real_values import real_values
+from core.errors import at
 from service.http.json_body import receive_json
 from service.http.openapi_operation import json_operation
-from service.http.problems import at
 from service.http.query import no_query
 from service.http.responses import json_reply
 from service.json_api.comparison import CompareRequest, ComparisonReply, comparison_reply

@@ -7,12 +7,11 @@ from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
-from core.errors import ParameterError, TypeFitError, UnknownNameError, UnsupportedError
+from core.errors import ParameterError, TypeFitError, UnknownNameError, UnsupportedError, at
 from core.mlir import print_type
 from core.parameters.fake_quantize import FakeQuantizePlan, plan_fake_quantize
 from service.http.json_body import MEDIA_TYPE, receive_json
 from service.http.openapi_operation import json_operation
-from service.http.problems import at
 from service.http.query import no_query
 from service.http.responses import PiecesResponse, json_text
 from service.json_api.finished_parameters import CHARACTERS_PER_SCALE, at_range

@@ -12,13 +12,12 @@ from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
-from core.errors import LimitError, LoweringError, PreconditionError
+from core.errors import LimitError, LoweringError, PreconditionError, at
 from core.mlir import print_type
 from core.plan.operands import static_shape
 from service.http.json_body import MEDIA_TYPE, receive_json
 from service.http.json_document import JsonDocument
 from service.http.openapi_operation import json_operation
-from service.http.problems import at
 from service.http.query import no_query
 from service.http.responses import Piece, PiecesResponse, json_reply
 from service.json_api.modules import read

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
-from core.errors import UnsupportedError, excerpt
+from core.errors import UnsupportedError, at, excerpt
 from core.mlir import print_type
 from core.operators.checks import checked_call
 from core.operators.description import Kind, OperandTensor, Operator, Value, Work
@@ -20,7 +20,6 @@ from service.http.json_body import MEDIA_TYPE, receive_json
 from service.http.json_document import JsonDocument
 from service.http.models import RequestModel
 from service.http.openapi_operation import json_operation
-from service.http.problems import at
 from service.http.query import no_query
 from service.http.responses import Piece, PiecesResponse, json_text
 from service.json_api.catalog.operators import route_path

@@ -9,12 +9,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from core.cancellation import checked
-from core.errors import LimitError
+from core.errors import LimitError, at, below
 from core.schemes import scheme_named
 from core.schemes.multipliers import DerivedMultiplier, derive_from_scales, derive_multiplier
 from service.http.json_body import receive_json
 from service.http.openapi_operation import json_operation
-from service.http.problems import at, below
 from service.http.query import no_query
 from service.http.responses import json_reply
 from service.json_api.schemas import multipliers as multiplier_models

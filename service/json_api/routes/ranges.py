@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
-from core.errors import FieldFault, InvalidRequestError, LimitError, TypeFitError, UnsupportedError
+from core.errors import FieldFault, InvalidRequestError, LimitError, TypeFitError, UnsupportedError, at
 from core.formats.elements import FLOATS, IntegerElement
 from core.mlir.printer import print_tensor, print_type
 from core.mlir.types import TensorType
@@ -20,7 +20,6 @@ from core.parameters.finished_type import Granularity, PerAxis, PerBlock, PerTen
 from core.plan.operands import static_shape
 from service.http.json_body import MEDIA_TYPE, receive_json
 from service.http.openapi_operation import json_operation
-from service.http.problems import at
 from service.http.query import no_query
 from service.http.responses import PiecesResponse, json_reply, json_text
 from service.json_api.finished_parameters import (

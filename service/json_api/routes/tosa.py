@@ -7,12 +7,11 @@ from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
-from core.errors import PreconditionError, TensorDataError
+from core.errors import PreconditionError, TensorDataError, at, sides
 from core.mlir import print_type
 from core.operators.tosa.rescale_plan import RescaleAttributes, RescalePlan, plan_rescale
 from service.http.json_body import MEDIA_TYPE, receive_json
 from service.http.openapi_operation import json_operation
-from service.http.problems import at, sides
 from service.http.query import no_query
 from service.http.responses import PiecesResponse
 from service.json_api.schemas.tosa import RescaleReply, RescaleRequest

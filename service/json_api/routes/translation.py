@@ -11,13 +11,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from core.cancellation import checked
-from core.errors import LimitError
+from core.errors import LimitError, at, below
 from core.translation import TRANSLATIONS, Subject, translate
 from core.translation.translation import Answer, Rounding, subject_of
 from service.http.json_body import receive_json
 from service.http.models import RequestModel
 from service.http.openapi_operation import json_operation
-from service.http.problems import at, below
 from service.http.query import no_query
 from service.http.responses import json_reply
 from service.json_api.schemas import translation as translation_models

@@ -6,14 +6,13 @@ from math import prod
 
 from core.blocks.block_tensor import BlockFormat, dequantize_blocks, expected_parts, quantize_blocks
 from core.blocks.mx import MxRule
-from core.errors import FieldFault, InvalidRequestError, TypeFitError, UnsupportedError
+from core.errors import FieldFault, InvalidRequestError, TypeFitError, UnsupportedError, at
 from core.formats.elements import FLOATS, FloatElement, IntegerElement
 from core.mlir import print_type
 from core.mlir.types import TensorType
 from core.plan.lanes import widen
 from core.plan.operands import float_element, static_shape
 from core.schemes.factors import parse_factor
-from service.http.problems import at
 from service.json_api.schemas.blocks import read_global_scale
 from service.oip.call import Call
 from service.oip.models.model import Answer, Job, Model, Slot

@@ -8,7 +8,7 @@ import numpy as np
 
 from core.compare.comparison import MOST_REPORTED, ComparisonReport, plan_comparison
 from core.compare.real_values import real_values
-from service.http.problems import at
+from core.errors import at
 from service.json_api.comparison import error_measures
 from service.oip.call import Call
 from service.oip.datatypes import DATATYPES

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from core.errors import FieldFault, InvalidRequestError, RequantError, TypeFitError, UnsupportedError, excerpt
+from core.errors import FieldFault, InvalidRequestError, RequantError, TypeFitError, UnsupportedError, at, excerpt
 from core.mlir import print_type
 from core.operators.checks import checked_call
 from core.operators.description import (
@@ -26,7 +26,6 @@ from core.operators.description import (
 from core.operators.element_names import QUANTIZED, container, element_named
 from core.operators.registry import OPERATORS
 from core.plan.operands import bind
-from service.http.problems import at
 from service.json_api.contraction import check_size, weight_of
 from service.oip import parameters as oip
 from service.oip.call import Call

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.errors import FieldFault, InvalidRequestError, LimitError, at
+from core.mlir import print_type
 from core.mlir.types import TensorType
 from core.plan.packing import dense_bytes, dense_width, pack, unpack
 from service.http import json_values as values
@@ -61,10 +62,10 @@ def read_elements(
 
 
 def output_pieces(
-    type_: TensorType, text: str, elements: Array, *, in_values: bool, dense: bool = False
+    type_: TensorType, elements: Array, *, in_values: bool, dense: bool = False, text: str = ""
 ) -> list[Piece]:
-    """Return a tensor as pieces of JSON. The data are never copied into the rest of it."""
-    head = b'{"type":' + json_text(text)
+    """Return a tensor as pieces of JSON, the data a piece of their own. `text`: of the type, where it is known."""
+    head = b'{"type":' + json_text(text or print_type(type_))
     if in_values:
         return [head, b',"values":', values.encode_elements(type_.element, elements), b"}"]
     width = dense_width(type_) if dense else None

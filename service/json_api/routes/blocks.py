@@ -83,7 +83,7 @@ def _reply(tensor: BlockTensor, *, in_values: bool) -> Response:
         if part is not None:
             pieces += [
                 b',"' + name.encode() + b'":',
-                *output_pieces(part.type, print_type(part.type), part.data, in_values=in_values),
+                *output_pieces(part.type, part.data, in_values=in_values),
             ]
     if tensor.global_scale is not None:
         pieces.append(b',"global_scale":' + json_text(repr(tensor.global_scale)))
@@ -116,7 +116,7 @@ async def dequantize_from_blocks(request: Request) -> Response:
                 scale = parse_factor(call.global_scale)
         real = dequantize_blocks(call.format, shape, parts, scale)
         in_values = any("values" in getattr(call, name).model_fields_set for name in parts)
-        output = output_pieces(output_type, print_type(output_type), real.reshape(-1), in_values=in_values)
+        output = output_pieces(output_type, real.reshape(-1), in_values=in_values)
         return PiecesResponse([b'{"output":', *output, b"}"], MEDIA_TYPE)
 
     return await running.compute.arrays(len(body), work)

@@ -175,7 +175,7 @@ async def _convert(
             report["error"] = error_measures(conversion_error(plan, source, target))
         in_values = "values" in call.input.model_fields_set
         packed_out = dense and not in_values and not isinstance(call, DequantizeRequest)
-        output = output_pieces(plan.output_type, output_type, target, in_values=in_values, dense=packed_out)
+        output = output_pieces(plan.output_type, target, in_values=in_values, dense=packed_out, text=output_type)
         tail = b',"report":' + json_text(report)
         if isinstance(call, RequantizeRequest):
             tail += b',"multipliers":' + _multipliers_text(plan.multipliers)

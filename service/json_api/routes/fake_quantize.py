@@ -8,7 +8,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from core.errors import ParameterError, TypeFitError, UnknownNameError, UnsupportedError, at
-from core.mlir import print_type
 from core.parameters.fake_quantize import FakeQuantizePlan, plan_fake_quantize
 from service.http.json_body import MEDIA_TYPE, receive_json
 from service.http.openapi_operation import json_operation
@@ -64,7 +63,7 @@ async def fake_quantize(request: Request) -> Response:
         target = np.empty(plan.elements, np.float32)
         plan.run(source, target)
         in_values = "values" in call.input.model_fields_set
-        output = output_pieces(plan.type, print_type(plan.type), target, in_values=in_values)
+        output = output_pieces(plan.type, target, in_values=in_values)
         ranges = plan.ranges
         assert ranges.nudged_minimums is not None
         assert ranges.nudged_maximums is not None

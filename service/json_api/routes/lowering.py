@@ -13,7 +13,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from core.errors import LimitError, LoweringError, PreconditionError, at
-from core.mlir import print_type
 from core.plan.operands import static_shape
 from service.http.json_body import MEDIA_TYPE, receive_json
 from service.http.json_document import JsonDocument
@@ -94,7 +93,7 @@ def _evaluated(call: EvaluateRequest, body: JsonDocument, settings: Settings) ->
         flat = flat.view(np.uint16) if flat.dtype.name == "bfloat16" else flat
         pieces += [
             b"," if pieces else b"",
-            *output_pieces(output.type, print_type(output.type), flat, in_values=in_values),
+            *output_pieces(output.type, flat, in_values=in_values),
         ]
     return PiecesResponse([b'{"outputs":[', *pieces, b"]}"], MEDIA_TYPE)
 

@@ -23,7 +23,6 @@ from service.http.openapi_operation import json_operation
 from service.http.query import no_query
 from service.http.responses import Piece, PiecesResponse, json_text
 from service.json_api.catalog.operators import route_path
-from service.json_api.contraction import check_size, weight_of
 from service.json_api.schemas.operators import (
     operation_id,
     reply_model,
@@ -31,6 +30,7 @@ from service.json_api.schemas.operators import (
 )
 from service.json_api.schemas.tensors import Tensor
 from service.json_api.tensors import output_pieces, read_elements
+from service.operations.integer import check_size, weight_of
 from service.operations.types import read_tensor_type, read_type
 from service.runtime.memory_budget import hold
 from service.runtime.runtime import require_ready
@@ -71,7 +71,7 @@ def _reply(outputs: dict[str, OperandTensor], settings: Settings, *, in_values: 
     pieces: list[Piece] = [b'{"outputs":{']
     for index, (name, tensor) in enumerate(outputs.items()):
         pieces.append((b"," if index else b"") + json_text(name) + b":")
-        pieces += output_pieces(tensor.type, print_type(tensor.type), tensor.data, in_values=in_values)
+        pieces += output_pieces(tensor.type, tensor.data, in_values=in_values)
     return PiecesResponse([*pieces, b"}}"], MEDIA_TYPE)
 
 

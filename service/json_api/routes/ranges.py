@@ -156,7 +156,7 @@ async def derive_bias(request: Request) -> Response:
             "saturated_high": found.saturated_high,
         }
         in_values = "values" in call.bias.model_fields_set
-        output = output_pieces(type_, text, found.values, in_values=in_values)
+        output = output_pieces(type_, found.values, in_values=in_values, text=text)
         return PiecesResponse(
             [head[:-1] + b',"output":', *output, b',"report":' + json_text(report) + b"}"], MEDIA_TYPE
         )

@@ -68,7 +68,7 @@ async def rescale(request: Request) -> Response:
         with at("/input", PreconditionError, TensorDataError):
             plan.run(source, target)
         in_values = "values" in call.input.model_fields_set
-        output = output_pieces(plan.output_type, output_type, target, in_values=in_values)
+        output = output_pieces(plan.output_type, target, in_values=in_values, text=output_type)
         return PiecesResponse([b'{"output":', *output, b"}"], MEDIA_TYPE)
 
     characters = len(call.input.type) + len(call.output_type) + len(call.multiplier) * CHARACTERS_PER_FACTOR

@@ -26,13 +26,13 @@ from core.operators.description import (
 from core.operators.element_names import QUANTIZED, container, element_named
 from core.operators.registry import OPERATORS
 from core.plan.operands import bind
-from service.json_api.contraction import check_size, weight_of
 from service.oip import parameters as oip
 from service.oip.call import Call
 from service.oip.datatypes import DATATYPES, STORED, datatype_of
 from service.oip.models.model import Answer, Job, Model, Slot
 from service.oip.parameters import Parameter, pointer_to
 from service.oip.tensors import output_tensor
+from service.operations.integer import check_size, weight_of
 from service.runtime.settings import MOST_ENTRIES
 
 _LIST_BYTES = 1 << 20

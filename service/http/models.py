@@ -62,6 +62,14 @@ class RequestModel(BaseModel):
             )
         return value
 
+    def given(self, *names: str) -> dict[str, Any]:
+        """Return the fields that were sent, in the order of the model: all of them, or those of `names`."""
+        return {
+            name: getattr(self, name)
+            for name in type(self).model_fields
+            if name in self.model_fields_set and (not names or name in names)
+        }
+
 
 class ReplyModel(BaseModel):
     """Base of the models of replies."""

@@ -43,7 +43,7 @@ def read_rule(call: ParameterOptions) -> tuple[RangeRule, StorageType, FloatElem
         expressed = parse_type(call.expressed)
         if not isinstance(expressed, FloatElement):
             raise UnsupportedError(f"{excerpt(call.expressed)} is no float type; f32 is the usual one")
-    options = {name: getattr(call, name) for name in _OPTIONS if name in call.model_fields_set}
+    options = call.given(*_OPTIONS)
     return rule, storage, expressed, RangeOptions(**options)
 
 

@@ -36,7 +36,7 @@ def read_elements(
 
     `field` is the JSON pointer of the field without its first slash: `input`, or `inputs/3`. `document` is the request.
     """
-    if "data" in tensor.model_fields_set:
+    if not tensor.in_values:
         with at(f"/{field}/data"):
             width = dense_width(type_) if dense else None
             if width is None:

@@ -72,7 +72,7 @@ async def quantize_in_blocks(request: Request) -> Response:
         with at("/global_scale"):
             global_scale = read_global_scale(call.global_scale)
         tensor = quantize_blocks(values, call.format, rule=call.rule, global_scale=global_scale)
-        return _reply(tensor, in_values="values" in call.input.model_fields_set)
+        return _reply(tensor, in_values=call.input.in_values)
 
     return await running.compute.arrays(len(body), work)
 
@@ -115,7 +115,7 @@ async def dequantize_from_blocks(request: Request) -> Response:
             with at("/global_scale"):
                 scale = parse_factor(call.global_scale)
         real = dequantize_blocks(call.format, shape, parts, scale)
-        in_values = any("values" in getattr(call, name).model_fields_set for name in parts)
+        in_values = any(getattr(call, name).in_values for name in parts)
         output = output_pieces(output_type, real.reshape(-1), in_values=in_values)
         return PiecesResponse([b'{"output":', *output, b"}"], MEDIA_TYPE)
 

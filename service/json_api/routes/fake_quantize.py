@@ -62,7 +62,7 @@ async def fake_quantize(request: Request) -> Response:
         source = read_elements(call.input, plan.type, np.dtype("<f4"), plan.elements, "input", body, settings)
         target = np.empty(plan.elements, np.float32)
         plan.run(source, target)
-        in_values = "values" in call.input.model_fields_set
+        in_values = call.input.in_values
         output = output_pieces(plan.type, target, in_values=in_values)
         ranges = plan.ranges
         assert ranges.nudged_minimums is not None

@@ -72,13 +72,13 @@ async def _answer(request: Request, model: type[Call], fields: Mapping[str, str]
         for side, tensor in tensors.items():
             type_, integers = plan.operand(side)
             # A bias is never packed.
-            packed = dense and side != "bias" and "data" in tensor.model_fields_set
+            packed = dense and side != "bias" and not tensor.in_values
             operands[side] = read_elements(
                 tensor, type_, integers.dtype, prod(integers.shape), fields[side], body, settings, dense=packed
             )
         with sides(**{side: f"/{field}" for side, field in fields.items()}):
             result = operation.run(operands)
-        in_values = "values" in tensors["lhs"].model_fields_set
+        in_values = tensors["lhs"].in_values
 
         def shown(type_: TensorType, elements: Any) -> list[Piece]:
             packed = dense and not in_values and type_ == plan.output_type
@@ -99,8 +99,7 @@ async def _answer(request: Request, model: type[Call], fields: Mapping[str, str]
 
 def _chosen(call: ProductRequest) -> dict[str, Any]:
     """Return the options of a product that are there, as arguments of its plan."""
-    names = ("scheme", "accumulator", "overflow")
-    chosen = {name: getattr(call, name) for name in names if name in call.model_fields_set}
+    chosen = call.given("scheme", "accumulator", "overflow")
     if "scheme" in chosen:
         with at("/scheme"):
             chosen["scheme"] = scheme_named(call.scheme).name

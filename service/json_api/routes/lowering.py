@@ -85,7 +85,7 @@ def _evaluated(call: EvaluateRequest, body: JsonDocument, settings: Settings) ->
         inputs.append(Tensor(type_, (elements != 0 if dtype == np.bool_ else elements.view(dtype)).reshape(shape)))
     with at("/module", LoweringError, PreconditionError, LimitError):
         outputs = run(module, function, inputs)
-    in_values = all("values" in given.model_fields_set for given in call.inputs)
+    in_values = all(given.in_values for given in call.inputs)
     pieces: list[Piece] = []
     for output in outputs:
         flat = np.ascontiguousarray(output.elements).reshape(-1)

@@ -155,7 +155,7 @@ async def derive_bias(request: Request) -> Response:
             "saturated_low": found.saturated_low,
             "saturated_high": found.saturated_high,
         }
-        in_values = "values" in call.bias.model_fields_set
+        in_values = call.bias.in_values
         output = output_pieces(type_, found.values, in_values=in_values, text=text)
         return PiecesResponse(
             [head[:-1] + b',"output":', *output, b',"report":' + json_text(report) + b"}"], MEDIA_TYPE

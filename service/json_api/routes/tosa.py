@@ -67,7 +67,7 @@ async def rescale(request: Request) -> Response:
         target = np.empty(plan.elements, plan.output_dtype)
         with at("/input", PreconditionError, TensorDataError):
             plan.run(source, target)
-        in_values = "values" in call.input.model_fields_set
+        in_values = call.input.in_values
         output = output_pieces(plan.output_type, target, in_values=in_values, text=output_type)
         return PiecesResponse([b'{"output":', *output, b"}"], MEDIA_TYPE)
 

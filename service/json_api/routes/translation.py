@@ -103,8 +103,7 @@ def _read(call: TranslateRequest, settings: Settings) -> tuple[Subject, tuple[Ro
     """Return the type that a request is about, and the scales of its operands that were rounded."""
     if "type" in call.model_fields_set:
         return _type(call.type, "/type", settings), ()
-    given = getattr(call, call.source)
-    operands: dict[str, Any] = {name: getattr(given, name) for name in given.model_fields_set}
+    operands = call.given(call.source)[call.source].given()
     if call.source == "tosa" and "input" in operands:
         operands["input"] = _type(operands["input"], "/tosa/input", settings)
         _check_factors(len(operands["input"].scales), settings, "/tosa/input")

@@ -51,6 +51,11 @@ class Tensor(RequestModel):
             raise PydanticCustomError("tensor_form", "exactly one of data and values has to be there")
         return self
 
+    @property
+    def in_values(self) -> bool:
+        """Whether the elements are sent as `values`."""
+        return "values" in self.model_fields_set
+
 
 class OutputTensor(ReplyModel):
     """A tensor: its type in canonical text, and `data` or `values`, whichever form the input had."""

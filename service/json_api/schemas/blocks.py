@@ -6,8 +6,6 @@ from pydantic import Field
 
 from core.blocks.block_tensor import BlockFormat
 from core.blocks.mx import MxRule
-from core.blocks.nvfp4 import GlobalScale
-from core.schemes.factors import parse_factor
 from service.http.models import ABSENT, ReplyModel, RequestModel
 from service.json_api.schemas.tensors import OutputTensor, Tensor
 
@@ -55,8 +53,3 @@ class DequantizeBlocksReply(ReplyModel):
     """The real numbers that a tensor in a block format stands for."""
 
     output: OutputTensor
-
-
-def read_global_scale(text: str) -> float | GlobalScale:
-    """Return where the second level of scale comes from, or the number that the text is."""
-    return GlobalScale(text) if text in tuple(GlobalScale) else parse_factor(text)

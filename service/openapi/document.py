@@ -24,9 +24,9 @@ from core.translation import litert, onednn, onnx, torch, tosa
 from service import VERSION
 from service.http.models import COMPONENT, Problem
 from service.http.openapi_operation import SCHEMAS
-from service.json_api import comparison
 from service.json_api.schemas import blocks as block_models
 from service.json_api.schemas import calibration as calibration_models
+from service.json_api.schemas import comparison
 from service.json_api.schemas import conversions as conversion_models
 from service.json_api.schemas import integer as integer_models
 from service.json_api.schemas import lowering as lowering_models

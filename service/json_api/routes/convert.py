@@ -26,7 +26,6 @@ from service.http.openapi_operation import json_operation
 from service.http.problems import at, sides
 from service.http.query import no_query
 from service.http.responses import PiecesResponse, json_text
-from service.json_api.comparison import error_measures
 from service.json_api.schemas.conversions import (
     ConversionReply,
     DequantizeRequest,
@@ -35,6 +34,7 @@ from service.json_api.schemas.conversions import (
     RequantizeRequest,
 )
 from service.json_api.tensors import output_pieces, read_elements
+from service.operations.error_measures import error_measures
 from service.operations.plan_bytes import plan_bytes
 from service.operations.types import read_tensor_type, read_type
 from service.runtime.executor import CHARACTERS_PER_FACTOR

@@ -10,7 +10,7 @@ from core.convert.quantize import NanPolicy
 from core.plan.packing import Packing
 from core.schemes import Multiplier
 from service.http.models import ABSENT, Int32, Int64, ReplyModel, RequestModel, component
-from service.json_api.comparison import ErrorMeasures
+from service.json_api.schemas.comparison import ErrorMeasures
 from service.json_api.schemas.tensors import OutputTensor, Tensor
 from service.runtime.settings import MOST_ENTRIES
 

@@ -22,12 +22,12 @@ from core.plan.report import Report
 from core.profiles import PROFILES, Operation
 from core.schemes import Multiplier
 from service.http.problems import at, sides
-from service.json_api.comparison import error_measures
 from service.oip.call import Call
 from service.oip.datatypes import DATATYPES
 from service.oip.models.model import Answer, Job
 from service.oip.parameters import Parameter, pointer_to
 from service.oip.tensors import OutputTensor, output_tensor
+from service.operations.error_measures import error_measures
 from service.operations.plan_bytes import plan_bytes
 
 BARE = "A bare element type takes its shape from the tensor."

@@ -27,8 +27,8 @@ from service.json_api.routes import (
     fake_quantize,
     integer,
     lowering,
+    multipliers,
     operators,
-    parameters,
     ranges,
     tosa,
     translation,
@@ -130,7 +130,18 @@ class Exchanges:
 def create_app(settings: Settings) -> FastAPI:
     """Return the application. Its threads and kernels come to life with its lifespan."""
     topics = [convert, fake_quantize, compare, blocks, integer, tosa, operators, npy, oip]
-    topics += [parameters, ranges, calibration, types, translation, lowering, profiles, schemes, operator_catalog, meta]
+    topics += [
+        multipliers,
+        ranges,
+        calibration,
+        types,
+        translation,
+        lowering,
+        profiles,
+        schemes,
+        operator_catalog,
+        meta,
+    ]
     topics += [docs] if settings.docs else []
     topics += [metrics] if settings.metrics else []
     app = Application(

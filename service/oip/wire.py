@@ -38,6 +38,7 @@ from service.oip.models.model import Model
 from service.oip.parameters import pointer_to
 from service.oip.schemas import InferenceInput, InferenceRequest
 from service.oip.tensors import InputTensor, OutputTensor
+from service.operations.types import check_rank
 from service.runtime.settings import Settings
 
 LENGTH_HEADER = "inference-header-content-length"
@@ -110,9 +111,7 @@ def input_heads(inputs: Sequence[InferenceInput], model: Model, max_rank: int) -
 
 
 def _shape(shape: Sequence[int], place: str, max_rank: int) -> tuple[int, ...]:
-    if len(shape) > max_rank:
-        detail = f"the shape has rank {len(shape)}; at most {max_rank} is served"
-        raise LimitError(detail, limit=max_rank, pointer=f"{place}/shape")
+    check_rank("shape", len(shape), max_rank, f"{place}/shape")
     for axis, dimension in enumerate(shape):
         if not 0 <= dimension <= MAX_DIMENSION:
             raise _invalid(f"{place}/shape/{axis}", "a dimension is a number from 0 to 2^40")

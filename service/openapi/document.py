@@ -35,7 +35,7 @@ from service.json_api.schemas import operators as operator_models
 from service.json_api.schemas import ranges as range_models
 from service.json_api.schemas import tosa as tosa_models
 from service.json_api.schemas import translation as translation_models
-from service.json_api.type_description import ParseTypeRequest
+from service.json_api.schemas.types import ParseTypeRequest
 from service.oip import schemas as oip_schemas
 from service.runtime.settings import Limits, Settings
 

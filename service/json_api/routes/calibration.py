@@ -37,10 +37,10 @@ from service.http.json_body import receive_json
 from service.http.openapi_operation import json_operation
 from service.http.query import no_query
 from service.http.responses import json_reply
-from service.json_api.finished_parameters import parameters_reply, read_rule
 from service.json_api.schemas.calibration import GranularityName, TensorParametersReply, TensorParametersRequest
 from service.json_api.schemas.tensors import Tensor
 from service.json_api.tensors import read_elements
+from service.operations.parameters import finished_parameters, read_rule
 from service.operations.types import read_tensor_type
 from service.runtime.runtime import require_ready
 from service.runtime.settings import Settings
@@ -90,10 +90,9 @@ async def derive_from_tensor(request: Request) -> Response:
                 ranges = search.method.find_ranges(observed, search.options, target)
             with at("/scheme", ParameterError, PreconditionError):
                 found = search.method.parameters(ranges, target)
-        reply = parameters_reply(target.rule, target.expressed, found, target.granularity)
         return json_reply(
             TensorParametersReply(
-                **reply.model_dump(exclude_unset=True),
+                **finished_parameters(target.rule, target.expressed, found, target.granularity),
                 method=search.method.name,
                 minimums=ranges.minimums.tolist(),
                 maximums=ranges.maximums.tolist(),
@@ -117,17 +116,15 @@ def _decide(call: TensorParametersRequest, tensors: list[Tensor], paths: list[st
     granularity = _granularity(call, shape)
     with at("/method"):
         method = calibration_method_named(call.method)
-    given = call.model_fields_set
-    names = {field.name for field in fields(CalibrationOptions)} & given
-    scheme = method.scheme_for(blocks=isinstance(granularity, PerBlock))
-    completed = {"expressed": element.name, "scheme": scheme}
-    asked = call.model_copy(update={name: value for name, value in completed.items() if name not in given})
-    rule, storage, expressed, range_options = read_rule(asked)
+    in_blocks = isinstance(granularity, PerBlock)
+    named = {"scheme": method.scheme_for(blocks=in_blocks), "expressed": element.name}
+    named |= call.given("scheme", "expressed")
+    rule, storage, expressed, range_options = read_rule(**named, storage=call.storage, options=call.options)
     with at("/scheme"):
-        rule.check_blocks(blocks=isinstance(granularity, PerBlock))
+        rule.check_blocks(blocks=in_blocks)
     return _Search(
         method,
-        CalibrationOptions(**{name: getattr(call, name) for name in names}),
+        CalibrationOptions(**call.given(*(field.name for field in fields(CalibrationOptions)))),
         Target(rule, range_options, storage, expressed, granularity),
         tensor,
     )

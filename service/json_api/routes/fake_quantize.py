@@ -13,9 +13,9 @@ from service.http.json_body import MEDIA_TYPE, receive_json
 from service.http.openapi_operation import json_operation
 from service.http.query import no_query
 from service.http.responses import PiecesResponse, json_text
-from service.json_api.finished_parameters import CHARACTERS_PER_SCALE, at_range
 from service.json_api.schemas.ranges import FakeQuantizeReply, FakeQuantizeRequest
 from service.json_api.tensors import output_pieces, read_elements
+from service.operations.parameters import CHARACTERS_PER_SCALE, at_range
 from service.operations.types import read_tensor_type
 from service.runtime.runtime import require_ready
 

@@ -6,6 +6,7 @@ xDSL takes a third of a second to import, so the first module does it, in the th
 from __future__ import annotations
 
 from math import prod
+from typing import TYPE_CHECKING
 
 import numpy as np
 from fastapi import APIRouter, Depends
@@ -19,13 +20,15 @@ from service.http.json_document import JsonDocument
 from service.http.openapi_operation import json_operation
 from service.http.query import no_query
 from service.http.responses import Piece, PiecesResponse, json_reply
-from service.json_api.modules import read
 from service.json_api.schemas.lowering import EvaluateReply, EvaluateRequest, LowerReply, LowerRequest
 from service.json_api.tensors import output_pieces, read_elements
 from service.operations.types import read_tensor_type
 from service.runtime.memory_budget import hold
 from service.runtime.runtime import require_ready
 from service.runtime.settings import Settings
+
+if TYPE_CHECKING:
+    from core.lowering.module import Module
 
 router = APIRouter(prefix="/v1", tags=["modules"], dependencies=[Depends(no_query)])
 
@@ -72,7 +75,7 @@ def _evaluated(call: EvaluateRequest, body: JsonDocument, settings: Settings) ->
     from core.lowering.evaluate import evaluate as run
     from core.lowering.evaluate.arrays import dtype_of
 
-    module = read(call.module, settings, "/module")
+    module = _read(call.module, settings, "/module")
     with at("/function"):
         function = function_named(module, call.function or None)
     inputs = []
@@ -109,7 +112,26 @@ def _lowered(call: LowerRequest, settings: Settings) -> Response:
     for index, text in enumerate(call.passes):
         with at(f"/passes/{index}"):
             passes.append(parse_pass(text))
-    module = read(call.module, settings, "/module")
+    module = _read(call.module, settings, "/module")
     with at("/module"):
         apply(module, passes)
         return json_reply(LowerReply(module=module.write()))
+
+
+def _read(text: str, settings: Settings, pointer: str) -> Module:
+    """Read the module in the field at `pointer`. Raises what `core.lowering.module.read_module` does."""
+    from core.lowering.limits import ModuleLimits
+    from core.lowering.module import read_module
+
+    limit = settings.max_module_bytes
+    with at(pointer):
+        if len(text) > limit or len(text.encode("utf-8", "surrogatepass")) > limit:
+            raise LimitError(f"the module has more than {limit} bytes", limit=limit)
+        limits = ModuleLimits(
+            characters=limit,
+            operations=settings.max_module_operations,
+            constant_elements=settings.max_module_constants,
+            evaluation_bytes=settings.max_evaluation_bytes,
+            evaluation_products=settings.max_evaluation_products,
+        )
+        return read_module(text, limits)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import fields
+from typing import Annotated, Any
 
 from pydantic import FailFast, Field
 
+from core.parameters.ranges import RangeOptions
 from service.http.models import ABSENT, Int32, Int64, ReplyModel, RequestModel, component
 from service.json_api.schemas.tensors import OutputTensor, Tensor
 from service.runtime.settings import MOST_ENTRIES
@@ -33,6 +35,11 @@ class ParameterOptions(RequestModel):
         default=0.0, description="The least width of a range; narrower ones are widened.", allow_inf_nan=False
     )
     epsilon: float = Field(default=0.0, description="The smallest scale. Absent: the system's.", allow_inf_nan=False)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of the rule that were sent."""
+        return self.given(*(field.name for field in fields(RangeOptions)))
 
 
 class RangeRequest(ParameterOptions):

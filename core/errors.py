@@ -35,10 +35,12 @@ cuts it to `DETAIL_LIMIT` characters.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeVar
+
+Entry = TypeVar("Entry")
 
 EXCERPT_LIMIT = 80
 DETAIL_LIMIT = 2000
@@ -156,6 +158,13 @@ class UnknownNameError(UnsupportedError):
     """No profile, scheme or operator of that name. The message lists those that exist."""
 
     code = "unknown_name"
+
+
+def entry_named(entries: Mapping[str, Entry], name: str, kind: str) -> Entry:
+    """Return the entry of that name. Raise UnknownNameError, which lists the names, if there is none."""
+    if name not in entries:
+        raise UnknownNameError(f"no {kind} is named '{excerpt(name)}'; there are {', '.join(entries)}")
+    return entries[name]
 
 
 class LoweringError(UnsupportedError):

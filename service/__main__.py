@@ -79,13 +79,13 @@ def _serve() -> None:
     from service.server.draining_server import DrainingServer
     from service.server.http1_protocol import http_protocol
     from service.server.malloc import keep_memory
-    from service.server.read_timeouts import ArrivalLimits
+    from service.server.read_timeouts import RequestLimits
 
     try:
         settings = read_settings(sys.argv[1:], os.environ)
     except ValueError as error:
         sys.exit(str(error))
-    limits = ArrivalLimits(
+    limits = RequestLimits(
         settings.max_head_bytes, settings.max_header_fields, settings.head_seconds, settings.body_seconds
     )
     set_up_logs(settings.log_level, settings.log_format)
@@ -101,7 +101,7 @@ def _serve() -> None:
             app,
             host=settings.host,
             port=settings.port,
-            http=http_protocol(limits, min(settings.drain_seconds, _LAST_SECONDS), app.state.runtime.admission),
+            http=http_protocol(limits, min(settings.drain_seconds, _LAST_SECONDS), app.state.runtime.memory_budget),
             loop="uvloop",
             ws="none",
             log_config=None,

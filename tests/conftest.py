@@ -1,4 +1,4 @@
-"""The real service as a process on a free port, for the tests that speak HTTP to it."""
+"""What all tests share: the service as a process on a free port, and how tests are distributed over processes."""
 
 from __future__ import annotations
 
@@ -12,17 +12,36 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from hypothesis import settings
 
-# A shared machine stalls at times; how long an example takes says nothing about the code.
-settings.register_profile("patient", deadline=None)
-settings.load_profile("patient")
+from tests.support.cases import EXHAUSTIVE, examples
+
+# A shared machine stalls at times; how long an example takes says nothing about the code. A sample is always the same.
+settings.register_profile("sample", deadline=None, max_examples=examples(100), derandomize=True)
+settings.register_profile("exhaustive", deadline=None)
+settings.load_profile("exhaustive" if EXHAUSTIVE else "sample")
 
 ROOT = Path(__file__).parents[1]
 START_SECONDS = 600
+# Files of tests that measure time, or use all cores. One process takes them, so that they do not disturb each other.
+TIMED = {
+    f"tests/{path}.py"
+    for path in (
+        "memory/test_memory_safety",
+        "service/operations/test_worst_requests",
+        "service/runtime/test_deployment",
+        "service/runtime/test_executor",
+        "service/runtime/test_process_end",
+        "service/runtime/test_request_context",
+        "service/server/test_draining_server",
+        "service/server/test_pipelining",
+        "service/server/test_read_timeouts",
+    )
+}
 
 
 @dataclass(frozen=True)
@@ -95,3 +114,24 @@ def client(server: Server) -> Iterator[httpx.Client]:
     # Plain HTTP needs no certificates, and reading them takes longer than most tests.
     with httpx.Client(base_url=server.url, timeout=120, verify=False) as connected:
         yield connected
+
+
+def _timed(nodeid: str) -> bool:
+    return nodeid.partition("::")[0] in TIMED
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what one process has to do alone."""
+    items.sort(key=lambda item: not _timed(item.nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Keep `TIMED` in one process. xdist 3.8 has groups for that, which do not work with pytest 9.2."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class LoadFileOrTimed(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "timed" if _timed(nodeid) else super()._split_scope(nodeid)
+
+    return LoadFileOrTimed(config, log) if config.getoption("dist") == "loadfile" else None

@@ -20,7 +20,7 @@ from service.app import create_app
 from service.runtime.settings import Settings
 from service.server.http1_protocol import http_protocol
 from service.server.malloc import keep_memory
-from service.server.read_timeouts import ArrivalLimits
+from service.server.read_timeouts import RequestLimits
 
 # As fine as the loop's timers are.
 _PERIOD = 1e-3
@@ -62,7 +62,7 @@ if __name__ == "__main__":
     uvicorn.run(
         Heart(app, thread_time if sys.argv[2:] == ["cpu"] else perf_counter),
         port=int(sys.argv[1]),
-        http=http_protocol(ArrivalLimits(), admission=app.state.runtime.admission),
+        http=http_protocol(RequestLimits(), budget=app.state.runtime.memory_budget),
         loop="uvloop",
         ws="none",
         access_log=False,

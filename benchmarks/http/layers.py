@@ -22,12 +22,13 @@ from uvicorn.server import ServerState
 
 from benchmarks.http.case import Case, npy_path, plan_for
 from benchmarks.http.floor import app as floor
-from service.app import Exchanges, create_app
-from service.middleware.instrumentation import Observation
+from service.app import create_app
+from service.middleware.instrumentation import Instrumentation
+from service.middleware.request_lifecycle import RequestLifecycle
 from service.runtime.runtime import HealthStatus, Runtime
 from service.runtime.settings import Settings
 from service.server.http1_protocol import http_protocol
-from service.server.read_timeouts import ArrivalLimits
+from service.server.read_timeouts import RequestLimits
 
 _ROUNDS = 15
 _REQUESTS = 500
@@ -59,7 +60,7 @@ class _Nowhere(asyncio.Transport):
 
 
 def _connection(app: ASGIApp, *, ours: bool) -> HttpToolsProtocol:
-    kind = http_protocol(ArrivalLimits()) if ours else HttpToolsProtocol
+    kind = http_protocol(RequestLimits()) if ours else HttpToolsProtocol
     config = uvicorn.Config(app, http=kind, ws="none", log_config=None, access_log=False, proxy_headers=False)
     config.load()
     made = kind(config, ServerState(), {})
@@ -78,13 +79,13 @@ async def _measured(request: bytes) -> list[float]:
     app = create_app(Settings())
     running: Runtime = app.state.runtime
     running.status = HealthStatus.READY
-    exchanges = Exchanges(floor, running)
+    lifecycle = RequestLifecycle(floor, running)
     path = request.split(b" ", 2)[1].partition(b"?")[0].decode()
     stacks = [
         _connection(floor, ours=False),
         _connection(floor, ours=True),
-        _connection(exchanges, ours=True),
-        _connection(Observation(exchanges, running.metrics, {path}, log=False), ours=True),
+        _connection(lifecycle, ours=True),
+        _connection(RequestLifecycle(Instrumentation(floor, running.metrics, {path}, log=False), running), ours=True),
         _connection(app, ours=True),
     ]
     taken: list[list[float]] = [[] for _ in stacks]

@@ -27,7 +27,7 @@ from core.compare.error_report import PIECE, ErrorReport, ErrorSums
 from core.compare.histogram import DifferenceUnit, Histogram, histogram_of
 from core.compare.real_values import Array, RealValues, as_f64, look_up, real_values
 from core.convert.small_floats import decode_table
-from core.errors import ParameterError, TensorDataError, TypeFitError, UnsupportedError, about, excerpt
+from core.errors import ParameterError, TypeFitError, UnsupportedError, about, excerpt
 from core.formats.elements import FloatElement, IntegerElement
 from core.kernels.statistics.compare import (
     BIT_MISMATCHES,
@@ -39,6 +39,7 @@ from core.kernels.statistics.compare import (
 )
 from core.mlir.printer import print_type
 from core.mlir.types import TensorType, UniformPerAxisType, UniformSubChannelType
+from core.plan.plan import check_flat
 
 MOST_REPORTED = 1000
 """The most mismatches that are listed."""
@@ -106,11 +107,7 @@ class Comparison:
         if not 0 <= max_reported <= MOST_REPORTED:
             raise ParameterError(f"{max_reported} mismatches to be listed; 0 to {MOST_REPORTED} are")
         for side, array, dtype in (("a", a, self.a.dtype), ("b", b, self.b.dtype)):
-            if array.dtype != dtype or array.shape != (self.elements,) or not array.flags.c_contiguous:
-                raise TensorDataError(
-                    f"{side} must be {self.elements} contiguous elements of {dtype}; "
-                    f"this is {array.dtype} of shape {array.shape}"
-                )
+            check_flat(array, dtype, self.elements, side)
         counts = np.zeros(COUNTS, np.int64)
         positions = np.empty(min(max_reported, self.elements), np.int64)
         sums = ErrorSums(self.a, self.b, self.elements)

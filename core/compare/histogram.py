@@ -10,7 +10,7 @@ from core.kernels.statistics.compare import BUCKETS, LARGEST_EXACT, RANKS, UNDEF
 
 
 class DifferenceUnit(StrEnum):
-    """What differences are counted in."""
+    """The unit of the differences."""
 
     STEPS = "steps"
     """Integers; of quantized elements, scales."""

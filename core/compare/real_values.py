@@ -19,11 +19,10 @@ from core.formats.elements import FloatElement, IntegerElement, integer_dtype
 from core.formats.float_format import round_to_format
 from core.mlir.fit import check_fits
 from core.mlir.printer import print_type
-from core.mlir.types import TensorType, UniformPerAxisType, UniformSubChannelType, UniformType
+from core.mlir.types import TensorType, UniformPerAxisType, UniformQuantizedType, UniformType
 from core.plan.operands import static_shape
 
 Array = NDArray[Any]
-Uniform = UniformType | UniformPerAxisType | UniformSubChannelType
 
 
 def as_f64(reals: Array) -> Array:
@@ -44,7 +43,7 @@ def look_up(table: Array, stored: Array, start: int, side: str) -> Array:
     return np.take(table, patterns)
 
 
-def _blocks(element: Uniform, shape: tuple[int, ...]) -> list[tuple[int, int, int]]:
+def _blocks(element: UniformQuantizedType, shape: tuple[int, ...]) -> list[tuple[int, int, int]]:
     """Return (axis, block size, number of blocks) for each axis along which parameters change, in ascending order."""
     if isinstance(element, UniformType):
         return []
@@ -52,11 +51,11 @@ def _blocks(element: Uniform, shape: tuple[int, ...]) -> list[tuple[int, int, in
     return [(axis, blocks[axis], -(-shape[axis] // blocks[axis])) for axis in sorted(blocks)]
 
 
-def parameter_indices(element: Uniform, shape: tuple[int, ...], start: int, stop: int) -> Array:
+def parameter_indices(element: UniformQuantizedType, shape: tuple[int, ...], start: int, stop: int) -> Array:
     """Return, for flat elements `start` to `stop`, which entry of the type's list of parameters belongs to each.
 
-    The one place that knows which parameters belong to which element: one list entry per block, row-major over the
-    numbers of blocks; an axis is blocks of 1, and a last block may be short.
+    There is one for each block, row-major over the numbers of blocks; an axis has blocks of 1, and a last block may be
+    short. Unlike a layout of `core.plan.channels` this takes memory for these elements only.
     """
     flat = np.arange(start, stop)
     indices = np.zeros(stop - start, np.int64)
@@ -129,7 +128,7 @@ class RealValues:
 
     def _indices(self, start: int, count: int) -> Array | int:
         element = self.tensor.element
-        assert isinstance(element, Uniform)
+        assert isinstance(element, UniformQuantizedType)
         return 0 if self.scales.size == 1 else parameter_indices(element, self.shape, start, start + count)
 
 
@@ -146,16 +145,16 @@ def real_values(tensor: TensorType, side: str) -> RealValues:
     dtype = None
     if isinstance(element, FloatElement) or (isinstance(element, IntegerElement) and 1 <= element.width <= 64):
         dtype = element.dtype
-    elif isinstance(element, Uniform) and isinstance(element.storage.element, IntegerElement):
+    elif isinstance(element, UniformQuantizedType) and isinstance(element.storage.element, IntegerElement):
         check_fits(tensor, short_blocks=True)
-        scales = (element.scale,) if isinstance(element, UniformType) else element.scales
-        zero_points = (element.zero_point,) if isinstance(element, UniformType) else element.zero_points
+        scales = element.scales
+        zero_points = element.zero_points
         dtype = integer_dtype(element.storage.width, signed=element.storage.signed)
     if dtype is None:
         raise UnsupportedError(
             f"{side} has elements of {excerpt(print_type(element))}; taken are integers, floats of at most 64 bits and "
             "uniform quantized types with integer storage"
         )
-    if isinstance(element, Uniform):
+    if isinstance(element, UniformQuantizedType):
         scales = tuple(round_to_format(scale, element.expressed) for scale in scales)
     return RealValues(side, tensor, shape, dtype, np.array(scales, np.float64), np.array(zero_points, np.float64))

@@ -2,8 +2,8 @@
 
     (-1)^sign * 2^(E - bias) * (1 + M / 2^m), and (-1)^sign * 2^(1 - bias) * M / 2^m where E = 0; E8M0: 2^(code - 127)
 
-E is the exponent field, M the mantissa field, m its width. Source: spec/numerics.md G.1. How a value becomes a code is
-the matter of `core.convert.float_encoding`.
+E is the exponent field, M the mantissa field, m its width. Source: OCP OFP8, OCP MX v1.0, ml_dtypes.
+`core.convert.float_encoding` turns values into codes.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class SmallFloat:
         return sign * float("inf" if magnitude == self.infinity_code else "nan")
 
 
-# spec/numerics.md G.1, the same rows in the same order.
+# OCP OFP8 and MX v1.0, and the other formats of ml_dtypes.
 SMALL_FLOATS: dict[str, SmallFloat] = {
     row.name: row
     for row in (

@@ -110,7 +110,7 @@ _F32_LARGEST = float.fromhex("0x1.fffffep127")
 _F64_LARGEST = float.fromhex("0x1.fffffffffffffp1023")
 _INFINITY = float("inf")
 
-# spec/mlir.md 1.5, the same rows in the same order.
+# The floats of MLIR's builtin dialect, as the quant dialect bounds their scales.
 FLOATS: dict[str, FloatElement] = {
     element.name: element
     for element in (

@@ -1,4 +1,4 @@
-"""Rounding of exact numbers to a float format, as MLIR does when it stores a sub-channel scale (spec/mlir.md 1.8)."""
+"""Rounding of exact numbers to a float format, as MLIR does when it stores a sub-channel scale."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ F64 = FLOATS["f64"]
 def round_to_format(value: float, element: FloatElement) -> float:
     """Return `value` rounded to the nearest number of `element`, ties to even.
 
-    `value` lies within the legal interval of scales of `element` (spec/mlir.md 1.5), so there is no overflow. The
+    `value` lies within the legal interval of scales of `element`, so there is no overflow. The
     formats with more digits or more exponents than f64 hold every f64 as it is.
     """
     if element.precision >= F64.precision or value == 0.0 or not isfinite(value):

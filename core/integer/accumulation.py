@@ -1,4 +1,6 @@
-"""An accumulation: which products of two operands are summed to which element, however they are arranged in memory."""
+"""An accumulation: which products of two operands are summed to which element, in which type, and how a sum that the
+type does not hold ends. How the sums are arranged in memory is the kind's own (`matmul`, `conv2d`).
+"""
 
 from __future__ import annotations
 
@@ -13,16 +15,39 @@ from numpy.typing import NDArray
 
 from core.cancellation import check_cancelled
 from core.errors import PreconditionError
-from core.integer.accumulator import DTYPES, INT32, LARGEST_BIAS, largest, settle
-from core.integer.integers import Integers
+from core.integer.integers import Integers, largest
 from core.kernels.contract.tile import TILE_ROWS
 from core.profiles.integer_rule import Accumulator, SumOverflow
 
 Array = NDArray[Any]
 
+DTYPES: dict[Accumulator, np.dtype[Any]] = {Accumulator.I32: np.dtype("<i4"), Accumulator.I64: np.dtype("<i8")}
+INT32 = np.iinfo(np.int32)
+
+# No sum of products reaches this: 2^17 * 2^17 * 2^28. A bias below it cannot make a sum pass int64.
+LARGEST_BIAS = 1 << 62
+
 # What is kept of sums, and of rows that are gathered, while they are made: numbers that stay in a cache.
 _BLOCK_SUMS = 1 << 18
 _BLOCK_NUMBERS = 1 << 21
+
+
+def settle(sums: Array, overflow: SumOverflow, start: int) -> Array:
+    """Return exact int64 sums as int32. `start` is the flat index of the first, for the error's message.
+
+    Raise PreconditionError naming the first that int32 does not hold, where the rule is that.
+    """
+    if overflow is SumOverflow.SATURATE:
+        return np.clip(sums, INT32.min, INT32.max).astype(np.int32)
+    if overflow is SumOverflow.ERROR and sums.size:
+        outside = (sums < INT32.min) | (sums > INT32.max)
+        if outside.any():
+            index = int(np.argmax(outside))
+            raise PreconditionError(
+                f"the sum of element {start + index} is {int(sums[index])}, and its accumulator is i32",
+                index=start + index,
+            )
+    return sums.astype(np.int32)
 
 
 def rows_of_block(columns: int, depth: int) -> int:

@@ -1,9 +1,9 @@
 """The bias of a product: integers added to its sums, one for each column.
 
 A bias of plain integers, or whose scale is that of the sums (input scale times weight scale, compared in f32), is added
-as it is. One of another scale s_b is rescaled once, exactly: round(b * s_b / (s_in * s_w)), each scale an f32. Source:
-spec/numerics.md I.3. No system rescales (LiteRT refuses, ONNX has no scale to compare), so the rounding is Requant's
-own choice: away from zero in LiteRT's profiles, to even in the others.
+as it is. One of another scale s_b is rescaled once, exactly: round(b * s_b / (s_in * s_w)), each scale an f32. No
+system rescales (LiteRT refuses, ONNX has no scale to compare), so the rounding is Requant's own choice: away from zero
+in LiteRT's profiles, to even in the others.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from core.cancellation import checked
 from core.errors import PreconditionError, TypeFitError, UnsupportedError, about
 from core.formats.elements import IntegerElement
 from core.formats.rounding import Rounding
-from core.integer.accumulator import LARGEST_BIAS
+from core.integer.accumulation import LARGEST_BIAS
 from core.integer.integers import Integers
 from core.mlir.types import TensorType
-from core.plan.operands import QuantizedOperand, StoredOperand, integer_operand, quantized_operand, static_shape
+from core.plan.operands import StoredOperand, integer_operand, quantized_operand, static_shape
 from core.profiles import OperationRule
 
 Array = NDArray[Any]
@@ -83,7 +83,7 @@ def plan_bias(
             scales_of_bias = np.array(operand.scales, np.float32).astype(np.float64)
         own = np.broadcast_to(scales_of_bias, (columns,))
         sums = np.broadcast_to(np.array(scales), (columns,))
-        ratios = None if _are_equal(own, sums) else _ratios(operand, own.tolist(), sums.tolist())
+        ratios = None if _are_equal(own, sums) else _ratios(own.tolist(), sums.tolist())
         away = rule.rounding is Rounding.NEAREST_AWAY
         rounding = Rounding.NEAREST_AWAY if away else Rounding.NEAREST_EVEN
         return Bias(tensor, Integers.of_operand(operand), ratios, rounding)
@@ -94,7 +94,7 @@ def _are_equal(own: Array, sums: Array) -> bool:
         return bool(np.all(own == sums.astype(np.float32)))
 
 
-def _ratios(operand: QuantizedOperand, own: list[float], sums: list[float]) -> tuple[Fraction, ...]:
+def _ratios(own: list[float], sums: list[float]) -> tuple[Fraction, ...]:
     if not all(0.0 < each < float("inf") for each in sums):
         raise UnsupportedError("the scale of the sums is 0 or infinite, so that a bias cannot be rescaled to it")
     made: dict[tuple[float, float], Fraction] = {}

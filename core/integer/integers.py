@@ -6,18 +6,25 @@ Stored integers have at most 16 bits, so that a product of two differences to ze
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from core.errors import TensorDataError, UnsupportedError
-from core.integer.accumulator import largest
+from core.errors import UnsupportedError
+from core.plan.channels import block_counts
 from core.plan.operands import StoredOperand, static_shape
+from core.plan.plan import check_flat, check_within
 
 Array = NDArray[Any]
 
 STORAGES = tuple(f"{sign}{width}" for sign in "iu" for width in range(2, 17))
+
+
+def largest(array: Array) -> int:
+    """The largest magnitude in an array of integers, 0 in an empty one."""
+    return max(abs(int(array.min())), abs(int(array.max()))) if array.size else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +44,7 @@ class Integers:
     def of_operand(cls, operand: StoredOperand) -> Integers:
         """Take the integers of a tensor type, per tensor or per axis."""
         shape = static_shape(operand.tensor)
-        counts = tuple(-(-size // block) or 1 for size, block in zip(shape, operand.blocks, strict=True))
+        counts = tuple(count or 1 for count in block_counts(shape, operand.blocks))
         zeros = np.array(operand.zero_points, np.int64).reshape(counts)
         return cls(shape, operand.dtype, operand.lowest, operand.highest, zeros)
 
@@ -70,11 +77,5 @@ class Integers:
 
     def check(self, array: Array) -> None:
         """Raise TensorDataError unless a flat array holds integers of this operand."""
-        count = int(np.prod(self.shape, dtype=object))
-        if array.dtype != self.dtype or array.shape != (count,) or not array.flags.c_contiguous:
-            raise TensorDataError(
-                f"there must be {count} contiguous elements of {self.dtype}; these are {array.size} of {array.dtype}"
-            )
-        if count and (array.min() < self.lowest or array.max() > self.highest):
-            index = int(np.argmax((array < self.lowest) | (array > self.highest)))
-            raise TensorDataError(f"element {index} is {array[index]}; its type holds {self.lowest} to {self.highest}")
+        check_flat(array, self.dtype, prod(self.shape), "the operand")
+        check_within(array, self.lowest, self.highest)

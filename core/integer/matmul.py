@@ -2,7 +2,7 @@
 
     sums[.., m, n] = sum over k of (a[.., m, k] - za) * (b[.., k, n] - zb) + bias[n]
 
-Source: spec/numerics.md A.7, I.
+Source: ONNX MatMulInteger and QLinearMatMul; LiteRT FULLY_CONNECTED and BATCH_MATMUL.
 """
 
 from __future__ import annotations

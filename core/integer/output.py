@@ -1,6 +1,6 @@
 """The output stage: from sums, whose scale is that of one operand times the other's, to the output's stored integers.
 
-The scheme is the profile's, and its kernels are those of requantize. Source: spec/numerics.md H.3, I.4.
+The scheme is the profile's, and its kernels are those of requantize.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from core.convert.requantize.derivation import derive_each
 from core.convert.requantize.granularity import Granularity, common_granularity
 from core.convert.requantize.scaling import plan_scaling
 from core.convert.requantize.through_real import plan_through_real
 from core.errors import ParameterError, TypeFitError, UnsupportedError, about
 from core.formats.elements import FLOATS, IntegerElement
 from core.mlir.types import StorageType, TensorType, UniformPerAxisType, UniformType
+from core.plan.channels import whole_blocks
 from core.plan.lanes import rounded_scales
 from core.plan.operands import QuantizedOperand, StoredOperand, integer_operand, quantized_operand
 from core.plan.plan import Plan
@@ -23,6 +23,7 @@ from core.profiles import Operation, profile_named
 from core.profiles.integer_rule import Accumulator, ProductRule
 from core.profiles.rule import DEQUANTIZE, INTEGERS
 from core.schemes import Factor, Multiplier, Scheme, scheme_named
+from core.schemes.multipliers import derive_each
 
 _OUTPUTS = replace(DEQUANTIZE, storages=INTEGERS, expressed=("f16", "bf16", "f32", "f64"))
 
@@ -36,7 +37,7 @@ class Side:
 
     def blocks(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return how many indices of each dimension of the sums have one parameter of this operand."""
-        found = [max(size, 1) for size in shape]
+        found = list(whole_blocks(shape))
         for axis, block, size in zip(self.axes, self.operand.blocks, self.operand.tensor.shape or (), strict=True):
             if axis is not None and block == 1 and size is not None and size > 1:
                 found[axis] = 1
@@ -95,7 +96,7 @@ def plan_output(
                     f"the output expresses {target.expressed.name}, and the {side} {operand.expressed.name}; they must "
                     "be the same"
                 )
-    whole = tuple(max(size, 1) for size in shape)
+    whole = whole_blocks(shape)
     granularity = common_granularity(
         shape,
         (whole, 1),

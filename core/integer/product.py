@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from core.errors import PreconditionError, TensorDataError, UnsupportedError, about
 from core.formats.elements import IntegerElement
 from core.formats.rounding import Rounding
-from core.integer.accumulation import Accumulation
-from core.integer.accumulator import DTYPES
+from core.integer.accumulation import DTYPES, Accumulation
 from core.integer.bias import Bias, plan_bias
 from core.integer.integers import STORAGES, Integers
 from core.integer.output import OutputStage, Side, plan_output

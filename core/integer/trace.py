@@ -25,8 +25,7 @@ from numpy.typing import NDArray
 
 from core.convert.requantize.scaling import plan_scaling
 from core.formats.elements import FLOATS, FloatElement, IntegerElement
-from core.integer.accumulation import Zeros
-from core.integer.accumulator import DTYPES
+from core.integer.accumulation import DTYPES, Zeros
 from core.integer.add import AddPlan
 from core.integer.output import OutputStage
 from core.integer.product import ProductPlan

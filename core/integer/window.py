@@ -4,7 +4,7 @@
     explicit, valid:  out = floor((in + before + after - eff) / stride) + 1
     same_*:           out = ceil(in / stride), before + after = max((out - 1) * stride + eff - in, 0)
 
-Source: spec/numerics.md I.2.
+Source: the texts of ONNX ConvInteger, LiteRT ComputePaddingHeightWidth and StableHLO convolution.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MOST = (1 << 31) - 1
 
 
 class Padding(StrEnum):
-    """How many rows and columns are added around the input. They stand for real zeros: stored, the zero point."""
+    """How many rows and columns are added around the input. Padding is a real zero, stored as the zero point."""
 
     EXPLICIT = "explicit"
     VALID = "valid"

@@ -7,21 +7,32 @@ block: no dialect here has branches.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from io import StringIO
 
-from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.builtin import AnyFloat, ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
+from xdsl.printer import Printer
 from xdsl.traits import NoTerminator
 from xdsl.utils.exceptions import DiagnosticException, ParseError, VerifyException
 
 from core.cancellation import check_cancelled
 from core.errors import LimitError, LoweringError, ModuleTextError, RequantError, TypeTextError, UnsupportedError
+from core.formats.elements import FLOATS
 from core.lowering.limits import ModuleLimits
 from core.lowering.reader import Reader, fault_before_parsing
-from core.lowering.writer import write_module
 from core.mlir.diagnostics import caret
+from core.mlir.float_text import decimal_text
 
 _DETAIL = 400
+
+
+class Writer(Printer):
+    """xDSL's printer, but for floats: `core.mlir` knows them to the letter for every type."""
+
+    def print_float(self, value: float, type: AnyFloat) -> None:
+        text = decimal_text(value, FLOATS[type.name])
+        self.print_string(text or f"0x{type.pack((value,))[::-1].hex().upper()}")
 
 
 @dataclass
@@ -35,10 +46,12 @@ class Module:
 
     def write(self) -> str:
         """Return the module as text. Raises LoweringError where that cannot be: a number of too many digits."""
+        stream = StringIO()
         try:
-            return write_module(self.operation)
+            Writer(stream=stream).print_op(self.operation)
         except (ValueError, RecursionError, OverflowError) as error:
             raise LoweringError(f"the module cannot be printed ({type(error).__name__})") from None
+        return stream.getvalue() + "\n"
 
     def failure(self, op: Operation, detail: str) -> LoweringError:
         """Return the error about `op`: at its place, or where it stands inside of an operation with one."""

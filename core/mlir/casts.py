@@ -1,4 +1,4 @@
-"""Which types the quant dialect's three operations take: `qcast`, `dcast` and `scast` (spec/mlir.md 2.2, 2.3).
+"""Which types the quant dialect's three operations take: `qcast`, `dcast` and `scast`.
 
 Every function returns the reason against, or None when the operation takes the types.
 """
@@ -15,9 +15,7 @@ from core.mlir.types import (
     CalibratedType,
     TensorType,
     Type,
-    UniformPerAxisType,
-    UniformSubChannelType,
-    UniformType,
+    UniformQuantizedType,
 )
 
 
@@ -29,7 +27,7 @@ class Cast(StrEnum):
     SCAST = "quant.scast"
 
 
-_STORED = UniformType | UniformPerAxisType | UniformSubChannelType | AnyType
+_STORED = UniformQuantizedType | AnyType
 _QUANTIZED = _STORED | CalibratedType
 
 

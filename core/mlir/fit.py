@@ -1,6 +1,6 @@
-"""Does a quantized type fit the tensor that it is put on: rank, number of scales, blocks (spec/mlir.md 2.2).
+"""Does a quantized type fit the tensor that it is put on: rank, number of scales, blocks.
 
-The tensor type itself does not ask (2.1): `tensor<2x3x!quant.uniform<i8:f32:5, {1.0}>>` is a type of MLIR.
+The tensor type itself does not ask: `tensor<2x3x!quant.uniform<i8:f32:5, {1.0}>>` is a type of MLIR.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Floats as MLIR writes them, to the letter (spec/mlir.md 1.12), and as it reads them from bits (1.1)."""
+"""Floats as MLIR writes them, to the letter (AsmPrinter.cpp, APFloat::toString), and as it reads them from bits."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def float_text(value: float) -> str:
 def scale_text(value: float, element: FloatElement) -> str:
     """Return the text of a scale that is stored in the format `element`, which holds `value` exactly.
 
-    As MLIR with the digits of that format, except where MLIR does not read back what it prints (spec/mlir.md 1.12,
-    1.15): the format's bits instead of a decimal number, and a number near the ends of the format that, read as f64,
-    lies beyond them. There the text has the digits of f64, or is an integer, or for infinity a number beyond f64.
+    As MLIR with the digits of that format, except where MLIR does not read back what it prints (docs/types.md): the
+    format's bits instead of a decimal number, and a number near the ends of the format that, read as f64, lies beyond
+    them. There the text has the digits of f64, or is an integer, or for infinity a number beyond f64.
     """
     text = decimal_text(value, element)
     if text is None:

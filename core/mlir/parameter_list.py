@@ -1,4 +1,4 @@
-"""Scales and zero points: one `scale[:zero_point]`, or nested lists of them (spec/mlir.md 1.7, 1.8).
+"""Scales and zero points: one `scale[:zero_point]`, or nested lists of them.
 
 Lists are long: 65,536 parameters are a normal type. Runs of plain ones are therefore read by one pattern each, and only
 what it does not match (the last of a list, comments, bits, mistakes) is read in tokens.
@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 
 from core.formats.elements import FloatElement
-from core.mlir.brackets import MAXIMUM_DEPTH
-from core.mlir.lexer import BLANKS, DECIMAL, MAXIMUM_LIST_LENGTH, MAXIMUM_NUMBER_LENGTH, TokenStream
-from core.mlir.literals import read_float, read_integer
+from core.mlir.lexer import BLANKS, DECIMAL, MAXIMUM_DEPTH, MAXIMUM_LIST_LENGTH, MAXIMUM_NUMBER_LENGTH, TokenStream
+from core.mlir.terminals import read_float, read_integer
 from core.mlir.verifier import scale_fault
 
 _PARAMETER_AND_COMMA = re.compile(
@@ -23,8 +22,8 @@ _INT64 = (-(1 << 63), (1 << 63) - 1)
 class ParameterReader:
     """Reads parameters from a stream into `scales` and `zero_points`, flat.
 
-    Scales must be legal for `expressed` (spec/mlir.md 1.5). Zero points must lie in `zero_point_range`; outside
-    sub-channel types that is all of int64, since the dialect does not compare them with the storage (1.6).
+    Scales must be legal for `expressed`. Zero points must lie in `zero_point_range`; outside
+    sub-channel types that is all of int64, since the dialect does not compare them with the storage.
     """
 
     def __init__(

@@ -1,16 +1,15 @@
-"""Types of MLIR from text: a hand-written descent that looks one token ahead (spec/mlir.md 1 and 2.1).
+"""Types of MLIR from text: a hand-written descent that looks one token ahead.
 
 Time is linear in the text. Depth is bounded by `MAXIMUM_DEPTH`, rank by `MAXIMUM_RANK`, and a number by 64 characters.
 """
 
 from __future__ import annotations
 
-from core.mlir.brackets import MAXIMUM_DEPTH, encoding_end
-from core.mlir.builtin_elements import element_at
 from core.mlir.diagnostics import shown
 from core.mlir.hints import dimension_hint, type_hint
-from core.mlir.lexer import TokenKind, TokenStream
+from core.mlir.lexer import MAXIMUM_DEPTH, TokenKind, TokenStream, encoding_end
 from core.mlir.quant_parser import read_quantized, read_storage
+from core.mlir.terminals import element_at
 from core.mlir.types import StorageType, TensorType, TupleType, Type
 from core.mlir.verifier import dimension_fault, encoding_fault
 
@@ -29,7 +28,7 @@ def parse_type(text: str) -> Type:
     """Return the type that `text` is.
 
     Raises TypeTextError with the offset of the first wrong character, a caret under it and often a hint. What is
-    accepted is what the newest MLIR accepts, with the divergences of spec/mlir.md 1.15.
+    accepted is what the newest MLIR accepts, with the divergences of docs/types.md.
     """
     stream = TokenStream(text)
     result = _read_type(stream, depth=1)
@@ -92,7 +91,8 @@ def _read_tensor(stream: TokenStream) -> TensorType:
         # An empty encoding is none, as in MLIR.
         encoding, end = encoding_end(stream.text, stream.token.end)
         stream.rewind(end)
-    stream.expect(">", "to close `tensor<`", dimension_hint(stream.text, stream.token.start))
+    if not stream.accept(">"):
+        raise stream.unexpected("`>` to close `tensor<`", dimension_hint(stream.text, stream.token.start))
     if found := encoding_fault(shape, encoding or None):
         raise stream.error(opening.end, found)
     return TensorType(shape, element, encoding or None)

@@ -1,4 +1,4 @@
-"""Canonical text: what the newest MLIR prints for a type, to the letter (spec/mlir.md 1.11, divergence in 1.15)."""
+"""Canonical text: what the newest MLIR prints for a type, to the letter; docs/types.md lists where not."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from core.mlir.types import (
     TupleType,
     Type,
     UniformPerAxisType,
+    UniformQuantizedType,
     UniformSubChannelType,
     UniformType,
 )
@@ -61,7 +62,7 @@ def print_tuple(members: list[str]) -> str:
     return f"tuple<{', '.join(members)}>"
 
 
-def _uniform(type_: UniformType | UniformPerAxisType | UniformSubChannelType) -> str:
+def _uniform(type_: UniformQuantizedType) -> str:
     return f"!quant.uniform<{print_storage(type_.storage)}:{type_.expressed.name}"
 
 

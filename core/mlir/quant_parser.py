@@ -1,4 +1,4 @@
-"""The quant dialect's types: `!quant.` and what follows (spec/mlir.md 1.2)."""
+"""The quant dialect's types: `!quant.` and what follows."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from collections.abc import Callable
 
 from core.formats.elements import FLOATS, FloatElement, IntegerElement
 from core.formats.float_format import round_to_format
-from core.mlir.brackets import MAXIMUM_DEPTH, body_end
-from core.mlir.builtin_elements import element_at
 from core.mlir.diagnostics import shown
 from core.mlir.hints import expressed_hint, parameters_hint, storage_hint
-from core.mlir.lexer import MAXIMUM_LIST_LENGTH, Token, TokenKind, TokenStream
-from core.mlir.literals import read_float, read_integer
+from core.mlir.lexer import MAXIMUM_DEPTH, MAXIMUM_LIST_LENGTH, Token, TokenKind, TokenStream, body_end
 from core.mlir.parameter_list import ParameterReader
+from core.mlir.terminals import element_at, read_float, read_integer
 from core.mlir.types import (
     AnyType,
     CalibratedType,

@@ -1,4 +1,4 @@
-"""StableHLO's constraints on element types, as its implementation enforces them on operands (spec/mlir.md 4.1).
+"""StableHLO's constraints on element types, as its implementation enforces them on operands.
 
 The numbers C3 to C13 are those of the StableHLO specification for quantized element types. What its implementation
 asks of other tensors (ranked; signless or unsigned integers; floats of at most 64 bits) was checked with jaxlib 0.10.2.

@@ -1,6 +1,6 @@
 """The types of the language as frozen dataclasses. They hold what was said; `verifier` says whether it may be said.
 
-`real = (stored - zero_point) * scale`. Source: spec/mlir.md 1 and 2.1.
+`real = (stored - zero_point) * scale`. Source: https://mlir.llvm.org/docs/Dialects/QuantDialect
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class StorageType:
 
     @property
     def default_bounds(self) -> tuple[int, int]:
-        """The bounds that hold when the text gives none (spec/mlir.md 1.3)."""
+        """The bounds that hold when the text gives none."""
         element = self.element
         if isinstance(element, IntegerElement):
             bits = self.width
@@ -87,6 +87,16 @@ class UniformType:
     expressed: FloatElement
     scale: float
     zero_point: int
+
+    @property
+    def scales(self) -> tuple[float, ...]:
+        """The scale, as the other uniform types have theirs."""
+        return (self.scale,)
+
+    @property
+    def zero_points(self) -> tuple[int, ...]:
+        """The zero point, as the other uniform types have theirs."""
+        return (self.zero_point,)
 
 
 @dataclass(frozen=True, slots=True)

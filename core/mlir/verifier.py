@@ -1,7 +1,7 @@
-"""The rules that a type of right form must keep (spec/mlir.md 1.3 to 1.10), one function per rule.
+"""The rules that a type of right form must keep, one function per rule.
 
 Each function returns what is wrong, or None. The parser asks them as it reads and knows the place; `fault` asks them
-all for a type that was made otherwise. Deliberate divergences from MLIR (1.15) are marked.
+all for a type that was made otherwise. Deliberate divergences from MLIR (docs/types.md) are marked.
 """
 
 from __future__ import annotations

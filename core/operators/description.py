@@ -50,7 +50,7 @@ class Choices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operand:
-    """A tensor that an operator takes or gives.
+    """An input or output tensor of an operator.
 
     `types` are the element types in MLIR's spelling, each with the version that first has it; "quantized" stands for
     every `!quant.uniform` type.
@@ -60,10 +60,6 @@ class Operand:
     description: str
     types: Mapping[str, int]
     optional: bool = False
-
-    def taken(self, version: int) -> tuple[str, ...]:
-        """Return the element types that a version has."""
-        return tuple(name for name, since in self.types.items() if since <= version)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

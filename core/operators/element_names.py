@@ -8,20 +8,19 @@ import numpy as np
 
 from core.formats.elements import FLOATS, FloatElement, IntegerElement, Signedness, integer_dtype
 from core.mlir.printer import print_type
-from core.mlir.types import ElementType, UniformPerAxisType, UniformSubChannelType, UniformType
+from core.mlir.types import ElementType, UniformQuantizedType
 
 QUANTIZED = "quantized"
-_UNIFORM = (UniformType, UniformPerAxisType, UniformSubChannelType)
 
 
 def type_key(element: ElementType) -> str:
     """Return what descriptions call an element type: its name, or "quantized" for every uniform type."""
-    return QUANTIZED if isinstance(element, _UNIFORM) else print_type(element)
+    return QUANTIZED if isinstance(element, UniformQuantizedType) else print_type(element)
 
 
 def container(element: ElementType) -> np.dtype[Any] | None:
     """Return the dtype that elements of a type are kept in, None for a type that no operator has tensors of."""
-    if isinstance(element, _UNIFORM):
+    if isinstance(element, UniformQuantizedType):
         storage = element.storage
         if isinstance(storage.element, IntegerElement) and 1 <= storage.width <= 32:
             return integer_dtype(storage.width, signed=storage.signed)

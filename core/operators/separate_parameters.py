@@ -24,6 +24,7 @@ from core.mlir.types import (
     UniformType,
 )
 from core.operators.description import OperandTensor
+from core.plan.channels import block_counts
 from core.plan.lanes import LANES, widen
 
 Array = NDArray[Any]
@@ -43,10 +44,10 @@ def check_number_of_scales(count: int, pointer: str | None = None, most: int = M
         raise LimitError(f"there are more than {most} scales", limit=most, pointer=pointer)
 
 
-def normalized_axis(axis: int, rank: int, pointer: str = "/attributes/axis") -> int:
+def normalized_axis(axis: int, rank: int) -> int:
     """Return an axis from the start, or raise ParameterError."""
     if not -rank <= axis < rank:
-        raise ParameterError(f"axis is {axis}; of rank {rank} it is {-rank} to {rank - 1}", pointer=pointer)
+        raise ParameterError(f"axis is {axis}; of rank {rank} it is {-rank} to {rank - 1}", pointer="/attributes/axis")
     return axis % rank
 
 
@@ -60,7 +61,7 @@ class Granularity:
     def counts(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of the scales of a tensor in blocks. A last block may be short."""
         assert self.blocks is not None
-        return tuple(-(-size // block) for size, block in zip(shape, self.blocks, strict=True))
+        return block_counts(shape, self.blocks)
 
 
 def reals_of(tensor: OperandTensor) -> Array:

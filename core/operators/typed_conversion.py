@@ -6,7 +6,7 @@ from core.convert.dequantize import plan_dequantize
 from core.convert.quantize import plan_quantize
 from core.convert.requantize import plan_requantize
 from core.errors import RequantError
-from core.mlir.types import TensorType, Type, UniformPerAxisType, UniformSubChannelType, UniformType
+from core.mlir.types import TensorType, Type, UniformQuantizedType
 from core.operators.description import Attribute, Kind, OperandTensor, OperatorCall, Outputs, Run
 from core.operators.execution import converted
 from core.plan.operands import bind
@@ -17,18 +17,17 @@ OUTPUT_TYPE = Attribute(
     kind=Kind.TYPE,
     description="The type of the result. A bare element type takes its shape from the operand.",
 )
-UNIFORM = (UniformType, UniformPerAxisType, UniformSubChannelType)
 
 
 def is_quantized(tensor: TensorType) -> bool:
     """Return whether the elements have a scale."""
-    return isinstance(tensor.element, UNIFORM)
+    return isinstance(tensor.element, UniformQuantizedType)
 
 
 def expressed_type(operand: OperandTensor) -> TensorType:
     """Return the tensor of reals that a quantized operand expresses."""
     element = operand.type.element
-    assert isinstance(element, UNIFORM)
+    assert isinstance(element, UniformQuantizedType)
     return TensorType(operand.shape, element.expressed)
 
 

@@ -1,7 +1,6 @@
 """Bias: int32 at the scale of the accumulator, input scale times weight scale, so that it can be added as it is.
 
-Source: spec/numerics.md C.1, C.11, E.2, F.2, I.3; LiteRT SymmetricBiasQuantize; onnxruntime.quantization
-quantize_bias_static; torch QuantizeBias.
+Source: LiteRT SymmetricBiasQuantize; onnxruntime.quantization quantize_bias_static; torch QuantizeBias.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.convert.quantize import plan_quantize
-from core.errors import ParameterError, PreconditionError, TypeFitError, UnknownNameError, excerpt
+from core.errors import ParameterError, PreconditionError, TypeFitError, entry_named
 from core.formats.elements import FLOATS, IntegerElement
 from core.mlir.types import StorageType, TensorType
 from core.parameters.finished_type import Granularity, PerAxis, PerTensor, finish_type
@@ -99,7 +98,7 @@ BIAS_RULES: Mapping[str, BiasRule] = {
             name="litert",
             summary="LiteRT's converter",
             formula="s = f32(s_in * s_w); q = RNA(f32(b * f32(1 / s))) within +-(2^31 - 1); s = 0 gives 0",
-            source="LiteRT SymmetricBiasQuantize; spec/numerics.md C.11",
+            source="LiteRT quantization_utils.cc SymmetricBiasQuantize",
             scale_dtype=np.float32,
             quantize=_litert,
         ),
@@ -107,7 +106,7 @@ BIAS_RULES: Mapping[str, BiasRule] = {
             name="onnxruntime",
             summary="onnxruntime's quantization tools",
             formula="s = f32(s_in * s_w); q = RNE(f64(b) / f64(s)) clipped to int32",
-            source="onnxruntime.quantization 1.31 quantize_bias_static; spec/numerics.md F.2",
+            source="onnxruntime.quantization 1.31 quantize_bias_static",
             scale_dtype=np.float32,
             quantize=_onnxruntime,
         ),
@@ -115,7 +114,7 @@ BIAS_RULES: Mapping[str, BiasRule] = {
             name="torch",
             summary="the bias of torch's quantized layers on qnnpack",
             formula="s = f64(s_in * s_w); q = profile torch's quantize to i32: RNE(f32(b * f32(1 / f32(s))))",
-            source="torch 2.13 ATen QuantUtils.h QuantizeBias; spec/numerics.md E.1, E.2",
+            source="torch 2.13 ATen QuantUtils.h QuantizeBias",
             scale_dtype=np.float64,
             quantize=_torch,
         ),
@@ -125,10 +124,7 @@ BIAS_RULES: Mapping[str, BiasRule] = {
 
 def bias_rule_named(name: str) -> BiasRule:
     """Return the rule of that name, or raise UnknownNameError listing those that exist."""
-    rule = BIAS_RULES.get(name)
-    if rule is None:
-        raise UnknownNameError(f"no bias rule is named '{excerpt(name)}'; there are {', '.join(BIAS_RULES)}")
-    return rule
+    return entry_named(BIAS_RULES, name, "bias rule")
 
 
 def bias_scales(rule: BiasRule, input_scale: float, weight_scales: Array) -> Array:

@@ -1,8 +1,8 @@
 """Fake quantize: f32 to f32, each element moved to the nearest step of a range that is nudged to have zero as a step.
 
 The formulas are those of `core.kernels.convert.fake_quantize`, the ranges those of `core.parameters.ranges.tensorflow`.
-Source: spec/numerics.md C.11; TensorFlow's operators with tensors as ends, per tensor, divide where the others
-multiply.
+Source: TensorFlow fake_quant_ops_functor.h; LiteRT FakeQuantizeArray. TensorFlow's operators with tensors as ends, per
+tensor, divide where the others multiply.
 """
 
 from __future__ import annotations
@@ -18,11 +18,9 @@ from numpy.typing import NDArray
 from core.errors import (
     ParameterError,
     PreconditionError,
-    TensorDataError,
     TypeFitError,
-    UnknownNameError,
     UnsupportedError,
-    excerpt,
+    entry_named,
 )
 from core.formats.elements import FLOATS, IntegerElement
 from core.kernels.convert.fake_quantize import FAKE_QUANTIZE, Step
@@ -30,8 +28,9 @@ from core.kernels.jit.jit import Kernel
 from core.mlir.types import StorageType, TensorType
 from core.parameters.ranges import RangeOptions, RangeParameters, range_rule_named
 from core.parameters.ranges.tensorflow import flushed
-from core.plan.channels import channels_of
+from core.plan.channels import channels_of, whole_blocks
 from core.plan.operands import static_shape
+from core.plan.plan import check_flat
 
 Array = NDArray[Any]
 
@@ -92,23 +91,14 @@ class FakeQuantizePlan:
 
     def run(self, source: Array, target: Array) -> None:
         """Convert a whole flat tensor of f32. Raise TensorDataError if an array is not that."""
-        for array, side in ((source, "input"), (target, "output")):
-            if array.dtype != np.float32 or array.shape != (self.elements,) or not array.flags.c_contiguous:
-                raise TensorDataError(
-                    f"the {side} must be {self.elements} contiguous elements of f32; "
-                    f"this is {array.dtype} of shape {array.shape}"
-                )
+        check_flat(source, np.dtype(np.float32), self.elements, "the input")
+        check_flat(target, np.dtype(np.float32), self.elements, "the output")
         self.step(source, target, 0)
 
 
 def fake_quantize_scheme_named(name: str) -> FakeQuantizeScheme:
     """Return the scheme of that name, or raise UnknownNameError listing those that exist."""
-    scheme = FAKE_QUANTIZE_SCHEMES.get(name)
-    if scheme is None:
-        raise UnknownNameError(
-            f"no fake quantization is named '{excerpt(name)}'; there are {', '.join(FAKE_QUANTIZE_SCHEMES)}"
-        )
-    return scheme
+    return entry_named(FAKE_QUANTIZE_SCHEMES, name, "fake quantization")
 
 
 def plan_fake_quantize(
@@ -156,7 +146,7 @@ def _blocks(shape: tuple[int, ...], count: int, axis: int | None, rule: FakeQuan
     if axis is None:
         if count != 1:
             raise TypeFitError(f"there are {count} ranges and no axis; one range is for the whole tensor")
-        return tuple(max(size, 1) for size in shape)
+        return whole_blocks(shape)
     if not rule.per_axis:
         raise UnsupportedError(f"{rule.name} has one range for the whole tensor; tf_fake_quant has an axis")
     if not shape or axis != len(shape) - 1:
@@ -165,7 +155,7 @@ def _blocks(shape: tuple[int, ...], count: int, axis: int | None, rule: FakeQuan
         )
     if shape[axis] != count:
         raise TypeFitError(f"{count} ranges for dimension {axis}, which has {shape[axis]} elements")
-    return (*(max(size, 1) for size in shape[:axis]), 1)
+    return (*whole_blocks(shape[:axis]), 1)
 
 
 def _step_parameters(

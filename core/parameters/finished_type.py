@@ -21,6 +21,7 @@ from core.mlir.types import (
     UniformType,
 )
 from core.mlir.verifier import blockwise_storage_fault, scale_fault
+from core.plan.channels import block_counts
 
 Array = NDArray[Any]
 
@@ -55,7 +56,7 @@ class PerBlock:
 
     @property
     def scale_shape(self) -> tuple[int, ...]:
-        return tuple(-(-size // block) for size, block in zip(self.shape, self.block_sizes, strict=True))
+        return block_counts(self.shape, self.block_sizes)
 
     @property
     def blocks(self) -> tuple[tuple[int, int], ...]:

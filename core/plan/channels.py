@@ -63,6 +63,16 @@ class Channels:
         return np.tile(rows, (1, self.tile)).ravel()
 
 
+def whole_blocks(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the block, along each dimension, of a parameter that belongs to all elements."""
+    return tuple(max(size, 1) for size in shape)
+
+
+def block_counts(shape: Sequence[int], blocks: Sequence[int]) -> tuple[int, ...]:
+    """Return how many blocks there are along each dimension. The last one may be short."""
+    return tuple(-(-size // block) for size, block in zip(shape, blocks, strict=True))
+
+
 def _rows(run: int, channels: int, group: int, groups: int) -> Channels:
     """Runs, or a cycle where the runs are short."""
     if group == run * channels and (run == 1 or run >= _SHORT_RUN):
@@ -83,7 +93,7 @@ def channels_of(shape: Sequence[int], blocks: Sequence[int]) -> Channels:
     row-major over ceil(dimension / block).
     """
     size = max(prod(shape), 1)
-    counts = [-(-dimension // block) for dimension, block in zip(shape, blocks, strict=True)]
+    counts = block_counts(shape, blocks)
     axes = [axis for axis, count in enumerate(counts) if count > 1]
     if not axes or 0 in shape:
         # An empty tensor may have dimensions whose product no machine integer holds.

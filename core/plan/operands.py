@@ -25,10 +25,11 @@ from core.mlir.types import (
     TensorType,
     Type,
     UniformPerAxisType,
+    UniformQuantizedType,
     UniformSubChannelType,
     UniformType,
 )
-from core.plan.channels import Channels, channels_of
+from core.plan.channels import Channels, channels_of, whole_blocks
 from core.plan.lanes import LANES
 from core.profiles import OperationRule
 from core.profiles.rule import TypeRules, ZeroPointRange
@@ -40,7 +41,7 @@ _SMALLEST_NORMAL = float(np.finfo(np.float32).smallest_normal)
 def _subnormal_scale(tensor: TensorType) -> str | None:
     """Return what XNNPACK has against a type, None where it takes it."""
     element = tensor.element
-    scales = (element.scale,) if isinstance(element, UniformType) else getattr(element, "scales", ())
+    scales = element.scales if isinstance(element, UniformQuantizedType) else ()
     subnormal = next((scale for scale in scales if np.float32(scale) < _SMALLEST_NORMAL), None)
     return None if subnormal is None else f"scale {subnormal!r} is subnormal in f32"
 
@@ -199,7 +200,7 @@ def integer_operand(tensor: TensorType, side: str, zero_point: int = 0) -> Store
         minimum=lowest,
         maximum=highest,
         zero_points=(zero_point,),
-        blocks=tuple(max(dimension, 1) for dimension in shape),
+        blocks=whole_blocks(shape),
     )
 
 
@@ -212,7 +213,7 @@ def storage_name(storage: StorageType) -> str:
 
 def element_name(element: ElementType) -> str:
     """Return what elements are, without parameters: `i4`, `f8E4M3FN`, `quantile`, `bf16`."""
-    if isinstance(element, (UniformType, UniformPerAxisType, UniformSubChannelType)):
+    if isinstance(element, UniformQuantizedType):
         return storage_name(element.storage)
     return print_type(element)
 
@@ -244,15 +245,16 @@ def _signed_codes(quantile: QuantileType, side: str) -> bool:
     return signed
 
 
+_GRANULARITIES = {UniformType: "per_tensor", UniformPerAxisType: "per_axis", UniformSubChannelType: "sub_channel"}
+
+
 def _check_taken(what: str, found: str, taken: tuple[str, ...], side: str, profile: str) -> None:
     if found not in taken:
         listed = ", ".join(taken) if len(taken) < 32 else "i1 to i32 and u1 to u32"
         raise UnsupportedError(f"the {side} has {found} {what}; profile {profile} takes {listed} here")
 
 
-def _blocks(
-    element: UniformType | UniformPerAxisType | UniformSubChannelType, shape: tuple[int, ...]
-) -> tuple[int, ...]:
+def _blocks(element: UniformQuantizedType, shape: tuple[int, ...]) -> tuple[int, ...]:
     match element:
         case UniformType():
             sizes: dict[int, int] = {}
@@ -280,17 +282,10 @@ def quantized_operand(tensor: TensorType, side: str, rule: OperationRule, profil
     or if the profile's own system refuses it.
     """
     element = tensor.element
-    match element:
-        case UniformType(scale=scale, zero_point=zero_point):
-            granularity, scales, given = "per_tensor", (scale,), (zero_point,)
-        case UniformPerAxisType(scales=scales, zero_points=given):
-            granularity = "per_axis"
-        case UniformSubChannelType(scales=scales, zero_points=given):
-            granularity = "sub_channel"
-        case _:
-            raise UnsupportedError(
-                f"the {side} has elements of {excerpt(print_type(element))}; this operation takes !quant.uniform there"
-            )
+    if not isinstance(element, UniformQuantizedType):
+        raise UnsupportedError(
+            f"the {side} has elements of {excerpt(print_type(element))}; this operation takes !quant.uniform there"
+        )
     storage = element.storage
     name = storage_name(storage)
     if (fault := fit_fault(tensor, short_blocks=rule.short_blocks)) is not None:
@@ -298,7 +293,7 @@ def quantized_operand(tensor: TensorType, side: str, rule: OperationRule, profil
     check_type_rules(tensor, side, rule)
     _check_taken("storage", name, rule.storages, side, profile)
     _check_taken("as its expressed type", element.expressed.name, rule.expressed, side, profile)
-    _check_taken("parameters", granularity, rule.granularities, side, profile)
+    _check_taken("parameters", _GRANULARITIES[type(element)], rule.granularities, side, profile)
     is_float = isinstance(storage.element, FloatElement)
     quantile = storage.element if isinstance(storage.element, QuantileType) else None
     lowest, highest = storage.default_bounds
@@ -316,9 +311,9 @@ def quantized_operand(tensor: TensorType, side: str, rule: OperationRule, profil
         highest=highest,
         minimum=storage.minimum,
         maximum=storage.maximum,
-        scales=scales,
-        zero_points=_zero_points(given, storage, rule, side),
-        granularity=granularity,
+        scales=element.scales,
+        zero_points=_zero_points(element.zero_points, storage, rule, side),
+        granularity=_GRANULARITIES[type(element)],
         blocks=_blocks(element, shape),
         axis=element.axis if isinstance(element, UniformPerAxisType) else None,
         quantile=quantile,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from core.errors import TensorDataError, UnsupportedError
 from core.formats.elements import FloatElement, IntegerElement
 from core.kernels.convert import packing as kernels
-from core.mlir.types import TensorType, UniformPerAxisType, UniformSubChannelType, UniformType
+from core.mlir.types import TensorType, UniformQuantizedType
 
 Array = NDArray[Any]
 
@@ -21,7 +21,7 @@ _WIDEST = 64
 
 
 class Packing(StrEnum):
-    """How numbers of other widths than 8, 16, 32 and 64 bits are kept."""
+    """How elements of widths other than 8, 16, 32 and 64 bits are stored."""
 
     UNPACKED = "unpacked"
     """One number to an integer of the next such width, signed ones with their sign extended."""
@@ -32,7 +32,7 @@ class Packing(StrEnum):
 def dense_width(tensor: TensorType) -> int | None:
     """Return the bits of one number if a dense form of this tensor differs from the plain one, else None."""
     element = tensor.element
-    if isinstance(element, (UniformType, UniformPerAxisType, UniformSubChannelType)):
+    if isinstance(element, UniformQuantizedType):
         width = element.storage.width
     elif isinstance(element, (IntegerElement, FloatElement)):
         width = element.width

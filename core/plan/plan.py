@@ -7,8 +7,8 @@ its parameter arrays, and works through a tensor in any pieces, with the same bi
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from core.errors import PreconditionError, TensorDataError
 from core.mlir.types import TensorType
+from core.plan.operands import QuantizedOperand, StoredOperand, float_element
 from core.plan.report import Report
-from core.profiles import Rounding
+from core.profiles import OperationRule, Rounding
 from core.schemes import Multiplier
 
 Array = NDArray[Any]
@@ -30,6 +31,21 @@ def pieces(size: int) -> Iterator[slice]:
     """Cut `size` elements for a plan with a buffer between tensor and kernel, into pieces that stay in the cache."""
     for begin in range(0, size, _PIECE):
         yield slice(begin, begin + _PIECE)
+
+
+def check_flat(array: Array, dtype: np.dtype[Any], elements: int, name: str) -> None:
+    """Raise TensorDataError unless an array is 1-D, contiguous, of a dtype and of so many elements."""
+    if array.dtype != dtype or array.shape != (elements,) or not array.flags.c_contiguous:
+        raise TensorDataError(
+            f"{name} must be {elements} contiguous elements of {dtype}; this is {array.dtype} of shape {array.shape}"
+        )
+
+
+def check_within(array: Array, lowest: int, highest: int, start: int = 0) -> None:
+    """Raise TensorDataError naming the first integer out of bounds. `start`: the flat index of the array's first."""
+    if array.size and (array.min() < lowest or array.max() > highest):
+        index = int(np.argmax((array < lowest) | (array > highest)))
+        raise TensorDataError(f"element {start + index} is {array[index]}; its type holds {lowest} to {highest}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,28 +105,80 @@ class Plan(ABC):
 
         Raise TensorDataError if they are not, PreconditionError if the arithmetic is not defined for an element.
         """
-        shape = (self.elements,)
-        if source.dtype != self.input_dtype or source.shape != shape or not source.flags.c_contiguous:
-            raise self._misfit(source, self.input_dtype, "input")
-        if target.dtype != self.output_dtype or target.shape != shape or not target.flags.c_contiguous:
-            raise self._misfit(target, self.output_dtype, "output")
+        check_flat(source, self.input_dtype, self.elements, "the input")
+        check_flat(target, self.output_dtype, self.elements, "the output")
         if self.input_bounds is not None:
             self.check_bounds(source, 0)
         counts = self.new_counts()
         self.step(source, target, 0, counts)
         return self.report(counts)
 
-    def _misfit(self, array: Array, dtype: np.dtype[Any], side: str) -> TensorDataError:
-        return TensorDataError(
-            f"the {side} must be {self.elements} contiguous elements of {dtype}; "
-            f"this is {array.dtype} of shape {array.shape}"
-        )
-
     def check_bounds(self, source: Array, start: int) -> None:
         """Raise TensorDataError if an element of `source`, which begins at flat index `start`, is not of its type."""
-        if self.input_bounds is None or source.size == 0:
-            return
-        lowest, highest = self.input_bounds
-        if source.min() < lowest or source.max() > highest:
-            index = int(np.argmax((source < lowest) | (source > highest)))
-            raise TensorDataError(f"element {start + index} is {source[index]}; its type holds {lowest} to {highest}")
+        if self.input_bounds is not None:
+            check_within(source, *self.input_bounds, start)
+
+
+class DeferredPlan:
+    """A plan that is made when it is first wanted, and counted as `nbytes` from the start.
+
+    Threads may ask for it side by side; at worst two of them make the same.
+    """
+
+    def __init__(self, make: Callable[[], Plan], nbytes: int) -> None:
+        self.nbytes = nbytes
+        self._make = make
+        self._made: Plan | None = None
+
+    def __call__(self) -> Plan:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+
+def quantizing(profile: str, rule: OperationRule, input_type: TensorType, operand: QuantizedOperand) -> dict[str, Any]:
+    """Return the fields of a Plan from floats of `input_type` to the stored numbers of `operand`."""
+    return {
+        "profile": profile,
+        "rounding": rule.rounding,
+        "input_type": input_type,
+        "output_type": operand.tensor,
+        "input_dtype": float_element(input_type, "input").tensor_dtype,
+        "output_dtype": operand.dtype,
+        "elements": operand.elements,
+    }
+
+
+def dequantizing(
+    profile: str, rule: OperationRule, operand: QuantizedOperand, output_type: TensorType
+) -> dict[str, Any]:
+    """Return the fields of a Plan from the stored numbers of `operand` to floats of `output_type`."""
+    return {
+        "profile": profile,
+        "rounding": rule.rounding,
+        "input_type": operand.tensor,
+        "output_type": output_type,
+        "input_dtype": operand.dtype,
+        "output_dtype": float_element(output_type, "output").tensor_dtype,
+        "elements": operand.elements,
+        "input_bounds": operand.input_bounds,
+    }
+
+
+def requantizing(profile: str, rounding: Rounding, source: StoredOperand, target: StoredOperand) -> dict[str, Any]:
+    """Return the fields of a Plan from the stored numbers of `source` to those of `target`."""
+    return {
+        "profile": profile,
+        "rounding": rounding,
+        "input_type": source.tensor,
+        "output_type": target.tensor,
+        "input_dtype": source.dtype,
+        "output_dtype": target.dtype,
+        "elements": source.elements,
+        "input_bounds": source.input_bounds,
+    }
+
+
+def around(whole: Plan) -> dict[str, Any]:
+    """Return the fields of a Plan that converts what `whole` converts."""
+    return {each.name: getattr(whole, each.name) for each in fields(Plan) if each.init}

@@ -1,6 +1,6 @@
 """What a profile says of casts between floats: who decides, and how, where the formats leave a choice.
 
-All agree on FORMULA, and differ in what an overflow, an infinity and a NaN give. Source: spec/numerics.md G.1 to G.3;
+All agree on FORMULA, and differ in what an overflow, an infinity and a NaN give. Source: OCP OFP8 and MX v1.0;
 each rule is tested against what the system of its profile gave.
 """
 
@@ -75,7 +75,7 @@ class FiniteNan(StrEnum):
 
 
 class ScaleRange(StrEnum):
-    """What f8E8M0FNU gives outside of its values, 2^-127 to 2^127 (G.3)."""
+    """What f8E8M0FNU gives outside of its values, 2^-127 to 2^127."""
 
     AFTER_ROUNDING = "after_rounding"
     """The sign is ignored; what rounds beyond 2^127 is 0xFE when saturating, else NaN; infinity is NaN. Below 2^-126

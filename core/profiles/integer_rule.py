@@ -10,14 +10,14 @@ from core.schemes import Factor
 
 
 class Accumulator(StrEnum):
-    """What products are summed in."""
+    """The accumulator type of the products."""
 
     I32 = "i32"
     I64 = "i64"
 
 
 class SumOverflow(StrEnum):
-    """What becomes of a sum, bias included, that its accumulator does not hold. Sums before the last never matter."""
+    """What to do if a final sum, including the bias, overflows its accumulator. Partial sums never overflow."""
 
     WRAP = "wrap"
     """It is taken modulo 2^32."""

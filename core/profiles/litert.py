@@ -19,8 +19,8 @@ from core.profiles.rule import (
     TypeRules,
     ZeroPoint,
     ZeroPointRange,
+    scheme_rule,
 )
-from core.profiles.scheme_rule import scheme_rule
 from core.schemes import Factor, xnnpack
 from core.schemes import litert as schemes
 
@@ -65,7 +65,7 @@ _SINGLE = scheme_rule(
     zero_points=ZeroPointRange.INT32,
     symmetric_pairs=("i16 to i16",),
 )
-# XNNPACK takes accumulators and numbers of 8 bits; other pairs run the reference kernel (spec/numerics.md C.7, C.8).
+# XNNPACK takes accumulators and numbers of 8 bits; other pairs run the reference kernel.
 _CONVERTED = ("i8 to i8", "u8 to u8")
 _UNDELEGATED = ("i8 to i16", "i16 to i8", "i16 to i16", "i16 to i32", "i32 to i16")
 _CVT8 = scheme_rule(xnnpack.XNNPACK_CVT8, storages=_BYTES, granularities=("per_tensor",), type_rules=TypeRules.XNNPACK)
@@ -188,4 +188,10 @@ LITERT_XNNPACK = Profile(
         ),
     },
     addition=AddRule(operator="ADD", addition=Addition.COMMON_SCALE),
+)
+
+PROFILES = (
+    LITERT,
+    LITERT_SINGLE_ROUNDING,
+    LITERT_XNNPACK,
 )

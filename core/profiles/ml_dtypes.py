@@ -37,3 +37,5 @@ ML_DTYPES = Profile(
         scale_range=ScaleRange.POSITIVE_ONLY,
     ),
 )
+
+PROFILES = (ML_DTYPES,)

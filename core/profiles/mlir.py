@@ -58,3 +58,5 @@ MLIR = Profile(
         ),
     },
 )
+
+PROFILES = (MLIR,)

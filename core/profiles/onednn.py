@@ -85,3 +85,5 @@ ONEDNN = Profile(
         through_f16=True,
     ),
 )
+
+PROFILES = (ONEDNN,)

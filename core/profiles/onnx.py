@@ -26,8 +26,8 @@ from core.profiles.rule import (
     Profile,
     Steps,
     ZeroPoint,
+    scheme_rule,
 )
-from core.profiles.scheme_rule import scheme_rule
 from core.schemes import onnx as schemes
 
 _EXPRESSED = ("f32", "f16", "bf16")
@@ -171,4 +171,9 @@ ONNX_REFERENCE = Profile(
     products=_products(schemes.ONNX_REFERENCE.name),
     addition=_ADD,
     casts=_REFERENCE_CASTS,
+)
+
+PROFILES = (
+    ONNX,
+    ONNX_REFERENCE,
 )

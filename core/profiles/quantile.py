@@ -54,3 +54,5 @@ QUANTILE = Profile(
         ),
     },
 )
+
+PROFILES = (QUANTILE,)

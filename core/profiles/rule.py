@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from core.errors import UnsupportedError
 from core.formats.rounding import Rounding
 from core.profiles.cast import CastRule
 from core.profiles.integer_rule import AddRule, ProductRule
+from core.schemes import FixedPoint, Scheme, Sum
 
 
 class Operation(StrEnum):
@@ -64,7 +66,7 @@ class Overflow(StrEnum):
 
 
 class Missing(StrEnum):
-    """What becomes of NaN."""
+    """The result of NaN."""
 
     LOWEST = "lowest"
     HIGHEST = "highest"
@@ -233,4 +235,21 @@ DEQUANTIZE = OperationRule(
     saturation="none",
     nan=NO_NAN,
 )
-"""The dequantization that most systems share (spec/numerics.md H.2)."""
+"""The dequantization that most systems share."""
+
+
+def scheme_rule(scheme: Scheme, **more: Any) -> OperationRule:
+    """Return the rule of requantize of a scheme. `more`: fields of OperationRule that the scheme does not say."""
+    wraps = isinstance(scheme.stage, FixedPoint) and scheme.stage.total is Sum.WRAPS
+    where = f"; {scheme.where}" if scheme.where else ""
+    said: dict[str, Any] = {
+        "formula": f"clamp({scheme.formula}, lo, hi), v = q - z_in{where}",
+        "precision": f"the factor d is {scheme.factor}; {scheme.derivation}; m and shift stand for {scheme.convention}",
+        "rounding": scheme.rounding,
+        "zero_point": ZeroPoint.AFTER_ROUNDING,
+        "saturation": f"clamp after the addition of z_out{', which wraps in int32' if wraps else ''}; an element is an "
+        f"error unless {', and '.join(scheme.stage.demands.values())}",
+        "nan": NO_NAN,
+        "scheme": scheme.name,
+    }
+    return OperationRule(**(said | more))

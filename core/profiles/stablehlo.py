@@ -14,8 +14,8 @@ from core.profiles.rule import (
     Steps,
     TypeRules,
     ZeroPoint,
+    scheme_rule,
 )
-from core.profiles.scheme_rule import scheme_rule
 from core.schemes import stablehlo as schemes
 
 _EXPRESSED = ("f16", "bf16", "f32", "f64")
@@ -85,3 +85,5 @@ STABLEHLO = Profile(
         f64_once=_FORMATS,
     ),
 )
+
+PROFILES = (STABLEHLO,)

@@ -19,8 +19,8 @@ from core.profiles.rule import (
     Quotient,
     Steps,
     ZeroPoint,
+    scheme_rule,
 )
-from core.profiles.scheme_rule import scheme_rule
 from core.schemes import fbgemm
 
 _EAGER = OperationRule(
@@ -198,4 +198,10 @@ TORCH_DECOMPOSED = Profile(
             nan=NO_NAN,
         ),
     },
+)
+
+PROFILES = (
+    TORCH,
+    TORCH_2_14,
+    TORCH_DECOMPOSED,
 )

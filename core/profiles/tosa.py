@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from core.profiles.integer_rule import Addition, AddRule, ProductRule, SumOverflow
-from core.profiles.rule import Operation, Profile
-from core.profiles.scheme_rule import scheme_rule
+from core.profiles.rule import Operation, Profile, scheme_rule
 from core.schemes import tosa as schemes
 
 _STORAGES = ("i8", "u8", "i16", "u16", "i32")
@@ -41,4 +40,9 @@ TOSA_DOUBLE_ROUND = Profile(
     addition=AddRule(
         operator="RESCALE, ADD, RESCALE", addition=Addition.RESCALE, scheme=schemes.TOSA_DOUBLE_ROUND.name
     ),
+)
+
+PROFILES = (
+    TOSA,
+    TOSA_DOUBLE_ROUND,
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from core.errors import UnknownNameError, excerpt
+from core.errors import entry_named
 from core.schemes import cmsis_nn, ethos_u, fbgemm, gemmlowp, litert, onnx, stablehlo, tosa, xnnpack
 from core.schemes.scheme import Factor, FixedPoint, Float, Multiplier, Prepared, Scheme, Sum
 
@@ -21,7 +21,4 @@ SCHEMES: Mapping[str, Scheme] = {scheme.name: scheme for family in _FAMILIES for
 
 def scheme_named(name: str) -> Scheme:
     """Return the scheme of that name, or raise UnknownNameError listing those that exist."""
-    scheme = SCHEMES.get(name)
-    if scheme is None:
-        raise UnknownNameError(f"no scheme is named '{excerpt(name)}'; there are {', '.join(SCHEMES)}")
-    return scheme
+    return entry_named(SCHEMES, name, "scheme")

@@ -1,4 +1,4 @@
-"""CMSIS-NN's portable C: arm_nn_requantize and arm_nn_requantize_s64 (spec/numerics.md D.2).
+"""CMSIS-NN's portable C: arm_nn_requantize and arm_nn_requantize_s64.
 
 The multipliers are LiteRT's, which CMSIS-NN takes from its model files.
 """
@@ -23,7 +23,6 @@ from core.schemes.litert import (
 from core.schemes.litert import prepare as prepare_single
 from core.schemes.scheme import INT32, INT32_MAX, FixedPoint, Sum
 
-_SHIFTS = (-31, 30)
 # The intermediate with one more bit is cut to int32 before the last half is added.
 _INT31 = (-(1 << 30), (1 << 30) - 1)
 
@@ -32,7 +31,7 @@ CMSIS_NN = replace(
     name="cmsis_nn",
     summary="CMSIS-NN, arm_nn_requantize: as litert, where nothing wraps.",
     derivation="as litert for d >= 0",
-    source="CMSIS-NN arm_nn_requantize, portable C; spec/numerics.md D.2",
+    source="CMSIS-NN Include/arm_nnsupportfunctions.h arm_nn_requantize, portable C",
     formula="RDBPOT(HM(v * 2^max(shift, 0), m), max(-shift, 0)) + z_out",
     where=f"HM(a, b) = floor((a*b + 2^30) / 2^31); {ROUNDING_DIVIDE}",
     multiplier_of=quantize_multiplier_at_least_zero,
@@ -49,7 +48,7 @@ CMSIS_NN_SINGLE_ROUNDING = replace(
     name="cmsis_nn_single_rounding",
     summary="CMSIS-NN built with CMSIS_NN_USE_SINGLE_ROUNDING: as litert_single_rounding, where nothing wraps.",
     derivation="as litert for d >= 0",
-    source="CMSIS-NN arm_nn_requantize, CMSIS_NN_USE_SINGLE_ROUNDING; spec/numerics.md D.2",
+    source="CMSIS-NN Include/arm_nnsupportfunctions.h arm_nn_requantize, CMSIS_NN_USE_SINGLE_ROUNDING",
     formula="floor((floor(v * m / 2^(30 - shift)) + 1) / 2) + z_out",
     multiplier_of=quantize_multiplier_at_least_zero,
     stage=FixedPoint(
@@ -68,7 +67,7 @@ CMSIS_NN_INT64 = replace(
     LITERT_INT64,
     name="cmsis_nn_int64",
     summary="CMSIS-NN, arm_nn_requantize_s64: as litert_int64, for scaled values of 31 bits.",
-    source="CMSIS-NN arm_nn_requantize_s64; spec/numerics.md D.2",
+    source="CMSIS-NN Include/arm_nnsupportfunctions.h arm_nn_requantize_s64",
     formula="floor((floor(v * m16 / 2^(14 - shift)) + 1) / 2) + z_out",
     stage=FixedPoint(
         rule=FixedPointRule.NEAREST_UP,

@@ -1,8 +1,6 @@
-"""Arm Ethos-U as its compiler Vela programs it: an unsigned 32-bit scale and a right shift (spec/numerics.md D.3)."""
+"""Arm Ethos-U as its compiler Vela programs it: an unsigned 32-bit scale and a right shift."""
 
 from __future__ import annotations
-
-import math
 
 from core.formats.rounding import Rounding
 from core.kernels.convert.requantize.rules import FixedPointRule, Requirement
@@ -27,13 +25,6 @@ def _reduced_quantise_scale(factor: float) -> Multiplier:
     return Multiplier(reduced_multiplier(full.multiplier), full.shift - 16)
 
 
-def quantise_pooling_scale(elements: int, rescale_bits: int = 0) -> Multiplier:
-    """Vela's quantise_pooling_scale: 1 / elements as m * 2^-shift, with `rescale_bits` left free. elements >= 2."""
-    exponent = math.frexp(elements - 1)[1]
-    bits = 31 - rescale_bits
-    return Multiplier(((1 << (bits + exponent)) + (1 << exponent)) // elements, bits + exponent)
-
-
 def _prepare(given: Multiplier, width: int) -> Prepared:
     # No product reaches 2^62, so that a right shift of 63 leaves nothing.
     return Prepared(0, 62, width) if given.shift > 62 else Prepared(given.multiplier, given.shift, width)
@@ -44,7 +35,7 @@ ETHOS_U = Scheme(
     summary="Ethos-U: 32-bit scale, applied with the hardware's NATURAL rounding. Its TFL rounding computes as litert.",
     derivation="d = f * 2^e, 0.5 <= f < 1: m = RNA(f * 2^31), which can be 2^31, shift = 31 - e; where shift is not 0 "
     "to 63, m = 0, shift = 16",
-    source="ethos-u-vela 5.2.0 scaling.quantise_scale; spec/numerics.md D.3",
+    source="ethos-u-vela 5.2.0 ethosu/vela/scaling.py quantise_scale",
     convention="m * 2^-shift",
     formula="floor((v * m + 2^(shift-1)) / 2^shift) + z_out",
     rounding=Rounding.SINGLE,
@@ -63,7 +54,7 @@ ETHOS_U_REDUCED = Scheme(
     name="ethos_u_reduced",
     summary="Ethos-U with 48-bit accumulators (16-bit activations): 16-bit scale.",
     derivation="m and shift as ethos_u; then floor((m + 2^15) / 2^16), at most 2^15 - 1, and shift - 16",
-    source="ethos-u-vela 5.2.0 scaling.reduced_quantise_scale; spec/numerics.md D.3",
+    source="ethos-u-vela 5.2.0 ethosu/vela/scaling.py reduced_quantise_scale",
     convention="m * 2^-shift",
     formula="floor((v * m + 2^(shift-1)) / 2^shift) + z_out",
     rounding=Rounding.SINGLE,

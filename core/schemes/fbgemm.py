@@ -1,4 +1,4 @@
-"""FBGEMM, PyTorch's x86 kernels: a float factor, or 31 bits of it (spec/numerics.md D.6, E.2)."""
+"""FBGEMM, PyTorch's x86 kernels: a float factor, or 31 bits of it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FBGEMM = Scheme(
     name="fbgemm",
     summary="FBGEMM: one f32 product, ties to even.",
     derivation="m of 24 bits and shift with f32(d) = m * 2^-shift exactly",
-    source="FBGEMM requantizeOutputProcessing, torch's quantized linear without a bias; spec/numerics.md D.6, E.2",
+    source="FBGEMM requantizeOutputProcessing, torch's quantized linear without a bias",
     convention=float_factor.CONVENTION,
     formula="RNE(f32(f32(v) * f)) + z_out",
     where="f the f32 m * 2^-shift",
@@ -51,7 +51,7 @@ FBGEMM_FIXED_POINT = Scheme(
     name="fbgemm_fixed_point",
     summary="FBGEMM's fixed point: 31 bits of an f32, one rounding, ties up.",
     derivation="f32(d) = m * 2^-shift exactly, m in [2^30, 2^31); f32(d) > 0, shift 1 to 63",
-    source="FBGEMM ChooseRequantizationMultiplier and Requantize; spec/numerics.md D.6",
+    source="FBGEMM QuantUtils.cc ChooseRequantizationMultiplier, QuantUtils.h Requantize",
     convention=float_factor.CONVENTION,
     formula="floor((v * m + 2^(shift-1)) / 2^shift) + z_out",
     rounding=Rounding.SINGLE,

@@ -1,4 +1,4 @@
-"""gemmlowp: the output stage that LiteRT's double rounding comes from (spec/numerics.md D.1)."""
+"""gemmlowp: the output stage that LiteRT's double rounding comes from."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ GEMMLOWP = replace(
     name="gemmlowp",
     summary="gemmlowp's OutputStageScaleInt32ByFixedPointAndExponent: as litert, where nothing wraps.",
     derivation="as litert, but an error where shift is not -31 to 30",
-    source="gemmlowp output stages; spec/numerics.md D.1",
+    source="gemmlowp public/output_stages.h and fixedpoint/fixedpoint.h",
     formula="RDBPOT(SRDHM(v * 2^max(shift, 0), m), max(-shift, 0)) + z_out",
     multiplier_of=_derive,
     shifts=_SHIFTS,

@@ -1,7 +1,8 @@
-"""LiteRT: a 31-bit multiplier and a shift, positive to the left (spec/numerics.md C.2, C.5, C.8)."""
+"""LiteRT: a 31-bit multiplier and a shift, positive to the left."""
 
 from __future__ import annotations
 
+import struct
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,6 @@ from core.errors import ParameterError
 from core.formats.rounding import Rounding
 from core.kernels.convert.requantize.rules import FixedPointRule, FloatRule, Requirement
 from core.schemes import float_factor
-from core.schemes.integer_double import integer_frexp
 from core.schemes.scheme import (
     INT32,
     INT32_MAX,
@@ -30,6 +30,9 @@ FITS_INT32 = "the input minus its zero point must fit int32"
 FITS_INT48 = "the input minus its zero point must lie in [-2^47, 2^47)"
 SCALED_FITS_INT32 = "the scaled value must fit int32"
 SUM_FITS_INT32 = "the scaled value plus the output zero point must fit int32"
+
+INFINITE_SHIFT = (1 << 31) - 1
+"""The shift of infinities and of NaN in `integer_frexp`."""
 
 
 def quantize_multiplier(factor: float) -> Multiplier:
@@ -56,6 +59,28 @@ def _single_rounding(factor: float) -> Multiplier:
     """QuantizeMultiplier with shifts above 30 replaced by (2^31 - 1, 30)."""
     derived = quantize_multiplier_at_least_zero(factor)
     return Multiplier(INT32_MAX, 30) if derived.shift > 30 else derived
+
+
+def integer_frexp(value: float) -> tuple[int, int]:
+    """LiteRT's IntegerFrExp, frexp for processors without floats: value ~ fraction * 2^(shift - 31).
+
+    |fraction| lies in [2^30, 2^31]; ties of its rounding go toward zero.
+    fraction = 2^30 + (mantissa >> 22), plus 1 where the lower 22 bits exceed 2^21; shift = exponent field - 1022.
+    The fraction can be 2^31. A subnormal is read as if it had the hidden one. NaN is (0, INFINITE_SHIFT) where one of
+    the upper 30 bits of its mantissa is set; infinities, and other NaN, have a fraction of the largest int64 or the
+    smallest.
+    """
+    (bits,) = struct.unpack("<Q", struct.pack("<d", value))
+    exponent, mantissa = bits >> 52 & 0x7FF, bits & ((1 << 52) - 1)
+    negative = bits >> 63
+    if exponent == 0 and mantissa == 0:
+        return 0, 0
+    if exponent == 0x7FF:
+        if mantissa >> 22:
+            return 0, INFINITE_SHIFT
+        return (-(1 << 63) if negative else (1 << 63) - 1), INFINITE_SHIFT
+    fraction = (1 << 30) + (mantissa >> 22) + (mantissa & ((1 << 22) - 1) > 1 << 21)
+    return (-fraction if negative else fraction), exponent - 1022
 
 
 def _emulate_float(factor: float) -> Multiplier:
@@ -96,7 +121,7 @@ LITERT = Scheme(
     summary="LiteRT's reference kernels: 31-bit multiplier, positive shift left, two roundings.",
     derivation="d = f * 2^e, 0.5 <= |f| < 1: m = RNA(f * 2^31), shift = e; where m = 2^31, m = 2^30, shift = e + 1; "
     "then where shift < -31, m = 0, shift = 0",
-    source="LiteRT QuantizeMultiplier and MultiplyByQuantizedMultiplier; spec/numerics.md C.2, C.5",
+    source="LiteRT quantization_util.cc QuantizeMultiplier, common.cc MultiplyByQuantizedMultiplier",
     convention="m * 2^(shift - 31)",
     formula="RDBPOT(SRDHM(wrap32(v * 2^max(shift, 0)), m), max(-shift, 0)) + z_out, the sum wrapping in int32",
     where=f"{HIGH_MULTIPLY}, saturating; {ROUNDING_DIVIDE}",
@@ -116,7 +141,7 @@ LITERT_EMULATE_FLOAT = replace(
     summary="LiteRT built with TFLITE_EMULATE_FLOAT: as litert, but a tie of the multiplier's own rounding goes toward "
     "zero.",
     derivation="as litert, but ties of f * 2^31 go toward zero, and a subnormal d is read as if it had a hidden one",
-    source="LiteRT QuantizeMultiplier with IntegerFrExp; spec/numerics.md C.2, C.3",
+    source="LiteRT quantization_util.cc QuantizeMultiplier with IntegerFrExp (TFLITE_EMULATE_FLOAT)",
     multiplier_of=_emulate_float,
 )
 LITERT_SINGLE_ROUNDING = replace(
@@ -143,7 +168,7 @@ LITERT_INT64 = replace(
     name="litert_int64",
     summary="LiteRT's 64-bit accumulators (16-bit activations): the multiplier is reduced to 16 bits, one rounding.",
     derivation="as litert for d >= 0",
-    source="LiteRT MultiplyByQuantizedMultiplier of int64; spec/numerics.md C.5",
+    source="LiteRT common.cc MultiplyByQuantizedMultiplier of int64",
     convention="m16 * 2^(shift - 15), m16 = floor((m + 2^15) / 2^16), at most 2^15 - 1",
     formula="floor((v * m16 + 2^(14 - shift)) / 2^(15 - shift)) + z_out, the sum wrapping in int32",
     where="",
@@ -165,7 +190,7 @@ LITERT_FLOAT = replace(
     name="litert_float",
     summary="LiteRT's float reference path, FULLY_CONNECTED's: no fixed point at all, one f64 product.",
     derivation="m of 53 bits and shift with d = m * 2^-shift exactly",
-    source="LiteRT reference FULLY_CONNECTED; spec/numerics.md C.8",
+    source="LiteRT reference/integer_ops/fully_connected.h",
     convention=float_factor.CONVENTION,
     formula="RNA(f64(f64(v) * f)) + z_out",
     where="f the f64 m * 2^-shift",
@@ -187,7 +212,7 @@ ARM_VECTOR = replace(
     name="arm_vector",
     summary="LiteRT's vector kernels (ARM's SQRDMULH and SRSHL, and their x86 build): as litert, but the second "
     "rounding too takes ties up.",
-    source="LiteRT MultiplyByQuantizedMultiplier4Rows and its like; spec/numerics.md C.5",
+    source="LiteRT common.h MultiplyByQuantizedMultiplier4Rows",
     formula="RNU(SRDHM(wrap32(v * 2^max(shift, 0)), m) / 2^max(-shift, 0)) + z_out, the sum wrapping in int32",
     where=f"{HIGH_MULTIPLY}, saturating; RNU(x) = floor(x + 1/2)",
     rounding=Rounding.DOUBLE_UP,

@@ -1,4 +1,4 @@
-"""From a real factor in text to the integer multiplier and shift that stand for it, and how well they do."""
+"""Multipliers derived from scales or factors: one, given as text, with how well it stands for the factor; or many."""
 
 from __future__ import annotations
 
@@ -6,9 +6,15 @@ from dataclasses import dataclass
 from decimal import Context, Decimal, Inexact
 from fractions import Fraction
 
+import numpy as np
+from numpy.typing import NDArray
+
+from core.cancellation import checked
 from core.errors import ParameterError
-from core.schemes import Scheme, scheme_named
+from core.schemes import Factor, Multiplier, Scheme, scheme_named
 from core.schemes.factors import parse_factor
+
+Scales = NDArray[np.float64]
 
 # Room for every value of every scheme: the longest have 1074 digits after the point.
 _EXACT = Context(prec=1200, traps=[Inexact])
@@ -70,3 +76,26 @@ def _derived(factor: float, scheme: Scheme) -> DerivedMultiplier:
 def _decimal_text(value: Fraction) -> str:
     """Return all digits of `value`, whose denominator is a power of two. It may be 2^1024, which no double holds."""
     return str(_EXACT.divide(Decimal(value.numerator), Decimal(value.denominator)))
+
+
+def derive_each(
+    scheme: Scheme, factor: Factor, inputs: Scales, weights: Scales | None, outputs: Scales
+) -> tuple[list[Multiplier], list[float]]:
+    """Return the multiplier of each block, and the factor that it is derived from.
+
+    The arrays have one scale for each block. Raise ParameterError naming the first scales that have no multiplier.
+    """
+    factors = factor.of_each(inputs, weights, outputs)
+    derived: dict[float, Multiplier] = {}
+    for channel, real in enumerate(checked(factors)):
+        if real in derived:
+            continue
+        try:
+            multiplier = scheme.derive_checked(real)
+        except ParameterError as error:
+            sides = [float(each[channel]) for each in (inputs, weights) if each is not None]
+            product = " * ".join(map(repr, sides))
+            detail = f"channel {channel}, scales {product} to {float(outputs[channel])!r}: {error.detail}"
+            raise ParameterError(detail) from error
+        derived[real] = multiplier
+    return [derived[real] for real in factors], factors

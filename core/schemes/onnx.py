@@ -1,4 +1,4 @@
-"""ONNX's QLinear operators, as onnxruntime and as the reference evaluator compute them (spec/numerics.md A.7)."""
+"""ONNX's QLinear operators, as onnxruntime and as the reference evaluator compute them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ONNXRUNTIME = Scheme(
     name="onnxruntime",
     summary="onnxruntime's QLinear operators: one f32 product, ties to even, the zero point after rounding.",
     derivation="m of 24 bits and shift with f32(d) = m * 2^-shift exactly",
-    source="onnxruntime 1.31.1, QLinearMatMul and QLinearConv, CPU provider; spec/numerics.md A.7",
+    source="onnxruntime 1.31.1, QLinearMatMul and QLinearConv, CPU provider",
     convention=float_factor.CONVENTION,
     formula="RNE(f32(f32(v) * f)) + z_out",
     where="f the f32 m * 2^-shift",
@@ -30,7 +30,7 @@ ONNX_REFERENCE = replace(
     name="onnx_reference",
     summary="The reference evaluator's QLinear operators: the same f32 factor, an f64 product, and the zero point "
     "added before rounding.",
-    source="onnx 1.23.2, onnx.reference, QLinearMatMul and QLinearConv; spec/numerics.md A.7",
+    source="onnx 1.23.2, onnx.reference, QLinearMatMul and QLinearConv",
     formula="RNE(f64(f64(f64(v) * f) + z_out))",
     where="f the f32 m * 2^-shift",
     stage=float_factor.f32_stage(FloatRule.F64_EVEN_OFFSET),

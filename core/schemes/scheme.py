@@ -156,6 +156,12 @@ class Scheme:
             raise ParameterError("the factor is not finite")
         return self.multiplier_of(factor)
 
+    def derive_checked(self, factor: float) -> Multiplier:
+        """The same. Raise ParameterError, too, where the scheme is not defined for what it derives."""
+        multiplier = self.derive(factor)
+        self.check(multiplier)
+        return multiplier
+
     def represented(self, given: Multiplier) -> Fraction:
         """The exact real value that a multiplier and shift stand for."""
         used = given if self.reduced is None else self.reduced(given)

@@ -1,4 +1,4 @@
-"""StableHLO's uniform_quantize of a quantized operand: merged scale and zero point (spec/mlir.md 4.4)."""
+"""StableHLO's uniform_quantize of a quantized operand: merged scale and zero point."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ STABLEHLO = Scheme(
     name="stablehlo",
     summary="StableHLO: scale and zero point of both sides merged to one of each, f32, ties to even.",
     derivation="m of 24 bits and shift with f32(d) = m * 2^-shift exactly",
-    source="stablehlo-legalize-quant-to-math on its interpreter; spec/mlir.md 4.4",
+    source="stablehlo-legalize-quant-to-math on StableHLO's interpreter",
     convention=float_factor.CONVENTION,
     formula="RNE(f32(f32(f32(q) * f) + f32(z_out - z_in * r)))",
     where="f = f32(r) the f32 m * 2^-shift; z_out - z_in * r in f64, with r as it was before it became f; given "

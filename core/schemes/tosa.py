@@ -1,4 +1,4 @@
-"""TOSA RESCALE: 31 or 15 bits and a right shift (spec/mlir.md 4.6, 5.3)."""
+"""TOSA RESCALE: 31 or 15 bits and a right shift."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ TOSA = Scheme(
     summary="TOSA RESCALE with scale32 and SINGLE_ROUND: 31-bit multiplier, right shift",
     derivation="d = f * 2^e, 0.5 <= |f| < 1: m = RNA(f * 2^31), shift = 31 - e; where m = 2^31, m = 2^30, shift = 30 "
     "- e; then where shift > 62, m = floor(m / 2^min(31, shift - 62)), shift = 62; an error where shift < 2",
-    source="MLIR computeMultiplierAndShift, TOSA 1.0 RESCALE; spec/mlir.md 4.6, 5.3",
+    source="TOSA 1.0 RESCALE; MLIR lib/Dialect/Tosa/Utils/QuantUtils.cpp computeMultiplierAndShift",
     convention="m * 2^-shift",
     formula="floor((v * m + 2^(shift-1)) / 2^shift) + z_out",
     rounding=Rounding.SINGLE,

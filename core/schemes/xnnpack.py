@@ -1,4 +1,4 @@
-"""XNNPACK's requantizations: all from an f32 factor, so that none has more than 24 bits (spec/numerics.md D.4, C.7)."""
+"""XNNPACK's requantizations: all from an f32 factor, so that none has more than 24 bits."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ XNNPACK_FP32 = Scheme(
     name="xnnpack_fp32",
     summary="XNNPACK fp32: one f32 product, ties to even. What LiteRT's default interpreter does to accumulators.",
     derivation="m of 24 bits and shift with f32(d) = m * 2^-shift exactly; 2^-32 <= f32(d) < 256",
-    source="XNNPACK fp32 requantization (lrintf and magic-number forms alike); spec/numerics.md D.4, C.8",
+    source="XNNPACK src/qs8-requantization, fp32 (lrintf and magic-number forms alike)",
     convention=float_factor.CONVENTION,
     formula="RNE(f32(f32(v) * f)) + z_out",
     where="f the f32 m * 2^-shift",
@@ -64,7 +64,7 @@ XNNPACK_RNDNU = replace(
     XNNPACK_FP32,
     name="xnnpack_rndnu",
     summary="XNNPACK rndnu: the f32's 24 bits as an integer, one rounding, ties up.",
-    source="XNNPACK rndnu requantization; spec/numerics.md D.4",
+    source="XNNPACK src/qs8-requantization, rndnu",
     formula="floor((v * m + 2^(shift-1)) / 2^shift) + z_out",
     where="",
     rounding=Rounding.SINGLE,
@@ -78,7 +78,7 @@ XNNPACK_RNDNA = replace(
     XNNPACK_RNDNU,
     name="xnnpack_rndna",
     summary="XNNPACK rndna, called precise before: the f32's 24 bits as an integer, one rounding, ties away from zero.",
-    source="XNNPACK rndna requantization; spec/numerics.md D.4",
+    source="XNNPACK src/qs8-requantization, rndna",
     formula="sign(v) * floor((|v| * m + 2^(shift-1)) / 2^shift) + z_out",
     rounding=Rounding.NEAREST_AWAY,
     stage=FixedPoint(
@@ -93,7 +93,7 @@ XNNPACK_GEMMLOWP = replace(
     summary="XNNPACK gemmlowp, called q31 before: two roundings, with a multiplier of 24 bits.",
     derivation="the 24 bits of f32(d) as m in [2^30, 2^31), with f32(d) = m * 2^-(31 + shift) exactly; 2^-32 <= "
     "f32(d) < 1",
-    source="XNNPACK gemmlowp requantization; spec/numerics.md D.4",
+    source="XNNPACK src/qs8-requantization, gemmlowp",
     convention="m * 2^-(31 + shift)",
     formula="RDBPOT(SRDHM(v, m), shift) + z_out",
     where=f"{HIGH_MULTIPLY}; {ROUNDING_DIVIDE}",
@@ -113,7 +113,7 @@ XNNPACK_CVT8 = replace(
     name="xnnpack_cvt8",
     summary="XNNPACK's conversion between 8-bit numbers: a factor of 8 fraction bits, ties up.",
     derivation="m = RNE(256 * f32(d)), shift = 8; 2^-8 <= f32(d) <= 2^7",
-    source="XNNPACK qs8-vcvt and qu8-vcvt; spec/numerics.md C.7",
+    source="XNNPACK src/qs8-vcvt and src/qu8-vcvt",
     formula="floor((v * m + 2^7) / 2^8) + z_out",
     multiplier_of=_convert,
     multipliers=(1, 1 << 15),

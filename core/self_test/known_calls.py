@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.blocks.gguf import dequantize_gguf, quantize_gguf
-from core.blocks.mx import dequantize_mx, quantize_mx
-from core.blocks.nvfp4 import dequantize_nvfp4, quantize_nvfp4
 from core.compare.comparison import plan_comparison
+from core.convert.blocks.gguf import dequantize_gguf, quantize_gguf
+from core.convert.blocks.mx import dequantize_mx, quantize_mx
+from core.convert.blocks.nvfp4 import dequantize_nvfp4, quantize_nvfp4
 from core.convert.requantize import plan_requantize
 from core.formats.elements import FLOATS
 from core.kernels.statistics.divergence import model_optimizer_divergence, onnxruntime_divergence

@@ -1,4 +1,4 @@
-"""LiteRT: QuantizationParameters of a tensor, and which kernels take them (spec/numerics.md C.1, C.6, C.7, C.9)."""
+"""LiteRT: QuantizationParameters of a tensor, and which kernels take them (LiteRT 8-bit quantization specification)"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""oneDNN Graph: qtype, axis, group_shape, scales and zps of its four operators (spec/numerics.md B.1).
+"""oneDNN Graph: qtype, axis, group_shape, scales and zps of its four operators, by oneDNN's developer guide.
 
 Quantize and Dequantize have scales of f32 as attributes; DynamicDequantize also takes i4 and ui4, groups, and scales of
 f16 and bf16, in which it then expresses numbers.

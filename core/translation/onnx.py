@@ -1,4 +1,4 @@
-"""ONNX: x_scale and x_zero_point of DequantizeLinear, y_scale and y_zero_point of QuantizeLinear (numerics.md A).
+"""ONNX: x_scale and x_zero_point of DequantizeLinear, y_scale and y_zero_point of QuantizeLinear.
 
 per tensor   x_scale of rank 0
 per axis     x_scale of rank 1, axis                                  opset 13

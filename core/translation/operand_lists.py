@@ -19,8 +19,6 @@ from core.mlir.types import (
 from core.mlir.verifier import FLOAT_STORAGES, blockwise_zero_point_range, scale_fault
 from core.translation.translation import Rounding, rounded_to, stored_as
 
-_INT64 = 1 << 63
-
 
 def read_storage(operands: dict[str, Any], name: str, taken: Sequence[str]) -> StorageType:
     """Return the storage that an operand names. Raise UnsupportedError for one that no type of MLIR has."""

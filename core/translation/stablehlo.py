@@ -1,4 +1,4 @@
-"""StableHLO: the same text, where it is one of its types (spec/mlir.md 4.1)."""
+"""StableHLO: the same text, where it is one of its types (StableHLO specification, "Types")."""
 
 from __future__ import annotations
 

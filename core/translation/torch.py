@@ -1,4 +1,4 @@
-"""PyTorch: qscheme, dtype, quant_min and quant_max, scale, zero_point and axis (spec/numerics.md E.1, E.3).
+"""PyTorch: qscheme, dtype, quant_min and quant_max, scale, zero_point and axis.
 
 The dtype, quant_min and quant_max are those of quantized_decomposed and fake_quantize; `quantized_dtype` is that of
 eager quantized tensors, where they have one. Scales are f64 in both.

@@ -1,4 +1,4 @@
-"""TOSA: zero points, and with a second type the multipliers and shifts of the RESCALE to it (spec/mlir.md 4.6, 5).
+"""TOSA: zero points, and with a second type the multipliers and shifts of TOSA 1.0's RESCALE to it.
 
     m * 2^-shift ~ s_in / s_out in f64, one for each index of the last dimension with per_channel
 

@@ -23,11 +23,8 @@ from core.mlir.types import (
     UniformPerAxisType,
     UniformQuantizedType,
     UniformSubChannelType,
-    UniformType,
 )
 from core.plan.operands import static_shape
-
-_UNIFORM = (UniformType, UniformPerAxisType, UniformSubChannelType)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +89,11 @@ class Subject:
 
     @property
     def scales(self) -> tuple[float, ...]:
-        return (self.element.scale,) if isinstance(self.element, UniformType) else self.element.scales
+        return self.element.scales
 
     @property
     def zero_points(self) -> tuple[int, ...]:
-        return (self.element.zero_point,) if isinstance(self.element, UniformType) else self.element.zero_points
+        return self.element.zero_points
 
     @property
     def stored(self) -> str:
@@ -145,7 +142,7 @@ class SystemTranslation:
 def subject_of(type_: Type) -> Subject:
     """Return a uniform type, alone or of a static tensor. Raise UnsupportedError or TypeFitError for others."""
     element = type_.element if isinstance(type_, TensorType) else type_
-    if not isinstance(element, _UNIFORM):
+    if not isinstance(element, UniformQuantizedType):
         raise UnsupportedError(f"{excerpt(print_type(type_))} is not !quant.uniform<...>: it has no scale")
     if not isinstance(type_, TensorType):
         _check_axes(element)

@@ -14,8 +14,7 @@ from starlette.types import Message, Receive, Scope
 
 from core.errors import LimitError, MalformedRequestError, UnreadableEncodingError, excerpt
 from service.http.request_body import BodyReader
-from service.runtime.executor import Compute
-from service.runtime.memory_budget import keep_reservation, reservation_of
+from service.runtime.executor import Executor
 
 MOST_GROWTH = 100
 
@@ -32,7 +31,7 @@ _WINDOW_BITS: Mapping[str, int] = {
 }
 
 
-def open_body(scope: Scope, receive: Receive, limit: int, compute: Compute) -> BodyReader:
+def open_body(scope: Scope, receive: Receive, limit: int, executor: Executor) -> BodyReader:
     """Return the body of a request as it was before compression. `limit` bounds both forms of it."""
     reader = BodyReader(scope, receive, limit)
     coding = ", ".join(Headers(scope=scope).getlist("content-encoding")).strip().lower()
@@ -40,22 +39,17 @@ def open_body(scope: Scope, receive: Receive, limit: int, compute: Compute) -> B
         return reader
     if coding not in _WINDOW_BITS:
         raise UnreadableEncodingError(f"the content encoding is {excerpt(coding)!r}; gzip and deflate are read here")
-    # The stated length is that of the compressed form; of the other one nothing is known.
-    headers = [(name, value) for name, value in scope["headers"] if name != b"content-length"]
-    inflated: Scope = {"type": "http", "headers": [*headers, (b"transfer-encoding", b"chunked")]}
-    if (reservation := reservation_of(scope)) is not None:
-        keep_reservation(inflated, reservation)
-    return BodyReader(inflated, _Inflater(coding, receive, limit, compute).receive, limit)
+    return BodyReader(scope, _Inflater(coding, receive, limit, executor).receive, limit, compressed=True)
 
 
 class _Inflater:
     """Receives the messages of a compressed body, and hands on those of the inflated one."""
 
-    def __init__(self, coding: str, receive: Receive, limit: int, compute: Compute) -> None:
+    def __init__(self, coding: str, receive: Receive, limit: int, executor: Executor) -> None:
         self._coding = coding
         self._receive = receive
         self._limit = limit
-        self._compute = compute
+        self._executor = executor
         self._zlib = zlib.decompressobj(_WINDOW_BITS[coding])
         self._waiting = b""
         self._more = True
@@ -74,11 +68,9 @@ class _Inflater:
             self._more = message.get("more_body", False)
         # Short ones are not worth a change of thread, as long as they do not grow to more.
         weight = min(_PIECE, len(self._waiting) * MOST_GROWTH)
-        piece = await self._compute.arrays(weight, self._next_piece)
+        piece = await self._executor.run_array(weight, self._next_piece)
         if self._taken > self._limit:
-            raise LimitError(
-                f"the compressed body is longer than the {self._limit} bytes taken here", limit=self._limit
-            )
+            raise LimitError(f"the compressed body exceeds the limit of {self._limit} bytes", limit=self._limit)
         if self._given > max(_FREE_BYTES, MOST_GROWTH * self._taken):
             raise LimitError(
                 f"the body grows more than {MOST_GROWTH} times when it is inflated; send it uncompressed",

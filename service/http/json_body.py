@@ -19,7 +19,7 @@ from service.http.json_slices import SLICE_TOKENS, SlicedDocument, Text
 from service.http.problems import invalid_request
 from service.http.request_body import BodyReader, require_media_type
 from service.runtime.executor import TOKENS_PER_CHARACTER
-from service.runtime.memory_budget import hold
+from service.runtime.request_context import reserve_memory
 from service.runtime.runtime import Runtime
 from service.runtime.settings import Settings
 
@@ -51,16 +51,16 @@ async def receive_json(request: Request, model: type[Model], running: Runtime) -
     require_media_type(request.headers, {MEDIA_TYPE})
     document = JsonDocument(await BodyReader(request.scope, request.receive, settings.max_json_bytes).text())
     weight = tokens_of(document.text)
-    await hold_objects(request.scope, document.body, weight, settings.max_json_tokens)
+    await reserve_for_objects(request.scope, document.body, weight, settings.max_json_tokens)
     read = partial(_read_document, document, model, settings)
-    return await running.compute.texts(weight // TOKENS_PER_CHARACTER, read), document
+    return await running.executor.run_text(weight // TOKENS_PER_CHARACTER, read), document
 
 
-async def hold_objects(scope: Scope, body: Text, weight: int, most_tokens: int) -> None:
+async def reserve_for_objects(scope: Scope, body: Text, weight: int, most_tokens: int) -> None:
     """Hold memory for what a body is read into, and for the arrays that are made of that."""
     bytes_of_types = _BYTES_FOR_TYPE_BYTE * min(len(body), _LONG_TYPE_BYTES)
     bytes_of_tokens = _BYTES_FOR_TOKEN * min(weight, most_tokens)
-    await hold(scope, _BYTES_FOR_BYTE * len(body) + bytes_of_types + bytes_of_tokens)
+    await reserve_memory(scope, _BYTES_FOR_BYTE * len(body) + bytes_of_types + bytes_of_tokens)
 
 
 def tokens_of(body: Text) -> int:

@@ -96,14 +96,16 @@ def _wide(index: int, value: Number) -> float:
     """Return a value as the nearest binary64."""
     if isinstance(value, str):
         if value not in _NON_FINITE:
-            raise TensorDataError(f"value {index} is a text; those that stand for numbers are {', '.join(_NON_FINITE)}")
+            raise TensorDataError(f"value {index} is an invalid string; expected one of {', '.join(_NON_FINITE)}")
         return _NON_FINITE[value]
     try:
         wide = float(value)
     except OverflowError:
         wide = math.inf
     if not math.isfinite(wide):
-        raise TensorDataError(f'value {index} is not a finite number; write "NaN", "Infinity" or "-Infinity" as texts')
+        raise TensorDataError(
+            f'value {index} is out of range; write "NaN", "Infinity" or "-Infinity" for non-finite values'
+        )
     return wide
 
 

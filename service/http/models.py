@@ -78,16 +78,16 @@ class ReplyModel(BaseModel):
 
 
 class FieldProblem(ReplyModel):
-    """One wrong field."""
+    """One invalid field."""
 
-    pointer: str = Field(description="JSON pointer (RFC 6901) into the body; for a query parameter, to its name.")
+    pointer: str = Field(description="JSON pointer (RFC 6901) into the body, or `/name` for a query parameter.")
     code: str
     detail: str
-    offset: Int32 = Field(default=0, description="Index of the wrong character, where it is a type text that is wrong.")
+    offset: Int32 = Field(default=0, description="Index of the first invalid character, for type texts.")
 
 
 class Problem(ReplyModel):
-    """An error (RFC 9457). `code` is stable; GET the `type` for an explanation."""
+    """An error (RFC 9457). `code` is stable; GET `type` for an explanation."""
 
     type: str
     title: str
@@ -95,22 +95,24 @@ class Problem(ReplyModel):
     detail: str
     code: str
     errors: list[FieldProblem] = Field(default=[])
-    error: str = Field(default="", description="Under /v2: the detail, where clients of that protocol look for it.")
+    error: str = Field(
+        default="", description="Under /v2: the detail, in the member that clients of that protocol read."
+    )
     offset: Int32 = Field(
         default=0,
-        description="Index of the wrong character in a type text or a module.",
+        description="Index of the first invalid character in a type text or a module.",
     )
     line: Int32 = Field(default=0, description="Line of a module, from 1.")
     column: Int32 = Field(default=0, description="Column of a module, from 1.")
     caret: str = Field(default="", description="The text around the offset, and a caret under the character.")
-    hint: str = Field(default="", description="The likely intention.")
-    index: Int64 = Field(default=0, description="Flat row-major index of the element at fault.")
-    limit: Int64 = Field(default=0, description="The limit that was passed.")
+    hint: str = Field(default="", description="What was probably meant.")
+    index: Int64 = Field(default=0, description="Flat row-major index of the element in error.")
+    limit: Int64 = Field(default=0, description="The limit that was exceeded.")
     request_id: str
 
 
 class ProblemExplanation(ReplyModel):
-    """What a problem's code means."""
+    """Explanation of a problem code."""
 
     code: str
     status: Int32

@@ -12,17 +12,16 @@ BINARY = "application/octet-stream"
 PROBLEM = "application/problem+json"
 
 _PROBLEMS = {
-    400: "The request or its data cannot be read.",
-    404: "There is nothing of that name.",
-    413: "A stated limit was passed.",
-    415: "The media type is not read here.",
-    422: "The request can be read, but is not valid.",
-    503: "The service is starting or stopping, or its memory or threads are in use; repeat after the seconds in "
-    "Retry-After.",
-    504: "The work took more seconds of CPU than one request may.",
+    400: "Malformed request or tensor data.",
+    404: "Unknown name.",
+    413: "Limit exceeded.",
+    415: "Unsupported media type.",
+    422: "The request was parsed, but is not valid.",
+    503: "The service is starting, shutting down or overloaded. Retry after the number of seconds in Retry-After.",
+    504: "The request exceeded the CPU time allowed for one request.",
 }
 
-# Binary bodies as every client generator understands them (spec/service.md 3.1).
+# Binary bodies as every client generator understands them.
 _BINARY_CONTENT = {BINARY: {"schema": {"type": "string", "format": "binary", "contentMediaType": BINARY}}}
 
 
@@ -30,16 +29,16 @@ def _header(kind: str, description: str, *, required: bool = True) -> dict[str, 
     return {"description": description, "required": required, "schema": {"type": kind}}
 
 
-REQUEST_ID_HEADER = {"X-Request-Id": _header("string", "The request's own id if it had one, else a new one.")}
+REQUEST_ID_HEADER = {"X-Request-Id": _header("string", "The request id: the client's if it sent one, else generated.")}
 NPY_HEADERS = {
     "Requant-Type": _header(
         "string",
-        "The type of the reply's tensor; absent when it is longer than 2 KiB or not printable ASCII.",
+        "The type of the returned tensor; absent if it is longer than 2 KiB or not printable ASCII.",
         required=False,
     ),
     "Requant-Profile": _header("string", "The profile that was applied."),
     "Requant-Saturated": {
-        "description": "How many elements were saturated.",
+        "description": "Number of saturated elements.",
         "required": True,
         "schema": {"type": "integer", "format": "int64"},
     },
@@ -49,11 +48,11 @@ NPY_HEADERS = {
 _OPTIONAL_HEADERS = {
     "Server-Timing": _header(
         "string",
-        "Milliseconds until the body was there, in line for a thread, in work, and in all.",
+        "Milliseconds spent receiving the body, queued for a thread, computing, and in total.",
         required=False,
     ),
     "Repr-Digest": _header(
-        "string", "The SHA-256 of the body, where Want-Repr-Digest asked for sha-256.", required=False
+        "string", "The SHA-256 of the body, if requested by `Want-Repr-Digest: sha-256=1`.", required=False
     ),
 }
 
@@ -65,13 +64,13 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     for status in statuses:
         headers = {**REQUEST_ID_HEADER}
         if status == 503:
-            headers["Retry-After"] = _header("integer", "Seconds to wait.")
+            headers["Retry-After"] = _header("integer", "Seconds to wait before retrying.")
         replies[status] = {"description": _PROBLEMS[status], "content": content, "headers": headers}
     return replies
 
 
 def _ok(headers: dict[str, Any], content: dict[str, Any] | None = None) -> dict[int | str, dict[str, Any]]:
-    described = {"description": "Done.", "headers": {**REQUEST_ID_HEADER, **_OPTIONAL_HEADERS, **headers}}
+    described = {"description": "Success.", "headers": {**REQUEST_ID_HEADER, **_OPTIONAL_HEADERS, **headers}}
     return {200: described if content is None else {**described, "content": content}}
 
 
@@ -111,7 +110,7 @@ def static_operation(operation_id: str, reply: Any, *statuses: int) -> dict[str,
     """Return the arguments of a route as `get_operation` does, whose reply has an ETag."""
     described = get_operation(operation_id, reply, *statuses)
     described["responses"][200]["headers"]["ETag"] = _header(
-        "string", "Of the reply's bytes. A request with it in If-None-Match gets 304 and no body while it holds."
+        "string", "Entity tag of the response. A request with a matching If-None-Match gets 304 without a body."
     )
     return described
 

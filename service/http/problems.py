@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import http
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
 from core import errors
 from core.errors import at as at
 from core.errors import sides as sides
-from service.http.responses import json_text
-from service.middleware.request_lifecycle import common_headers, request_id
+from service.http.responses import common_headers, json_text
+from service.runtime.request_context import context_of
 
 _log = logging.getLogger("uvicorn.error")
 
@@ -49,194 +47,199 @@ _TABLE: Mapping[type[errors.RequantError], ProblemKind] = dict(
         _row(
             errors.TypeTextError,
             422,
-            "The text is not an MLIR type",
-            "A type text could not be parsed or breaks a rule of MLIR. `offset` is the index of the first wrong "
-            "character, `caret` shows it under the text, and `hint` names the likely intention. POST the text to "
-            "/v1/types/parse to try variants.",
+            "Invalid type",
+            "The type text could not be parsed or violates an MLIR rule. `offset` is the index of the first "
+            "invalid character, `caret` marks it below the text, and `hint` suggests what was probably meant. POST "
+            "the text to /v1/types/parse to try variants.",
         ),
         _row(
             errors.TypeFitError,
             422,
-            "The type does not fit the tensor",
-            "The type is valid MLIR, but not for this tensor: its rank, its axis, its number of scales or its blocks "
-            "disagree with the shape. The detail names both sides.",
+            "Type does not fit the tensor",
+            "The type is valid MLIR, but not for this tensor: its axis, its number of scales or its block sizes do "
+            "not match the tensor's shape. The detail states both.",
         ),
         _row(
             errors.UnsupportedError,
             422,
-            "The operation does not take this type",
-            "The type is valid and fits the tensor, but the operation or the profile is not defined for it. GET "
-            "/v1/profiles lists what each profile defines.",
+            "Unsupported type",
+            "The type is valid and fits the tensor, but the operation or the profile does not support it. GET "
+            "/v1/profiles lists what each profile supports.",
         ),
         _row(
             errors.UnknownNameError,
             422,
-            "There is nothing of that name",
-            "A profile or scheme was named that does not exist. The detail lists those that do. In a path the status "
-            "is 404.",
+            "Unknown name",
+            "The request names a profile, scheme, operator or model that does not exist. The detail lists the "
+            "valid names. If the name is part of the path, the status is 404.",
         ),
         _row(
             errors.LoweringError,
             422,
-            "A pass cannot lower an operation",
-            "The module is valid, but a pass, or the evaluator, does not take one of its operations. The detail names "
-            "the operation and the reason; `line` and `column` are its place in the module, from 1.",
+            "Cannot lower the module",
+            "The module is valid, but a pass or the evaluator does not support one of its operations. The detail "
+            "names the operation and the reason; `line` and `column`, counted from 1, locate it in the module.",
         ),
         _row(
             errors.ModuleTextError,
             422,
-            "The text is not an MLIR module",
-            "A module could not be parsed or breaks a rule of its operations. `line` and `column` count from 1, "
-            "`offset` is the index of the same character, and `caret` shows it under its line. Taken are the dialects "
-            "builtin, func, arith, tensor, linalg, quant, shape, stablehlo, chlo and tosa, without branches.",
+            "Invalid module",
+            "The module could not be parsed or failed verification. `line` and `column` count from 1, `offset` is "
+            "the index of the same character, and `caret` marks it below its line. Supported dialects: builtin, "
+            "func, arith, tensor, linalg, quant, shape, stablehlo, chlo and tosa. Control flow between blocks is "
+            "not supported.",
         ),
         _row(
             errors.PreconditionError,
             422,
-            "The arithmetic is not defined for a value",
-            "The named arithmetic has no defined result for an element of the tensor. `index` is the flat row-major "
-            "index of the first such element.",
+            "Undefined result",
+            "The selected arithmetic does not define a result for an element of the tensor. `index` is the flat "
+            "row-major index of the first such element.",
         ),
         _row(
             errors.ParameterError,
             422,
-            "A number cannot be used",
-            "A multiplier, a shift, a factor or another number given in the request lies outside of what the "
-            "operation is defined for. `index` is its place where it is one of a list.",
+            "Invalid parameter",
+            "A multiplier, shift, factor or other numeric parameter is outside the domain of the operation. If it "
+            "is part of a list, `index` is its position.",
         ),
         _row(
             errors.TensorDataError,
             400,
-            "The data disagree with the type",
-            "The bytes or values of a tensor are not what its type promises: another number of bytes, another number "
-            "of values, or a value that the element type cannot hold.",
+            "Tensor data does not match its type",
+            "The number of bytes or values differs from what the tensor's type requires, or the element type "
+            "cannot represent a value.",
         ),
         _row(
             errors.NpyError,
             400,
-            "The .npy body cannot be used",
-            "The body is not a .npy file, or one of a kind that is not served: objects, structured, complex, text or "
-            "big-endian elements, Fortran order, or a shape that promises more or fewer bytes than the body has. "
-            "numpy.save(file, numpy.ascontiguousarray(x)) writes what is served.",
+            "Invalid .npy body",
+            "The body is not a .npy file, or an unsupported one: object, structured, complex, text or big-endian "
+            "elements, Fortran order, or a shape that does not match the length of the body. numpy.save(file, "
+            "numpy.ascontiguousarray(x)) writes a supported file.",
         ),
         _row(
             errors.Base64Error,
             400,
-            "The text is not base64",
-            "`data` has to be standard base64 with padding (RFC 4648 section 4): the alphabet with `+` and `/`, no "
-            "white space, no line breaks.",
+            "Invalid base64",
+            "`data` must be standard base64 with padding (RFC 4648 section 4): the alphabet with `+` and `/`, "
+            "without white space or line breaks.",
         ),
         _row(
             errors.MalformedRequestError,
             400,
-            "The request cannot be read",
-            "The message is not HTTP/1.1, the body is not JSON in UTF-8, or it ended before its declared length.",
+            "Malformed request",
+            "The message is not valid HTTP/1.1, the body is not valid JSON in UTF-8, or the body ended before its "
+            "declared length.",
         ),
         _row(
             errors.SlowRequestError,
             408,
-            "The request did not arrive in time",
-            "The head of a request, and its body, each have a time in which they have to arrive; that of the body "
-            "grows with its size. The connection is closed after this reply.",
+            "Request timeout",
+            "The request head or body did not arrive within its read timeout. The timeout for the body grows with "
+            "its size. The connection is closed after this response.",
         ),
         _row(
             errors.LargeHeadError,
             431,
-            "The head of the request is too large",
-            "The path, the query and the header fields have a limit in all, and the fields are limited in number. GET "
-            "/v1/info shows both. Long types go into the body of a JSON route, such as /v1/quantize, or under /v2 into "
-            "the JSON before the tensors. The connection is closed after this reply.",
+            "Request head too large",
+            "The request line and header fields are limited in total size, and the header fields in number. GET "
+            "/v1/info shows both limits. Send long types in the body of a JSON route such as /v1/quantize, or "
+            "under /v2 in the JSON that precedes the tensors. The connection is closed after this response.",
         ),
         _row(
             errors.VersionError,
             505,
-            "The version of HTTP is not spoken",
-            "Requests are read in HTTP/1.1 and HTTP/1.0. The connection is closed after this reply.",
+            "HTTP version not supported",
+            "The service supports HTTP/1.1 and HTTP/1.0. The connection is closed after this response.",
         ),
         _row(
             errors.TransferCodingError,
             501,
-            "The transfer coding is not decoded",
-            "A body has a Content-Length, or its Transfer-Encoding is `chunked` and nothing else. The connection is "
-            "closed after this reply.",
+            "Transfer coding not implemented",
+            "A body needs a Content-Length or `Transfer-Encoding: chunked`; no other transfer coding is "
+            "implemented. The connection is closed after this response.",
         ),
         _row(
             errors.CrossOriginError,
             403,
-            "The page may not send this request",
-            "A browser asked, for a page of another origin, whether it may send a request (CORS). The service was "
-            "started without that origin, or the method or a header field is not one that pages send here.",
+            "Cross-origin request not allowed",
+            "A CORS preflight was refused: the origin is not among those configured (`cors_origins`), or the "
+            "method or a header field is not allowed.",
         ),
         _row(
             errors.InvalidRequestError,
             422,
-            "Fields of the request are wrong",
-            "The request can be read, but fields are missing, unknown or of the wrong kind. `errors` lists up to 16 "
-            "of them, each with a JSON pointer. Unknown fields are refused, so that a misspelt option cannot be "
-            "ignored silently.",
+            "Invalid request",
+            "The request was parsed, but fields are missing, unknown or of the wrong type. `errors` lists up to 16 "
+            "of them, each with a JSON pointer. Unknown fields are rejected so that a misspelt option is never "
+            "silently ignored.",
         ),
         _row(
             errors.UnreadableEncodingError,
             415,
-            "The media type is not read here",
-            "JSON routes read application/json. The routes under /v1/npy read application/octet-stream "
-            "(application/x-npy and application/x-binary mean the same). Under /v2 any is taken. Bodies are not "
-            "compressed, but under /v2 they may be, with gzip or deflate.",
+            "Unsupported media type",
+            "JSON routes accept application/json. Routes under /v1/npy accept application/octet-stream, "
+            "application/x-npy and application/x-binary. Routes under /v2 accept any media type. Compressed bodies "
+            "(gzip, deflate) are accepted under /v2 only.",
         ),
         _row(
             errors.LimitError,
             413,
-            "A limit was passed",
-            "The request is larger than a stated limit; `limit` is the number. GET /v1/info shows all limits. If the "
-            "body was not read to its end, the connection is closed after this reply.",
+            "Limit exceeded",
+            "The request exceeds a limit, whose value is `limit`. GET /v1/info shows all limits. If the body was "
+            "not read to its end, the connection is closed after this response.",
         ),
         _row(
             errors.DeadlineError,
             504,
-            "The work took too long",
-            "Work on the request was stopped after `limit` seconds of CPU, and nothing of it is kept. GET /v1/info "
-            " shows it as max_compute_seconds. Repeating the request will not help; less of it in one "
-            "request will.",
+            "Deadline exceeded",
+            "The request was aborted after `limit` seconds of CPU time (max_compute_seconds in GET /v1/info). No "
+            "partial result is kept. Retrying does not help; split the work into smaller requests.",
         ),
         _row(
             errors.UnavailableError,
             503,
-            "The service is not ready",
-            "The service is starting or stopping and takes no work. Repeat after the seconds in Retry-After.",
+            "Service unavailable",
+            "The service is starting or shutting down and accepts no work. Retry after the number of seconds in "
+            "Retry-After.",
         ),
         _row(
             errors.OverloadedError,
             503,
-            "The service is busy",
-            "The memory that the request needs is in use by others and did not come free within the time that a "
-            "request may wait, or too many requests wait for the threads already. Nothing was computed. Repeat after "
-            "the seconds in Retry-After.",
+            "Service overloaded",
+            "The memory budget is in use by other requests and not enough of it became free while this request "
+            "waited, or the executor's queue is full. Nothing was computed. Retry after the number of seconds in "
+            "Retry-After.",
         ),
         _row(
             errors.UnauthorizedError,
             401,
-            "A token is needed",
-            "The service was started with a file of tokens. Send one of them as `Authorization: Bearer <token>`. The "
-            "health routes need none.",
+            "Unauthorized",
+            "The service requires a bearer token: `Authorization: Bearer <token>`. Health routes need none.",
         ),
         _row(
             errors.SelfTestError,
             503,
-            "This machine computes wrongly",
-            "At its start the service did not get a known answer, so it takes no work on this machine. The log names "
-            "the answer.",
+            "Self-test failed",
+            "A kernel returned a wrong result in the start-up self-test, so the service accepts no work on this "
+            "machine. The log names the failed check.",
         ),
     )
 )
 
-_NOT_FOUND = ProblemKind(
-    "not_found", 404, "There is nothing at this path", "No route has this path. GET /docs shows those that exist."
-)
+_NOT_FOUND = ProblemKind("not_found", 404, "Not found", "No route matches this path. GET /docs lists the routes.")
 _METHOD = ProblemKind(
-    "method_not_allowed", 405, "The path has no such method", "The path exists; the `Allow` header names its methods."
+    "method_not_allowed",
+    405,
+    "Method not allowed",
+    "The path exists, but not with this method. The `Allow` header lists the methods that it supports.",
 )
 _INTERNAL = ProblemKind(
-    "internal_error", 500, "The service failed", "A fault of the service, not of the request. The log has the details."
+    "internal_error",
+    500,
+    "Internal error",
+    "An unexpected error in the service. The log has the details under the request id.",
 )
 
 PROBLEMS: Mapping[str, ProblemKind] = {kind.code: kind for kind in (*_TABLE.values(), _NOT_FOUND, _METHOD, _INTERNAL)}
@@ -250,27 +253,7 @@ def kind_of(error: errors.RequantError) -> ProblemKind:
     return _INTERNAL
 
 
-def problem_text(
-    kind: ProblemKind,
-    detail: str,
-    request_id: str,
-    members: Mapping[str, Any] | None = None,
-    status: int | None = None,
-) -> bytes:
-    """Return the body of a problem."""
-    problem = {
-        "type": f"/problems/{kind.code}",
-        "title": kind.title,
-        "status": kind.status if status is None else status,
-        "detail": detail,
-        "code": kind.code,
-        **(members or {}),
-        "request_id": request_id,
-    }
-    return json_text(problem)
-
-
-def problem_reply(
+def problem_response(
     request: Request,
     kind: ProblemKind,
     detail: str,
@@ -279,13 +262,23 @@ def problem_reply(
     status: int | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """Return a problem as a reply. `status` overrides the table's."""
+    """Return a problem as a response. `status` overrides the table's."""
     if f"{request.scope.get('path', '')}/".startswith("/v2/"):
         # Where clients of the Open Inference Protocol look.
         members = {"error": detail, **(members or {})}
-    body = problem_text(kind, detail, request_id(request.scope), members, status)
+    context = context_of(request.scope)
     status = kind.status if status is None else status
-    return Response(body, status, {**common_headers(request.scope), **(headers or {})}, MEDIA_TYPE)
+    problem = {
+        "type": f"/problems/{kind.code}",
+        "title": kind.title,
+        "status": status,
+        "detail": detail,
+        "code": kind.code,
+        **(members or {}),
+        "request_id": context.request_id,
+    }
+    common = {name.decode(): value.decode() for name, value in common_headers(context)}
+    return Response(json_text(problem), status, {**common, **(headers or {})}, MEDIA_TYPE)
 
 
 def _members(error: errors.RequantError) -> dict[str, Any]:
@@ -306,39 +299,29 @@ def _members(error: errors.RequantError) -> dict[str, Any]:
     return members
 
 
-def requant_problem(request: Request, error: errors.RequantError, status: int | None = None) -> Response:
-    """Return the reply for an error raised on purpose."""
+def error_response(request: Request, error: errors.RequantError, status: int | None = None) -> Response:
+    """Return the response to an error raised on purpose."""
     kind = kind_of(error)
     headers = {401: {"www-authenticate": "Bearer"}, 503: {"retry-after": "1"}}.get(kind.status)
-    return problem_reply(request, kind, error.detail, _members(error), status=status, headers=headers)
+    return problem_response(request, kind, error.detail, _members(error), status=status, headers=headers)
 
 
-async def on_requant_error(request: Request, error: Exception) -> Response:
-    """Handle every error of `core.errors`."""
-    assert isinstance(error, errors.RequantError)
-    return requant_problem(request, error)
+def not_found(request: Request) -> Response:
+    """Return the response to a path that no route has."""
+    return problem_response(request, _NOT_FOUND, "no route matches this path")
 
 
-async def on_http_exception(request: Request, error: Exception) -> Response:
-    """Handle what the router raises: no such path, no such method."""
-    assert isinstance(error, HTTPException)
-    if error.status_code == 404:
-        return problem_reply(request, _NOT_FOUND, "there is no route with this path")
-    if error.status_code == 405:
-        allow = (error.headers or {}).get("Allow", "").replace("GET", "GET, HEAD")
-        return problem_reply(
-            request, _METHOD, f"the path takes {allow or 'another method'}", headers={"allow": allow} if allow else None
-        )
-    title = http.HTTPStatus(error.status_code).phrase
-    kind = ProblemKind("http_error", error.status_code, title, "")
-    return problem_reply(request, kind, title, headers=error.headers)
+def method_not_allowed(request: Request, methods: Iterable[str]) -> Response:
+    """Return the response to a method that a route does not have."""
+    allow = ", ".join(sorted(methods))
+    return problem_response(request, _METHOD, f"the path takes {allow}", headers={"allow": allow})
 
 
-async def on_unexpected(request: Request, error: Exception) -> Response:
-    """Handle a fault of the service. Nothing of the inside is told; uvicorn logs the traceback."""
-    _log.error("Request %s failed.", request_id(request.scope))
-    detail = "the service failed; the log has the details"
-    return problem_reply(request, _INTERNAL, detail, headers={"connection": "close"})
+def internal_error(request: Request) -> Response:
+    """Return the response to a fault of the service. It says nothing of the inside; uvicorn logs the traceback."""
+    _log.error("Request %s failed.", context_of(request.scope).request_id)
+    detail = "unexpected error; the log has the details"
+    return problem_response(request, _INTERNAL, detail, headers={"connection": "close"})
 
 
 def invalid_request(error: ValidationError, max_values: int) -> errors.RequantError:

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from starlette.types import Receive, Scope
 
 from core.errors import LimitError, MalformedRequestError, UnreadableEncodingError, excerpt
-from service.http.header_fields import header_fields
-from service.runtime.memory_budget import hold
+from service.runtime.request_context import context_of, reserve_memory
 
 _FIRST_ROOM = 64 << 10
 
@@ -42,7 +41,7 @@ class BodyReader:
     then sends nothing at all. Memory for what is kept is held first (`service.runtime.memory_budget`).
     """
 
-    def __init__(self, scope: Scope, receive: Receive, limit: int) -> None:
+    def __init__(self, scope: Scope, receive: Receive, limit: int, *, compressed: bool = False) -> None:
         self._receive = receive
         self._scope = scope
         self._limit = limit
@@ -50,7 +49,7 @@ class BodyReader:
         self._chunk = b""
         self._at = 0
         self._more = True
-        fields = header_fields(scope)
+        fields = context_of(scope).headers
         text = fields.get(b"content-length")
         if text is not None and not (text.isdigit() and len(text) < 20):
             shown = excerpt(text.decode("latin-1"))
@@ -59,7 +58,9 @@ class BodyReader:
         if text is None and b"transfer-encoding" not in fields:
             self.declared = 0
         if self.declared is not None and self.declared > limit:
-            raise LimitError(f"the body has {self.declared} bytes; at most {limit} are taken here", limit=limit)
+            raise LimitError(f"the body has {self.declared} bytes; the limit is {limit}", limit=limit)
+        if compressed:
+            self.declared = None
 
     async def _next_chunk(self) -> bool:
         """Receive until there is something to hand out. False at the end of the body."""
@@ -79,7 +80,7 @@ class BodyReader:
         self._more = message.get("more_body", False)
         self.received += len(chunk)
         if self.received > self._limit:
-            raise LimitError(f"the body is longer than the {self._limit} bytes taken here", limit=self._limit)
+            raise LimitError(f"the body exceeds the limit of {self._limit} bytes", limit=self._limit)
         return chunk
 
     @property
@@ -143,12 +144,12 @@ class BodyReader:
         somebody promised, so memory grows with the bytes that arrive.
         """
         room = min(count, _FIRST_ROOM if self.declared is None else self.declared)
-        await hold(self._scope, room)
+        await reserve_memory(self._scope, room)
         buffer = np.empty(room, np.uint8)
         filled = await self.fill(buffer.data)
         while filled == len(buffer) < count and await self._next_chunk():
             room = min(count, max(2 * len(buffer), _FIRST_ROOM))
-            await hold(self._scope, room)
+            await reserve_memory(self._scope, room)
             longer = np.empty(room, np.uint8)
             longer[:filled] = buffer
             buffer = longer
@@ -164,7 +165,7 @@ class BodyReader:
         if self.declared is None:
             return bytearray((await self.rest()).data)
         room = self.declared - self.received + len(self._chunk) - self._at
-        await hold(self._scope, room)
+        await reserve_memory(self._scope, room)
         whole = _bytearray(room)
         filled = await self.fill(memoryview(whole))
         del whole[filled:]

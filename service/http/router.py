@@ -1,83 +1,64 @@
-"""Direct routes: functions of a request that read it and answer it by themselves.
+"""Routes: the functions that FastAPI describes in the OpenAPI document, served by Starlette's router.
 
-They are registered with FastAPI like all others, so that they are in the OpenAPI document, but for such a function its
-machinery (the stack of exception handlers, the search through all routes, the dependencies) only costs time: 0.1 to
-0.4 ms, which is more than a small tensor's whole way through the service. So the application calls them itself.
+FastAPI's own way to such a function (a stack of exception handlers, dependencies, validation) takes 0.1 to 0.4 ms, more
+than a small tensor's whole request.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable
 
 from fastapi import APIRouter
 from fastapi.routing import APIRoute
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from core.errors import RequantError
 from service.http import problems
 
-Endpoint = Callable[..., Awaitable[Response]]
 
+class Endpoint:
+    """The function of a route as an ASGI application: dependencies first, errors as problems."""
 
-@dataclass(frozen=True, slots=True)
-class DirectRoute:
-    """A function, what is asked before it (`Depends`), and the route that describes it."""
-
-    endpoint: Endpoint
-    before: tuple[Callable[[Request], Awaitable[None]], ...]
-    route: APIRoute
-
-
-class DirectRoutes:
-    """The POST routes of some routers: all of them are direct."""
-
-    def __init__(self, routers: Iterable[APIRouter]) -> None:
-        self._fixed: dict[str, DirectRoute] = {}
-        self._patterns: list[DirectRoute] = []
-        for router in routers:
-            for route in router.routes:
-                if isinstance(route, APIRoute) and route.methods == {"POST"}:
-                    self._add(route)
-
-    def _add(self, route: APIRoute) -> None:
+    def __init__(self, route: APIRoute) -> None:
         parameters = set(inspect.signature(route.endpoint).parameters)
         assert parameters == {"request", *route.param_convertors}, f"{route.path} asks FastAPI for {parameters}"
-        before = tuple(each.dependency for each in route.dependencies if each.dependency is not None)
-        found = DirectRoute(route.endpoint, before, route)
-        if route.param_convertors:
-            self._patterns.append(found)
-        else:
-            self._fixed[route.path] = found
+        self._function = route.endpoint
+        self._dependencies = [each.dependency for each in route.dependencies if each.dependency is not None]
+        methods = route.methods or set()
+        self._methods = {*methods, "HEAD"} if "GET" in methods else methods
 
-    def find(self, path: str) -> tuple[DirectRoute, Mapping[str, Any]] | None:
-        """Return the route of a path, and the path's parameters."""
-        fixed = self._fixed.get(path)
-        if fixed is not None:
-            return fixed, {}
-        for each in self._patterns:
-            match = each.route.path_regex.match(path)
-            if match is not None:
-                return each, match.groupdict()
-        return None
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request. What is not an error of ours is raised again for the server's log."""
+        request = Request(scope, receive, send)
+        try:
+            if scope["method"] not in self._methods:
+                response = problems.method_not_allowed(request, self._methods)
+            else:
+                for dependency in self._dependencies:
+                    await dependency(request)
+                response = await self._function(request, **scope["path_params"])
+        except RequantError as error:
+            response = problems.error_response(request, error)
+        except Exception:
+            failed = problems.internal_error(request)
+            await failed(scope, receive, send)
+            raise
+        await response(scope, receive, send)
 
 
-async def answer(found: DirectRoute, parameters: Mapping[str, Any], scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer a request, errors as problems. What is not an error of ours is raised again for the server's log."""
-    request = Request(scope, receive, send)
-    scope["route"] = found.route
-    try:
-        for check in found.before:
-            await check(request)
-        reply = await found.endpoint(request, **parameters)
-    except RequantError as error:
-        reply = problems.requant_problem(request, error)
-    except Exception as error:
-        failed = await problems.on_unexpected(request, error)
-        await failed(scope, receive, send)
-        raise
-    await reply(scope, receive, send)
+def starlette_routes(routers: Iterable[APIRouter]) -> list[Route]:
+    """Return what these routers have as routes of Starlette: first those that do work, in the order of the routers."""
+    described = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
+    paths = {route.path for route in described}
+    assert len(paths) == len(described), "there are two routes with the same path"
+    described.sort(key=lambda route: route.methods != {"POST"})
+    return [Route(route.path, Endpoint(route)) for route in described]
+
+
+async def not_found(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer a request that no route takes."""
+    response = problems.not_found(Request(scope))
+    await response(scope, receive, send)

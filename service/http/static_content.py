@@ -29,7 +29,7 @@ class StaticContent:
         self._lock = Lock()
         self._made: tuple[bytes, str] | None = None
 
-    async def reply(self, request: Request) -> Response:
+    async def response(self, request: Request) -> Response:
         """Return the reply to a request: the content, or 304 for a client that has it."""
         made = self._made
         if made is None:

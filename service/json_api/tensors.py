@@ -13,7 +13,7 @@ from core.mlir.types import TensorType
 from core.plan.packing import dense_bytes, dense_width, pack, unpack
 from service.http import json_values as values
 from service.http.json_document import JsonDocument
-from service.http.responses import Piece, json_text
+from service.http.responses import Buffer, json_text
 from service.json_api import base64_tensor
 from service.json_api.schemas.tensors import Tensor
 from service.runtime.settings import Settings
@@ -63,7 +63,7 @@ def read_elements(
 
 def output_pieces(
     type_: TensorType, elements: Array, *, in_values: bool, dense: bool = False, text: str = ""
-) -> list[Piece]:
+) -> list[Buffer]:
     """Return a tensor as pieces of JSON, the data a piece of their own. `text`: of the type, where it is known."""
     head = b'{"type":' + json_text(text or print_type(type_))
     if in_values:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from importlib.resources import files
 
 from fastapi import APIRouter
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.http.problems import on_http_exception
+from service.http.problems import not_found
 from service.http.static_content import StaticContent
 
 router = APIRouter(include_in_schema=False)
@@ -59,18 +58,18 @@ _DOCS = StaticContent(_PAGE.encode, "text/html; charset=utf-8", {"content-securi
 async def document(request: Request) -> Response:
     """The OpenAPI document."""
     content: StaticContent = request.app.document
-    return await content.reply(request)
+    return await content.response(request)
 
 
 @router.get("/docs")
 async def docs(request: Request) -> Response:
     """The page."""
-    return await _DOCS.reply(request)
+    return await _DOCS.response(request)
 
 
 @router.get("/docs/assets/{name}")
 async def asset(request: Request, name: str) -> Response:
     """One of the page's files."""
     if name not in _CONTENT:
-        return await on_http_exception(request, HTTPException(404))
-    return await _CONTENT[name].reply(request)
+        return not_found(request)
+    return await _CONTENT[name].response(request)

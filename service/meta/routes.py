@@ -17,9 +17,9 @@ from core.schemes import SCHEMES
 from service import VERSION
 from service.http.models import Int32, ProblemExplanation, ReplyModel
 from service.http.openapi_operation import health_operation, static_operation
-from service.http.problems import PROBLEMS, requant_problem
+from service.http.problems import PROBLEMS, error_response
 from service.http.query import no_query
-from service.http.responses import json_reply
+from service.http.responses import json_response
 from service.http.static_content import tagged_json
 from service.runtime.runtime import HealthStatus, runtime
 from service.runtime.settings import Limits
@@ -30,22 +30,22 @@ _PACKAGES = ("numpy", "numba", "ml_dtypes", "fastapi", "pydantic", "uvicorn")
 
 
 class Info(ReplyModel):
-    """What is running, and its limits."""
+    """Versions and limits."""
 
     name: str
     version: str
     python: str
-    packages: dict[str, str] = Field(description="Versions of the packages that compute.")
+    packages: dict[str, str] = Field(description="Versions of the numeric packages.")
     machine: str
     threads: Int32
-    kernels: Int32 = Field(description="Kernels compiled.")
+    kernels: Int32 = Field(description="Number of compiled kernels.")
     profiles: list[str]
     schemes: list[str]
     limits: Limits
 
 
 class Health(ReplyModel):
-    """Whether the service takes work."""
+    """Readiness of the service."""
 
     status: HealthStatus
 
@@ -58,17 +58,17 @@ def _versions() -> dict[str, str]:
 
 @router.get("/healthz", **health_operation("getHealth", Health))
 async def healthz(request: Request) -> Response:
-    """Say whether the service takes work: 200 when it does, 503 when it does not."""
+    """Readiness: 200 if the service accepts work, 503 if not."""
     status = runtime(request).status
     health = Health(status=status)
     if status is HealthStatus.READY:
-        return json_reply(health)
-    return json_reply(health, 503, {"retry-after": "1"})
+        return json_response(health)
+    return json_response(health, 503, {"retry-after": "1"})
 
 
 @router.get("/v1/info", **static_operation("getInfo", Info))
 async def info(request: Request) -> Response:
-    """Say what is running, and the limits that hold for requests."""
+    """Versions and limits."""
     running = runtime(request)
     limits = Limits(**{name: getattr(running.settings, name) for name in Limits.model_fields})
     return tagged_json(
@@ -90,11 +90,11 @@ async def info(request: Request) -> Response:
 
 @router.get("/problems/{code}", **static_operation("getProblem", ProblemExplanation, 404))
 async def get_problem(request: Request, code: str) -> Response:
-    """Explain the code of a problem."""
+    """Explain a problem code."""
     kind = PROBLEMS.get(code)
     if kind is None:
         error = UnknownNameError(f"no problem has the code {excerpt(code)!r}; there are {', '.join(PROBLEMS)}")
-        return requant_problem(request, error, status=404)
+        return error_response(request, error, status=404)
     return tagged_json(
         request,
         ProblemExplanation(code=kind.code, status=kind.status, title=kind.title, explanation=kind.explanation),

@@ -1,94 +1,24 @@
 """Bearer tokens: with a file of them, every route but the health probes asks for one.
 
-One token to a line; blank lines and lines that begin with `#` are skipped. Several tokens are how one is replaced
-without a gap: the file is read again on SIGHUP, and one that cannot be used then changes nothing. Every token is
-compared, each in constant time, so that the time of a refusal says nothing.
+Every token is compared, each in constant time, so that the time of a refusal says nothing.
 """
 
 from __future__ import annotations
 
-import asyncio
 import hmac
-import logging
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from core.errors import UnauthorizedError
-from service.http.problems import requant_problem
-
-_log = logging.getLogger("uvicorn.error")
-
-SHORTEST_TOKEN = 16
-_MOST_BYTES = 1 << 20
+from service.http.problems import error_response
+from service.runtime.tokens import Tokens
 
 # Probes come without a token. They say nothing but whether work is taken.
 _OPEN = frozenset({"/healthz", "/v2/health/live", "/v2/health/ready"})
 
 
-def read_tokens(path: Path) -> tuple[bytes, ...]:
-    """Return the tokens in a file. Raise OSError, or ValueError if there is none or one cannot be used.
-
-    A token is 16 or more printable ASCII characters.
-    """
-    with path.open("rb") as file:
-        text = file.read(_MOST_BYTES + 1)
-    if len(text) > _MOST_BYTES:
-        raise ValueError(f"the file of tokens has more than {_MOST_BYTES} bytes")
-    lines = [line.strip() for line in text.splitlines()]
-    tokens = tuple(line for line in lines if line and not line.startswith(b"#"))
-    if not tokens:
-        raise ValueError("the file of tokens holds none")
-    for number, token in enumerate(tokens, 1):
-        if len(token) < SHORTEST_TOKEN or not all(33 <= byte <= 126 for byte in token):
-            raise ValueError(
-                f"token {number} is not {SHORTEST_TOKEN} or more printable ASCII characters without blanks"
-            )
-    return tokens
-
-
-class Tokens:
-    """The tokens of a file, as it was when it was last read. Raises what `read_tokens` raises."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self.known = read_tokens(path)
-
-    def reread(self) -> None:
-        """Read the file again. If it cannot be used, keep the tokens and log why."""
-        try:
-            if not self._path.is_file():
-                # To open a pipe would wait for its other end.
-                raise ValueError("there is no regular file any more")
-            self.known = read_tokens(self._path)
-        except (OSError, ValueError) as error:
-            _log.error("The tokens stay as they were: %s.", error)
-        else:
-            _log.info("The tokens were read again; there are %d.", len(self.known))
-
-    @contextmanager
-    def reread_on_hangup(self) -> Iterator[None]:
-        """Read the file again whenever SIGHUP comes. For the event loop of the main thread; elsewhere nothing is done.
-
-        A SIGHUP to a service without tokens ends it, as the system does by default.
-        """
-        loop = asyncio.get_running_loop()
-        try:
-            loop.add_signal_handler(signal.SIGHUP, self.reread)
-        except (ValueError, RuntimeError, NotImplementedError):
-            yield
-            return
-        try:
-            yield
-        finally:
-            loop.remove_signal_handler(signal.SIGHUP)
-
-
-class Access:
+class BearerAuth:
     """Pure ASGI middleware that refuses requests without one of the tokens."""
 
     def __init__(self, app: ASGIApp, tokens: Tokens) -> None:
@@ -101,7 +31,7 @@ class Access:
             await self.app(scope, receive, send)
             return
         error = UnauthorizedError("the request has no valid token; expected the header 'Authorization: Bearer <token>'")
-        reply = requant_problem(Request(scope), error)
+        reply = error_response(Request(scope), error)
         await reply(scope, receive, send)
 
     def _holds_a_token(self, scope: Scope) -> bool:

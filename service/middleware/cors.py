@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from core.errors import CrossOriginError
-from service.http.problems import requant_problem
+from service.http.problems import error_response
 
 _REQUEST_HEADERS = (
     "authorization",
@@ -23,7 +23,7 @@ _REQUEST_HEADERS = (
     "want-repr-digest",
     "x-request-id",
 )
-_REPLY_HEADERS = (
+_RESPONSE_HEADERS = (
     "etag",
     "inference-header-content-length",
     "repr-digest",
@@ -37,20 +37,18 @@ _REPLY_HEADERS = (
 _PREFLIGHT_SECONDS = 600
 
 
-def shared_with(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:
-    """Return an application that pages of these origins may call, `*` for all. Cookies are not asked for."""
-    return _CrossOrigin(
-        app,
-        allow_origins=origins,
-        allow_methods=("GET", "POST"),
-        allow_headers=_REQUEST_HEADERS,
-        expose_headers=_REPLY_HEADERS,
-        max_age=_PREFLIGHT_SECONDS,
-    )
+class Cors(CORSMiddleware):
+    """Starlette's middleware for these origins, `*` for all, whose refusal of a preflight is a problem. No cookies."""
 
-
-class _CrossOrigin(CORSMiddleware):
-    """Starlette's, with a problem where a preflight is refused."""
+    def __init__(self, app: ASGIApp, origins: Sequence[str]) -> None:
+        super().__init__(
+            app,
+            allow_origins=origins,
+            allow_methods=("GET", "POST"),
+            allow_headers=_REQUEST_HEADERS,
+            expose_headers=_RESPONSE_HEADERS,
+            max_age=_PREFLIGHT_SECONDS,
+        )
 
     def preflight_response(self, request_headers: Headers) -> Response:
         """Return the answer to a preflight."""
@@ -68,6 +66,6 @@ class _Refusal(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the problem: here the request is known."""
-        reply = requant_problem(Request(scope), CrossOriginError(f"the preflight is refused: {self._detail}"))
+        reply = error_response(Request(scope), CrossOriginError(f"the preflight is refused: {self._detail}"))
         reply.headers.update(self._kept)
         await reply(scope, receive, send)

@@ -1,98 +1,94 @@
-"""One request and its reply, as they pass between the server and the application.
+"""The outermost layer around every request: its context, its memory, and the header fields of every response.
 
-Each reply carries the request's id and the two headers that keep browsers and caches from guessing.
-
-And something has to become of a body that nobody read when the reply is ready. A refusal often comes before the body:
-no such path, a wrong query, a limit. uvicorn then takes in whatever still comes, for as long as it comes, before it
-reads the next request. So a reply before a long body is the last of its connection (`service.server.write_timeouts`).
+It also decides what becomes of a body that nobody read when the response is ready. A refusal often comes before the
+body: no such path, a wrong query, a limit. uvicorn then receives what still comes, for as long as it comes, before it
+reads the next request. So a response before a long body is the last of its connection
+(`service.server.write_timeouts`).
 """
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Awaitable
 
-from starlette.types import Message, Receive, Scope, Send
+import numpy as np
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.http.header_fields import header_fields
-from service.runtime.request_context import HEADER, begin_course
+from service.http.responses import common_headers
+from service.runtime.memory_budget import Reservation
+from service.runtime.request_context import ClientLeftError, RequestContext, begin_request
+from service.runtime.runtime import HealthStatus, Runtime
 
-_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
-_RANDOM_BYTES = 16
-_SAME_ON_ALL = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
-
-# A rest of at most this many bytes, stated by the client, is left to uvicorn: the connection stays usable.
+# A remaining body of at most this many bytes, as its Content-Length says, is left to uvicorn: the connection is kept.
 _SMALL_REST = 64 << 10
 
 
-def request_id(scope: Scope) -> str:
-    """Return the id of the request: the client's own `X-Request-Id` when it is a plain short one, else a new one."""
-    state = scope.setdefault("state", {})
-    found: str | None = state.get("request_id")
-    if found is None:
-        given = header_fields(scope).get(b"x-request-id", b"")
-        found = given.decode("ascii") if _REQUEST_ID.fullmatch(given) else new_request_id()
-        state["request_id"] = found
-    return found
+class RequestLifecycle:
+    """Pure ASGI middleware."""
+
+    def __init__(self, app: ASGIApp, running: Runtime) -> None:
+        self._app = app
+        self._running = running
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        with Reservation(self._running.memory_budget) as reservation:
+            context = begin_request(scope, reservation)
+            messages = _Messages(context, receive, send, closing=self._running.status is HealthStatus.DRAINING)
+            try:
+                # What IEEE 754 calls exceptions are results here, which the profiles define.
+                with np.errstate(all="ignore"):
+                    await self._app(scope, messages.receive, messages.send)
+            except ClientLeftError:
+                pass  # nobody waits for a response
 
 
-def new_request_id() -> str:
-    """Return an id that no other request has: 32 random hexadecimal digits."""
-    return os.urandom(_RANDOM_BYTES).hex()
-
-
-def common_headers(scope: Scope) -> dict[str, str]:
-    """Return the headers that belong on every reply to this request."""
-    return {name.decode(): value.decode() for name, value in _common_fields(scope)}
-
-
-def _common_fields(scope: Scope) -> tuple[tuple[bytes, bytes], ...]:
-    return (b"x-request-id", request_id(scope).encode()), *_SAME_ON_ALL
-
-
-class Exchange:
-    """The `receive` and `send` that an application gets for one request, around those of the server.
+class _Messages:
+    """The `receive` and `send` of one request, around those of the server.
 
     `closing`: whether this is to be the last request of its connection, because the service is about to stop.
     """
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, *, closing: bool = False) -> None:
-        self._course = begin_course(scope)
-        self._scope = scope
+    def __init__(self, context: RequestContext, receive: Receive, send: Send, *, closing: bool) -> None:
+        self._context = context
         self._receive = receive
         self._send = send
         self._closing = closing
-        self._received = 0
-        fields = header_fields(scope)
-        # Whether the client waits to be told to go on: then nobody knows if the body will follow.
+        fields = context.headers
+        # Whether the client waits for `100 Continue`: then nobody knows if the body will follow.
         self._waits = b"expect" in fields
         self._declared = None if b"transfer-encoding" in fields else int(fields.get(b"content-length", 0))
         self._ended = self._declared == 0
 
     async def receive(self) -> Message:
-        """Receive the next message, and count what it brings."""
+        """Receive the next message, and count its bytes."""
         message = await self._receive()
-        self._received += len(message.get("body", b""))
+        self._context.bytes_received += len(message.get("body", b""))
         if not message.get("more_body", False):
             self._ended = True
-            self._course.received = self._course.elapsed
+            self._context.received = self._context.elapsed
         return message
 
     def send(self, message: Message) -> Awaitable[None]:
-        """Send a message: a head with what belongs on it."""
-        return self._send(self._completed(message) if message["type"] == "http.response.start" else message)
+        """Send a message; complete it if it is the head."""
+        if message["type"] == "http.response.start":
+            self._context.status = message["status"]
+            message = {**message, "headers": self._completed(message["headers"])}
+        else:
+            self._context.bytes_sent += len(message.get("body", b""))
+        return self._send(message)
 
-    def _completed(self, head: Message) -> Message:
-        """Add the common headers, unless the reply has its own, and say if the connection will be closed."""
-        given = head["headers"]
+    def _completed(self, given: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+        """Add the common header fields that the response does not have itself, and whether the connection closes."""
         present = dict(given)
-        headers = [*given, *[pair for pair in _common_fields(self._scope) if pair[0] not in present]]
-        headers.append((HEADER, self._course.server_timing()))
+        headers = [*given, *[pair for pair in common_headers(self._context) if pair[0] not in present]]
+        headers.append((b"server-timing", self._context.server_timing()))
         if self._closing or (not self._ended and self._is_long()):
             headers = [*(pair for pair in headers if pair[0] != b"connection"), (b"connection", b"close")]
-        return {**head, "headers": headers}
+        return headers
 
     def _is_long(self) -> bool:
         """Return whether more may come than is left to uvicorn."""
-        return self._waits or self._declared is None or self._declared - self._received > _SMALL_REST
+        return self._waits or self._declared is None or self._declared - self._context.bytes_received > _SMALL_REST

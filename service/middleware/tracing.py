@@ -14,13 +14,11 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import SpanKind, Status, StatusCode, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service import VERSION
-from service.http.header_fields import header_fields
 from service.middleware.instrumentation import QUIET, route_of
-from service.middleware.request_lifecycle import request_id
-from service.runtime.request_context import course_of
+from service.runtime.request_context import context_of
 
 _PROPAGATOR = TraceContextTextMapPropagator()
 _CARRIED = ("traceparent", "tracestate")
@@ -34,7 +32,7 @@ def tracer_to_collector() -> Tracer:
     return provider.get_tracer("requant", VERSION)
 
 
-class Telemetry:
+class Tracing:
     """Pure ASGI middleware. `fixed` are the paths of the routes that have no parameters. Probes have no spans.
 
     A span has the route, the status, the id of the request, and the seconds that `Server-Timing` tells; nothing of the
@@ -51,38 +49,26 @@ class Telemetry:
         if scope["type"] != "http" or scope["path"] in QUIET:
             await self.app(scope, receive, send)
             return
-        fields = header_fields(scope)
-        carried = {name: fields.get(name.encode(), b"").decode("latin-1") for name in _CARRIED}
-        status = 0
-
-        async def seen(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
+        context = context_of(scope)
+        carried = {name: context.headers.get(name.encode(), b"").decode("latin-1") for name in _CARRIED}
 
         span = self._tracer.start_span(scope["method"], _PROPAGATOR.extract(carried), SpanKind.SERVER)
         try:
-            await self.app(scope, receive, seen)
+            await self.app(scope, receive, send)
         finally:
-            route, course = route_of(scope, self._fixed), course_of(scope)
+            route, status = route_of(scope, self._fixed), context.status
             span.update_name(f"{scope['method']} {route}")
             span.set_attributes(
                 {
                     "http.request.method": scope["method"],
                     "http.route": route,
                     "http.response.status_code": status,
-                    "requant.request_id": request_id(scope),
+                    "requant.request_id": context.request_id,
+                    "requant.received_seconds": context.received,
+                    "requant.waited_seconds": context.waited,
+                    "requant.worked_seconds": context.worked,
                 }
             )
-            if course is not None:
-                span.set_attributes(
-                    {
-                        "requant.received_seconds": course.received,
-                        "requant.waited_seconds": course.waited,
-                        "requant.worked_seconds": course.worked,
-                    }
-                )
             if status == 0 or status >= 500:
                 span.set_status(Status(StatusCode.ERROR))
             span.end()

@@ -22,18 +22,17 @@ from core.plan.operands import bind, element_name, static_shape
 from core.plan.packing import Packing, check_dense_bytes, dense_width
 from core.plan.plan import Array, Plan
 from core.plan.report import Report
-from service.http.header_fields import header_fields
 from service.http.openapi_operation import BINARY
 from service.http.problems import at, sides
 from service.http.query import read_query
 from service.http.request_body import BodyReader, require_media_type
-from service.http.responses import Header, LeavingResponse, PiecesResponse
+from service.http.responses import BuffersResponse, Header, StreamedResponse
 from service.npy_api import format as npy
 from service.npy_api.query_fields import Query, choice
 from service.operations.plan_bytes import plan_bytes
 from service.operations.streaming import convert_arriving, convert_leaving, examine, keeps_output
 from service.operations.types import read_query_type
-from service.runtime.memory_budget import hold
+from service.runtime.request_context import context_of, reserve_memory
 from service.runtime.runtime import Runtime, require_ready
 
 # The last is what `curl --data-binary` says of a file when it is told nothing else.
@@ -79,7 +78,7 @@ class _Planned:
 async def convert(request: Request, operation: NpyOperation) -> Response:
     """Check what needs no body, receive the header, plan, and convert the data while they arrive or leave."""
     running = require_ready(request)
-    sent = header_fields(request.scope)
+    sent = context_of(request.scope).headers
     key = (
         request.scope["path"],
         request.scope["query_string"],
@@ -105,20 +104,20 @@ async def convert(request: Request, operation: NpyOperation) -> Response:
         await reader.skip_rest()
         _check_size(planned, reader.received - header_bytes)
     if keeps_output(conversion):
-        await hold(request.scope, conversion.output_bytes)
-        tally, output = await convert_arriving(reader, conversion, running.compute)
+        await reserve_memory(request.scope, conversion.output_bytes)
+        tally, output = await convert_arriving(reader, conversion, running.executor)
         await reader.skip_rest()
         _check_size(planned, reader.received - header_bytes)
         headers = _headers(_counted(tally, planned, request, running), planned)
-        return PiecesResponse([planned.reply_header, output.view(np.uint8).data], BINARY, headers)
+        return BuffersResponse([planned.reply_header, output.view(np.uint8).data], BINARY, headers)
     data = await reader.take(planned.data_bytes)
     await reader.skip_rest()
     _check_size(planned, reader.received - header_bytes)
     source = npy.as_dtype(planned.header, data, conversion.input_dtype, named=asked.input_type is not None)
-    tally = await examine(source, conversion, running.compute)
+    tally = await examine(source, conversion, running.executor)
     headers = _headers(_counted(tally, planned, request, running), planned)
-    pieces = convert_leaving(source, conversion, running.compute)
-    return LeavingResponse(planned.reply_header, pieces, conversion.output_bytes, BINARY, headers)
+    pieces = convert_leaving(source, conversion, running.executor)
+    return StreamedResponse(planned.reply_header, pieces, conversion.output_bytes, BINARY, headers)
 
 
 async def _header_text(reader: BodyReader) -> tuple[bytes, int]:
@@ -156,7 +155,7 @@ async def _ask(request: Request, operation: NpyOperation, running: Runtime) -> _
         settings = running.settings
         return [read_query_type(query[name], settings, f"/{name}") if name in query else None for name in _TYPES]
 
-    input_type, output_type = await running.compute.texts(characters, read_types)
+    input_type, output_type = await running.executor.run_text(characters, read_types)
     return _Asked(query, dense, input_type, output_type, characters)
 
 
@@ -192,7 +191,7 @@ async def _plan(header: npy.NpyHeader, asked: _Asked, operation: NpyOperation, r
             _reply_headers(made.profile, print_type(made.output_type)),
         )
 
-    return await running.compute.texts(asked.characters, plan)
+    return await running.executor.run_text(asked.characters, plan)
 
 
 def _check_size(planned: _Planned, found: int) -> None:

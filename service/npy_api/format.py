@@ -1,7 +1,7 @@
 """The `.npy` container: a header parser that believes nothing, and a writer that writes what `numpy.save` writes.
 
 `numpy.load` is not used on requests: it allocates what a header promises before it looks at the data, evaluates header
-text as Python, and takes far more than is served here (spec/service.md 4.1).
+text as Python, and takes far more than is served here.
 
     \\x93NUMPY  major minor  header length (2 bytes in version 1, 4 in 2 and 3)  header, padded, ends in a newline  data
 """

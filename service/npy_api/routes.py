@@ -40,30 +40,32 @@ def _parameters(
 
 
 _PACKING = (
-    "How numbers of other widths than 8, 16 or 32 bits, such as i4 or i12, are kept. "
-    "Dense ones are a .npy of bytes; name the whole tensor type then."
+    "How elements of widths other than 8, 16 or 32 bits, such as i4 or i12, are stored. Dense elements are a .npy "
+    "of bytes, and the type must then be a whole tensor type."
 )
 _OVERRIDES: tuple[dict[str, object], ...] = (
     query_parameter("rounding", "Replaces the profile's rounding.", schema={"$ref": f"{SCHEMAS}RoundingName"}),
-    query_parameter("nan", "What becomes of NaN.", schema={"$ref": f"{SCHEMAS}NanPolicy", "default": "profile"}),
+    query_parameter("nan", "The result of NaN.", schema={"$ref": f"{SCHEMAS}NanPolicy", "default": "profile"}),
     query_parameter(
-        "seed", "Of stochastic rounding.", schema={"type": "integer", "format": "int64", "minimum": 0, "default": 0}
+        "seed",
+        "Seed of stochastic rounding.",
+        schema={"type": "integer", "format": "int64", "minimum": 0, "default": 0},
     ),
     query_parameter("saturate", SATURATE, schema={"type": "boolean"}),
 )
 _SCALINGS: tuple[dict[str, object], ...] = (
-    query_parameter("scheme", "Replaces the profile's.", schema={"$ref": f"{SCHEMAS}SchemeName"}),
+    query_parameter("scheme", "Replaces the profile's scheme.", schema={"$ref": f"{SCHEMAS}SchemeName"}),
     query_parameter(
         "multipliers",
-        "Used instead of derived ones: one, or one for each channel, as multiplier:shift with commas between.",
+        "Replace the derived multipliers: one, or one per channel, as comma-separated multiplier:shift pairs.",
     ),
     query_parameter(
         "axis",
-        "The dimension that several multipliers go along, if no type says it.",
+        "The dimension of several multipliers, if no type states it.",
         schema={"type": "integer", "format": "int32", "minimum": 0, "maximum": 255},
     ),
 )
-_STORED = "MLIR text, percent-encoded (a + as %2B). A bare quantized type takes its shape from the .npy."
+_STORED = "MLIR text, percent-encoded (+ as %2B). A bare quantized type takes its shape from the .npy file."
 
 
 def _plan_quantize(input_type: TensorType, output_type: Type | None, query: Query) -> Plan:
@@ -107,7 +109,7 @@ _REQUANTIZE = NpyOperation(_plan_requantize, _REQUANTIZE_FIELDS, ("output_type",
         "quantizeNpy",
         _parameters(
             _STORED,
-            "MLIR text. Default: the element type and shape of the .npy.",
+            "MLIR text. Default: the element type and shape of the .npy file.",
             "stablehlo",
             *_OVERRIDES,
             required=_QUANTIZE.required,
@@ -115,7 +117,7 @@ _REQUANTIZE = NpyOperation(_plan_requantize, _REQUANTIZE_FIELDS, ("output_type",
     ),
 )
 async def quantize_npy(request: Request) -> Response:
-    """Quantize a .npy of real numbers to the type that you name."""
+    """Quantize a .npy file to a given type."""
     return await convert(request, _QUANTIZE)
 
 
@@ -129,7 +131,7 @@ async def quantize_npy(request: Request) -> Response:
     ),
 )
 async def dequantize_npy(request: Request) -> Response:
-    """Turn a .npy of stored numbers back into the real numbers that they stand for."""
+    """Dequantize a .npy file."""
     return await convert(request, _DEQUANTIZE)
 
 
@@ -147,5 +149,5 @@ async def dequantize_npy(request: Request) -> Response:
     ),
 )
 async def requantize_npy(request: Request) -> Response:
-    """Move a .npy of stored numbers, or accumulators, to another scale in integer arithmetic."""
+    """Requantize a .npy file of quantized values or accumulators to another scale."""
     return await convert(request, _REQUANTIZE)

@@ -14,7 +14,7 @@ from service.http.problems import at
 from service.oip.parameters import Value, pointer_to
 from service.oip.tensors import InputTensor
 from service.operations.types import read_query_type, read_type
-from service.runtime.plan_cache import ByteCache
+from service.runtime.plan_cache import PlanCache
 from service.runtime.settings import Settings
 
 Choice = TypeVar("Choice", bound=StrEnum)
@@ -28,7 +28,7 @@ class Call:
     inputs: Mapping[str, InputTensor]
     parameters: Mapping[str, Value | None]
     settings: Settings
-    plans: ByteCache[Any]
+    plans: PlanCache[Any]
     """What calls before this one were planned to be."""
     in_query: bool = False
     """Whether the parameters are those of a query."""

@@ -11,11 +11,11 @@ from starlette.responses import Response
 
 from core.errors import FieldFault, InvalidRequestError, LimitError, MalformedRequestError
 from service.http.decompression import open_body
-from service.http.json_body import MEDIA_TYPE, hold_objects, read_json, tokens_of
+from service.http.json_body import MEDIA_TYPE, read_json, reserve_for_objects, tokens_of
 from service.http.openapi_operation import BINARY
 from service.http.query import read_query
 from service.http.request_body import BodyReader
-from service.http.responses import PiecesResponse
+from service.http.responses import BuffersResponse
 from service.oip import schemas
 from service.oip import wire as oip
 from service.oip.call import Call
@@ -24,8 +24,8 @@ from service.oip.models.model import Answer, Job, Model
 from service.oip.parameters import Value, completed
 from service.oip.tensors import InputTensor, OutputTensor
 from service.runtime.executor import TOKENS_PER_CHARACTER
-from service.runtime.memory_budget import hold
 from service.runtime.metrics import Metrics
+from service.runtime.request_context import reserve_memory
 from service.runtime.runtime import require_ready
 from service.runtime.settings import Settings
 
@@ -50,15 +50,15 @@ async def run_model(request: Request, model: Model, version: str) -> Response:
     limit = settings.max_json_bytes if length is None else settings.max_binary_bytes
     raw = length == 0
     query = read_query(request, [parameter.name for parameter in model.parameters] if raw else ())
-    reader = open_body(request.scope, request.receive, limit, running.compute)
+    reader = open_body(request.scope, request.receive, limit, running.executor)
     if raw:
         text = b""
         blobs, asked = await _receive_raw(reader, model, query)
     else:
         text = await _receive_json(reader, length, settings)
         weight = tokens_of(text)
-        await hold_objects(request.scope, text, weight, settings.max_json_tokens)
-        asked = await running.compute.texts(weight // TOKENS_PER_CHARACTER, lambda: _read(text, model, settings))
+        await reserve_for_objects(request.scope, text, weight, settings.max_json_tokens)
+        asked = await running.executor.run_text(weight // TOKENS_PER_CHARACTER, lambda: _read(text, model, settings))
         blobs = await _receive_blobs(reader, asked.heads, len(text), length_stated=length is not None)
     blob_bytes = sum(len(blob) for _, blob in blobs)
 
@@ -72,8 +72,8 @@ async def run_model(request: Request, model: Model, version: str) -> Response:
     }
     others = sum(operands.values()) - operands.get(model.inputs[0].name, 0)
     characters = sum(len(value) for value in asked.parameters.values() if isinstance(value, str))
-    job = await running.compute.texts(characters + others // 2, decide)
-    await hold(request.scope, job.byte_count)
+    job = await running.executor.run_text(characters + others // 2, decide)
+    await reserve_memory(request.scope, job.byte_count)
 
     def run() -> Response:
         for head, blob in blobs:
@@ -89,10 +89,10 @@ async def run_model(request: Request, model: Model, version: str) -> Response:
         }
         pieces, json_bytes = oip.encode(members, _chosen(given, asked), settings.max_values)
         if json_bytes is None:
-            return PiecesResponse(pieces, MEDIA_TYPE)
-        return PiecesResponse(pieces, BINARY, ((oip.LENGTH_HEADER.encode("ascii"), str(json_bytes).encode("ascii")),))
+            return BuffersResponse(pieces, MEDIA_TYPE)
+        return BuffersResponse(pieces, BINARY, ((oip.LENGTH_HEADER.encode("ascii"), str(json_bytes).encode("ascii")),))
 
-    return await running.compute.arrays(max(blob_bytes + len(text), job.weight), run)
+    return await running.executor.run_array(max(blob_bytes + len(text), job.weight), run)
 
 
 Blobs = list[tuple[oip.InputHead, Any]]
@@ -104,7 +104,7 @@ async def _receive_json(reader: BodyReader, length: int | None, settings: Settin
         return (await reader.rest()).tobytes()
     if length > settings.max_json_bytes:
         limit = settings.max_json_bytes
-        raise LimitError(f"the JSON has {length} bytes; at most {limit} are taken", limit=limit)
+        raise LimitError(f"the JSON has {length} bytes; the limit is {limit}", limit=limit)
     found = length if reader.declared is None else min(length, reader.declared)
     text = (await reader.take(length)).tobytes() if found == length else b""
     if len(text) < length:

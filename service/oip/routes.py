@@ -13,9 +13,9 @@ from starlette.responses import Response
 from core.errors import UnknownNameError
 from service import VERSION
 from service.http.openapi_operation import get_operation, json_operation, problems, static_operation
-from service.http.problems import requant_problem
+from service.http.problems import error_response
 from service.http.query import no_query
-from service.http.responses import json_list_reply, json_reply
+from service.http.responses import json_list_response, json_response
 from service.http.static_content import StaticContent, static_json
 from service.oip import schemas
 from service.oip.inference import run_model
@@ -46,36 +46,36 @@ _EXAMPLE = {
 
 @router.get("", dependencies=_PLAIN, **static_operation("oipGetServer", schemas.ServerMetadata))
 async def server_metadata(request: Request) -> Response:
-    """Say what is running, and which extensions of the protocol it speaks."""
-    return await _SERVER.reply(request)
+    """Server metadata: name, version and protocol extensions."""
+    return await _SERVER.response(request)
 
 
 @router.get("/health/live", dependencies=_PLAIN, **get_operation("oipGetLive", schemas.ServerLive))
-async def live() -> Response:
-    """Say that the process answers."""
-    return json_reply(schemas.ServerLive(live=True))
+async def live(request: Request) -> Response:
+    """Liveness: the process responds."""
+    return json_response(schemas.ServerLive(live=True))
 
 
 @router.get("/health/ready", dependencies=_PLAIN, **get_operation("oipGetReady", schemas.ServerReady, 503))
 async def ready(request: Request) -> Response:
-    """Say whether every model can be used: 200 when it can, 503 when not."""
+    """Readiness: 200 if every model can be used, 503 if not."""
     require_open(request)
-    return json_reply(schemas.ServerReady(ready=True, live=True))
+    return json_response(schemas.ServerReady(ready=True, live=True))
 
 
 @router.get("/models", dependencies=_PLAIN, **static_operation("oipListModels", schemas.ModelList))
 async def list_models(request: Request) -> Response:
     """List the names of all models."""
-    return await _MODEL_LIST.reply(request)
+    return await _MODEL_LIST.response(request)
 
 
 @router.post("/repository/index", dependencies=_PLAIN, **get_operation("oipIndexModels", list[schemas.ModelState]))
 async def index_models(request: Request) -> Response:
-    """List every version of every model, and whether it can be used."""
+    """Repository index: every version of every model, and its state."""
     status = runtime(request).status
     usable = status is HealthStatus.READY
     state, reason = ("READY", "") if usable else ("UNAVAILABLE", f"the service is {status}")
-    return json_list_reply(
+    return json_list_response(
         schemas.ModelState(name=model.name, version=version, state=state, reason=reason)
         for model in MODELS.values()
         for version in model.versions
@@ -84,7 +84,7 @@ async def index_models(request: Request) -> Response:
 
 @router.get("/models/{model}", dependencies=_PLAIN, **static_operation("oipGetModel", schemas.ModelMetadata, 404))
 async def get_model(request: Request, model: str) -> Response:
-    """Say what a model takes and gives."""
+    """Model metadata: inputs, outputs and parameters."""
     return await _with_model(request, model, None, _metadata)
 
 
@@ -94,7 +94,7 @@ async def get_model(request: Request, model: str) -> Response:
     **static_operation("oipGetModelVersion", schemas.ModelMetadata, 404),
 )
 async def get_model_version(request: Request, model: str, version: str) -> Response:
-    """Say what a version of a model takes and gives."""
+    """Metadata of one version of a model."""
     return await _with_model(request, model, version, _metadata)
 
 
@@ -102,7 +102,7 @@ async def get_model_version(request: Request, model: str, version: str) -> Respo
     "/models/{model}/ready", dependencies=_PLAIN, **get_operation("oipGetModelReady", schemas.ModelReady, 404, 503)
 )
 async def get_model_ready(request: Request, model: str) -> Response:
-    """Say whether a model can be used: 200 when it can, 503 when not."""
+    """Readiness of a model: 200 if it can be used, 503 if not."""
     return await _with_model(request, model, None, _ready)
 
 
@@ -112,7 +112,7 @@ async def get_model_ready(request: Request, model: str) -> Response:
     **get_operation("oipGetModelVersionReady", schemas.ModelReady, 404, 503),
 )
 async def get_model_version_ready(request: Request, model: str, version: str) -> Response:
-    """Say whether a version of a model can be used: 200 when it can, 503 when not."""
+    """Readiness of one version of a model: 200 if it can be used, 503 if not."""
     return await _with_model(request, model, version, _ready)
 
 
@@ -124,7 +124,7 @@ def _infer_operation(operation_id: str) -> dict[str, Any]:
 
 @router.post("/models/{model}/infer", **_infer_operation("oipInfer"))
 async def infer(request: Request, model: str) -> Response:
-    """Run a model. This is the form in JSON; tensors can follow it in binary, as docs/open_inference_protocol.md says.
+    """Run a model, with tensors as JSON. For binary tensors see docs/open_inference_protocol.md.
 
     Bodies may be compressed with gzip or deflate. No content type is asked for.
     """
@@ -133,7 +133,7 @@ async def infer(request: Request, model: str) -> Response:
 
 @router.post("/models/{model}/versions/{version}/infer", **_infer_operation("oipInferVersion"))
 async def infer_version(request: Request, model: str, version: str) -> Response:
-    """Run a version of a model. All else is as without the version."""
+    """Run one version of a model."""
     return await _with_model(request, model, version, run_model)
 
 
@@ -145,14 +145,14 @@ async def _with_model(request: Request, name: str, version: str | None, handler:
     try:
         model, meant = model_named(name, version)
     except UnknownNameError as error:
-        return requant_problem(request, error, status=404)
+        return error_response(request, error, status=404)
     return await handler(request, model, meant)
 
 
 async def _metadata(request: Request, model: Model, version: str) -> Response:
-    return await _model_metadata(model).reply(request)
+    return await _model_metadata(model).response(request)
 
 
 async def _ready(request: Request, model: Model, version: str) -> Response:
     require_open(request)
-    return json_reply(schemas.ModelReady(name=model.name, ready=True))
+    return json_response(schemas.ModelReady(name=model.name, ready=True))

@@ -57,9 +57,9 @@ TensorData = Annotated[
     Any,
     BeforeValidator(_list_or_null),
     Field(
-        description="The elements in row-major order, flat or nested as the shape says. Floats that are not finite are "
-        'the texts "NaN", "Infinity" and "-Infinity". At most as many as the limit max_values says, 4096 by default; '
-        "larger tensors travel in binary.",
+        description='The elements in row-major order, flat or nested. Non-finite floats are the strings "NaN", '
+        '"Infinity" and "-Infinity". At most `max_values` elements (4096 by default); send larger '
+        "tensors in binary.",
         json_schema_extra={"type": "array", "items": {}},
     ),
 ]
@@ -67,7 +67,7 @@ _SHAPE = "The number of elements along each dimension."
 
 
 class InferenceInput(RequestModel):
-    """A tensor of a request, with its elements in `data`, or in binary after the JSON."""
+    """An input tensor, with its elements in `data` or in binary after the JSON."""
 
     name: Name
     shape: Annotated[list[Int64], FailFast(), Field(max_length=_MOST_DIMENSIONS)] = Field(description=_SHAPE)
@@ -77,30 +77,30 @@ class InferenceInput(RequestModel):
 
 
 class InferenceRequestedOutput(RequestModel):
-    """An output that is wanted."""
+    """A requested output."""
 
     name: Name
-    parameters: Parameters = Field(default={}, description="binary_data: whether to send the output in binary.")
+    parameters: Parameters = Field(default={}, description="binary_data: whether to return the output in binary.")
 
 
 class InferenceRequest(RequestModel):
     """A request to run a model."""
 
-    id: str = Field(default="", max_length=LONGEST_ID, description="Returned with the reply.")
-    model_name: str = Field(default="", max_length=LONGEST_NAME, description="The name in the path, if at all.")
+    id: str = Field(default="", max_length=LONGEST_ID, description="Returned in the response.")
+    model_name: str = Field(default="", max_length=LONGEST_NAME, description="If present, the name in the path.")
     parameters: Parameters = Field(
         default={},
-        description="Those that the model's metadata list, and binary_data_output: whether to send all outputs in "
-        "binary.",
+        description="The model's parameters, as listed in its metadata, and binary_data_output: whether to return "
+        "all outputs in binary.",
     )
     inputs: list[InferenceInput] = Field(max_length=MOST_TENSORS)
     outputs: list[InferenceRequestedOutput] = Field(
-        default=[], max_length=MOST_TENSORS, description="The outputs that are wanted. Default: all."
+        default=[], max_length=MOST_TENSORS, description="The requested outputs. Default: all."
     )
 
 
 class InferenceOutput(ReplyModel):
-    """A tensor of a reply."""
+    """An output tensor."""
 
     name: str
     shape: list[Int64] = Field(description=_SHAPE)
@@ -112,17 +112,17 @@ class InferenceOutput(ReplyModel):
 
 
 class InferenceReply(ReplyModel):
-    """What a model answered."""
+    """The response of a model."""
 
     id: str = ""
     model_name: str
     model_version: str
-    parameters: ParameterMap = Field(description="What the model reports of its work.")
+    parameters: ParameterMap = Field(description="The model's report.")
     outputs: list[InferenceOutput]
 
 
 class ServerMetadata(ReplyModel):
-    """What is running, and the extensions of the protocol that it speaks."""
+    """Name, version and protocol extensions of the server."""
 
     name: str
     version: str
@@ -130,7 +130,7 @@ class ServerMetadata(ReplyModel):
 
 
 class ServerLive(ReplyModel):
-    """The process answers."""
+    """The process responds."""
 
     live: bool
 
@@ -156,7 +156,7 @@ class ModelReady(ReplyModel):
 
 
 class ModelState(ReplyModel):
-    """A version of a model, and whether it can be used."""
+    """A version of a model and its state."""
 
     name: str
     version: str
@@ -165,7 +165,7 @@ class ModelState(ReplyModel):
 
 
 class TensorMetadata(ReplyModel):
-    """A tensor that a model takes or gives."""
+    """An input or output tensor of a model."""
 
     name: str
     datatype: str = Field(description="The most usual one. parameters/datatypes lists all.")
@@ -174,13 +174,13 @@ class TensorMetadata(ReplyModel):
 
 
 class ParameterMetadata(ReplyModel):
-    """A parameter that a model takes."""
+    """A parameter of a model."""
 
     name: str
     kind: str = Field(description="string, integer or boolean.")
     required: bool
     default: str = Field(default="", description="As text.")
-    choices: list[str] = Field(default=[], description="The texts that can be given, where only some can.")
+    choices: list[str] = Field(default=[], description="The allowed values, if restricted.")
     description: str
 
 

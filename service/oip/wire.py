@@ -32,7 +32,7 @@ from core.errors import (
 )
 from service.http import json_values as values
 from service.http.problems import pointer
-from service.http.responses import Piece, json_text
+from service.http.responses import Buffer, json_text
 from service.oip.datatypes import BOOL, Datatype, datatype_named
 from service.oip.models.model import Model
 from service.oip.parameters import pointer_to
@@ -126,7 +126,7 @@ def _check_size(given: InferenceInput, head: InputHead) -> None:
         raise _invalid(place, "not a parameter of an input; there is binary_data_size")
     stated = given.parameters.get("binary_data_size")
     if (stated is None) == (given.data is None):
-        raise _invalid(head.pointer, "exactly one of data and the parameter binary_data_size has to be there")
+        raise _invalid(head.pointer, "exactly one of data and the parameter binary_data_size is required")
     if stated is None:
         return
     place = f"{head.pointer}/parameters/binary_data_size"
@@ -243,14 +243,14 @@ def wanted_outputs(request: InferenceRequest, model: Model) -> dict[str, bool]:
 
 def encode(
     head: Mapping[str, Any], outputs: Sequence[tuple[OutputTensor, bool]], max_values: int
-) -> tuple[list[Piece], int | None]:
+) -> tuple[list[Buffer], int | None]:
     """Return a reply as pieces, and the length of its JSON if anything follows that.
 
     `head`: the members beside `outputs`. Each output comes with whether it is sent in binary; then it is a piece that
     is the array's own memory. Raise LimitError for an output of more than `max_values` elements that is not.
     """
     parts: list[bytes] = []
-    blobs: list[Piece] = []
+    blobs: list[Buffer] = []
     for output, binary in outputs:
         parameters: dict[str, Any] = {"element_type": output.element_type}
         if binary:

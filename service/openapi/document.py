@@ -1,4 +1,4 @@
-"""The OpenAPI document: what FastAPI collects from the routes, completed and made kind to client generators.
+"""The OpenAPI document: what FastAPI collects from the routes, completed and adapted to client generators.
 
 `python -m service.openapi` commits it to `openapi/openapi.json`.
 """
@@ -41,22 +41,22 @@ from service.runtime.settings import Limits, Settings
 
 TITLE = "Requant"
 
-_DESCRIPTION = """Bit-exact quantization arithmetic. Types are MLIR text; a profile names the system whose bits you get.
+_DESCRIPTION = """Bit-exact quantization arithmetic. Types are MLIR text; a profile names the system to reproduce.
 
-Tensors are row-major and little-endian. JSON routes take them as base64 or, when small, as numbers; routes under
-`/v1/npy` take and give one `.npy` file; `/v2` speaks the Open Inference Protocol, JSON or binary. Errors are
-`application/problem+json` with a stable `code`."""
+Tensors are row-major and little-endian. JSON routes accept them as base64 or, if small, as numbers; routes under
+`/v1/npy` read and write one `.npy` file; `/v2` implements the Open Inference Protocol, with JSON or binary tensors.
+Errors are `application/problem+json` with a stable `code`."""
 
 _TAGS = [
-    {"name": "ops", "description": "The conversions, as JSON."},
-    {"name": "integer", "description": "Operations on stored integers, whose sums are scaled to an output."},
-    {"name": "operators", "description": "Other systems' operators, by their names, operands and attributes."},
-    {"name": "npy", "description": "The conversions, as .npy files."},
+    {"name": "ops", "description": "Conversions of JSON tensors."},
+    {"name": "integer", "description": "Integer operations: matmul, conv2d and add with requantized outputs."},
+    {"name": "operators", "description": "Operators of other systems under their own names, operands and attributes."},
+    {"name": "npy", "description": "Conversions of .npy files."},
     {"name": "oip", "description": "Every operation as a model of the Open Inference Protocol."},
-    {"name": "params", "description": "Parameters of the arithmetic."},
+    {"name": "params", "description": "Profiles, schemes, and derivation of quantization parameters."},
     {"name": "types", "description": "The type language."},
-    {"name": "modules", "description": "MLIR modules: the passes that lower quantized operations, and an evaluator."},
-    {"name": "meta", "description": "The service itself."},
+    {"name": "modules", "description": "MLIR modules: lowering passes and an evaluator."},
+    {"name": "meta", "description": "Health, versions, limits and problems."},
 ]
 
 _REQUESTS = (
@@ -101,16 +101,16 @@ def document(routes: Sequence[BaseRoute], settings: Settings) -> dict[str, Any]:
     components.update(_request_components())
     components["Problem"] = Problem.model_json_schema(ref_template=SCHEMAS + "{model}")
     components.update(components["Problem"].pop("$defs", {}))
-    components["ProfileName"] = _names(PROFILES, "The arithmetic contracts. GET /v1/profiles says what each is.")
+    components["ProfileName"] = _names(PROFILES, "The arithmetic contracts. GET /v1/profiles describes each.")
     components["RoundingName"] = _names(
-        ROUNDINGS, "The roundings that can replace a profile's; nearest_* differ in ties."
+        ROUNDINGS, "The roundings that can replace a profile's. The nearest_* roundings differ only on ties."
     )
     components["SchemeName"] = _described(
-        SCHEMES, "The ways to turn a real factor into a multiplier and a shift, and to scale integers by them."
+        SCHEMES, "The schemes that derive a multiplier and a shift from a real factor and scale integers by them."
     )
-    components["RangeSchemeName"] = _described(RANGE_RULES, "The rules that turn a range into scale and zero point.")
-    components["CalibrationMethodName"] = _described(CALIBRATION_METHODS, "The methods that find a range in data.")
-    components["BiasSchemeName"] = _described(BIAS_RULES, "The rules that make the scale and the integers of a bias.")
+    components["RangeSchemeName"] = _described(RANGE_RULES, "The rules that derive scale and zero point from a range.")
+    components["CalibrationMethodName"] = _described(CALIBRATION_METHODS, "The calibration methods.")
+    components["BiasSchemeName"] = _described(BIAS_RULES, "The rules that derive the scale of a bias and quantize it.")
     components["FakeQuantizeSchemeName"] = _described(FAKE_QUANTIZE_SCHEMES, "The fake quantizations.")
     components.update(_operator_choices())
     components.update(_translation_names())
@@ -140,15 +140,15 @@ def _operator_choices() -> dict[str, Any]:
 def _translation_names() -> dict[str, Any]:
     """Return the enums of the operands that types are translated to."""
     return {
-        "OnnxStoredType": _names(onnx.STORED, "What ONNX's quantizing operators store."),
-        "OnnxRealType": _names(onnx.EXPRESSED, "What ONNX's scales are."),
-        "OnednnStoredType": _names(onednn.STORED, "What oneDNN Graph stores."),
-        "OnednnRealType": _names(onednn.EXPRESSED, "What oneDNN Graph's scales are."),
+        "OnnxStoredType": _names(onnx.STORED, "The stored types of ONNX's quantization operators."),
+        "OnnxRealType": _names(onnx.EXPRESSED, "The types of ONNX's scales."),
+        "OnednnStoredType": _names(onednn.STORED, "The stored types of oneDNN Graph."),
+        "OnednnRealType": _names(onednn.EXPRESSED, "The types of oneDNN Graph's scales."),
         "LitertTensorType": _names(litert.TENSOR_TYPES.values(), "LiteRT's types of quantized tensors."),
         "TorchQscheme": _names(torch.QSCHEMES, "torch's qschemes."),
-        "TorchStoredType": _names(torch.DTYPES, "What torch's quantized_decomposed stores."),
+        "TorchStoredType": _names(torch.DTYPES, "The stored types of torch's quantized_decomposed."),
         "TorchQuantizedType": _names(torch.QUANTIZED_DTYPES, "torch's dtypes of eager quantized tensors."),
-        "TosaStoredType": _names(tosa.ELEMENTS, "What RESCALE takes and gives."),
+        "TosaStoredType": _names(tosa.ELEMENTS, "The element types of RESCALE."),
     }
 
 

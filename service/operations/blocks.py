@@ -8,9 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.blocks.block_tensor import BlockFormat, BlockTensor, dequantize_blocks, expected_parts, quantize_blocks
-from core.blocks.mx import MxRule
-from core.blocks.nvfp4 import GlobalScale
+from core.convert.blocks.block_tensor import (
+    BlockFormat,
+    BlockTensor,
+    dequantize_blocks,
+    expected_parts,
+    quantize_blocks,
+)
+from core.convert.blocks.mx import MxRule
+from core.convert.blocks.nvfp4 import GlobalScale
 from core.errors import UnsupportedError
 from core.formats.elements import FLOATS, FloatElement, IntegerElement
 from core.mlir.types import TensorType
@@ -38,7 +44,7 @@ def real_element(tensor: TensorType) -> FloatElement:
 def quantize(
     source: Array, tensor: TensorType, format_: BlockFormat, rule: MxRule, global_scale: float | GlobalScale
 ) -> BlockTensor:
-    """Quantize the flat elements of a tensor of real numbers. See `core.blocks.block_tensor.quantize_blocks`."""
+    """Quantize the flat elements of a tensor of real numbers (`core.convert.blocks.block_tensor`)."""
     values = widen(source, real_element(tensor)).reshape(static_shape(tensor))
     return quantize_blocks(values, format_, rule=rule, global_scale=global_scale)
 
@@ -66,5 +72,5 @@ class Dequantization:
         return element.tensor_dtype
 
     def run(self, parts: dict[str, Array], global_scale: float | None) -> Array:
-        """Return the flat f32 numbers. See `core.blocks.block_tensor.dequantize_blocks`."""
+        """Return the flat f32 numbers. See `core.convert.blocks.block_tensor.dequantize_blocks`."""
         return dequantize_blocks(self.format, static_shape(self.output), parts, global_scale).reshape(-1)

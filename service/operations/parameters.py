@@ -57,7 +57,7 @@ def check_factors(count: int, of: str, settings: Settings, pointer: str) -> None
     """Raise LimitError for more factors than multipliers are derived for at once. `of`: what has one each."""
     limit = settings.max_factors
     if count > limit:
-        raise LimitError(f"there are {count} {of}; at most {limit} are taken at once", limit=limit, pointer=pointer)
+        raise LimitError(f"there are {count} {of}; the limit is {limit}", limit=limit, pointer=pointer)
 
 
 def finished_type(

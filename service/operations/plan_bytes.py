@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from core.plan.plan import Plan
+from core.plan.plan import DeferredPlan, Plan
 from core.schemes import Multiplier
 
 # About what the objects around a kept plan take, and for each character of its types.
@@ -22,8 +22,8 @@ def plan_bytes(plan: Plan | None, characters: int) -> int:
 
 
 def _held(value: Any) -> int:
-    """Return the bytes of the arrays and multipliers that a part of a plan holds."""
-    if isinstance(value, np.ndarray):
+    """Return the bytes of the arrays and multipliers that a part of a plan holds, or will hold."""
+    if isinstance(value, (np.ndarray, DeferredPlan)):
         return value.nbytes
     if isinstance(value, Plan):
         return sum(_held(getattr(value, field.name)) for field in fields(value))

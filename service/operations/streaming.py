@@ -17,7 +17,7 @@ import numpy as np
 from core.plan.conversion import Conversion, merged
 from core.plan.plan import Array
 from service.http.request_body import BodyReader
-from service.runtime.executor import Compute
+from service.runtime.executor import Executor
 
 # Elements of a piece: input and output of it together stay in a CPU's own cache.
 _PIECE = 64 << 10
@@ -33,7 +33,7 @@ def keeps_output(conversion: Conversion) -> bool:
     return conversion.output_bytes <= max(conversion.input_bytes, _SMALL_OUTPUT)
 
 
-async def convert_arriving(reader: BodyReader, conversion: Conversion, compute: Compute) -> tuple[Array, Array]:
+async def convert_arriving(reader: BodyReader, conversion: Conversion, executor: Executor) -> tuple[Array, Array]:
     """Convert what `reader` has left as it arrives. Return the tally and the output as it travels.
 
     If the body ends early, the rest of the output is not written. Raise TensorDataError as Conversion.step does.
@@ -62,11 +62,11 @@ async def convert_arriving(reader: BodyReader, conversion: Conversion, compute: 
             missing = conversion.input_entries - entry
             arrived = await reader.elements(conversion.input_dtype, conversion.input_group, missing)
 
-    tallies = [counts async for counts in compute.pieces(conversion.kind, works())]
+    tallies = [counts async for counts in executor.run_pieces(conversion.kind, works())]
     return merged(tallies, tally), output
 
 
-async def examine(source: Array, conversion: Conversion, compute: Compute) -> Array:
+async def examine(source: Array, conversion: Conversion, executor: Executor) -> Array:
     """Look at all of a kept input before the reply begins. Return the tally.
 
     Raise TensorDataError as Conversion.step does.
@@ -83,11 +83,11 @@ async def examine(source: Array, conversion: Conversion, compute: Compute) -> Ar
         return tally
 
     works = _kept(source, conversion, look)
-    tallies = [tally async for tally in compute.pieces((*conversion.kind, counts), works)]
+    tallies = [tally async for tally in executor.run_pieces((*conversion.kind, counts), works)]
     return merged(tallies, conversion.plan.new_counts())
 
 
-async def convert_leaving(source: Array, conversion: Conversion, compute: Compute) -> AsyncIterator[memoryview]:
+async def convert_leaving(source: Array, conversion: Conversion, executor: Executor) -> AsyncIterator[memoryview]:
     """Convert a kept input, and yield the output as it travels in pieces, as fast as they are taken."""
 
     def convert(piece: Array, first: int, last: int) -> Array:
@@ -95,7 +95,7 @@ async def convert_leaving(source: Array, conversion: Conversion, compute: Comput
         conversion.step(piece, target, first, conversion.plan.new_counts())
         return target
 
-    async for target in compute.pieces(conversion.kind, _kept(source, conversion, convert)):
+    async for target in executor.run_pieces(conversion.kind, _kept(source, conversion, convert)):
         yield target.view(np.uint8).data
         # A client that takes all at once does not make the others wait.
         await asyncio.sleep(0)

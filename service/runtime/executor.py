@@ -30,7 +30,7 @@ from typing import TypeVar
 
 from core.cancellation import cancellation_check
 from core.errors import OverloadedError
-from service.runtime.request_context import Course, course_of_request
+from service.runtime.request_context import RequestContext, current_request
 
 Result = TypeVar("Result")
 
@@ -46,10 +46,9 @@ _MOST_MODULES = 16
 # What deriving one multiplier costs, in characters.
 CHARACTERS_PER_FACTOR = 32
 
-# A piece that is expected to take no longer runs on the loop: about what a change of thread costs.
+# Work of a measured kind that is expected to take no longer runs on the loop: about what a change of thread costs.
 _INLINE_SECONDS = 200e-6
-# Seconds for a byte of a kind of conversion of which nothing was measured yet, and the least bytes that tell anything.
-_FIRST_PACE = 0.1e-9
+# The time of less than this many bytes is mostly overhead, and says nothing about a pace.
 _TELLING_BYTES = 16 << 10
 # A piece that took longer than expected may just have met cold memory: it counts this much. A quicker one is believed.
 _SLOWER_WEIGHT = 0.1
@@ -68,12 +67,12 @@ class _Pool:
         self._present = 0
         self._lock = threading.Lock()
 
-    def submit(self, course: Course, run: Callable[[], Result]) -> Future[Result]:
+    def submit(self, context: RequestContext, run: Callable[[], Result]) -> Future[Result]:
         """Queue work. Raise OverloadedError if the queue is full, unless the request has had a place before."""
-        if self._present >= self._most and self._name not in course.queues:
+        if self._present >= self._most and self._name not in context.queues:
             raise OverloadedError(f"{self._present} requests wait for the threads of {self._name} already")
         future = self.executor.submit(copy_context().run, run)
-        course.queues.add(self._name)
+        context.queues.add(self._name)
         self._count(1)
         # Done, failed, or cancelled before it began.
         future.add_done_callback(lambda _: self._count(-1))
@@ -84,7 +83,7 @@ class _Pool:
             self._present += change
 
 
-class Compute:
+class Executor:
     """The service's threads, and what decides whether work is done without them.
 
     `seconds` of CPU are what they may spend on one request, `longest_queue` how many requests may wait for one kind.
@@ -103,49 +102,44 @@ class Compute:
         """Let threads take turns often enough for the loop."""
         sys.setswitchinterval(_SWITCH_SECONDS)
 
-    async def arrays(self, byte_count: int, work: Callable[[], Result]) -> Result:
+    async def run_array(self, byte_count: int, work: Callable[[], Result], kind: Hashable = None) -> Result:
         """Return the result of `work` on arrays of about `byte_count` bytes.
 
-        Like all that follow, raise OverloadedError where too many wait already, and DeadlineError where the request
-        was worked on for too long.
-        """
-        return await self._run(self._arrays, byte_count, work)
+        `kind`: work of the same kind costs about the same time per byte, and is measured.
 
-    async def texts(self, characters: int, work: Callable[[], Result]) -> Result:
+        Raises (as all that follow):
+            OverloadedError: if too many requests wait for a thread.
+            DeadlineError: if the request has used up its seconds of CPU.
+        """
+        return await self._run(self._arrays, byte_count, work, kind)
+
+    async def run_text(self, characters: int, work: Callable[[], Result]) -> Result:
         """Return the result of `work` on texts of about `characters` characters."""
         return await self._run(self._texts, characters * _BYTES_PER_CHARACTER, work)
 
-    async def modules(self, work: Callable[[], Result]) -> Result:
+    async def run_module(self, work: Callable[[], Result]) -> Result:
         """Return the result of `work` on a module."""
-        # Never inline: the first one imports what modules need, and none says beforehand how long it takes.
+        # Never inline: the first one imports what modules need, and how long one takes is not known beforehand.
         return await self._run(self._modules, self._inline_bytes + 1, work)
 
-    async def _run(self, pool: _Pool, weight: int, work: Callable[[], Result]) -> Result:
-        course = course_of_request.get(None) or Course()
-        if weight <= self._inline_bytes:
-            return self._worked(course, work)
-        return await self._queued(pool, course, partial(self._worked, course, work))
-
-    async def _queued(self, pool: _Pool, course: Course, run: Callable[[], Result]) -> Result:
+    async def _run(self, pool: _Pool, byte_count: int, work: Callable[[], Result], kind: Hashable = None) -> Result:
+        context = current_request.get(None) or RequestContext()
+        if self._is_light(byte_count, kind):
+            return self._timed(context, byte_count, work, kind)
         asked = perf_counter()
 
-        def begun() -> Result:
-            course.waited += perf_counter() - asked
-            return run()
+        def run() -> Result:
+            context.waited += perf_counter() - asked
+            return self._timed(context, byte_count, work, kind)
 
-        return await asyncio.wrap_future(pool.submit(course, begun))
+        return await asyncio.wrap_future(pool.submit(context, run))
 
-    async def whole(self, kind: Hashable, byte_count: int, work: Callable[[], Result]) -> Result:
-        """Return the result of `work` on so many bytes. It is light or not by what work of its `kind` took before."""
-        course = course_of_request.get(None) or Course()
-        if self._is_light(kind, byte_count):
-            return self._timed(course, kind, byte_count, work)
-        return await self._queued(self._arrays, course, partial(self._timed, course, kind, byte_count, work))
+    def _is_light(self, byte_count: int, kind: Hashable) -> bool:
+        """Return whether work is done on the event loop: by what its kind took before, else by its size."""
+        pace = self._paces.get(kind)
+        return byte_count <= self._inline_bytes if pace is None else pace * byte_count <= _INLINE_SECONDS
 
-    def _is_light(self, kind: Hashable, byte_count: int) -> bool:
-        return self._paces.get(kind, _FIRST_PACE) * byte_count <= _INLINE_SECONDS
-
-    async def pieces(
+    async def run_pieces(
         self, kind: Hashable, works: AsyncIterable[tuple[int, Callable[[], Result]]]
     ) -> AsyncIterator[Result]:
         """Yield the results of `works`, each with the bytes that it is about, in their order.
@@ -154,42 +148,44 @@ class Compute:
         are threads; so that many are taken from `works` before the first of them is done. An error is raised in the
         place of its piece.
         """
-        course = course_of_request.get(None) or Course()
+        context = current_request.get(None) or RequestContext()
         under_way: deque[Future[Result]] = deque()
         async for byte_count, work in works:
-            if self._is_light(kind, byte_count):
+            if self._is_light(byte_count, kind):
                 while under_way:
                     yield await asyncio.wrap_future(under_way.popleft())
-                yield self._timed(course, kind, byte_count, work)
+                yield self._timed(context, byte_count, work, kind)
                 continue
-            run = partial(self._timed, course, kind, byte_count, work)
-            under_way.append(self._arrays.submit(course, run))
+            run = partial(self._timed, context, byte_count, work, kind)
+            under_way.append(self._arrays.submit(context, run))
             if len(under_way) > self._threads:
                 yield await asyncio.wrap_future(under_way.popleft())
         while under_way:
             yield await asyncio.wrap_future(under_way.popleft())
 
-    def _timed(self, course: Course, kind: Hashable, byte_count: int, work: Callable[[], Result]) -> Result:
+    def _timed(self, context: RequestContext, byte_count: int, work: Callable[[], Result], kind: Hashable) -> Result:
+        if kind is None:
+            return self._worked(context, work)
         begun = thread_time()
-        result = self._worked(course, work)
+        result = self._worked(context, work)
         if byte_count >= _TELLING_BYTES:
             pace = (thread_time() - begun) / byte_count
             known = self._paces.get(kind, pace)
             self._paces[kind] = pace if pace < known else known + _SLOWER_WEIGHT * (pace - known)
         return result
 
-    def _worked(self, course: Course, work: Callable[[], Result]) -> Result:
+    def _worked(self, context: RequestContext, work: Callable[[], Result]) -> Result:
         """Do the work, which may ask whether to go on, and add its time to that of the request."""
         limit = self._seconds
-        course.check(0.0, limit)
+        context.check(0.0, limit)
         begun, computing = perf_counter(), thread_time()
-        token = cancellation_check.set(lambda: course.check(thread_time() - computing, limit))
+        token = cancellation_check.set(lambda: context.check(thread_time() - computing, limit))
         try:
             return work()
         finally:
             cancellation_check.reset(token)
-            course.worked += perf_counter() - begun
-            course.computed += thread_time() - computing
+            context.worked += perf_counter() - begun
+            context.computed += thread_time() - computing
 
     def shut_down(self) -> None:
         """Take no more work, and let the threads finish what they have."""

@@ -54,5 +54,5 @@ class Deadline:
             while True:
                 remaining = max(0.0, earliest - monotonic())
                 earliest = min(earliest, self._deadlines.get(timeout=remaining))
-        _log.warning("Work that did not end in time was abandoned.")
+        _log.warning("Shutdown timed out; unfinished work was abandoned.")
         end_process(0)

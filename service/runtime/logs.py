@@ -2,7 +2,7 @@
 
 A request's line holds its method, route, status, bytes and seconds. The route is the template out of the OpenAPI
 document, never the path or query that was sent; nothing that a client chose is logged but its request id, which is a
-plain short one (`service.middleware.request_lifecycle`), and that of its trace.
+plain short one (`service.runtime.request_context`), and that of its trace.
 """
 
 from __future__ import annotations
@@ -10,16 +10,11 @@ from __future__ import annotations
 import json
 import logging
 import warnings
-from contextvars import ContextVar
 from datetime import UTC, datetime
 from traceback import format_tb
 from typing import Any, TextIO
 
-request_of_log: ContextVar[str] = ContextVar("request_of_log", default="")
-"""The id of the request that is served."""
-
-trace_of_log: ContextVar[str] = ContextVar("trace_of_log", default="")
-"""The id of the trace that the request belongs to, if it says one (W3C Trace Context)."""
+from service.runtime.request_context import current_request
 
 _FIELDS = "fields"
 
@@ -46,10 +41,10 @@ class JsonLines(Lines):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        if request := request_of_log.get():
-            line["request_id"] = request
-        if trace := trace_of_log.get():
-            line["trace_id"] = trace
+        if (context := current_request.get(None)) is not None:
+            line["request_id"] = context.request_id
+            if context.trace_id:
+                line["trace_id"] = context.trace_id
         line.update(getattr(record, _FIELDS, {}))
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)

@@ -9,18 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from types import TracebackType
 
-from starlette.types import Scope
-
 from core.errors import LimitError, OverloadedError
-from service.runtime.at_once import AT_ONCE
-
-_KEPT = "memory"
 
 
-class Admission:
+class MemoryBudget:
     """A budget of bytes. All methods are called on the event loop, so nothing here is locked.
 
     `refused` is told the reason of each refusal: `line_full`, `waited_too_long` or `too_large`.
@@ -52,16 +47,16 @@ class Admission:
             detail = f"the request needs {byte_count} bytes of memory; the service may use {self.budget} for all"
             raise LimitError(detail, limit=self.budget)
 
-    def enter_at_once(self, byte_count: int) -> bool:
+    def try_take(self, byte_count: int) -> bool:
         """Take `byte_count` bytes of the budget if they are free and nobody waits. Return whether they were."""
         if self._line or self.reserved + byte_count > self.budget:
             return False
         self.reserved += byte_count
         return True
 
-    async def enter(self, byte_count: int) -> None:
+    async def take(self, byte_count: int) -> None:
         """Take `byte_count` bytes of the budget. Raise OverloadedError if they do not come free in time."""
-        if self.enter_at_once(byte_count):
+        if self.try_take(byte_count):
             return
         if len(self._line) >= self._longest_line:
             self._refused("line_full")
@@ -106,26 +101,26 @@ class Admission:
 class Reservation:
     """What one request holds of the budget. It grows as the request asks for more, and ends with it."""
 
-    def __init__(self, admission: Admission) -> None:
+    def __init__(self, budget: MemoryBudget) -> None:
         self.held = 0
-        self._admission = admission
+        self._budget = budget
 
-    async def more(self, byte_count: int) -> None:
+    async def grow(self, byte_count: int) -> None:
         """Hold `byte_count` bytes more. Raise LimitError or OverloadedError."""
-        self._admission.check(self.held + byte_count)
-        await self._admission.enter(byte_count)
+        self._budget.check(self.held + byte_count)
+        await self._budget.take(byte_count)
         self.held += byte_count
 
-    def more_at_once(self, byte_count: int) -> bool:
+    def try_grow(self, byte_count: int) -> bool:
         """Hold `byte_count` bytes more if that can be had without a wait. Return whether it could."""
-        had = self._admission.enter_at_once(byte_count)
+        had = self._budget.try_take(byte_count)
         self.held += byte_count * had
         return had
 
-    def less(self, byte_count: int) -> None:
+    def shrink(self, byte_count: int) -> None:
         """Hold `byte_count` bytes less."""
         self.held -= byte_count
-        self._admission.give_back(byte_count)
+        self._budget.give_back(byte_count)
 
     def __enter__(self) -> Reservation:
         return self
@@ -133,23 +128,4 @@ class Reservation:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.less(self.held)
-
-
-def keep_reservation(scope: Scope, reservation: Reservation) -> None:
-    """Give a request its reservation."""
-    scope.setdefault("state", {})[_KEPT] = reservation
-
-
-def reservation_of(scope: Scope) -> Reservation | None:
-    """Return the reservation of a request, None where nobody counts."""
-    found: Reservation | None = scope.get("state", {}).get(_KEPT)
-    return found
-
-
-def hold(scope: Scope, byte_count: int) -> Awaitable[None]:
-    """Hold `byte_count` bytes more for a request, until its reply has left. Raise LimitError or OverloadedError."""
-    reservation = reservation_of(scope)
-    if reservation is None or reservation.more_at_once(byte_count):
-        return AT_ONCE
-    return reservation.more(byte_count)
+        self.shrink(self.held)

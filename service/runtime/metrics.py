@@ -16,7 +16,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from service import VERSION
 from service.runtime.instruments import Counter, Histogram
-from service.runtime.request_context import course_of_request
+from service.runtime.request_context import current_request
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
@@ -78,12 +78,12 @@ class Metrics:
 
     def converted(self, operation: str, profile: str, element: str, elements: int, saturated: int) -> None:
         """A tensor was converted to elements of a type. All of the work for its request until now is counted as its."""
-        course = course_of_request.get(None)
+        context = current_request.get(None)
         with self._lock:
             self._elements.add((operation, element), elements)
             self._saturated.add((operation,), saturated)
-            if course is not None:
-                self._work_seconds.observe((operation, profile), course.worked)
+            if context is not None:
+                self._work_seconds.observe((operation, profile), context.worked)
 
     def rejected(self, reason: str) -> None:
         """A request was refused admission."""

@@ -13,7 +13,7 @@ Value = TypeVar("Value")
 _LARGEST_SHARE = 8
 
 
-class ByteCache(Generic[Value]):
+class PlanCache(Generic[Value]):
     """The values that were used last, as many as fit into `limit` bytes by what their makers say of their size."""
 
     def __init__(self, limit: int) -> None:

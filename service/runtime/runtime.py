@@ -16,24 +16,24 @@ from contextlib import asynccontextmanager, nullcontext
 from enum import StrEnum
 from typing import Any
 
-from fastapi import FastAPI
+from starlette.applications import Starlette
 from starlette.requests import Request
 
 from core.errors import UnavailableError
 from core.self_test.self_test import prepare_kernels
-from service.middleware.bearer_auth import Tokens
-from service.runtime.executor import Compute
+from service.runtime.executor import Executor
 from service.runtime.forced_exit import PREPARING_THREAD
-from service.runtime.memory_budget import Admission
+from service.runtime.memory_budget import MemoryBudget
 from service.runtime.metrics import Metrics
-from service.runtime.plan_cache import ByteCache
+from service.runtime.plan_cache import PlanCache
 from service.runtime.settings import Settings
+from service.runtime.tokens import Tokens
 
 _log = logging.getLogger("uvicorn.error")
 
 
 class HealthStatus(StrEnum):
-    """What the service is doing, as `/healthz` tells it."""
+    """State of the service, as shown by `/healthz`."""
 
     STARTING = "starting"
     READY = "ready"
@@ -52,18 +52,18 @@ class Runtime:
         self.tokens = None if settings.tokens_file is None else Tokens(settings.tokens_file)
         self.metrics = Metrics()
         self.metrics.watch("ready", "Whether the service is ready.", lambda: float(self.status is HealthStatus.READY))
-        self.admission = Admission(
+        self.memory_budget = MemoryBudget(
             settings.memory_bytes, settings.max_waiting, settings.waiting_seconds, self.metrics.rejected
         )
-        self.metrics.watch("inflight_bytes", "Memory that requests hold.", lambda: self.admission.reserved)
-        self.metrics.watch("memory_budget_bytes", "Memory that requests may hold.", lambda: self.admission.budget)
-        self.metrics.watch("waiting_requests", "Requests that wait for memory.", lambda: self.admission.waiting)
-        self.compute = Compute(
+        self.metrics.watch("inflight_bytes", "Memory that requests hold.", lambda: self.memory_budget.reserved)
+        self.metrics.watch("memory_budget_bytes", "Memory that requests may hold.", lambda: self.memory_budget.budget)
+        self.metrics.watch("waiting_requests", "Requests that wait for memory.", lambda: self.memory_budget.waiting)
+        self.executor = Executor(
             settings.threads, settings.inline_bytes, settings.max_compute_seconds, settings.max_queued
         )
         # What queries mean, and what they mean for the tensors that came with them.
-        self.asked: ByteCache[Any] = ByteCache(settings.plan_cache_bytes // 4)
-        self.planned: ByteCache[Any] = ByteCache(settings.plan_cache_bytes)
+        self.asked: PlanCache[Any] = PlanCache(settings.plan_cache_bytes // 4)
+        self.planned: PlanCache[Any] = PlanCache(settings.plan_cache_bytes)
 
     async def warm_up(self) -> None:
         """Compile or load every kernel, see that they give the known answers, then be ready."""
@@ -72,7 +72,7 @@ class Runtime:
         except Exception:
             # Stay up and say so: a probe restarts the process, a person reads this line.
             self.status = HealthStatus.FAILED
-            _log.exception("The kernels could not be compiled, or compute wrongly; no work is taken.")
+            _log.exception("Kernel compilation or self-test failed; the service accepts no work.")
         else:
             # What is there now stays. The collector would go through all of it while requests wait.
             gc.freeze()
@@ -124,10 +124,10 @@ def require_open(request: Request) -> None:
 
 
 @asynccontextmanager
-async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+async def lifespan(app: Starlette) -> AsyncIterator[None]:
     """Start the warm-up in the background and, at the end, let the threads finish what they have."""
     current: Runtime = app.state.runtime
-    current.compute.start()
+    current.executor.start()
     warm_up = asyncio.create_task(current.warm_up())
     watch = asyncio.create_task(current.metrics.watch_loop())
     try:
@@ -137,4 +137,4 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         current.status = HealthStatus.STOPPING
         warm_up.cancel()
         watch.cancel()
-        current.compute.shut_down()
+        current.executor.shut_down()

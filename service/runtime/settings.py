@@ -83,41 +83,41 @@ def _as_reply(schema: dict[str, Any]) -> None:
 
 
 class Limits(BaseModel):
-    """The limits that a client can run into, as `/v1/info` shows them."""
+    """Limits on requests, as shown by `/v1/info`."""
 
     model_config = ConfigDict(frozen=True, json_schema_extra=_as_reply)
 
-    max_binary_bytes: int = _size(64 << 20, "Largest body of a binary request, in bytes.")
-    max_json_bytes: int = _size(8 << 20, "Largest body of a JSON request, in bytes.")
+    max_binary_bytes: int = _size(64 << 20, "Maximum body size of a binary request, in bytes.")
+    max_json_bytes: int = _size(8 << 20, "Maximum body size of a JSON request, in bytes.")
     max_json_tokens: int = _size(
         660_000,
-        "Most quotes, commas and opening brackets in a JSON request, brackets counted twice, those inside of short "
-        "strings too; and most backslashes. A list of 65536 multipliers has 525000.",
+        "Maximum number of quotes, commas and opening brackets in a JSON request, and of backslashes. Brackets "
+        "count twice; characters inside short strings count too. A list of 65536 multipliers has 525000.",
     )
-    max_values: int = _count(4096, MOST_ENTRIES, "Most elements of a tensor given as `values`.")
-    max_type_bytes: int = _size(1 << 20, "Longest type text in a JSON body, in bytes.")
-    max_query_type_bytes: int = _size(4096, "Longest type text in a query, in bytes.")
-    max_factors: int = _size(4096, "Most factors in one request for multipliers.")
+    max_values: int = _count(4096, MOST_ENTRIES, "Maximum number of elements of a tensor sent or returned as `values`.")
+    max_type_bytes: int = _size(1 << 20, "Maximum length of a type text in a JSON body, in bytes.")
+    max_query_type_bytes: int = _size(4096, "Maximum length of a type text in a query, in bytes.")
+    max_factors: int = _size(4096, "Maximum number of factors in a multiplier request.")
     max_products: int = _size(
         1 << 33,
-        "Most multiplications in one request for a product. Those of narrow shapes are slower and count more; padding "
-        "is not multiplied and does not count.",
+        "Maximum cost of a matmul or convolution, in multiplications. Narrow shapes are slower per multiplication "
+        "and cost more; padding costs nothing.",
     )
-    max_sums: int = _size(1 << 24, "Most elements of the output of an integer operation.")
-    max_traced: int = _count(MOST_ENTRIES, MOST_ENTRIES, "Most elements of an output whose stages are traced.")
-    max_head_bytes: int = _size(32 << 10, "Longest path, query and header fields of a request, in bytes in all.")
-    max_header_fields: int = _count(100, 10_000, "Most header fields of a request.")
-    max_rank: int = _count(32, 64, "Highest rank of a tensor.")
-    max_module_bytes: int = _size(128 << 10, "Longest text of a module, in bytes.")
-    max_module_operations: int = _size(2500, "Most operations of a module.")
-    max_module_constants: int = _size(1 << 20, "Most elements of a module's constants, in all.")
-    max_passes: int = _count(16, 256, "Most passes in one request.")
-    max_evaluation_bytes: int = _size(64 << 20, "Most memory for the values of an evaluated module, in bytes.")
+    max_sums: int = _size(1 << 24, "Maximum number of output elements of an integer operation.")
+    max_traced: int = _count(MOST_ENTRIES, MOST_ENTRIES, "Maximum number of output elements of a traced operation.")
+    max_head_bytes: int = _size(32 << 10, "Maximum total size of request line and header fields, in bytes.")
+    max_header_fields: int = _count(100, 10_000, "Maximum number of header fields of a request.")
+    max_rank: int = _count(32, 64, "Maximum rank of a tensor.")
+    max_module_bytes: int = _size(128 << 10, "Maximum length of a module, in bytes.")
+    max_module_operations: int = _size(2500, "Maximum number of operations of a module.")
+    max_module_constants: int = _size(1 << 20, "Maximum total number of elements of a module's constants.")
+    max_passes: int = _count(16, 256, "Maximum number of passes in a request.")
+    max_evaluation_bytes: int = _size(64 << 20, "Maximum memory for the values of an evaluated module, in bytes.")
     max_evaluation_products: int = _size(
-        1 << 28, "Most multiplications and additions in the products and sums of an evaluated module."
+        1 << 28, "Maximum number of multiplications and additions in an evaluated module."
     )
     max_compute_seconds: int = _count(
-        10, 3600, "Most seconds of CPU for the work on one request. Waiting and transfer are not counted."
+        10, 3600, "Maximum CPU time for one request, in seconds. Waiting and transfer do not count."
     )
 
 
@@ -135,57 +135,65 @@ class Settings(Limits, BaseSettings):
     host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on.")
     port: int = Field(default=8080, ge=1, le=65535, description="Port to listen on.")
     threads: int = Field(
-        default_factory=available_cpus, ge=1, le=1024, description="Threads that compute. Default: the CPUs available."
+        default_factory=available_cpus,
+        ge=1,
+        le=1024,
+        description="Number of executor threads. Default: the available CPUs.",
     )
-    inline_bytes: int = _bytes(64 << 10, "Tensors up to this many bytes are computed without a change of thread.")
+    inline_bytes: int = _bytes(64 << 10, "Tensors of up to this many bytes are computed on the event loop.")
     memory_bytes: int = Field(
         default_factory=lambda: available_memory() // 2,
         ge=1 << 20,
-        description="Memory that all requests together may hold, in bytes. Default: half of what there is.",
+        description="Memory budget shared by all requests, in bytes. Default: half of the available memory.",
     )
     max_queued: int = Field(
         default=256,
         ge=1,
         le=1 << 20,
-        description="Most requests that wait for a thread of one kind; further ones get 503.",
+        description="Queue length per executor; further requests get 503.",
     )
     max_waiting: int = Field(
-        default=64, ge=0, le=1 << 20, description="Most requests that wait for memory of it to come free."
+        default=64, ge=0, le=1 << 20, description="Maximum number of requests that wait for memory."
     )
-    waiting_seconds: float = _seconds(0.25, "How long one waits before it is refused with 503.")
-    head_seconds: float = _timeout(10.0, "How long a request's head may take, from its connection or its first byte.")
-    body_seconds: float = _timeout(30.0, "How long a request's body may take, and one second more for each MiB of it.")
-    plan_cache_bytes: int = _bytes(16 << 20, "Memory for plans that may be asked for again, in bytes.")
+    waiting_seconds: float = _seconds(0.25, "How long a request waits for memory before it gets 503, in seconds.")
+    head_seconds: float = _timeout(
+        10.0, "Read timeout for the request head, in seconds, from the connection or the first byte."
+    )
+    body_seconds: float = _timeout(30.0, "Read timeout for the request body, in seconds, plus one second per MiB.")
+    plan_cache_bytes: int = _bytes(16 << 20, "Size of the plan cache, in bytes.")
     keep_alive_seconds: int = Field(
         default=75,
         ge=1,
         le=_MOST_SECONDS,
-        description="How long an idle connection stays open. Longer than a proxy's in front.",
+        description="Keep-alive timeout of idle connections, in seconds. Set it higher than that of a proxy in front.",
     )
     drain_seconds: float = _seconds(
-        5.0, "How long requests are still taken after SIGTERM, not ready any more, until no balancer sends any."
+        5.0,
+        "Drain period after SIGTERM, in seconds: readiness fails, but requests are still served until load "
+        "balancers have noticed.",
     )
     shutdown_seconds: int = Field(
-        default=25, ge=0, le=_MOST_SECONDS, description="How long requests may take to end after that."
+        default=25,
+        ge=0,
+        le=_MOST_SECONDS,
+        description="How long running requests may take to finish after the drain period, in seconds.",
     )
-    log_level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="Least severe level that is logged."
-    )
-    log_format: Literal["text", "json"] = Field(default="text", description="How a line of the log is written.")
-    access_log: bool = Field(default=False, description="Whether each request is logged, but for those of probes.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="Log level.")
+    log_format: Literal["text", "json"] = Field(default="text", description="Log format.")
+    access_log: bool = Field(default=False, description="Log every request except probes.")
     tokens_file: Path | None = Field(
         default=None,
-        description="A file of bearer tokens, one to a line. With it, every request but a probe's has one. It is read "
-        "again on SIGHUP.",
+        description="File of bearer tokens, one per line. If set, every request except probes needs one. Reloaded "
+        "on SIGHUP.",
     )
     cors_origins: Annotated[list[str], NoDecode] = Field(
-        default=[], description="The origins whose pages may call the service, with commas between; * for all."
+        default=[], description="Allowed CORS origins, comma-separated; * allows all."
     )
     telemetry: bool = Field(
-        default=False, description="Whether each request has a span of OpenTelemetry. Needs the extra `telemetry`."
+        default=False, description="Create an OpenTelemetry span per request. Needs the extra `telemetry`."
     )
-    metrics: bool = Field(default=True, description="Whether there is /metrics.")
-    docs: bool = Field(default=True, description="Whether there are /docs and /openapi.json.")
+    metrics: bool = Field(default=True, description="Serve /metrics.")
+    docs: bool = Field(default=True, description="Serve /docs and /openapi.json.")
 
     @field_validator("cors_origins", mode="before")
     @classmethod
@@ -267,7 +275,7 @@ def _misspelt_flags(arguments: Sequence[str]) -> Iterator[str]:
 
 def _not_known(kind: str, name: str, known: Sequence[str]) -> str:
     nearest = get_close_matches(name, known, 1, 0.0)[0]
-    return f"there is no such {kind}; the nearest is {nearest}. `python -m service --help` lists all"
+    return f"unknown {kind}; did you mean {nearest}? `python -m service --help` lists all"
 
 
 def _fault(item: Any, arguments: Sequence[str], environment: Mapping[str, str]) -> str:

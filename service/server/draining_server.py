@@ -50,7 +50,7 @@ class DrainingServer(uvicorn.Server):
             self._end_within(pause + settings.shutdown_seconds + _LAST_SECONDS)
             self._running.drain()
             self._stops_at = monotonic() + pause
-            _log.info("Draining: requests are still taken for %g seconds.", pause)
+            _log.info("Draining: requests are served for another %g seconds.", pause)
         else:
             self._end_within(settings.shutdown_seconds + _LAST_SECONDS)
             super().handle_exit(sig, frame)

@@ -1,7 +1,7 @@
-"""How long the head and the body of a request may take to arrive, and how large a head may be.
+"""Read timeouts of the head and the body of a request, and the limits on the size of a head.
 
-uvicorn bounds neither. A client that drips a byte a second into a thousand connections would hold them all for ever,
-and one that sends a header without an end would fill the memory.
+uvicorn has neither. A client that sends a byte a second on a thousand connections would hold them all for ever, and one
+that sends a header without an end would fill the memory.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from enum import Enum
 from core.errors import LargeHeadError, SlowRequestError
 
 BODY_BYTES_PER_SECOND = 1 << 20
-"""How fast a body has to come, at least, beyond the seconds that every body has."""
+"""The least rate at which a body has to be received, beyond the seconds that every body has."""
 
 
 @dataclass(frozen=True, slots=True)
-class ArrivalLimits:
+class RequestLimits:
     """Bytes and fields of a head; seconds for a head, and for a body beside those for its size."""
 
     head_bytes: int = 32 << 10
@@ -28,7 +28,7 @@ class ArrivalLimits:
 
     @property
     def framing_bytes(self) -> int:
-        """How many bytes a head may have as it is sent, with its separators; and whatever else is not a body."""
+        """The bytes of a head with its separators, and of what else surrounds a body: chunk sizes, trailers."""
         return 2 * self.head_bytes
 
     def check_head(self, target: bytes, fields: Sequence[tuple[bytes, bytes]]) -> None:
@@ -47,23 +47,23 @@ class ArrivalLimits:
 
 
 class Stage(Enum):
-    """What a connection waits for."""
+    """Which part of a request a connection waits for."""
 
     FIRST_HEAD = "first head"
     HEAD = "head"
     BODY = "body"
-    NOTHING = "nothing"
+    COMPLETE = "complete"
 
 
-class Arrival:
-    """The arrival of requests on one connection. The protocol tells it what its parser sees.
+class ReadTimeouts:
+    """The read timeouts of one connection. The protocol reports what its parser sees.
 
-    One timer serves a connection for all of its life. It is not set anew for each request: when it goes off, it looks
-    whether what it was set for is still the case. A request that arrives in one piece sets none.
+    One timer serves a connection for all of its life. It is not set again for each request: when it fires, it checks
+    whether what it was set for still holds. A request that is received in one piece sets none.
     """
 
     def __init__(
-        self, limits: ArrivalLimits, loop: asyncio.AbstractEventLoop, expired: Callable[[SlowRequestError], None]
+        self, limits: RequestLimits, loop: asyncio.AbstractEventLoop, expired: Callable[[SlowRequestError], None]
     ) -> None:
         self.stage = Stage.FIRST_HEAD
         self._limits = limits
@@ -71,12 +71,12 @@ class Arrival:
         self._expired = expired
         self._request = 0
         self._body_bytes = 0
-        self._watched = (Stage.NOTHING, 0)
+        self._timed = (Stage.COMPLETE, 0)
         self._due = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     def head_begins(self) -> None:
-        """The first byte of a request came, or of what is taken for one."""
+        """The first byte of a request was received."""
         self.stage = Stage.HEAD
         self._request += 1
 
@@ -86,16 +86,16 @@ class Arrival:
         self._body_bytes = body_bytes
 
     def body_ends(self) -> None:
-        """The request is complete."""
-        self.stage = Stage.NOTHING
+        """The request was received completely."""
+        self.stage = Stage.COMPLETE
 
-    def watch(self) -> None:
-        """Give what is waited for its time, unless it has one. To be called at the start and after each read."""
+    def update(self) -> None:
+        """Start the timeout of the current stage unless it runs already. Called at the start and after each read."""
         current = (self.stage, self._request)
-        if current == self._watched:
+        if current == self._timed:
             return
-        self._watched = current
-        if self.stage is Stage.NOTHING:
+        self._timed = current
+        if self.stage is Stage.COMPLETE:
             return
         seconds = self._limits.head_seconds
         if self.stage is Stage.BODY:
@@ -105,21 +105,21 @@ class Arrival:
             self._set()
 
     def _set(self) -> None:
-        self.stop()
-        self._timer = self._loop.call_at(self._due, self._look)
+        self.cancel()
+        self._timer = self._loop.call_at(self._due, self._on_timer)
 
-    def _look(self) -> None:
+    def _on_timer(self) -> None:
         self._timer = None
-        if self._watched[0] is Stage.NOTHING:
+        if self._timed[0] is Stage.COMPLETE:
             return
         if self._loop.time() < self._due:
             self._set()
             return
-        part = "body" if self._watched[0] is Stage.BODY else "head"
+        part = "body" if self._timed[0] is Stage.BODY else "head"
         self._expired(SlowRequestError(f"the {part} of the request did not arrive in time"))
 
-    def stop(self) -> None:
-        """The connection is gone, or will be."""
+    def cancel(self) -> None:
+        """Stop the timer: the connection is closed, or will be."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

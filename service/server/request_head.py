@@ -38,7 +38,9 @@ def http_minor_version(head: bytes | bytearray) -> int:
         raise MalformedRequestError("the request line names no version of HTTP")
     major, minor = found.groups()
     if major != b"1":
-        raise VersionError(f"the request is in HTTP/{major.decode()}.{minor.decode()}; this server speaks HTTP/1.1")
+        raise VersionError(
+            f"the request is in HTTP/{major.decode()}.{minor.decode()}; supported are HTTP/1.1 and HTTP/1.0"
+        )
     return min(int(minor), 1)
 
 
@@ -64,9 +66,9 @@ def check_framing(headers: list[tuple[bytes, bytes]], minor_version: int) -> int
         raise MalformedRequestError(f"the request has {len(hosts)} Host fields; expected 1")
     if hosts and not _is_authority(hosts[0].decode("latin-1")):
         shown = excerpt(hosts[0].decode("latin-1"))
-        raise MalformedRequestError(f"the Host is {shown!r}; expected a name or an address, and perhaps a port")
+        raise MalformedRequestError(f"the Host is {shown!r}; expected a host name or address with an optional port")
     if codings and not minor_version:
-        raise MalformedRequestError("the request has a Transfer-Encoding; HTTP/1.0 has none")
+        raise MalformedRequestError("the request has a Transfer-Encoding; HTTP/1.0 does not support it")
     if codings and b",".join(codings).lower() != b"chunked":
         shown = excerpt(b", ".join(codings).decode("latin-1"))
         raise TransferCodingError(f"the Transfer-Encoding is {shown!r}; only chunked is decoded here")

@@ -8,7 +8,7 @@ import numpy as np
 
 from core.errors import RequantError
 from core.parameters.calibration import CALIBRATION_METHODS
-from tests.core.calibration.observation import find, target
+from tests.core.parameters.calibration.observation import find, target
 from tests.support.page_table import page_table
 
 DATA: tuple[list[float], ...] = (
@@ -44,6 +44,6 @@ def test_every_method_is_described() -> None:
 
 
 def test_odd_data() -> None:
-    assert page_table("calibration.md", "Odd data") == [
+    assert page_table("calibration.md", "Special data") == [
         [f"`{method}`", *(answer(method, data) for data in DATA)] for method in CALIBRATION_METHODS
     ]

@@ -1,22 +1,56 @@
-"""The one way through the code: service -> core operation -> plan -> kernel. Never back, and never around."""
+"""The import graph of the code: rooms in one order, imported downward only, without circles.
+
+`core` and `service` are each a stack of rooms: the folders and modules right below them. CONTRIBUTING draws the stacks.
+"""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
+
+# From top to bottom: a room imports those below it. The rooms in one tuple do not import each other.
+SERVICE: tuple[tuple[str, ...], ...] = (
+    ("server",),
+    ("app",),
+    ("openapi",),
+    ("meta",),
+    ("json_api", "oip", "npy_api"),
+    ("operations",),
+    ("middleware",),
+    ("http",),
+    ("runtime",),
+)
+CORE: tuple[tuple[str, ...], ...] = (
+    ("self_test",),
+    ("lowering",),
+    ("translation",),
+    ("operators",),
+    ("integer",),
+    ("compare",),
+    ("parameters",),
+    ("blocks",),
+    ("convert",),
+    ("plan",),
+    ("profiles",),
+    ("schemes",),
+    ("mlir",),
+    ("kernels",),
+    ("formats",),
+    ("errors", "cancellation"),
+)
+# `service` is above all of `core`. The constants in a package's own `__init__.py` are below everything.
+STACKS = {"service": SERVICE, "core": CORE}
+MOST_ENTRIES = 16
+
 WEB = {"service", "fastapi", "starlette", "pydantic", "pydantic_settings", "uvicorn", "httptools", "uvloop", "pybase64"}
 COMPILERS = {"numba", "llvmlite"}
-ABOVE_KERNELS = {
-    "core.mlir",
-    "core.profiles",
-    "core.plan.plan",
-    "core.plan.operands",
-    "core.errors",
-    "core.formats.elements",
-}
 
 
 def sources(folder: str) -> list[Path]:
@@ -25,18 +59,114 @@ def sources(folder: str) -> list[Path]:
     return found
 
 
-def imported(path: Path) -> Iterator[str]:
+def name_of(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+@cache
+def imported(path: Path) -> frozenset[str]:
+    """Everything that a file imports, in its functions and for its annotations too, as `package.module.name`."""
+    names = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative imports hide the layer"
-            yield node.module or ""
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return frozenset(names)
 
 
 def packages(path: Path) -> set[str]:
     return {name.split(".")[0] for name in imported(path)}
+
+
+@cache
+def graph() -> dict[str, set[str]]:
+    """The modules of `core` and `service`, each with those that it imports. A package is its `__init__.py`."""
+    files = {name_of(path): path for folder in STACKS for path in sources(folder)}
+    # What is not a module is a name in one.
+    return {
+        name: {target if target in files else target.rpartition(".")[0] for target in imported(path)} & files.keys()
+        for name, path in files.items()
+    }
+
+
+def room(module: str) -> tuple[str, str] | None:
+    """The package and the room of a module; None for an entry point, which may import everything, and for constants."""
+    package, *inner = module.split(".")
+    return (package, inner[0]) if inner and inner[-1] != "__main__" else None
+
+
+def arrows() -> Iterator[tuple[str, str, tuple[str, str], tuple[str, str]]]:
+    for module, targets in graph().items():
+        for target in targets:
+            above, below = room(module), room(target)
+            if above and below and above != below:
+                yield module, target, above, below
+
+
+def test_every_room_has_its_place() -> None:
+    for package, stack in STACKS.items():
+        found = {path.stem for path in (ROOT / package).iterdir() if path.is_dir() or path.suffix == ".py"}
+        assert found - {"__init__", "__main__", "__pycache__"} == {name for level in stack for name in level}
+
+
+def test_rooms_import_downward_only() -> None:
+    height = {
+        (package, name): -depth
+        for package, stack in STACKS.items()
+        for depth, level in enumerate(stack)
+        for name in level
+    }
+    upward = [
+        f"{module} imports {target}"
+        for module, target, above, below in arrows()
+        if (above[0] == below[0] and height[above] <= height[below]) or (above[0], below[0]) == ("core", "service")
+    ]
+    assert not upward, "\n".join(upward)
+
+
+def circle(members: dict[str, set[str]]) -> list[str]:
+    """Modules that import each other in a circle, if there are any."""
+    finished: set[str] = set()
+    for start in members:
+        trail: list[str] = []
+        branches = [iter([start])]
+        while branches:
+            following = next(branches[-1], None)
+            if following is None:
+                branches.pop()
+                if trail:
+                    finished.add(trail.pop())
+            elif following in trail:
+                return [*trail[trail.index(following) :], following]
+            elif following not in finished:
+                trail.append(following)
+                branches.append(iter(sorted(members[following])))
+    return []
+
+
+def test_modules_do_not_import_each_other() -> None:
+    assert not circle(graph()), " -> ".join(circle(graph()))
+
+
+@pytest.mark.parametrize("members", [{"a": {"b"}, "b": {"a"}}, {"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}])
+def test_a_circle_is_found(members: dict[str, set[str]]) -> None:
+    found = circle(members)
+    assert found[0] == found[-1]
+    assert all(second in members[first] for first, second in pairwise(found))
+
+
+def test_without_a_circle_none_is_found() -> None:
+    assert circle({"a": {"b", "c"}, "b": {"c", "d"}, "c": {"d"}, "d": set()}) == []
+
+
+def test_no_folder_is_a_heap() -> None:
+    for package in STACKS:
+        for folder in (ROOT / package, *(path for path in (ROOT / package).rglob("*") if path.is_dir())):
+            # What every package has is not counted.
+            entries = {entry.name for entry in folder.iterdir()} - {"__init__.py", "__pycache__", "py.typed"}
+            assert "__pycache__" in folder.parts or len(entries) <= MOST_ENTRIES, f"{folder}: {len(entries)} entries"
 
 
 def test_core_knows_nothing_of_the_web() -> None:
@@ -44,16 +174,15 @@ def test_core_knows_nothing_of_the_web() -> None:
 
 
 def test_numba_is_only_in_the_kernels() -> None:
-    outside = [path for path in (*sources("core"), *sources("service")) if path.parent != ROOT / "core" / "kernels"]
+    kernels = ROOT / "core" / "kernels"
+    outside = [path for folder in STACKS for path in sources(folder) if kernels not in path.parents]
     assert not [path for path in outside if packages(path) & COMPILERS]
 
 
 def test_service_reaches_kernels_only_through_core() -> None:
     for path in sources("service"):
         # What chooses the compiled kernels has to run before anything else of core is imported.
-        before_all = (
-            ("core.kernels.jit.baked", "core.kernels.jit.cache_directory") if path.name == "__main__.py" else ()
-        )
+        before_all = ("core.kernels.jit.",) if path.name == "__main__.py" else ()
         found = (name for name in imported(path) if name.startswith("core.kernels"))
         names = [name for name in found if not name.startswith(before_all)]
         assert not names, path
@@ -61,17 +190,17 @@ def test_service_reaches_kernels_only_through_core() -> None:
 
 def test_kernels_see_arrays_and_scalars_only() -> None:
     for path in sources("core/kernels"):
-        names = set(imported(path))
-        above = [name for name in names if any(name == top or name.startswith(f"{top}.") for top in ABOVE_KERNELS)]
-        assert not above, path
+        ours = {name for name in imported(path) if name.startswith(("core.", "service."))}
+        assert all(f"{name}.".startswith(("core.kernels.", "core.formats.")) for name in ours), path
 
 
 def test_one_decorator_holds_numbas_options() -> None:
-    """No njit outside of _jit.py, and in it no fast-math, no parallel loops, and the GIL released."""
+    """No njit outside of jit/jit.py, and in it no fast-math, no parallel loops, and the GIL released."""
+    decorator = ROOT / "core" / "kernels" / "jit" / "jit.py"
     for path in sources("core"):
         calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
         jits = [call for call in calls if getattr(call.func, "attr", getattr(call.func, "id", "")) in ("njit", "jit")]
-        assert path.name == "_jit.py" or not jits
+        assert bool(jits) == (path == decorator), path
         for call in jits:
             options = {keyword.arg: ast.literal_eval(keyword.value) for keyword in call.keywords}
             assert options["nogil"] is True

@@ -42,7 +42,7 @@ def test_every_rule_is_described() -> None:
 
 
 def test_odd_ranges() -> None:
-    table = page_table("ranges.md", "Odd ranges")
+    table = page_table("ranges.md", "Special ranges")
     assert [row[0].strip("`") for row in table] == list(RANGE_RULES)
     for rule, storage, *answers in table:
         expected = [answer(rule.strip("`"), storage.strip("`"), *ends) for ends in RANGES.values()]

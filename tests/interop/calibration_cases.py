@@ -11,7 +11,7 @@ import numpy as np
 from core.errors import LimitError, RequantError
 from core.parameters.calibration import FoundRanges
 from core.parameters.ranges import RangeParameters
-from tests.core.calibration.observation import Array, samples
+from tests.core.parameters.calibration.observation import Array, samples
 
 Pair = tuple[float, float]
 

@@ -1,10 +1,10 @@
-"""The type language against MLIR itself: `iree-opt` of the PyPI package iree-base-compiler (spec/mlir.md, tool G3).
+"""The type language against MLIR itself: `iree-opt` of the PyPI package iree-base-compiler.
 
 Every text becomes `!t = TEXT` and a function declaration that uses `!t`, so that nothing but one type can stand there.
 Chunks are separated by `// -----` and run in one process. A chunk is accepted when its function is printed and no error
 has a line of it; what is printed is the canonical text.
 
-Both must agree on every text, but for the divergences of spec/mlir.md 1.15 and those listed in `_refused_on_purpose`
+Both must agree on every text, but for the divergences of docs/types.md and those listed in `_refused_on_purpose`
 and `_as_printed_by_iree`. These are recognised by what stands in the text, not by what our parser said about it.
 """
 

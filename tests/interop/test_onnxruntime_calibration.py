@@ -11,7 +11,7 @@ import pytest
 
 from core.parameters.calibration import calibration_method_named
 from core.parameters.ranges import RangeParameters
-from tests.core.calibration.observation import Array, find, target
+from tests.core.parameters.calibration.observation import Array, find, target
 from tests.interop.calibration_cases import CalibrationComparison, batches, on_a_lattice
 
 calibrate: Any = pytest.importorskip("onnxruntime.quantization.calibrate")

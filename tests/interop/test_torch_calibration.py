@@ -13,7 +13,7 @@ from core.errors import PreconditionError
 from core.parameters.calibration.moving_average import MOVING_AVERAGE
 from core.parameters.calibration.torch_histogram import TORCH_HISTOGRAM
 from core.parameters.finished_type import PerAxis, PerTensor
-from tests.core.calibration.observation import Array, find, samples, target
+from tests.core.parameters.calibration.observation import Array, find, samples, target
 from tests.interop.calibration_cases import CalibrationComparison, batches
 
 torch: Any = pytest.importorskip("torch")

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.blocks.gguf import GGUF_FORMATS, dequantize_gguf, quantize_gguf
-from core.blocks.mx import MX_ELEMENTS, MxRule, dequantize_mx, quantize_mx
-from core.blocks.nvfp4 import GlobalScale, dequantize_nvfp4, quantize_nvfp4
 from core.compare.comparison import plan_comparison
+from core.convert.blocks.gguf import GGUF_FORMATS, dequantize_gguf, quantize_gguf
+from core.convert.blocks.mx import MX_ELEMENTS, MxRule, dequantize_mx, quantize_mx
+from core.convert.blocks.nvfp4 import GlobalScale, dequantize_nvfp4, quantize_nvfp4
 from core.convert.dequantize import plan_dequantize
 from core.convert.quantize import ROUNDINGS, NanPolicy, plan_quantize
 from core.convert.requantize import plan_requantize

@@ -1,7 +1,7 @@
 """Addition of two quantized numbers in exact integers and fractions, by profile, importing nothing of ours.
 
-LiteRT: add.cc and reference_integer_ops Add; XNNPACK: qs8-vadd; spec/mlir.md 4.4 and 4.5; the others dequantize, add
-and quantize in f32, whose steps numpy's scalars make.
+LiteRT: add.cc and reference_integer_ops Add; XNNPACK: qs8-vadd; StableHLO: its passes to math and to RESCALE; the
+others dequantize, add and quantize in f32, whose steps numpy's scalars make.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The slow truth of the block formats, in exact fractions, from spec/numerics.md F.6 to F.8; importing nothing of ours.
+"""The slow truth of the block formats, in exact fractions, importing nothing of ours.
 
 A block is a list of floats that hold f32 values. What a rule computes in f32 is rounded by `oracle.f32`, step by step.
 """
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from tests.oracles.quantization import f32, nearest_away, nearest_even
 from tests.oracles.small_floats import FORMATS, ROWS, nearest, value_of
 
-# F.6: the element of each format and the exponent of its largest value.
+# OCP MX v1.0: the element of each format and the exponent of its largest value.
 MX = {
     "mxfp8_e4m3": ("f8E4M3FN", 8),
     "mxfp8_e5m2": ("f8E5M2", 15),
@@ -22,7 +22,7 @@ MX = {
     "mxfp4_e2m1": ("f4E2M1FN", 2),
     "mxint8": (None, 0),
 }
-# F.6: where RNE(amax / X) is beyond the largest element.
+# TOSA 1.1: where RNE(amax / X) is beyond the largest element.
 TOSA_BOUNDS = {
     "mxfp8_e4m3": (Fraction(464), False),
     "mxfp8_e5m2": (Fraction(61440), True),
@@ -61,7 +61,7 @@ def saturated(name: str, value: Fraction, *, negative: bool) -> int:
 
 
 def quantize_mx(name: str, rule: str, block: list[float]) -> Block:
-    """F.6: one block under the OCP floor rule or the TOSA reference rule."""
+    """One block under the OCP floor rule or the TOSA reference rule."""
     if not all(math.isfinite(x) for x in block):
         nan, negative_nan = TOSA_NANS[name] if rule == "tosa" else (0, 0)
         return Block(255, [negative_nan if math.isnan(x) and math.copysign(1, x) < 0 else nan for x in block])
@@ -84,7 +84,7 @@ def quantize_mx(name: str, rule: str, block: list[float]) -> Block:
 
 
 def quantize_nvfp4(block: list[float], global_scale: float) -> Block:
-    """F.7: one block; global_scale = 1 is the single-level form."""
+    """NVFP4 as in torchao: one block; global_scale = 1 is the single-level form."""
     if any(math.isnan(x) for x in block):
         return Block(0x7F, [0] * len(block))
     amax = max(abs(x) for x in block)
@@ -103,7 +103,7 @@ def quantize_nvfp4(block: list[float], global_scale: float) -> Block:
 
 
 def global_scale_of(values: list[float]) -> float:
-    """F.7: f32(amax / 2688)."""
+    """f32(amax / 2688)."""
     return f32(max(Fraction(abs(x)) for x in values) / 2688)
 
 
@@ -124,7 +124,7 @@ def _reciprocal(d: float) -> float:
 
 
 def quantize_gguf(name: str, block: list[float]) -> bytes:
-    """F.8: the bytes of one block."""
+    """ggml: the bytes of one block."""
     extreme = max(block, key=abs)  # the first of equal ones
     if name == "Q8_0":
         d = f32(Fraction(abs(extreme)) / 127)
@@ -150,7 +150,7 @@ def quantize_gguf(name: str, block: list[float]) -> bytes:
 
 
 def dequantize_gguf(name: str, data: bytes) -> list[float]:
-    """F.8: the values of one block."""
+    """ggml: the values of one block."""
     d: float = struct.unpack("<e", data[:2])[0]
     low: float = struct.unpack("<e", data[2:4])[0] if name.endswith("_1") else 0.0
     if name == "Q8_0":

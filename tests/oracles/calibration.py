@@ -1,7 +1,7 @@
 """Ranges from data, slowly: numpy scalars and lists, from the specification, importing nothing of ours.
 
-Data are lists or arrays of numpy floats; every step on them rounds to their own precision. Sections named are those of
-spec/numerics.md.
+Data are lists or arrays of numpy floats; every step on them rounds to their own precision. Each method names the
+program that it was written from.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def members(shape: Sequence[int], blocks: Sequence[int]) -> list[list[int]]:
 
 
 def moving_average(tensors: Sequence[Array], constant: float) -> tuple[F32, F32]:
-    """E.3: f32, the first tensor's ends, then m + c * (cur - m)."""
+    """torch MovingAverageMinMaxObserver: f32, the first tensor's ends, then m + c * (cur - m)."""
     low = high = F32(0)
     for index, tensor in enumerate(tensors):
         ends = F32(min(tensor.tolist())), F32(max(tensor.tolist()))
@@ -46,7 +46,7 @@ def moving_average(tensors: Sequence[Array], constant: float) -> tuple[F32, F32]
     return low, high
 
 
-# --- Histograms (F.3, F.4) -------------------------------------------------------------------------------------------
+# --- Histograms ----------------------------------------------------------------------------------------------------
 
 
 def equal_edges(first: Any, last: Any, bins: int) -> list[Any]:
@@ -126,7 +126,7 @@ def within(low: Any, high: Any, tensors: Sequence[Array]) -> tuple[Any, Any]:
 
 
 def percentile(tensors: Sequence[Array], share: float, bins: int, *, magnitudes: bool) -> tuple[Any, Any]:
-    """F.3."""
+    """onnxruntime PercentileCalibrater."""
     if magnitudes:
         counts, edges = magnitude_histogram(tensors, bins)
         reach = edge_at(counts, edges, share / 100.0)
@@ -136,7 +136,7 @@ def percentile(tensors: Sequence[Array], share: float, bins: int, *, magnitudes:
     return within(edge_at(counts, edges, cut), edge_at(counts, edges, 1.0 - cut), tensors)
 
 
-# --- Entropy (F.4) ---------------------------------------------------------------------------------------------------
+# --- Entropy ---------------------------------------------------------------------------------------------------------
 
 
 def smooth(counts: Array) -> Array | None:
@@ -154,14 +154,14 @@ def divergence(p: Array, q: Array) -> float:
 
 
 def entropy(tensors: Sequence[Array], bins: int, levels: int) -> tuple[Any, Any]:
-    """F.4, onnxruntime."""
+    """onnxruntime EntropyCalibrater."""
     listed, edges = value_histogram(tensors, bins)
     start, end = most_telling_part(np.array(listed), levels)
     return within(edges[start], edges[end], tensors)
 
 
 def most_telling_part(counts: Array, levels: int) -> tuple[int, int]:
-    """F.4, onnxruntime: the first bin, and the one after the last."""
+    """onnxruntime EntropyCalibrater: the first bin, and the one after the last."""
     middle, best = counts.size // 2, (math.inf, 0, 0)
     for reach in range(levels // 2, middle + 1):
         start, end = middle - reach, min(middle + reach + 1, counts.size)
@@ -184,7 +184,7 @@ def most_telling_part(counts: Array, levels: int) -> tuple[int, int]:
 
 
 def most_telling_length(counts: Sequence[int], levels: int, fewest: int) -> int:
-    """F.4, the Model Optimizer: how many of the first bins."""
+    """NVIDIA Model Optimizer HistogramCalibrator: how many of the first bins."""
     tally = [counts[1], *counts[1:]]
     found = []
     for length in range(fewest, len(tally) + 1):
@@ -207,7 +207,7 @@ def most_telling_length(counts: Sequence[int], levels: int, fewest: int) -> int:
     return -min(found)[1]
 
 
-# --- Smallest squared error (F.5) ------------------------------------------------------------------------------------
+# --- Smallest squared error ------------------------------------------------------------------------------------------
 
 
 def smallest_error(

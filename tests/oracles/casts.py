@@ -1,4 +1,4 @@
-"""Every profile's casts between floats in exact fractions, written from spec/numerics.md G.2 and G.3 and what the
+"""Every profile's casts between floats in exact fractions, written from the formats' definitions and what the
 systems gave (tests/interop). Imports nothing of ours.
 """
 
@@ -125,7 +125,7 @@ def cast(
             magnitude = largest
         else:
             magnitude = row.sign if row.kind == "fnuz" else largest + 1
-        # What onnxruntime gives instead (G.2).
+        # What onnxruntime gives instead.
         if profile == "onnx" and saturate is False and target == "f8E4M3FN" and 480 <= abs(x) < 496:
             magnitude = largest
         if profile == "onnx" and saturate is False and target == "f8E5M2" and 61440 <= abs(x) < 65536:
@@ -135,7 +135,7 @@ def cast(
 
 
 def _scale(profile: str, x: float, rounding: str | None, saturating: bool) -> Cast:
-    """G.3. For onnxruntime on the number, for the others on the bits of the f32, as their definitions are."""
+    """E8M0. For onnxruntime on the number, for the others on the bits of the f32, as their definitions are."""
     default = "ceil" if profile in CHOOSE_SATURATION else "nearest_up"
     mode = {"ceil": "up", "floor": "down", "nearest_up": "nearest"}[rounding or default]
     counted = abs(x) if profile in ("onnx_reference", "torch") else x

@@ -1,6 +1,6 @@
-"""Products of quantized tensors in Python's integers, from spec/numerics.md I, importing nothing of ours.
+"""Products of quantized tensors in Python's integers, importing nothing of ours.
 
-The output stages are those of `tests.oracles.schemes`; which a profile has is spec/numerics.md C.8, H.3, A.7, E.2.
+The output stages are those of `tests.oracles.schemes`; docs/integer_operations.md says which a profile has.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SCHEMES = {
         }.items()
     },
 }
-# LiteRT's optimized kernels, for what XNNPACK leaves to them (C.8, as seen live).
+# LiteRT's optimized kernels, for what XNNPACK leaves to them (as seen live).
 UNDELEGATED = {"litert_xnnpack": "arm_vector"}
 ERRORS_ON_OVERFLOW = ("litert", "litert_single_rounding", "tosa", "tosa_double_round")
 
@@ -85,13 +85,16 @@ def output_stage(profile: str, operation: str, *, undelegated: bool) -> str:
 
 
 def batched_factor(scale_a: float, scale_b: float, scale_y: float) -> float:
-    """C.2: f64(f32(s_in * s_w)) / f64(s_out), of BATCH_MATMUL and the optimized FULLY_CONNECTED per tensor."""
+    """LiteRT GetQuantizedConvolutionMultipler: f64(f32(s_in * s_w)) / f64(s_out).
+
+    Of BATCH_MATMUL and the optimized FULLY_CONNECTED per tensor.
+    """
     a, b, y = (oracle.f32(Fraction(each)) for each in (scale_a, scale_b, scale_y))
     return oracle.f32(Fraction(a) * Fraction(b)) / y
 
 
 def onednn(acc: int, scale_a: float, scale_b: float, scale_y: float, zero: int, bounds: tuple[int, int]) -> int:
-    """E.2 without a bias: RNE(f32(f32(f32(f32(acc) * f32(sx * sw)) * f32(1 / sy)) + z))."""
+    """oneDNN, without a bias: RNE(f32(f32(f32(f32(acc) * f32(sx * sw)) * f32(1 / sy)) + z))."""
     product = np.float32(scale_a) * np.float32(scale_b)
     with np.errstate(over="ignore"):
         value = np.float32(np.float32(acc) * product) * (np.float32(1) / np.float32(scale_y))
@@ -101,7 +104,7 @@ def onednn(acc: int, scale_a: float, scale_b: float, scale_y: float, zero: int, 
 
 
 def rescaled_bias(bias: int, own: float, sums: float, *, away: bool) -> int:
-    """I.3: round(b * s_b / (s_in * s_w)), exactly; nothing where the scales agree in f32."""
+    """Requant's own rule: round(b * s_b / (s_in * s_w)), exactly; nothing where the scales agree in f32."""
     if own == sums or np.float32(own) == np.float32(sums):
         return bias
     real = Fraction(bias) * Fraction(own) / Fraction(sums)

@@ -27,7 +27,7 @@ def parameter_index(index: tuple[int, ...], scales: tuple[int, ...], axis: int, 
 def onnx_quantize(
     x: Array, scale: Array, zero_point: Array | None, storage: str, axis: int, block: int, *, reference: bool
 ) -> list[int]:
-    """spec/numerics.md A.3: f32 x and scale, integers."""
+    """ONNX QuantizeLinear: f32 x and scale, integers."""
     quantize = profile_oracle.QUANTIZE["onnx_reference" if reference else "onnx"]
     outer = block and scale.shape not in ((), (1,)) and math.prod(x.shape[axis % x.ndim + 1 :]) > 1
     granularity = "sub_channel_outer" if outer else "per_tensor"
@@ -44,7 +44,7 @@ def onnx_quantize(
 
 
 def onnx_dequantize(x: Array, scale: Array, zero_point: Array | None, to: str, axis: int, block: int) -> list[float]:
-    """spec/numerics.md A.5: f32((q - z) * s), rounded once more to a narrower type."""
+    """ONNX DequantizeLinear: f32((q - z) * s), rounded once more to a narrower type."""
     reals = []
     for index in np.ndindex(x.shape):
         place = parameter_index(index, scale.shape, axis, block)

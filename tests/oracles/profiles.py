@@ -1,7 +1,7 @@
 """Every profile's quantize and dequantize in exact fractions, for every expressed type, written from the specification.
 
-Imports nothing of ours. Real inputs are Python floats that hold values of the expressed type exactly. Sections named
-are those of spec/numerics.md unless they say otherwise.
+Imports nothing of ours. Real inputs are Python floats that hold values of the expressed type exactly. Each function
+names the system that it was written from.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def target(storage: str, expressed: str = "f32", granularity: str = "per_tensor"
 
 
 def stablehlo(x: float, scale: float, z: int, t: Target) -> Stored:
-    """spec/mlir.md 4.2."""
+    """StableHLO specification, uniform_quantize."""
     e = FORMATS[t.expressed]
     value = plus(quotient(x, e.round(Fraction(scale)), e), e.round(Fraction(z)), e)
     if math.isnan(value):
@@ -113,7 +113,7 @@ def stablehlo(x: float, scale: float, z: int, t: Target) -> Stored:
 
 
 def mlir(x: float, scale: float, z: int, t: Target) -> Stored | None:
-    """spec/mlir.md 3.2. None is poison."""
+    """MLIR lower-quant-ops. None is poison."""
     e = FORMATS[t.expressed]
     bits = int(t.storage[1:])
     wrapped = (z - t.type_lo) % (1 << bits) + t.type_lo
@@ -124,7 +124,7 @@ def mlir(x: float, scale: float, z: int, t: Target) -> Stored | None:
 
 
 def onnx(x: float, scale: float, z: int, t: Target) -> Stored:
-    """A.3, the rows of onnxruntime: f16 is divided in f32. Its scalar loops convert as the reference evaluator does:
+    """onnxruntime QuantizeLinear: f16 is divided in f32. Its scalar loops convert as the reference evaluator does:
     f16, 2-bit storage, blocks along another axis than the last, and the 4-bit elements that vectors of whole bytes
     leave out (all seen live: tests/interop/test_onnxruntime.py).
     """
@@ -138,13 +138,13 @@ def onnx(x: float, scale: float, z: int, t: Target) -> Stored:
 
 
 def onnx_reference(x: float, scale: float, z: int, t: Target) -> Stored:
-    """A.3: numpy's division, RNE, cvt32, wrapping addition, clip."""
+    """onnx.reference QuantizeLinear: numpy's division, RNE, cvt32, wrapping addition, clip."""
     e = FORMATS[t.expressed]
     return indefinite(x, quotient(x, e.round(Fraction(scale)), e), nearest_even, z, t)
 
 
 def litert(x: float, scale: float, z: int, t: Target) -> Stored:
-    """C.6, reference kernel."""
+    """LiteRT QUANTIZE, reference kernel."""
     return indefinite(x, quotient(x, F32.round(Fraction(scale)), F32), nearest_away, z, t)
 
 
@@ -168,7 +168,7 @@ def flushed(value: float) -> float:
 
 
 def litert_xnnpack(x: float, scale: float, z: int, t: Target) -> Stored:
-    """C.6, XNNPACK delegate, whose threads take subnormals for zero: x, and f32(1 / s) beyond s = 2^126."""
+    """LiteRT QUANTIZE, XNNPACK delegate, whose threads take subnormals for zero: x, and f32(1 / s) beyond s = 2^126."""
     x, r = flushed(x), flushed(reciprocal(scale))
     value = math.nan if r == 0 and math.isinf(x) else product(x, r, F32)
     if math.isnan(value):
@@ -182,14 +182,14 @@ def left_out(scale: float) -> bool:
 
 
 def onednn(x: float, scale: float, z: int, t: Target) -> Stored:
-    """B.2, with ONEDNN_MAX_CPU_ISA=AVX2."""
+    """oneDNN Graph Quantize, with ONEDNN_MAX_CPU_ISA=AVX2."""
     scaled = x if left_out(scale) else product(x, reciprocal(scale), F32)
     value = plus(scaled, F32.round(Fraction(z)), F32)
     return Stored(t.lo, nan=True) if math.isnan(value) else clamped(rounded(value), t.lo, t.hi)
 
 
 def torch(x: float, scale: float, z: int, t: Target) -> Stored:
-    """E.1, eager."""
+    """torch, eager quantized tensors."""
     r = reciprocal(scale)
     fused = t.granularity == "per_tensor" and t.storage != "i32"
     if fused and math.isfinite(x) and math.isfinite(r):
@@ -217,7 +217,7 @@ def torch_2_14(x: float, scale: float, z: int, t: Target) -> Stored:
 
 
 def torch_decomposed(x: float, scale: float, z: int, t: Target) -> Stored:
-    """E.1, quantized_decomposed."""
+    """torch.ops.quantized_decomposed."""
     per_tensor = t.granularity == "per_tensor"
     r = F32.round(Fraction(F64.round(1 / Fraction(scale)))) if per_tensor else reciprocal(scale)
     value = product(x, r, F32)
@@ -252,7 +252,7 @@ QUANTIZE: dict[str, Callable[[float, float, int, Target], Stored | None]] = {
 
 
 def dequantize(profile: str, q: int, scale: float, z: int, t: Target) -> float:
-    """A.5, C.9, E.1, H.2; spec/mlir.md 3.2, 4.2."""
+    """(q - z) * s, in each system's own precision."""
     e = FORMATS[t.expressed]
     s = e.round(Fraction(scale))
     if profile == "stablehlo":

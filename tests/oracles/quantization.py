@@ -2,7 +2,7 @@
 
 Real inputs are Python floats (doubles that hold f32 values exactly). `f32(v)` rounds an exact fraction to the nearest
 f32.
-Sections named are those of spec/numerics.md unless they say otherwise.
+Each function names the source that it was written from.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _clamped(total: int, lo: int, hi: int) -> Stored:
 
 
 def quantize_stablehlo(x: float, s: float, z: int, lo: int, hi: int) -> Stored:
-    """spec/mlir.md 4.2 and 4.4: clamp(x/s + z) in f32, RNE, saturating conversion; NaN gives 0."""
+    """StableHLO uniform_quantize: clamp(x/s + z) in f32, RNE, saturating conversion; NaN gives 0."""
     shifted = add_f32(divide_f32(x, s), z)
     if math.isnan(shifted):
         return Stored(0, nan=True)
@@ -114,7 +114,7 @@ def quantize_stablehlo(x: float, s: float, z: int, lo: int, hi: int) -> Stored:
 
 
 def quantize_onnx(x: float, s: float, z: int, lo: int, hi: int) -> Stored:
-    """A.3, onnxruntime: sat(RNE(f32(x/s)) + z); NaN gives lo, infinities saturate."""
+    """onnxruntime QuantizeLinear: sat(RNE(f32(x/s)) + z); NaN gives lo, infinities saturate."""
     quotient = divide_f32(x, s)
     if math.isnan(quotient):
         return Stored(lo, nan=True)
@@ -124,7 +124,7 @@ def quantize_onnx(x: float, s: float, z: int, lo: int, hi: int) -> Stored:
 
 
 def quantize_litert(x: float, s: float, z: int, lo: int, hi: int) -> Stored:
-    """C.6, reference kernel: sat(cvt32(RNA(f32(x/s))) + z), x86's conversion, wrapping addition."""
+    """LiteRT QUANTIZE, reference kernel: sat(cvt32(RNA(f32(x/s))) + z), x86's conversion, wrapping addition."""
     quotient = divide_f32(x, s)
     fits = math.isfinite(quotient) and -(2**31) <= nearest_away(Fraction(quotient)) < 2**31
     converted = nearest_away(Fraction(quotient)) if fits else -(2**31)
@@ -140,12 +140,12 @@ def quantize_litert(x: float, s: float, z: int, lo: int, hi: int) -> Stored:
 
 
 def dequantize(q: int, s: float, z: int) -> float:
-    """H.2: f32(f32(q - z) * s), q - z wrapping in int32 (spec/mlir.md 4.4)."""
+    """The dequantization that most systems share: f32(f32(q - z) * s), q - z wrapping in int32."""
     return f32(Fraction(f32(Fraction(wrap32(q - z)))) * Fraction(s))
 
 
 def dequantize_litert(q: int, s: float, z: int) -> float:
-    """C.9: f32(f64(s) * (q - z)), the product rounded to f64 first."""
+    """LiteRT DEQUANTIZE: f32(f64(s) * (q - z)), the product rounded to f64 first."""
     return f32(Fraction(float(Fraction(s) * (q - z))))
 
 
@@ -159,7 +159,7 @@ def _significand(d: Fraction) -> tuple[Fraction, int]:
 
 
 def litert_multiplier(d: float, *, single: bool = False) -> tuple[int, int]:
-    """C.2 QuantizeMultiplier."""
+    """LiteRT QuantizeMultiplier."""
     if d == 0:
         return 0, 0
     f, e = _significand(Fraction(d))
@@ -174,7 +174,7 @@ def litert_multiplier(d: float, *, single: bool = False) -> tuple[int, int]:
 
 
 def tosa_multiplier(scale: float, width: int = 32) -> tuple[int, int]:
-    """spec/mlir.md 4.6."""
+    """MLIR computeMultiplierAndShift."""
     b = width - 1
     if scale == 0:
         return 0, b
@@ -192,20 +192,20 @@ def tosa_multiplier(scale: float, width: int = 32) -> tuple[int, int]:
 
 
 def multiply_double(x: int, m: int, shift: int) -> int:
-    """C.5 double: RDBPOT(SRDHM(wrap32(x * 2^max(shift,0)), m), max(-shift,0)), by their definitions in C.4."""
+    """LiteRT, double rounding: RDBPOT(SRDHM(wrap32(x * 2^max(shift,0)), m), max(-shift,0)), as in gemmlowp."""
     left = wrap32(x * 2 ** max(shift, 0))
     high = 2**31 - 1 if left == m == -(2**31) else nearest_up(Fraction(left * m, 2**31))
     return nearest_away(Fraction(high, 2 ** max(-shift, 0)))
 
 
 def multiply_single(x: int, m: int, shift: int) -> int | None:
-    """C.5 single: RNU(x * m * 2^(shift - 31)); None where the result does not fit int32."""
+    """LiteRT, single rounding: RNU(x * m * 2^(shift - 31)); None where the result does not fit int32."""
     y = nearest_up(Fraction(x * m) * Fraction(2) ** (shift - 31))
     return y if -(2**31) <= y < 2**31 else None
 
 
 def tosa_rescale(v: int, m: int, shift: int, *, double: bool) -> int | None:
-    """spec/mlir.md 5.3, scale32, without the zero points; None where a REQUIRE fails."""
+    """TOSA 1.0 RESCALE, scale32, without the zero points; None where a REQUIRE fails."""
     if not (m >= 0 and 2 <= shift <= 62 and -(2 ** (shift - 1)) <= v < 2 ** (shift - 1)):
         return None
     r = 2 ** (shift - 1)
@@ -215,10 +215,10 @@ def tosa_rescale(v: int, m: int, shift: int, *, double: bool) -> int | None:
 
 
 def rescaled(scaled: int, z_out: int, lo: int, hi: int) -> Stored:
-    """D.5: sat(scaled + z_out); `scaled` is what the scheme makes of q - z_in."""
+    """TOSA RESCALE: sat(scaled + z_out); `scaled` is what the scheme makes of q - z_in."""
     return _clamped(scaled + z_out, lo, hi)
 
 
 def rescaled_litert(scaled: int, z_out: int, lo: int, hi: int) -> Stored:
-    """C.7, with the addition in int32 as the compiled kernels do it (seen live: tests/interop/test_litert.py)."""
+    """LiteRT QUANTIZE of integers, with the addition in int32 as the compiled kernels do it (seen live)."""
     return _clamped(wrap32(scaled + z_out), lo, hi)

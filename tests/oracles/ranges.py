@@ -1,7 +1,7 @@
 """Parameters from ranges in exact fractions, each rounding step written out; from the specification, nothing of ours.
 
 Ends are Python floats that hold f32 values where a system keeps those. A step that a system takes in f32 is `f32(...)`,
-in f64 `f64(...)`, of the exact value of its operands. Sections are those of spec/numerics.md unless they say otherwise.
+in f64 `f64(...)`, of the exact value of its operands. Each function names its source.
 None is returned for ranges that a system has no finite answer for, or divides by zero for.
 """
 
@@ -29,7 +29,7 @@ def f64(value: Fraction) -> float:
 
 
 def litert(low: float, high: float, lowest: int, highest: int) -> Parameters:
-    """C.11 ChooseQuantizationParams."""
+    """LiteRT ChooseQuantizationParams."""
     if low == high == 0:
         return 0.0, 0
     scale = f64(F(f64(F(high) - F(low)) if math.isfinite(f64(F(high) - F(low))) else 0) / (highest - lowest))
@@ -39,7 +39,7 @@ def litert(low: float, high: float, lowest: int, highest: int) -> Parameters:
 
 
 def mlir(low: float, high: float, lowest: int, highest: int) -> Parameters:
-    """spec/mlir.md 3.3."""
+    """MLIR FakeQuantSupport.cpp."""
     width = f64(F(high) - F(low))
     if not math.isfinite(width):
         return None
@@ -61,7 +61,7 @@ def _nearer(
 
 
 def litert_converter(low: float, high: float, *, symmetric: bool, highest: int) -> Parameters:
-    """C.11 converter. `highest`: 127 or 32767."""
+    """LiteRT's converter. `highest`: 127 or 32767."""
     if symmetric:
         return f32(F(max(abs(low), abs(high))) / highest), 0
     low, high = min(low, 0.0), max(high, 0.0)
@@ -76,7 +76,7 @@ def litert_converter(low: float, high: float, *, symmetric: bool, highest: int) 
 
 
 def litert_hybrid(low: float, high: float, *, symmetric: bool) -> Parameters:
-    """C.11 hybrid kernels; the width is rounded to f32, as the interpreter does and the section does not say."""
+    """LiteRT's hybrid kernels; the width is rounded to f32, as the interpreter does."""
     if symmetric:
         reach = max(abs(low), abs(high))
         return (f32(F(reach) / 127), 0) if reach else (1.0, 0)
@@ -91,7 +91,7 @@ def litert_hybrid(low: float, high: float, *, symmetric: bool) -> Parameters:
 
 
 def nudge(low: float, high: float, lowest: int, highest: int) -> tuple[float, int, float, float] | None:
-    """C.11 NudgeQuantizationRange: scale, zero point, nudged minimum and maximum."""
+    """LiteRT NudgeQuantizationRange: scale, zero point, nudged minimum and maximum."""
     width = f32(F(high) - F(low))
     if math.isinf(width) or low == high:
         return None
@@ -120,7 +120,7 @@ def tensorflow_nudge(low: float, high: float, lowest: int, highest: int) -> tupl
 def onnxruntime(
     low: float, high: float, lowest: int, highest: int, *, symmetric: bool, least_width: float | None, blocked: bool
 ) -> Parameters:
-    """F.2."""
+    """onnxruntime.quantization compute_scale_zp."""
     low, high = min(low, 0.0), max(high, 0.0)
     if least_width is not None:
         high = max(high, f32(F(low) + F(f32(F(least_width)))))
@@ -144,7 +144,7 @@ def onnxruntime(
 
 
 def onnx_dynamic(low: float, high: float, *, empty: float, undefined: int) -> Parameters:
-    """A.6. `empty`: the scale of a range of zero width; `undefined`: the zero point that becomes of 0/0."""
+    """ONNX DynamicQuantizeLinear. `empty`: the scale of a range of zero width; `undefined`: the zero point of 0/0."""
     low, high = min(low, 0.0), max(high, 0.0)
     if low == high:
         return empty, 0
@@ -161,7 +161,7 @@ def onnx_dynamic(low: float, high: float, *, empty: float, undefined: int) -> Pa
 def torch(
     low: float, high: float, lowest: int, highest: int, *, power_of_two: bool, preserve_sparsity: bool
 ) -> Parameters:
-    """E.3 _choose_qparams_per_tensor. None for powers of two that an int does not hold, and for symmetric ranges
+    """torch _choose_qparams_per_tensor. None for powers of two that an int does not hold, and for symmetric ranges
     beyond f32."""
     smallest = f32(F("6.1e-5"))
     span = highest - lowest
@@ -218,7 +218,7 @@ def _power_of_two(scale: float) -> float:
 def torch_observer(
     low: float, high: float, lowest: int, highest: int, *, middle: int | None, epsilon: float
 ) -> Parameters:
-    """E.3. `middle`: the zero point of a symmetric range; None for an affine one."""
+    """torch.ao.quantization observers. `middle`: the zero point of a symmetric range; None for an affine one."""
     low, high, epsilon = min(low, 0.0), max(high, 0.0), f32(F(epsilon))
     span = highest - lowest
     if middle is not None:
@@ -233,7 +233,7 @@ def torch_observer(
 
 
 def torch_per_token(low: float, high: float, *, symmetric: bool) -> Parameters:
-    """E.3 per token, for i8."""
+    """torch quantized_decomposed, per token, for i8."""
     if symmetric:
         return f32(F(max(abs(low), abs(high), f32(F("1e-5")))) / 127), 0
     low, high = min(low, 0.0), max(high, 0.0)
@@ -252,7 +252,7 @@ def onednn(low: float, high: float, *, highest: int) -> Parameters:
     return f32(F(max(abs(low), abs(high))) / highest), 0
 
 
-# --- Fake quantization, C.11 -----------------------------------------------------------------------------------------
+# --- Fake quantization ----------------------------------------------------------------------------------------------
 
 
 def fake_quantize(x: float, low: float, high: float, lowest: int, highest: int, scheme: str) -> float | None:

@@ -2,7 +2,7 @@
 
 A float is an integer times a power of two, so that rounding one to 24 or 53 bits is rounding an integer. Subnormals and
 overflow are left out: they are too small and too large to be told apart after rounding and clamping to integers.
-Sections named are those of spec/numerics.md unless they say otherwise.
+Each function names the source that it was written from.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def of_f32(d: float) -> tuple[int, int] | None:
 
 
 def integer_frexp(d: float) -> tuple[int, int]:
-    """C.3, of a finite number: the upper 31 bits of the significand, ties toward zero."""
+    """LiteRT IntegerFrExp, of a finite number: the upper 31 bits of the significand, ties toward zero."""
     if d == 0:
         return 0, 0
     subnormal = abs(d) < 2.0**-1022
@@ -83,7 +83,7 @@ def integer_frexp(d: float) -> tuple[int, int]:
 
 
 def factor(scheme: str, scale_in: float, other: float | None, scale_out: float) -> float:
-    """How the factor comes from scales: C.2, A.7, D.3, D.4, D.6; spec/mlir.md 4.4, 4.6."""
+    """How the factor comes from scales, in each system's own precision."""
     if scheme.startswith(("tosa", "stablehlo")):
         return (scale_in if other is None else scale_in * other) / scale_out
     a, b, c = (oracle.f32(Fraction(1.0 if each is None else each)) for each in (scale_in, other, scale_out))
@@ -127,7 +127,7 @@ def derive(scheme: str, d: float) -> Derived | None:
 
 
 def _xnnpack(scheme: str, d: float) -> Derived | None:
-    """D.4, C.7."""
+    """XNNPACK qs8-requantization and qs8-vcvt."""
     pair = of_f32(d)
     if pair is None:
         return None
@@ -141,7 +141,7 @@ def _xnnpack(scheme: str, d: float) -> Derived | None:
 
 
 def _fbgemm(d: float) -> Derived | None:
-    """D.6, step by step."""
+    """FBGEMM ChooseRequantizationMultiplier, step by step."""
     f = oracle.f32(Fraction(d))
     if math.isinf(f) or f <= 0:
         return None
@@ -157,7 +157,7 @@ def _fbgemm(d: float) -> Derived | None:
 
 
 def _vela(d: float, *, reduced: bool) -> Derived | None:
-    """D.3."""
+    """Vela quantise_scale."""
     if d < 0:
         return None
     m, e = significand(d, 31) if d else (0, 0)
@@ -170,7 +170,7 @@ def _vela(d: float, *, reduced: bool) -> Derived | None:
 
 
 def reduced_multiplier(m: int) -> int:
-    """C.5, D.3: 16 bits of it."""
+    """LiteRT, of int64, and Vela reduced_quantise_scale: 16 bits of it."""
     return (m + 2**15) >> 16 if m < 0x7FFF0000 else 0x7FFF
 
 
@@ -187,63 +187,63 @@ def _fits(value: int, bounds: tuple[int, int] = INT32) -> bool:
 
 
 def _double(v: int, m: int, shift: int) -> int | None:
-    """C.5, double."""
+    """LiteRT MultiplyByQuantizedMultiplier, double rounding."""
     left = wrap32(v << max(shift, 0))
     high = 2**31 - 1 if left == m == -(2**31) else up(left * m, 31)
     return away(high, max(-shift, 0)) if _fits(v) else None
 
 
 def _vector(v: int, m: int, shift: int) -> int | None:
-    """C.5, vector."""
+    """LiteRT MultiplyByQuantizedMultiplier4Rows."""
     left = wrap32(v << max(shift, 0))
     high = 2**31 - 1 if left == m == -(2**31) else up(left * m, 31)
     return up(high, max(-shift, 0)) if _fits(v) else None
 
 
 def _int64(v: int, m: int, shift: int) -> int | None:
-    """C.5, int64 accumulator."""
+    """LiteRT MultiplyByQuantizedMultiplier of int64."""
     y = up(v * reduced_multiplier(m), 15 - shift)
     return y if -(2**47) <= v < 2**47 and _fits(y) else None
 
 
 def _float(v: int, m: int, shift: int) -> int | None:
-    """C.8, FULLY_CONNECTED."""
+    """LiteRT reference FULLY_CONNECTED."""
     y = away(rounded(rounded(v, 53) * m, 53), shift)
     return y if _fits(y) else None
 
 
 def _cmsis_single(v: int, m: int, shift: int) -> int | None:
-    """D.2."""
+    """CMSIS-NN arm_nn_requantize, single rounding."""
     y = (((v * m) >> (30 - shift)) + 1) >> 1
     return y if _fits(v) and _fits(y) else None
 
 
 def _cmsis_int64(v: int, m: int, shift: int) -> int | None:
-    """D.2. The C code computes with the lower 32 bits of the intermediate and wraps: right where nothing is lost."""
+    """CMSIS-NN arm_nn_requantize_s64. The C code keeps the low 32 bits of the intermediate: right if none is lost."""
     intermediate = (v * reduced_multiplier(m)) >> (14 - shift)
     exact, cut = (intermediate + 1) >> 1, wrap32(wrap32(intermediate) + 1) >> 1
     return cut if -(2**47) <= v < 2**47 and cut == exact else None
 
 
 def _f32(v: int, m: int, shift: int) -> int:
-    """D.4 fp32, D.6 float form, A.7."""
+    """XNNPACK fp32, FBGEMM requantizeOutputProcessing, onnxruntime QLinearMatMul."""
     return even(rounded(rounded(v, 24) * m, 24), shift)
 
 
 def _value32(v: int, shift: int) -> bool:
-    """spec/mlir.md 5.3, the bound of scale32; int32 at most."""
+    """TOSA 1.0 RESCALE, the bound of scale32; int32 at most."""
     bound = 1 << min(31, shift - 1)
     return -bound <= v < bound
 
 
 def _tosa16(v: int, m: int, shift: int) -> int | None:
-    """spec/mlir.md 5.3, scale16."""
+    """TOSA 1.0 RESCALE, scale16."""
     y = up(v * m, shift)
     return y if -(2**47) <= v < 2**47 and _fits(y) else None
 
 
 def _inexact(v: int, m: int, shift: int) -> int:
-    """spec/mlir.md 5.3, INEXACT_ROUND as the reference model computes it."""
+    """TOSA 1.0 RESCALE, INEXACT_ROUND as the reference model computes it."""
     return even(rounded(rounded(v, 24) * rounded(m, 24), 24), shift)
 
 
@@ -258,7 +258,7 @@ def _within(width: int, scale: Callable[[int, int, int], int]) -> Scale:
 
 
 def _unwrapped(v: int, m: int, shift: int) -> int | None:
-    """D.1, D.2: double, where the shift to the left loses nothing."""
+    """gemmlowp and CMSIS-NN: double rounding, where the shift to the left loses nothing."""
     return _double(v, m, shift) if _fits(v << max(shift, 0)) else None
 
 
@@ -317,7 +317,7 @@ def _total(scheme: str, y: int, z_out: int) -> int | None:
 
 
 def _onnx_reference(v: int, m: int, shift: int, z_out: int) -> int:
-    """A.7: f64, the zero point before rounding."""
+    """onnx.reference QLinearMatMul: f64, the zero point before rounding."""
     product = rounded(rounded(v, 53) * m, 53)
     point = max(shift, 0)
     return even(rounded((product << (point - shift)) + (z_out << point), 53), point)
@@ -329,7 +329,7 @@ def _merged_zero_point(z_in: int, z_out: int, exact: float) -> Fraction:
 
 
 def _stablehlo(q: int, z_in: int, m: int, shift: int, z_out: int, exact: float) -> int:
-    """spec/mlir.md 4.4: merged scale and zero point. A huge number stands for an infinite one."""
+    """stablehlo-legalize-quant-to-math: merged scale and zero point. A huge number stands for an infinite one."""
     product = Fraction(rounded(rounded(q, 24) * m, 24)) / Fraction(2) ** shift
     value = oracle.f32(product + _merged_zero_point(z_in, z_out, exact))
     return oracle.nearest_even(Fraction(value)) if math.isfinite(value) else 2**200 * (1 if value > 0 else -1)

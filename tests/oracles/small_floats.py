@@ -1,7 +1,7 @@
 """The slow truth of the small floats: exact values of codes, and the nearest code by search among all of them.
 
-Written from spec/numerics.md G, importing nothing of ours. Magnitudes are integers in units of 2^-1080, which hold
-every f64 and every value of every format, so a comparison of two of them is exact.
+Written from OCP OFP8, OCP MX v1.0 and the definitions of ml_dtypes, importing nothing of ours. Magnitudes are
+integers in units of 2^-1080, which hold every f64 and every value of every format, so a comparison of two is exact.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Format:
         return self.codes // 2
 
 
-# G.1
+# OCP OFP8, OCP MX v1.0 and ml_dtypes.
 FORMATS = {
     "f16": Format(5, 10, 15, "ieee", 65536),
     "bf16": Format(8, 7, 127, "ieee", 65536),
@@ -46,7 +46,7 @@ FORMATS = {
     "f6E2M3FN": Format(2, 3, 1, "finite", 64),
     "f6E3M2FN": Format(3, 2, 3, "finite", 64),
 }
-# G.1, the columns of numbers: largest finite value and its code, smallest normal, smallest subnormal.
+# The columns of numbers: largest finite value and its code, smallest normal, smallest subnormal.
 ROWS = {
     "f16": (65504.0, 0x7BFF, 2.0**-14, 2.0**-24),
     "bf16": (float.fromhex("0x1.fep127"), 0x7F7F, 2.0**-126, 2.0**-133),
@@ -94,7 +94,7 @@ def decode(name: str, code: int) -> str:
 def _magnitudes(name: str) -> list[int]:
     values = [value_of(name, code) for code in range(FORMATS[name].sign)]
     finite = [value for value in values if isinstance(value, Fraction)]
-    # One step beyond the largest: what rounds to it or further is an overflow (G.1).
+    # One step beyond the largest: what rounds to it or further is an overflow.
     beyond = 2 * finite[-1] - finite[-2]
     return [int(value * 2**UNIT) for value in (*finite, beyond)]
 
@@ -134,7 +134,7 @@ def encode(name: str, x: float, *, overflow: int, nan: int, negative_nan: int) -
 
 
 def special_codes(name: str, *, saturating: bool) -> dict[str, int]:
-    """G.2: what overflow and NaN give, with the quiet NaN for IEEE kinds and the opposite zero for f4 and f6."""
+    """What overflow and NaN give, with the quiet NaN for IEEE kinds and the opposite zero for f4 and f6."""
     row = FORMATS[name]
     largest = ROWS[name][1]
     if row.kind == "finite":
@@ -148,7 +148,7 @@ def special_codes(name: str, *, saturating: bool) -> dict[str, int]:
 
 
 def encode_scale(pattern: int, rounding: str, *, saturating: bool, positive_only: bool) -> int:
-    """G.3 on the bits of an f32: E is the exponent field, M the mantissa."""
+    """E8M0 from the bits of an f32: E is the exponent field, M the mantissa."""
     exponent, mantissa = (pattern >> 23) & 255, pattern & 0x7FFFFF
     if exponent == 255 or (positive_only and (pattern >> 31 or pattern == 0)):
         return 255

@@ -1,4 +1,4 @@
-"""TOSA RESCALE in exact integers, one element at a time, written from spec/mlir.md 5 and importing nothing of ours.
+"""TOSA RESCALE in exact integers, one element at a time, written from TOSA 1.0 and importing nothing of ours.
 
 Zero points and unsigned elements are the numbers that they stand for: 200 of an unsigned i8, not -56.
 """

@@ -1,4 +1,4 @@
-"""Which system holds which quantized type, written from spec/numerics.md A to E and mlir.md 4.1 and 5.2 alone.
+"""Which system holds which quantized type, written from the systems' documents alone.
 
 A type is described in plain values: `Case`. Nothing of ours is imported.
 """
@@ -93,7 +93,7 @@ def whole(case: Case) -> bool:
 
 
 def onnx_opset(case: Case) -> int | None:
-    """The first opset that holds the type, None for none (A.1, A.2, A.5)."""
+    """The first opset that holds the type, None for none (QuantizeLinear and DequantizeLinear)."""
     since = {
         "i8": 10, "u8": 10, "i32": 10, "f8E4M3FN": 19, "f8E5M2": 19, "i16": 21, "u16": 21, "i4": 21, "u4": 21,
         "f4E2M1FN": 23, "i2": 25, "u2": 25,
@@ -114,7 +114,7 @@ def onnx_opset(case: Case) -> int | None:
 
 
 def onednn_operators(case: Case) -> set[str]:
-    """Which of oneDNN Graph's operators take the type (B.1)."""
+    """Which of oneDNN Graph's operators take the type."""
     if not whole(case):
         return set()
     if case.storage in ("f8E4M3FN", "f8E5M2"):
@@ -133,7 +133,7 @@ def onednn_operators(case: Case) -> set[str]:
 
 
 def litert_operators(case: Case) -> set[str] | None:
-    """Which of QUANTIZE and DEQUANTIZE take the type; None if LiteRT has no use for its parameters (C.1, C.6, C.9)."""
+    """Which of QUANTIZE and DEQUANTIZE take the type; None if LiteRT has no use for its parameters."""
     if case.expressed != "f32" or case.blocks is not None or not whole(case):
         return None
     if not zero_points_within(case, *case.range):
@@ -155,7 +155,7 @@ def litert_operators(case: Case) -> set[str] | None:
 
 
 def torch_dtype(case: Case) -> str | None:
-    """The dtype of quantized_decomposed that holds the type, None for none (E.1, E.3)."""
+    """The dtype of quantized_decomposed that holds the type, None for none."""
     if case.expressed != "f32" or case.blocks is not None or case.storage in FLOATS:
         return None
     if not zero_points_within(case, *(case.bounds or case.range)):

@@ -8,15 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
-from fastapi import FastAPI
 from starlette.types import Message
 
-from service.app import create_app
+from service.app import Application, create_app
 from service.runtime.runtime import HealthStatus, Runtime
 from service.runtime.settings import Settings
 
 
-def ready_app(**settings: Any) -> FastAPI:
+def ready_app(**settings: Any) -> Application:
     """Return an application that takes work. Kernels are compiled by their first call."""
     app = create_app(Settings(**settings))
     runtime: Runtime = app.state.runtime
@@ -45,7 +44,7 @@ class Reply:
 
 
 async def post(
-    app: FastAPI,
+    app: Application,
     path: str,
     query: dict[str, str],
     chunks: Iterable[bytes],

@@ -1,4 +1,4 @@
-"""Many cases in one test: a test per case costs more than the case. Without REQUANT_EXHAUSTIVE=1, a sample of them."""
+"""How many cases a test takes: all of them with REQUANT_EXHAUSTIVE=1, else a sample. Many cases are one test."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 EXHAUSTIVE: Final = os.environ.get("REQUANT_EXHAUSTIVE") == "1"
 # A test stops at this many failures: they have one cause more often than several.
 _MOST_SHOWN = 5
 
 Item = TypeVar("Item")
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 class Case(Protocol):
@@ -27,10 +31,21 @@ Named = TypeVar("Named", bound=Case)
 def sample(items: Sequence[Item], most: int) -> Sequence[Item]:
     """Return all items if REQUANT_EXHAUSTIVE is 1, else about `most` of them, evenly spread, first and last included.
 
-    The stride is odd and so visits both halves of whatever alternates.
+    The stride is odd and so visits both halves of whatever alternates. What a rule turns on (ties, bounds, NaN) is not
+    sampled: a test adds it to the sample of the rest.
     """
     stride = max(1, len(items) // most) | 1
     return items if EXHAUSTIVE or len(items) <= most else [*items[:-1:stride], items[-1]]
+
+
+def sample_array(items: NDArray[Scalar], most: int) -> NDArray[Scalar]:
+    """The same for the elements of an array."""
+    return items[np.array(sample(range(items.size), most), np.int64)]
+
+
+def examples(most: int) -> int:
+    """Return how many examples hypothesis makes where REQUANT_EXHAUSTIVE=1 makes `most`: a tenth, but 15 at least."""
+    return most if EXHAUSTIVE else min(most, max(15, most // 10))
 
 
 def by_file(cases: Iterable[Named]) -> dict[str, list[Named]]:

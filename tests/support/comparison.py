@@ -59,7 +59,7 @@ def check_histogram(found: Histogram, differences: Sequence[int | None]) -> None
 def check_error(report: ComparisonReport, a: Sequence[Any], b: Sequence[Any]) -> None:
     """Check the error against exact sums over the pairs that are finite."""
     pairs = [
-        (Fraction(x), Fraction(y))
+        (exact(x), exact(y))
         for x, y in zip(a, b, strict=True)
         if isinstance(x, (int, Fraction)) or (math.isfinite(x) and math.isfinite(y))
     ]
@@ -71,7 +71,7 @@ def check_error(report: ComparisonReport, a: Sequence[Any], b: Sequence[Any]) ->
     signal = sum(x * x for x, _ in pairs)
     noise = sum((y - x) ** 2 for x, y in pairs)
     assert error.max_absolute_error == pytest.approx(float(max(abs(y - x) for x, y in pairs)), rel=1e-15, abs=0)
-    mean = sum(abs(y - x) for x, y in pairs) / len(pairs)
+    mean = Fraction(sum(abs(y - x) for x, y in pairs)) / len(pairs)
     assert error.mean_absolute_error == pytest.approx(float(mean), rel=1e-13, abs=0)
     if not noise or not signal:
         assert error.sqnr_db is None
@@ -79,6 +79,10 @@ def check_error(report: ComparisonReport, a: Sequence[Any], b: Sequence[Any]) ->
         assert error.sqnr_db == pytest.approx(10 * (log10(signal) - log10(noise)), rel=1e-12, abs=1e-11)
 
 
-def log10(value: Fraction) -> float:
-    """Of a fraction of any size."""
+def exact(value: Any) -> int | Fraction:
+    return value if isinstance(value, int) else Fraction(value)
+
+
+def log10(value: int | Fraction) -> float:
+    """Of a number of any size."""
     return math.log10(value.numerator) - math.log10(value.denominator)

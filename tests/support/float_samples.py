@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.support.cases import EXHAUSTIVE, sample_array
+
 SPECIAL = np.array(
     [0x7FC00000, 0xFFC00000, 0x7F800001, 0x7F800000, 0xFF800000, 0x00000000, 0x80000000, 0x00000001, 0x80000001,
      0x007FFFFF, 0x00800000, 0x7F7FFFFF, 0xFF7FFFFF, 0x4F000000, 0xCF000000, 0x4EFFFFFF, 0xCF000001, 0x3EFFFFFF,
@@ -23,12 +25,22 @@ def neighbours(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def around_ties(scale: float, zero_point: int, lowest: int, highest: int, rng: np.random.Generator) -> NDArray[Any]:
-    """Values at and beside the half steps of a quantizer: all of them for 8 bits, a sample and the bounds beyond."""
+    """Values at and beside steps and half steps of a quantizer, all of them for 8 bits, and of its bounds."""
     steps = np.arange(lowest - 3, highest + 4) if highest - lowest < 1000 else rng.integers(lowest, highest, 500)
+    steps = sample_array(steps, 40)
     edges = np.array([lowest, highest, 0, zero_point])
     whole = np.concatenate([steps, edges - 1, edges, edges + 1]).astype(np.float64) - zero_point
     with np.errstate(over="ignore"):
         return neighbours((np.concatenate([whole, whole + 0.5]) * scale).astype(np.float32))
+
+
+def sixteen_bits() -> NDArray[np.uint16]:
+    """All patterns of 16 bits. In a sample every 17th, and of each sign and exponent those at and beside powers of two
+    and ties of the narrower formats; the last of them are NaNs.
+    """
+    everything = np.arange(1 << 16, dtype=np.uint16)
+    telling = np.isin(everything & 0xFF, (0x00, 0x01, 0x08, 0x18, 0x40, 0x7F, 0x80, 0x81, 0xC0, 0xFF))
+    return everything if EXHAUSTIVE else everything[telling | (everything % 17 == 0)]
 
 
 def patterns(count: int, rng: np.random.Generator) -> NDArray[Any]:

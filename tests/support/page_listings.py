@@ -1,4 +1,4 @@
-"""The listings of upstream's pages, as they are printed there (docs/page_examples.md).
+"""The listings of upstream's pages, as they are printed there (docs/upstream_examples.md).
 
 StableHLO's page on quantization (docs/quantization.md of its repository), and the examples of quant.qcast in the page
 of MLIR's quant dialect.

@@ -14,8 +14,8 @@ from random import Random
 import numpy as np
 
 from tests.hostile.attacks import NPY
-from tests.service.test_pipelining import DEQUANTIZE
-from tests.service.test_raw_connections import npy
+from tests.service.server.test_pipelining import DEQUANTIZE
+from tests.service.server.test_raw_connections import npy
 
 PARSE = "/v1/types/parse"
 LAST = b"GET /v2/health/live HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n"

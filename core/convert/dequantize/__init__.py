@@ -7,8 +7,8 @@ from dataclasses import replace
 from core.convert.cast import plan_widening
 from core.convert.dequantize.general import plan_general
 from core.convert.dequantize.native import is_native, plan_native
-from core.convert.dequantize.quantile import plan_quantile
 from core.convert.dequantize.small_float import plan_small_float
+from core.convert.quantile import plan_dequantize_quantile
 from core.errors import about
 from core.formats.elements import FLOATS, FloatElement
 from core.mlir.types import TensorType, Type
@@ -60,7 +60,7 @@ def plan_dequantize(
     if operand.is_float:
         return plan_small_float(profile, rule, operand, target)
     if operand.quantile is not None:
-        return plan_quantile(profile, rule, operand.quantile, operand, target)
+        return plan_dequantize_quantile(profile, rule, operand.quantile, operand, target)
     if operand.storage in rule.symmetric:
         operand.check_symmetric("input", f"profile {profile} dequantizes {operand.storage} only with zero point 0")
     if is_native(rule, operand):

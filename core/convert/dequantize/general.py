@@ -13,7 +13,7 @@ from core.kernels.scalar.rounding import Precision
 from core.mlir.types import TensorType
 from core.plan.lanes import LANES, narrow, rounded_scales, step_precision
 from core.plan.operands import QuantizedOperand, float_element
-from core.plan.plan import Array, Plan, pieces
+from core.plan.plan import Array, Plan, dequantizing, pieces
 from core.profiles import OperationRule
 from core.profiles.rule import Difference, Steps
 
@@ -64,14 +64,7 @@ def plan_general(profile: str, rule: OperationRule, operand: QuantizedOperand, t
     lanes = LANES[operand.expressed.name]
     channels = operand.channels.as_runs()
     return GeneralPlan(
-        profile=profile,
-        rounding=rule.rounding,
-        input_type=operand.tensor,
-        output_type=target,
-        input_dtype=operand.dtype,
-        output_dtype=float_element(target, "output").tensor_dtype,
-        elements=operand.elements,
-        input_bounds=operand.input_bounds,
+        **dequantizing(profile, rule, operand, target),
         layout=channels.scalars,
         scales=channels.lay_out(rounded_scales(operand.scales, operand.expressed, rule), lanes),
         zero_points=channels.lay_out(operand.zero_points, "<i8"),

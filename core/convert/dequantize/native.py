@@ -12,8 +12,8 @@ from core.kernels.scalar.rounding import Precision
 from core.kernels.simd.widen import FloatKind
 from core.mlir.types import TensorType
 from core.plan.lanes import LANES, rounded_scales, step_precision
-from core.plan.operands import QuantizedOperand, float_element
-from core.plan.plan import Array, Plan
+from core.plan.operands import QuantizedOperand
+from core.plan.plan import Array, Plan, dequantizing
 from core.profiles import OperationRule
 from core.profiles.rule import Difference
 
@@ -84,14 +84,7 @@ def plan_native(profile: str, rule: OperationRule, operand: QuantizedOperand, ta
     precision = step_precision(rule.steps, operand.expressed.name)
     double = rule.difference is Difference.DOUBLE and operand.dtype.itemsize == 4
     return NativePlan(
-        profile=profile,
-        rounding=rule.rounding,
-        input_type=operand.tensor,
-        output_type=target,
-        input_dtype=operand.dtype,
-        output_dtype=float_element(target, "output").tensor_dtype,
-        elements=operand.elements,
-        input_bounds=operand.input_bounds,
+        **dequantizing(profile, rule, operand, target),
         kernel=DEQUANTIZE[double].compiled(),
         layout=channels.layout,
         scales=channels.lay_out(rounded_scales(operand.scales, operand.expressed, rule), "<f4"),

@@ -10,7 +10,7 @@ from core.convert.small_floats import Decoder, decoder
 from core.mlir.types import TensorType
 from core.plan.lanes import rounded_scales
 from core.plan.operands import QuantizedOperand, float_element
-from core.plan.plan import Array, Plan
+from core.plan.plan import Array, Plan, dequantizing
 from core.profiles import OperationRule
 
 
@@ -36,13 +36,7 @@ def plan_small_float(
     """Plan E(f32(decode(q) * s)), or that plus 0."""
     channels = operand.channels
     return SmallFloatPlan(
-        profile=profile,
-        rounding=rule.rounding,
-        input_type=operand.tensor,
-        output_type=target,
-        input_dtype=operand.dtype,
-        output_dtype=float_element(target, "output").tensor_dtype,
-        elements=operand.elements,
+        **dequantizing(profile, rule, operand, target),
         decoder=decoder(operand.storage, float_element(target, "output").name),
         layout=channels.layout,
         scales=channels.lay_out(rounded_scales(operand.scales, operand.expressed, rule), "<f4"),

@@ -7,14 +7,14 @@ from enum import StrEnum
 
 from core.convert.cast import plan_narrowing
 from core.convert.float_encoding import Encoder, encoder
+from core.convert.quantile import plan_quantize_quantile
 from core.convert.quantize.flushing import plan_flushing
 from core.convert.quantize.general import ROUNDINGS as _ROUNDINGS
 from core.convert.quantize.general import plan_general
 from core.convert.quantize.native import native_form, plan_native
-from core.convert.quantize.quantile import plan_quantile
 from core.convert.quantize.small_float import plan_small_float
 from core.convert.quantize.split_bytes import Runs, plan_split_bytes
-from core.errors import UnknownNameError, UnsupportedError, about, excerpt
+from core.errors import UnsupportedError, about, entry_named
 from core.formats.elements import FloatElement
 from core.mlir.types import TensorType, Type
 from core.plan.operands import bind, float_element, quantized_operand, static_shape
@@ -30,13 +30,11 @@ ROUNDINGS = tuple(_ROUNDINGS)
 
 def rounding_named(name: str) -> Rounding:
     """Return the rounding of that name, or raise UnknownNameError listing those that quantize can be told to use."""
-    if name not in ROUNDINGS:
-        raise UnknownNameError(f"no rounding is named '{excerpt(name)}'; there are {', '.join(ROUNDINGS)}")
-    return Rounding(name)
+    return entry_named({str(rounding): rounding for rounding in ROUNDINGS}, name, "rounding")
 
 
 class NanPolicy(StrEnum):
-    """What becomes of NaN."""
+    """The result of NaN."""
 
     PROFILE = "profile"
     ERROR = "error"
@@ -125,15 +123,18 @@ def plan_quantize(
     if operand.quantile is not None:
         if rounding is not None:
             raise UnsupportedError("tables have no other rounding than to the nearest value", pointer="/rounding")
-        return plan_quantile(profile, _overridden(rule, None, nan), operand.quantile, input_type, operand)
+        return plan_quantize_quantile(profile, _overridden(rule, None, nan), operand.quantile, input_type, operand)
     rule = _overridden(rule, rounding, nan)
     splits = rule.split_bytes and operand.width == _HALF_BYTE
     if splits and operand.elements and Runs.of(operand).length == 1:
         missing = Missing.INDEFINITE if nan is NanPolicy.PROFILE else rule.missing
         rule, splits = replace(rule, overflow=Overflow.INDEFINITE, missing=missing), False
-    general = plan_general(profile, rule, input_type, operand, seed)
     form = native_form(rule, operand)
-    whole = general if form is None else plan_native(profile, rule, input_type, operand, form, general)
+    whole: Plan
+    if form is None:
+        whole = plan_general(profile, rule, input_type, operand, seed)
+    else:
+        whole = plan_native(profile, rule, input_type, operand, form)
     if rule.flushes:
         return plan_flushing(whole, operand)
     return plan_split_bytes(whole, rule, operand, keeps_nan=nan is not NanPolicy.PROFILE) if splits else whole

@@ -6,12 +6,12 @@ A quotient that rounds to other than 0 has |x| of at least half the scale. So su
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 
 from core.plan.operands import QuantizedOperand
-from core.plan.plan import Array, Plan, pieces
+from core.plan.plan import Array, Plan, around, pieces
 
 _SMALLEST_NORMAL = np.finfo(np.float32).smallest_normal
 _LARGEST_THAT_SHOWS = 2.0**-125
@@ -42,4 +42,4 @@ def plan_flushing(whole: Plan, operand: QuantizedOperand) -> Plan:
     """Return `whole`, or a plan around it where subnormal x show."""
     if min(operand.scales) > _LARGEST_THAT_SHOWS:
         return whole
-    return FlushingPlan(**{each.name: getattr(whole, each.name) for each in fields(Plan) if each.init}, whole=whole)
+    return FlushingPlan(**around(whole), whole=whole)

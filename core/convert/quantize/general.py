@@ -15,8 +15,8 @@ from core.kernels.scalar.rounding import Rounding as KernelRounding
 from core.kernels.simd.widen import FloatKind
 from core.mlir.types import TensorType
 from core.plan.lanes import LANES, rounded, rounded_scales, step_precision
-from core.plan.operands import QuantizedOperand, float_element
-from core.plan.plan import Array, Plan
+from core.plan.operands import QuantizedOperand
+from core.plan.plan import Array, Plan, quantizing
 from core.profiles import OperationRule, Rounding, ZeroPoint
 from core.profiles.rule import Missing, Overflow, Quotient, Steps
 
@@ -107,6 +107,11 @@ def _addition(rule: OperationRule) -> kernel.Addition:
     return kernel.Addition.AFTER if rule.overflow in _IN_FLOAT else kernel.Addition.NONE
 
 
+def adds_in_float(rule: OperationRule) -> bool:
+    """Return whether the zero point is added to a float, so that nothing is added to the integer."""
+    return _addition(rule) is not kernel.Addition.NONE or rule.quotient is Quotient.FUSED
+
+
 def _stored_bounds(rule: OperationRule, operand: QuantizedOperand, in_float: bool, stepped: str) -> tuple[int, int]:
     """The first and last integer that can be stored. Bounds applied in a float type are rounded to it, and can lie
     beyond those of the type: then the storage type's own hold."""
@@ -120,20 +125,22 @@ def _stored_bounds(rule: OperationRule, operand: QuantizedOperand, in_float: boo
     return max(near[0], operand.lowest), min(near[1], operand.highest)
 
 
-def stored_nans(missing: Missing, operand: QuantizedOperand, zero_points: Array) -> Array:
-    """What NaN is stored as, for each parameter. `zero_points`: those added to integers."""
-    match missing:
+def stored_nans(rule: OperationRule, operand: QuantizedOperand) -> Array:
+    """Return what NaN is stored as, for each parameter of the type."""
+    zero_points = np.array(operand.zero_points, np.int64)
+    match rule.missing:
         case Missing.LOWEST:
             return np.full_like(zero_points, operand.minimum)
         case Missing.HIGHEST:
             return np.full_like(zero_points, operand.maximum)
         case Missing.ZERO_POINT:
-            return np.array(operand.zero_points, np.int64)
+            return zero_points
         case Missing.INT32_MINIMUM:
             return np.full_like(zero_points, _INT32_MINIMUM)
         case Missing.INDEFINITE | Missing.INDEFINITE_HIGHEST:
-            converted = _INT32_MINIMUM if missing is Missing.INDEFINITE else _LARGEST_F32_IN_INT32
-            wrapped = (converted + zero_points).astype(np.int32).astype(np.int64)
+            converted = _INT32_MINIMUM if rule.missing is Missing.INDEFINITE else _LARGEST_F32_IN_INT32
+            added = 0 if adds_in_float(rule) else zero_points
+            wrapped = np.full_like(zero_points, converted + added).astype(np.int32).astype(np.int64)
             return np.clip(wrapped, operand.minimum, operand.maximum)
     return np.zeros_like(zero_points)
 
@@ -145,18 +152,16 @@ def plan_general(
     expressed = operand.expressed.name
     lane = LANES[expressed]
     stepped = expressed if rule.steps is Steps.EXPRESSED else "f32"
-    addition = _addition(rule)
-    in_float = addition is not kernel.Addition.NONE or rule.quotient is Quotient.FUSED
+    in_float = adds_in_float(rule)
     wide = operand.width > _WIDEST_NARROW or lane == "<f8"
     integer = "<i8" if wide else "<i4"
     scales = rounded_scales(operand.scales, operand.expressed, rule)
     zero_points = np.array(operand.zero_points, np.int64)
-    added = np.zeros_like(zero_points) if in_float else zero_points
     rules = {
         kernel.Field.SOURCE: FloatKind[expressed.upper()],
         kernel.Field.QUOTIENT: _QUOTIENTS[rule.quotient],
         kernel.Field.PRECISION: step_precision(rule.steps, expressed),
-        kernel.Field.ADDITION: addition,
+        kernel.Field.ADDITION: _addition(rule),
         kernel.Field.ROUNDING: ROUNDINGS[rule.rounding],
         kernel.Field.OVERFLOW: _OVERFLOWS[rule.overflow],
         kernel.Field.NAN_UNDEFINED: rule.missing is Missing.ERROR,
@@ -166,13 +171,7 @@ def plan_general(
     stored = _stored_bounds(rule, operand, in_float, stepped)
     channels = operand.channels
     return GeneralPlan(
-        profile=profile,
-        rounding=rule.rounding,
-        input_type=input_type,
-        output_type=operand.tensor,
-        input_dtype=float_element(input_type, "input").tensor_dtype,
-        output_dtype=operand.dtype,
-        elements=operand.elements,
+        **quantizing(profile, rule, input_type, operand),
         lane=lane,
         wide=wide,
         layout=channels.layout,
@@ -180,8 +179,8 @@ def plan_general(
             scales if rule.quotient is Quotient.DIVISION else reciprocals(rule, operand, scales), lane
         ),
         addends=channels.lay_out(rounded(zero_points.astype(np.float64), FLOATS[stepped]), lane),
-        zero_points=channels.lay_out(added, integer),
-        nans=channels.lay_out(stored_nans(rule.missing, operand, added), integer),
+        zero_points=channels.lay_out(np.zeros_like(zero_points) if in_float else zero_points, integer),
+        nans=channels.lay_out(stored_nans(rule, operand), integer),
         rules=np.array([int(rules[field]) for field in kernel.Field], np.int64),
         bounds=np.array([operand.minimum, operand.maximum, *stored, operand.lowest, operand.highest], integer),
     )

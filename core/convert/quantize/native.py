@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from core.convert.quantize.general import GeneralPlan, reciprocals
+from core.convert.quantize.general import plan_general, reciprocals, stored_nans
 from core.kernels.convert.quantize.form import WINDOW, Field, Form
 from core.kernels.convert.quantize.native import QUANTIZE
 from core.kernels.jit.processor import HAS_FMA
 from core.kernels.scalar.reciprocal import reciprocals_agree
 from core.mlir.types import TensorType
 from core.plan.lanes import LANES, rounded_scales
-from core.plan.operands import QuantizedOperand, float_element
-from core.plan.plan import Array, Plan
+from core.plan.operands import QuantizedOperand
+from core.plan.plan import Array, DeferredPlan, Plan, quantizing
 from core.profiles import OperationRule, Rounding, ZeroPoint
 from core.profiles.rule import Missing, Overflow, Quotient, Steps
 
@@ -51,20 +52,22 @@ def native_form(rule: OperationRule, operand: QuantizedOperand) -> Form | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NativePlan(Plan):
-    """Plan of `core.kernels.convert.quantize.native`. `general` converts what that kernel stops at."""
+    """Plan of `core.kernels.convert.quantize.native`. `general` converts what that kernel stops at: few tensors have
+    any of it, so that plan is made when the first one comes.
+    """
 
     kernel: Callable[..., int]
     numbers: Array
     factors: Array
     zeros: Array
-    general: GeneralPlan
+    general: DeferredPlan
 
     def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
         """See Plan.step."""
         done = self.kernel(source, target, start, self.numbers, self.factors, self.zeros, counts)
         while done < source.size:
             rest = slice(done, done + _REST)
-            self.general.step(source[rest], target[rest], start + done, counts)
+            self.general().step(source[rest], target[rest], start + done, counts)
             done += _REST
             if done < source.size:
                 rest = slice(done, None)
@@ -74,16 +77,11 @@ class NativePlan(Plan):
 
     def explain_undefined(self, counts: Array) -> str:
         """See Plan.explain_undefined."""
-        return self.general.explain_undefined(counts)
+        return self.general().explain_undefined(counts)
 
 
 def plan_native(
-    profile: str,
-    rule: OperationRule,
-    input_type: TensorType,
-    operand: QuantizedOperand,
-    form: Form,
-    general: GeneralPlan,
+    profile: str, rule: OperationRule, input_type: TensorType, operand: QuantizedOperand, form: Form
 ) -> NativePlan:
     """Plan a conversion for which `native_form` gives a form."""
     channels = operand.channels
@@ -105,32 +103,34 @@ def plan_native(
         lowest, highest = operand.lowest, operand.highest
     integer = "<i8" if form.bits == 32 else "<i4"
     flushing = bool(scales.min() >= _SMALLEST_FLUSHED and scales.max() <= _LARGEST_FLUSHED)
-    addends = np.array(operand.zero_points, np.float32) * fused
-    zeros = channels.lay_out(np.array(operand.zero_points) * (not fused), integer)
+    zero_points = np.array(operand.zero_points, np.int64)
+    nans = stored_nans(rule, operand)
+    rows = (factors, corrections, zero_points.astype(np.float32) * fused)
+    laid_out = np.concatenate([channels.lay_out(each, "<f4") for each in rows])
+    zeros = channels.lay_out(zero_points * (not fused), integer)
+    zeros_and_nans = np.concatenate([zeros, channels.lay_out(nans, integer)])
     saturating = rule.overflow in (Overflow.SATURATE, Overflow.FLOAT_CLAMP) and rule.missing is not Missing.ERROR
     numbers = {
         Field.PARAMETERS: zeros.size,
         # The kernel's way from f16 to f32 has subnormals in between.
         Field.FLUSHING: flushing and form.source != "f16",
         Field.SATURATING: saturating,
-        Field.WORDS_SUFFICE: saturating
-        and bool(np.all((general.nans >= operand.minimum) & (general.nans <= operand.maximum))),
+        Field.WORDS_SUFFICE: saturating and bool(np.all((nans >= operand.minimum) & (nans <= operand.maximum))),
         Field.MINIMUM: operand.minimum,
         Field.MAXIMUM: operand.maximum,
         Field.LOWEST: lowest,
         Field.HIGHEST: highest,
     }
     return NativePlan(
-        profile=profile,
-        rounding=rule.rounding,
-        input_type=input_type,
-        output_type=operand.tensor,
-        input_dtype=float_element(input_type, "input").tensor_dtype,
-        output_dtype=operand.dtype,
-        elements=operand.elements,
+        **quantizing(profile, rule, input_type, operand),
         kernel=QUANTIZE[form].compiled(),
         numbers=np.array([*layout, *(int(numbers[field]) for field in Field)], np.int64),
-        factors=np.concatenate([channels.lay_out(each, "<f4") for each in (factors, corrections, addends)]),
-        zeros=np.concatenate([zeros, general.nans]),
-        general=general,
+        factors=laid_out,
+        zeros=zeros_and_nans,
+        general=DeferredPlan(
+            # No native form draws at random, so that there is no seed.
+            partial(plan_general, profile, rule, input_type, operand, 0),
+            # It has as many rows of as wide numbers, less one.
+            laid_out.nbytes + zeros_and_nans.nbytes,
+        ),
     )

@@ -9,8 +9,8 @@ import numpy as np
 from core.convert.float_encoding import Encoder
 from core.mlir.types import TensorType
 from core.plan.lanes import rounded_scales, step_precision
-from core.plan.operands import QuantizedOperand, float_element
-from core.plan.plan import Array, Plan
+from core.plan.operands import QuantizedOperand
+from core.plan.plan import Array, Plan, quantizing
 from core.profiles import OperationRule
 from core.profiles.rule import Quotient
 
@@ -42,13 +42,7 @@ def plan_small_float(
         factors = scales if divides else np.float32(1.0) / scales
     channels, expressed = operand.channels, operand.expressed.name
     return SmallFloatPlan(
-        profile=profile,
-        rounding=rule.rounding,
-        input_type=input_type,
-        output_type=operand.tensor,
-        input_dtype=float_element(input_type, "input").tensor_dtype,
-        output_dtype=operand.dtype,
-        elements=operand.elements,
+        **quantizing(profile, rule, input_type, operand),
         encoder=encoder.scaling(expressed, divides, step_precision(rule.steps, expressed), rule.float_zero_point),
         layout=channels.layout,
         factors=channels.lay_out(factors, "<f4"),

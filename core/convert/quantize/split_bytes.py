@@ -7,7 +7,7 @@ the zero point is added, and the sum clamped. Both give the same wherever x / s 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -16,7 +16,7 @@ from core.convert.quantize.general import stored_nans
 from core.formats.elements import FloatElement
 from core.plan.lanes import rounded_scales, widen
 from core.plan.operands import QuantizedOperand, float_element, static_shape
-from core.plan.plan import Array, Plan
+from core.plan.plan import Array, Plan, around
 from core.profiles import OperationRule
 from core.profiles.rule import Missing
 
@@ -124,12 +124,12 @@ def plan_split_bytes(whole: Plan, rule: OperationRule, operand: QuantizedOperand
         return whole
     channels = operand.channels.as_runs()
     zero_points = np.array(operand.zero_points, np.int64)
-    indefinite = stored_nans(Missing.INDEFINITE, operand, zero_points)
+    indefinite = stored_nans(replace(rule, missing=Missing.INDEFINITE), operand)
     scales = rounded_scales(operand.scales, operand.expressed, rule)
     with np.errstate(over="ignore"):
         reach = scales.min() * _SURELY_WITHIN
     return SplitBytesPlan(
-        **{each.name: getattr(whole, each.name) for each in fields(Plan) if each.init},
+        **around(whole),
         whole=whole,
         runs=runs,
         layout=channels.scalars,

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from core.convert.requantize.derivation import derive_each
 from core.convert.requantize.granularity import Granularity, common_granularity
 from core.convert.requantize.scaling import ScalingPlan, plan_scaling
 from core.convert.requantize.through_real import plan_through_real
@@ -17,6 +16,7 @@ from core.convert.requantize.tosa_rescale import check_rescale
 from core.errors import TypeFitError, UnsupportedError, about
 from core.formats.elements import IntegerElement
 from core.mlir.types import TensorType, Type
+from core.plan.channels import whole_blocks
 from core.plan.operands import (
     QuantizedOperand,
     StoredOperand,
@@ -28,9 +28,9 @@ from core.plan.operands import (
 )
 from core.plan.plan import Plan
 from core.profiles import Operation, OperationRule, profile_named
-from core.profiles.rule import INTEGERS, ZeroPointRange
-from core.profiles.scheme_rule import scheme_rule
+from core.profiles.rule import INTEGERS, ZeroPointRange, scheme_rule
 from core.schemes import Multiplier, Scheme, scheme_named
+from core.schemes.multipliers import derive_each
 
 __all__ = ["ScalingPlan", "plan_requantize", "plan_scaling"]
 
@@ -89,7 +89,7 @@ def _derive(
 
 def _multiplier_blocks(shape: tuple[int, ...], axis: int | None, count: int) -> tuple[tuple[int, ...], int]:
     """Return the blocks of the caller's multipliers: of one index along `axis`, or of the whole tensor."""
-    whole = tuple(max(dimension, 1) for dimension in shape)
+    whole = whole_blocks(shape)
     if axis is None or count == 1:
         return whole, 1
     if not 0 <= axis < len(shape):

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.errors import UnsupportedError
-from core.plan.channels import Channels, channels_of
+from core.plan.channels import Channels, block_counts, channels_of, whole_blocks
 
 # Two sides of different granularity have as many parameters as both together tell apart.
 _MOST_PARAMETERS = 65_536
@@ -30,16 +30,12 @@ class Granularity:
     indices: tuple[NDArray[np.int64], ...]
 
 
-def _counts(shape: Sequence[int], blocks: Sequence[int]) -> list[int]:
-    return [-(-dimension // block) for dimension, block in zip(shape, blocks, strict=True)]
-
-
 def _index(shape: Sequence[int], blocks: Sequence[int], side: Sequence[int]) -> NDArray[np.int64]:
     """Return, for each block, the row-major index of the block of `side` that it lies in."""
     rank = len(shape)
-    of_side = _counts(shape, side)
+    of_side = block_counts(shape, side)
     index: NDArray[Any] = np.zeros((1,) * rank, np.int64)
-    for axis, count in enumerate(_counts(shape, blocks)):
+    for axis, count in enumerate(block_counts(shape, blocks)):
         along = np.arange(count) * blocks[axis] // side[axis] * prod(of_side[axis + 1 :])
         index = index + along.reshape([-1 if i == axis else 1 for i in range(rank)])
     return index.ravel()
@@ -54,9 +50,9 @@ def common_granularity(shape: Sequence[int], *sides: tuple[Sequence[int], int]) 
     if 0 in shape:
         # No element has a parameter; the multipliers are derived and told all the same.
         indices = tuple(np.arange(most) % count for _, count in sides)
-        return Granularity(Channels(1, 1, 1), tuple(max(size, 1) for size in shape), most, indices)
+        return Granularity(Channels(1, 1, 1), whole_blocks(shape), most, indices)
     blocks = tuple(gcd(*sizes) for sizes in zip(*(blocks for blocks, _ in sides), strict=True))
-    count = prod(_counts(shape, blocks))
+    count = prod(block_counts(shape, blocks))
     if count > max(most, _MOST_PARAMETERS):
         raise UnsupportedError(
             f"the granularities of input and output make {count} parameters together; at most {_MOST_PARAMETERS} are "

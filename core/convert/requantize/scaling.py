@@ -14,7 +14,7 @@ from core.convert.requantize.real_factor import apply_float
 from core.errors import ParameterError
 from core.kernels.convert.requantize.rules import Requirement
 from core.plan.operands import StoredOperand
-from core.plan.plan import Array
+from core.plan.plan import Array, requantizing
 from core.plan.table import TablePlan, table_for
 from core.schemes import FixedPoint, Multiplier, Scheme
 
@@ -100,14 +100,7 @@ def _plan(
 ) -> ScalingPlan:
     source, target, channels = sides.source, sides.target, granularity.channels
     return ScalingPlan(
-        profile=profile,
-        rounding=scheme.rounding,
-        input_type=source.tensor,
-        output_type=target.tensor,
-        input_dtype=source.dtype,
-        output_dtype=target.dtype,
-        elements=source.elements,
-        input_bounds=source.input_bounds,
+        **requantizing(profile, scheme.rounding, source, target),
         multipliers=tuple(multipliers),
         scheme=scheme,
         granularity=granularity,

@@ -9,7 +9,7 @@ import numpy as np
 from core.convert.dequantize import plan_dequantize
 from core.convert.quantize import plan_quantize
 from core.plan.operands import QuantizedOperand
-from core.plan.plan import Array, Plan, pieces
+from core.plan.plan import Array, Plan, pieces, requantizing
 from core.plan.table import TablePlan, table_for
 
 
@@ -42,14 +42,7 @@ def plan_through_real(
     dequantize = plan_dequantize(source.tensor, None, profile, more_storages=("i32",), constant_scales=constant_scales)
     quantize = plan_quantize(dequantize.output_type, target.tensor, profile)
     return ThroughRealPlan(
-        profile=profile,
-        rounding=quantize.rounding,
-        input_type=source.tensor,
-        output_type=target.tensor,
-        input_dtype=source.dtype,
-        output_dtype=target.dtype,
-        elements=source.elements,
-        input_bounds=source.input_bounds,
+        **requantizing(profile, quantize.rounding, source, target),
         dequantize=dequantize,
         quantize=quantize,
         table=table_for(source.dtype, target.dtype, max(len(source.scales), len(target.scales))),

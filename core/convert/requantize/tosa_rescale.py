@@ -1,4 +1,4 @@
-"""What RESCALE demands of element types, signs and zero points: the ERROR_IF conditions of spec/mlir.md 5.2.
+"""What RESCALE demands of element types, signs and zero points: the ERROR_IF conditions of TOSA 1.0.
 
 The operator asks here (`core.operators.tosa.rescale_plan`), and so does requantize in TOSA's profiles.
 """

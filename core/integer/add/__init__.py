@@ -2,8 +2,8 @@
 
     y = clamp(round((s_a * (a - z_a) + s_b * (b - z_b)) / s_y) + z_y), in the arithmetic of the profile
 
-Dimensions are broadcast as numpy does. Source: spec/numerics.md C.2, C.5; spec/mlir.md 4.4, 4.5; LiteRT's and XNNPACK's
-ADD, run.
+Dimensions are broadcast as numpy does. Source: LiteRT's and XNNPACK's ADD, run; StableHLO's passes
+stablehlo-legalize-quant-to-math and stablehlo-quant-legalize-to-tosa-rescale.
 """
 
 from __future__ import annotations

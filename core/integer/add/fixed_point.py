@@ -5,7 +5,7 @@
     TOSA:    y = scale((scale(a - z_a, 2^L * s_a / m) + scale(b - z_b, 2^L * s_b / m)), m / (2^L * s_y)) + z_y
 
 scale is the scheme's. Scales are f32 in LiteRT, f64 in TOSA's lowering. Source: LiteRT add.cc, reference_integer_ops
-Add, run; spec/mlir.md 4.5.
+Add, run; StableHLO's pass stablehlo-quant-legalize-to-tosa-rescale.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from core.errors import ParameterError
 from core.formats.elements import IntegerElement
 from core.integer.add.arithmetic import Arithmetic
 from core.mlir.types import TensorType
-from core.plan.operands import QuantizedOperand, StoredOperand, integer_operand
+from core.plan.channels import whole_blocks
+from core.plan.operands import QuantizedOperand, StoredOperand, integer_operand, static_shape
 from core.plan.plan import Plan
 from core.profiles.integer_rule import Addition, AddRule
 from core.schemes import Multiplier, Scheme, scheme_named
@@ -71,15 +72,13 @@ class FixedPointAddition(Arithmetic):
 def _stage(
     scheme: Scheme, source: StoredOperand, target: StoredOperand, factor: float, profile: str, what: str
 ) -> tuple[Plan, Multiplier]:
-    shape = source.tensor.shape or ()
-    sizes = tuple(size for size in shape if size is not None)
-    whole = tuple(max(size, 1) for size in sizes)
+    shape = static_shape(source.tensor)
+    whole = whole_blocks(shape)
     try:
-        multiplier = scheme.derive(factor)
-        scheme.check(multiplier)
+        multiplier = scheme.derive_checked(factor)
     except ParameterError as error:
         raise ParameterError(f"the factor of {what}, {factor!r}: {error.detail}") from None
-    granularity = common_granularity(sizes, (whole, 1), (whole, 1))
+    granularity = common_granularity(shape, (whole, 1), (whole, 1))
     plan = plan_scaling(scheme, source, target, granularity, [multiplier], profile=profile, exact=[factor])
     return plan, multiplier
 

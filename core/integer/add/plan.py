@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.errors import PreconditionError, TensorDataError, about
+from core.errors import PreconditionError, about
 from core.integer.add.arithmetic import Arithmetic
 from core.integer.integers import Integers
 from core.mlir.types import TensorType
 from core.plan.operands import QuantizedOperand, static_shape
-from core.plan.plan import pieces
+from core.plan.plan import check_flat, pieces
 from core.plan.report import Report
 
 Array = NDArray[Any]
@@ -78,8 +78,7 @@ class AddPlan:
     def _run(self, lhs: Array, rhs: Array, target: Array, piece: int | None) -> tuple[Report, dict[str, Array]]:
         """Work piece by piece, or in one of `piece` elements."""
         a, b = self._broadcast(lhs, rhs)
-        if target.dtype != self.output.dtype or target.shape != a.shape:
-            raise TensorDataError(f"the output must be {a.size} elements of {self.output.dtype}")
+        check_flat(target, self.output.dtype, a.size, "the output")
         counts = self.arithmetic.new_counts()
         found: dict[str, Array] = {}
         for part in pieces(a.size) if piece is None else (slice(0, piece),):

@@ -2,7 +2,7 @@
 
     y = clamp(requantize(a) + requantize(b) - z_y), requantize to i32 without a clamp (`core.schemes`)
 
-Source: spec/mlir.md 4.4.
+Source: StableHLO's pass stablehlo-legalize-quant-to-math.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from core.errors import ParameterError
 from core.formats.elements import IntegerElement
 from core.integer.add.arithmetic import Arithmetic, clamp
 from core.mlir.types import TensorType
-from core.plan.operands import QuantizedOperand, integer_operand
+from core.plan.operands import QuantizedOperand, integer_operand, static_shape
 from core.plan.plan import Plan
 from core.profiles.integer_rule import AddRule
 from core.schemes import scheme_named
@@ -55,15 +55,13 @@ def plan_to_output_scale(
     assert rule.scheme is not None
     scheme = scheme_named(rule.scheme)
     tensor = TensorType(output.tensor.shape, IntegerElement(32))
-    target = replace(integer_operand(tensor, "sum"), zero_points=output.zero_points)
-    sizes = tuple(size for size in output.tensor.shape or () if size is not None)
-    granularity = common_granularity(sizes, (target.blocks, 1), (target.blocks, 1))
+    target = integer_operand(tensor, "sum", output.zero_points[0])
+    granularity = common_granularity(static_shape(tensor), (target.blocks, 1), (target.blocks, 1))
     plans, multipliers = [], []
     for name, side in (("lhs", lhs), ("rhs", rhs)):
         ratio = scheme.factor.of(side.scales[0], None, output.scales[0])
         try:
-            multiplier = scheme.derive(ratio)
-            scheme.check(multiplier)
+            multiplier = scheme.derive_checked(ratio)
         except ParameterError as error:
             raise ParameterError(f"the scale of {name} to the output's: {error.detail}") from None
         source = replace(side, tensor=tensor, blocks=target.blocks)

@@ -1,4 +1,4 @@
-"""The quant dialect's operations: `quant.qcast`, `quant.dcast`, `quant.scast` (spec/mlir.md 2.2 and 2.3)."""
+"""The quant dialect's operations: `quant.qcast`, `quant.dcast`, `quant.scast` (https://mlir.llvm.org/docs/Dialects/QuantDialect)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A function of a module, interpreted: one operation after the other, within a budget of memory and time.
 
-Quantized operations of StableHLO are what its specification says: dequantize, compute, quantize (spec/mlir.md 4.2),
+Quantized operations of StableHLO are what its specification says: dequantize, compute, quantize,
 with the profile `stablehlo`; quant.qcast and quant.dcast are what MLIR lowers them to, with the profile `mlir`.
 """
 

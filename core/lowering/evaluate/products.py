@@ -59,8 +59,8 @@ def dot_general(left: Array, right: Array, dims: DotDimensions, dtype: np.dtype[
     return total.reshape((*batch, *left_free, *right_free))
 
 
-def convolution(left: Array, right: Array, window: Window, dtype: np.dtype[Any], check: Check, fill: int = 0) -> Array:
-    """Return the convolution, with `fill` where the window leaves the input."""
+def convolution(left: Array, right: Array, window: Window, dtype: np.dtype[Any], check: Check) -> Array:
+    """Return the convolution, with 0 where the window leaves the input."""
     dims = window.dimensions
     source = left.transpose((dims.input.first, dims.input.second, *dims.input.spatial)).astype(dtype)
     kernel = right.transpose((dims.kernel.second, dims.kernel.first, *dims.kernel.spatial)).astype(dtype)
@@ -72,7 +72,7 @@ def convolution(left: Array, right: Array, window: Window, dtype: np.dtype[Any],
     gaps = [0, 0, *(step - 1 for step in window.lhs_dilation)]
     spread = [size + max(size - 1, 0) * gap for size, gap in zip(source.shape, gaps, strict=True)]
     check(prod(a + max(b, 0) + max(c, 0) for a, b, c in zip(spread, low, high, strict=True)) * dtype.itemsize)
-    source = padded(source, np.array(fill, dtype), low, high, gaps)
+    source = padded(source, np.array(0, dtype), low, high, gaps)
     reach = [(size - 1) * step + 1 for size, step in zip(kernel.shape[2:], window.rhs_dilation, strict=True)]
     sizes = [
         max((size - span) // stride + 1, 0)

@@ -1,4 +1,4 @@
-"""Quantized dot, dot_general and convolution as integer products and corrections (spec/mlir.md 4.4)."""
+"""Quantized dot, dot_general and convolution as integer products and corrections."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from core.lowering.dialects.stablehlo.operations import OPERATIONS
 from core.lowering.dialects.stablehlo.reduction import reducer
 from core.lowering.dialects.stablehlo.window import padding_attribute, window_of
 from core.lowering.passes.rewriting import Emitter
-from core.lowering.passes.scale_to_math import Uniform, as_f32, parameters, scales, zero_points
+from core.lowering.passes.scale_to_math import Uniform, parameters
 from core.lowering.passes.stablehlo_ops import broadcast, constant, dimension, float_constant, integer_constant, make
 from core.lowering.quantized import storage_attribute, stored, with_element
+from core.schemes.significand import rounded_to_f32
 
 # A combined scale this near to 1 is taken for 1, and ratios this near to each other for equal.
 _NEAR = 0.001
@@ -101,7 +102,7 @@ def hybrid(emitter: Emitter, op: Operation, right: Uniform) -> SSAValue:
     factors, shifts, axis = parameters(emitter, right, float_zero_points=True)
     real = with_element(barrier.type, f32)
     weights = emitter.add(make("convert", [barrier], real))
-    if any(zero_points(right)):
+    if any(right.zero_points):
         weights = emitter.add(broadcast("subtract", weights, shifts, real, axis))
     weights = emitter.add(broadcast("multiply", weights, factors, real, axis))
     return emitter.add(
@@ -126,9 +127,9 @@ def dot_like(emitter: Emitter, op: Operation, dot: DotLike) -> SSAValue:
         attributes["padding"] = padding_attribute([(0, 0)] * len(dot.padding))
     sums = emitter.add(make(name, [left, right], whole, attributes=attributes))
     offset = _offset(emitter, dot, left, right, sums)
-    combined = scales(dot.left)[0] * scales(dot.right)[0] / scales(dot.result)[0]
+    combined = dot.left.scales[0] * dot.right.scales[0] / dot.result.scales[0]
     if abs(combined - 1.0) > _NEAR:
-        factor = emitter.add(float_constant(as_f32(combined)))
+        factor = emitter.add(float_constant(rounded_to_f32(combined)))
         sums = _scaled(emitter, sums, factor)
         if offset is not None:
             offset = _scaled(emitter, offset, factor)

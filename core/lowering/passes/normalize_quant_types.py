@@ -1,4 +1,4 @@
-"""`normalize-quant-types`: sub-channel types that say no more than per-tensor or per-axis ones (spec/mlir.md 2.4).
+"""`normalize-quant-types`: sub-channel types that say no more than per-tensor or per-axis ones.
 
 MLIR's pass has two defects. Each is reproduced only when its option is `true`:
 `sign-extend-zero-points`: an unsigned zero point is read as a signed one (`u8 {{2.0:200}}` becomes `2.0:-56`).

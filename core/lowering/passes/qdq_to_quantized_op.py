@@ -1,4 +1,4 @@
-"""`stablehlo-legalize-qdq-to-quantized-op`: dequantize, compute and quantize become one operation (spec/mlir.md 4.3).
+"""`stablehlo-legalize-qdq-to-quantized-op`: dequantize, compute and quantize become one operation.
 
 As upstream's: whether the operation takes such types is not asked.
 """

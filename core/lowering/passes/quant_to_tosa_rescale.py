@@ -1,4 +1,4 @@
-"""`stablehlo-quant-legalize-to-tosa-rescale`: quantized operations on i32 between TOSA's RESCALEs (spec/mlir.md 4.5).
+"""`stablehlo-quant-legalize-to-tosa-rescale`: quantized operations on i32 between TOSA's RESCALEs.
 
 As upstream's: per-tensor types only, scale32 and single rounding, whatever RESCALE then requires of the values; divide
 has the scale of multiply. For subtract, maximum and the others scales are in f64, multipliers as TOSA derives them.
@@ -24,7 +24,7 @@ _MOST_SHIFT = 62
 
 
 def multiplier_and_shift(scale: float) -> tuple[int, int]:
-    """Return (M, shift) with scale near M * 2^-shift, 31 bits of M, ties away from zero (spec/mlir.md 4.6).
+    """Return (M, shift) with scale near M * 2^-shift, 31 bits of M, ties away from zero.
 
     A shift below 2, which RESCALE does not take, is returned all the same, as upstream does.
     """

@@ -1,4 +1,4 @@
-"""`stablehlo-legalize-quantized-op-to-qdq`: an operation as dequantize, compute, quantize (spec/mlir.md 4.3)."""
+"""`stablehlo-legalize-quantized-op-to-qdq`: an operation as dequantize, compute, quantize."""
 
 from __future__ import annotations
 

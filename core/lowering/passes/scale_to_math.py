@@ -1,8 +1,6 @@
-"""Scales and zero points as constants of StableHLO, and requantization with merged ones (spec/mlir.md 4.4)."""
+"""Scales and zero points as constants of StableHLO, and requantization with merged ones."""
 
 from __future__ import annotations
-
-import struct
 
 from xdsl.dialects.builtin import IntegerType, TensorType, f32
 from xdsl.ir import Attribute, SSAValue
@@ -11,46 +9,28 @@ from core import mlir
 from core.lowering.passes.rewriting import Emitter
 from core.lowering.passes.stablehlo_ops import broadcast, float_constant, integer_constant, make
 from core.lowering.quantized import element_part, with_element
+from core.schemes.significand import rounded_to_f32
 
 Uniform = mlir.UniformType | mlir.UniformPerAxisType
-
-
-def as_f32(value: float) -> float:
-    """Return the nearest f32, ties to even; beyond its largest, infinity."""
-    try:
-        found: tuple[float] = struct.unpack("<f", struct.pack("<f", value))
-    except OverflowError:
-        return float("inf") if value > 0 else float("-inf")
-    return found[0]
-
-
-def scales(type_: Uniform) -> tuple[float, ...]:
-    """Return the scales of a type, one or one for each channel."""
-    return (type_.scale,) if isinstance(type_, mlir.UniformType) else type_.scales
-
-
-def zero_points(type_: Uniform) -> tuple[int, ...]:
-    """Return the zero points of a type, one or one for each channel."""
-    return (type_.zero_point,) if isinstance(type_, mlir.UniformType) else type_.zero_points
 
 
 def parameters(emitter: Emitter, type_: Uniform, *, float_zero_points: bool) -> tuple[SSAValue, SSAValue, int | None]:
     """Emit scale and zero point, as scalars or as vectors, and return them and the axis of the vectors."""
     if isinstance(type_, mlir.UniformType):
-        scale = emitter.add(float_constant(as_f32(type_.scale)))
+        scale = emitter.add(float_constant(rounded_to_f32(type_.scale)))
         point = type_.zero_point
-        shift = float_constant(as_f32(point)) if float_zero_points else integer_constant(point)
+        shift = float_constant(rounded_to_f32(point)) if float_zero_points else integer_constant(point)
         return scale, emitter.add(shift), None
-    scale = emitter.add(float_constant([as_f32(each) for each in type_.scales]))
+    scale = emitter.add(float_constant([rounded_to_f32(each) for each in type_.scales]))
     points = type_.zero_points
-    shift = float_constant([as_f32(each) for each in points]) if float_zero_points else integer_constant(points)
+    shift = float_constant([rounded_to_f32(each) for each in points]) if float_zero_points else integer_constant(points)
     return scale, emitter.add(shift), type_.axis
 
 
 def bounds(emitter: Emitter, storage: mlir.StorageType) -> tuple[SSAValue, SSAValue]:
     """Emit the storage bounds as floats."""
-    low = emitter.add(float_constant(as_f32(storage.minimum)))
-    return low, emitter.add(float_constant(as_f32(storage.maximum)))
+    low = emitter.add(float_constant(rounded_to_f32(storage.minimum)))
+    return low, emitter.add(float_constant(rounded_to_f32(storage.maximum)))
 
 
 def requantize(emitter: Emitter, value: SSAValue, source: Uniform, target: Uniform, result: Attribute) -> SSAValue:
@@ -74,19 +54,23 @@ def requantize(emitter: Emitter, value: SSAValue, source: Uniform, target: Unifo
 def _merged(emitter: Emitter, value: SSAValue, source: Uniform, target: Uniform) -> SSAValue:
     if isinstance(source, mlir.UniformType) and isinstance(target, mlir.UniformType):
         ratio = source.scale / target.scale
-        factor = emitter.add(float_constant(as_f32(ratio)))
+        factor = emitter.add(float_constant(rounded_to_f32(ratio)))
         value = emitter.add(broadcast("multiply", value, factor, value.type))
         offset = target.zero_point - source.zero_point * ratio
         if offset != 0:
-            value = emitter.add(broadcast("add", value, emitter.add(float_constant(as_f32(offset))), value.type))
+            value = emitter.add(
+                broadcast("add", value, emitter.add(float_constant(rounded_to_f32(offset))), value.type)
+            )
         return value
     axis = next(each.axis for each in (target, source) if isinstance(each, mlir.UniformPerAxisType))
-    count = max(len(scales(source)), len(scales(target)))
-    spread = [each * count if len(each) == 1 else each for each in (scales(source), scales(target))]
-    points = [each * count if len(each) == 1 else each for each in (zero_points(source), zero_points(target))]
+    count = max(len(source.scales), len(target.scales))
+    spread = [each * count if len(each) == 1 else each for each in (source.scales, target.scales)]
+    points = [each * count if len(each) == 1 else each for each in (source.zero_points, target.zero_points)]
     ratios = [s_in / s_out for s_in, s_out in zip(*spread, strict=True)]
-    offsets = [as_f32(z_out - z_in * ratio) for z_in, z_out, ratio in zip(points[0], points[1], ratios, strict=True)]
-    factors = emitter.add(float_constant([as_f32(ratio) for ratio in ratios]))
+    offsets = [
+        rounded_to_f32(z_out - z_in * ratio) for z_in, z_out, ratio in zip(points[0], points[1], ratios, strict=True)
+    ]
+    factors = emitter.add(float_constant([rounded_to_f32(ratio) for ratio in ratios]))
     spread_type = _with_size(value.type, axis, count)
     value = emitter.add(broadcast("multiply", value, factors, spread_type, axis))
     if any(offsets):

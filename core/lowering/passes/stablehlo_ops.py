@@ -15,7 +15,7 @@ from core.lowering.dialects.stablehlo.operations import OPERATIONS
 from core.lowering.module import Module
 from core.lowering.quantized import element_attribute, quantized_part, with_element
 
-# What is computed by dequantizing, in floats, and quantizing again (spec/mlir.md 4.3).
+# What is computed by dequantizing, in floats, and quantizing again, as StableHLO's pass does.
 DEQUANTIZED = frozenset(
     f"stablehlo.{name}"
     for name in (

@@ -1,4 +1,4 @@
-"""`tosa-rescale-legalize-to-stablehlo`: RESCALE in i64 arithmetic of StableHLO (spec/mlir.md 4.7).
+"""`tosa-rescale-legalize-to-stablehlo`: RESCALE in i64 arithmetic of StableHLO.
 
 As upstream's: scale32, single rounding and one multiplier only, others stay; storage bounds and the unsigned flags are
 ignored, and what RESCALE requires of values is not checked.

@@ -1,4 +1,4 @@
-"""What oneDNN Graph's four operators share: qtype, axis, and the checks of scales and zero points (numerics.md B.1)."""
+"""What oneDNN Graph's four operators share: qtype, axis, and the checks of scales and zero points."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ _PER_TENSOR, _PER_CHANNEL, _PER_GROUP = "per_tensor", "per_channel", "per_group"
 QTYPE = Attribute(
     name="qtype",
     kind=Kind.TEXT,
-    description="Whether there is one scale in all, or one for each index of the axis. Default: per_tensor.",
+    description="Granularity: one scale for the tensor, or one per index of the axis. Default: per_tensor.",
     default=_PER_TENSOR,
-    choices=Choices("OnednnQtype", (_PER_TENSOR, _PER_CHANNEL), "How finely oneDNN's parameters are given."),
+    choices=Choices("OnednnQtype", (_PER_TENSOR, _PER_CHANNEL), "Granularity of oneDNN's parameters."),
 )
 GROUP_QTYPE = Attribute(
     name="qtype",
     kind=Kind.TEXT,
-    description="Whether there is one scale in all, one for each index of the axis, or one for each group. Default: "
+    description="Granularity: one scale for the tensor, one per index of the axis, or one per group. Default: "
     "per_tensor.",
     default=_PER_TENSOR,
     choices=Choices(
         "OnednnGroupedQtype",
         (_PER_TENSOR, _PER_CHANNEL, _PER_GROUP),
-        "How finely the parameters of DynamicDequantize are given.",
+        "Granularity of DynamicDequantize's parameters.",
     ),
 )
 AXIS = Attribute(
     name="axis",
     kind=Kind.INTEGER,
-    description="The dimension of the channels; a negative one counts from the end. Of no meaning but per_channel.",
+    description="The channel dimension; negative values count from the end. Used with per_channel only.",
     default=1,
 )
-SCALES = Attribute(name="scales", kind=Kind.NUMBERS, description="One, or one for each channel; rounded to f32.")
+SCALES = Attribute(name="scales", kind=Kind.NUMBERS, description="One, or one per channel; rounded to f32.")
 ZPS = Attribute(
     name="zps",
     kind=Kind.INTEGERS,
-    description="As many zero points as scales; not with f8. Default: zeros.",
+    description="One zero point per scale; not allowed with f8. Default: zeros.",
     optional=True,
     lowest=-INT32,
     highest=INT32 - 1,

@@ -1,4 +1,4 @@
-"""oneDNN Graph Dequantize and DynamicDequantize (spec/numerics.md B).
+"""oneDNN Graph Dequantize and DynamicDequantize, by oneDNN's developer guide.
 
 dst = f32(f32(f32(src) - f32(zp)) * scale), rounded once more where scales are f16 or bf16
 
@@ -110,10 +110,10 @@ def _plan_dynamic(call: OperatorCall) -> Run:
 DEQUANTIZE = Operator(
     system="onednn",
     name="Dequantize",
-    summary="Stored numbers to real ones, with scales and zero points as attributes.",
+    summary="Dequantize, with scales and zero points as attributes.",
     source=SOURCE,
-    inputs=(Operand(name="src", description="Stored numbers.", types=dict.fromkeys(("ui8", "i8", *F8), 1)),),
-    outputs=(Operand(name="dst", description="Real numbers.", types={"f32": 1}),),
+    inputs=(Operand(name="src", description="The quantized tensor.", types=dict.fromkeys(("ui8", "i8", *F8), 1)),),
+    outputs=(Operand(name="dst", description="The real tensor.", types={"f32": 1}),),
     attributes=(QTYPE, AXIS, SCALES, ZPS),
     plan=_plan,
     example={
@@ -125,23 +125,23 @@ DEQUANTIZE = Operator(
 DYNAMIC_DEQUANTIZE = Operator(
     system="onednn",
     name="DynamicDequantize",
-    summary="Stored numbers to real ones, with scales and zero points as tensors; also in groups.",
+    summary="Dequantize, with scales and zero points as tensors, also per group.",
     source=f"{SOURCE}; groups and 4 bits by its documentation",
     inputs=(
-        Operand(name="src", description="Stored numbers.", types={"ui8": 1, "i8": 1, "ui4": 1, "i4": 1}),
+        Operand(name="src", description="The quantized tensor.", types={"ui8": 1, "i8": 1, "ui4": 1, "i4": 1}),
         Operand(
             name="scales",
-            description="One dimension, or the rank of src per group. dst is of their type.",
+            description="Rank 1, or per group the rank of src. dst has their type.",
             types={"f32": 1, "f16": 1, "bf16": 1},
         ),
         Operand(
             name="zps",
-            description="As many zero points. Default: zeros.",
+            description="One zero point per scale. Default: zeros.",
             types={"i8": 1, "ui8": 1, "i32": 1, "ui4": 1, "i4": 1},
             optional=True,
         ),
     ),
-    outputs=(Operand(name="dst", description="Real numbers.", types={"f32": 1, "f16": 1, "bf16": 1}),),
+    outputs=(Operand(name="dst", description="The real tensor.", types={"f32": 1, "f16": 1, "bf16": 1}),),
     attributes=(
         GROUP_QTYPE,
         AXIS,

@@ -1,4 +1,4 @@
-"""oneDNN Graph Quantize and DynamicQuantize (spec/numerics.md B).
+"""oneDNN Graph Quantize and DynamicQuantize, by oneDNN's developer guide.
 
     dst = RNE(clamp(f32(f32(src * f32(1 / scale)) + zp), lo, hi)); to f8: by way of f16
 
@@ -83,11 +83,11 @@ def _dst_type(names: tuple[str, ...], component: str) -> Attribute:
         name="dst_type",
         kind=Kind.TEXT,
         description="The data type of dst, which the Graph API takes from its logical tensor.",
-        choices=Choices(component, names, "What oneDNN quantizes to."),
+        choices=Choices(component, names, "The destination types of oneDNN's quantization."),
     )
 
 
-_SRC = Operand(name="src", description="Real numbers.", types={"f32": 1})
+_SRC = Operand(name="src", description="The real tensor.", types={"f32": 1})
 _NAN = (
     "NaN depends on the instruction set there; it becomes the lowest number, as with ONEDNN_MAX_CPU_ISA=AVX2.",
     "per_channel with zps other than 0, and with a negative axis, which its CPU engine does not compile, follow the "
@@ -98,10 +98,10 @@ _EXAMPLE_SRC = {"type": "tensor<2x2xf32>", "values": [0.3, 1.0, -2.0, 100.0]}
 QUANTIZE = Operator(
     system="onednn",
     name="Quantize",
-    summary="Real numbers to stored ones, with scales and zero points as attributes.",
+    summary="Quantize, with scales and zero points as attributes.",
     source=SOURCE,
     inputs=(_SRC,),
-    outputs=(Operand(name="dst", description="Stored numbers.", types=dict.fromkeys(_DST, 1)),),
+    outputs=(Operand(name="dst", description="The quantized tensor.", types=dict.fromkeys(_DST, 1)),),
     attributes=(_dst_type(_DST, "OnednnDestination"), QTYPE, AXIS, SCALES, ZPS),
     deviations=_NAN,
     plan=_plan,
@@ -114,19 +114,19 @@ QUANTIZE = Operator(
 DYNAMIC_QUANTIZE = Operator(
     system="onednn",
     name="DynamicQuantize",
-    summary="Real numbers to stored ones, with scales and zero points as tensors.",
+    summary="Quantize, with scales and zero points as tensors.",
     source=SOURCE,
     inputs=(
         _SRC,
-        Operand(name="scales", description="One dimension: one, or one for each channel.", types={"f32": 1}),
+        Operand(name="scales", description="Rank 1: one, or one per channel.", types={"f32": 1}),
         Operand(
             name="zps",
-            description="As many zero points. Default: zeros.",
+            description="One zero point per scale. Default: zeros.",
             types={"i8": 1, "ui8": 1, "i32": 1},
             optional=True,
         ),
     ),
-    outputs=(Operand(name="dst", description="Stored numbers.", types={"ui8": 1, "i8": 1}),),
+    outputs=(Operand(name="dst", description="The quantized tensor.", types={"ui8": 1, "i8": 1}),),
     attributes=(_dst_type(("ui8", "i8"), "OnednnDynamicDestination"), QTYPE, AXIS),
     deviations=_NAN,
     plan=_plan_dynamic,

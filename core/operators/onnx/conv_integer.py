@@ -1,5 +1,7 @@
-"""ONNX ConvInteger, opset 10 (spec/numerics.md A.7): a convolution of x - x_zero_point with w - w_zero_point in int32,
-modulo 2^32. Padding is x_zero_point."""
+"""ONNX ConvInteger, opset 10: a convolution of x - x_zero_point with w - w_zero_point in int32, modulo 2^32.
+
+Padding is x_zero_point. Source: https://onnx.ai/onnx/operators/onnx__ConvInteger.html
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,7 @@ def _plan(call: OperatorCall) -> Work:
 CONV_INTEGER = Operator(
     system="onnx",
     name="ConvInteger",
-    summary="A convolution of integers less their zero points, in any number of dimensions, as i32.",
+    summary="Integer convolution with zero points, in any number of spatial dimensions, as i32.",
     source="ONNX operators, opset 10; onnxruntime 1.31.1; onnx 1.23.2",
     versions=(10,),
     last_version=LAST_OPSET,
@@ -73,7 +75,7 @@ CONV_INTEGER = Operator(
         Operand(name="x_zero_point", description="One, of the type of x. Default: 0.", types=_BYTES, optional=True),
         Operand(
             name="w_zero_point",
-            description="One, or one for each output channel, of the type of w. Default: 0.",
+            description="One, or one per output channel, of the type of w. Default: 0.",
             types=_BYTES,
             optional=True,
         ),

@@ -2,7 +2,7 @@
 
 x is [N, C, D1, .., Dn], w [M, C / group, k1, .., kn]. All but the last two spatial dimensions are unfolded: what the
 window sees along them becomes input channels, and each of its places an image. The sums are the same integers.
-Source: the text of ConvInteger and QLinearConv, spec/numerics.md I.2.
+Source: the text of ConvInteger and QLinearConv.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ ATTRIBUTES = (
     Attribute(
         name="auto_pad",
         kind=Kind.TEXT,
-        description="How x is padded with its zero point. SAME_UPPER and SAME_LOWER give ceil(D / stride), an odd one "
-        "at the end or at the beginning.",
+        description="How x is padded with its zero point. SAME_UPPER and SAME_LOWER give ceil(D / stride), with "
+        "odd padding at the end or at the beginning.",
         default="NOTSET",
         choices=_AUTO_PADS,
     ),
     Attribute(
         name="dilations",
         kind=Kind.INTEGERS,
-        description="Distances of the taps, one for each spatial dimension. Default: 1.",
+        description="Dilation along each spatial dimension. Default: 1.",
         optional=True,
         lowest=1,
         highest=_MOST,
@@ -45,7 +45,7 @@ ATTRIBUTES = (
     Attribute(
         name="group",
         kind=Kind.INTEGER,
-        description="How many groups the channels are in.",
+        description="Number of channel groups.",
         default=1,
         lowest=1,
         highest=_MOST,
@@ -53,7 +53,7 @@ ATTRIBUTES = (
     Attribute(
         name="kernel_shape",
         kind=Kind.INTEGERS,
-        description="The spatial dimensions of w. Default: those.",
+        description="Must equal the spatial dimensions of w, which are the default.",
         optional=True,
         lowest=0,
         highest=_MOST,
@@ -61,8 +61,8 @@ ATTRIBUTES = (
     Attribute(
         name="pads",
         kind=Kind.INTEGERS,
-        description="Of all spatial dimensions at the beginning, then at the end; with auto_pad NOTSET only. "
-        "Default: 0.",
+        description="Padding at the beginning of each spatial dimension, then at the end of each; with auto_pad "
+        "NOTSET only. Default: 0.",
         optional=True,
         lowest=0,
         highest=_MOST,
@@ -70,7 +70,7 @@ ATTRIBUTES = (
     Attribute(
         name="strides",
         kind=Kind.INTEGERS,
-        description="Steps of the window, one for each spatial dimension. Default: 1.",
+        description="Stride along each spatial dimension. Default: 1.",
         optional=True,
         lowest=1,
         highest=_MOST,

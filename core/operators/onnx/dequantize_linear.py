@@ -1,4 +1,4 @@
-"""ONNX DequantizeLinear, opset 10 to 28 (spec/numerics.md A.1, A.2, A.5).
+"""ONNX DequantizeLinear, opset 10 to 28 (https://onnx.ai/onnx/operators/onnx__DequantizeLinear.html).
 
     y = (x - x_zero_point) * x_scale
 
@@ -113,27 +113,29 @@ def _plan(call: OperatorCall) -> Run:
 DEQUANTIZE_LINEAR = Operator(
     system="onnx",
     name="DequantizeLinear",
-    summary="Integers of 2 to 32 bits or small floats to real numbers: per tensor, along an axis, or in blocks.",
+    summary="Dequantize integers of 2 to 32 bits or small floats: per tensor, per axis or blocked.",
     source="ONNX operators, opset 10, 13, 19, 21, 23, 24, 25, 28; onnxruntime 1.31.1; onnx 1.23.2",
     versions=(10, 13, 19, 21, 23, 24, 25, 28),
     last_version=LAST_OPSET,
     implementations=IMPLEMENTATIONS,
     inputs=(
-        Operand(name="x", description="The stored numbers.", types=_STORED),
+        Operand(name="x", description="The quantized tensor.", types=_STORED),
         Operand(
             name="x_scale",
-            description="One scale, or one for each index of the axis or each block.",
+            description="One scale, or one per index of the axis or per block.",
             types={**_REALS, "f8E8M0FNU": 24},
         ),
         Operand(
             name="x_zero_point",
-            description="As many zero points, of the type of x. Default: 0. Those of floats, and of i32 in "
-            "onnxruntime, have to be 0.",
+            description="One zero point per scale, of the type of x. Default: 0. Must be 0 for floats, and for i32 "
+            "in onnxruntime.",
             types=_STORED,
             optional=True,
         ),
     ),
-    outputs=(Operand(name="y", description="Real numbers, of the type of x_scale or of output_dtype.", types=_REALS),),
+    outputs=(
+        Operand(name="y", description="The real tensor, of the type of x_scale or of output_dtype.", types=_REALS),
+    ),
     attributes=(
         AXIS,
         BLOCK_SIZE,

@@ -1,4 +1,4 @@
-"""ONNX DynamicQuantizeLinear, opset 11 (spec/numerics.md A.6).
+"""ONNX DynamicQuantizeLinear, opset 11 (https://onnx.ai/onnx/operators/onnx__DynamicQuantizeLinear.html).
 
     lo = min(0, min x); hi = max(0, max x); y_scale = f32(f32(hi - lo) / 255)
     y_zero_point = RNE(clamp(f32(0 - f32(lo / y_scale)), 0, 255)); y = clamp(RNE(f32(x / y_scale)) + y_zero_point)
@@ -76,14 +76,14 @@ def _plan(call: OperatorCall) -> Run:
 DYNAMIC_QUANTIZE_LINEAR = Operator(
     system="onnx",
     name="DynamicQuantizeLinear",
-    summary="Real numbers to ui8, with the scale and the zero point that their range asks for.",
+    summary="Quantize to ui8 with a scale and zero point derived from the range of x.",
     source="ONNX operators, opset 11; onnxruntime 1.31.1; onnx 1.23.2",
     versions=(11,),
     last_version=LAST_OPSET,
     implementations=IMPLEMENTATIONS,
-    inputs=(Operand(name="x", description="What is quantized.", types={"f32": 11}),),
+    inputs=(Operand(name="x", description="The tensor to quantize.", types={"f32": 11}),),
     outputs=(
-        Operand(name="y", description="The stored numbers.", types={"ui8": 11}),
+        Operand(name="y", description="The quantized tensor.", types={"ui8": 11}),
         Operand(name="y_scale", description="The scale, of rank 0.", types={"f32": 11}),
         Operand(name="y_zero_point", description="The zero point, of rank 0.", types={"ui8": 11}),
     ),

@@ -28,7 +28,7 @@ SINCE_OPSET: Mapping[str, int] = {
 IMPLEMENTATIONS = Choices(
     "OnnxImplementation",
     ("onnxruntime", "reference"),
-    "Whose bits: those of onnxruntime's CPU provider, or of the ReferenceEvaluator of the onnx package.",
+    "The implementation to match: onnxruntime's CPU provider, or the ReferenceEvaluator of the onnx package.",
 )
 PROFILES = {"onnxruntime": "onnx", "reference": "onnx_reference"}
 

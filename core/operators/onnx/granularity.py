@@ -1,4 +1,4 @@
-"""Which scale belongs to which element of x: the shapes of QuantizeLinear and DequantizeLinear (spec/numerics.md A.2).
+"""Which scale belongs to which element of x: the shapes of QuantizeLinear and DequantizeLinear.
 
 per tensor   one scale: rank 0, or 1 element
 per axis     rank 1, as long as dimension `axis`
@@ -14,15 +14,15 @@ from core.operators.separate_parameters import Granularity, check_number_of_scal
 AXIS = Attribute(
     name="axis",
     kind=Kind.INTEGER,
-    description="The dimension of x that the scales go along; a negative one counts from the end. Of no meaning with "
-    "one scale.",
+    description="The dimension of x that the scales go along; negative values count from the end. Ignored with a "
+    "single scale.",
     default=1,
     since=13,
 )
 BLOCK_SIZE = Attribute(
     name="block_size",
     kind=Kind.INTEGER,
-    description="How many elements along the axis have one scale; 0: the scales are not of blocks.",
+    description="Elements along the axis that share a scale; 0: not blocked.",
     default=0,
     since=21,
     lowest=0,

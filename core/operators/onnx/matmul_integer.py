@@ -1,4 +1,4 @@
-"""ONNX MatMulInteger, opset 10 (spec/numerics.md A.7).
+"""ONNX MatMulInteger, opset 10 (https://onnx.ai/onnx/operators/onnx__MatMulInteger.html).
 
 Y = (A - a_zero_point) x (B - b_zero_point), in int32, modulo 2^32
 """
@@ -41,7 +41,7 @@ def _plan(call: OperatorCall) -> Work:
 MATMUL_INTEGER = Operator(
     system="onnx",
     name="MatMulInteger",
-    summary="Matrices of integers less their zero points, multiplied as numpy's matmul does, as i32.",
+    summary="Integer matrix product with zero points, with numpy's matmul semantics, as i32.",
     source="ONNX operators, opset 10; onnxruntime 1.31.1; onnx 1.23.2",
     versions=(10,),
     last_version=LAST_OPSET,
@@ -50,13 +50,13 @@ MATMUL_INTEGER = Operator(
         Operand(name="B", description="[.., K, N], or [K].", types=_BYTES),
         Operand(
             name="a_zero_point",
-            description="One, or one for each row: [M], [.., M, 1]. Of the type of A. Default: 0.",
+            description="One, or one per row ([M] or [.., M, 1]), of the type of A. Default: 0.",
             types=_BYTES,
             optional=True,
         ),
         Operand(
             name="b_zero_point",
-            description="One, or one for each column: [N], [.., 1, N]. Of the type of B. Default: 0.",
+            description="One, or one per column ([N] or [.., 1, N]), of the type of B. Default: 0.",
             types=_BYTES,
             optional=True,
         ),

@@ -1,4 +1,4 @@
-"""ONNX QLinearConv, opset 10 (spec/numerics.md A.7).
+"""ONNX QLinearConv, opset 10 (https://onnx.ai/onnx/operators/onnx__QLinearConv.html).
 
     y = saturate(RNE(acc * M) + y_zero_point), acc the int32 sums of ConvInteger and B, modulo 2^32
 
@@ -90,7 +90,7 @@ def _parameters(name: str, count: str) -> tuple[Operand, Operand]:
 QLINEAR_CONV = Operator(
     system="onnx",
     name="QLinearConv",
-    summary="A quantized convolution with a bias, in any number of dimensions, to a quantized output.",
+    summary="Quantized convolution with an optional bias, in any number of spatial dimensions.",
     source="ONNX operators, opset 10; onnxruntime 1.31.1; onnx 1.23.2",
     versions=(10,),
     last_version=LAST_OPSET,
@@ -103,7 +103,7 @@ QLINEAR_CONV = Operator(
         *_parameters("y", "One"),
         Operand(
             name="B",
-            description="One number for each output channel, of scale x_scale * w_scale and zero point 0.",
+            description="One element per output channel, with scale x_scale * w_scale and zero point 0.",
             types={"i32": 10},
             optional=True,
         ),

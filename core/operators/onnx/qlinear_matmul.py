@@ -1,4 +1,4 @@
-"""ONNX QLinearMatMul, opset 10 and 21 (spec/numerics.md A.7).
+"""ONNX QLinearMatMul, opset 10 and 21 (https://onnx.ai/onnx/operators/onnx__QLinearMatMul.html).
 
     y = saturate(RNE(acc * M) + y_zero_point), acc = (a - a_zero_point) x (b - b_zero_point) in int32, modulo 2^32
 
@@ -88,7 +88,7 @@ def _parameters(name: str, each: str) -> tuple[Operand, Operand]:
 QLINEAR_MATMUL = Operator(
     system="onnx",
     name="QLinearMatMul",
-    summary="Quantized matrices multiplied as numpy's matmul does, to a quantized product.",
+    summary="Quantized matrix product, with numpy's matmul semantics.",
     source="ONNX operators, opset 10, 21; onnxruntime 1.31.1; onnx 1.23.2",
     versions=(10, 21),
     last_version=LAST_OPSET,

@@ -1,4 +1,4 @@
-"""ONNX QuantizeLinear, opset 10 to 28 (spec/numerics.md A.1 to A.4).
+"""ONNX QuantizeLinear, opset 10 to 28 (https://onnx.ai/onnx/operators/onnx__QuantizeLinear.html).
 
     y = saturate(RNE(x / y_scale) + y_zero_point); to small floats: cast(x / y_scale)
 
@@ -166,33 +166,32 @@ def _plan(call: OperatorCall) -> Run:
 QUANTIZE_LINEAR = Operator(
     system="onnx",
     name="QuantizeLinear",
-    summary="Real numbers to integers of 2 to 16 bits or to small floats: per tensor, along an axis, or in blocks.",
+    summary="Quantize to integers of 2 to 16 bits or to small floats: per tensor, per axis or blocked.",
     source="ONNX operators, opset 10, 13, 19, 21, 23, 24, 25, 28; onnxruntime 1.31.1; onnx 1.23.2",
     versions=(10, 13, 19, 21, 23, 24, 25, 28),
     last_version=LAST_OPSET,
     implementations=IMPLEMENTATIONS,
     inputs=(
-        Operand(name="x", description="What is quantized.", types={"f32": 10, "i32": 10, "f16": 19, "bf16": 19}),
+        Operand(name="x", description="The tensor to quantize.", types={"f32": 10, "i32": 10, "f16": 19, "bf16": 19}),
         Operand(
             name="y_scale",
-            description="One scale, or one for each index of the axis or each block. Of the type of x at opset 19 to "
-            "22.",
+            description="One scale, or one per index of the axis or per block. Of the type of x at opset 19 to 22.",
             types={"f32": 10, "f16": 19, "bf16": 19, "i32": 19, "f8E8M0FNU": 24},
         ),
         Operand(
             name="y_zero_point",
-            description="As many zero points, of the type of y. Default: 0, and y of ui8 or output_dtype.",
+            description="One zero point per scale, of the type of y. Default: 0, with y of type ui8 or output_dtype.",
             types=SINCE_OPSET,
             optional=True,
         ),
     ),
-    outputs=(Operand(name="y", description="The stored numbers, with the shape of x.", types=SINCE_OPSET),),
+    outputs=(Operand(name="y", description="The quantized tensor, of the shape of x.", types=SINCE_OPSET),),
     attributes=(
         AXIS,
         Attribute(
             name="saturate",
             kind=Kind.INTEGER,
-            description="Whether what 8-bit floats do not hold becomes their largest value. Of no meaning for others.",
+            description="8-bit floats: whether overflow saturates to the largest value. Ignored for other types.",
             default=1,
             since=19,
             lowest=0,

@@ -1,6 +1,6 @@
 """torch.ops.quantized_decomposed.choose_qparams and its kin: scales and zero points of a tensor, or of each token.
 
-The arithmetic is that of the range rules torch_decomposed and torch_per_token (spec/numerics.md E.3).
+The arithmetic is that of the range rules torch_decomposed and torch_per_token.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from core.operators.torch.parameters import BOUNDS, SOURCE, STORED_DTYPE, dtype_
 from core.parameters.ranges import RangeOptions, RangeParameters, range_rule_named
 from core.plan.lanes import widen
 
-_EPS = Attribute(name="eps", kind=Kind.NUMBER, description="The smallest scale, above 0 in f32.")
+_EPS = Attribute(name="eps", kind=Kind.NUMBER, description="The smallest scale; greater than 0 in f32.")
 _TOKEN_DTYPE = dtype_attribute(("int8",), "TorchTokenDtype")
 _I64 = IntegerElement(64, Signedness.SIGNLESS)
 _INT8 = StorageType.unbounded(IntegerElement(8), signed=True)
@@ -103,10 +103,10 @@ def _parameters(found: RangeParameters, shape: tuple[int, ...]) -> Outputs:
     }
 
 
-_INPUT = Operand(name="input", description="Real numbers.", types={"f32": 1})
+_INPUT = Operand(name="input", description="The real tensor.", types={"f32": 1})
 _OUTPUTS = (
-    Operand(name="scale", description="A number of f32.", types={"f64": 1}),
-    Operand(name="zero_point", description="A stored number.", types={"i64": 1}),
+    Operand(name="scale", description="A value representable in f32.", types={"f64": 1}),
+    Operand(name="zero_point", description="A quantized value.", types={"i64": 1}),
 )
 _X = {"type": "tensor<2x2xf32>", "values": [0.3, 1.0, -2.0, 100.0]}
 _UINT8 = {"quant_min": 0, "quant_max": 255, "eps": 1e-5, "dtype": "uint8"}
@@ -114,7 +114,7 @@ _UINT8 = {"quant_min": 0, "quant_max": 255, "eps": 1e-5, "dtype": "uint8"}
 CHOOSE_QPARAMS = Operator(
     system="torch",
     name="quantized_decomposed.choose_qparams.tensor",
-    summary="The scale and zero point for the range of a tensor.",
+    summary="Derive scale and zero point from the range of a tensor.",
     source=SOURCE,
     inputs=(_INPUT,),
     outputs=_OUTPUTS,
@@ -126,7 +126,7 @@ CHOOSE_QPARAMS = Operator(
 CHOOSE_QPARAMS_SYMMETRIC = Operator(
     system="torch",
     name="quantized_decomposed.choose_qparams_symmetric.tensor",
-    summary="The scale for the largest magnitude of a tensor; the zero point is 0, for uint8 128.",
+    summary="Derive the scale from the largest magnitude of a tensor; the zero point is 0, or 128 for uint8.",
     source=SOURCE,
     inputs=(_INPUT,),
     outputs=_OUTPUTS,
@@ -138,12 +138,13 @@ CHOOSE_QPARAMS_SYMMETRIC = Operator(
 CHOOSE_QPARAMS_PER_TOKEN = Operator(
     system="torch",
     name="quantized_decomposed.choose_qparams_per_token",
-    summary="The scale for the largest magnitude of each row along the last dimension; the zero points are 0, as f32.",
+    summary="Derive the scale from the largest magnitude of each row along the last dimension; zero points are 0, "
+    "as f32.",
     source=SOURCE,
-    inputs=(Operand(name="input", description="Real numbers.", types={"f32": 1, "f16": 1}),),
+    inputs=(Operand(name="input", description="The real tensor.", types={"f32": 1, "f16": 1}),),
     outputs=(
-        Operand(name="scale", description="One for each token.", types={"f32": 1}),
-        Operand(name="zero_point", description="As many zeros.", types={"f32": 1}),
+        Operand(name="scale", description="One per token.", types={"f32": 1}),
+        Operand(name="zero_point", description="One zero per scale.", types={"f32": 1}),
     ),
     attributes=(_TOKEN_DTYPE,),
     plan=_of_tokens(symmetric=True),
@@ -153,7 +154,7 @@ CHOOSE_QPARAMS_PER_TOKEN = Operator(
 CHOOSE_QPARAMS_PER_TOKEN_ASYMMETRIC = Operator(
     system="torch",
     name="quantized_decomposed.choose_qparams_per_token_asymmetric",
-    summary="The scale and zero point for the range of each row along the last dimension, for int8.",
+    summary="Derive scale and zero point from the range of each row along the last dimension, for int8.",
     source=SOURCE,
     inputs=(_INPUT,),
     outputs=_OUTPUTS,

@@ -64,10 +64,10 @@ def _as_float(numbers: Array, element: FloatElement) -> Array:
 CONVERT_ELEMENT_TYPE = Operator(
     system="torch",
     name="quantized_decomposed.convert_element_type.no_fuse",
-    summary="Numbers of another type.",
+    summary="Convert to another element type.",
     source=SOURCE,
-    inputs=(Operand(name="input", description="Numbers.", types=_TYPES),),
-    outputs=(Operand(name="output", description="The same numbers, rounded.", types=_TYPES),),
+    inputs=(Operand(name="input", description="The tensor to convert.", types=_TYPES),),
+    outputs=(Operand(name="output", description="The converted tensor.", types=_TYPES),),
     attributes=(dtype_attribute(tuple(_ELEMENTS), "TorchNumberDtype"),),
     plan=_plan,
     example={

@@ -58,10 +58,10 @@ def _plan(call: OperatorCall) -> Run:
 FAKE_QUANT_PER_CHANNEL = Operator(
     system="torch",
     name="quantized_decomposed.fake_quant_per_channel",
-    summary="Real numbers to the nearest of those that the scale and zero point of their channel stand for, forwards.",
+    summary="Fake-quantize per channel; forward pass only.",
     source=SOURCE,
-    inputs=(Operand(name="input", description="Real numbers.", types={"f32": 1}), EAGER_SCALES, ZERO_POINTS),
-    outputs=(Operand(name="output", description="Real numbers.", types={"f32": 1}),),
+    inputs=(Operand(name="input", description="The real tensor.", types={"f32": 1}), EAGER_SCALES, ZERO_POINTS),
+    outputs=(Operand(name="output", description="The real tensor.", types={"f32": 1}),),
     attributes=(AXIS, *BOUNDS),
     plan=_plan,
     example={

@@ -1,4 +1,4 @@
-"""What torch's operators share: data types by torch's names, bounds, scales and zero points (spec/numerics.md E.1)."""
+"""What torch's operators share: data types by torch's names, bounds, scales and zero points."""
 
 from __future__ import annotations
 
@@ -21,41 +21,41 @@ DTYPES: Mapping[str, str] = {
 REALS: Mapping[str, str] = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
 
 SCALE = Attribute(name="scale", kind=Kind.NUMBER, description="A Python float.")
-ZERO_POINT = Attribute(name="zero_point", kind=Kind.INTEGER, description="A number that the dtype holds.")
-AXIS = Attribute(name="axis", kind=Kind.INTEGER, description="The dimension of the channels.", lowest=0)
+ZERO_POINT = Attribute(name="zero_point", kind=Kind.INTEGER, description="A value representable in dtype.")
+AXIS = Attribute(name="axis", kind=Kind.INTEGER, description="The channel dimension.", lowest=0)
 QUANT_MIN = Attribute(
     name="quant_min",
     kind=Kind.INTEGER,
-    description="The lowest stored number.",
+    description="The lowest quantized value.",
     lowest=-(1 << 31),
     highest=(1 << 31) - 1,
 )
 QUANT_MAX = Attribute(
     name="quant_max",
     kind=Kind.INTEGER,
-    description="The highest stored number.",
+    description="The highest quantized value.",
     lowest=-(1 << 31),
     highest=(1 << 31) - 1,
 )
-SCALES = Operand(name="scales", description="One dimension: one for each channel.", types={"f32": 1})
+SCALES = Operand(name="scales", description="Rank 1: one per channel.", types={"f32": 1})
 EAGER_SCALES = Operand(
     name="scales",
-    description="One dimension: one for each channel; those of f64 are taken as f32.",
+    description="Rank 1: one per channel; f64 scales are rounded to f32.",
     types={"f32": 1, "f64": 1},
 )
-ZERO_POINTS = Operand(name="zero_points", description="As many zero points.", types={"i32": 1, "i64": 1})
-SCALE_TENSOR = Operand(name="scale", description="One number, of any shape.", types={"f32": 1, "f64": 1})
+ZERO_POINTS = Operand(name="zero_points", description="One zero point per scale.", types={"i32": 1, "i64": 1})
+SCALE_TENSOR = Operand(name="scale", description="One value, in any shape.", types={"f32": 1, "f64": 1})
 ZERO_POINT_TENSOR = Operand(
-    name="zero_point", description="One number that the dtype holds, of any shape.", types={"i32": 1, "i64": 1}
+    name="zero_point", description="One value representable in dtype, in any shape.", types={"i32": 1, "i64": 1}
 )
 
 BOUNDS = (QUANT_MIN, QUANT_MAX)
 _STORED_TYPES = {"ui8": 1, "i8": 1, "i16": 1, "i32": 1}
 _REAL_TYPES = {"f32": 1, "f16": 1, "bf16": 1}
-STORED_INPUT = Operand(name="input", description="Stored numbers, of dtype.", types=_STORED_TYPES)
-STORED_OUTPUT = Operand(name="output", description="Stored numbers.", types=_STORED_TYPES)
-REAL_INPUT = Operand(name="input", description="Real numbers.", types=_REAL_TYPES)
-REAL_OUTPUT = Operand(name="output", description="Real numbers.", types=_REAL_TYPES)
+STORED_INPUT = Operand(name="input", description="The quantized tensor, of type dtype.", types=_STORED_TYPES)
+STORED_OUTPUT = Operand(name="output", description="The quantized tensor.", types=_STORED_TYPES)
+REAL_INPUT = Operand(name="input", description="The real tensor.", types=_REAL_TYPES)
+REAL_OUTPUT = Operand(name="output", description="The real tensor.", types=_REAL_TYPES)
 
 
 def dtype_attribute(names: tuple[str, ...], component: str) -> Attribute:
@@ -63,7 +63,7 @@ def dtype_attribute(names: tuple[str, ...], component: str) -> Attribute:
     return Attribute(
         name="dtype",
         kind=Kind.TEXT,
-        description="The stored type.",
+        description="The dtype of the quantized values.",
         choices=Choices(component, names, "torch's types of stored numbers."),
     )
 

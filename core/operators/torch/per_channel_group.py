@@ -1,4 +1,4 @@
-"""torch.ops.quantized_decomposed.quantize_per_channel_group and its inverse (spec/numerics.md E.1).
+"""torch.ops.quantized_decomposed.quantize_per_channel_group and its inverse.
 
 The rows of a matrix are channels; each is cut into groups of group_size.
 """
@@ -33,7 +33,8 @@ from core.operators.torch.rows import (
 _GROUP_SIZE = Attribute(
     name="group_size",
     kind=Kind.INTEGER,
-    description="Elements of a group. A larger one than a row is the row, where scales has 1 as last dimension.",
+    description="Elements per group. A group larger than a row means the whole row, if the last dimension of "
+    "scales is 1.",
     default=128,
     lowest=2,
 )
@@ -76,7 +77,7 @@ _INT4 = {"quant_min": -8, "quant_max": 7, "dtype": "int8", "group_size": 2}
 QUANTIZE_PER_CHANNEL_GROUP = Operator(
     system="torch",
     name="quantized_decomposed.quantize_per_channel_group",
-    summary="A matrix of real numbers to stored ones, by a scale for each group of a row.",
+    summary="Quantize a matrix with one scale per group of a row.",
     source=SOURCE,
     inputs=(REAL_INPUT, ROW_SCALES, ROW_ZERO_POINTS),
     outputs=(STORED_OUTPUT,),
@@ -90,7 +91,7 @@ QUANTIZE_PER_CHANNEL_GROUP = Operator(
 DEQUANTIZE_PER_CHANNEL_GROUP = Operator(
     system="torch",
     name="quantized_decomposed.dequantize_per_channel_group",
-    summary="A matrix of stored numbers to real ones, by a scale for each group of a row.",
+    summary="Dequantize a matrix with one scale per group of a row.",
     source=SOURCE,
     inputs=(STORED_INPUT, ROW_SCALES, replace(ROW_ZERO_POINTS, optional=True)),
     outputs=(REAL_OUTPUT,),

@@ -1,4 +1,4 @@
-"""torch.ops.quantized_decomposed.quantize_per_token and dequantize_per_token (spec/numerics.md E.1).
+"""torch.ops.quantized_decomposed.quantize_per_token and dequantize_per_token.
 
 A token is a row along the last dimension.
 """
@@ -65,7 +65,7 @@ _INT8 = {"quant_min": -128, "quant_max": 127, "dtype": "int8"}
 QUANTIZE_PER_TOKEN = Operator(
     system="torch",
     name="quantized_decomposed.quantize_per_token",
-    summary="Real numbers to stored ones, by a scale for each row along the last dimension.",
+    summary="Quantize per token: one scale per row along the last dimension.",
     source=SOURCE,
     inputs=(REAL_INPUT, ROW_SCALES, ROW_ZERO_POINTS),
     outputs=(STORED_OUTPUT,),
@@ -80,7 +80,7 @@ QUANTIZE_PER_TOKEN = Operator(
 DEQUANTIZE_PER_TOKEN = Operator(
     system="torch",
     name="quantized_decomposed.dequantize_per_token",
-    summary="Stored numbers to real ones, by a scale for each row along the last dimension.",
+    summary="Dequantize per token: one scale per row along the last dimension.",
     source=SOURCE,
     inputs=(STORED_INPUT, ROW_SCALES, ROW_ZERO_POINTS),
     outputs=(REAL_OUTPUT,),

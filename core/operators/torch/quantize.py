@@ -1,4 +1,4 @@
-"""torch's quantize, dequantize and fake_quantize: eager, and of torch.ops.quantized_decomposed (numerics.md E.1)."""
+"""torch's quantize, dequantize and fake_quantize: eager, and of torch.ops.quantized_decomposed."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ from core.plan.lanes import narrow
 
 _F32 = FLOATS["f32"]
 _EAGER = dtype_attribute(("quint8", "qint8", "qint32"), "TorchQuantizedDtype")
-_REAL = Operand(name="input", description="Real numbers.", types={"f32": 1})
+_REAL = Operand(name="input", description="The real tensor.", types={"f32": 1})
 
 VERSIONS = Choices("TorchVersion", ("2.13", "2.14"), "Whose bits: the arithmetic of eager tensors changed in 2.14.")
 _EAGER_PROFILES = {"2.13": "torch", "2.14": "torch_2_14"}
@@ -193,7 +193,7 @@ _Q = {"type": "tensor<2x2xui8>", "values": [4, 5, 0, 203]}
 QUANTIZE_PER_TENSOR = Operator(
     system="torch",
     name="quantize_per_tensor",
-    summary="Real numbers to the integers of a quantized tensor (its int_repr), by one scale.",
+    summary="Quantize per tensor; returns the int_repr of the quantized tensor.",
     source=SOURCE,
     inputs=(_REAL,),
     outputs=(STORED_OUTPUT,),
@@ -205,7 +205,7 @@ QUANTIZE_PER_TENSOR = Operator(
 QUANTIZE_PER_CHANNEL = Operator(
     system="torch",
     name="quantize_per_channel",
-    summary="Real numbers to the integers of a quantized tensor (its int_repr), by a scale for each channel.",
+    summary="Quantize per channel; returns the int_repr of the quantized tensor.",
     source=SOURCE,
     inputs=(_REAL, EAGER_SCALES, ZERO_POINTS),
     outputs=(STORED_OUTPUT,),
@@ -217,20 +217,20 @@ QUANTIZE_PER_CHANNEL = Operator(
 DEQUANTIZE = Operator(
     system="torch",
     name="dequantize",
-    summary="A quantized tensor to f32; its type has the scales and zero points.",
+    summary="Dequantize a quantized tensor, whose type holds scales and zero points, to f32.",
     source=SOURCE,
     inputs=(Operand(name="input", description="A quantized tensor.", types={QUANTIZED: 1}),),
-    outputs=(Operand(name="output", description="Real numbers.", types={"f32": 1}),),
+    outputs=(Operand(name="output", description="The real tensor.", types={"f32": 1}),),
     plan=_plan_dequantize,
     example={"inputs": {"input": {"type": "tensor<3x!quant.uniform<u8:f32, 0.5:3>>", "values": [3, 4, 255]}}},
 )
 FAKE_QUANTIZE_PER_TENSOR = Operator(
     system="torch",
     name="fake_quantize_per_tensor_affine",
-    summary="Real numbers to the nearest of those that a scale and zero point stand for.",
+    summary="Fake-quantize per tensor.",
     source=SOURCE,
     inputs=(_REAL,),
-    outputs=(Operand(name="output", description="Real numbers.", types={"f32": 1}),),
+    outputs=(Operand(name="output", description="The real tensor.", types={"f32": 1}),),
     attributes=(SCALE, ZERO_POINT, *BOUNDS),
     plan=_fake(_single),
     example={"inputs": {"input": _X}, "attributes": {**_PER_TENSOR, **_UINT8}},
@@ -238,10 +238,10 @@ FAKE_QUANTIZE_PER_TENSOR = Operator(
 FAKE_QUANTIZE_PER_CHANNEL = Operator(
     system="torch",
     name="fake_quantize_per_channel_affine",
-    summary="Real numbers to the nearest of those that the scale and zero point of their channel stand for.",
+    summary="Fake-quantize per channel.",
     source=SOURCE,
     inputs=(_REAL, SCALES, ZERO_POINTS),
-    outputs=(Operand(name="output", description="Real numbers.", types={"f32": 1}),),
+    outputs=(Operand(name="output", description="The real tensor.", types={"f32": 1}),),
     attributes=(AXIS, *BOUNDS),
     plan=_fake(channel_scales),
     example={"inputs": {"input": _X, **_CHANNELS}, "attributes": {"axis": 0, **_UINT8}},
@@ -249,7 +249,7 @@ FAKE_QUANTIZE_PER_CHANNEL = Operator(
 DECOMPOSED_QUANTIZE_PER_TENSOR = Operator(
     system="torch",
     name="quantized_decomposed.quantize_per_tensor",
-    summary="Real numbers to stored ones, by one scale that is a Python float.",
+    summary="Quantize per tensor, with the scale as a Python float.",
     source=SOURCE,
     inputs=(REAL_INPUT,),
     outputs=(STORED_OUTPUT,),
@@ -260,7 +260,7 @@ DECOMPOSED_QUANTIZE_PER_TENSOR = Operator(
 DECOMPOSED_QUANTIZE_PER_TENSOR_TENSOR = Operator(
     system="torch",
     name="quantized_decomposed.quantize_per_tensor.tensor",
-    summary="Real numbers to stored ones, by one scale that is a tensor.",
+    summary="Quantize per tensor, with the scale as a tensor.",
     source=SOURCE,
     inputs=(REAL_INPUT, SCALE_TENSOR, ZERO_POINT_TENSOR),
     outputs=(STORED_OUTPUT,),
@@ -271,7 +271,7 @@ DECOMPOSED_QUANTIZE_PER_TENSOR_TENSOR = Operator(
 DECOMPOSED_QUANTIZE_PER_CHANNEL = Operator(
     system="torch",
     name="quantized_decomposed.quantize_per_channel",
-    summary="Real numbers to stored ones, by a scale for each channel.",
+    summary="Quantize per channel.",
     source=SOURCE,
     inputs=(REAL_INPUT, SCALES, ZERO_POINTS),
     outputs=(STORED_OUTPUT,),
@@ -282,7 +282,7 @@ DECOMPOSED_QUANTIZE_PER_CHANNEL = Operator(
 DECOMPOSED_DEQUANTIZE_PER_TENSOR = Operator(
     system="torch",
     name="quantized_decomposed.dequantize_per_tensor",
-    summary="Stored numbers to real ones, by one scale that is a Python float.",
+    summary="Dequantize per tensor, with the scale as a Python float.",
     source=SOURCE,
     inputs=(STORED_INPUT,),
     outputs=(REAL_OUTPUT,),
@@ -293,7 +293,7 @@ DECOMPOSED_DEQUANTIZE_PER_TENSOR = Operator(
 DECOMPOSED_DEQUANTIZE_PER_TENSOR_TENSOR = Operator(
     system="torch",
     name="quantized_decomposed.dequantize_per_tensor.tensor",
-    summary="Stored numbers to real ones, by one scale that is a tensor.",
+    summary="Dequantize per tensor, with the scale as a tensor.",
     source=SOURCE,
     inputs=(STORED_INPUT, SCALE_TENSOR, ZERO_POINT_TENSOR),
     outputs=(REAL_OUTPUT,),
@@ -304,7 +304,7 @@ DECOMPOSED_DEQUANTIZE_PER_TENSOR_TENSOR = Operator(
 DECOMPOSED_DEQUANTIZE_PER_CHANNEL = Operator(
     system="torch",
     name="quantized_decomposed.dequantize_per_channel",
-    summary="Stored numbers to real ones, by a scale for each channel.",
+    summary="Dequantize per channel.",
     source=SOURCE,
     inputs=(STORED_INPUT, SCALES, ZERO_POINTS),
     outputs=(REAL_OUTPUT,),

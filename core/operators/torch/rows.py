@@ -1,4 +1,4 @@
-"""Rows of numbers with a scale and zero point each: a token's, or a group's (spec/numerics.md E.1, last line).
+"""Rows of numbers with a scale and zero point each: a token's, or a group's.
 
 Quantize: sat(RNE((x * (1/s)) + z)), each step rounded to the type of the scales. Dequantize: (q - z) * s.
 """
@@ -18,9 +18,11 @@ from core.operators.torch.parameters import REALS, storage_of, stored_element
 from core.plan.lanes import narrow, widen
 
 ROW_SCALES = Operand(
-    name="scales", description="One for each row. The arithmetic is that of their type.", types={"f32": 1, "f64": 1}
+    name="scales", description="One per row. The arithmetic is done in their type.", types={"f32": 1, "f64": 1}
 )
-ROW_ZERO_POINTS = Operand(name="zero_points", description="As many zero points.", types={"i32": 1, "i64": 1, "f32": 1})
+ROW_ZERO_POINTS = Operand(
+    name="zero_points", description="One zero point per scale.", types={"i32": 1, "i64": 1, "f32": 1}
+)
 
 DTYPE_IS_THE_INPUTS = "dtype is that of the input, and holds the bounds; torch looks at neither."
 

@@ -15,7 +15,7 @@ from core.operators.torch.quantize import (
 _NAMES = ("quant_min", "quant_max")
 _BOUNDS = tuple(
     Operand(name=name, description=f"{text} One number, of any shape.", types={"i32": 1, "i64": 1})
-    for name, text in zip(_NAMES, ("The lowest stored number.", "The highest stored number."), strict=True)
+    for name, text in zip(_NAMES, ("The lowest quantized value.", "The highest quantized value."), strict=True)
 )
 
 
@@ -48,7 +48,7 @@ def _overload(operator: Operator) -> Operator:
     return replace(
         operator,
         name=f"{operator.name}2",
-        summary=f"{operator.summary.removesuffix('.')}, and so are the bounds.",
+        summary=f"{operator.summary.removesuffix('.')}, and so the bounds.",
         inputs=(*operator.inputs, *_BOUNDS),
         attributes=tuple(each for each in operator.attributes if each.name not in _NAMES),
         plan=_with_attributes(operator),

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from core.blocks.blocking import block_count
-from core.blocks.mx import BLOCK
+from core.convert.blocks.blocking import block_count
+from core.convert.blocks.mx import BLOCK
 from core.errors import TypeFitError, at
 from core.formats.elements import FLOATS
 from core.mlir.types import TensorType
@@ -33,7 +33,7 @@ ELEMENTS = dict.fromkeys(MX_FORMATS, 1)
 BLOCK_SIZE = Attribute(
     name="block_size",
     kind=Kind.TEXT,
-    description="The elements of the last dimension that have one scale.",
+    description="Elements along the last dimension that share a scale.",
     default="BLOCK_SIZE_32",
     choices=Choices("TosaBlockSize", ("BLOCK_SIZE_32",), "TOSA's block sizes for casts."),
 )

@@ -1,4 +1,4 @@
-"""TOSA CAST_FROM_BLOCK_SCALED (spec/numerics.md F.6).
+"""TOSA CAST_FROM_BLOCK_SCALED (TOSA 1.1 draft).
 
     output_data = input_data * input_scale
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from core.blocks.mx import MxTensor, dequantize_mx
+from core.convert.blocks.mx import MxTensor, dequantize_mx
 from core.errors import at
 from core.formats.elements import FLOATS
 from core.mlir.types import TensorType
@@ -59,13 +59,13 @@ def _plan(call: OperatorCall) -> Run:
 CAST_FROM_BLOCK_SCALED = Operator(
     system="tosa",
     name="CAST_FROM_BLOCK_SCALED",
-    summary="Blocks of 32 small numbers with one power of two as their scale to real numbers.",
+    summary="Dequantize blocks of 32 elements with power-of-two scales.",
     source=SOURCE,
     inputs=(
         Operand(name="input_data", description="The elements: codes, i8 for mxint8.", types=ELEMENTS),
-        Operand(name="input_scale", description="One scale for each block.", types={SCALE.name: 1}),
+        Operand(name="input_scale", description="One scale per block.", types={SCALE.name: 1}),
     ),
-    outputs=(Operand(name="output_data", description="Real numbers.", types=REALS),),
+    outputs=(Operand(name="output_data", description="The real tensor.", types=REALS),),
     attributes=(
         Attribute(
             name="output_data_type",

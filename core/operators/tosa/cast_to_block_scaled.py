@@ -1,4 +1,4 @@
-"""TOSA CAST_TO_BLOCK_SCALED (spec/numerics.md F.6, rule TOSA).
+"""TOSA CAST_TO_BLOCK_SCALED (TOSA 1.1 draft).
 
     X = 2^e, e = floor(log2 amax) - emax, one more where RNE(amax / X) would be beyond the largest element
     output_data = RNE(input_data / X)
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from core.blocks.mx import MxRule, quantize_mx
+from core.convert.blocks.mx import MxRule, quantize_mx
 from core.formats.elements import FLOATS, FloatElement, IntegerElement
 from core.mlir.types import TensorType
 from core.operators.description import (
@@ -53,12 +53,12 @@ def _plan(call: OperatorCall) -> Run:
 CAST_TO_BLOCK_SCALED = Operator(
     system="tosa",
     name="CAST_TO_BLOCK_SCALED",
-    summary="Real numbers to blocks of 32 small ones with one power of two as their scale.",
+    summary="Quantize to blocks of 32 elements with power-of-two scales.",
     source=SOURCE,
-    inputs=(Operand(name="input_data", description="Real numbers, rank 1 and up.", types=REALS),),
+    inputs=(Operand(name="input_data", description="The real tensor, of rank 1 or more.", types=REALS),),
     outputs=(
         Operand(name="output_data", description="The elements: codes, i8 for mxint8.", types=ELEMENTS),
-        Operand(name="output_scale", description="One scale for each block.", types={SCALE.name: 1}),
+        Operand(name="output_scale", description="One scale per block.", types={SCALE.name: 1}),
     ),
     attributes=(
         Attribute(

@@ -109,21 +109,21 @@ RESCALE = Operator(
     system="tosa",
     name="RESCALE",
     operation="rescaleTensors",
-    summary="Integers less a zero point, times multiplier * 2^-shift, plus a zero point, clamped.",
+    summary="Rescale integers: subtract the zero point, multiply by multiplier * 2^-shift, add the zero point, clamp.",
     source="TOSA 1.0; 1.1 draft, which is the same; reference model of tosa-tools 2026.8.0",
     inputs=(
         Operand(
             name="input",
-            description="Integers; unsigned ones as their signed bit patterns.",
+            description="Integers; unsigned values as their signed bit patterns.",
             types=dict.fromkeys(("i8", "i16", "i32", "i48"), 1),
         ),
         Operand(
             name="multiplier",
-            description="One dimension: one, or with per_channel one for each index of the last dimension. i32 with "
-            "scale32, else i16.",
+            description="Rank 1: one, or with per_channel one per index of the last dimension. i32 with scale32, "
+            "else i16.",
             types={"i32": 1, "i16": 1},
         ),
-        Operand(name="shift", description="Right shifts, as many: 2 to 62.", types={"i8": 1}),
+        Operand(name="shift", description="One right shift per multiplier, 2 to 62.", types={"i8": 1}),
         Operand(
             name="input_zp",
             description=_ONE.format(side="input"),
@@ -138,12 +138,12 @@ RESCALE = Operator(
     outputs=(
         Operand(
             name="output",
-            description="Integers; unsigned ones as their signed bit patterns.",
+            description="Integers; unsigned values as their signed bit patterns.",
             types=dict.fromkeys(("i8", "i16", "i32"), 1),
         ),
     ),
     attributes=(
-        _flag("scale32", "Whether multipliers have 32 bits, else 16.", default=True),
+        _flag("scale32", "Whether multipliers have 32 bits; else 16.", default=True),
         Attribute(
             name="rounding_mode",
             kind=Kind.TEXT,

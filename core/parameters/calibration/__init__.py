@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from core.errors import UnknownNameError, excerpt
+from core.errors import entry_named
 from core.parameters.calibration.entropy import ENTROPY
 from core.parameters.calibration.mean_squared_error import MEAN_SQUARED_ERROR
 from core.parameters.calibration.method import CalibrationMethod, CalibrationOptions, FoundRanges, Target
@@ -46,9 +46,4 @@ CALIBRATION_METHODS: Mapping[str, CalibrationMethod] = {
 
 def calibration_method_named(name: str) -> CalibrationMethod:
     """Return the method of that name, or raise UnknownNameError listing those that exist."""
-    method = CALIBRATION_METHODS.get(name)
-    if method is None:
-        raise UnknownNameError(
-            f"no calibration method is named '{excerpt(name)}'; there are {', '.join(CALIBRATION_METHODS)}"
-        )
-    return method
+    return entry_named(CALIBRATION_METHODS, name, "calibration method")

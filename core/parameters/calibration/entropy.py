@@ -61,7 +61,7 @@ ENTROPY = CalibrationMethod(
     "refused",
     formula="of the parts of the histogram around its middle, from quantized_bins to all bins, the first with the "
     "smallest KL divergence, in f32, from itself merged into quantized_bins; then within the observed range",
-    source="onnxruntime 1.31 calibrate.py get_entropy_threshold; spec/numerics.md F.4",
+    source="onnxruntime 1.31 calibrate.py get_entropy_threshold",
     may_cross=True,
     options=frozenset({"bins", "quantized_bins"}),
     find=_find,

@@ -2,7 +2,7 @@
 
 A later tensor with a larger magnitude adds bins of the width of the first one, up to the one that holds it, by
 numpy.arange; one may come after that. Magnitudes below the first edge are not counted. A first tensor of one magnitude
-m stands for m - 0.5 to m + 0.5. Source: onnxruntime 1.31 calibrate.py collect_absolute_value; spec/numerics.md F.3.
+m stands for m - 0.5 to m + 0.5. Source: onnxruntime 1.31 calibrate.py collect_absolute_value.
 """
 
 from __future__ import annotations

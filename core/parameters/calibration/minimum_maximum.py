@@ -14,7 +14,7 @@ MINIMUM_MAXIMUM = CalibrationMethod(
     name="min_max",
     summary="the smallest and the largest element of all tensors; NaN and infinity are refused",
     formula="min x, max x",
-    source="spec/numerics.md F.1",
+    source="onnxruntime 1.31 calibrate.py MinMaxCalibrater; torch 2.13 MinMaxObserver",
     one_pass=True,
     find=_find,
 )

@@ -73,7 +73,7 @@ ENTROPY_MODEL_OPTIMIZER = CalibrationMethod(
     formula="of the f32 histogram of |x| between 0 and max|x|, the last n from first_bins to all bins with the "
     "smallest KL divergence, in f64, of the first n bins from themselves merged into quantized_bins; max = edge[n], "
     "min = -max",
-    source="nvidia-modelopt 0.47 HistogramCalibrator; spec/numerics.md F.4",
+    source="nvidia-modelopt 0.47 HistogramCalibrator",
     options=frozenset({"bins", "quantized_bins", "first_bins"}),
     find=_find,
 )

@@ -45,7 +45,7 @@ MOVING_AVERAGE = CalibrationMethod(
     summary="torch's moving average observers, per tensor and per channel; NaN and infinity are refused",
     formula="f32: m = min x of the first tensor, then m = m + c * (min x - m); the same with max; c = "
     f"averaging_constant rounded to f32, {_CONSTANT} by default",
-    source="torch 2.13 MovingAverageMinMaxObserver, MovingAveragePerChannelMinMaxObserver; spec/numerics.md E.3",
+    source="torch 2.13 MovingAverageMinMaxObserver, MovingAveragePerChannelMinMaxObserver",
     scheme="torch_observer",
     one_pass=True,
     options=frozenset({"averaging_constant"}),

@@ -16,7 +16,7 @@ from core.formats.elements import FloatElement
 from core.kernels.loop.channel_order import order_by_channel
 from core.kernels.statistics.reduce import MINIMUM_MAXIMUM
 from core.parameters.finished_type import Granularity, PerAxis, PerBlock
-from core.plan.channels import Channels, channels_of
+from core.plan.channels import Channels, block_counts, channels_of, whole_blocks
 from core.plan.lanes import widen
 
 Array = NDArray[Any]
@@ -33,7 +33,7 @@ def blocks_of(granularity: Granularity, shape: tuple[int, ...]) -> tuple[int, ..
         case PerAxis(axis=along):
             return tuple(1 if axis == along else max(size, 1) for axis, size in enumerate(shape))
         case _:
-            return tuple(max(size, 1) for size in shape)
+            return whole_blocks(shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Observed:
     @property
     def counts(self) -> tuple[int, ...]:
         """How many parameters there are along each dimension."""
-        return tuple(-(-size // block) for size, block in zip(self.shape, self.blocks, strict=True))
+        return block_counts(self.shape, self.blocks)
 
     @property
     def parameters(self) -> int:

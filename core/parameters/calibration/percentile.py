@@ -63,7 +63,7 @@ PERCENTILE = CalibrationMethod(
     formula="cdf = cumulative sum of counts / total, f64; c = (100 - p) / 200; min = edge[first cdf >= c], max = "
     "edge[first cdf >= 1 - c]; of magnitudes: max = edge[first cdf >= p / 100], min = -max; then within the observed "
     "range",
-    source="onnxruntime 1.31 calibrate.py compute_percentile; spec/numerics.md F.3",
+    source="onnxruntime 1.31 calibrate.py compute_percentile",
     may_cross=True,
     options=frozenset({"percentile", "bins", "magnitudes"}),
     find=_find,

@@ -109,7 +109,7 @@ TORCH_HISTOGRAM = CalibrationMethod(
     formula="bins between min x and max x, in f32; narrowed by 1e-5 of the counts at a time, on the side that gains "
     "more bins, while the squared error of 2^bits equal steps, with the counts of a bin spread evenly over it, does "
     "not grow",
-    source="torch 2.13 HistogramObserver; spec/numerics.md E.3",
+    source="torch 2.13 HistogramObserver",
     scheme="torch_observer",
     options=frozenset({"bins"}),
     find=_find,

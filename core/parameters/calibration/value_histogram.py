@@ -6,7 +6,7 @@ made with the new bins, and the old counts are added in their middle:
     width = 2 * T / n        h = floor((T' - T) / width) + 1        T' = h * width + T        n' = n + 2 * h
 
 Every step is in the lanes of the data. T = 0 stands for -0.5 to 0.5. Source: onnxruntime 1.31 calibrate.py
-collect_value and merge_histogram, with numpy's histogram; spec/numerics.md F.3, F.4.
+collect_value and merge_histogram, with numpy's histogram.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from core.errors import UnknownNameError, excerpt
+from core.errors import entry_named
 from core.mlir.types import StorageType
 from core.parameters.ranges.litert import LITERT, LITERT_CONVERTER, LITERT_HYBRID
 from core.parameters.ranges.mlir import MLIR
@@ -51,10 +51,7 @@ _DEFAULTS = RangeOptions()
 
 def range_rule_named(name: str) -> RangeRule:
     """Return the rule of that name, or raise UnknownNameError listing those that exist."""
-    rule = RANGE_RULES.get(name)
-    if rule is None:
-        raise UnknownNameError(f"no range rule is named '{excerpt(name)}'; there are {', '.join(RANGE_RULES)}")
-    return rule
+    return entry_named(RANGE_RULES, name, "range rule")
 
 
 def derive_range(

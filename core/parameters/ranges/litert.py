@@ -1,7 +1,6 @@
 """LiteRT: the range rules of its runtime, of its hybrid kernels and of its converter.
 
-Source: LiteRT quantization_util.h, portable_tensor_utils.cc and, of the converter, quantization_utils.cc;
-spec/numerics.md C.11.
+Source: LiteRT quantization_util.h, portable_tensor_utils.cc and, of the converter, quantization_utils.cc.
 """
 
 from __future__ import annotations
@@ -103,7 +102,7 @@ LITERT = RangeRule(
     summary="ChooseQuantizationParams of LiteRT's runtime; an empty range gives scale 0",
     formula="s = (max - min) / (qmax - qmin) in f64; z = RNA of qmin - min/s or qmax - max/s, "
     "whichever adds the smaller magnitudes, clamped",
-    source="LiteRT quantization_util.h; spec/numerics.md C.11",
+    source="LiteRT quantization_util.h ChooseQuantizationParams",
     options=frozenset({"narrow"}),
     keeps_f32=False,
     contains_zero=True,
@@ -116,7 +115,7 @@ LITERT_CONVERTER = RangeRule(
     summary="the converter's activations (i8 asymmetric, i16 symmetric) and weights (i8 symmetric, -127 to 127)",
     formula="f32: s = f32(f32(max - min) / 255), z = RNA(f32(-128 - f32(min/s))) clamped; symmetric: "
     "s = f32(max|.| / 127 or 32767), z = 0",
-    source="LiteRT quantization_utils.cc; spec/numerics.md C.11",
+    source="LiteRT quantization_utils.cc GetAsymmetricQuantizationParams, SymmetricPerLayerQuantizeValues",
     options=frozenset({"symmetric"}),
     stored_range=_converter_stored,
     derive=_convert,
@@ -127,7 +126,7 @@ LITERT_HYBRID = RangeRule(
     summary="what the kernels with float inputs and i8 weights make of each row of their input; 0 to 0 gives scale 1",
     formula="f32 ends that include 0: s = f32(max - min) / 255 in f64, z as litert from that, s cast to f32; "
     "symmetric: s = f32(max|.| / 127), z = 0",
-    source="LiteRT portable_tensor_utils.cc SymmetricQuantizeFloats, AsymmetricQuantizeFloats; spec/numerics.md C.11",
+    source="LiteRT portable_tensor_utils.cc SymmetricQuantizeFloats, AsymmetricQuantizeFloats",
     options=frozenset({"symmetric"}),
     stored_range=_hybrid_stored,
     derive=_hybrid,

@@ -1,6 +1,6 @@
 """MLIR's own conversion of fake-quantization attributes to quantized types.
 
-Source: MLIR FakeQuantSupport.cpp; spec/mlir.md 3.3.
+Source: MLIR FakeQuantSupport.cpp.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MLIR = RangeRule(
     summary="fake-quantization attributes to a type, as MLIR does; a range without 0 keeps its scale and is shifted",
     formula="s = (max - min) / (qmax - qmin) in f64; z = RNA of qmin - min/s or qmax - max/s, whichever adds the "
     "smaller magnitudes, clamped; narrower than 2^-52: s = 1, z = qmin",
-    source="MLIR FakeQuantSupport.cpp; spec/mlir.md 3.3",
+    source="MLIR lib/Dialect/Quant/Utils/FakeQuantSupport.cpp",
     options=frozenset({"narrow"}),
     keeps_f32=False,
     stored_range=_stored,

@@ -1,6 +1,6 @@
 """ONNX DynamicQuantizeLinear, and the three answers that there are for a range of zero width.
 
-Source: the operator's text and function body; onnxruntime; onnx.reference; spec/numerics.md A.6.
+Source: the operator's text and function body; onnxruntime; onnx.reference.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _rule(name: str, summary: str, source: str, empty_scale: np.float32, undefin
         name=name,
         summary=f"DynamicQuantizeLinear, {summary}",
         formula="f32 ends that include 0: s = f32(f32(max - min) / 255), z = RNE(clamp(f32(0 - f32(min/s)), 0, 255))",
-        source=f"{source}; spec/numerics.md A.6",
+        source=f"{source}; https://onnx.ai/onnx/operators/onnx__DynamicQuantizeLinear.html",
         stored_range=_stored,
         derive=_derive(empty_scale, undefined_zero_point),
     )

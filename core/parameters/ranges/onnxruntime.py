@@ -1,6 +1,6 @@
 """onnxruntime's quantization tools: parameters of a tensor or channel, and of blocks of a weight.
 
-Source: onnxruntime.quantization.quant_utils compute_scale_zp, compute_scale_zp_blocked; spec/numerics.md F.2.
+Source: onnxruntime.quantization.quant_utils compute_scale_zp, compute_scale_zp_blocked.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ ONNXRUNTIME = RangeRule(
     summary="compute_scale_zp of onnxruntime's quantization tools; a scale below the normal f32 becomes 1",
     formula="s = (max - min) / (qmax - qmin) in f64 on f32 ends that include 0, z = RNE(qmin - min/s), s cast to f32; "
     "symmetric: max|.| both ways, z = RNE((qmin + qmax) / 2)",
-    source="onnxruntime.quantization 1.31; spec/numerics.md F.2",
+    source="onnxruntime.quantization 1.31 quant_utils.py",
     options=frozenset({"symmetric", "reduced", "minimum_real_range"}),
     block_rule="onnxruntime_blocked",
     stored_range=_stored,
@@ -104,7 +104,7 @@ ONNXRUNTIME_BLOCKED = RangeRule(
     name="onnxruntime_blocked",
     summary="compute_scale_zp_blocked of onnxruntime's quantization tools, for the blocks of a weight",
     formula="s = f32(f32(max - min) / (qmax - qmin)), z = RNE(qmin - min/s) in f64, clamped; symmetric as onnxruntime",
-    source="onnxruntime.quantization 1.31; spec/numerics.md F.2",
+    source="onnxruntime.quantization 1.31 quant_utils.py",
     options=frozenset({"symmetric"}),
     only_blocks=True,
     stored_range=_blocked_stored,

@@ -1,6 +1,6 @@
 """Fake quantization's range, nudged so that zero is one of its steps: TensorFlow's, and LiteRT's copy of it.
 
-Source: TensorFlow fake_quant_ops_functor.h Nudge; LiteRT NudgeQuantizationRange; spec/numerics.md C.11. TensorFlow
+Source: TensorFlow fake_quant_ops_functor.h Nudge; LiteRT NudgeQuantizationRange. TensorFlow
 computes with subnormals flushed to zero, LiteRT does not.
 """
 
@@ -98,7 +98,7 @@ TF_FAKE_QUANT = RangeRule(
     name="tf_fake_quant",
     summary="the nudged range of TensorFlow's fake_quant_with_min_max operators; a range without 0 is moved to 0",
     formula=f"{_FORMULA}; subnormal ends are 0",
-    source="TensorFlow 2.21 fake_quant_ops_functor.h; spec/numerics.md C.11",
+    source="TensorFlow 2.21 fake_quant_ops_functor.h Nudge",
     options=frozenset({"narrow"}),
     stored_range=_stored,
     derive=_tensorflow,
@@ -108,7 +108,7 @@ LITERT_FAKE_QUANT = RangeRule(
     name="litert_fake_quant",
     summary="the nudged range of LiteRT's FAKE_QUANT; a range without 0 is moved to 0",
     formula=_FORMULA,
-    source="LiteRT NudgeQuantizationRange; spec/numerics.md C.11",
+    source="LiteRT quantization_util.cc NudgeQuantizationRange",
     options=frozenset({"narrow"}),
     stored_range=_stored,
     derive=_litert,

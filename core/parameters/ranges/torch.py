@@ -1,6 +1,6 @@
 """PyTorch's C++ rule, which FBGEMM and dynamic quantization use.
 
-Source: ATen QuantUtils.h ChooseQuantizationParams; spec/numerics.md E.3.
+Source: ATen QuantUtils.h ChooseQuantizationParams.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ TORCH = RangeRule(
     summary="_choose_qparams_per_tensor and its C++ function; a range without a usable scale gives 0.1",
     formula="f32 ends with 0 included; s = (max - min) / (qmax - qmin) in f64, at least 6.1e-5 by stretching it; "
     "z = RNE of qmin - min/s if |qmin| - |min/s| < |qmax| - |max/s|, else of qmax - max/s, clamped",
-    source="torch 2.13 ATen QuantUtils.h; spec/numerics.md E.3",
+    source="torch 2.13 ATen QuantUtils.h ChooseQuantizationParams",
     options=frozenset({"reduced", "power_of_two", "preserve_sparsity"}),
     stored_range=_stored,
     derive=_derive,

@@ -1,6 +1,6 @@
 """PyTorch's observers, the quantized_decomposed operators, and parameters per token.
 
-Source: torch.ao.quantization.observer, .utils determine_qparams, .fx._decomposed; spec/numerics.md E.3.
+Source: torch.ao.quantization.observer, .utils determine_qparams, .fx._decomposed.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ TORCH_OBSERVER = RangeRule(
     summary="the observers (min-max, moving average, per channel, histogram); scales are at least epsilon, or 2^-23",
     formula="f32 ends that include 0: s = max(f32(f32(max - min) / (qmax - qmin)), eps), z = qmin - RNE(f32(min/s)) "
     "clamped; symmetric: s = max(f32(max|.| / ((qmax - qmin) / 2)), eps), z = 0, for u8 128, for u16 2^15",
-    source="torch 2.13 torch.ao.quantization.observer; spec/numerics.md E.3",
+    source="torch 2.13 torch.ao.quantization.observer",
     options=frozenset({"symmetric", "reduced", "epsilon"}),
     stored_range=_observer_stored,
     derive=_observe,
@@ -123,7 +123,7 @@ TORCH_DECOMPOSED = RangeRule(
     name="torch_decomposed",
     summary="quantized_decomposed.choose_qparams and choose_qparams_symmetric",
     formula="as torch_observer; symmetric: z = 0, for u8 128",
-    source="torch 2.13 torch.ao.quantization.fx._decomposed; spec/numerics.md E.3",
+    source="torch 2.13 torch.ao.quantization.fx._decomposed",
     options=frozenset({"symmetric", "epsilon"}),
     stored_range=_decomposed_stored,
     derive=_decompose,
@@ -135,7 +135,7 @@ TORCH_PER_TOKEN = RangeRule(
     formula="f32 ends that include 0: s = max(f32(f32(max - min) / 255), 2^-23), a = f32(min/s), b = f32(max/s), "
     "z = RNE(clamp(qmin - a if (qmin + a) + (qmax + b) > 0 else qmax - b)); "
     "symmetric: s = f32(max(max|.|, 1e-5) / 127), z = 0",
-    source="torch 2.13 torch.ao.quantization.fx._decomposed; spec/numerics.md E.3",
+    source="torch 2.13 torch.ao.quantization.fx._decomposed",
     options=frozenset({"symmetric"}),
     stored_range=_token_stored,
     derive=_per_token,

@@ -16,7 +16,7 @@ from core.operators.description import Attribute, Operand, Operator
 from core.operators.registry import OPERATORS, operator_named
 from service.http.models import ABSENT, Int32, ReplyModel
 from service.http.openapi_operation import static_operation
-from service.http.problems import requant_problem
+from service.http.problems import error_response
 from service.http.query import no_query
 from service.http.static_content import static_json
 
@@ -31,7 +31,7 @@ class TypeSince(ReplyModel):
 
 
 class OperatorOperand(ReplyModel):
-    """A tensor that an operator takes or gives."""
+    """An input or output tensor of an operator."""
 
     name: str
     description: str
@@ -47,26 +47,26 @@ class OperatorAttribute(ReplyModel):
     description: str
     required: bool
     default: str = Field(default=ABSENT, description="As JSON text.")
-    choices: list[str] = Field(default=ABSENT, description="The texts that it can have, where only some can be.")
-    since: Int32 = Field(default=ABSENT, description="The version of the system that first has it.")
+    choices: list[str] = Field(default=ABSENT, description="The allowed values, if restricted.")
+    since: Int32 = Field(default=ABSENT, description="The first version of the system that has it.")
 
 
 class OperatorPage(ReplyModel):
-    """An operator: how it is called, and what it is."""
+    """An operator: its path, operands, attributes and versions."""
 
     name: str
     system: str
     operator: str
     summary: str
     source: str
-    path: str = Field(description="Of its JSON route.")
+    path: str = Field(description="The path of its JSON route.")
     model: str = Field(description="Its name under /v2/models.")
-    versions: list[Int32] = Field(description="In which it changed; empty for systems without versions.")
-    implementations: list[str] = Field(description="Those that can be chosen between, the default first.")
+    versions: list[Int32] = Field(description="The versions in which it changed; empty for systems without versions.")
+    implementations: list[str] = Field(description="The available implementations, the default first.")
     inputs: list[OperatorOperand]
     outputs: list[OperatorOperand]
     attributes: list[OperatorAttribute]
-    deviations: list[str] = Field(description="Where it differs, on purpose, from the system or its specification.")
+    deviations: list[str] = Field(description="Deliberate differences from the system or its specification.")
 
 
 class OperatorList(ReplyModel):
@@ -132,15 +132,15 @@ _LIST = static_json(lambda: OperatorList(operators=[operator_page(operator) for 
 
 @router.get("/v1/operators", **static_operation("listOperators", OperatorList))
 async def list_operators(request: Request) -> Response:
-    """List other systems' operators: what each takes, gives and does."""
-    return await _LIST.reply(request)
+    """List the operators of other systems, with operands, attributes and versions."""
+    return await _LIST.response(request)
 
 
 @router.get("/v1/operators/{name}", **static_operation("getOperator", OperatorPage, 404))
 async def get_operator(request: Request, name: str) -> Response:
-    """Say what one operator is, by a name such as onnx.QuantizeLinear."""
+    """Describe one operator, such as onnx.QuantizeLinear."""
     try:
         operator = operator_named(name)
     except UnknownNameError as error:
-        return requant_problem(request, error, status=404)
-    return await _PAGES[operator.full_name].reply(request)
+        return error_response(request, error, status=404)
+    return await _PAGES[operator.full_name].response(request)

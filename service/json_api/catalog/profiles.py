@@ -19,7 +19,7 @@ from core.errors import UnknownNameError
 from core.profiles import cast, integer_rule
 from service.http.models import ABSENT, Int32, ReplyModel
 from service.http.openapi_operation import static_operation
-from service.http.problems import requant_problem
+from service.http.problems import error_response
 from service.http.query import no_query
 from service.http.static_content import static_json
 
@@ -32,7 +32,7 @@ _SPECIAL = np.array(
 
 
 class OperationRule(ReplyModel):
-    """How a profile computes one operation. x real, q stored, s scale, z zero point, lo and hi the storage bounds."""
+    """How a profile computes one operation; x real, q quantized, s scale, z zero point, lo and hi storage bounds."""
 
     formula: str
     precision: str
@@ -40,26 +40,26 @@ class OperationRule(ReplyModel):
     zero_point: str
     saturation: str
     nan: str
-    expressed: list[str] = Field(description="The expressed types for which the rule is defined.")
-    storages: list[str] = Field(description="The storages for which the rule is defined.")
+    expressed: list[str] = Field(description="The expressed types that the rule supports.")
+    storages: list[str] = Field(description="The storage types that the rule supports.")
     granularities: list[str] = Field(description="per_tensor, per_axis, sub_channel.")
-    quotient: str = Field(description="How x / s is formed, in quantize.")
-    steps: str = Field(description="What each step on f16 and bf16 is rounded to: expressed or f32.")
-    scales: str = Field(description="What scales are rounded to first: expressed or f32.")
-    overflow: str = Field(description="What becomes of an integer outside of the bounds, in quantize.")
-    missing: str = Field(description="What becomes of NaN, in quantize.")
-    difference: str = Field(description="How q - z and the product are formed, in dequantize.")
-    pairs: list[str] = Field(description="The pairs of storages that are taken, in requantize; empty: all.")
-    symmetric: list[str] = Field(description="Storages whose zero points have to be 0.")
-    short_blocks: bool = Field(description="Whether a last block may be short.")
-    scheme: str = Field(default="", description="How multipliers are derived, in requantize.")
+    quotient: str = Field(description="Quantize: how x / s is computed.")
+    steps: str = Field(description="The precision of each step on f16 and bf16: expressed or f32.")
+    scales: str = Field(description="The precision that scales are rounded to first: expressed or f32.")
+    overflow: str = Field(description="Quantize: the result of a value outside the storage bounds.")
+    missing: str = Field(description="Quantize: the result of NaN.")
+    difference: str = Field(description="Dequantize: how q - z and the product are computed.")
+    pairs: list[str] = Field(description="Requantize: the supported pairs of storage types; empty: all.")
+    symmetric: list[str] = Field(description="Storage types whose zero points must be 0.")
+    short_blocks: bool = Field(description="Whether the last block may be short.")
+    scheme: str = Field(default="", description="Requantize: how multipliers are derived.")
     variants: dict[str, OperationRule] = Field(
-        description="Rules that replace this one: for a storage, a granularity, both, or an expressed type."
+        description="Rules that replace this one for a storage type, a granularity, both, or an expressed type."
     )
 
 
 class SpecialCodes(ReplyModel):
-    """What a few f32 values give in a format, as hexadecimal codes."""
+    """The codes of special f32 values in a format, in hexadecimal."""
 
     overflow: str = Field(description="A finite value beyond the largest one.")
     negative_overflow: str
@@ -71,7 +71,7 @@ class SpecialCodes(ReplyModel):
 
 
 class CastFormat(ReplyModel):
-    """A float of at most 16 bits: its numbers, and what a profile makes of what it does not hold."""
+    """A float of at most 16 bits: its range, and what a profile does with values outside it."""
 
     type: str
     exponent_bits: Int32
@@ -79,37 +79,39 @@ class CastFormat(ReplyModel):
     bias: Int32
     largest: str = Field(description="The largest finite value.")
     largest_code: str
-    codes: SpecialCodes = Field(description="As the profile does by default.")
+    codes: SpecialCodes = Field(description="Under the profile's default.")
     saturate_false: SpecialCodes = Field(
-        default=ABSENT, description="With saturate false, where the profile leaves the choice."
+        default=ABSENT, description="With saturate = false, if the profile offers the choice."
     )
 
 
 class CastRule(ReplyModel):
-    """How a profile casts between floats that are not quantized; and to small floats as storage, after scaling."""
+    """How a profile casts between unquantized floats, and to small floats as storage after scaling."""
 
-    authority: str = Field(description="Who decides where the formats leave a choice.")
+    authority: str = Field(description="The system whose behaviour applies where the formats leave a choice.")
     formula: str
     f64: str = Field(description="How an f64 is rounded.")
     saturation: str
     nan: str
-    scale: str = Field(default="", description="How f8E8M0FNU is encoded from an f32 x, where it is.")
-    scale_roundings: list[str] = Field(
-        description="To f8E8M0FNU: the roundings that can be asked for, the default first."
-    )
+    scale: str = Field(default="", description="How an f32 x is encoded to f8E8M0FNU, if the profile does so.")
+    scale_roundings: list[str] = Field(description="The roundings available for f8E8M0FNU, the default first.")
     notes: str = Field(default="")
-    sources: list[str] = Field(description="The floats that are cast from, and to which small floats are cast.")
+    sources: list[str] = Field(description="The floats that can be cast from, and that small floats can be cast to.")
     formats: list[CastFormat]
 
 
 class ProductRule(ReplyModel):
-    """How a profile computes sums of products."""
+    """How a profile computes products."""
 
-    operator: str = Field(description="The real system's own.")
-    overflow: str = Field(description="What becomes of a sum that i32 does not hold, unless asked otherwise.")
-    scheme: str = Field(default="", description="What scales the sums; without it they are dequantized and quantized.")
-    factor: str = Field(default="", description="How the factor is formed, where not as the scheme says.")
-    accumulator: str = Field(default="", description="What is summed in without a bias, where not what operands need.")
+    operator: str = Field(description="The operator of the real system.")
+    overflow: str = Field(description="What happens by default if a sum overflows i32.")
+    scheme: str = Field(
+        default="", description="The scheme that scales the sums; if absent they are dequantized and quantized."
+    )
+    factor: str = Field(default="", description="How the factor is computed, if not as the scheme defines.")
+    accumulator: str = Field(
+        default="", description="The accumulator without a bias, if it is not derived from the operand widths."
+    )
     variants: dict[str, ProductRule] = Field(
         description="Rules that replace this one: `batched` for rhs with batch dimensions, `i64` for sums of 64 bits, "
         "`undelegated i32` for sums of 32 bits where an operand has more than 8 or a signed rhs zero points, "
@@ -120,9 +122,9 @@ class ProductRule(ReplyModel):
 class AdditionRule(ReplyModel):
     """How a profile adds two quantized tensors."""
 
-    operator: str = Field(description="The real system's own.")
+    operator: str = Field(description="The operator of the real system.")
     addition: str = Field(description="fixed_point, rescale, common_scale, to_output_scale or through_real.")
-    scheme: str = Field(default="", description="Of the multipliers, where there are any.")
+    scheme: str = Field(default="", description="The scheme of the multipliers, if there are any.")
 
 
 class Profile(ReplyModel):
@@ -134,10 +136,10 @@ class Profile(ReplyModel):
     source: str
     operations: dict[str, OperationRule]
     products: dict[str, ProductRule] = Field(
-        default=ABSENT, description="matmul and conv2d, where the profile defines them."
+        default=ABSENT, description="Present if the profile defines matmul and conv2d."
     )
-    add: AdditionRule = Field(default=ABSENT, description="add, where the profile defines it.")
-    casts: CastRule = Field(default=ABSENT, description="Casts between floats, where the profile defines them.")
+    add: AdditionRule = Field(default=ABSENT, description="Present if the profile defines add.")
+    casts: CastRule = Field(default=ABSENT, description="Present if the profile defines casts between floats.")
 
 
 class ProfileList(ReplyModel):
@@ -222,15 +224,15 @@ _LIST = static_json(lambda: ProfileList(profiles=[profile_page(name) for name in
 
 @router.get("/v1/profiles", **static_operation("listProfiles", ProfileList))
 async def list_profiles(request: Request) -> Response:
-    """List the arithmetic contracts, each in words and formulas."""
-    return await _LIST.reply(request)
+    """List the profiles: arithmetic contracts in words and formulas."""
+    return await _LIST.response(request)
 
 
 @router.get("/v1/profiles/{name}", **static_operation("getProfile", Profile, 404))
 async def get_profile(request: Request, name: str) -> Response:
-    """Say what one arithmetic contract is."""
+    """Describe one profile."""
     try:
         profile = profiles.profile_named(name)
     except UnknownNameError as error:
-        return requant_problem(request, error, status=404)
-    return await _PAGES[profile.name].reply(request)
+        return error_response(request, error, status=404)
+    return await _PAGES[profile.name].response(request)

@@ -13,7 +13,7 @@ from core.errors import UnknownNameError
 from core.schemes import SCHEMES, scheme_named
 from service.http.models import Int64, ReplyModel
 from service.http.openapi_operation import static_operation
-from service.http.problems import requant_problem
+from service.http.problems import error_response
 from service.http.query import no_query
 from service.http.static_content import static_json
 
@@ -21,27 +21,27 @@ router = APIRouter(tags=["meta"], dependencies=[Depends(no_query)])
 
 
 class Bounds(ReplyModel):
-    """The lowest and the highest that are taken."""
+    """The lowest and highest accepted values."""
 
     lowest: Int64
     highest: Int64
 
 
 class Scheme(ReplyModel):
-    """A way to derive multiplier m and shift from a factor, and to scale v = q - z_in by them."""
+    """A scheme: how multiplier m and shift are derived from a factor, and how v = q - z_in is scaled by them."""
 
     name: str
     summary: str
     source: str
-    factor: str = Field(description="How the factor is formed from scales.")
-    derivation: str = Field(description="How m and shift come from the factor d.")
-    convention: str = Field(description="What m and shift stand for.")
-    formula: str = Field(description="What v becomes, before it is clamped to the storage bounds.")
-    where: str = Field(description="What the formula's names mean.")
+    factor: str = Field(description="How the factor is computed from scales.")
+    derivation: str = Field(description="How m and shift are derived from the factor d.")
+    convention: str = Field(description="The real value of m and shift.")
+    formula: str = Field(description="The result for v, before it is clamped to the storage bounds.")
+    where: str = Field(description="Definitions of the names in the formula.")
     rounding: str
     multipliers: Bounds
     shifts: Bounds
-    demands: list[str] = Field(description="What is demanded of each element; one that fails is an error.")
+    demands: list[str] = Field(description="Preconditions on each element; a violation is an error.")
 
 
 class SchemeList(ReplyModel):
@@ -76,15 +76,15 @@ _LIST = static_json(lambda: SchemeList(schemes=[scheme_page(name) for name in SC
 
 @router.get("/v1/schemes", **static_operation("listSchemes", SchemeList))
 async def list_schemes(request: Request) -> Response:
-    """List the schemes of requantization, each in words and formulas."""
-    return await _LIST.reply(request)
+    """List the requantization schemes, in words and formulas."""
+    return await _LIST.response(request)
 
 
 @router.get("/v1/schemes/{name}", **static_operation("getScheme", Scheme, 404))
 async def get_scheme(request: Request, name: str) -> Response:
-    """Say what one scheme of requantization is."""
+    """Describe one requantization scheme."""
     try:
         scheme = scheme_named(name)
     except UnknownNameError as error:
-        return requant_problem(request, error, status=404)
-    return await _PAGES[scheme.name].reply(request)
+        return error_response(request, error, status=404)
+    return await _PAGES[scheme.name].response(request)

@@ -19,7 +19,7 @@ from service.http.json_body import MEDIA_TYPE, receive_json
 from service.http.json_document import JsonDocument
 from service.http.openapi_operation import json_operation
 from service.http.query import no_query
-from service.http.responses import Piece, PiecesResponse, json_text
+from service.http.responses import Buffer, BuffersResponse, json_text
 from service.json_api.schemas.blocks import (
     BlockParts,
     DequantizeBlocksReply,
@@ -30,7 +30,7 @@ from service.json_api.schemas.tensors import Tensor
 from service.json_api.tensors import output_pieces, read_elements
 from service.operations import blocks
 from service.operations.types import read_tensor_type
-from service.runtime.memory_budget import hold
+from service.runtime.request_context import reserve_memory
 from service.runtime.runtime import require_ready
 from service.runtime.settings import Settings
 
@@ -53,7 +53,7 @@ _PARTS_EXAMPLE = {
 
 @router.post("/quantize", **json_operation("quantizeBlocks", QuantizeBlocksRequest, BlockParts, example=_EXAMPLE))
 async def quantize_in_blocks(request: Request) -> Response:
-    """Quantize real numbers to a block format, deriving its shared scales."""
+    """Quantize a tensor to a block format, deriving the shared scales."""
     running = require_ready(request)
     settings = running.settings
     call, body = await receive_json(request, QuantizeBlocksRequest, running)
@@ -67,15 +67,15 @@ async def quantize_in_blocks(request: Request) -> Response:
         with at("/global_scale"):
             global_scale = blocks.read_global_scale(call.global_scale)
         tensor = blocks.quantize(source, input_type, call.format, call.rule, global_scale)
-        pieces: list[Piece] = [b'{"format":' + json_text(tensor.format)]
+        pieces: list[Buffer] = [b'{"format":' + json_text(tensor.format)]
         for name, part in tensor.parts.items():
             pieces += [b"," + json_text(name) + b":"]
             pieces += output_pieces(part.type, part.data, in_values=call.input.in_values)
         if tensor.global_scale is not None:
             pieces.append(b',"global_scale":' + json_text(repr(tensor.global_scale)))
-        return PiecesResponse([*pieces, b"}"], MEDIA_TYPE)
+        return BuffersResponse([*pieces, b"}"], MEDIA_TYPE)
 
-    return await running.compute.arrays(len(body), work)
+    return await running.executor.run_array(len(body), work)
 
 
 @router.post(
@@ -83,11 +83,11 @@ async def quantize_in_blocks(request: Request) -> Response:
     **json_operation("dequantizeBlocks", DequantizeBlocksRequest, DequantizeBlocksReply, example=_PARTS_EXAMPLE),
 )
 async def dequantize_from_blocks(request: Request) -> Response:
-    """Turn a tensor in a block format back into the f32 numbers that it stands for."""
+    """Dequantize a tensor in a block format to f32."""
     running = require_ready(request)
     settings = running.settings
     call, body = await receive_json(request, DequantizeBlocksRequest, running)
-    await hold(request.scope, _BYTES_OF_NUMBERS * len(body))
+    await reserve_memory(request.scope, _BYTES_OF_NUMBERS * len(body))
 
     def work() -> Response:
         with at("/output_type"):
@@ -103,9 +103,9 @@ async def dequantize_from_blocks(request: Request) -> Response:
             scale = parse_factor(call.global_scale) if call.given("global_scale") else None
         real = wanted.run(parts, scale)
         in_values = any(given[name].in_values for name in parts)
-        return PiecesResponse([b'{"output":', *output_pieces(output, real, in_values=in_values), b"}"], MEDIA_TYPE)
+        return BuffersResponse([b'{"output":', *output_pieces(output, real, in_values=in_values), b"}"], MEDIA_TYPE)
 
-    return await running.compute.arrays(len(body), work)
+    return await running.executor.run_array(len(body), work)
 
 
 def _read_part(

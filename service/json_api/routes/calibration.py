@@ -36,7 +36,7 @@ from core.plan.operands import float_element, static_shape
 from service.http.json_body import receive_json
 from service.http.openapi_operation import json_operation
 from service.http.query import no_query
-from service.http.responses import json_reply
+from service.http.responses import json_response
 from service.json_api.schemas.calibration import GranularityName, TensorParametersReply, TensorParametersRequest
 from service.json_api.schemas.tensors import Tensor
 from service.json_api.tensors import read_elements
@@ -70,7 +70,7 @@ class _Search:
     "/tensor", **json_operation("deriveFromTensor", TensorParametersRequest, TensorParametersReply, example=_EXAMPLE)
 )
 async def derive_from_tensor(request: Request) -> Response:
-    """Find ranges in data by the method of a system, and derive scales and zero points from them."""
+    """Calibrate: find ranges in data by the method of a system, and derive scales and zero points."""
     running = require_ready(request)
     settings = running.settings
     call, body = await receive_json(request, TensorParametersRequest, running)
@@ -90,7 +90,7 @@ async def derive_from_tensor(request: Request) -> Response:
                 ranges = search.method.find_ranges(observed, search.options, target)
             with at("/scheme", ParameterError, PreconditionError):
                 found = search.method.parameters(ranges, target)
-        return json_reply(
+        return json_response(
             TensorParametersReply(
                 **finished_parameters(target.rule, target.expressed, found, target.granularity),
                 method=search.method.name,
@@ -100,11 +100,11 @@ async def derive_from_tensor(request: Request) -> Response:
             )
         )
 
-    search = await running.compute.texts(
+    search = await running.executor.run_text(
         sum(len(tensor.type) for tensor in tensors), lambda: _decide(call, tensors, paths, settings)
     )
     weight = len(body) if search.method.one_pass else max(len(body), settings.inline_bytes + 1)
-    return await running.compute.arrays(weight, work)
+    return await running.executor.run_array(weight, work)
 
 
 def _decide(call: TensorParametersRequest, tensors: list[Tensor], paths: list[str], settings: Settings) -> _Search:

@@ -14,7 +14,7 @@ from core.errors import sides
 from service.http.json_body import receive_json
 from service.http.openapi_operation import json_operation
 from service.http.query import no_query
-from service.http.responses import json_reply
+from service.http.responses import json_response
 from service.json_api.schemas.comparison import CompareRequest, ComparisonReply
 from service.json_api.tensors import read_elements
 from service.operations.types import read_tensor_type
@@ -28,7 +28,7 @@ _EXAMPLE = {"a": {"type": _TYPE, "values": [3, 4, 0, 127]}, "b": {"type": _TYPE,
 
 @router.post("/v1/compare", **json_operation("compare", CompareRequest, ComparisonReply, example=_EXAMPLE))
 async def compare(request: Request) -> Response:
-    """Compare two tensors of one shape, of one type or of two."""
+    """Compare two tensors of the same shape."""
     running = require_ready(request)
     settings = running.settings
     call, body = await receive_json(request, CompareRequest, running)
@@ -44,10 +44,10 @@ async def compare(request: Request) -> Response:
             read_elements(tensor, side.tensor, side.dtype, planned.elements, name, body, settings)
             for name, tensor, side in (("a", call.a, planned.a), ("b", call.b, planned.b))
         )
-        return json_reply(_reply(planned.run(a, b, call.max_reported)))
+        return json_response(_reply(planned.run(a, b, call.max_reported)))
 
-    planned = await running.compute.texts(len(call.a.type) + len(call.b.type), decide)
-    return await running.compute.arrays(len(body), run)
+    planned = await running.executor.run_text(len(call.a.type) + len(call.b.type), decide)
+    return await running.executor.run_array(len(body), run)
 
 
 def _reply(report: ComparisonReport) -> ComparisonReply:

@@ -25,7 +25,7 @@ from service.http.json_body import MEDIA_TYPE, receive_json
 from service.http.openapi_operation import json_operation
 from service.http.problems import at, sides
 from service.http.query import no_query
-from service.http.responses import PiecesResponse, json_text
+from service.http.responses import BuffersResponse, json_text
 from service.json_api.schemas.conversions import (
     ConversionReply,
     DequantizeRequest,
@@ -38,7 +38,7 @@ from service.operations.error_measures import error_measures
 from service.operations.plan_bytes import plan_bytes
 from service.operations.types import read_tensor_type, read_type
 from service.runtime.executor import CHARACTERS_PER_FACTOR
-from service.runtime.memory_budget import hold
+from service.runtime.request_context import reserve_memory
 from service.runtime.runtime import require_ready
 from service.runtime.settings import Settings
 
@@ -64,7 +64,7 @@ _QUANTIZED = "tensor<2x2x!quant.uniform<i8:f32, 0.5:3>>"
     ),
 )
 async def quantize(request: Request) -> Response:
-    """Quantize real numbers to the type that you name, or cast them to a narrower float."""
+    """Quantize a tensor to a given type, or cast it to a narrower float."""
 
     def plan(call: QuantizeRequest, input_type: TensorType, settings: Settings) -> Plan:
         output_type = read_type(call.output_type, settings.max_type_bytes, "/output_type")
@@ -95,7 +95,7 @@ async def quantize(request: Request) -> Response:
     ),
 )
 async def dequantize(request: Request) -> Response:
-    """Turn stored numbers, or small floats, back into the real numbers that they stand for."""
+    """Dequantize a tensor, or widen a tensor of small floats."""
 
     def plan(call: DequantizeRequest, input_type: TensorType, settings: Settings) -> Plan:
         named = "output_type" in call.model_fields_set
@@ -118,7 +118,7 @@ async def dequantize(request: Request) -> Response:
     ),
 )
 async def requantize(request: Request) -> Response:
-    """Move stored numbers, or accumulators, to another scale in integer arithmetic."""
+    """Requantize quantized values or accumulators to another scale in integer arithmetic."""
 
     def plan(call: RequantizeRequest, input_type: TensorType, settings: Settings) -> Plan:
         output_type = read_type(call.output_type, settings.max_type_bytes, "/output_type")
@@ -179,7 +179,7 @@ async def _convert(
         tail = b',"report":' + json_text(report)
         if isinstance(call, RequantizeRequest):
             tail += b',"multipliers":' + _multipliers_text(plan.multipliers)
-        return PiecesResponse([b'{"output":', *output, tail + b"}"], MEDIA_TYPE)
+        return BuffersResponse([b'{"output":', *output, tail + b"}"], MEDIA_TYPE)
 
     characters = len(call.input.type) + len(call.output_type)
     if isinstance(call, RequantizeRequest):
@@ -187,17 +187,17 @@ async def _convert(
     key = _key(call)
     planned: tuple[Plan, str] | None = None if key is None else running.planned.get(key)
     if planned is None:
-        planned = await running.compute.texts(characters, decide)
+        planned = await running.executor.run_text(characters, decide)
         if key is not None:
             running.planned.put(key, planned, plan_bytes(planned[0], characters))
     plan, output_type = planned
     # The result, and base64 of it. A type that promises more elements than the body has bits will be refused.
     result_bytes = min(plan.elements, 8 * len(body)) * plan.output_dtype.itemsize
-    await hold(request.scope, result_bytes + result_bytes * 4 // 3)
+    await reserve_memory(request.scope, result_bytes + result_bytes * 4 // 3)
     if "values" in call.input.model_fields_set or (isinstance(call, QuantizeRequest) and call.error):
-        return await running.compute.arrays(len(body), convert)
+        return await running.executor.run_array(len(body), convert)
     kind = ("base64", type(plan), plan.input_dtype, plan.output_dtype, plan.rounding, dense)
-    return await running.compute.whole(kind, len(body), convert)
+    return await running.executor.run_array(len(body), convert, kind)
 
 
 def _key(call: ConversionRequest) -> Hashable | None:

@@ -12,7 +12,7 @@ from core.parameters.fake_quantize import FakeQuantizePlan, plan_fake_quantize
 from service.http.json_body import MEDIA_TYPE, receive_json
 from service.http.openapi_operation import json_operation
 from service.http.query import no_query
-from service.http.responses import PiecesResponse, json_text
+from service.http.responses import BuffersResponse, json_text
 from service.json_api.schemas.ranges import FakeQuantizeReply, FakeQuantizeRequest
 from service.json_api.tensors import output_pieces, read_elements
 from service.operations.parameters import CHARACTERS_PER_SCALE, at_range
@@ -35,7 +35,7 @@ _EXAMPLE = {
     "/v1/fake_quantize", **json_operation("fakeQuantize", FakeQuantizeRequest, FakeQuantizeReply, example=_EXAMPLE)
 )
 async def fake_quantize(request: Request) -> Response:
-    """Move each element to the nearest step of a range that has zero as a step."""
+    """Fake-quantize a tensor: round each element to the nearest step of a nudged range."""
     running = require_ready(request)
     settings = running.settings
     call, body = await receive_json(request, FakeQuantizeRequest, running)
@@ -72,8 +72,8 @@ async def fake_quantize(request: Request) -> Response:
             "nudged_minimums": ranges.nudged_minimums.tolist(),
             "nudged_maximums": ranges.nudged_maximums.tolist(),
         }
-        return PiecesResponse([b'{"output":', *output, b"," + json_text(tail)[1:]], MEDIA_TYPE)
+        return BuffersResponse([b'{"output":', *output, b"," + json_text(tail)[1:]], MEDIA_TYPE)
 
     count = len(call.minimums)
-    plan = await running.compute.texts(len(call.input.type) + count * CHARACTERS_PER_SCALE, decide)
-    return await running.compute.arrays(max(len(body), count * _BYTES_OF_RANGE), work)
+    plan = await running.executor.run_text(len(call.input.type) + count * CHARACTERS_PER_SCALE, decide)
+    return await running.executor.run_array(max(len(body), count * _BYTES_OF_RANGE), work)

@@ -23,7 +23,7 @@ from core.schemes import scheme_named
 from service.http.json_body import MEDIA_TYPE, receive_json
 from service.http.openapi_operation import json_operation
 from service.http.query import no_query
-from service.http.responses import Piece, PiecesResponse, json_text
+from service.http.responses import Buffer, BuffersResponse, json_text
 from service.json_api.schemas.integer import (
     AddReply,
     AddRequest,
@@ -36,7 +36,7 @@ from service.json_api.schemas.tensors import Tensor
 from service.json_api.tensors import output_pieces, read_elements
 from service.operations.integer import IntegerOperation
 from service.operations.types import read_tensor_type, read_type
-from service.runtime.memory_budget import hold
+from service.runtime.request_context import reserve_memory
 from service.runtime.runtime import require_ready
 
 router = APIRouter(tags=["integer"], dependencies=[Depends(no_query)])
@@ -64,8 +64,8 @@ async def _answer(request: Request, model: type[Call], fields: Mapping[str, str]
         return found
 
     characters = len(call.output_type) + sum(len(each.type) for each in tensors.values())
-    operation = await running.compute.texts(characters, decide)
-    await hold(request.scope, operation.byte_count)
+    operation = await running.executor.run_text(characters, decide)
+    await reserve_memory(request.scope, operation.byte_count)
 
     def compute() -> Response:
         plan, operands = operation.plan, {}
@@ -80,11 +80,11 @@ async def _answer(request: Request, model: type[Call], fields: Mapping[str, str]
             result = operation.run(operands)
         in_values = tensors["lhs"].in_values
 
-        def shown(type_: TensorType, elements: Any) -> list[Piece]:
+        def shown(type_: TensorType, elements: Any) -> list[Buffer]:
             packed = dense and not in_values and type_ == plan.output_type
             return output_pieces(type_, elements, in_values=in_values, dense=packed)
 
-        pieces: list[Piece] = [b'{"output":', *shown(plan.output_type, result.output)]
+        pieces: list[Buffer] = [b'{"output":', *shown(plan.output_type, result.output)]
         pieces.append(b',"report":' + json_text(result.report))
         if result.trace is not None:
             multipliers = [asdict(each) for each in result.trace.multipliers]
@@ -92,9 +92,9 @@ async def _answer(request: Request, model: type[Call], fields: Mapping[str, str]
             for stage in result.trace.stages:
                 pieces += [b"," + json_text(stage.name) + b":", *shown(stage.tensor, stage.elements)]
             pieces.append(b"}")
-        return PiecesResponse([*pieces, b"}"], MEDIA_TYPE)
+        return BuffersResponse([*pieces, b"}"], MEDIA_TYPE)
 
-    return await running.compute.arrays(max(len(body), operation.weight), compute)
+    return await running.executor.run_array(max(len(body), operation.weight), compute)
 
 
 def _chosen(call: ProductRequest) -> dict[str, Any]:
@@ -143,7 +143,7 @@ _CONV2D = {
 
 @router.post("/v1/conv2d", **json_operation("conv2d", Conv2dRequest, ProductReply, example=_CONV2D))
 async def conv2d(request: Request) -> Response:
-    """Convolve a quantized input with quantized weights: the stages of matmul, over what a window sees."""
+    """Convolve a quantized input with quantized weights. The stages are those of matmul."""
 
     def plan(call: Conv2dRequest, types: Mapping[str, Any], output: Type) -> ProductPlan:
         return plan_conv2d(**types, output=output, profile=call.profile, window=_window(call), **_chosen(call))
@@ -177,7 +177,7 @@ _ADD = {
 
 @router.post("/v1/add", **json_operation("add", AddRequest, AddReply, example=_ADD))
 async def add(request: Request) -> Response:
-    """Add quantized tensors: bring both to one scale, add, and bring the sum to the output's."""
+    """Add quantized tensors: rescale both to a common scale, add, and rescale the sum to the output."""
 
     def plan(call: AddRequest, types: Mapping[str, Any], output: Type) -> AddPlan:
         return plan_add(**types, output=output, profile=call.profile)

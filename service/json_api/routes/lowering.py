@@ -19,11 +19,11 @@ from service.http.json_body import MEDIA_TYPE, receive_json
 from service.http.json_document import JsonDocument
 from service.http.openapi_operation import json_operation
 from service.http.query import no_query
-from service.http.responses import Piece, PiecesResponse, json_reply
+from service.http.responses import Buffer, BuffersResponse, json_response
 from service.json_api.schemas.lowering import EvaluateReply, EvaluateRequest, LowerReply, LowerRequest
 from service.json_api.tensors import output_pieces, read_elements
 from service.operations.types import read_tensor_type
-from service.runtime.memory_budget import hold
+from service.runtime.request_context import reserve_memory
 from service.runtime.runtime import require_ready
 from service.runtime.settings import Settings
 
@@ -42,10 +42,10 @@ _EXAMPLE = {
 
 @router.post("/lower", **json_operation("lower", LowerRequest, LowerReply, _EXAMPLE))
 async def lower(request: Request) -> Response:
-    """Run passes on a module, and print what they made of it."""
+    """Run passes on a module and print the result."""
     running = require_ready(request)
     call, _ = await receive_json(request, LowerRequest, running)
-    return await running.compute.modules(lambda: _lowered(call, running.settings))
+    return await running.executor.run_module(lambda: _lowered(call, running.settings))
 
 
 _ADD = "tensor<!quant.uniform<i8:f32, 1.0>>, tensor<!quant.uniform<i8:f32, 2.0:1>>"
@@ -63,11 +63,11 @@ _EVALUATED = {
 
 @router.post("/evaluate", **json_operation("evaluate", EvaluateRequest, EvaluateReply, _EVALUATED))
 async def evaluate(request: Request) -> Response:
-    """Run a function of a module, quantized or lowered, on tensors."""
+    """Evaluate a function of a module, quantized or lowered, on tensors."""
     running = require_ready(request)
     call, body = await receive_json(request, EvaluateRequest, running)
-    await hold(request.scope, 2 * running.settings.max_evaluation_bytes)
-    return await running.compute.modules(lambda: _evaluated(call, body, running.settings))
+    await reserve_memory(request.scope, 2 * running.settings.max_evaluation_bytes)
+    return await running.executor.run_module(lambda: _evaluated(call, body, running.settings))
 
 
 def _evaluated(call: EvaluateRequest, body: JsonDocument, settings: Settings) -> Response:
@@ -89,7 +89,7 @@ def _evaluated(call: EvaluateRequest, body: JsonDocument, settings: Settings) ->
     with at("/module", LoweringError, PreconditionError, LimitError):
         outputs = run(module, function, inputs)
     in_values = all(given.in_values for given in call.inputs)
-    pieces: list[Piece] = []
+    pieces: list[Buffer] = []
     for output in outputs:
         flat = np.ascontiguousarray(output.elements).reshape(-1)
         flat = flat.astype(np.int8) if flat.dtype == np.bool_ else flat
@@ -98,7 +98,7 @@ def _evaluated(call: EvaluateRequest, body: JsonDocument, settings: Settings) ->
             b"," if pieces else b"",
             *output_pieces(output.type, flat, in_values=in_values),
         ]
-    return PiecesResponse([b'{"outputs":[', *pieces, b"]}"], MEDIA_TYPE)
+    return BuffersResponse([b'{"outputs":[', *pieces, b"]}"], MEDIA_TYPE)
 
 
 def _lowered(call: LowerRequest, settings: Settings) -> Response:
@@ -115,7 +115,7 @@ def _lowered(call: LowerRequest, settings: Settings) -> Response:
     module = _read(call.module, settings, "/module")
     with at("/module"):
         apply(module, passes)
-        return json_reply(LowerReply(module=module.write()))
+        return json_response(LowerReply(module=module.write()))
 
 
 def _read(text: str, settings: Settings, pointer: str) -> Module:

@@ -15,7 +15,7 @@ from core.schemes.multipliers import DerivedMultiplier, derive_from_scales, deri
 from service.http.json_body import receive_json
 from service.http.openapi_operation import json_operation
 from service.http.query import no_query
-from service.http.responses import json_reply
+from service.http.responses import json_response
 from service.json_api.schemas import multipliers as models
 from service.json_api.schemas.multipliers import MultiplierReply, MultiplierRequest
 from service.operations.parameters import check_factors
@@ -30,7 +30,7 @@ _EXAMPLE = {"factors": ["0.0123", "0x1.8p-5"], "scheme": "litert"}
 
 @router.post("/multiplier", **json_operation("deriveMultiplier", MultiplierRequest, MultiplierReply, _EXAMPLE))
 async def derive_multipliers(request: Request) -> Response:
-    """Derive the integer multiplier and shift for each factor, with the value that they stand for."""
+    """Derive the integer multiplier and shift for each factor, and the value that they represent."""
     running = require_ready(request)
     call, _ = await receive_json(request, MultiplierRequest, running)
     [(field, given)] = call.given("factors", "scales").items()
@@ -51,6 +51,6 @@ async def derive_multipliers(request: Request) -> Response:
         for index in checked(range(count), 16):
             with below(f"/{field}/{index}"):
                 results.append(models.DerivedMultiplier(**asdict(derive(index))))
-        return json_reply(MultiplierReply(scheme=scheme, results=results))
+        return json_response(MultiplierReply(scheme=scheme, results=results))
 
-    return await running.compute.texts(count * CHARACTERS_PER_FACTOR, work)
+    return await running.executor.run_text(count * CHARACTERS_PER_FACTOR, work)

@@ -18,7 +18,7 @@ from service.http.json_document import JsonDocument
 from service.http.models import RequestModel
 from service.http.openapi_operation import json_operation
 from service.http.query import no_query
-from service.http.responses import Piece, PiecesResponse, json_text
+from service.http.responses import Buffer, BuffersResponse, json_text
 from service.json_api.catalog.operators import route_path
 from service.json_api.schemas.operators import (
     operation_id,
@@ -29,7 +29,7 @@ from service.json_api.schemas.tensors import Tensor
 from service.json_api.tensors import output_pieces, read_elements
 from service.operations.operators import PlannedOperator, operand_dtype, plan_operator
 from service.operations.types import read_tensor_type, read_type
-from service.runtime.memory_budget import hold
+from service.runtime.request_context import reserve_memory
 from service.runtime.runtime import require_ready
 from service.runtime.settings import Settings
 
@@ -58,11 +58,11 @@ def _read_attributes(call: RequestModel, operator: Operator, settings: Settings)
 def _reply(outputs: Mapping[str, OperandTensor], settings: Settings, *, in_values: bool) -> Response:
     """Write the outputs, as values if that is asked for and none of them is too large."""
     in_values = in_values and all(each.data.size <= settings.max_values for each in outputs.values())
-    pieces: list[Piece] = [b'{"outputs":{']
+    pieces: list[Buffer] = [b'{"outputs":{']
     for index, (name, tensor) in enumerate(outputs.items()):
         pieces.append((b"," if index else b"") + json_text(name) + b":")
         pieces += output_pieces(tensor.type, tensor.data, in_values=in_values)
-    return PiecesResponse([*pieces, b"}}"], MEDIA_TYPE)
+    return BuffersResponse([*pieces, b"}}"], MEDIA_TYPE)
 
 
 def _handler(operator: Operator) -> Callable[[Request], Awaitable[Response]]:
@@ -77,7 +77,7 @@ def _handler(operator: Operator) -> Callable[[Request], Awaitable[Response]]:
         def read() -> dict[str, OperandTensor]:
             return {name: _read_input(name, tensor, body, settings) for name, tensor in given.items()}
 
-        operands = await running.compute.arrays(len(body), read)
+        operands = await running.executor.run_array(len(body), read)
 
         def decide() -> PlannedOperator:
             opset, implementation = getattr(call, "opset", None), getattr(call, "implementation", "")
@@ -85,14 +85,14 @@ def _handler(operator: Operator) -> Callable[[Request], Awaitable[Response]]:
             return plan_operator(operator, opset, implementation, operands, attributes, settings)
 
         sizes = sorted(tensor.data.size for tensor in operands.values())
-        planned = await running.compute.texts(sum(sizes[:-1]), decide)
-        await hold(request.scope, planned.byte_count)
+        planned = await running.executor.run_text(sum(sizes[:-1]), decide)
+        await reserve_memory(request.scope, planned.byte_count)
 
         def work() -> Response:
             in_values = all(tensor.in_values for tensor in given.values())
             return _reply(planned.run(), settings, in_values=in_values)
 
-        return await running.compute.arrays(max(len(body), planned.weight), work)
+        return await running.executor.run_array(max(len(body), planned.weight), work)
 
     call_operator.__doc__ = f"{operator.summary} {operator.source}."
     call_operator.__name__ = operation_id(operator)

@@ -21,7 +21,7 @@ from core.plan.operands import static_shape
 from service.http.json_body import MEDIA_TYPE, receive_json
 from service.http.openapi_operation import json_operation
 from service.http.query import no_query
-from service.http.responses import PiecesResponse, json_reply, json_text
+from service.http.responses import BuffersResponse, json_response, json_text
 from service.json_api.schemas.ranges import BiasReply, BiasRequest, ParametersReply, RangeRequest
 from service.json_api.tensors import output_pieces, read_elements
 from service.operations.parameters import (
@@ -49,7 +49,7 @@ _F32 = FLOATS["f32"]
 
 @router.post("/range", **json_operation("deriveFromRange", RangeRequest, ParametersReply, _EXAMPLE))
 async def derive_from_range(request: Request) -> Response:
-    """Derive scale and zero point from the ends of a range, in the rule of a system."""
+    """Derive scale and zero point from a range, by the rule of a system."""
     running = require_ready(request)
     call, _ = await receive_json(request, RangeRequest, running)
 
@@ -63,9 +63,9 @@ async def derive_from_range(request: Request) -> Response:
             rule.check_blocks(blocks=isinstance(granularity, PerBlock))
         with at_range("/minimums"), at("/storage", UnsupportedError):
             found = rule.derive_all(np.array(call.minimums), np.array(call.maximums), storage, options)
-        return json_reply(ParametersReply(**finished_parameters(rule, expressed, found, granularity)))
+        return json_response(ParametersReply(**finished_parameters(rule, expressed, found, granularity)))
 
-    return await running.compute.texts(len(call.minimums) * CHARACTERS_PER_SCALE, work)
+    return await running.executor.run_text(len(call.minimums) * CHARACTERS_PER_SCALE, work)
 
 
 def _granularity(call: RangeRequest, settings: Settings) -> Granularity:
@@ -110,7 +110,7 @@ class _Bias:
 
 @router.post("/bias", **json_operation("deriveBias", BiasRequest, BiasReply, _BIAS_EXAMPLE))
 async def derive_bias(request: Request) -> Response:
-    """Derive the scale of a bias from those of input and weights, and quantize the bias to int32."""
+    """Derive the scale of a bias from the scales of input and weights, and quantize the bias to int32."""
     running = require_ready(request)
     settings = running.settings
     call, body = await receive_json(request, BiasRequest, running)
@@ -138,7 +138,7 @@ async def derive_bias(request: Request) -> Response:
         }
         head = json_text(reply)
         if planned.tensor is None:
-            return PiecesResponse([head], MEDIA_TYPE)
+            return BuffersResponse([head], MEDIA_TYPE)
         shape = static_shape(planned.tensor)
         values = read_elements(call.bias, planned.tensor, np.dtype("<f4"), prod(shape), "bias", body, settings)
         with at_range("/weight_scales"), at("/bias"):
@@ -153,12 +153,12 @@ async def derive_bias(request: Request) -> Response:
         }
         in_values = call.bias.in_values
         output = output_pieces(type_, found.values, in_values=in_values, text=text)
-        return PiecesResponse(
+        return BuffersResponse(
             [head[:-1] + b',"output":', *output, b',"report":' + json_text(report) + b"}"], MEDIA_TYPE
         )
 
-    planned = await running.compute.texts(len(call.weight_scales) * CHARACTERS_PER_SCALE, decide)
-    return await running.compute.arrays(len(body), work)
+    planned = await running.executor.run_text(len(call.weight_scales) * CHARACTERS_PER_SCALE, decide)
+    return await running.executor.run_array(len(body), work)
 
 
 def _check_bias(tensor: TensorType, scales: int) -> None:

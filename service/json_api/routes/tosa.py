@@ -13,7 +13,7 @@ from core.operators.tosa.rescale_plan import RescalePlan, plan_rescale
 from service.http.json_body import MEDIA_TYPE, receive_json
 from service.http.openapi_operation import json_operation
 from service.http.query import no_query
-from service.http.responses import PiecesResponse
+from service.http.responses import BuffersResponse
 from service.json_api.schemas.tosa import RescaleReply, RescaleRequest
 from service.json_api.tensors import output_pieces, read_elements
 from service.operations.types import read_tensor_type, read_type
@@ -48,7 +48,7 @@ async def rescale(request: Request) -> Response:
         return plan, print_type(plan.output_type)
 
     characters = len(call.input.type) + len(call.output_type) + len(call.multiplier) * CHARACTERS_PER_FACTOR
-    plan, output_type = await running.compute.texts(characters, decide)
+    plan, output_type = await running.executor.run_text(characters, decide)
 
     def run() -> Response:
         source = read_elements(call.input, plan.input_type, plan.input_dtype, plan.elements, "input", body, settings)
@@ -56,6 +56,6 @@ async def rescale(request: Request) -> Response:
         with at("/input", PreconditionError, TensorDataError):
             plan.run(source, target)
         output = output_pieces(plan.output_type, target, in_values=call.input.in_values, text=output_type)
-        return PiecesResponse([b'{"output":', *output, b"}"], MEDIA_TYPE)
+        return BuffersResponse([b'{"output":', *output, b"}"], MEDIA_TYPE)
 
-    return await running.compute.arrays(len(body), run)
+    return await running.executor.run_array(len(body), run)

@@ -18,7 +18,7 @@ from service.http.json_body import receive_json
 from service.http.models import RequestModel
 from service.http.openapi_operation import json_operation
 from service.http.query import no_query
-from service.http.responses import json_reply
+from service.http.responses import json_response
 from service.json_api.schemas import translation as translation_models
 from service.json_api.schemas.translation import (
     LitertOperands,
@@ -53,7 +53,7 @@ _WRITINGS = 4
 
 @router.post("/translate", **json_operation("translateType", TranslateRequest, TranslateReply, _EXAMPLE))
 async def translate_type(request: Request) -> Response:
-    """Say how each system holds the parameters of a quantized type, or why it cannot; or read a system's operands."""
+    """Translate a quantized type to the operands of other systems, or a system's operands to a type."""
     running = runtime(request)
     settings = running.settings
     call, body = await receive_json(request, TranslateRequest, running)
@@ -65,7 +65,7 @@ async def translate_type(request: Request) -> Response:
             check_factors(max(len(subject.scales), len(target.scales)), "channels", settings, "/rescale_to")
             subject = Subject(subject.element, subject.shape, target)
         wanted = call.systems if "systems" in call.model_fields_set else list(TranslationSystem)
-        return json_reply(
+        return json_response(
             TranslateReply(
                 type=subject.text,
                 source=TranslationSystem(call.source),
@@ -75,7 +75,7 @@ async def translate_type(request: Request) -> Response:
             )
         )
 
-    return await running.compute.texts(_WRITINGS * len(body), work)
+    return await running.executor.run_text(_WRITINGS * len(body), work)
 
 
 def _type(text: str, pointer: str, settings: Settings) -> Subject:

@@ -30,7 +30,7 @@ from core.mlir.types import (
 from service.http.json_body import receive_json
 from service.http.openapi_operation import json_operation
 from service.http.query import no_query
-from service.http.responses import json_reply
+from service.http.responses import json_response
 from service.json_api.schemas.types import ParsedType, ParseTypeRequest, TypeCheck, TypeCheckName, TypeKind
 from service.operations.types import read_type
 from service.runtime.runtime import runtime
@@ -43,14 +43,14 @@ _EXAMPLE = {"text": "tensor<2x3x!quant.uniform<i8:f32:1, {0.5:3, 0.25, 0.125}>>"
 
 @router.post("/parse", **json_operation("parseType", ParseTypeRequest, ParsedType, _EXAMPLE))
 async def parse_type(request: Request) -> Response:
-    """Parse an MLIR type. A text that is none is answered with where it stops being one."""
+    """Parse an MLIR type. An invalid text gets the offset of the first error."""
     running = runtime(request)
     call, _ = await receive_json(request, ParseTypeRequest, running)
 
     def work() -> Response:
-        return json_reply(describe(read_type(call.text, running.settings.max_type_bytes, "/text")))
+        return json_response(describe(read_type(call.text, running.settings.max_type_bytes, "/text")))
 
-    return await running.compute.texts(len(call.text), work)
+    return await running.executor.run_text(len(call.text), work)
 
 
 def describe(parsed: Type) -> ParsedType:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from core.blocks.block_tensor import BlockFormat
-from core.blocks.mx import MxRule
+from core.convert.blocks.block_tensor import BlockFormat
+from core.convert.blocks.mx import MxRule
 from service.http.models import ABSENT, ReplyModel, RequestModel
 from service.json_api.schemas.tensors import OutputTensor, Tensor
 
-_ELEMENTS = "Codes, one to a byte; mxint8: integers, 64ths of the scale. Absent for GGUF."
-_SCALES = "One scale for each block of the last axis: f8E8M0FNU, or f8E4M3FN for nvfp4. Absent for GGUF."
+_ELEMENTS = "Codes, one per byte; for mxint8 integers in units of 1/64 of the scale. Absent for GGUF."
+_SCALES = "One scale per block along the last axis: f8E8M0FNU, or f8E4M3FN for nvfp4. Absent for GGUF."
 _BLOCKS = "GGUF only: the blocks as a GGUF file holds them, bytes along the last axis."
-_GLOBAL = "nvfp4 only: decimal text of the second level of scale."
+_GLOBAL = "nvfp4 only: the tensor-level scale, as decimal text."
 
 
 class QuantizeBlocksRequest(RequestModel):
@@ -20,10 +20,10 @@ class QuantizeBlocksRequest(RequestModel):
 
     input: Tensor
     format: BlockFormat = Field(strict=False)
-    rule: MxRule = Field(default=MxRule.OCP, strict=False, description="How the MX formats choose the shared exponent.")
+    rule: MxRule = Field(default=MxRule.OCP, strict=False, description="MX formats: the rule for the shared exponent.")
     global_scale: str = Field(
         default="derived",
-        description="For nvfp4: derived (from the largest magnitude), absent, or a number as text.",
+        description="nvfp4 only: `derived` (from the largest magnitude), `absent`, or a number as text.",
         max_length=128,
     )
 
@@ -46,10 +46,10 @@ class DequantizeBlocksRequest(RequestModel):
     elements: Tensor = Field(default=ABSENT, description=_ELEMENTS)
     scales: Tensor = Field(default=ABSENT, description=_SCALES)
     blocks: Tensor = Field(default=ABSENT, description=_BLOCKS)
-    global_scale: str = Field(default="", description=f"{_GLOBAL} Absent: one level of scales.", max_length=128)
+    global_scale: str = Field(default="", description=f"{_GLOBAL} Default: block scales only.", max_length=128)
 
 
 class DequantizeBlocksReply(ReplyModel):
-    """The real numbers that a tensor in a block format stands for."""
+    """The dequantized tensor."""
 
     output: OutputTensor

@@ -16,7 +16,7 @@ MOST_TENSORS = 256
 
 
 class GranularityName(StrEnum):
-    """What has a range of its own."""
+    """The granularity of the ranges."""
 
     PER_TENSOR = "per_tensor"
     PER_AXIS = "per_axis"
@@ -24,21 +24,22 @@ class GranularityName(StrEnum):
 
 
 class TensorParametersRequest(ParameterOptions):
-    """A tensor of real numbers, or several that were seen one after the other, and how to find ranges in them.
+    """One tensor, or several in order of observation, and the calibration method.
 
     Each method has some of the options; its own defaults hold where they are absent.
     """
 
-    input: Tensor = Field(default=ABSENT, description="This or inputs.")
+    input: Tensor = Field(default=ABSENT, description="One tensor. Give either input or inputs.")
     inputs: Annotated[list[Tensor], FailFast()] = Field(
-        default=[], min_length=1, max_length=MOST_TENSORS, description="Several tensors of one type, in their order."
+        default=[],
+        min_length=1,
+        max_length=MOST_TENSORS,
+        description="Several tensors of one type, in order of observation.",
     )
     method: Annotated[str, component("CalibrationMethodName", "Default: min_max.")] = "min_max"
-    scheme: Annotated[
-        str, component("RangeSchemeName", "The rule that turns ranges into parameters. Default: the method's system's.")
-    ] = ""
+    scheme: Annotated[str, component("RangeSchemeName", "The range rule. Default: that of the method's system.")] = ""
     expressed: str = Field(
-        default="", description="The expressed type of the finished type. Default: the input's.", max_length=256
+        default="", description="The expressed type of the resulting type. Default: the input's.", max_length=256
     )
     granularity: GranularityName = Field(default=GranularityName.PER_TENSOR, strict=False)
     axis: Int32 = Field(default=0, ge=0, le=2**31 - 1, description="For per_axis: the axis.")
@@ -51,30 +52,31 @@ class TensorParametersRequest(ParameterOptions):
         default=ABSENT, description="For moving_average: the weight of a new tensor. Default: 0.01."
     )
     percentile: float = Field(
-        default=ABSENT, description="For percentile: how much the range keeps, in percent. Default: 99.999."
+        default=ABSENT, description="For percentile: the percentage of elements that the range keeps. Default: 99.999."
     )
-    magnitudes: bool = Field(default=False, description="For percentile: of |x|, so that the range is around 0.")
-    bins: Int64 = Field(default=ABSENT, description="Of the histogram. Default: 2048; for entropy 128.")
+    magnitudes: bool = Field(default=False, description="For percentile: use |x|, so that the range is symmetric.")
+    bins: Int64 = Field(default=ABSENT, description="Number of histogram bins. Default: 2048; for entropy 128.")
     quantized_bins: Int64 = Field(
-        default=ABSENT, description="For the entropies: what the histogram is merged into. Default: 128."
+        default=ABSENT, description="For the entropy methods: the number of quantized bins. Default: 128."
     )
     first_bins: Int64 = Field(
-        default=ABSENT, description="For entropy_model_optimizer: bins of the smallest candidate. Default: 128."
+        default=ABSENT,
+        description="For entropy_model_optimizer: number of bins of the smallest candidate. Default: 128.",
     )
-    candidates: Int64 = Field(default=ABSENT, description="For mse: how many ranges are tried. Default: 100.")
+    candidates: Int64 = Field(default=ABSENT, description="For mse: the number of candidate ranges. Default: 100.")
     profile: Annotated[str, component("ProfileName", "For mse. Default: stablehlo.")] = ABSENT
 
     @model_validator(mode="after")
     def _one_form(self) -> TensorParametersRequest:
         if len(self.model_fields_set & {"input", "inputs"}) != 1:
-            raise PydanticCustomError("input_form", "exactly one of input and inputs has to be there")
+            raise PydanticCustomError("input_form", "exactly one of input and inputs is required")
         return self
 
 
 class TensorParametersReply(ParametersReply):
-    """Scales and zero points, the type that they make, and the ranges that were found, one for each scale."""
+    """Scales and zero points, the resulting type, and the ranges found, one per scale."""
 
     method: str
-    minimums: list[float] = Field(description="As found, before the scheme's rule.")
+    minimums: list[float] = Field(description="As found, before the range rule is applied.")
     maximums: list[float]
-    left_out: Int64 = Field(description="NaN or infinite elements that had no part, where the method leaves such out.")
+    left_out: Int64 = Field(description="NaN or infinite elements that the method excluded.")

@@ -14,30 +14,28 @@ from service.json_api.schemas.tensors import Tensor
 
 
 class CompareRequest(RequestModel):
-    """Two tensors of one shape, to be compared."""
+    """Two tensors of the same shape to compare."""
 
     a: Tensor = Field(description="The reference.")
     b: Tensor
     max_reported: Int32 = Field(
-        default=10, ge=0, le=MOST_REPORTED, description="How many of the mismatches are listed in first."
+        default=10, ge=0, le=MOST_REPORTED, description="The maximum number of mismatches listed in `first`."
     )
 
 
 class ReportedMismatch(ReplyModel):
-    """An element that differs. Its values are texts; floats that are not finite are NaN, Infinity and -Infinity."""
+    """A mismatch. Values are strings; non-finite floats are NaN, Infinity and -Infinity."""
 
     index: Int64 = Field(description="Flat row-major index.")
     position: list[Int64] = Field(description="Index along each dimension.")
-    a: str = Field(description="The element of a: the stored integer, or the value of a float.")
+    a: str = Field(description="The element of a: the stored integer or the float.")
     b: str
-    real_a: str = Field(
-        default="", description="The real number that a quantized element stands for. Absent of others."
-    )
+    real_a: str = Field(default="", description="The real value of a quantized element. Absent for others.")
     real_b: str = Field(default="", description="The same for b.")
 
 
 class DifferenceBucket(ReplyModel):
-    """How many elements differ by low to high, both included."""
+    """The number of elements whose difference is between low and high, inclusive."""
 
     low: Int64
     high: Int64
@@ -53,33 +51,36 @@ class DifferenceHistogram(ReplyModel):
         "difference over the scale of a (of b if a is float), to the nearest, ties to even."
     )
     buckets: list[DifferenceBucket] = Field(
-        description="Ascending, without gaps, from the lowest to the highest that is not empty: -16 to 16 one by one, "
-        "and beyond by powers of two."
+        description="Ascending and contiguous, from the lowest to the highest non-empty bucket: single differences "
+        "from -16 to 16, powers of two beyond."
     )
-    undefined: Int64 = Field(description="Elements in no bucket: one of them is NaN, the other is not.")
+    undefined: Int64 = Field(description="Elements in no bucket because exactly one side is NaN.")
 
 
 class ErrorMeasures(ReplyModel):
-    """How large the error is, as real numbers in binary64. What is not a finite number is absent."""
+    """Error measures of the real values, in binary64. Values that are not finite are absent."""
 
-    left_out: Int64 = Field(description="Elements that are NaN or infinite on one side; they are not measured.")
+    left_out: Int64 = Field(
+        description="Elements that are NaN or infinite on either side, excluded from the error measures."
+    )
     max_absolute_error: float = Field(default=0.0, description="Largest |b - a|.")
     mean_absolute_error: float = Field(default=0.0, description="Mean of |b - a|.")
     sqnr_db: float = Field(
         default=0.0,
-        description="10 log10(sum a^2 / sum (b - a)^2). Absent where there is no error, or nothing but error.",
+        description="10 log10(sum a^2 / sum (b - a)^2). Absent if either sum is 0.",
     )
 
 
 class ComparisonReply(ErrorMeasures):
-    """How two tensors differ. Elements match when they are equal as numbers, so -0 matches 0, or are both NaN."""
+    """How two tensors differ. Elements match if they are equal as numbers (so -0 matches 0) or both NaN."""
 
     equal: bool = Field(description="Whether every element matches.")
     elements: Int64
     mismatches: Int64
     bit_mismatches: Int64 = Field(
         default=0,
-        description="Elements whose bits differ, the sign of zero and the payload of NaN too. Absent for two types.",
+        description="Elements whose bits differ, including the sign of zero and the payload of NaN. Absent if the "
+        "types differ.",
     )
     first: list[ReportedMismatch] = Field(description="The first mismatches, in order of index.")
     histogram: DifferenceHistogram

@@ -30,16 +30,16 @@ def _as_multiplier(pair: MultiplierPair) -> Multiplier:
     return Multiplier(pair.multiplier, pair.shift)
 
 
-_PACKING = "How numbers of other widths than 8, 16 or 32 bits, such as i4 or i12, are kept in data."
+_PACKING = "How elements of widths other than 8, 16 or 32 bits, such as i4 or i12, are stored in `data`."
 _OUTPUT_TYPE = "MLIR text. A bare element type takes its shape from the input."
 SATURATE = (
-    "Whether what is beyond the largest value of an 8-bit float becomes that value. Only for profiles whose `casts` "
-    "leave the choice; their default is true."
+    "Whether values beyond the largest value of an 8-bit float saturate to it. Only for profiles whose `casts` "
+    "offer the choice; their default is true."
 )
 
 
 class QuantizeRequest(RequestModel):
-    """Real numbers to be quantized, or to be cast to a narrower float."""
+    """A tensor to quantize, or to cast to a narrower float."""
 
     input: Tensor
     output_type: str = Field(
@@ -48,15 +48,15 @@ class QuantizeRequest(RequestModel):
     )
     profile: Annotated[str, component("ProfileName", "Default: stablehlo.")] = "stablehlo"
     rounding: Annotated[str, component("RoundingName", "Replaces the profile's rounding.")] = ""
-    nan: NanPolicy = Field(default=NanPolicy.PROFILE, strict=False, description="What becomes of NaN.")
-    seed: Int64 = Field(default=0, ge=0, le=2**63 - 1, description="Of stochastic rounding.")
+    nan: NanPolicy = Field(default=NanPolicy.PROFILE, strict=False, description="The result of NaN.")
+    seed: Int64 = Field(default=0, ge=0, le=2**63 - 1, description="Seed of stochastic rounding.")
     saturate: bool = Field(default=ABSENT, description=SATURATE)
     packing: Packing = Field(default=Packing.UNPACKED, strict=False, description=_PACKING)
     error: bool = Field(default=False, description="Whether to report the error against the input.")
 
 
 class DequantizeRequest(RequestModel):
-    """Stored numbers, or floats of at most 16 bits, to be turned back into real ones."""
+    """A quantized tensor, or floats of at most 16 bits, to dequantize."""
 
     input: Tensor
     output_type: str = Field(
@@ -69,41 +69,39 @@ class DequantizeRequest(RequestModel):
 
 
 class RequantizeRequest(RequestModel):
-    """Stored numbers, or accumulators, to be moved to another scale."""
+    """Quantized values or accumulators to requantize."""
 
     input: Tensor
     output_type: str = Field(description=_OUTPUT_TYPE, examples=["!quant.uniform<i8:f32, 0.25:-1>"])
     profile: Annotated[str, component("ProfileName", "Default: litert.")] = "litert"
-    scheme: Annotated[str, component("SchemeName", "Replaces the profile's; takes all types of integers.")] = ""
+    scheme: Annotated[str, component("SchemeName", "Replaces the profile's scheme; accepts all integer types.")] = ""
     multipliers: Annotated[list[Annotated[MultiplierPair, AfterValidator(_as_multiplier)]], FailFast()] = Field(
         default=[],
         max_length=MOST_ENTRIES,
-        description="Used instead of derived ones: one, or one for each channel. Plain integers, such as "
-        "tensor<4xi64>, have no scale and need them.",
+        description="Replace the derived multipliers: one, or one per channel. Required for plain integers such as "
+        "tensor<4xi64>, which have no scale.",
     )
     axis: Int32 = Field(
-        default=0, ge=0, le=255, description="The dimension that several multipliers go along, if no type says it."
+        default=0, ge=0, le=255, description="The dimension of several multipliers, if no type states it."
     )
     packing: Packing = Field(default=Packing.UNPACKED, strict=False, description=_PACKING)
 
 
 class Report(ReplyModel):
-    """What happened to the elements."""
+    """Counts of special elements."""
 
     profile: str
-    scheme: str = Field(default=ABSENT, description="The scheme of a requantization that has multipliers.")
+    scheme: str = Field(default=ABSENT, description="The requantization scheme, if it has multipliers.")
     rounding: str
     elements: Int64
     saturated_low: Int64 = Field(description="Elements below the lower storage bound, or the lowest finite value.")
     saturated_high: Int64 = Field(description="Elements above the upper storage bound, or the highest finite value.")
     nan: Int64 = Field(description="NaN elements of the input.")
-    error: ErrorMeasures = Field(
-        default=ABSENT, description="The error of the result against the input, where it was asked for."
-    )
+    error: ErrorMeasures = Field(default=ABSENT, description="The error of the result against the input, if requested.")
 
 
 class ConversionReply(ReplyModel):
-    """A converted tensor and what happened to its elements."""
+    """The converted tensor and a report."""
 
     output: OutputTensor
     report: Report
@@ -117,7 +115,7 @@ class UsedMultiplier(ReplyModel):
 
 
 class RequantizeReply(ConversionReply):
-    """A converted tensor, what happened to its elements, and the multipliers that did it.
+    """The converted tensor, a report, and the multipliers.
 
     There is one multiplier, or one per channel; none where the profile dequantizes and quantizes again.
     """

@@ -14,12 +14,13 @@ from service.json_api.schemas.conversions import Report, UsedMultiplier
 from service.json_api.schemas.tensors import OutputTensor, Tensor
 
 _OUTPUT = (
-    "MLIR text: a quantized type, whose bounds are an activation's, or i32 or i64, which is the sums as they are. A "
-    "bare element type takes its shape from the operation."
+    "MLIR text: a quantized type, whose storage bounds act as a fused activation, or i32 or i64 for the unscaled "
+    "sums. A bare element type takes its shape from the operation."
 )
 _ACCUMULATOR = (
-    "What products are summed in. Default: a plain output's; i64 for plain integers of 64 bits as bias; without a bias "
-    "i64 for operands of more than 8 bits, but in a matmul of litert_xnnpack without batches; else i32."
+    "The accumulator type of the products. Default: the type of a plain integer output; i64 with a plain 64-bit "
+    "bias; without a bias, i64 for operands of more than 8 bits, except for a matmul without batch dimensions in "
+    "litert_xnnpack; else i32."
 )
 
 
@@ -28,31 +29,30 @@ class ProductRequest(RequestModel):
 
     bias: Tensor = Field(
         default=ABSENT,
-        description="One number for each column, added to its sums: plain integers at the scale of the sums; or "
-        "quantized with zero point 0, then rescaled to it where the scales differ.",
+        description="One number per column, added to its sums: plain integers at the scale of the sums, or "
+        "quantized with zero point 0 and rescaled if the scales differ.",
     )
     output_type: str = Field(description=_OUTPUT, examples=["!quant.uniform<i8:f32, 0.25:-1>", "i32"])
     profile: Annotated[str, component("ProfileName", "Default: litert.")] = "litert"
-    scheme: Annotated[str, component("SchemeName", "Replaces the profile's.")] = ""
+    scheme: Annotated[str, component("SchemeName", "Replaces the profile's scheme.")] = ""
     accumulator: Accumulator = Field(default=ABSENT, strict=False, description=_ACCUMULATOR)
     overflow: SumOverflow = Field(
         default=ABSENT,
         strict=False,
-        description="What becomes of a sum, bias included, that i32 does not hold. Default: what the profile's system "
-        "does.",
+        description="What to do if a sum, including the bias, overflows i32. Default: what the profile's system does.",
     )
     packing: Packing = Field(
         default=Packing.UNPACKED,
         strict=False,
-        description="How numbers of other widths than 8, 16 or 32 bits, such as i4 or i12, are kept in data.",
+        description="How elements of widths other than 8, 16 or 32 bits, such as i4 or i12, are stored in `data`.",
     )
     trace: bool = Field(default=False, description="Whether to return every stage. Default: false.")
 
 
 class MatmulRequest(ProductRequest):
-    """Two tensors to be multiplied as matrices, [.., M, K] by [.., K, N]. Batch dimensions are broadcast."""
+    """A matrix product, [.., M, K] by [.., K, N]. Batch dimensions are broadcast."""
 
-    lhs: Tensor = Field(description="Quantized, or plain integers of zero point 0; storage of 2 to 16 bits.")
+    lhs: Tensor = Field(description="Quantized, or plain integers (zero point 0); storage of 2 to 16 bits.")
     rhs: Tensor = Field(description="As lhs. Parameters may go along any dimension but K, such as N.")
 
 
@@ -60,10 +60,10 @@ _Pair = Annotated[list[Annotated[Int32, Field(ge=1, le=2**31 - 1)]], Field(min_l
 
 
 class Conv2dRequest(ProductRequest):
-    """An input to be convolved with weights, in two dimensions. Depthwise: as many groups as input channels."""
+    """A 2-D convolution. Depthwise: as many groups as input channels."""
 
     input: Tensor = Field(description="Quantized per tensor, or plain integers; storage of 2 to 16 bits.")
-    weights: Tensor = Field(description="The same, or quantized along the output channels.")
+    weights: Tensor = Field(description="Like the input, or quantized along the output channels.")
     layout: Layout = Field(
         default=Layout.NHWC, strict=False, description="The dimensions of input and output. Default: NHWC."
     )
@@ -87,28 +87,28 @@ class Conv2dRequest(ProductRequest):
 
 
 class AddRequest(RequestModel):
-    """Two quantized tensors to be added element by element. Dimensions are broadcast."""
+    """Two quantized tensors to add element by element, with broadcasting."""
 
     lhs: Tensor = Field(description="Quantized, with storage of 2 to 16 bits.")
     rhs: Tensor = Field(description="As lhs.")
     output_type: str = Field(
-        description="MLIR text: a quantized type, whose bounds are an activation's.",
+        description="MLIR text: a quantized type. Its storage bounds act as a fused activation.",
         examples=["!quant.uniform<i8:f32, 0.25:-1>"],
     )
     profile: Annotated[str, component("ProfileName", "Default: litert.")] = "litert"
     packing: Packing = Field(
         default=Packing.UNPACKED,
         strict=False,
-        description="How numbers of other widths than 8, 16 or 32 bits, such as i4 or i12, are kept in data.",
+        description="How elements of widths other than 8, 16 or 32 bits, such as i4 or i12, are stored in `data`.",
     )
     trace: bool = Field(default=False, description="Whether to return every stage. Default: false.")
 
 
 class AddTrace(ReplyModel):
-    """The stages of an addition that the profile's arithmetic has."""
+    """The intermediate values of an addition, as far as the profile's arithmetic has them."""
 
     multipliers: list[UsedMultiplier] = Field(
-        description="Of lhs and rhs, and of the sum where it has one; none where real numbers are added."
+        description="Those of lhs and rhs, and of the sum if it has one; empty if real numbers are added."
     )
     lhs_shifted: OutputTensor = Field(default=ABSENT, description="(a - za) * 2^20, or 2^15 for 16 bits.")
     rhs_shifted: OutputTensor = Field(default=ABSENT, description="The same of rhs.")
@@ -116,7 +116,7 @@ class AddTrace(ReplyModel):
     rhs_scaled: OutputTensor = Field(default=ABSENT, description="rhs at the scale of the sum.")
     sum: OutputTensor = Field(default=ABSENT)
     scaled: OutputTensor = Field(default=ABSENT, description="The sum at the scale of the output.")
-    after_zero_point: OutputTensor = Field(default=ABSENT, description="With the output's zero point.")
+    after_zero_point: OutputTensor = Field(default=ABSENT, description="After adding the output's zero point.")
     lhs_real: OutputTensor = Field(default=ABSENT, description="lhs as real numbers.")
     rhs_real: OutputTensor = Field(default=ABSENT, description="rhs as real numbers.")
     real_sum: OutputTensor = Field(default=ABSENT)
@@ -124,46 +124,47 @@ class AddTrace(ReplyModel):
 
 
 class AddReply(ReplyModel):
-    """The output, and how it came about."""
+    """The output, a report, and the trace if requested."""
 
     output: OutputTensor
     report: Report
-    trace: AddTrace = Field(default=ABSENT, description="Where it was asked for.")
+    trace: AddTrace = Field(default=ABSENT, description="Present if `trace` was requested.")
 
 
 class IntegerReport(Report):
-    """What happened to the elements, and how they were computed."""
+    """Counts of special elements, and how the result was computed."""
 
     accumulator: Accumulator
     overflow: SumOverflow
 
 
 class ProductTrace(ReplyModel):
-    """The stages of a product, each in the order of the output; sums as the accumulator keeps them."""
+    """The intermediate values of a product, each in the order of the output; sums as held in the accumulator."""
 
     accumulator: OutputTensor = Field(description="Sums of products of stored numbers.")
     lhs_zero_point_correction: OutputTensor = Field(description="-za * sum b.")
     rhs_zero_point_correction: OutputTensor = Field(description="-zb * sum a.")
-    zero_points_correction: OutputTensor = Field(description="K * za * zb, K products to a sum.")
+    zero_points_correction: OutputTensor = Field(description="K * za * zb, with K products per sum.")
     corrected: OutputTensor = Field(description="The sum of these four: sum (a - za) * (b - zb).")
-    bias: OutputTensor = Field(default=ABSENT, description="What is added to each, at the scale of the sums.")
-    biased: OutputTensor = Field(default=ABSENT, description="With the bias.")
+    bias: OutputTensor = Field(default=ABSENT, description="The bias at the scale of the sums.")
+    biased: OutputTensor = Field(default=ABSENT, description="The sums plus the bias.")
     multipliers: list[UsedMultiplier] = Field(
-        description="One, or one for each channel, in the scheme's convention; none for a plain output."
+        description="One, or one per channel, in the scheme's convention; empty for a plain output."
     )
     scaled: OutputTensor = Field(
         default=ABSENT,
-        description="Multiplied and shifted, as i32; a float not yet rounded where the zero point is added before.",
+        description="Multiplied and shifted, as i32; an unrounded float if the scheme adds the zero point before "
+        "rounding.",
     )
     after_zero_point: OutputTensor = Field(
-        default=ABSENT, description="Rounded, with the output's zero point, within i32."
+        default=ABSENT, description="Rounded, plus the output's zero point, clamped to i32."
     )
     after_clamp: OutputTensor = Field(description="The output.")
 
 
 class ProductReply(ReplyModel):
-    """The output, and how it came about."""
+    """The output, a report, and the trace if requested."""
 
     output: OutputTensor
     report: IntegerReport
-    trace: ProductTrace = Field(default=ABSENT, description="Where it was asked for.")
+    trace: ProductTrace = Field(default=ABSENT, description="Present if `trace` was requested.")

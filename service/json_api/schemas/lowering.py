@@ -18,7 +18,7 @@ _MODULE = """func.func @main(%x: tensor<2xf32>) -> tensor<2x!quant.uniform<i8:f3
 
 
 class LowerRequest(RequestModel):
-    """A module and the passes to run on it."""
+    """A module and the passes to run."""
 
     module: str = Field(
         description="MLIR text: functions, or one builtin.module of them, in the dialects builtin, func, arith, "
@@ -28,25 +28,25 @@ class LowerRequest(RequestModel):
     passes: Annotated[list[str], FailFast()] = Field(
         default=[],
         max_length=MOST_ENTRIES,
-        description="Passes by their upstream names, in order, each `name` or `name{option=value}`. Without any the "
-        "module is checked and printed.",
+        description="Passes by their upstream names, in order, each `name` or `name{option=value}`. If empty, the "
+        "module is verified and printed.",
         examples=[["lower-quant-ops", "strip-func-quant-types"]],
     )
 
 
 class EvaluateRequest(RequestModel):
-    """A module, a function of it, and the tensors that it is called with."""
+    """A module, the function to call, and its arguments."""
 
     module: str = Field(description="MLIR text, as in /v1/lower.", examples=[_MODULE])
     function: str = Field(default="", description="Default: main, or the only function with a body.")
     inputs: Annotated[list[Tensor], FailFast()] = Field(
         max_length=64,
-        description="One for each argument, of its type; scalars are tensors of rank 0. i1 is 0 and 1.",
+        description="One tensor per argument, of its type; scalars are tensors of rank 0. i1 values are 0 and 1.",
     )
 
 
 class EvaluateReply(ReplyModel):
-    """The results of the function, in the form of the inputs."""
+    """The results of the function, in the same form as the inputs."""
 
     outputs: list[OutputTensor]
 

@@ -11,17 +11,15 @@ from service.http.models import Int32, Int64, ReplyModel, RequestModel, componen
 
 
 class ScaleTriple(RequestModel):
-    """The scales of a factor, each as decimal or C99 hexadecimal text."""
+    """The scales of one factor, each as decimal or C99 hexadecimal text."""
 
     input: str = Field(examples=["0.05"])
-    weight: str = Field(
-        default="", description="The other operand's, which the product has too. Without it the product is left out."
-    )
+    weight: str = Field(default="", description="The scale of the second operand of a product. Default: none.")
     output: str = Field(examples=["0.25"])
 
 
 class MultiplierRequest(RequestModel):
-    """Real factors, or the scales that make them, for which integer multipliers and shifts are wanted."""
+    """Real factors, or the scales to compute them from."""
 
     factors: Annotated[list[str], FailFast()] = Field(
         default=[],
@@ -29,27 +27,30 @@ class MultiplierRequest(RequestModel):
         examples=[["0.0123", "0x1.8p-5"]],
     )
     scales: Annotated[list[ScaleTriple], FailFast()] = Field(
-        default=[], description="Made to factors in the scheme's own way, in f32 or f64. Either factors or scales."
+        default=[],
+        description="Scales, from which the scheme computes factors in its own precision. Give either "
+        "factors or scales.",
     )
-    scheme: Annotated[str, component("SchemeName", "How to derive them.")]
+    scheme: Annotated[str, component("SchemeName", "The scheme to derive them by.")]
 
     @model_validator(mode="after")
     def _one_form(self) -> MultiplierRequest:
         if len(self.model_fields_set & {"factors", "scales"}) != 1:
-            raise PydanticCustomError("factors_form", "exactly one of factors and scales has to be there")
+            raise PydanticCustomError("factors_form", "exactly one of factors and scales is required")
         return self
 
 
 class DerivedMultiplier(ReplyModel):
-    """The multiplier and shift for one factor, and how well they stand for it."""
+    """The multiplier and shift for one factor, and their error."""
 
     multiplier: Int64
     shift: Int32 = Field(description="In the scheme's own sign convention.")
-    represented: str = Field(
-        description="The real value that multiplier and shift stand for, as decimal text with all of its digits."
-    )
+    represented: str = Field(description="The exact real value of multiplier and shift, as decimal text.")
     fraction: str = Field(description="The same as numerator/denominator; the denominator is a power of two.")
-    factor: str = Field(description="The binary64 that they were derived from, as the shortest decimal text for it.")
+    factor: str = Field(
+        description="The binary64 factor that they were derived from, as the shortest decimal text "
+        "that reads back to it."
+    )
     relative_error: float = Field(description="represented / factor - 1.")
 
 

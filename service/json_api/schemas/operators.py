@@ -35,10 +35,10 @@ def operation_id(operator: Operator) -> str:
 
 def _types(operand: Operand, *, versioned: bool) -> str:
     if not versioned:
-        return f"Of {', '.join(operand.types)}."
+        return f"Types: {', '.join(operand.types)}."
     first = min(operand.types.values())
     listed = (name if since == first else f"{name} (from {since})" for name, since in operand.types.items())
-    return f"Of {', '.join(listed)}."
+    return f"Types: {', '.join(listed)}."
 
 
 def _tensor_field(operand: Operand, operator: Operator) -> Any:
@@ -134,10 +134,10 @@ def reply_model(operator: Operator) -> type[ReplyModel]:
         )
         for each in operator.outputs
     }
-    outputs = create_model(f"{stem}Outputs", __base__=ReplyModel, __doc__=f"What {operator.name} gives.", **results)
+    outputs = create_model(f"{stem}Outputs", __base__=ReplyModel, __doc__=f"The outputs of {operator.name}.", **results)
     return create_model(
         f"{stem}Reply",
         __base__=ReplyModel,
-        __doc__=f"What {operator.full_name} gives, by name.",
+        __doc__=f"The outputs of {operator.full_name}, by name.",
         outputs=(outputs, ...),
     )

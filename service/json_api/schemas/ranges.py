@@ -20,21 +20,21 @@ class ParameterOptions(RequestModel):
     """What is asked of a range rule. GET /openapi.json lists the schemes; each has some of the options."""
 
     storage: str = Field(
-        description="The storage of the type, with bounds where they are narrower: i8, u4, i8<-127:127>.",
+        description="The storage type, with bounds if narrower: i8, u4, i8<-127:127>.",
         examples=["i8", "u8", "i8<-127:127>"],
         max_length=256,
     )
-    scheme: Annotated[str, component("RangeSchemeName", "The system whose rule is used.")]
-    expressed: str = Field(default="f32", description="The expressed type of the finished type.", max_length=256)
+    scheme: Annotated[str, component("RangeSchemeName", "The rule, named after its system.")]
+    expressed: str = Field(default="f32", description="The expressed type of the resulting type.", max_length=256)
     symmetric: bool = Field(default=False, description="A range of -m to m, with a fixed zero point.")
-    narrow: bool = Field(default=False, description="The lowest stored value is not used.")
-    reduced: bool = Field(default=False, description="The system's reduced range of stored values.")
-    power_of_two: bool = Field(default=False, description="Scales that are powers of two.")
+    narrow: bool = Field(default=False, description="Do not use the lowest quantized value.")
+    reduced: bool = Field(default=False, description="Use the system's reduced range of quantized values.")
+    power_of_two: bool = Field(default=False, description="Round scales to powers of two.")
     preserve_sparsity: bool = Field(default=False, description="FBGEMM's symmetric range.")
     minimum_real_range: float = Field(
-        default=0.0, description="The least width of a range; narrower ones are widened.", allow_inf_nan=False
+        default=0.0, description="The minimum width of a range; narrower ranges are widened.", allow_inf_nan=False
     )
-    epsilon: float = Field(default=0.0, description="The smallest scale. Absent: the system's.", allow_inf_nan=False)
+    epsilon: float = Field(default=0.0, description="The smallest scale. Default: the system's.", allow_inf_nan=False)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -43,11 +43,11 @@ class ParameterOptions(RequestModel):
 
 
 class RangeRequest(ParameterOptions):
-    """Ranges of real numbers: one, or one for each index of an axis, or one for each block."""
+    """Ranges of real values: one, one per index of an axis, or one per block."""
 
     minimums: Numbers = Field(min_length=1, examples=[[-1.0]])
     maximums: Numbers = Field(min_length=1, examples=[[2.0]])
-    axis: Int32 = Field(default=0, ge=0, le=2**31 - 1, description="The axis that has a range for each index.")
+    axis: Int32 = Field(default=0, ge=0, le=2**31 - 1, description="The axis along which there is a range per index.")
     shape: Sizes = Field(default=[], description="The shape of the tensor, for ranges of blocks.")
     block_sizes: Sizes = Field(
         default=[],
@@ -56,29 +56,30 @@ class RangeRequest(ParameterOptions):
 
 
 class ParametersReply(ReplyModel):
-    """Scales and zero points, in the order of the ranges, and the type that they make."""
+    """Scales and zero points in the order of the ranges, and the resulting type."""
 
     scheme: str
-    storage: str = Field(description="The storage, with the bounds that the parameters were made for.")
+    storage: str = Field(description="The storage type, with the bounds that the parameters were derived for.")
     scales: list[float]
     zero_points: list[Int64]
     type: str = Field(
-        default="", description="The finished MLIR type. Absent where no type has the scales; then untyped says why."
+        default="",
+        description="The resulting MLIR type. Absent if no type can hold the scales; `untyped` then gives the reason.",
     )
-    untyped: str = Field(default="", description="Why there is no type, such as a scale of 0.")
+    untyped: str = Field(default="", description="Why there is no type, for instance because of a scale of 0.")
     nudged_minimums: list[float] = Field(
-        default=[], description="Where the system moves the range to have zero as a step: the range moved."
+        default=[], description="The nudged range, if the system nudges it so that zero is a step."
     )
     nudged_maximums: list[float] = Field(default=[])
 
 
 class BiasRequest(RequestModel):
-    """The scales of an input and of weights, and perhaps the bias that is to be added to their products."""
+    """The scales of an input and of weights, and optionally the bias to quantize."""
 
     input_scale: float = Field(allow_inf_nan=False, examples=[0.5])
-    weight_scales: Numbers = Field(min_length=1, description="One, or one for each channel.", examples=[[0.25, 0.125]])
-    scheme: Annotated[str, component("BiasSchemeName", "The system whose rule is used.")]
-    bias: Tensor = Field(default=ABSENT, description="Of f32: any shape with one scale, else one for each channel.")
+    weight_scales: Numbers = Field(min_length=1, description="One, or one per channel.", examples=[[0.25, 0.125]])
+    scheme: Annotated[str, component("BiasSchemeName", "The rule, named after its system.")]
+    bias: Tensor = Field(default=ABSENT, description="f32: any shape with one scale, else one element per channel.")
 
 
 class BiasReport(ReplyModel):
@@ -90,31 +91,33 @@ class BiasReport(ReplyModel):
 
 
 class BiasReply(ReplyModel):
-    """Scales, zero points that are all 0, the type that they make, and the bias in it."""
+    """Scales, zero points (all 0), the resulting type, and the quantized bias."""
 
     scheme: str
     scales: list[float]
     zero_points: list[Int64]
-    type: str = Field(default="", description="As in the reply for ranges; several scales are along axis 0.")
+    type: str = Field(default="", description="As in the response for ranges; several scales go along axis 0.")
     untyped: str = Field(default="")
-    output: OutputTensor = Field(default=ABSENT, description="Where a bias was sent: int32.")
+    output: OutputTensor = Field(default=ABSENT, description="The bias as int32, if a bias was sent.")
     report: BiasReport = Field(default=ABSENT)
 
 
 class FakeQuantizeRequest(RequestModel):
-    """A tensor of f32 and its range, or a range for each index of its last axis."""
+    """An f32 tensor and its range, or one range per index of its last axis."""
 
     input: Tensor
     minimums: Numbers = Field(min_length=1, examples=[[-1.0]])
     maximums: Numbers = Field(min_length=1, examples=[[1.0]])
     num_bits: Int32 = Field(default=8, ge=2, le=16)
-    narrow_range: bool = Field(default=False, description="One level less, so that there are as many on both sides.")
+    narrow_range: bool = Field(
+        default=False, description="Do not use the lowest quantized value, so that the range is symmetric."
+    )
     scheme: Annotated[str, component("FakeQuantizeSchemeName", "Default: tf_fake_quant.")] = "tf_fake_quant"
-    axis: Int32 = Field(default=0, ge=0, le=2**31 - 1, description="The last axis, where there are several ranges.")
+    axis: Int32 = Field(default=0, ge=0, le=2**31 - 1, description="The last axis, if there are several ranges.")
 
 
 class FakeQuantizeReply(ReplyModel):
-    """The tensor on the steps of its ranges, and the ranges that were used: moved to have zero as a step."""
+    """The fake-quantized tensor, and the nudged ranges that were used."""
 
     output: OutputTensor
     scales: list[float]

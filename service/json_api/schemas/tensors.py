@@ -22,8 +22,8 @@ Values = Annotated[
     FailFast(),
     Field(
         max_length=MOST_ENTRIES,
-        description="The elements in row-major order, as numbers. Floats that are not finite are the texts "
-        '"NaN", "Infinity" and "-Infinity". At most as many as the limit max_values says, 4096 by default.',
+        description='The elements in row-major order, as numbers. Non-finite floats are the strings "NaN", '
+        '"Infinity" and "-Infinity". At most `max_values` elements (4096 by default).',
     ),
 ]
 Data = Annotated[
@@ -48,7 +48,7 @@ class Tensor(RequestModel):
     @model_validator(mode="after")
     def _one_form(self) -> Tensor:
         if len(self.model_fields_set & {"data", "values"}) != 1:
-            raise PydanticCustomError("tensor_form", "exactly one of data and values has to be there")
+            raise PydanticCustomError("tensor_form", "exactly one of data and values is required")
         return self
 
     @property
@@ -58,7 +58,7 @@ class Tensor(RequestModel):
 
 
 class OutputTensor(ReplyModel):
-    """A tensor: its type in canonical text, and `data` or `values`, whichever form the input had."""
+    """A tensor: its type in canonical text, and `data` or `values`, in the form of the input."""
 
     type: str
     data: Data = ""

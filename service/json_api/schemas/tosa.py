@@ -11,14 +11,14 @@ from service.http.models import Int32, ReplyModel, RequestModel
 from service.json_api.schemas.tensors import OutputTensor, Tensor
 from service.runtime.settings import MOST_ENTRIES
 
-_ZERO_POINT = "A number of an unsigned side, or its signed bit pattern. Default: 0."
+_ZERO_POINT = "For an unsigned side the value or its signed bit pattern. Default: 0."
 
 
 class RescaleRequest(RequestModel):
     """RESCALE's operands and attributes, by their names in TOSA 1.0."""
 
     input: Tensor = Field(
-        description="Of i8, i16, i32 or i48 (64 bits each in data), rank 0 and up. Unsigned numbers are sent as their "
+        description="i8, i16, i32 or i48 (64 bits each in `data`), of any rank. Unsigned values are sent as their "
         "signed bit patterns."
     )
     output_type: str = Field(
@@ -27,14 +27,14 @@ class RescaleRequest(RequestModel):
     )
     multiplier: Annotated[list[Annotated[Int32, Field(ge=-(2**31), le=2**31 - 1)]], FailFast()] = Field(
         max_length=MOST_ENTRIES,
-        description="One, or with per_channel one for each index of the last dimension. i32; i16 without scale32.",
+        description="One, or with per_channel one per index of the last dimension. i32 with scale32, else i16.",
     )
     shift: Annotated[list[Annotated[Int32, Field(ge=-128, le=127)]], FailFast()] = Field(
-        max_length=MOST_ENTRIES, description="Right shifts, as many as multipliers."
+        max_length=MOST_ENTRIES, description="One right shift per multiplier."
     )
     input_zp: Int32 = Field(default=0, ge=-(2**31), le=2**31 - 1, description=_ZERO_POINT)
     output_zp: Int32 = Field(default=0, ge=-(2**31), le=2**31 - 1, description=_ZERO_POINT)
-    scale32: bool = Field(default=True, description="Whether multipliers have 32 bits, else 16.")
+    scale32: bool = Field(default=True, description="Whether multipliers have 32 bits; else 16.")
     rounding_mode: RescaleRounding = Field(
         default=RescaleRounding.SINGLE_ROUND,
         strict=False,
@@ -44,12 +44,8 @@ class RescaleRequest(RequestModel):
         default=False,
         description="Whether each index of the last dimension has a multiplier of its own. Default: false.",
     )
-    input_unsigned: bool = Field(
-        default=False, description="Whether the bits of the input are unsigned numbers. Default: false."
-    )
-    output_unsigned: bool = Field(
-        default=False, description="Whether the bits of the output are unsigned numbers. Default: false."
-    )
+    input_unsigned: bool = Field(default=False, description="Whether the input is unsigned. Default: false.")
+    output_unsigned: bool = Field(default=False, description="Whether the output is unsigned. Default: false.")
 
 
 class RescaleReply(ReplyModel):

@@ -40,13 +40,13 @@ class OnnxParameters(RequestModel):
     scale_type: Annotated[str, component("OnnxRealType", "The element type of scales. Default: f32.")] = "f32"
     scale_shape: Shape = Field(default=[], description="The shape of scales and zero points. Absent: rank 0.")
     x_scale: Numbers = Field(description="Scales in row-major order.")
-    x_zero_point: Integers = Field(default=ABSENT, description="As many zero points. Absent: zeros.")
+    x_zero_point: Integers = Field(default=ABSENT, description="One zero point per scale. Default: zeros.")
     axis: Int32 = Field(default=1, ge=-64, le=63, description=f"{_AXIS} Default: 1.")
     block_size: Int64 = Field(default=0, ge=0, le=2**63 - 1, description="Elements of a block along the axis.")
     output_dtype: Int32 = Field(
         default=0, ge=0, le=255, description="The type of y by its number in TensorProto. Absent: that of scales."
     )
-    opset: Int32 = Field(default=ABSENT, ge=0, le=2**31 - 1, description="A version that has to have all of it.")
+    opset: Int32 = Field(default=ABSENT, ge=0, le=2**31 - 1, description="An opset that must support all operands.")
 
 
 class OnednnParameters(RequestModel):
@@ -59,7 +59,7 @@ class OnednnParameters(RequestModel):
     group_shape: Blocks = Field(default=ABSENT, description="per_group: the size of a group along each dimension.")
     scales_shape: Shape = Field(default=ABSENT, description="per_group: how many groups along each dimension.")
     scales: Numbers = Field(description="Scales in row-major order.")
-    zps: Integers = Field(default=ABSENT, description="As many zero points. Absent: zeros; f8 has none.")
+    zps: Integers = Field(default=ABSENT, description="One zero point per scale; not allowed with f8. Default: zeros.")
 
 
 class LitertParameters(RequestModel):
@@ -67,7 +67,7 @@ class LitertParameters(RequestModel):
 
     type: Annotated[str, component("LitertTensorType", "The tensor's type.")]
     scale: Numbers
-    zero_point: Integers = Field(default=ABSENT, description="As many zero points. Absent: zeros.")
+    zero_point: Integers = Field(default=ABSENT, description="One zero point per scale. Default: zeros.")
     quantized_dimension: Int32 = Field(
         default=0, ge=0, le=63, description="The dimension that several scales go along."
     )
@@ -77,12 +77,12 @@ class TorchParameters(RequestModel):
     """Parameters of a torch tensor: of quantized_decomposed, and of an eager quantized tensor."""
 
     qscheme: Annotated[str, component("TorchQscheme", "Default: per_tensor_affine.")] = "per_tensor_affine"
-    dtype: Annotated[str, component("TorchStoredType", "What quantized_decomposed stores.")] = ABSENT
-    quantized_dtype: Annotated[str, component("TorchQuantizedType", "What an eager quantized tensor is.")] = ABSENT
+    dtype: Annotated[str, component("TorchStoredType", "The stored dtype of quantized_decomposed.")] = ABSENT
+    quantized_dtype: Annotated[str, component("TorchQuantizedType", "The dtype of an eager quantized tensor.")] = ABSENT
     quant_min: Int64 = Field(default=ABSENT, ge=-(2**63), le=2**63 - 1, description="Absent: the lowest of dtype.")
     quant_max: Int64 = Field(default=ABSENT, ge=-(2**63), le=2**63 - 1, description="Absent: the highest of dtype.")
     scale: Numbers
-    zero_point: Integers = Field(default=ABSENT, description="As many zero points. Absent: zeros.")
+    zero_point: Integers = Field(default=ABSENT, description="One zero point per scale. Default: zeros.")
     axis: Int32 = Field(default=0, ge=-64, le=63, description=f"{_AXIS} per_channel_affine only.")
 
 
@@ -98,7 +98,7 @@ class TosaParameters(RequestModel):
     output_zp: Int64 = Field(default=0, ge=-(2**63), le=2**63 - 1)
     multiplier: Integers = Field(default=ABSENT, description="One, or one for each index of the last dimension.")
     shift: Integers = Field(default=ABSENT, description="Right shifts, as many.")
-    scale32: bool = Field(default=True, description="Whether multipliers have 32 bits, else 16.")
+    scale32: bool = Field(default=True, description="Whether multipliers have 32 bits; else 16.")
     per_channel: bool = Field(default=False, description="Whether there is one for each index of the last dimension.")
 
 
@@ -120,7 +120,7 @@ class TranslateRequest(RequestModel):
     tosa: TosaParameters = ABSENT
     shape: Shape = Field(default=ABSENT, description="With operands: the shape of the tensor, where it is known.")
     rescale_to: str = Field(
-        default=ABSENT, description="MLIR text: the type that TOSA's RESCALE gives, for multipliers and shifts."
+        default=ABSENT, description="MLIR text: the output type of TOSA's RESCALE, for multipliers and shifts."
     )
     systems: list[Annotated[TranslationSystem, Field(strict=False)]] = Field(
         default=ABSENT, max_length=16, description="Which systems are answered for, each once. Absent: all."
@@ -131,9 +131,7 @@ class TranslateRequest(RequestModel):
         given = self.model_fields_set & {"type", *_OPERANDS}
         if len(given) != 1:
             listed = ", ".join(("type", *_OPERANDS))
-            raise PydanticCustomError(
-                "translation_source", "exactly one of {listed} has to be there", {"listed": listed}
-            )
+            raise PydanticCustomError("translation_source", "exactly one of {listed} is required", {"listed": listed})
         if "shape" in self.model_fields_set and "type" in given:
             raise PydanticCustomError("translation_shape", "the type says its shape: write tensor<...> around it")
         if "systems" in self.model_fields_set and len(set(self.systems)) != len(self.systems):
@@ -161,41 +159,41 @@ _ANSWERED = ConfigDict(json_schema_extra=_answer)
 
 
 class OnnxOperands(OnnxParameters):
-    """ONNX's operands for a type: what can be sent back, and perhaps more one day."""
+    """ONNX's operands for a type. They can be sent back; fields may be added."""
 
     model_config = _ANSWERED
 
 
 class OnednnOperands(OnednnParameters):
-    """oneDNN's operands for a type: what can be sent back, and perhaps more one day."""
+    """oneDNN's operands for a type. They can be sent back; fields may be added."""
 
     model_config = _ANSWERED
 
 
 class LitertOperands(LitertParameters):
-    """LiteRT's parameters for a type: what can be sent back, and perhaps more one day."""
+    """LiteRT's parameters for a type. They can be sent back; fields may be added."""
 
     model_config = _ANSWERED
 
 
 class TorchOperands(TorchParameters):
-    """torch's parameters for a type: what can be sent back, and perhaps more one day."""
+    """torch's parameters for a type. They can be sent back; fields may be added."""
 
     model_config = _ANSWERED
 
 
 class TosaOperands(TosaParameters):
-    """TOSA's operands for a type: what can be sent back, and perhaps more one day."""
+    """TOSA's operands for a type. They can be sent back; fields may be added."""
 
     model_config = _ANSWERED
 
 
 class RoundedScale(ReplyModel):
-    """A scale that is not held as it is."""
+    """A scale that the system rounds."""
 
     index: Int32 = Field(description="Its place among the scales.")
     scale: str = Field(description="The scale as shortest decimal text; a quotient of scales as numerator/denominator.")
-    becomes: str = Field(description="What it becomes, exactly: text that reads back to it, or a fraction.")
+    becomes: str = Field(description="The exact rounded value: decimal text that reads back to it, or a fraction.")
 
 
 class Translation(ReplyModel):
@@ -206,9 +204,9 @@ class Translation(ReplyModel):
     exact: bool = Field(description="Whether the operands say all that the type does.")
     reason: str = Field(default="", description="Why the system has no operands for the type.")
     rounded: list[RoundedScale] = Field(description="The first 16 scales that the system does not hold as they are.")
-    rounded_count: Int32 = Field(description="How many there are in all.")
+    rounded_count: Int32 = Field(description="The total number.")
     losses: list[str] = Field(description="What else of the type the operands do not keep.")
-    operators: list[str] = Field(default=[], description="The operators that take these operands, where that differs.")
+    operators: list[str] = Field(default=[], description="The operators that accept these operands, if not all do.")
     opset: Int32 = Field(default=ABSENT, description="onnx: the first opset that has them.")
     type: str = Field(default="", description="mlir and stablehlo: the text.")
     onnx: OnnxOperands = ABSENT
@@ -224,5 +222,5 @@ class TranslateReply(ReplyModel):
     type: str = Field(description="Canonical text; of a tensor where the shape is known.")
     source: TranslationSystem = Field(description="What it was read from.")
     rounded: list[RoundedScale] = Field(description="The first 16 given scales that their type does not hold.")
-    rounded_count: Int32 = Field(description="How many there are in all.")
-    translations: list[Translation] = Field(description="One for each system, in the order asked for.")
+    rounded_count: Int32 = Field(description="The total number.")
+    translations: list[Translation] = Field(description="One per requested system, in order.")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import prod
 
-from core.blocks.block_tensor import BlockFormat
-from core.blocks.mx import MxRule
+from core.convert.blocks.block_tensor import BlockFormat
+from core.convert.blocks.mx import MxRule
 from core.errors import FieldFault, InvalidRequestError, TypeFitError, at
 from core.mlir import print_type
 from core.plan.operands import static_shape
@@ -55,7 +55,7 @@ QUANTIZE_BLOCKS = Model(
     name="quantize_blocks",
     versions=("1",),
     description="Real numbers to a block format: MX, NVFP4 or GGUF. Its scales are derived.",
-    inputs=(Slot(name="x", description="Real numbers.", datatypes=("FP32", "FP16", "BF16")),),
+    inputs=(Slot(name="x", description="The real tensor.", datatypes=("FP32", "FP16", "BF16")),),
     outputs=_PARTS,
     parameters=(
         _FORMAT,
@@ -64,7 +64,7 @@ QUANTIZE_BLOCKS = Model(
         ),
         Parameter(
             name="rule",
-            description="How the MX formats choose the shared exponent.",
+            description="MX formats: the rule for the shared exponent.",
             default=str(MxRule.OCP),
             choices=tuple(MxRule),
         ),
@@ -115,9 +115,9 @@ def _plan_dequantize(call: Call) -> Job:
 DEQUANTIZE_BLOCKS = Model(
     name="dequantize_blocks",
     versions=("1",),
-    description="A tensor in a block format to the f32 numbers that it stands for.",
+    description="Dequantize a tensor in a block format to f32.",
     inputs=_PARTS,
-    outputs=(Slot(name="y", description="Real numbers.", datatypes=("FP32",)),),
+    outputs=(Slot(name="y", description="The real tensor.", datatypes=("FP32",)),),
     parameters=(
         _FORMAT,
         Parameter(name="output_type", description="MLIR text: the type of y, such as tensor<4x64xf32>."),

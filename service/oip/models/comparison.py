@@ -80,7 +80,7 @@ COMPARE = Model(
         Parameter(
             name="max_reported",
             kind=Kind.INTEGER,
-            description="How many of the mismatches are listed in first.",
+            description="The maximum number of mismatches listed in `first`.",
             default=10,
             highest=MOST_REPORTED,
         ),

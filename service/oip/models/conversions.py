@@ -71,13 +71,13 @@ def _plan_quantize(call: Call) -> Job:
 QUANTIZE = Model(
     name="quantize",
     versions=("1",),
-    description="Real numbers to stored ones, or to narrower floats.",
-    inputs=(Slot(name="x", description="Real numbers.", datatypes=REALS), SCALE, ZERO_POINT),
+    description="Quantize, or cast to a narrower float.",
+    inputs=(Slot(name="x", description="The real tensor.", datatypes=REALS), SCALE, ZERO_POINT),
     outputs=(Slot(name="y", description=_STORED_NUMBERS, datatypes=_STORED),),
     parameters=(
         replace(
             OUTPUT_TYPE,
-            description=f"{OUTPUT_TYPE.description} This or the input scale has to be there.",
+            description=f"{OUTPUT_TYPE.description} Required unless the input scale is given.",
             optional=True,
         ),
         INPUT_TYPE,
@@ -89,11 +89,11 @@ QUANTIZE = Model(
         ),
         Parameter(
             name="nan",
-            description="What becomes of NaN.",
+            description="The result of NaN.",
             default=str(NanPolicy.PROFILE),
             choices=tuple(NanPolicy),
         ),
-        Parameter(name="seed", kind=Kind.INTEGER, description="Of stochastic rounding.", default=0),
+        Parameter(name="seed", kind=Kind.INTEGER, description="Seed of stochastic rounding.", default=0),
         Parameter(name="saturate", kind=Kind.BOOLEAN, description=SATURATE, optional=True),
         Parameter(
             name="error",
@@ -141,9 +141,9 @@ DEQUANTIZE = Model(
     versions=("1",),
     description="Stored numbers, or small floats, to real numbers.",
     inputs=(Slot(name="x", description=_STORED_NUMBERS, datatypes=_STORED), SCALE, ZERO_POINT),
-    outputs=(Slot(name="y", description="Real numbers.", datatypes=REALS),),
+    outputs=(Slot(name="y", description="The real tensor.", datatypes=REALS),),
     parameters=(
-        replace(INPUT_TYPE, description=f"MLIR text: what x is. {BARE} This or the input scale has to be there."),
+        replace(INPUT_TYPE, description=f"MLIR text: what x is. {BARE} Required unless the input scale is given."),
         replace(OUTPUT_TYPE, description=f"{OUTPUT_TYPE.description} Default: the expressed type.", optional=True),
         STORAGE_TYPE,
         AXIS,

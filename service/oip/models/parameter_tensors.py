@@ -42,7 +42,7 @@ def check_one_source(call: Call, type_parameter: str) -> bool:
     """Return whether the parameters of a quantized type are tensors. Raise InvalidRequestError if they are text too."""
     by_tensor = "scale" in call.inputs
     if by_tensor == (call.has(type_parameter)):
-        detail = f"exactly one of the parameter {type_parameter} and the input scale has to be there"
+        detail = f"exactly one of the parameter {type_parameter} and the input scale is required"
         raise InvalidRequestError(detail, (FieldFault(pointer_to(type_parameter), "type_form", detail),))
     if not by_tensor:
         lost = [f"input {name}" for name in ("zero_point",) if name in call.inputs]

@@ -76,7 +76,7 @@ REQUANTIZE = Model(
         replace(_MULTIPLIER, datatypes=("INT64", "INT32"), optional=True),
         replace(_SHIFT, datatypes=("INT32", "INT64"), optional=True),
     ),
-    outputs=(Slot(name="y", description="Stored numbers.", datatypes=_STORED), _MULTIPLIER, _SHIFT),
+    outputs=(Slot(name="y", description="The quantized tensor.", datatypes=_STORED), _MULTIPLIER, _SHIFT),
     parameters=(
         replace(
             INPUT_TYPE,
@@ -86,14 +86,14 @@ REQUANTIZE = Model(
         profile_parameter(Operation.REQUANTIZE, "litert"),
         Parameter(
             name="scheme",
-            description="Replaces the profile's; takes all types of integers.",
+            description="Replaces the profile's scheme; accepts all integer types.",
             optional=True,
             choices=tuple(SCHEMES),
         ),
         Parameter(
             name="axis",
             kind=Kind.INTEGER,
-            description="The dimension that several multipliers go along, if no type says it.",
+            description="The dimension of several multipliers, if no type states it.",
             optional=True,
             highest=_HIGHEST_AXIS,
         ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from core.blocks.gguf import BLOCK, GGUF_FORMATS, GgufTensor, dequantize_gguf, quantize_gguf
+from core.convert.blocks.gguf import BLOCK, GGUF_FORMATS, GgufTensor, dequantize_gguf, quantize_gguf
 from core.errors import PreconditionError, TensorDataError, TypeFitError, UnknownNameError, UnsupportedError
 from tests.oracles import blocks as oracle
 from tests.vector_cases.conversion import floats, load

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from core.blocks.nvfp4 import BLOCK, GlobalScale, Nvfp4Tensor, dequantize_nvfp4, quantize_nvfp4
+from core.convert.blocks.nvfp4 import BLOCK, GlobalScale, Nvfp4Tensor, dequantize_nvfp4, quantize_nvfp4
 from core.errors import ParameterError, PreconditionError, TensorDataError, TypeFitError, UnsupportedError
 from tests.oracles import blocks as oracle
 from tests.oracles.quantization import f32

@@ -12,6 +12,7 @@ from core.integer.add import plan_add
 from core.mlir import parse_type
 from tests.core.integer.test_matmul import bounds_of, tensor
 from tests.oracles import addition as addition_oracle
+from tests.support.cases import examples
 
 PROFILES = (
     "litert", "litert_single_rounding", "litert_xnnpack", "stablehlo", "tosa", "tosa_double_round", "onnx",
@@ -20,7 +21,7 @@ PROFILES = (
 SCALES = st.one_of(st.sampled_from([0.5, 0.25, 1.0, 2.0]), st.floats(2.0**-6, 2.0, width=32))
 
 
-@settings(max_examples=600)
+@settings(max_examples=examples(600))
 @given(data=st.data())
 def test_every_profile_against_integers(data: st.DataObject) -> None:
     profile = data.draw(st.sampled_from(PROFILES))

@@ -23,13 +23,14 @@ from core.profiles.integer_rule import Accumulator, SumOverflow
 from tests.core.integer.test_matmul import PROFILES, bounds_of, quantized, real, sides, tensor
 from tests.oracles import contractions as product_oracle
 from tests.oracles.contractions import Side
+from tests.support.cases import examples
 from tests.vector_cases import load
 
 Array = np.ndarray[Any, Any]
 
 
 def same_pads(size: int, kernel: int, stride: int, dilation: int, *, lower: bool) -> tuple[int, int]:
-    """spec/numerics.md I.2."""
+    """A convolution in Python's integers."""
     total = max((-(-size // stride) - 1) * stride + (kernel - 1) * dilation + 1 - size, 0)
     return (total - total // 2, total // 2) if lower else (total // 2, total - total // 2)
 
@@ -66,7 +67,7 @@ def taking(way: str) -> AbstractContextManager[object]:
     return mock.patch.object(Conv2d, other, property(lambda _: 1 << 62))
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(data=st.data())
 def test_sums_are_exact(data: st.DataObject) -> None:
     """Any shape, stride, dilation, padding, groups, layout, dtype and accumulator."""
@@ -133,7 +134,7 @@ def test_many_pixels_and_channels() -> None:
             assert np.array_equal(conv2d_integers(x, w, 7, window=window), expected)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(data=st.data())
 def test_every_profile_against_integers(data: st.DataObject) -> None:
     """Per tensor and per channel, with a bias, in both layouts; the stages too."""
@@ -225,7 +226,7 @@ class TestCost:
         lhs, rhs = (Integers.of_array(np.broadcast_to(np.array(1, np.int8), shape)) for shape in (x, w))
         return Conv2d.of(lhs, rhs, window, Accumulator.I32, SumOverflow.WRAP)
 
-    @settings(max_examples=300)
+    @settings(max_examples=examples(300))
     @given(*[st.integers(1, 9)] * 2, st.integers(1, 12), *[st.integers(0, 40)] * 3, st.sampled_from(Padding))
     def test_taps_inside(
         self, stride: int, dilation: int, kernel: int, size: int, before: int, after: int, padding: Padding
@@ -339,7 +340,7 @@ class TestVectors:
 
 
 def activation(name: str, scale: float, zero: int) -> tuple[int, int]:
-    """spec/numerics.md C.10."""
+    """LiteRT CalculateActivationRangeQuantized."""
 
     def at(value: float) -> int:
         ratio = float(np.float32(value) / np.float32(scale))

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.errors import PreconditionError, RequantError, TypeFitError, UnsupportedError
-from core.integer.accumulator import settle
+from core.integer.accumulation import settle
 from core.integer.matmul import matmul_integers, plan_matmul
 from core.integer.trace import trace_product
 from core.kernels.contract import tile
@@ -20,6 +20,7 @@ from core.mlir.types import TensorType
 from core.profiles.integer_rule import Accumulator, SumOverflow
 from tests.oracles import contractions as product_oracle
 from tests.oracles.contractions import Side
+from tests.support.cases import examples
 from tests.vector_cases import load
 
 Array = np.ndarray[Any, Any]
@@ -119,7 +120,7 @@ def sides(draw: st.DrawFn, storage: str, count: int) -> Side:
     return Side(scales, zeros)
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(data=st.data())
 def test_every_profile_against_integers(data: st.DataObject) -> None:
     """Quantized operands of any storage, per tensor or along rows and columns, with a bias, to any storage."""
@@ -248,7 +249,7 @@ def test_16_bits_by_8_in_litert(profile: str, bias: str | None, expected: int, s
 
 
 class TestOverflow:
-    """K * 255 * 255 passes 2^31 - 1 from K = 33026 on (spec/numerics.md I.1)."""
+    """K * 255 * 255 passes 2^31 - 1 from K = 33026 on."""
 
     MOST = 33025
 
@@ -288,7 +289,7 @@ class TestOverflow:
         assert settle(sums, SumOverflow.SATURATE, 0).tolist() == expected
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     bias=st.integers(-(2**31), 2**31 - 1),
     own=st.sampled_from([0.5, 0.25, 0.125, 0.1, 1e-3, 3.0]),

@@ -1,7 +1,7 @@
 """What a pass changes: random functions evaluated before it and after it.
 
 Passes that only rewrite change nothing of numbers that are in the bounds of their types. What others change is
-tests/service/test_pass_differences.py.
+tests/service/json_api/test_pass_differences.py.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from tests.core.integer.test_matmul import real, tensor
 from tests.core.lowering.integer_arith import Array, function, integer_module, quantized, run, tensor_type
 from tests.oracles import addition as addition_oracle
 from tests.oracles import contractions as product_oracle
+from tests.support.cases import examples
 from tests.vector_cases import load
 
 SCHEMES = [name for name in FIXED_POINT_SCHEMES if name not in ("xnnpack_cvt8", "xnnpack_gemmlowp")]
@@ -38,7 +39,7 @@ def signless(array: Array, storage: str) -> Array:
     return ((array.astype(np.int64) + half) % (2 * half) - half).astype(f"i{max(width // 8, 1)}")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(data=st.data())
 def test_matmul(data: st.DataObject) -> None:
     """dot and dot_general: zero points on both sides, per column, with and without a bias, in one batch or several."""
@@ -109,7 +110,7 @@ def test_matmul(data: st.DataObject) -> None:
     assert as_number(found, of_y) == exact
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120))
 @given(data=st.data())
 def test_conv2d(data: st.DataObject) -> None:
     """Strides, dilations, padding with the zero point, groups, both layouts, zero points on both sides."""
@@ -227,7 +228,7 @@ def test_litert_convolutions(kind: str) -> None:
         assert found.ravel().tolist() == case["ref"]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(data=st.data())
 def test_add(data: st.DataObject) -> None:
     """Every profile whose ADD has fixed point; all pairs at the ends, and random ones."""

@@ -28,6 +28,7 @@ from core.schemes import FixedPoint, Multiplier
 from tests.core.lowering.integer_arith import Array, function, integer_module, quantized, run, stored, tensor_type
 from tests.core.lowering.modules import lowered
 from tests.oracles import schemes as scheme_oracle
+from tests.support.cases import examples
 from tests.support.rescale_case import numbers
 from tests.support.rescale_case import stored as patterns
 from tests.vector_cases.rescale import rescales
@@ -77,7 +78,7 @@ def test_every_stored_number(scheme: str) -> None:
         assert found.tolist() == exact, (scheme, scale_in, scale_out)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250))
 @given(data=st.data())
 def test_accumulators_at_ties_per_axis(data: st.DataObject) -> None:
     """i32 to any storage, each channel with its own scale and zero point; numbers next to ties of the product."""

@@ -1,4 +1,4 @@
-"""Float texts: the table of spec/mlir.md 1.12, and that the text identifies the value."""
+"""Float texts: what MLIR prints, and that the text identifies the value."""
 
 from __future__ import annotations
 

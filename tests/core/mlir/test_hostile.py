@@ -61,10 +61,10 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_text(name: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(TypeTextError) as caught:
         parse_type(HOSTILE[name])
-    assert time.perf_counter() - start < 1.0
+    assert time.process_time() - start < 1.0
     assert len(caught.value.detail) < 400
     assert len(caught.value.caret) < 1700
 
@@ -74,15 +74,15 @@ def test_a_list_of_65536_channels_is_read_and_printed_fast() -> None:
     random = Random(7)
     parameters = ", ".join(f"{random.uniform(0.001, 0.1):.6f}:{random.randint(-128, 127)}" for _ in range(65_536))
     text = f"tensor<65536x!quant.uniform<i8:f32:0, {{{parameters}}}>>"
-    start = time.perf_counter()
+    start = time.process_time()
     type_ = parse_type(text)
-    assert time.perf_counter() - start < 0.5
+    assert time.process_time() - start < 0.5
     assert isinstance(type_, TensorType)
     assert isinstance(type_.element, UniformPerAxisType)
     assert len(type_.element.scales) == 65_536
-    start = time.perf_counter()
+    start = time.process_time()
     canonical = print_type(type_)
-    assert time.perf_counter() - start < 1.5
+    assert time.process_time() - start < 1.5
     assert parse_type(canonical) == type_
 
 
@@ -110,9 +110,9 @@ COSTLY = {
 def test_costly_text_that_is_a_type(name: str) -> None:
     """Measured: at most 1.3 s to read and print, of which most is reading. The bound leaves room for a busy machine."""
     assert len(COSTLY[name]) <= _MEGABYTE + 8
-    start = time.perf_counter()
+    start = time.process_time()
     type_ = parse_type(COSTLY[name])
     canonical = print_type(type_)
-    assert time.perf_counter() - start < 4.0
+    assert time.process_time() - start < 4.0
     if name != "tuple of lists":
         assert parse_type(canonical) == type_

@@ -22,7 +22,7 @@ from core.mlir import (
     parse_type,
     print_type,
 )
-from core.mlir.brackets import MAXIMUM_DEPTH
+from core.mlir.lexer import MAXIMUM_DEPTH
 from core.mlir.parser import MAXIMUM_RANK
 from core.mlir.verifier import fault
 from tests.support.mlir_strategies import mutated_texts, type_texts

@@ -1,5 +1,5 @@
 """Every text of the vector files: 293 types with the canonical text of iree-opt 3.13, 185 texts that it refuses, and
-its verdict on containers and casts (spec/mlir.md 6; `tests/vectors/README.md`)."""
+its verdict on containers and casts (`tests/vectors/README.md`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from core.mlir.verifier import fault
 
 _VECTORS = Path(__file__).parents[2] / "vectors"
 
-# The divergences of spec/mlir.md 1.15, each with the reason.
+# The divergences of docs/types.md, each with the reason.
 REFUSED_ON_PURPOSE = {
     "!quant.uniform<i8:f32:false, {1.0}>": "`false` is no integer",
     "!quant.uniform<i8:f32, 1.0:true>": "`true` is no integer",

@@ -1,4 +1,4 @@
-"""oneDNN Graph's operators: parameters as tensors and in groups, and what they refuse (spec/numerics.md B)."""
+"""oneDNN Graph's operators: parameters as tensors and in groups, and what they refuse."""
 
 from __future__ import annotations
 

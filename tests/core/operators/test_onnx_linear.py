@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from core.errors import LimitError, ParameterError, PreconditionError, RequantError, TypeFitError, UnsupportedError
 from core.operators.onnx.element_types import SINCE_OPSET
 from tests.oracles.operators import onnx_dequantize, onnx_quantize
+from tests.support.cases import examples
 from tests.support.operator_calls import output_types, run, tensor
 
 QUANTIZE, DEQUANTIZE, DYNAMIC = "onnx.QuantizeLinear", "onnx.DequantizeLinear", "onnx.DynamicQuantizeLinear"
@@ -61,7 +62,7 @@ def storage_bounds(element: str) -> tuple[int, int]:
     return (0, (1 << bits) - 1) if element[0] == "u" else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.data(), layouts(), st.sampled_from(INTEGERS), st.booleans(), st.booleans())
 def test_quantize_is_the_oracles(
     data: st.DataObject, layout: Any, element: str, reference: bool, has_zero_point: bool
@@ -87,7 +88,7 @@ def test_quantize_is_the_oracles(
     assert found.ravel().tolist() == expected
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.data(), layouts(), st.sampled_from(INTEGERS), st.sampled_from(["f32", "f16", "bf16"]), st.booleans())
 def test_dequantize_is_the_oracles(
     data: st.DataObject, layout: Any, element: str, to: str, has_zero_point: bool

@@ -167,7 +167,7 @@ def test_products_of_any_rank(
 def quantized(
     sums: Array, left: Array, right: Array, y_scale: Any, zero: int, element: str, *, reference: bool
 ) -> Array:
-    """spec/numerics.md A.7, to ui8: element by element in fractions, rounded where the text rounds."""
+    """QLinearMatMul and QLinearConv to ui8: element by element in fractions, rounded where the text rounds."""
     narrow, f32 = FORMATS[element], FORMATS["f32"]
     found = np.zeros(sums.shape, np.int64)
     left, right = (np.broadcast_to(each.reshape(()) if each.size == 1 else each, sums.shape) for each in (left, right))
@@ -278,7 +278,7 @@ def test_convolutions_of_any_rank(x: tuple[int, ...], w: tuple[int, ...], attrib
 @pytest.mark.parametrize("auto_pad", ["SAME_UPPER", "SAME_LOWER", "VALID"])
 @pytest.mark.parametrize("size", [(7,), (6, 7), (5, 6, 7)])
 def test_auto_pad(auto_pad: str, size: tuple[int, ...]) -> None:
-    """spec/numerics.md I.2, for each dimension."""
+    """The size of the output, for each dimension."""
     rng, rank = np.random.default_rng(10), len(size)
     x, w = numbers(rng, U, 1, 2, *size), numbers(rng, U, 3, 2, *(4, 3, 2)[:rank])
     strides, dilations = [2, 1, 3][:rank], [1, 2, 1][:rank]

@@ -168,7 +168,7 @@ def rows_with_sums(sums: Array, depth: int) -> Array:
 
 
 def in_fixed_point(sums: Array, factor: float) -> Array:
-    """spec/numerics.md C.5, double, for a factor below 1."""
+    """LiteRT MultiplyByQuantizedMultiplier, double rounding, for a factor below 1."""
     derived = scheme_oracle.derive("litert", factor)
     assert derived is not None
     high = (sums * derived.multiplier + (1 << 30)) >> 31

@@ -11,7 +11,7 @@ from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
-from core.mlir.brackets import body_end
+from core.mlir.lexer import body_end
 
 
 class _Word(Data[str], OpaqueSyntaxAttribute):

@@ -17,6 +17,7 @@ from core.convert.requantize.granularity import Granularity
 from core.lowering.constants import dense, scalar_integer
 from core.lowering.dialects.arith import CONVERSIONS
 from core.lowering.passes.rewriting import Emitter
+from core.plan.channels import block_counts
 
 Place = Sequence[AffineExpr]
 
@@ -65,7 +66,7 @@ class Loops:
 
     def parameter(self, numbers: Sequence[int], granularity: Granularity) -> SSAValue:
         """Return the number, in i64, of the block of `granularity` that the index lies in. One number is for all."""
-        counts = [-(-size // block) for size, block in zip(self.sizes, granularity.blocks, strict=True)]
+        counts = block_counts(self.sizes, granularity.blocks)
         along = [axis for axis, count in enumerate(counts) if count > 1]
         place = [_block_of(AffineDimExpr(axis), granularity.blocks[axis]) for axis in along]
         numbers = numbers[:1] if 0 in self.sizes else numbers

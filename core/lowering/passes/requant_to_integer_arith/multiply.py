@@ -7,7 +7,8 @@ by one.
     NEAREST_AWAY        v * m / 2^s, ties away from zero
     TOSA_DOUBLE         (v * m + 2^(s-1) +- 2^30) >> s, the last term where s > 31, with the sign of v
 
-s is a right shift of the whole product. Source: spec/numerics.md C.4, C.5, D.4; spec/mlir.md 5.3.
+s is a right shift of the whole product. Source: gemmlowp, LiteRT, XNNPACK and TOSA, as
+`core.schemes` names them.
 """
 
 from __future__ import annotations

@@ -1,0 +1,50 @@
+"""Content that never changes: made once, whoever asks for it at the same time, and never on the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import pytest
+from starlette.requests import Request
+
+from service.http.static_content import StaticContent
+
+
+def request(*headers: tuple[bytes, bytes]) -> Request:
+    return Request({"type": "http", "headers": list(headers)})
+
+
+def test_it_is_made_once_and_in_a_thread() -> None:
+    made_in = []
+
+    def make() -> bytes:
+        made_in.append(threading.current_thread())
+        time.sleep(0.05)
+        return b"{}"
+
+    content = StaticContent(make)
+
+    async def ask() -> None:
+        replies = await asyncio.gather(*(content.response(request()) for _ in range(5)))
+        assert {reply.body for reply in replies} == {b"{}"}
+
+    asyncio.run(ask())
+    assert len(made_in) == 1
+    assert made_in[0] is not threading.main_thread()
+
+
+def test_what_could_not_be_made_is_tried_again() -> None:
+    tries: list[int] = []
+
+    def make() -> bytes:
+        tries.append(1)
+        if len(tries) == 1:
+            raise OSError("no such file")
+        return b"x"
+
+    content = StaticContent(make)
+    with pytest.raises(OSError, match="no such file"):
+        asyncio.run(content.response(request()))
+    assert asyncio.run(content.response(request())).body == b"x"

@@ -1,0 +1,152 @@
+"""The OpenAPI document keeps the rules that make good clients."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.operators.registry import OPERATORS
+from service import VERSION
+from service.app import create_app
+from service.json_api.schemas.operators import class_name, operation_id
+from service.openapi import __main__ as openapi
+from service.runtime.settings import Settings
+
+ROOT = Path(__file__).parents[3]
+OPERATION_IDS = {
+    "quantize", "dequantize", "requantize", "quantizeNpy", "dequantizeNpy", "requantizeNpy", "compare",
+    "quantizeBlocks", "dequantizeBlocks", "deriveMultiplier", "parseType", "getHealth", "getInfo", "listProfiles",
+    "getProfile", "getProblem", "deriveFromRange", "deriveBias", "fakeQuantize", "tosaRescale", "listSchemes",
+    "getScheme", "deriveFromTensor", "translateType", "matmul", "conv2d", "add", "lower", "evaluate",
+    "oipGetServer", "oipGetLive", "oipGetReady", "oipListModels", "oipIndexModels",
+    "oipGetModel", "oipGetModelVersion", "oipGetModelReady", "oipGetModelVersionReady", "oipInfer", "oipInferVersion",
+    "listOperators", "getOperator", *map(operation_id, OPERATORS.values()),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    return create_app(Settings()).openapi()
+
+
+def operations(document: dict[str, Any]) -> list[dict[str, Any]]:
+    return [operation for path in document["paths"].values() for operation in path.values()]
+
+
+def schemas_within(node: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(node, dict):
+        yield node
+        for value in node.values():
+            yield from schemas_within(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from schemas_within(value)
+
+
+def test_operations_have_stable_ids(document: dict[str, Any]) -> None:
+    assert {operation["operationId"] for operation in operations(document)} == OPERATION_IDS
+
+
+def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
+    for node in schemas_within(document):
+        if "$ref" in node:
+            assert node["$ref"].removeprefix("#/components/schemas/") in document["components"]["schemas"]
+
+
+def test_one_media_type_per_request_and_reply(document: dict[str, Any]) -> None:
+    for operation in operations(document):
+        assert len(operation["responses"]["200"]["content"]) == 1
+        if "requestBody" in operation:
+            assert len(operation["requestBody"]["content"]) == 1
+
+
+def test_problems_are_documented(document: dict[str, Any]) -> None:
+    for operation in operations(document):
+        if "requestBody" in operation:
+            in_path = {"404"} if operation["tags"] == ["oip"] else set()
+            assert set(operation["responses"]) == {"200", "400", "413", "415", "422", "503", "504"} | in_path
+            assert "Retry-After" in operation["responses"]["503"]["headers"]
+        for status, reply in operation["responses"].items():
+            if status != "200" and operation["operationId"] != "getHealth":
+                assert set(reply["content"]) == {"application/problem+json"}
+
+
+def test_binary_bodies_are_binary_text(document: dict[str, Any]) -> None:
+    for operation in operations(document):
+        if operation["tags"] == ["npy"]:
+            for body in (operation["requestBody"], operation["responses"]["200"]):
+                schema = body["content"]["application/octet-stream"]["schema"]
+                assert (schema["type"], schema["format"]) == ("string", "binary")
+            assert {"Requant-Type", "Requant-Profile", "Requant-Saturated"} < set(
+                operation["responses"]["200"]["headers"]
+            )
+
+
+def test_required_query_parameters_are_marked(document: dict[str, Any]) -> None:
+    required = {"quantize": {"output_type"}, "dequantize": {"input_type"}, "requantize": {"output_type"}}
+    for name, expected in required.items():
+        parameters = document["paths"][f"/v1/npy/{name}"]["post"]["parameters"]
+        names = {"input_type", "output_type", "profile", "packing"}
+        names |= {"rounding", "nan", "seed", "saturate"} if name == "quantize" else set()
+        names |= {"scheme", "multipliers", "axis"} if name == "requantize" else set()
+        assert {parameter["name"] for parameter in parameters} == names
+        assert {parameter["name"] for parameter in parameters if parameter["required"]} == expected
+
+
+def test_no_unions_no_nulls_and_named_enums(document: dict[str, Any]) -> None:
+    components = document["components"]["schemas"]
+    for node in schemas_within(components):
+        assert not {"anyOf", "oneOf", "allOf", "prefixItems", "const"} & node.keys()
+        assert node.get("type") != "null"
+    for name, component in components.items():
+        for node in schemas_within(component.get("properties", {})):
+            assert not isinstance(node.get("enum"), list), name
+
+
+def test_requests_are_closed_and_replies_are_open(document: dict[str, Any]) -> None:
+    closed = {"QuantizeRequest", "DequantizeRequest", "RequantizeRequest", "MultiplierRequest", "ParseTypeRequest"}
+    closed |= {"Tensor", "MultiplierPair", "CompareRequest", "QuantizeBlocksRequest", "DequantizeBlocksRequest"}
+    closed |= {"RangeRequest", "BiasRequest", "FakeQuantizeRequest", "RescaleRequest", "ScaleTriple"}
+    closed |= {"MatmulRequest", "Conv2dRequest", "AddRequest"}
+    closed |= {"InferenceRequest", "InferenceInput", "InferenceRequestedOutput", "TensorParametersRequest"}
+    closed |= {"LowerRequest", "EvaluateRequest", "TranslateRequest"}
+    closed |= {f"{system}Parameters" for system in ("Onnx", "Onednn", "Litert", "Torch", "Tosa")}
+    closed |= {
+        f"{class_name(each)}{part}" for each in OPERATORS.values() for part in ("Request", "Inputs", "Attributes")
+    }
+    for name, component in document["components"]["schemas"].items():
+        if component["type"] == "object":
+            assert component["additionalProperties"] is (name not in closed), name
+
+
+def test_the_default_profile_is_stated(document: dict[str, Any]) -> None:
+    components = document["components"]["schemas"]
+    for name, profile in {"Quantize": "stablehlo", "Dequantize": "stablehlo", "Requantize": "litert"}.items():
+        assert components[f"{name}Request"]["properties"]["profile"]["default"] == profile
+        parameters = document["paths"][f"/v1/npy/{name.lower()}"]["post"]["parameters"]
+        stated = next(parameter for parameter in parameters if parameter["name"] == "profile")
+        assert stated["schema"]["default"] == profile
+        assert profile in components["ProfileName"]["enum"]
+
+
+def test_the_document_is_written_sorted_and_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    committed = tmp_path / "openapi" / "openapi.json"
+    monkeypatch.setattr(openapi, "COMMITTED", committed)
+    monkeypatch.setattr("sys.argv", ["openapi", "--check"])
+    with pytest.raises(SystemExit):
+        openapi.main()
+    monkeypatch.setattr("sys.argv", ["openapi"])
+    openapi.main()
+    text = committed.read_text()
+    assert json.dumps(json.loads(text), indent=2, sort_keys=True, ensure_ascii=False) + "\n" == text
+    monkeypatch.setattr("sys.argv", ["openapi", "--check"])
+    openapi.main()
+
+
+def test_the_version_is_the_projects() -> None:
+    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == VERSION

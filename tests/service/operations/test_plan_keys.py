@@ -1,0 +1,135 @@
+"""Plans of the JSON face and of the Open Inference Protocol are kept: what a request says is never that of another."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from service.app import Application
+from tests.support.asgi import Reply, post, ready_app
+
+Body = dict[str, Any]
+
+_I8, _I4 = "!quant.uniform<i8:f32, 0.5:3>", "!quant.uniform<i4:f32, 0.5:1>"
+_REALS = {"type": "tensor<5xf32>", "values": [0.25, 0.75, -9.0, 2.25, "NaN"]}
+_STORED = {"type": f"tensor<4x{_I8}>", "data": "AwQFBg=="}
+_ROWS = {"type": "tensor<2x2x!quant.uniform<i32:f32, 0.125>>", "values": [8, 9, 10, 1001]}
+
+
+def _quantize(**options: Any) -> tuple[str, Body]:
+    return "/v1/quantize", {"input": _REALS, "output_type": _I4, **options}
+
+
+def _requantize(**options: Any) -> tuple[str, Body]:
+    return "/v1/requantize", {"input": _ROWS, "output_type": _I8, **options}
+
+
+def _infer(model: str, shape: list[int], datatype: str, data: list[Any], **parameters: Any) -> tuple[str, Body]:
+    tensor = {"name": "x", "shape": shape, "datatype": datatype, "data": data}
+    return f"/v2/models/{model}/infer", {"inputs": [tensor], "parameters": parameters}
+
+
+_INFER_REALS = ([5], "FP32", [0.25, 0.75, -9.0, 2.25, 0.5])
+_INFER_I32 = ([2, 2], "INT32", [8, 9, 10, 1001])
+
+REQUESTS = [
+    _quantize(),
+    _quantize(output_type=_I8),
+    _quantize(profile="onnx"),
+    _quantize(profile="litert"),
+    _quantize(rounding="floor"),
+    _quantize(rounding="nearest_away"),
+    _quantize(rounding="stochastic", seed=1),
+    _quantize(rounding="stochastic", seed=2),
+    _quantize(nan="zero_point"),
+    _quantize(nan="error"),
+    _quantize(error=True),
+    _quantize(input={"type": "tensor<5xf32>", "data": "AAAAAAAAgD8AAAAAAACAPwAAgL8="}),
+    _quantize(input={"type": "tensor<5xf32>", "data": "AAAAAAAAgD8AAAAAAACAPwAAgL8="}, packing="dense"),
+    _quantize(
+        input={"type": "tensor<4xf32>", "values": [1, 2, 3, 1e30]},
+        output_type="f8E4M3FN",
+        profile="onnx",
+        saturate=True,
+    ),
+    _quantize(
+        input={"type": "tensor<4xf32>", "values": [1, 2, 3, 1e30]},
+        output_type="f8E4M3FN",
+        profile="onnx",
+        saturate=False,
+    ),
+    ("/v1/dequantize", {"input": _STORED}),
+    ("/v1/dequantize", {"input": _STORED, "output_type": "f32"}),
+    ("/v1/dequantize", {"input": _STORED, "profile": "onnx"}),
+    _requantize(),
+    _requantize(profile="onnx"),
+    _requantize(scheme="gemmlowp"),
+    _requantize(multipliers=[{"multiplier": 1 << 30, "shift": -1}]),
+    _requantize(multipliers=[{"multiplier": 1 << 30, "shift": -2}]),
+    _requantize(multipliers=[{"multiplier": 1 << 30, "shift": -1}, {"multiplier": 1 << 30, "shift": -3}], axis=0),
+    _requantize(multipliers=[{"multiplier": 1 << 30, "shift": -1}, {"multiplier": 1 << 30, "shift": -3}], axis=1),
+    _infer("quantize", *_INFER_REALS, output_type=_I8),
+    _infer("quantize", *_INFER_REALS, output_type=_I4),
+    _infer("quantize", *_INFER_REALS, output_type=_I4, packing="dense", binary_data_output=True),
+    _infer("quantize", *_INFER_REALS, output_type=_I4, profile="onnx"),
+    _infer("quantize", *_INFER_REALS, output_type=_I4, rounding="floor"),
+    _infer("quantize", *_INFER_REALS, output_type=_I4, rounding="stochastic", seed=1),
+    _infer("quantize", *_INFER_REALS, output_type=_I4, rounding="stochastic", seed=2),
+    _infer("quantize", *_INFER_REALS, output_type=_I4, error=True),
+    _infer("quantize", [5], "FP64", _INFER_REALS[2], output_type="!quant.uniform<i4:f64, 0.5:1>"),
+    _infer("quantize", [5, 1], "FP32", _INFER_REALS[2], output_type=_I4),
+    _infer("dequantize", [4], "INT8", [3, 4, 5, 6], input_type=_I8),
+    _infer("dequantize", [4], "INT8", [3, 4, 5, 6], input_type="!quant.uniform<i8:f32, 0.25:3>"),
+    _infer("requantize", *_INFER_I32, input_type="!quant.uniform<i32:f32, 0.125>", output_type=_I8),
+    _infer("requantize", *_INFER_I32, input_type="!quant.uniform<i32:f32, 0.125>", output_type=_I8, scheme="gemmlowp"),
+    _infer("requantize", *_INFER_I32, input_type="!quant.uniform<i32:f32, 0.25>", output_type=_I8),
+    # A scale as a tensor is no part of what a plan is kept for.
+    *(
+        (
+            "/v2/models/quantize/infer",
+            {
+                "inputs": [
+                    {"name": "x", "shape": [5], "datatype": "FP32", "data": _INFER_REALS[2]},
+                    {"name": "scale", "shape": [1], "datatype": "FP32", "data": [scale]},
+                ],
+                "parameters": {"storage_type": "i8"},
+            },
+        )
+        for scale in (0.5, 0.25)
+    ),
+]
+
+
+async def _ask(app: Application, path: str, body: Body) -> Reply:
+    text = json.dumps(body).encode()
+    return await post(app, path, {}, [text], declared=len(text), headers=[(b"x-request-id", b"an-id")])
+
+
+def test_every_request_gets_its_own_answer_whatever_came_before_it() -> None:
+    kept, unkept = ready_app(), ready_app(plan_cache_bytes=0)
+
+    async def run() -> None:
+        for requests in (REQUESTS, REQUESTS, REQUESTS[::-1]):
+            for path, body in requests:
+                found, expected = await _ask(kept, path, body), await _ask(unkept, path, body)
+                assert found.body == expected.body, (path, body)
+                assert found.status == expected.status == (422 if body.get("nan") == "error" else 200), found.body
+
+    asyncio.run(run())
+    assert len(kept.state.runtime.planned) > 30
+    assert len(unkept.state.runtime.planned) == 0
+
+
+@pytest.mark.parametrize("request_", REQUESTS[:-2:5], ids=lambda each: each[0])
+def test_the_same_request_is_planned_once(request_: tuple[str, Body]) -> None:
+    app = ready_app()
+
+    async def run() -> None:
+        for _ in range(3):
+            assert (await _ask(app, *request_)).status == 200
+            assert len(app.state.runtime.planned) == 1
+
+    asyncio.run(run())

@@ -1,0 +1,101 @@
+"""The end of the server: what the system has accepted is served, and an idle connection has a last moment."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import time
+from pathlib import Path
+
+import pytest
+import uvicorn
+
+from service.runtime.runtime import HealthStatus, Runtime
+from service.runtime.settings import Settings
+from service.server.draining_server import DrainingServer
+from service.server.http1_protocol import http_protocol
+from service.server.read_timeouts import RequestLimits
+from tests.conftest import started
+from tests.service.server.test_read_timeouts import echo
+
+REQUEST = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody"
+
+
+def server(**settings: float) -> DrainingServer:
+    http = http_protocol(RequestLimits(), 0.3)
+    config = uvicorn.Config(echo, port=0, lifespan="off", http=http, loop="uvloop", log_config=None)
+    return DrainingServer(config, Runtime(Settings(**settings)))  # type: ignore[arg-type]
+
+
+async def start(made: DrainingServer) -> socket.socket:
+    """Start it, and connect a client that the event loop has not seen yet."""
+    made.config.load()
+    made.lifespan = made.config.lifespan_class(made.config)
+    await made.startup()
+    return socket.create_connection(made.servers[0].sockets[0].getsockname(), timeout=10)
+
+
+def received(client: socket.socket) -> bytes:
+    """All that came until the other side closed."""
+    found = b""
+    while data := client.recv(1 << 16):
+        found += data
+    return found
+
+
+def test_connections_that_wait_to_be_accepted_are_served() -> None:
+    async def scenario() -> bytes:
+        made = server()
+        client = await start(made)
+        client.sendall(REQUEST)
+        await made.shutdown()
+        with client:
+            return received(client)
+
+    reply = asyncio.run(scenario())
+    assert reply.startswith(b"HTTP/1.1 200")
+    assert reply.endswith(b"body")
+
+
+def test_a_connection_without_a_request_has_a_last_moment() -> None:
+    async def scenario() -> tuple[bytes, float]:
+        made = server()
+        client = await start(made)
+        ending = asyncio.create_task(made.shutdown())
+        await asyncio.sleep(0.1)
+        await asyncio.to_thread(client.sendall, REQUEST)
+        with client:
+            began = time.monotonic()
+            await ending
+            seconds = time.monotonic() - began
+            return received(client), seconds
+
+    reply, seconds = asyncio.run(scenario())
+    assert reply.startswith(b"HTTP/1.1 200")
+    assert reply.endswith(b"body")
+    assert seconds < 2
+
+
+@pytest.mark.parametrize(("drain", "signals", "stops"), [(30.0, 1, False), (30.0, 2, True), (0.0, 1, True)])
+def test_the_first_signal_drains_and_the_second_stops(drain: float, signals: int, stops: bool) -> None:
+    async def scenario() -> tuple[bool, HealthStatus]:
+        made = server(drain_seconds=drain)
+        client = await start(made)
+        made._running.status = HealthStatus.READY
+        for _ in range(signals):
+            made.handle_exit(signal.SIGTERM, None)
+        await made.on_tick(1)
+        found = made.should_exit, made._running.status
+        client.close()
+        await made.shutdown()
+        return found
+
+    assert asyncio.run(scenario()) == (stops, HealthStatus.DRAINING if drain else HealthStatus.READY)
+
+
+def test_an_interrupt_ends_a_ready_server_without_a_word(tmp_path: Path) -> None:
+    with started(tmp_path / "log") as (_, process):
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=30) == 0
+    assert "KeyboardInterrupt" not in (tmp_path / "log").read_text()

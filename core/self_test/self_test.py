@@ -2,8 +2,8 @@
 
 A profile's bits never change, but the machine code that makes them does: with the CPU, with numba, with a cache that
 was made elsewhere. So each start runs every kernel, through the same plans as requests and by the rules of every
-system, and compares a digest of all output bytes with the one stated here. `tests/core/self_test/test_self_test.py` derives every
-digest from the exact oracle.
+system, and compares a digest of all output bytes with the one stated here. `tests/core/self_test/test_self_test.py`
+derives every digest from the exact oracle.
 """
 
 from __future__ import annotations

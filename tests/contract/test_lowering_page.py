@@ -1,4 +1,6 @@
-"""docs/lowering.md lists the passes that there are, with their options, and shows what can be sent; `tests.service.test_readme` runs its examples."""
+"""docs/lowering.md lists the passes that there are, with their options, and shows what can be sent;
+`tests.service.test_readme` runs its examples.
+"""
 
 from __future__ import annotations
 

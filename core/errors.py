@@ -269,6 +269,11 @@ class InvalidRequestError(RequestError):
         super().__init__(detail, pointer=pointer)
         self.faults = faults[:16]
 
+    @classmethod
+    def of_field(cls, pointer: str, code: str, detail: str, *, message: str = "") -> InvalidRequestError:
+        """Return the error about one field. `message`: of the whole, where that is not the detail."""
+        return cls(message or detail, (FieldFault(pointer, code, detail),))
+
 
 class SlowRequestError(RequestError):
     """The head or the body of a message did not arrive within the time that its size gives it."""

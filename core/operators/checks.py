@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from core.errors import (
-    FieldFault,
     InvalidRequestError,
     ParameterError,
     UnknownNameError,
@@ -121,4 +120,4 @@ def _check_value(operator: Operator, attribute: Attribute, value: Value, version
 
 
 def _wrong(pointer: str, code: str, detail: str) -> InvalidRequestError:
-    return InvalidRequestError(f"{pointer}: {detail}", (FieldFault(pointer, code, detail),))
+    return InvalidRequestError.of_field(pointer, code, detail, message=f"{pointer}: {detail}")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from core.errors import FieldFault, InvalidRequestError, LimitError, at
+from core.errors import InvalidRequestError, LimitError, at
 from core.mlir import print_type
 from core.mlir.types import TensorType
+from core.plan.operands import static_shape
 from core.plan.packing import dense_bytes, dense_width, pack, unpack
 from service.http import json_values as values
 from service.http.json_document import JsonDocument
@@ -25,17 +27,17 @@ def read_elements(
     tensor: Tensor,
     type_: TensorType,
     dtype: np.dtype[Any],
-    elements: int,
     field: str,
     document: JsonDocument,
     settings: Settings,
     *,
     dense: bool = False,
 ) -> Array:
-    """Return the flat elements of the tensor in a field of a request. `dense`: `data` is packed.
+    """Return the flat elements of the tensor in a field of a request. `type_` is static. `dense`: `data` is packed.
 
     `field` is the JSON pointer of the field without its first slash: `input`, or `inputs/3`. `document` is the request.
     """
+    elements = prod(static_shape(type_))
     if not tensor.in_values:
         with at(f"/{field}/data"):
             width = dense_width(type_) if dense else None
@@ -44,10 +46,8 @@ def read_elements(
             packed = base64_tensor.decode(document.data(tensor.data), np.dtype(np.uint8), dense_bytes(elements, width))
             return unpack(packed, width, elements, dtype)
     if dense:
-        raise InvalidRequestError(
-            "values are numbers and not packed; send data",
-            (FieldFault("/packing", "packing_of_values", "only data can be packed"),),
-        )
+        message = "values are numbers and not packed; send data"
+        raise InvalidRequestError.of_field("/packing", "packing_of_values", "only data can be packed", message=message)
 
     def literals() -> list[str]:
         return document.values(field)

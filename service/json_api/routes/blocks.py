@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import prod
 from typing import Any
 
 from fastapi import APIRouter, Depends
@@ -11,9 +10,8 @@ from numpy.typing import NDArray
 from starlette.requests import Request
 from starlette.responses import Response
 
-from core.errors import FieldFault, InvalidRequestError, TypeFitError, at
+from core.errors import InvalidRequestError, TypeFitError, at
 from core.mlir import print_type
-from core.plan.operands import static_shape
 from core.schemes.factors import parse_factor
 from service.http.json_body import MEDIA_TYPE, receive_json
 from service.http.json_document import JsonDocument
@@ -62,8 +60,7 @@ async def quantize_in_blocks(request: Request) -> Response:
         with at("/input/type"):
             input_type = read_tensor_type(call.input.type, settings, "/input/type")
             element = blocks.real_element(input_type)
-        elements = prod(static_shape(input_type))
-        source = read_elements(call.input, input_type, element.tensor_dtype, elements, "input", body, settings)
+        source = read_elements(call.input, input_type, element.tensor_dtype, "input", body, settings)
         with at("/global_scale"):
             global_scale = blocks.read_global_scale(call.global_scale)
         tensor = blocks.quantize(source, input_type, call.format, call.rule, global_scale)
@@ -97,8 +94,8 @@ async def dequantize_from_blocks(request: Request) -> Response:
         parts = {name: _read_part(given, name, wanted, body, settings) for name in wanted.parts}
         for name in given:
             if name not in wanted.parts:
-                fault = FieldFault(f"/{name}", "extra_forbidden", f"{call.format} has none")
-                raise InvalidRequestError(f"{call.format} has no {name}", (fault,))
+                message, detail = f"{call.format} has no {name}", f"{call.format} has none"
+                raise InvalidRequestError.of_field(f"/{name}", "extra_forbidden", detail, message=message)
         with at("/global_scale"):
             scale = parse_factor(call.global_scale) if call.given("global_scale") else None
         real = wanted.run(parts, scale)
@@ -114,10 +111,10 @@ def _read_part(
     """Return the flat array of one part, whose type has to be the one that the format and shape ask for."""
     format_, expected = wanted.format, wanted.parts[name]
     if name not in given:
-        fault = FieldFault(f"/{name}", "missing", f"required for {format_}")
-        raise InvalidRequestError(f"{format_} needs {name}", (fault,))
+        message, detail = f"{format_} needs {name}", f"required for {format_}"
+        raise InvalidRequestError.of_field(f"/{name}", "missing", detail, message=message)
     tensor, place = given[name], f"/{name}/type"
     if (found := read_tensor_type(tensor.type, settings, place)) != expected:
         detail = f"{name} of {format_} are {print_type(expected)}; the type given is {print_type(found)}"
         raise TypeFitError(detail, pointer=place)
-    return read_elements(tensor, expected, wanted.dtype(name), prod(static_shape(expected)), name, body, settings)
+    return read_elements(tensor, expected, wanted.dtype(name), name, body, settings)

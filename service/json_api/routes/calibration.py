@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from math import prod
 
 from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
 from core.errors import (
-    FieldFault,
     InvalidRequestError,
     LimitError,
     ParameterError,
@@ -47,6 +45,8 @@ from service.runtime.settings import Settings
 
 router = APIRouter(prefix="/v1/parameters", tags=["params"], dependencies=[Depends(no_query)])
 
+_wrong = InvalidRequestError.of_field
+
 _EXAMPLE = {
     "input": {"type": "tensor<6xf32>", "values": [-1.5, -0.25, 0.0, 0.5, 0.75, 2.0]},
     "storage": "i8",
@@ -80,7 +80,7 @@ async def derive_from_tensor(request: Request) -> Response:
     def work() -> Response:
         shape, element, target = static_shape(search.tensor), float_element(search.tensor, "input"), search.target
         arrays = tuple(
-            read_elements(tensor, search.tensor, element.tensor_dtype, prod(shape), path, body, settings)
+            read_elements(tensor, search.tensor, element.tensor_dtype, path, body, settings)
             for tensor, path in zip(tensors, paths, strict=True)
         )
         blocks = blocks_of(target.granularity, shape)
@@ -145,9 +145,9 @@ def _granularity(call: TensorParametersRequest, shape: tuple[int, ...]) -> Granu
     kind, given = call.granularity, call.model_fields_set
     for name, owner in (("axis", GranularityName.PER_AXIS), ("block_sizes", GranularityName.SUB_CHANNEL)):
         if name in given and kind is not owner:
-            raise _wrong(name, "extra_forbidden", f"{name} is for granularity {owner}; this is {kind}")
+            raise _wrong(f"/{name}", "extra_forbidden", f"{name} is for granularity {owner}; this is {kind}")
         if name not in given and kind is owner:
-            raise _wrong(name, "missing", f"granularity {kind} needs {name}")
+            raise _wrong(f"/{name}", "missing", f"granularity {kind} needs {name}")
     found: Granularity = PerTensor()
     if kind is GranularityName.PER_AXIS:
         if call.axis >= len(shape):
@@ -168,7 +168,3 @@ def _granularity(call: TensorParametersRequest, shape: tuple[int, ...]) -> Granu
             pointer="/granularity",
         )
     return found
-
-
-def _wrong(name: str, code: str, detail: str) -> InvalidRequestError:
-    return InvalidRequestError(detail, (FieldFault(f"/{name}", code, detail),))

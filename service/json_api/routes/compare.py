@@ -41,7 +41,7 @@ async def compare(request: Request) -> Response:
 
     def run() -> Response:
         a, b = (
-            read_elements(tensor, side.tensor, side.dtype, planned.elements, name, body, settings)
+            read_elements(tensor, side.tensor, side.dtype, name, body, settings)
             for name, tensor, side in (("a", call.a, planned.a), ("b", call.b, planned.b))
         )
         return json_response(_reply(planned.run(a, b, call.max_reported)))

@@ -156,7 +156,6 @@ async def _convert(
             call.input,
             plan.input_type,
             plan.input_dtype,
-            plan.elements,
             "input",
             body,
             running.settings,

@@ -59,7 +59,7 @@ async def fake_quantize(request: Request) -> Response:
             )
 
     def work() -> Response:
-        source = read_elements(call.input, plan.type, np.dtype("<f4"), plan.elements, "input", body, settings)
+        source = read_elements(call.input, plan.type, np.dtype("<f4"), "input", body, settings)
         target = np.empty(plan.elements, np.float32)
         plan.run(source, target)
         in_values = call.input.in_values

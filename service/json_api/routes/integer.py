@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from math import prod
 from typing import Any, TypeVar
 
 from fastapi import APIRouter, Depends
@@ -73,9 +72,7 @@ async def _answer(request: Request, model: type[Call], fields: Mapping[str, str]
             type_, integers = plan.operand(side)
             # A bias is never packed.
             packed = dense and side != "bias" and not tensor.in_values
-            operands[side] = read_elements(
-                tensor, type_, integers.dtype, prod(integers.shape), fields[side], body, settings, dense=packed
-            )
+            operands[side] = read_elements(tensor, type_, integers.dtype, fields[side], body, settings, dense=packed)
         with sides(**{side: f"/{field}" for side, field in fields.items()}):
             result = operation.run(operands)
         in_values = tensors["lhs"].in_values

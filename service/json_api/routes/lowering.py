@@ -5,7 +5,6 @@ xDSL takes a third of a second to import, so the first module does it, in the th
 
 from __future__ import annotations
 
-from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -84,7 +83,7 @@ def _evaluated(call: EvaluateRequest, body: JsonDocument, settings: Settings) ->
         with at(f"/inputs/{index}/type"):
             shape, dtype = static_shape(type_), dtype_of(type_.element)
         held = np.dtype(np.int8) if dtype == np.bool_ else np.dtype(np.uint16) if dtype.name == "bfloat16" else dtype
-        elements = read_elements(given, type_, held, prod(shape), f"inputs/{index}", body, settings)
+        elements = read_elements(given, type_, held, f"inputs/{index}", body, settings)
         inputs.append(Tensor(type_, (elements != 0 if dtype == np.bool_ else elements.view(dtype)).reshape(shape)))
     with at("/module", LoweringError, PreconditionError, LimitError):
         outputs = run(module, function, inputs)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from math import prod
 
 from fastapi import APIRouter, Depends
 from starlette.requests import Request
@@ -40,8 +39,9 @@ def _read_input(name: str, given: Tensor, body: JsonDocument, settings: Settings
     place = f"/inputs/{name}/type"
     tensor = read_tensor_type(given.type, settings, place)
     with at(place):
-        shape, dtype = static_shape(tensor), operand_dtype(tensor)
-    return OperandTensor(tensor, read_elements(given, tensor, dtype, prod(shape), f"inputs/{name}", body, settings))
+        static_shape(tensor)
+        dtype = operand_dtype(tensor)
+    return OperandTensor(tensor, read_elements(given, tensor, dtype, f"inputs/{name}", body, settings))
 
 
 def _read_attributes(call: RequestModel, operator: Operator, settings: Settings) -> dict[str, Value]:

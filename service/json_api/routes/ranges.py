@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
-from core.errors import FieldFault, InvalidRequestError, TypeFitError, UnsupportedError, at
+from core.errors import InvalidRequestError, TypeFitError, UnsupportedError, at
 from core.formats.elements import FLOATS, IntegerElement
 from core.mlir.printer import print_tensor, print_type
 from core.mlir.types import TensorType
@@ -37,6 +37,8 @@ from service.runtime.settings import Settings
 
 router = APIRouter(prefix="/v1/parameters", tags=["params"], dependencies=[Depends(no_query)])
 
+_wrong = InvalidRequestError.of_field
+
 _EXAMPLE = {"minimums": [-1.0], "maximums": [2.0], "storage": "i8", "scheme": "litert"}
 _BIAS_EXAMPLE = {
     "input_scale": 0.5,
@@ -57,7 +59,7 @@ async def derive_from_range(request: Request) -> Response:
         rule, storage, expressed, options = read_rule(call.scheme, call.storage, call.expressed, call.options)
         if len(call.maximums) != len(call.minimums):
             detail = f"there are {len(call.minimums)} minimums and {len(call.maximums)} maximums; as many of both"
-            raise InvalidRequestError(detail, (FieldFault("/maximums", "wrong_length", detail),))
+            raise _wrong("/maximums", "wrong_length", detail)
         granularity = _granularity(call, running.settings)
         with at("/scheme"):
             rule.check_blocks(blocks=isinstance(granularity, PerBlock))
@@ -92,10 +94,6 @@ def _granularity(call: RangeRequest, settings: Settings) -> Granularity:
             "/axis", "missing", f"there are {count} ranges: say of which axis, or of which block_sizes of a shape"
         )
     return PerTensor()
-
-
-def _wrong(pointer: str, code: str, detail: str) -> InvalidRequestError:
-    return InvalidRequestError(detail, (FieldFault(pointer, code, detail),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +138,7 @@ async def derive_bias(request: Request) -> Response:
         if planned.tensor is None:
             return BuffersResponse([head], MEDIA_TYPE)
         shape = static_shape(planned.tensor)
-        values = read_elements(call.bias, planned.tensor, np.dtype("<f4"), prod(shape), "bias", body, settings)
+        values = read_elements(call.bias, planned.tensor, np.dtype("<f4"), "bias", body, settings)
         with at_range("/weight_scales"), at("/bias"):
             found = quantize_bias(planned.rule, values, planned.scales)
         # Where no type has the scales, the integers have the type of integers.

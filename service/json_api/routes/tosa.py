@@ -51,7 +51,7 @@ async def rescale(request: Request) -> Response:
     plan, output_type = await running.executor.run_text(characters, decide)
 
     def run() -> Response:
-        source = read_elements(call.input, plan.input_type, plan.input_dtype, plan.elements, "input", body, settings)
+        source = read_elements(call.input, plan.input_type, plan.input_dtype, "input", body, settings)
         target = np.empty(plan.elements, plan.output_dtype)
         with at("/input", PreconditionError, TensorDataError):
             plan.run(source, target)

@@ -11,7 +11,7 @@ from core.plan.packing import Packing
 from core.schemes import Multiplier
 from service.http.models import ABSENT, Int32, Int64, ReplyModel, RequestModel, component
 from service.json_api.schemas.comparison import ErrorMeasures
-from service.json_api.schemas.tensors import OutputTensor, Tensor
+from service.json_api.schemas.tensors import OutputTensor, PackingChoice, Tensor
 from service.runtime.settings import MOST_ENTRIES
 
 # The largest are those of f64 factors. JSON readers that have only doubles read them exactly.
@@ -30,7 +30,6 @@ def _as_multiplier(pair: MultiplierPair) -> Multiplier:
     return Multiplier(pair.multiplier, pair.shift)
 
 
-_PACKING = "How elements of widths other than 8, 16 or 32 bits, such as i4 or i12, are stored in `data`."
 _OUTPUT_TYPE = "MLIR text. A bare element type takes its shape from the input."
 SATURATE = (
     "Whether values beyond the largest value of an 8-bit float saturate to it. Only for profiles whose `casts` "
@@ -51,7 +50,7 @@ class QuantizeRequest(RequestModel):
     nan: NanPolicy = Field(default=NanPolicy.PROFILE, strict=False, description="The result of NaN.")
     seed: Int64 = Field(default=0, ge=0, le=2**63 - 1, description="Seed of stochastic rounding.")
     saturate: bool = Field(default=ABSENT, description=SATURATE)
-    packing: Packing = Field(default=Packing.UNPACKED, strict=False, description=_PACKING)
+    packing: PackingChoice = Packing.UNPACKED
     error: bool = Field(default=False, description="Whether to report the error against the input.")
 
 
@@ -65,7 +64,7 @@ class DequantizeRequest(RequestModel):
         examples=["f32"],
     )
     profile: Annotated[str, component("ProfileName", "Default: stablehlo.")] = "stablehlo"
-    packing: Packing = Field(default=Packing.UNPACKED, strict=False, description=_PACKING)
+    packing: PackingChoice = Packing.UNPACKED
 
 
 class RequantizeRequest(RequestModel):
@@ -84,7 +83,7 @@ class RequantizeRequest(RequestModel):
     axis: Int32 = Field(
         default=0, ge=0, le=255, description="The dimension of several multipliers, if no type states it."
     )
-    packing: Packing = Field(default=Packing.UNPACKED, strict=False, description=_PACKING)
+    packing: PackingChoice = Packing.UNPACKED
 
 
 class Report(ReplyModel):

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, FailFast, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from core.plan.packing import Packing
 from service.http.models import ReplyModel, RequestModel
 from service.runtime.settings import MOST_ENTRIES
 
@@ -31,6 +32,13 @@ Data = Annotated[
     Field(
         description="The elements in row-major order, little-endian, as standard base64 with padding.",
         json_schema_extra={"contentEncoding": "base64"},
+    ),
+]
+PackingChoice = Annotated[
+    Packing,
+    Field(
+        strict=False,
+        description="How elements of widths other than 8, 16 or 32 bits, such as i4 or i12, are stored in `data`.",
     ),
 ]
 

@@ -6,7 +6,7 @@ from math import prod
 
 from core.convert.blocks.block_tensor import BlockFormat
 from core.convert.blocks.mx import MxRule
-from core.errors import FieldFault, InvalidRequestError, TypeFitError, at
+from core.errors import InvalidRequestError, TypeFitError, at
 from core.mlir import print_type
 from core.plan.operands import static_shape
 from core.schemes.factors import parse_factor
@@ -82,7 +82,7 @@ def _part(call: Call, wanted: blocks.Dequantization, name: str) -> Array:
     """Return one part, whose shape and datatype have to be those that the format and the type of y ask for."""
     format_, expected = wanted.format, wanted.parts[name]
     if name not in call.inputs:
-        raise InvalidRequestError(f"{format_} needs the input {name}", (FieldFault("/inputs", "missing", name),))
+        raise InvalidRequestError.of_field("/inputs", "missing", name, message=f"{format_} needs the input {name}")
     tensor = call.inputs[name]
     if tensor.shape != expected.shape:
         raise TypeFitError(
@@ -100,8 +100,8 @@ def _plan_dequantize(call: Call) -> Job:
     parts = {name: _part(call, wanted, name) for name in wanted.parts}
     for name, tensor in call.inputs.items():
         if name not in parts:
-            fault = FieldFault(tensor.pointer, "extra_forbidden", f"{format_} has none")
-            raise InvalidRequestError(f"{format_} has no {name}", (fault,))
+            message, detail = f"{format_} has no {name}", f"{format_} has none"
+            raise InvalidRequestError.of_field(tensor.pointer, "extra_forbidden", detail, message=message)
     with at(pointer_to("global_scale")):
         scale = parse_factor(call.text("global_scale")) if call.has("global_scale") else None
 

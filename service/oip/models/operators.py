@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from core.errors import FieldFault, InvalidRequestError, RequantError, TypeFitError, at
+from core.errors import InvalidRequestError, RequantError, TypeFitError, at
 from core.operators.description import (
     Attribute,
     Kind,
@@ -128,7 +128,7 @@ def _finite(number: int | float) -> bool:
 
 
 def _wrong(place: str, detail: str) -> InvalidRequestError:
-    return InvalidRequestError(f"{place}: {detail}", (FieldFault(place, "invalid", detail),))
+    return InvalidRequestError.of_field(place, "invalid", detail, message=f"{place}: {detail}")
 
 
 @contextmanager

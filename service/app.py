@@ -42,19 +42,30 @@ from service.openapi import document as openapi
 from service.runtime.runtime import Runtime, lifespan
 from service.runtime.settings import Settings
 
+# A route costs a microsecond for each one before it.
+_BUSIEST = (
+    "/v1/npy/quantize",
+    "/v2/models/{model}/infer",
+    "/v1/quantize",
+    "/v1/npy/dequantize",
+    "/v1/npy/requantize",
+    "/v1/dequantize",
+    "/v1/requantize",
+    "/healthz",
+)
+
 
 class Application(Starlette):
     """The service as an ASGI application. Its threads and kernels come to life with its lifespan."""
 
     def __init__(self, settings: Settings) -> None:
-        # The order in which a path is looked for: the busiest first.
-        topics = [npy, oip, convert, fake_quantize, compare, blocks, integer, tosa, operators]
+        topics = [convert, fake_quantize, compare, blocks, integer, tosa, operators, npy, oip]
         topics += [multipliers, ranges, calibration, types, translation, lowering]
         topics += [profiles, schemes, operator_catalog, meta]
         topics += [docs] if settings.docs else []
         topics += [metrics] if settings.metrics else []
         routers = [topic.router for topic in topics]
-        routes = starlette_routes(routers)
+        routes = starlette_routes(routers, _BUSIEST)
         running = Runtime(settings)
         super().__init__(
             middleware=_middleware(running, {route.path for route in routes if not route.param_convertors})

@@ -12,8 +12,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from core import errors
-from core.errors import at as at
-from core.errors import sides as sides
 from service.http.responses import common_headers, json_text
 from service.runtime.request_context import context_of
 

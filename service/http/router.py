@@ -7,7 +7,7 @@ than a small tensor's whole request.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from fastapi import APIRouter
 from fastapi.routing import APIRoute
@@ -49,12 +49,12 @@ class Endpoint:
         await response(scope, receive, send)
 
 
-def starlette_routes(routers: Iterable[APIRouter]) -> list[Route]:
-    """Return what these routers have as routes of Starlette: first those that do work, in the order of the routers."""
+def starlette_routes(routers: Iterable[APIRouter], busiest: Sequence[str] = ()) -> list[Route]:
+    """Return what these routers have as routes of Starlette, which are tried in order: the paths in `busiest` first."""
     described = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
     paths = {route.path for route in described}
     assert len(paths) == len(described), "there are two routes with the same path"
-    described.sort(key=lambda route: route.methods != {"POST"})
+    described.sort(key=lambda route: busiest.index(route.path) if route.path in busiest else len(busiest))
     return [Route(route.path, Endpoint(route)) for route in described]
 
 

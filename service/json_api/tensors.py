@@ -32,12 +32,14 @@ def read_elements(
     settings: Settings,
     *,
     dense: bool = False,
+    entries: int | None = None,
 ) -> Array:
     """Return the flat elements of the tensor in a field of a request. `type_` is static. `dense`: `data` is packed.
+    `entries`: how many of `dtype` there are, where that is not one for each element.
 
     `field` is the JSON pointer of the field without its first slash: `input`, or `inputs/3`. `document` is the request.
     """
-    elements = prod(static_shape(type_))
+    elements = prod(static_shape(type_)) if entries is None else entries
     if not tensor.in_values:
         with at(f"/{field}/data"):
             width = dense_width(type_) if dense else None

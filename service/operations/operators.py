@@ -31,7 +31,7 @@ def operand_dtype(tensor: TensorType) -> np.dtype[Any]:
     """Return the dtype that the elements of an operand are kept in. Raise UnsupportedError for a type without one."""
     dtype = container(tensor.element)
     if dtype is None:
-        raise UnsupportedError(f"there are no tensors of {excerpt(print_type(tensor.element))} here")
+        raise UnsupportedError(f"tensors of {excerpt(print_type(tensor.element))} are not supported")
     return dtype
 
 

@@ -57,9 +57,9 @@ class RequestContext:
     request_id: str = field(init=False)
 
     def __post_init__(self) -> None:
-        given = self.headers.get(b"x-request-id", b"")
-        plain = _REQUEST_ID.fullmatch(given)
-        self.request_id = given.decode("ascii") if plain else os.urandom(_RANDOM_BYTES).hex()
+        given = self.headers.get(b"x-request-id")
+        plain = given is not None and _REQUEST_ID.fullmatch(given)
+        self.request_id = given.decode("ascii") if given and plain else os.urandom(_RANDOM_BYTES).hex()
 
     @property
     def trace_id(self) -> str:

@@ -23,20 +23,7 @@ from core.schemes import SCHEMES
 from core.translation import litert, onednn, onnx, torch, tosa
 from service import VERSION
 from service.http.models import COMPONENT, Problem
-from service.http.openapi_operation import SCHEMAS
-from service.json_api.schemas import blocks as block_models
-from service.json_api.schemas import calibration as calibration_models
-from service.json_api.schemas import comparison
-from service.json_api.schemas import conversions as conversion_models
-from service.json_api.schemas import integer as integer_models
-from service.json_api.schemas import lowering as lowering_models
-from service.json_api.schemas import multipliers as multiplier_models
-from service.json_api.schemas import operators as operator_models
-from service.json_api.schemas import ranges as range_models
-from service.json_api.schemas import tosa as tosa_models
-from service.json_api.schemas import translation as translation_models
-from service.json_api.schemas.types import ParseTypeRequest
-from service.oip import schemas as oip_schemas
+from service.http.openapi_operation import REQUEST_MODELS, SCHEMAS
 from service.runtime.settings import Limits, Settings
 
 TITLE = "Requant"
@@ -61,30 +48,6 @@ _TAGS = [
     {"name": "modules", "description": "MLIR modules: lowering passes and an evaluator."},
     {"name": "meta", "description": "Health, versions, limits and problems."},
 ]
-
-_REQUESTS = (
-    conversion_models.QuantizeRequest,
-    conversion_models.DequantizeRequest,
-    conversion_models.RequantizeRequest,
-    comparison.CompareRequest,
-    integer_models.MatmulRequest,
-    integer_models.Conv2dRequest,
-    integer_models.AddRequest,
-    block_models.QuantizeBlocksRequest,
-    block_models.DequantizeBlocksRequest,
-    tosa_models.RescaleRequest,
-    multiplier_models.MultiplierRequest,
-    range_models.RangeRequest,
-    calibration_models.TensorParametersRequest,
-    range_models.BiasRequest,
-    range_models.FakeQuantizeRequest,
-    ParseTypeRequest,
-    translation_models.TranslateRequest,
-    lowering_models.LowerRequest,
-    lowering_models.EvaluateRequest,
-    oip_schemas.InferenceRequest,
-    *(operator_models.request_model(operator) for operator in OPERATORS.values()),
-)
 
 
 def document(routes: Sequence[BaseRoute], settings: Settings) -> dict[str, Any]:
@@ -124,7 +87,7 @@ def document(routes: Sequence[BaseRoute], settings: Settings) -> dict[str, Any]:
 
 
 def _request_components() -> dict[str, Any]:
-    models = [(model, "validation") for model in _REQUESTS]
+    models = [(model, "validation") for model in REQUEST_MODELS]
     _, described = models_json_schema(models, ref_template=SCHEMAS + "{model}")  # type: ignore[arg-type]
     found: dict[str, Any] = described["$defs"]
     return found

@@ -47,9 +47,9 @@ def direct(x: Array, w: Array, zx: int, zw: Array, strides: Any, dilations: Any,
     for y, c, i, j in itertools.product(range(rows), range(columns), range(tall), range(wide)):
         row, column = y * strides[0] + i * dilations[0] - top, c * strides[1] + j * dilations[1] - left
         if 0 <= row < height and 0 <= column < width:
-            for o in range(outputs):
-                g = o // (outputs // groups)
-                found[:, y, c, o] += a[:, row, column, g * depth : (g + 1) * depth] @ b[o, i, j]
+            for g in range(groups):
+                of_group = slice(g * (outputs // groups), (g + 1) * (outputs // groups))
+                found[:, y, c, of_group] += a[:, row, column, g * depth : (g + 1) * depth] @ b[of_group, i, j].T
     return found
 
 

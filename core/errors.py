@@ -131,7 +131,7 @@ class UnknownNameError(UnsupportedError):
 def entry_named(entries: Mapping[str, Entry], name: str, kind: str) -> Entry:
     """Return the entry of that name. Raise UnknownNameError, which lists the names, if there is none."""
     if name not in entries:
-        raise UnknownNameError(f"no {kind} is named '{excerpt(name)}'; there are {', '.join(entries)}")
+        raise UnknownNameError(f"no {kind} is named '{excerpt(name)}'; available: {', '.join(entries)}")
     return entries[name]
 
 

@@ -130,7 +130,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Keep `TIMED` in one process. xdist 3.8 has groups for that, which do not work with pytest 9.2."""
     from xdist.scheduler import LoadFileScheduling
 
-    class LoadFileOrTimed(LoadFileScheduling):
+    class LoadFileOrTimed(LoadFileScheduling):  # type: ignore[misc]  # it has no types
         def _split_scope(self, nodeid: str) -> str:
             return "timed" if _timed(nodeid) else super()._split_scope(nodeid)
 

@@ -22,7 +22,7 @@ from core.formats.float_format import round_to_format
 from core.kernels.convert.quantile import DEQUANTIZE_QUANTILE, QUANTIZE_QUANTILE
 from core.kernels.scalar.rounding import Precision
 from core.mlir.types import QuantileType, TensorType
-from core.plan.lanes import LANES, narrow, rounded, rounded_scales, step_precision, widen
+from core.plan.lanes import LANES, narrowed, rounded, rounded_scales, step_precision, widen
 from core.plan.operands import QuantizedOperand, float_element
 from core.plan.plan import Array, Plan, dequantizing, pieces, quantizing
 from core.profiles import OperationRule
@@ -202,7 +202,7 @@ class DequantizePlan(Plan):
                 self.values,
                 self.lowest,
             )
-            narrow(lanes, element, target[piece])
+            target[piece] = narrowed(lanes, element)
 
 
 def plan_dequantize_quantile(

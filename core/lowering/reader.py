@@ -145,7 +145,7 @@ def fault_before_parsing(text: str, limit: int) -> tuple[int, str] | None:
     for match in _MARK.finditer(text):
         found = match[0]
         if found == '"':
-            return match.start(), "a string without an end on its line, or with an escape that there is not"
+            return match.start(), "an unterminated string, or one with an invalid escape"
         if found in ("(", "[", "{", "<"):
             depth += 1
             if depth > limit:

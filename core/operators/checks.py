@@ -56,7 +56,7 @@ def implementation_named(operator: Operator, name: str) -> str:
     if not name:
         return operator.default_implementation
     if choices is None or name not in choices.values:
-        listed = "this operator has one only" if choices is None else f"there are {', '.join(choices.values)}"
+        listed = "the operator has only one" if choices is None else f"available: {', '.join(choices.values)}"
         raise UnknownNameError(f"no implementation is named {excerpt(name)!r}; {listed}", pointer="/implementation")
     return name
 
@@ -83,7 +83,7 @@ def checked_call(
     operands = {operand.name: operand for operand in operator.inputs}
     for name, tensor in inputs.items():
         if name not in operands:
-            raise _wrong(f"/inputs/{excerpt(name)}", "extra_forbidden", f"there are {', '.join(operands)}")
+            raise _wrong(f"/inputs/{excerpt(name)}", "extra_forbidden", f"available: {', '.join(operands)}")
         check_type(operator, operands[name], tensor.type, version)
     for name, operand in operands.items():
         if name not in inputs and not operand.optional:
@@ -91,7 +91,7 @@ def checked_call(
     known = {attribute.name: attribute for attribute in operator.attributes}
     for name in attributes:
         if name not in known:
-            raise _wrong(f"/attributes/{excerpt(name)}", "extra_forbidden", f"there are {', '.join(known) or 'none'}")
+            raise _wrong(f"/attributes/{excerpt(name)}", "extra_forbidden", f"available: {', '.join(known) or 'none'}")
     values: dict[str, Value | None] = {}
     for name, attribute in known.items():
         values[name] = attribute.default
@@ -112,7 +112,7 @@ def _check_value(operator: Operator, attribute: Attribute, value: Value, version
         )
     if attribute.choices is not None and value not in attribute.choices.values:
         listed = ", ".join(attribute.choices.values)
-        raise UnknownNameError(f"{attribute.name} is {excerpt(str(value))!r}; there are {listed}", pointer=place)
+        raise UnknownNameError(f"{attribute.name} is {excerpt(str(value))!r}; available: {listed}", pointer=place)
     for index, each in enumerate(value if isinstance(value, (list, tuple)) else [value]):
         if type(each) is int and not attribute.lowest <= each <= attribute.highest:
             raise ParameterError(

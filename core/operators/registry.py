@@ -18,5 +18,5 @@ def operator_named(name: str) -> Operator:
     """Return the operator of a full name, such as onnx.QuantizeLinear, or raise UnknownNameError listing them."""
     operator = OPERATORS.get(name)
     if operator is None:
-        raise UnknownNameError(f"no operator is named {excerpt(name)!r}; there are {', '.join(OPERATORS)}")
+        raise UnknownNameError(f"no operator is named {excerpt(name)!r}; available: {', '.join(OPERATORS)}")
     return operator

@@ -32,13 +32,12 @@ def widen(array: Array, element: FloatElement) -> Array:
         return array.astype(LANES[element.name], copy=False)
 
 
-def narrow(lanes: Array, element: FloatElement, target: Array) -> None:
-    """Write lanes to an array of the element, rounding once (RNE) where they hold more. Overflow gives infinity."""
+def narrowed(lanes: Array, element: FloatElement) -> Array:
+    """Return lanes as an array of the element, rounded once (RNE) where they hold more. Overflow gives infinity."""
     with np.errstate(all="ignore"):
         if element.name == "bf16":
-            target[:] = lanes.astype(ml_dtypes.bfloat16).view(np.uint16)
-        else:
-            target[:] = lanes.astype(target.dtype, copy=False)
+            return lanes.astype(ml_dtypes.bfloat16).view(np.uint16)
+        return lanes.astype(element.tensor_dtype, copy=False)
 
 
 def rounded(values: Array, element: FloatElement) -> Array:

@@ -53,6 +53,13 @@ def check_dense_bytes(found: int, elements: int, width: int) -> None:
         raise TensorDataError(f"{elements} numbers of {width} bits are {expected} bytes packed; there are {found}")
 
 
+def check_spare_bits(packed: Array, elements: int, width: int) -> None:
+    """Raise TensorDataError if bits are set after the last number. `packed` has the bytes that the numbers take."""
+    spare = packed.size * 8 - elements * width
+    if spare and int(packed[-1]) >> (8 - spare):
+        raise TensorDataError(f"the last {spare} bits of the packed numbers must be 0")
+
+
 def pack(stored: Array, width: int) -> Array:
     """Return numbers (1-D, one to an integer) as dense bytes. Only their lowest `width` bits count."""
     packed = np.empty(dense_bytes(stored.size, width), np.uint8)
@@ -72,9 +79,7 @@ def unpack(packed: Array, width: int, elements: int, dtype: np.dtype[Any]) -> Ar
     Raise TensorDataError if there are more or fewer bytes than that takes, or if bits after the last number are set.
     """
     check_dense_bytes(packed.size, elements, width)
-    spare = packed.size * 8 - elements * width
-    if spare and int(packed[-1]) >> (8 - spare):
-        raise TensorDataError(f"the last {spare} bits of the packed numbers must be 0")
+    check_spare_bits(packed, elements, width)
     codes = np.empty(elements, dtype)
     sign = np.uint64(1 << (width - 1) if dtype.kind == "i" else 0)
     kernels.UNPACK[dtype.itemsize](packed, codes, width, sign)

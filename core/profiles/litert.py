@@ -119,16 +119,13 @@ LITERT = Profile(
     addition=_ADD,
 )
 
-LITERT_SINGLE_ROUNDING = Profile(
+LITERT_SINGLE_ROUNDING = replace(
+    LITERT,
     name="litert_single_rounding",
     title="LiteRT built with TFLITE_SINGLE_ROUNDING",
     summary="As litert, with one rounding in the multiplication by a quantized multiplier.",
     source="LiteRT f67457790c9c, TFLITE_SINGLE_ROUNDING=1",
-    operations={
-        Operation.QUANTIZE: _QUANTIZE,
-        Operation.DEQUANTIZE: _DEQUANTIZE,
-        Operation.REQUANTIZE: _SINGLE,
-    },
+    operations={**LITERT.operations, Operation.REQUANTIZE: _SINGLE},
     products=_products(schemes.LITERT_SINGLE_ROUNDING.name),
     addition=replace(_ADD, scheme=schemes.LITERT_SINGLE_ROUNDING.name),
 )

@@ -6,7 +6,7 @@ import math
 
 from core.errors import ParameterError
 from core.formats.rounding import Rounding
-from core.kernels.convert.requantize.rules import FixedPointRule, FloatRule, Requirement
+from core.kernels.convert.requantize.rules import FixedPointRule, Requirement
 from core.schemes import float_factor
 from core.schemes.litert import FITS_INT32
 from core.schemes.scheme import INT32_MAX, Factor, FixedPoint, Multiplier, Prepared, Scheme
@@ -31,21 +31,10 @@ def _prepare(given: Multiplier) -> Prepared:
     return Prepared(0, 62, 31) if given.shift > 62 else Prepared(given.multiplier, given.shift, 31)
 
 
-FBGEMM = Scheme(
+FBGEMM = float_factor.f32_product(
     name="fbgemm",
     summary="FBGEMM: one f32 product, ties to even.",
-    derivation="m of 24 bits and shift with f32(d) = m * 2^-shift exactly",
     source="FBGEMM requantizeOutputProcessing, torch's quantized linear without a bias",
-    convention=float_factor.CONVENTION,
-    formula="RNE(f32(f32(v) * f)) + z_out",
-    where="f the f32 m * 2^-shift",
-    rounding=Rounding.NEAREST_EVEN,
-    factor=Factor.F32,
-    multiplier_of=float_factor.of_f32,
-    right_shift=float_factor.right_shift,
-    multipliers=float_factor.F32_MULTIPLIERS,
-    shifts=float_factor.F32_SHIFTS,
-    stage=float_factor.f32_stage(FloatRule.F32_EVEN),
 )
 FBGEMM_FIXED_POINT = Scheme(
     name="fbgemm_fixed_point",

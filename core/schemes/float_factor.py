@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
+from core.formats.rounding import Rounding
 from core.kernels.convert.requantize.rules import FloatRule, Requirement
-from core.schemes.scheme import Float, Multiplier, PreparedFactor
+from core.schemes.scheme import Factor, Float, Multiplier, PreparedFactor, Scheme
 from core.schemes.significand import F32_BITS, F64_BITS, as_f32, exact
 
 CONVENTION = "m * 2^-shift"
@@ -46,3 +48,24 @@ def prepare(given: Multiplier) -> PreparedFactor:
 def f32_stage(rule: FloatRule) -> Float:
     """A stage whose factor is an f32, for v of any size."""
     return Float(rule=rule, prepare=prepare, precision=np.float32, demands=DEMANDS)
+
+
+def f32_product(**said: Any) -> Scheme:
+    """Return a scheme of one product in f32, ties to even: RNE(f32(f32(v) * f32(d))) + z_out.
+
+    `said` are fields of Scheme: its name, summary and source, and what it has otherwise.
+    """
+    fields: dict[str, Any] = {
+        "derivation": "m of 24 bits and shift with f32(d) = m * 2^-shift exactly",
+        "convention": CONVENTION,
+        "formula": "RNE(f32(f32(v) * f)) + z_out",
+        "where": "f the f32 m * 2^-shift",
+        "rounding": Rounding.NEAREST_EVEN,
+        "factor": Factor.F32,
+        "multiplier_of": of_f32,
+        "right_shift": right_shift,
+        "multipliers": F32_MULTIPLIERS,
+        "shifts": F32_SHIFTS,
+        "stage": f32_stage(FloatRule.F32_EVEN),
+    }
+    return Scheme(**(fields | said))

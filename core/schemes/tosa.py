@@ -60,6 +60,13 @@ _VALUE48 = "RESCALE requires input - input zero point to fit 48 bits"
 _SCALED = "RESCALE requires the scaled value to fit int32 without scale32"
 _SUM = "RESCALE requires the addition of the output zero point not to overflow int32"
 
+_SINGLE_ROUND = FixedPoint(
+    rule=FixedPointRule.NEAREST_UP,
+    prepare=lambda given: Prepared(given.multiplier, given.shift, _value_width(given)),
+    total=Sum.ERROR,
+    demands={Requirement.VALUE: _VALUE32, Requirement.SUM: _SUM},
+)
+
 TOSA = Scheme(
     name="tosa",
     summary="TOSA RESCALE with scale32 and SINGLE_ROUND: 31-bit multiplier, right shift",
@@ -74,12 +81,7 @@ TOSA = Scheme(
     right_shift=lambda shift: shift,
     multipliers=(0, INT32_MAX),
     shifts=(2, 62),
-    stage=FixedPoint(
-        rule=FixedPointRule.NEAREST_UP,
-        prepare=lambda given: Prepared(given.multiplier, given.shift, _value_width(given)),
-        total=Sum.ERROR,
-        demands={Requirement.VALUE: _VALUE32, Requirement.SUM: _SUM},
-    ),
+    stage=_SINGLE_ROUND,
 )
 TOSA_DOUBLE_ROUND = replace(
     TOSA,
@@ -88,12 +90,7 @@ TOSA_DOUBLE_ROUND = replace(
     formula="floor((v * m + r) / 2^shift) + z_out",
     where="r = 2^(shift-1), and if shift > 31 then r += 2^30 for v >= 0, else r -= 2^30",
     rounding=Rounding.DOUBLE,
-    stage=FixedPoint(
-        rule=FixedPointRule.TOSA_DOUBLE,
-        prepare=lambda given: Prepared(given.multiplier, given.shift, _value_width(given)),
-        total=Sum.ERROR,
-        demands={Requirement.VALUE: _VALUE32, Requirement.SUM: _SUM},
-    ),
+    stage=replace(_SINGLE_ROUND, rule=FixedPointRule.TOSA_DOUBLE),
 )
 TOSA_INEXACT_ROUND = replace(
     TOSA,

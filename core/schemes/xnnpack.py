@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from core.errors import ParameterError
 from core.formats.rounding import Rounding
-from core.kernels.convert.requantize.rules import FixedPointRule, FloatRule, Requirement
+from core.kernels.convert.requantize.rules import FixedPointRule, Requirement
 from core.schemes import float_factor
 from core.schemes.litert import FITS_INT32, HIGH_MULTIPLY, ROUNDING_DIVIDE
-from core.schemes.scheme import Factor, FixedPoint, Multiplier, Prepared, Scheme
+from core.schemes.scheme import FixedPoint, Multiplier, Prepared
 from core.schemes.significand import F32_BITS, as_f32, exact
 
 _SMALLEST, _LARGEST = 2.0**-32, 2.0**8
@@ -44,21 +44,20 @@ def _convert(factor: float) -> Multiplier:
     return Multiplier(round(math.ldexp(rounded, 8)), 8)
 
 
-XNNPACK_FP32 = Scheme(
+_ONE_ROUNDING = FixedPoint(
+    rule=FixedPointRule.NEAREST_UP,
+    prepare=lambda given: Prepared(given.multiplier, given.shift, 31),
+    demands={Requirement.VALUE: FITS_INT32},
+)
+
+XNNPACK_FP32 = float_factor.f32_product(
     name="xnnpack_fp32",
     summary="XNNPACK fp32: one f32 product, ties to even. What LiteRT's default interpreter does to accumulators.",
     derivation="m of 24 bits and shift with f32(d) = m * 2^-shift exactly; 2^-32 <= f32(d) < 256",
     source="XNNPACK src/qs8-requantization, fp32 (lrintf and magic-number forms alike)",
-    convention=float_factor.CONVENTION,
-    formula="RNE(f32(f32(v) * f)) + z_out",
-    where="f the f32 m * 2^-shift",
-    rounding=Rounding.NEAREST_EVEN,
-    factor=Factor.F32,
     multiplier_of=_of_f32,
-    right_shift=float_factor.right_shift,
     multipliers=(0, (1 << F32_BITS) - 1),
     shifts=(16, 55),
-    stage=float_factor.f32_stage(FloatRule.F32_EVEN),
 )
 XNNPACK_RNDNU = replace(
     XNNPACK_FP32,
@@ -68,11 +67,7 @@ XNNPACK_RNDNU = replace(
     formula="floor((v * m + 2^(shift-1)) / 2^shift) + z_out",
     where="",
     rounding=Rounding.SINGLE,
-    stage=FixedPoint(
-        rule=FixedPointRule.NEAREST_UP,
-        prepare=lambda given: Prepared(given.multiplier, given.shift, 31),
-        demands={Requirement.VALUE: FITS_INT32},
-    ),
+    stage=_ONE_ROUNDING,
 )
 XNNPACK_RNDNA = replace(
     XNNPACK_RNDNU,
@@ -81,11 +76,7 @@ XNNPACK_RNDNA = replace(
     source="XNNPACK src/qs8-requantization, rndna",
     formula="sign(v) * floor((|v| * m + 2^(shift-1)) / 2^shift) + z_out",
     rounding=Rounding.NEAREST_AWAY,
-    stage=FixedPoint(
-        rule=FixedPointRule.NEAREST_AWAY,
-        prepare=lambda given: Prepared(given.multiplier, given.shift, 31),
-        demands={Requirement.VALUE: FITS_INT32},
-    ),
+    stage=replace(_ONE_ROUNDING, rule=FixedPointRule.NEAREST_AWAY),
 )
 XNNPACK_GEMMLOWP = replace(
     XNNPACK_FP32,

@@ -15,6 +15,7 @@ from starlette.types import Message, Receive, Scope
 from core.errors import LimitError, MalformedRequestError, UnreadableEncodingError, excerpt
 from service.http.request_body import BodyReader
 from service.runtime.executor import Executor
+from service.runtime.request_context import context_of
 
 MOST_GROWTH = 100
 
@@ -34,6 +35,8 @@ _WINDOW_BITS: Mapping[str, int] = {
 def open_body(scope: Scope, receive: Receive, limit: int, executor: Executor) -> BodyReader:
     """Return the body of a request as it was before compression. `limit` bounds both forms of it."""
     reader = BodyReader(scope, receive, limit)
+    if b"content-encoding" not in context_of(scope).headers:
+        return reader
     coding = ", ".join(Headers(scope=scope).getlist("content-encoding")).strip().lower()
     if coding in ("", "identity"):
         return reader
@@ -86,7 +89,7 @@ class _Inflater:
         except zlib.error:
             raise MalformedRequestError(f"the body is not {self._coding}, although its header says so") from None
         if self._zlib.unused_data:
-            raise MalformedRequestError(f"there are bytes after the end of the {self._coding} data")
+            raise MalformedRequestError(f"the body has bytes after the end of the {self._coding} data")
         self._waiting = self._zlib.unconsumed_tail
         self._taken += len(waiting) - len(self._waiting)
         self._given += len(piece)

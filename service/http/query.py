@@ -25,7 +25,7 @@ def read_query(request: Request, known: Collection[str], required: Collection[st
     for name, value in pairs:
         place = pointer(excerpt(name))
         if name not in known:
-            there_are = f"known are {', '.join(known)}" if known else "there are none"
+            there_are = f"available: {', '.join(known)}" if known else "available: none"
             faults.append(FieldFault(place, "extra_forbidden", f"not a parameter; {there_are}"))
         elif name in query:
             faults.append(FieldFault(place, "repeated", "given more than once"))

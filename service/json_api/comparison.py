@@ -6,14 +6,13 @@ Elements are decimal texts, because they are integers in one comparison and floa
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
 
 from pydantic import Field
 
 from core.compare.comparison import MOST_REPORTED, ComparisonReport
-from core.compare.error_report import ErrorReport
 from core.compare.histogram import DifferenceUnit
 from service.json_api.schemas.base import Int32, Int64, ReplyModel, RequestModel, Tensor
+from service.operations.error_measures import error_measures
 
 
 class CompareRequest(RequestModel):
@@ -87,11 +86,6 @@ class ComparisonReply(ErrorMeasures):
     )
     first: list[ReportedMismatch] = Field(description="The first mismatches, in order of index.")
     histogram: DifferenceHistogram
-
-
-def error_measures(error: ErrorReport) -> dict[str, Any]:
-    """Return the fields of `ErrorMeasures` that are there."""
-    return {name: value for name, value in asdict(error).items() if value is not None}
 
 
 def comparison_reply(report: ComparisonReport) -> ComparisonReply:

@@ -111,7 +111,7 @@ async def get_problem(request: Request, code: str) -> Response:
     """Explain a problem code."""
     kind = PROBLEMS.get(code)
     if kind is None:
-        error = UnknownNameError(f"no problem has the code {excerpt(code)!r}; there are {', '.join(PROBLEMS)}")
+        error = UnknownNameError(f"no problem has the code {excerpt(code)!r}; available: {', '.join(PROBLEMS)}")
         return error_response(request, error, status=404)
     return tagged_json(
         request,

@@ -1,4 +1,4 @@
-"""One exchange of the `.npy` face, from the query to the reply.
+"""Conversions of `.npy` files: one file in, one file out, the rest in the query.
 
 What a query and a `.npy` header mean is worked out once and kept: a client sends the same ones again and again, and for
 a small tensor that costs more than its arithmetic.
@@ -6,118 +6,78 @@ a small tensor that costs more than its arithmetic.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 
-from core.errors import NpyError, UnsupportedError
+from core.errors import NpyError
 from core.formats.elements import FLOATS, IntegerElement, Signedness
-from core.mlir import print_type
-from core.mlir.types import ElementType, TensorType, Type
-from core.plan.conversion import Conversion
-from core.plan.operands import bind, element_name, static_shape
-from core.plan.packing import Packing, check_dense_bytes, dense_width
-from core.plan.plan import Array, Plan
-from core.plan.report import Report
+from core.mlir.types import ElementType
+from core.plan.packing import check_dense_bytes
+from core.profiles import Operation
 from service.http.openapi_operation import BINARY
-from service.http.problems import at, sides
-from service.http.query import read_query
+from service.http.problems import at
 from service.http.request_body import BodyReader, require_media_type
 from service.http.responses import BuffersResponse, Header, StreamedResponse
 from service.npy_api import format as npy
-from service.npy_api.query_fields import Query, choice
+from service.operations.conversion_call import PlannedConversion, planned_conversion
+from service.operations.conversion_query import ConversionQuery, read_conversion_query
+from service.operations.conversion_run import convert
 from service.operations.plan_bytes import plan_bytes
-from service.operations.streaming import convert_arriving, convert_leaving, examine, keeps_output
-from service.operations.types import read_query_type
 from service.runtime.request_context import context_of, reserve_memory
 from service.runtime.runtime import Runtime, require_ready
 
 # The last is what `curl --data-binary` says of a file when it is told nothing else.
 _MEDIA_TYPES = frozenset({BINARY, "application/x-npy", "application/x-binary", "application/x-www-form-urlencoded"})
 _LONGEST_TYPE_HEADER = 2048
-_TYPES = ("input_type", "output_type")
 
 
 @dataclass(frozen=True, slots=True)
-class NpyOperation:
-    """What a route converts, and what its query may hold."""
+class _File:
+    """What a query means for one `.npy` header: the conversion, the data that it takes, and the head of the reply."""
 
-    plan: Callable[[TensorType, Type | None, Query], Plan]
-    fields: tuple[str, ...]
-    required: tuple[str, ...]
-    packs_input: bool = True
-    packs_output: bool = True
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Asked:
-    """A query, checked and read. One is kept for each, so that it is known by being the same object."""
-
-    query: Query
-    dense: bool
-    input_type: Type | None
-    output_type: Type | None
-    characters: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Planned:
-    """What a query means for one `.npy` header: the conversion, the data that it takes, and the heads of the reply."""
-
-    conversion: Conversion
+    planned: PlannedConversion
     header: npy.NpyHeader
     data_bytes: int
-    element: str
     reply_header: bytes
     reply_headers: tuple[Header, ...]
 
 
-async def convert(request: Request, operation: NpyOperation) -> Response:
+async def convert_npy(request: Request, operation: Operation) -> Response:
     """Check what needs no body, receive the header, plan, and convert the data while they arrive or leave."""
-    running = require_ready(request)
-    sent = context_of(request.scope).headers
-    key = (
-        request.scope["path"],
-        request.scope["query_string"],
-        sent.get(b"content-type"),
-        sent.get(b"content-encoding"),
-    )
-    asked = running.asked.get(key)
-    if asked is None:
-        asked = await _ask(request, operation, running)
-        running.asked.put(key, asked, plan_bytes(None, len(request.scope["query_string"])))
-    reader = BodyReader(request.scope, request.receive, running.settings.max_binary_bytes)
+    running, scope = require_ready(request), request.scope
+    sent = context_of(scope).headers
+    key = (scope["path"], scope["query_string"], sent.get(b"content-type"), sent.get(b"content-encoding"))
+    query: ConversionQuery | None = running.asked.get(key)
+    if query is None:
+        require_media_type(request.headers, _MEDIA_TYPES)
+        query = await read_conversion_query(request, operation, running)
+        running.asked.put(key, query, plan_bytes(None, len(scope["query_string"])))
+    reader = BodyReader(scope, request.receive, running.settings.max_binary_bytes)
     text, length = await _header_text(reader)
     header_bytes = reader.handed_out
-    planned = running.planned.get((asked, text))
-    if planned is None:
-        planned = await _plan(npy.parse_header(text, length, running.settings.max_rank), asked, operation, running)
-        running.planned.put((asked, text), planned, plan_bytes(planned.conversion.plan, asked.characters))
-    conversion = planned.conversion
+    # A query is kept once, so that it is known by being the same object.
+    file: _File | None = running.asked.get((query, text))
+    if file is None:
+        file = await _plan(npy.parse_header(text, length, running.settings.max_rank), query, running)
+        running.asked.put((query, text), file, plan_bytes(file.planned.plan, query.characters))
+
+    async def end() -> None:
+        await reader.skip_rest()
+        _check_size(file, reader.received - header_bytes)
+
     if reader.declared is not None:
-        _check_size(planned, reader.declared - header_bytes)
-    elif planned.data_bytes > running.settings.max_binary_bytes:
-        # More than can come: that it does not is all that is left to see.
-        await reader.skip_rest()
-        _check_size(planned, reader.received - header_bytes)
-    if keeps_output(conversion):
-        await reserve_memory(request.scope, conversion.output_bytes)
-        tally, output = await convert_arriving(reader, conversion, running.executor)
-        await reader.skip_rest()
-        _check_size(planned, reader.received - header_bytes)
-        headers = _headers(_counted(tally, planned, request, running), planned)
-        return BuffersResponse([planned.reply_header, output.view(np.uint8).data], BINARY, headers)
-    data = await reader.take(planned.data_bytes)
-    await reader.skip_rest()
-    _check_size(planned, reader.received - header_bytes)
-    source = npy.as_dtype(planned.header, data, conversion.input_dtype, named=asked.input_type is not None)
-    tally = await examine(source, conversion, running.executor)
-    headers = _headers(_counted(tally, planned, request, running), planned)
-    pieces = convert_leaving(source, conversion, running.executor)
-    return StreamedResponse(planned.reply_header, pieces, conversion.output_bytes, BINARY, headers)
+        _check_size(file, reader.declared - header_bytes)
+    elif file.data_bytes > running.settings.max_binary_bytes:
+        await end()  # more than can come: that it does not is all that is left to see
+    found = await convert(reader, file.planned, running, hold=partial(reserve_memory, scope), end=end)
+    headers = (*file.reply_headers, (b"requant-saturated", b"%d" % found.result.saturated))
+    if isinstance(found.output, np.ndarray):
+        return BuffersResponse([file.reply_header, found.output.view(np.uint8).data], BINARY, headers)
+    return StreamedResponse(file.reply_header, found.output, file.planned.output_bytes, BINARY, headers)
 
 
 async def _header_text(reader: BodyReader) -> tuple[bytes, int]:
@@ -135,68 +95,22 @@ async def _header_text(reader: BodyReader) -> tuple[bytes, int]:
     return await reader.head(length), length
 
 
-def _counted(tally: Array, planned: _Planned, request: Request, running: Runtime) -> Report:
-    """Return the report of a conversion, and count what it says."""
-    report = planned.conversion.plan.report(tally)
-    operation = request.scope["path"].rpartition("/")[2]
-    saturated = report.saturated_low + report.saturated_high
-    running.metrics.converted(operation, report.profile, planned.element, report.elements, saturated)
-    return report
-
-
-async def _ask(request: Request, operation: NpyOperation, running: Runtime) -> _Asked:
-    """Read what comes before the body."""
-    query = read_query(request, operation.fields, operation.required)
-    dense = choice(query, "packing", Packing, Packing.UNPACKED) is Packing.DENSE
-    require_media_type(request.headers, _MEDIA_TYPES)
-    characters = sum(len(query.get(name, "")) for name in (*_TYPES, "multipliers"))
-
-    def read_types() -> list[Type | None]:
-        settings = running.settings
-        return [read_query_type(query[name], settings, f"/{name}") if name in query else None for name in _TYPES]
-
-    input_type, output_type = await running.executor.run_text(characters, read_types)
-    return _Asked(query, dense, input_type, output_type, characters)
-
-
-async def _plan(header: npy.NpyHeader, asked: _Asked, operation: NpyOperation, running: Runtime) -> _Planned:
+async def _plan(header: npy.NpyHeader, query: ConversionQuery, running: Runtime) -> _File:
     """Plan for a header."""
-    packs_input, packs_output = asked.dense and operation.packs_input, asked.dense and operation.packs_output
-
-    def plan() -> _Planned:
-        given = asked.input_type
-        with at("/input_type"):
-            if packs_input and isinstance(given, TensorType) and dense_width(given):
-                # The .npy holds bytes; the shape of the tensor is the type's alone.
-                bound = replace(given, shape=static_shape(given))
-            else:
-                bound = bind(_element_of(header) if given is None else given, header.shape)
-        with at("/profile", UnsupportedError), sides(input="/input_type", output="/output_type"):
-            made = operation.plan(bound, asked.output_type, asked.query)
-        packed_in = dense_width(made.input_type) if packs_input else None
-        packed_out = dense_width(made.output_type) if packs_output else None
-        conversion = Conversion(made, packed_in, packed_out)
-        npy.check_dtype(header, conversion.input_dtype, named=given is not None)
-        if packed_in is not None:
-            check_dense_bytes(header.elements, made.elements, packed_in)
-        shape = static_shape(made.output_type)
-        if packed_out is not None:
-            shape = (conversion.output_bytes,)
-        return _Planned(
-            conversion,
-            header,
-            header.data_bytes,
-            element_name(made.output_type.element),
-            npy.write_header(conversion.output_dtype, shape),
-            _reply_headers(made.profile, print_type(made.output_type)),
-        )
-
-    return await running.executor.run_text(asked.characters, plan)
+    named = query.input_type is not None
+    with at("/input_type"):
+        call = query.call(header.shape, None if named else _element_of(header))
+    planned = await planned_conversion(call, running)
+    npy.check_dtype(header, planned.input_dtype, named=named)
+    if planned.packed_in is not None:
+        check_dense_bytes(header.elements, planned.elements, planned.packed_in)
+    reply_header = npy.write_header(planned.output_dtype, planned.output_shape)
+    return _File(planned, header, header.data_bytes, reply_header, _reply_headers(planned))
 
 
-def _check_size(planned: _Planned, found: int) -> None:
-    if found != planned.data_bytes:
-        header = planned.header
+def _check_size(file: _File, found: int) -> None:
+    if found != file.data_bytes:
+        header = file.header
         raise NpyError(
             f"the .npy promises {header.elements} elements of {header.item_bytes} bytes, which is {header.data_bytes}; "
             f"the body has {found} bytes of data"
@@ -214,15 +128,11 @@ def _element_of(header: npy.NpyHeader) -> ElementType:
     return IntegerElement(bits, Signedness.UNSIGNED if dtype.kind == "u" else Signedness.SIGNLESS)
 
 
-def _reply_headers(profile: str, type_text: str) -> tuple[Header, ...]:
+def _reply_headers(planned: PlannedConversion) -> tuple[Header, ...]:
     """Return the headers that are the same for all data."""
-    headers = [(b"requant-profile", profile.encode("ascii"))]
+    headers = [(b"requant-profile", planned.plan.profile.encode("ascii"))]
+    type_text = planned.output_type
     # An encoding of a tensor may hold any text, and a header may not.
     if len(type_text) <= _LONGEST_TYPE_HEADER and type_text.isascii() and type_text.isprintable():
         headers.append((b"requant-type", type_text.encode("ascii")))
     return tuple(headers)
-
-
-def _headers(report: Report, planned: _Planned) -> tuple[Header, ...]:
-    saturated = b"%d" % (report.saturated_low + report.saturated_high)
-    return (*planned.reply_headers, (b"requant-saturated", saturated))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from core.errors import FieldFault, InvalidRequestError
 from core.mlir.types import TensorType, Type
@@ -14,7 +14,6 @@ from service.http.problems import at
 from service.oip.parameters import Value, pointer_to
 from service.oip.tensors import InputTensor
 from service.operations.types import read_query_type, read_type
-from service.runtime.plan_cache import PlanCache
 from service.runtime.settings import Settings
 
 Choice = TypeVar("Choice", bound=StrEnum)
@@ -28,10 +27,14 @@ class Call:
     inputs: Mapping[str, InputTensor]
     parameters: Mapping[str, Value | None]
     settings: Settings
-    plans: PlanCache[Any]
-    """What calls before this one were planned to be."""
     in_query: bool = False
     """Whether the parameters are those of a query."""
+
+    @property
+    def characters(self) -> int:
+        """About how many characters of types the call has: texts, and tensors beside the first, which may be scales."""
+        texts = sum(len(value) for value in self.parameters.values() if isinstance(value, str))
+        return texts + sum(tensor.data.nbytes for tensor in list(self.inputs.values())[1:]) // 2
 
     def has(self, name: str) -> bool:
         """Return whether a parameter is there."""
@@ -68,6 +71,12 @@ class Call:
         if self.in_query:
             return read_query_type(self.text(name), self.settings, f"/{name}")
         return read_type(self.text(name), self.settings.max_type_bytes, pointer_to(name))
+
+    def type_or_text(self, name: str) -> Type | str | None:
+        """Return a parameter that names a type and may be absent: as it is, or read if it is short, as in a query."""
+        if not self.has(name):
+            return None
+        return self.type(name) if self.in_query else self.text(name)
 
     def tensor_type(self, name: str, parameter: str) -> TensorType:
         """Return what an input is: the type that a parameter names, or else what its datatype means by itself."""

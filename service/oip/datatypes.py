@@ -65,7 +65,7 @@ def datatype_named(name: str, pointer: str) -> Datatype:
     """Return the datatype of that name, or raise InvalidRequestError listing those that are served."""
     datatype = DATATYPES.get(name)
     if datatype is None:
-        detail = f"no datatype {excerpt(name)!r} is served; there are {', '.join(DATATYPES)}"
+        detail = f"no datatype {excerpt(name)!r} is served; available: {', '.join(DATATYPES)}"
         raise InvalidRequestError(detail, (FieldFault(pointer, "enum", detail),))
     return datatype
 

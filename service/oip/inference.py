@@ -2,37 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
+import numpy as np
+from numpy.typing import NDArray
 from starlette.requests import Request
 from starlette.responses import Response
 
-from core.errors import FieldFault, InvalidRequestError, LimitError, MalformedRequestError
+from core.errors import (
+    FieldFault,
+    InvalidRequestError,
+    LimitError,
+    MalformedRequestError,
+    PreconditionError,
+    TensorDataError,
+)
+from core.plan.report import Report
 from service.http.decompression import open_body
 from service.http.json_body import MEDIA_TYPE, read_json, reserve_for_objects, tokens_of
 from service.http.openapi_operation import BINARY
 from service.http.query import read_query
 from service.http.request_body import BodyReader
-from service.http.responses import BuffersResponse
+from service.http.responses import BuffersResponse, StreamedResponse
 from service.oip import schemas
 from service.oip import wire as oip
 from service.oip.call import Call
 from service.oip.datatypes import DATATYPES
-from service.oip.models.model import Answer, Job, Model
+from service.oip.models.conversions import check_input, named_in_model, outputs_of, report_of
+from service.oip.models.model import Model
 from service.oip.parameters import Value, completed
 from service.oip.tensors import InputTensor, OutputTensor
+from service.operations.conversion_call import PlannedConversion, planned_conversion
+from service.operations.conversion_run import ArrayBody, Body, Converted, convert
+from service.operations.plan_bytes import plan_bytes
 from service.runtime.executor import TOKENS_PER_CHARACTER
-from service.runtime.metrics import Metrics
 from service.runtime.request_context import reserve_memory
-from service.runtime.runtime import require_ready
+from service.runtime.runtime import Runtime, require_ready
 from service.runtime.settings import Settings
 
+# JSON up to here is taken from where it was received, and needs no memory that is counted.
+_SHORT_JSON = 16 << 10
 
-@dataclass(frozen=True, slots=True)
+Blobs = list[tuple[oip.InputHead, NDArray[np.uint8]]]
+
+
+@dataclass(slots=True)
 class _Asked:
-    """What a request asks for, as far as its JSON says. `heads`: its inputs, in the order in which blobs follow."""
+    """What a request asks for, as far as its JSON says. `heads`: its inputs, in the order in which blobs follow.
+
+    It is kept for requests of the same JSON, if no elements are in that. `planned` is what it means then for a model
+    that is a conversion, if no other input has a say in that; `replied` is the last report with the JSON of its reply.
+    """
 
     heads: list[oip.InputHead]
     inputs: dict[str, InputTensor]
@@ -40,62 +63,187 @@ class _Asked:
     wanted: Mapping[str, bool]
     all_wanted: bool = True
     identity: Mapping[str, str] = field(default_factory=dict)
+    planned: PlannedConversion | None = None
+    replied: tuple[Report, bytes] | None = None
+    binary: list[oip.InputHead] = field(init=False)
+    blob_bytes: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.binary = [head for head in self.heads if head.values is None]
+        self.blob_bytes = sum(head.blob_bytes for head in self.binary)
+
+    def keep(self, running: Runtime, model: Model, text: bytes) -> None:
+        """Keep it for requests of the same JSON."""
+        if text and not self.inputs:
+            plan = None if self.planned is None else self.planned.plan
+            running.asked.put((model.name, text), self, plan_bytes(plan, len(text)))
+
+
+@dataclass(slots=True)
+class _Body:
+    """The body of a request: its JSON, the blobs that were received, and whether the first input is still to come."""
+
+    reader: BodyReader
+    text: bytes
+    length_stated: bool
+    asked: _Asked
+    blobs: Blobs = field(default_factory=list)
+    first_arrives: bool = False
+
+    async def receive(self, first: str | None, limit: int) -> None:
+        """Receive the blobs, each to memory of its own, but for that of the input `first` if it is the last one.
+
+        The body has at most `limit` bytes.
+        """
+        binary, reader = self.asked.binary, self.reader
+        if reader.declared is not None:
+            self._check(reader.declared - len(self.text))
+        elif self.asked.blob_bytes > limit:
+            await self.end()  # more than can come: that it does not is all that is left to see
+        self.first_arrives = bool(binary) and binary[-1].name == first
+        for head in binary[:-1] if self.first_arrives else binary:
+            self.blobs.append((head, await reader.take(head.blob_bytes)))
+        if not self.first_arrives or any(len(blob) < head.blob_bytes for head, blob in self.blobs):
+            await self.end()
+
+    async def end(self) -> None:
+        """Receive what is left, and raise MalformedRequestError if the body has another length than its inputs."""
+        await self.reader.skip_rest()
+        self._check(self.reader.received - len(self.text))
+
+    def _check(self, found: int) -> None:
+        if found != self.asked.blob_bytes:
+            raise oip.wrong_length(self.asked.blob_bytes, found, length_stated=self.length_stated)
 
 
 async def run_model(request: Request, model: Model, version: str) -> Response:
     """Receive the JSON, check it against the model, receive the blobs to where they are used, plan, run and reply."""
-    running = require_ready(request)
+    running, scope = require_ready(request), request.scope
     settings = running.settings
-    length = oip.json_length(request.headers)
+    length = oip.json_length(scope)
     limit = settings.max_json_bytes if length is None else settings.max_binary_bytes
     raw = length == 0
-    query = read_query(request, [parameter.name for parameter in model.parameters] if raw else ())
-    reader = open_body(request.scope, request.receive, limit, running.executor)
+    fields = [parameter.name for parameter in model.parameters] if raw else ()
+    query = read_query(request, fields) if scope["query_string"] else {}
+    reader = open_body(scope, request.receive, limit, running.executor)
     if raw:
-        text = b""
-        blobs, asked = await _receive_raw(reader, model, query)
+        body = await _receive_raw(reader, model, query)
     else:
         text = await _receive_json(reader, length, settings)
-        weight = tokens_of(text)
-        await reserve_for_objects(request.scope, text, weight, settings.max_json_tokens)
-        asked = await running.executor.run_text(weight // TOKENS_PER_CHARACTER, lambda: _read(text, model, settings))
-        blobs = await _receive_blobs(reader, asked.heads, len(text), length_stated=length is not None)
-    blob_bytes = sum(len(blob) for _, blob in blobs)
+        asked: _Asked | None = running.asked.get((model.name, text))
+        if asked is None:
+            asked = await _ask(request, text, model, running)
+        body = _Body(reader, text, length is not None, asked)
+        await body.receive(model.inputs[0].name if model.conversion is not None else None, limit)
+    run = _run_job if model.conversion is None else _convert
+    return await run(request, running, model, version, body, in_query=raw)
 
-    def decide() -> Job:
-        inputs = asked.inputs | {head.name: oip.tensor_of_blob(head, blob) for head, blob in blobs}
-        return model.plan(Call(version, inputs, asked.parameters, settings, running.planned, in_query=raw))
 
-    # The first operand is not looked at while the call is planned; others may be scales, of two bytes a character.
-    operands = {head.name: len(blob) for head, blob in blobs} | {
-        name: tensor.data.nbytes for name, tensor in asked.inputs.items()
-    }
-    others = sum(operands.values()) - operands.get(model.inputs[0].name, 0)
-    characters = sum(len(value) for value in asked.parameters.values() if isinstance(value, str))
-    job = await running.executor.run_text(characters + others // 2, decide)
+async def _ask(request: Request, text: bytes, model: Model, running: Runtime) -> _Asked:
+    """Read the JSON part and check it against the model."""
+    settings, weight = running.settings, tokens_of(text)
+    await reserve_for_objects(request.scope, text, weight, settings.max_json_tokens)
+    asked = await running.executor.run_text(weight // TOKENS_PER_CHARACTER, lambda: _read(text, model, settings))
+    if model.conversion is None:
+        asked.keep(running, model, text)
+    return asked
+
+
+async def _run_job(
+    request: Request, running: Runtime, model: Model, version: str, body: _Body, *, in_query: bool
+) -> Response:
+    """Plan and run a call of a model, which takes its inputs whole."""
+    asked = body.asked
+    inputs = asked.inputs | {head.name: oip.tensor_of_blob(head, blob) for head, blob in body.blobs}
+    call = Call(version, inputs, asked.parameters, running.settings, in_query)
+    assert model.plan is not None
+    job = await running.executor.run_text(call.characters, partial(model.plan, call))
     await reserve_memory(request.scope, job.byte_count)
 
     def run() -> Response:
-        for head, blob in blobs:
+        for head, blob in body.blobs:
             oip.check_booleans(head, blob)
         answer = job.run()
-        _count(running.metrics, model, answer)
-        given = {output.name: output for output in answer.outputs}
-        members = {
-            **asked.identity,
-            "model_name": model.name,
-            "model_version": version,
-            "parameters": answer.parameters,
-        }
-        pieces, json_bytes = oip.encode(members, _chosen(given, asked), settings.max_values)
-        if json_bytes is None:
-            return BuffersResponse(pieces, MEDIA_TYPE)
-        return BuffersResponse(pieces, BINARY, ((oip.LENGTH_HEADER.encode("ascii"), str(json_bytes).encode("ascii")),))
+        members = _members(model, version, asked, answer.parameters)
+        pieces, json_bytes = oip.encode(members, _chosen(answer.outputs, asked), running.settings.max_values)
+        return BuffersResponse(pieces, *_described(json_bytes))
 
-    return await running.executor.run_array(max(blob_bytes + len(text), job.weight), run)
+    return await running.executor.run_array(max(asked.blob_bytes + len(body.text), job.weight), run)
 
 
-Blobs = list[tuple[oip.InputHead, Any]]
+async def _convert(
+    request: Request, running: Runtime, model: Model, version: str, body: _Body, *, in_query: bool
+) -> Response:
+    """Run a model that is a conversion of its first input, which may still arrive."""
+    asked, first = body.asked, model.inputs[0].name
+    planned, source = asked.planned, cast(Body, body.reader)
+    if planned is None or not body.first_arrives:
+        inputs = asked.inputs | {head.name: oip.tensor_of_blob(head, blob) for head, blob in body.blobs}
+        if body.first_arrives:
+            inputs[first] = oip.tensor_of_blob(asked.binary[-1], np.empty(0, np.uint8))
+        else:
+            source = ArrayBody(inputs[first].data)
+        planned = await _plan(model, Call(version, inputs, asked.parameters, running.settings, in_query), running)
+        if len(inputs) == 1 and body.first_arrives:
+            asked.planned = planned
+            asked.keep(running, model, body.text)
+    # Another output in binary follows y, so y is made whole then.
+    y_alone = asked.wanted.get("y", False) and len(asked.wanted) == 1
+    try:
+        found = await convert(
+            source, planned, running, hold=partial(reserve_memory, request.scope), end=body.end, whole=not y_alone
+        )
+    except (TensorDataError, PreconditionError) as error:
+        error.pointer = error.pointer or next(head.pointer for head in asked.heads if head.name == first)
+        raise
+    report = found.result.report
+    if y_alone and asked.replied is not None and asked.replied[0] == report:
+        return _leaving(asked.replied[1], found)
+
+    def reply() -> Response:
+        members = _members(model, version, asked, report_of(found.result))
+        data = found.output if isinstance(found.output, np.ndarray) else None
+        outputs = _chosen(outputs_of(planned, data, multipliers=not y_alone), asked)
+        pieces, json_bytes = oip.encode(members, outputs, running.settings.max_values)
+        if not y_alone:
+            return BuffersResponse(pieces, *_described(json_bytes))
+        text = bytes(pieces[0])
+        if found.result.error is None:
+            asked.replied = report, text
+        return _leaving(text, found)
+
+    if y_alone:
+        return reply()
+    return await running.executor.run_array(asked.blob_bytes + len(body.text), reply)
+
+
+def _leaving(text: bytes, found: Converted) -> Response:
+    """Return the reply of a conversion whose output follows the JSON."""
+    if isinstance(found.output, np.ndarray):
+        return BuffersResponse([text, found.output.view(np.uint8).data], *_described(len(text)))
+    return StreamedResponse(text, found.output, found.result.planned.output_bytes, *_described(len(text)))
+
+
+async def _plan(model: Model, call: Call, running: Runtime) -> PlannedConversion:
+    """Plan a call of a model that is a conversion."""
+    assert model.conversion is not None
+    conversion = await running.executor.run_text(call.characters, partial(model.conversion, call))
+    with named_in_model(call.inputs):
+        planned = await planned_conversion(conversion, running)
+    check_input(call.inputs[model.inputs[0].name], planned)
+    return planned
+
+
+def _members(model: Model, version: str, asked: _Asked, parameters: Mapping[str, Value]) -> dict[str, Any]:
+    """Return the members of a reply beside its outputs."""
+    return {**asked.identity, "model_name": model.name, "model_version": version, "parameters": parameters}
+
+
+def _described(json_bytes: int | None) -> tuple[str, tuple[tuple[bytes, bytes], ...]]:
+    """Return the media type and the header fields of a reply, in which blobs follow so much JSON, if any do."""
+    if json_bytes is None:
+        return MEDIA_TYPE, ()
+    return BINARY, ((oip.LENGTH_FIELD, b"%d" % json_bytes),)
 
 
 async def _receive_json(reader: BodyReader, length: int | None, settings: Settings) -> bytes:
@@ -106,7 +254,9 @@ async def _receive_json(reader: BodyReader, length: int | None, settings: Settin
         limit = settings.max_json_bytes
         raise LimitError(f"the JSON has {length} bytes; the limit is {limit}", limit=limit)
     found = length if reader.declared is None else min(length, reader.declared)
-    text = (await reader.take(length)).tobytes() if found == length else b""
+    text = b""
+    if found == length:
+        text = await reader.head(length) if length <= _SHORT_JSON else (await reader.take(length)).tobytes()
     if len(text) < length:
         found = len(text) if reader.declared is None else found
         raise MalformedRequestError(
@@ -133,19 +283,7 @@ def _read(text: bytes, model: Model, settings: Settings) -> _Asked:
     )
 
 
-async def _receive_blobs(
-    reader: BodyReader, heads: list[oip.InputHead], json_bytes: int, *, length_stated: bool
-) -> Blobs:
-    """Receive what follows the JSON, each blob to memory of its own."""
-    if reader.declared is not None:
-        oip.check_blobs(heads, reader.declared - json_bytes, length_stated=length_stated)
-    blobs = [(head, await reader.take(head.blob_bytes)) for head in heads if head.values is None]
-    found = sum(len(blob) for _, blob in blobs) + await reader.skip_rest()
-    oip.check_blobs(heads, found, length_stated=length_stated)
-    return blobs
-
-
-async def _receive_raw(reader: BodyReader, model: Model, query: Mapping[str, str]) -> tuple[Blobs, _Asked]:
+async def _receive_raw(reader: BodyReader, model: Model, query: Mapping[str, str]) -> _Body:
     """Receive a body that is one tensor: of the input's usual datatype, one dimension, its parameters in the query."""
     needed = [slot for slot in model.inputs if not slot.optional]
     if len(needed) != 1:
@@ -162,22 +300,16 @@ async def _receive_raw(reader: BodyReader, model: Model, query: Mapping[str, str
     elements, left = divmod(len(blob), datatype.dtype.itemsize)
     if left:
         raise MalformedRequestError(
-            f"the body has {len(blob)} bytes, which is no whole number of {datatype.name} elements"
+            f"the body has {len(blob)} bytes, which is not a multiple of the size of {datatype.name}"
         )
     head = oip.InputHead(needed[0].name, datatype, (elements,), 0, None)
-    return [(head, blob)], _Asked([head], {}, parameters, {slot.name: True for slot in model.outputs})
+    asked = _Asked([head], {}, parameters, {slot.name: True for slot in model.outputs})
+    return _Body(reader, b"", True, asked, [(head, blob)])
 
 
-def _count(metrics: Metrics, model: Model, answer: Answer) -> None:
-    """Count what a conversion did."""
-    said = answer.parameters
-    profile, elements, saturated = said.get("profile"), said.get("elements"), said.get("saturated")
-    if isinstance(profile, str) and isinstance(elements, int) and isinstance(saturated, int):
-        metrics.converted(model.name, profile, answer.outputs[0].element_type, elements, saturated)
-
-
-def _chosen(given: Mapping[str, OutputTensor], asked: _Asked) -> list[tuple[OutputTensor, bool]]:
+def _chosen(outputs: Iterable[OutputTensor], asked: _Asked) -> list[tuple[OutputTensor, bool]]:
     """Return the outputs that are wanted, each with whether it is sent in binary. A model may not give all it has."""
+    given = {output.name: output for output in outputs}
     for name in asked.wanted:
         if name not in given and not asked.all_wanted:
             detail = f"this call has no output {name}; it has {', '.join(given)}"

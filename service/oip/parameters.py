@@ -85,7 +85,7 @@ def completed(parameters: Iterable[Parameter], given: Mapping[str, Value]) -> di
 def _faults(known: Mapping[str, Parameter], given: Mapping[str, Value]) -> Iterator[FieldFault]:
     for name in given:
         if name not in known:
-            listed = f"known are {', '.join(known)}" if known else "there are none"
+            listed = f"available: {', '.join(known)}" if known else "available: none"
             yield FieldFault(pointer_to(excerpt(name)), "extra_forbidden", f"not a parameter; {listed}")
     for name, parameter in known.items():
         if name not in given:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,9 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class InputTensor:
-    """A tensor of a request. `data` is flat, of the datatype's dtype. `pointer` is its place in the request's JSON."""
+    """A tensor of a request. `data` is flat, of the datatype's dtype; the input of a conversion has none while it still
+    arrives. `pointer` is its place in the request's JSON.
+    """
 
     name: str
     datatype: Datatype
@@ -29,24 +32,35 @@ class InputTensor:
 
     def kept_as(self, element: ElementType, dtype: np.dtype[Any]) -> Array:
         """Return the data, if its dtype is the one that elements of a type are kept in, else raise TensorDataError."""
-        if self.data.dtype != dtype:
+        self.check_kept(element, dtype)
+        return self.data
+
+    def check_kept(self, element: ElementType, dtype: np.dtype[Any]) -> None:
+        """Raise TensorDataError unless elements of a type, which are kept as `dtype`, travel in this datatype."""
+        if self.datatype.dtype != dtype:
             raise TensorDataError(
                 f"input {self.name} is {self.datatype.name}; elements of {excerpt(print_type(element))} "
                 f"travel as {datatype_of(element, dtype).name}",
                 pointer=f"{self.pointer}/datatype",
             )
-        return self.data
 
 
 @dataclass(frozen=True, slots=True)
 class OutputTensor:
-    """A tensor of a reply. `data` is flat and contiguous. `element_type`: what its elements are, in MLIR's words."""
+    """A tensor of a reply. `data` is flat and contiguous, None if it is made while the reply is sent. `element_type`:
+    what its elements are, in MLIR's words.
+    """
 
     name: str
     datatype: Datatype
     shape: tuple[int, ...]
-    data: Array
+    data: Array | None
     element_type: str
+
+    @property
+    def byte_count(self) -> int:
+        """The bytes of the data."""
+        return prod(self.shape) * self.datatype.dtype.itemsize
 
 
 def output_tensor(name: str, tensor: TensorType, data: Array) -> OutputTensor:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from starlette.datastructures import Headers
+from starlette.types import Scope
 
 from core.errors import (
     FieldFault,
@@ -37,9 +38,11 @@ from service.oip.models.model import Model
 from service.oip.parameters import pointer_to
 from service.oip.schemas import InferenceInput, InferenceRequest
 from service.oip.tensors import InputTensor, OutputTensor
+from service.runtime.request_context import context_of
 from service.runtime.settings import Settings
 
 LENGTH_HEADER = "inference-header-content-length"
+LENGTH_FIELD = LENGTH_HEADER.encode("ascii")
 BINARY_OUTPUT = "binary_data_output"
 MAX_DIMENSION = 1 << 40
 _MOST_DIGITS = 20
@@ -47,12 +50,14 @@ _MOST_DIGITS = 20
 Array = NDArray[Any]
 
 
-def json_length(headers: Headers) -> int | None:
+def json_length(scope: Scope) -> int | None:
     """Return the stated length of the JSON, None if the body is JSON alone. 0: it is a tensor alone."""
-    given = headers.getlist(LENGTH_HEADER)
-    if not given:
+    fields = context_of(scope).headers
+    found = fields.get(LENGTH_FIELD)
+    if found is None:
         return None
-    text = given[0]
+    text = found.decode("latin-1")
+    given = [text] if len(fields) == len(scope["headers"]) else Headers(scope=scope).getlist(LENGTH_HEADER)
     if len(given) > 1 or not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
         shown = excerpt(", ".join(given))
         raise MalformedRequestError(f"the Inference-Header-Content-Length is {shown!r}; expected one decimal number")
@@ -144,14 +149,12 @@ def _shown(number: int) -> str:
     return str(number) if number < 1 << 64 else "more than 2^64"
 
 
-def check_blobs(heads: Iterable[InputHead], found: int, *, length_stated: bool) -> None:
-    """Refuse a body in which another number of bytes follows the JSON than the inputs say."""
-    expected = sum(head.blob_bytes for head in heads)
-    if found != expected:
-        hint = "" if length_stated else "; Inference-Header-Content-Length says where the JSON ends"
-        raise MalformedRequestError(
-            f"the inputs say that {expected} bytes follow the JSON; the body has {found} there{hint}"
-        )
+def wrong_length(expected: int, found: int, *, length_stated: bool) -> MalformedRequestError:
+    """Return the error of a body in which another number of bytes follows the JSON than the inputs say."""
+    hint = "" if length_stated else "; Inference-Header-Content-Length says where the JSON ends"
+    return MalformedRequestError(
+        f"the inputs say that {expected} bytes follow the JSON; the body has {found} there{hint}"
+    )
 
 
 def tensor_of_blob(head: InputHead, blob: NDArray[np.uint8]) -> InputTensor:
@@ -247,15 +250,17 @@ def encode(
     """Return a reply as pieces, and the length of its JSON if anything follows that.
 
     `head`: the members beside `outputs`. Each output comes with whether it is sent in binary; then it is a piece that
-    is the array's own memory. Raise LimitError for an output of more than `max_values` elements that is not.
+    is the array's own memory, unless it is still to be made. Raise LimitError for an output of more than `max_values`
+    elements that is not.
     """
     parts: list[bytes] = []
     blobs: list[Buffer] = []
     for output, binary in outputs:
         parameters: dict[str, Any] = {"element_type": output.element_type}
         if binary:
-            parameters["binary_data_size"] = output.data.nbytes
-            blobs.append(output.data.view(np.uint8).data)
+            parameters["binary_data_size"] = output.byte_count
+            if output.data is not None:
+                blobs.append(output.data.view(np.uint8).data)
         described = {
             "name": output.name,
             "datatype": output.datatype.name,
@@ -269,6 +274,7 @@ def encode(
 
 
 def _numbers(output: OutputTensor, max_values: int) -> bytes:
+    assert output.data is not None
     if output.data.size > max_values:
         raise LimitError(
             f"output {output.name} has {output.data.size} elements; more than {max_values} are sent in binary: "

@@ -51,7 +51,10 @@ _TAGS = [
     {"name": "integer", "description": "Integer operations: matmul, conv2d and add with requantized outputs."},
     {"name": "operators", "description": "Operators of other systems under their own names, operands and attributes."},
     {"name": "npy", "description": "Conversions of .npy files."},
-    {"name": "oip", "description": "Every operation as a model of the Open Inference Protocol."},
+    {
+        "name": "oip",
+        "description": "Conversions, comparison, block formats and operators as models of the Open Inference Protocol.",
+    },
     {"name": "params", "description": "Profiles, schemes, and derivation of quantization parameters."},
     {"name": "types", "description": "The type language."},
     {"name": "modules", "description": "MLIR modules: lowering passes and an evaluator."},

@@ -1,4 +1,5 @@
-"""docs/lowering.md lists the passes that there are, with their options, and shows what can be sent;
+"""docs/lowering.md lists the passes with their options and shows what can be sent.
+
 `tests.service.test_readme` runs its examples.
 """
 

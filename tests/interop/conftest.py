@@ -28,10 +28,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
                 others.append(line)
     if sums or others:
         terminalreporter.section("compared")
-    for system, of in sums.items():
+    for system, of in sorted(sums.items()):
         terminalreporter.write_line(
             f"{system}: {of['elements']:,} elements of {of['conversions']} conversions compared, "
             f"{of['excluded']:,} excluded"
         )
-    for line in others:
+    for line in sorted(others):
         terminalreporter.write_line(line)

@@ -167,7 +167,7 @@ def torch_dtype(case: Case) -> str | None:
 
 
 def tosa_zero_point(case: Case) -> bool:
-    """Whether TOSA holds the zero point (mlir.md 5.2)."""
+    """Whether TOSA holds the zero point."""
     if case.storage not in ("i8", "u8", "i16", "u16", "i32") or case.blocks is not None or not whole(case):
         return False
     if len(set(case.zero_points)) > 1 or not zero_points_within(case, *case.range):
@@ -177,7 +177,7 @@ def tosa_zero_point(case: Case) -> bool:
 
 
 def stablehlo_takes(case: Case) -> bool:
-    """Whether StableHLO has the type (mlir.md 4.1)."""
+    """Whether StableHLO has the type."""
     if case.storage in FLOATS or case.blocks is not None or WIDTHS[case.storage] not in (2, 4, 8, 16, 32):
         return False
     return zero_points_within(case, *(case.bounds or case.range))

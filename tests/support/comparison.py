@@ -58,7 +58,7 @@ def check_histogram(found: Histogram, differences: Sequence[int | None]) -> None
 
 def check_error(report: ComparisonReport, a: Sequence[Any], b: Sequence[Any]) -> None:
     """Check the error against exact sums over the pairs that are finite."""
-    pairs = [
+    pairs: list[tuple[Any, Any]] = [
         (exact(x), exact(y))
         for x, y in zip(a, b, strict=True)
         if isinstance(x, (int, Fraction)) or (math.isfinite(x) and math.isfinite(y))
@@ -68,10 +68,11 @@ def check_error(report: ComparisonReport, a: Sequence[Any], b: Sequence[Any]) ->
     if not pairs:
         assert (error.max_absolute_error, error.mean_absolute_error, error.sqnr_db) == (None, None, None)
         return
+    distances: list[int | Fraction] = [y - x if y > x else x - y for x, y in pairs]
     signal = sum(x * x for x, _ in pairs)
     noise = sum((y - x) ** 2 for x, y in pairs)
-    assert error.max_absolute_error == pytest.approx(float(max(abs(y - x) for x, y in pairs)), rel=1e-15, abs=0)
-    mean = Fraction(sum(abs(y - x) for x, y in pairs)) / len(pairs)
+    assert error.max_absolute_error == pytest.approx(float(max(distances)), rel=1e-15, abs=0)
+    mean = Fraction(sum(distances)) / len(pairs)
     assert error.mean_absolute_error == pytest.approx(float(mean), rel=1e-13, abs=0)
     if not noise or not signal:
         assert error.sqnr_db is None

@@ -11,7 +11,7 @@ import numpy as np
 from core.kernels.convert.dequantize import general as kernel
 from core.kernels.scalar.rounding import Precision
 from core.mlir.types import TensorType
-from core.plan.lanes import LANES, narrow, rounded_scales, step_precision
+from core.plan.lanes import LANES, narrowed, rounded_scales, step_precision
 from core.plan.operands import QuantizedOperand, float_element
 from core.plan.plan import Array, Plan, dequantizing, pieces
 from core.profiles import OperationRule
@@ -56,7 +56,7 @@ class GeneralPlan(Plan):
                 int(self.steps),
                 int(self.result),
             )
-            narrow(lanes, element, target[piece])
+            target[piece] = narrowed(lanes, element)
 
 
 def plan_general(profile: str, rule: OperationRule, operand: QuantizedOperand, target: TensorType) -> GeneralPlan:

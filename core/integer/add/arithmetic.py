@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.plan.operands import QuantizedOperand
+from core.plan.plan import Plan
 from core.schemes import Multiplier
 
 Array = NDArray[Any]
@@ -38,6 +39,22 @@ class Arithmetic(ABC):
     def explain_undefined(self, counts: Array) -> str:
         """Say what the arithmetic demands of an element."""
         return "the arithmetic is not defined for this element"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedArithmetic(Arithmetic):
+    """An addition by conversions: `plans` convert both sides, `last` their sum, and the tally is that of `last`."""
+
+    plans: tuple[Plan, Plan]
+    last: Plan
+
+    def new_counts(self) -> Array:
+        """See Arithmetic.new_counts."""
+        return self.last.new_counts()
+
+    def explain_undefined(self, counts: Array) -> str:
+        """See Arithmetic.explain_undefined."""
+        return self.last.explain_undefined(counts)
 
 
 def clamp(sums: Array, output: QuantizedOperand, target: Array, counts: Array) -> None:

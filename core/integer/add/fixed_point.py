@@ -20,7 +20,7 @@ from core.convert.requantize.granularity import common_granularity
 from core.convert.requantize.scaling import plan_scaling
 from core.errors import ParameterError
 from core.formats.elements import IntegerElement
-from core.integer.add.arithmetic import Arithmetic
+from core.integer.add.arithmetic import PlannedArithmetic
 from core.mlir.types import TensorType
 from core.plan.channels import whole_blocks
 from core.plan.operands import QuantizedOperand, StoredOperand, integer_operand, static_shape
@@ -32,21 +32,11 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FixedPointAddition(Arithmetic):
+class FixedPointAddition(PlannedArithmetic):
     """`left_shift` is LiteRT's, None in TOSA. `zeros` are those of both sides, where the shift comes first."""
 
     left_shift: int | None
     zeros: tuple[int, int]
-    plans: tuple[Plan, Plan]
-    last: Plan
-
-    def new_counts(self) -> Array:
-        """See Arithmetic.new_counts."""
-        return self.last.new_counts()
-
-    def explain_undefined(self, counts: Array) -> str:
-        """See Arithmetic.explain_undefined."""
-        return self.last.explain_undefined(counts)
 
     def step(self, lhs: Array, rhs: Array, target: Array, start: int, counts: Array) -> dict[str, Array]:
         """See Arithmetic.step."""

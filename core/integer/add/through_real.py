@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from core.convert.dequantize import plan_dequantize
 from core.convert.quantize import plan_quantize
 from core.errors import UnsupportedError, about
-from core.integer.add.arithmetic import Arithmetic
+from core.integer.add.arithmetic import PlannedArithmetic
 from core.mlir.types import TensorType
 from core.plan.operands import QuantizedOperand
-from core.plan.plan import Plan
 
 Array = NDArray[Any]
 
@@ -22,19 +21,8 @@ _FLOATS = ("f16", "f32", "f64")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RealAddition(Arithmetic):
+class RealAddition(PlannedArithmetic):
     """`plans` dequantize both sides, `last` quantizes their sum."""
-
-    plans: tuple[Plan, Plan]
-    last: Plan
-
-    def new_counts(self) -> Array:
-        """See Arithmetic.new_counts."""
-        return self.last.new_counts()
-
-    def explain_undefined(self, counts: Array) -> str:
-        """See Arithmetic.explain_undefined."""
-        return self.last.explain_undefined(counts)
 
     def step(self, lhs: Array, rhs: Array, target: Array, start: int, counts: Array) -> dict[str, Array]:
         """See Arithmetic.step."""

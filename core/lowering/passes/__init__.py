@@ -45,7 +45,7 @@ def parse_pass(text: str) -> tuple[Pass, Options]:
     match = _SPELLING.fullmatch(text)
     found = PASSES.get(match[1]) if match else None
     if match is None or found is None:
-        raise UnknownNameError(f"there is no pass {excerpt(text)!r}; there are {', '.join(PASSES)}")
+        raise UnknownNameError(f"no pass is named {excerpt(text)!r}; available: {', '.join(PASSES)}")
     given = {}
     for entry in (match[2] or "").split():
         name, _, value = entry.partition("=")

@@ -46,7 +46,7 @@ from core.operators.onednn.attributes import (
     operand_zero_points,
 )
 from core.operators.separate_parameters import Granularity, check_integers, quantized_type
-from core.plan.lanes import narrow
+from core.plan.lanes import narrowed
 
 _SMALLEST_NORMAL = np.finfo(np.float32).smallest_normal
 
@@ -78,13 +78,9 @@ def _dequantized(
 
     def run() -> Outputs:
         wide = converted(plan, src.data, "src")
-        if target == F32:
-            return {"dst": OperandTensor(dst_type, wide)}
         if target == BF16:
             wide = np.where(np.abs(wide) < _SMALLEST_NORMAL, np.copysign(np.float32(0), wide), wide)
-        dst = np.empty(wide.size, target.tensor_dtype)
-        narrow(wide, target, dst)
-        return {"dst": OperandTensor(dst_type, dst)}
+        return {"dst": OperandTensor(dst_type, narrowed(wide, target))}
 
     return run
 

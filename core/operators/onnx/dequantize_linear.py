@@ -33,7 +33,7 @@ from core.operators.execution import converted
 from core.operators.onnx.element_types import IMPLEMENTATIONS, LAST_OPSET, SINCE_OPSET, element_numbered, same_type
 from core.operators.onnx.granularity import AXIS, BLOCK_SIZE, granularity_of
 from core.operators.separate_parameters import Granularity, check_integers, for_each, quantized_type, reals_of
-from core.plan.lanes import narrow
+from core.plan.lanes import narrowed
 
 _STORED = {**SINCE_OPSET, "i32": 10}
 _REALS = {"f32": 10, "f16": 19, "bf16": 19}
@@ -70,11 +70,7 @@ def _rounded(y_type: TensorType, wide: Array) -> OperandTensor:
     """Return numbers of f32 or f64 as those of y."""
     element = y_type.element
     assert isinstance(element, FloatElement)
-    if wide.dtype == element.tensor_dtype:
-        return OperandTensor(y_type, wide)
-    y = np.empty(wide.size, element.tensor_dtype)
-    narrow(wide, element, y)
-    return OperandTensor(y_type, y)
+    return OperandTensor(y_type, narrowed(wide, element))
 
 
 def _in_f64(x: OperandTensor, scales: Array, zero_points: Array, granularity: Granularity, y_type: TensorType) -> Run:

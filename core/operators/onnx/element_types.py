@@ -38,7 +38,7 @@ def element_numbered(number: int, attribute: str, taken: tuple[str, ...]) -> str
     name = TENSOR_PROTO.get(number)
     if name is None or name not in taken:
         listed = ", ".join(f"{key} ({value})" for key, value in TENSOR_PROTO.items() if value in taken)
-        raise ParameterError(f"{attribute} is {number}; there are {listed}", pointer=f"/attributes/{attribute}")
+        raise ParameterError(f"{attribute} is {number}; available: {listed}", pointer=f"/attributes/{attribute}")
     return name
 
 

@@ -44,7 +44,7 @@ from core.operators.onnx.element_types import (
 )
 from core.operators.onnx.granularity import AXIS, BLOCK_SIZE, granularity_of
 from core.operators.separate_parameters import Granularity, check_integers, for_each, quantized_type, reals_of
-from core.plan.lanes import LANES, narrow, rounded, widen
+from core.plan.lanes import LANES, narrowed, rounded, widen
 from core.plan.plan import Plan
 
 _SAME_TYPES_UNTIL = 23
@@ -112,9 +112,7 @@ def _as_computed(x: OperandTensor, element: FloatElement) -> Array:
     else:
         assert isinstance(own, FloatElement)
         lanes = widen(x.data, own)
-    found = np.empty(lanes.size, element.tensor_dtype)
-    narrow(lanes, element, found)
-    return found
+    return narrowed(lanes, element)
 
 
 def _numbers(integers: Array, element: FloatElement) -> Array:

@@ -16,7 +16,7 @@ from core.mlir.types import TensorType
 from core.operators.description import Array, Operand, OperandTensor, Operator, OperatorCall, Outputs, Run
 from core.operators.element_names import element_named
 from core.operators.torch.parameters import DTYPES, REALS, SOURCE, dtype_attribute
-from core.plan.lanes import narrow, widen
+from core.plan.lanes import narrowed, widen
 
 _ELEMENTS: Mapping[str, str] = {
     **REALS,
@@ -53,12 +53,7 @@ def _as_float(numbers: Array, element: FloatElement) -> Array:
     if element.name == "f64":
         return numbers.astype(np.float64)
     with np.errstate(all="ignore"):
-        single = numbers.astype(np.float32)
-    if element.name == "f32":
-        return single
-    found = np.empty(single.size, element.tensor_dtype)
-    narrow(single, element, found)
-    return found
+        return narrowed(numbers.astype(np.float32), element)
 
 
 CONVERT_ELEMENT_TYPE = Operator(

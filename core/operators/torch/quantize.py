@@ -51,7 +51,7 @@ from core.operators.torch.parameters import (
     stored_element,
 )
 from core.operators.typed_conversion import converting, expressed_type
-from core.plan.lanes import narrow
+from core.plan.lanes import narrowed
 
 _F32 = FLOATS["f32"]
 _EAGER = dtype_attribute(("quint8", "qint8", "qint32"), "TorchQuantizedDtype")
@@ -120,11 +120,7 @@ def _exact_differences(given: OperandTensor, element: UniformPerAxisType, target
         differences = given.data - for_each(points, given.shape, granularity)
         with np.errstate(over="ignore"):
             reals = differences.astype(np.float32) * for_each(scales, given.shape, granularity)
-        if expressed.name == "f32":
-            return {"output": OperandTensor(target, reals)}
-        found = np.empty(reals.size, expressed.tensor_dtype)
-        narrow(reals, expressed, found)
-        return {"output": OperandTensor(target, found)}
+        return {"output": OperandTensor(target, narrowed(reals, expressed))}
 
     return run
 

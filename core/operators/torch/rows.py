@@ -6,7 +6,6 @@ Quantize: sat(RNE((x * (1/s)) + z)), each step rounded to the type of the scales
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from core.formats.elements import FLOATS, FloatElement
 from core.mlir.types import TensorType
 from core.operators.description import Array, Operand, OperandTensor, OperatorCall, Outputs, Work
 from core.operators.torch.parameters import REALS, storage_of, stored_element
-from core.plan.lanes import narrow, widen
+from core.plan.lanes import narrowed, widen
 
 ROW_SCALES = Operand(
     name="scales", description="One per row. The arithmetic is done in their type.", types={"f32": 1, "f64": 1}
@@ -108,11 +107,7 @@ def dequantizing_rows(call: OperatorCall, rows: Rows) -> Work:
             differences = stored if points is None else stored.astype(points.dtype) - points
             # f16 and bf16 are rounded from f32, also where the product is f64.
             reals = (differences.astype(rows.scales.dtype) * rows.scale_column).astype(np.float32).reshape(-1)
-        if expressed.name == "f32":
-            return {"output": OperandTensor(target, reals)}
-        found = np.empty(prod(given.shape), expressed.tensor_dtype)
-        narrow(reals, expressed, found)
-        return {"output": OperandTensor(target, found)}
+        return {"output": OperandTensor(target, narrowed(reals, expressed))}
 
     return Work(run, copied=_BYTES_OF_ROW * rows.scales.size)
 

@@ -36,7 +36,7 @@ from core.operators.tosa.block_scaled import (
     check_scale_shape,
     scale_shape,
 )
-from core.plan.lanes import narrow
+from core.plan.lanes import narrowed
 
 
 def _plan(call: OperatorCall) -> Run:
@@ -49,9 +49,7 @@ def _plan(call: OperatorCall) -> Run:
         blocks = MxTensor(format_name, source.shape, scale.data, source.data.view(np.uint8))
         with pointing("/inputs/input_data"):
             reals = dequantize_mx(blocks).reshape(-1)
-        output = np.empty(reals.size, target.tensor_dtype)
-        narrow(reals, target, output)
-        return {"output_data": OperandTensor(TensorType(source.shape, target), output)}
+        return {"output_data": OperandTensor(TensorType(source.shape, target), narrowed(reals, target))}
 
     return run
 

@@ -1,32 +1,26 @@
-"""The JSON face of the three conversions."""
+"""The three conversions in JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
-from typing import TypeVar, cast
+from collections.abc import Iterable
+from functools import partial
+from typing import cast
 
 import numpy as np
 from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
-from core.compare.error_report import conversion_error
-from core.convert.dequantize import plan_dequantize
-from core.convert.quantize import plan_quantize, rounding_named
-from core.convert.requantize import ScalingPlan, plan_requantize
-from core.errors import ParameterError, PreconditionError, UnsupportedError
-from core.mlir import print_type
-from core.mlir.types import TensorType
-from core.plan.operands import element_name
-from core.plan.packing import Packing
-from core.plan.plan import Plan
-from core.schemes import Multiplier, scheme_named
+from core.errors import FieldFault, InvalidRequestError, RequantError
+from core.plan.packing import Packing, check_spare_bits
+from core.plan.plan import Array
+from core.profiles import Operation
+from core.schemes import Multiplier
 from service.http.json_body import MEDIA_TYPE, receive_json
 from service.http.openapi_operation import json_operation
-from service.http.problems import at, sides
+from service.http.problems import at
 from service.http.query import no_query
 from service.http.responses import BuffersResponse, json_text
-from service.json_api.comparison import error_measures
 from service.json_api.schemas.conversions import (
     ConversionReply,
     DequantizeRequest,
@@ -35,18 +29,16 @@ from service.json_api.schemas.conversions import (
     RequantizeRequest,
 )
 from service.json_api.tensors import output_pieces, read_elements
-from service.operations.plan_bytes import plan_bytes
-from service.operations.types import read_tensor_type, read_type
-from service.runtime.executor import CHARACTERS_PER_FACTOR
+from service.operations.conversion_call import ConversionCall, PlannedConversion, planned_conversion
+from service.operations.conversion_options import given_options
+from service.operations.conversion_run import ArrayBody, Converted, convert
+from service.operations.error_measures import error_measures
 from service.runtime.request_context import reserve_memory
 from service.runtime.runtime import require_ready
-from service.runtime.settings import Settings
 
 router = APIRouter(tags=["ops"], dependencies=[Depends(no_query)])
 
 ConversionRequest = QuantizeRequest | DequantizeRequest | RequantizeRequest
-Call = TypeVar("Call", bound=ConversionRequest)
-
 
 _QUANTIZED = "tensor<2x2x!quant.uniform<i8:f32, 0.5:3>>"
 
@@ -65,24 +57,7 @@ _QUANTIZED = "tensor<2x2x!quant.uniform<i8:f32, 0.5:3>>"
 )
 async def quantize(request: Request) -> Response:
     """Quantize a tensor to a given type, or cast it to a narrower float."""
-
-    def plan(call: QuantizeRequest, input_type: TensorType, settings: Settings) -> Plan:
-        output_type = read_type(call.output_type, settings.max_type_bytes, "/output_type")
-        rounding = None
-        if "rounding" in call.model_fields_set:
-            with at("/rounding"):
-                rounding = rounding_named(call.rounding)
-        return plan_quantize(
-            input_type,
-            output_type,
-            call.profile,
-            rounding=rounding,
-            nan=call.nan,
-            seed=call.seed,
-            saturate=call.saturate,
-        )
-
-    return await _convert(request, QuantizeRequest, plan)
+    return await _convert(request, Operation.QUANTIZE, QuantizeRequest)
 
 
 @router.post(
@@ -96,13 +71,7 @@ async def quantize(request: Request) -> Response:
 )
 async def dequantize(request: Request) -> Response:
     """Dequantize a tensor, or widen a tensor of small floats."""
-
-    def plan(call: DequantizeRequest, input_type: TensorType, settings: Settings) -> Plan:
-        named = "output_type" in call.model_fields_set
-        output_type = read_type(call.output_type, settings.max_type_bytes, "/output_type") if named else None
-        return plan_dequantize(input_type, output_type, call.profile)
-
-    return await _convert(request, DequantizeRequest, plan)
+    return await _convert(request, Operation.DEQUANTIZE, DequantizeRequest)
 
 
 @router.post(
@@ -119,96 +88,72 @@ async def dequantize(request: Request) -> Response:
 )
 async def requantize(request: Request) -> Response:
     """Requantize quantized values or accumulators to another scale in integer arithmetic."""
-
-    def plan(call: RequantizeRequest, input_type: TensorType, settings: Settings) -> Plan:
-        output_type = read_type(call.output_type, settings.max_type_bytes, "/output_type")
-        given = call.model_fields_set
-        with at("/scheme"):
-            scheme = scheme_named(call.scheme).name if "scheme" in given else None
-        axis = call.axis if "axis" in given else None
-        if "multipliers" not in given:
-            return plan_requantize(input_type, output_type, call.profile, scheme=scheme, axis=axis)
-        multipliers = cast(list[Multiplier], call.multipliers)  # what the model makes of its pairs
-        with at("/multipliers", ParameterError, PreconditionError):
-            return plan_requantize(input_type, output_type, call.profile, multipliers, scheme=scheme, axis=axis)
-
-    return await _convert(request, RequantizeRequest, plan)
+    return await _convert(request, Operation.REQUANTIZE, RequantizeRequest)
 
 
-async def _convert(
-    request: Request, model: type[Call], plan_for: Callable[[Call, TensorType, Settings], Plan]
-) -> Response:
-    """Receive, read, plan, run and reply: the same for every conversion but for its plan."""
+async def _convert(request: Request, operation: Operation, model: type[ConversionRequest]) -> Response:
+    """Receive, read, plan, convert and reply."""
     running = require_ready(request)
-    operation = request.scope["path"].rpartition("/")[2]
-    call, body = await receive_json(request, model, running)
-    dense = call.packing is Packing.DENSE
-
-    def decide() -> tuple[Plan, str]:
-        input_type = read_tensor_type(call.input.type, running.settings, "/input/type")
-        with at("/profile", UnsupportedError), sides(input="/input/type", output="/output_type"):
-            plan = plan_for(call, input_type, running.settings)
-        return plan, print_type(plan.output_type)
-
-    def convert() -> Response:
-        packed_in = dense and not isinstance(call, QuantizeRequest)
-        source = read_elements(
-            call.input,
-            plan.input_type,
-            plan.input_dtype,
-            plan.elements,
-            "input",
-            body,
-            running.settings,
-            dense=packed_in,
-        )
-        target = np.empty(plan.elements, plan.output_dtype)
-        found = plan.run(source, target)
-        saturated = found.saturated_low + found.saturated_high
-        running.metrics.converted(
-            operation, found.profile, element_name(plan.output_type.element), plan.elements, saturated
-        )
-        report = found._asdict()
-        if isinstance(plan, ScalingPlan):
-            report["scheme"] = plan.scheme.name
-        if isinstance(call, QuantizeRequest) and call.error:
-            report["error"] = error_measures(conversion_error(plan, source, target))
-        in_values = "values" in call.input.model_fields_set
-        packed_out = dense and not in_values and not isinstance(call, DequantizeRequest)
-        output = output_pieces(plan.output_type, output_type, target, in_values=in_values, dense=packed_out)
-        tail = b',"report":' + json_text(report)
-        if isinstance(call, RequantizeRequest):
-            tail += b',"multipliers":' + _multipliers_text(plan.multipliers)
-        return BuffersResponse([b'{"output":', *output, tail + b"}"], MEDIA_TYPE)
-
-    characters = len(call.input.type) + len(call.output_type)
-    if isinstance(call, RequantizeRequest):
-        characters += len(call.multipliers) * CHARACTERS_PER_FACTOR
-    key = _key(call)
-    planned: tuple[Plan, str] | None = None if key is None else running.planned.get(key)
-    if planned is None:
-        planned = await running.executor.run_text(characters, decide)
-        if key is not None:
-            running.planned.put(key, planned, plan_bytes(planned[0], characters))
-    plan, output_type = planned
+    asked, body = await receive_json(request, model, running)
+    in_values = "values" in asked.input.model_fields_set
+    try:
+        planned = await planned_conversion(_call(asked, operation, in_values=in_values), running)
+    except RequantError as error:
+        error.pointer = "/input/type" if error.pointer == "/input_type" else error.pointer
+        raise
     # The result, and base64 of it. A type that promises more elements than the body has bits will be refused.
-    result_bytes = min(plan.elements, 8 * len(body)) * plan.output_dtype.itemsize
+    result_bytes = min(planned.elements, 8 * len(body)) * planned.plan.output_dtype.itemsize
     await reserve_memory(request.scope, result_bytes + result_bytes * 4 // 3)
-    if "values" in call.input.model_fields_set or (isinstance(call, QuantizeRequest) and call.error):
-        return await running.executor.run_array(len(body), convert)
-    kind = ("base64", type(plan), plan.input_dtype, plan.output_dtype, plan.rounding, dense)
-    return await running.executor.run_array(len(body), convert, kind)
+    if in_values and asked.packing is Packing.DENSE and operation is not Operation.QUANTIZE:
+        raise InvalidRequestError(
+            "values are numbers and not packed; send data",
+            (FieldFault("/packing", "packing_of_values", "only data can be packed"),),
+        )
+
+    def read() -> Array:
+        dtype, entries = planned.input_dtype, planned.input_entries
+        source = read_elements(asked.input, planned.plan.input_type, dtype, entries, "input", body, running.settings)
+        if planned.packed_in is not None:
+            with at("/input/data"):
+                check_spare_bits(source, planned.elements, planned.packed_in)
+        return source
+
+    kind = None if in_values else ("base64", planned.input_dtype, planned.output_dtype)
+    run = partial(running.executor.run_array, len(body), kind=kind)
+    source: Array = await run(read)
+    found = await convert(ArrayBody(source), planned, running, whole=True)
+    reply: Response = await run(partial(_reply, found, planned, in_values=in_values))
+    return reply
 
 
-def _key(call: ConversionRequest) -> Hashable | None:
-    """Return what the plan of a call depends on: its class, and all that was given but the elements.
+def _call(asked: ConversionRequest, operation: Operation, *, in_values: bool) -> ConversionCall:
+    given = asked.model_fields_set
+    multipliers = None
+    if isinstance(asked, RequantizeRequest) and "multipliers" in given:
+        multipliers = cast(tuple[Multiplier, ...], tuple(asked.multipliers))  # what the model makes of its pairs
+    return ConversionCall(
+        operation=operation,
+        profile=asked.profile,
+        input_type=asked.input.type,
+        output_type=asked.output_type if "output_type" in given else None,
+        options=given_options(operation, {name: getattr(asked, name) for name in given}),
+        multipliers=multipliers,
+        packing=Packing.UNPACKED if in_values else asked.packing,
+        measured=isinstance(asked, QuantizeRequest) and asked.error,
+        characters=len(asked.input.type) + len(asked.output_type),
+    )
 
-    Multipliers may be very many. A plan with given ones is not kept.
-    """
-    given = call.model_fields_set
-    if "multipliers" in given:
-        return None
-    return type(call), call.input.type, frozenset((name, getattr(call, name)) for name in given if name != "input")
+
+def _reply(found: Converted, planned: PlannedConversion, *, in_values: bool) -> Response:
+    assert isinstance(found.output, np.ndarray)
+    report = found.result.report._asdict() | planned.scheme
+    if found.result.error is not None:
+        report["error"] = error_measures(found.result.error)
+    output = output_pieces(planned.plan.output_type, planned.output_type, found.output, in_values=in_values)
+    tail = b',"report":' + json_text(report)
+    if planned.operation is Operation.REQUANTIZE:
+        tail += b',"multipliers":' + _multipliers_text(planned.plan.multipliers)
+    return BuffersResponse([b'{"output":', *output, tail + b"}"], MEDIA_TYPE)
 
 
 def _multipliers_text(multipliers: Iterable[Multiplier]) -> bytes:

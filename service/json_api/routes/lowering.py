@@ -105,7 +105,7 @@ def _lowered(call: LowerRequest, settings: Settings) -> Response:
 
     limit = settings.max_passes
     if len(call.passes) > limit:
-        detail = f"there are {len(call.passes)} passes; at most {limit} are run"
+        detail = f"there are {len(call.passes)} passes; the limit is {limit}"
         raise LimitError(detail, limit=limit, pointer="/passes")
     passes = []
     for index, text in enumerate(call.passes):

@@ -69,7 +69,7 @@ def _read_input(name: str, given: Tensor, body: JsonDocument, settings: Settings
     with at(place):
         shape, dtype = static_shape(tensor), container(tensor.element)
         if dtype is None:
-            raise UnsupportedError(f"there are no tensors of {excerpt(print_type(tensor.element))} here")
+            raise UnsupportedError(f"tensors of {excerpt(print_type(tensor.element))} are not supported")
     data = read_elements(given, tensor, dtype, prod(shape), f"inputs/{name}", body, settings)
     return OperandTensor(tensor, data)
 

@@ -20,10 +20,17 @@ from service.json_api.schemas.base import (
     Tensor,
     component,
 )
+from service.operations.conversion_options import (
+    AXIS,
+    LARGEST_MULTIPLIER,
+    LARGEST_SHIFT,
+    NAN,
+    ROUNDING,
+    SATURATE,
+    SCHEME,
+    SEED,
+)
 from service.runtime.settings import MOST_ENTRIES
-
-# The largest are those of f64 factors. JSON readers that have only doubles read them exactly.
-LARGEST_MULTIPLIER, LARGEST_SHIFT = 2**53, 2048
 
 
 class MultiplierPair(RequestModel):
@@ -40,10 +47,6 @@ def _as_multiplier(pair: MultiplierPair) -> Multiplier:
 
 _PACKING = "How elements of widths other than 8, 16 or 32 bits, such as i4 or i12, are stored in `data`."
 _OUTPUT_TYPE = "MLIR text. A bare element type takes its shape from the input."
-SATURATE = (
-    "Whether values beyond the largest value of an 8-bit float saturate to it. Only for profiles whose `casts` "
-    "offer the choice; their default is true."
-)
 
 
 class QuantizeRequest(RequestModel):
@@ -55,10 +58,10 @@ class QuantizeRequest(RequestModel):
         examples=["!quant.uniform<i8:f32, 0.5:3>", "f8E4M3FNUZ"],
     )
     profile: Annotated[str, component("ProfileName", "Default: stablehlo.")] = "stablehlo"
-    rounding: Annotated[str, component("RoundingName", "Replaces the profile's rounding.")] = ""
-    nan: NanPolicy = Field(default=NanPolicy.PROFILE, strict=False, description="The result of NaN.")
-    seed: Int64 = Field(default=0, ge=0, le=2**63 - 1, description="Seed of stochastic rounding.")
-    saturate: bool = Field(default=ABSENT, description=SATURATE)
+    rounding: Annotated[str, component("RoundingName", ROUNDING.description)] = ""
+    nan: NanPolicy = Field(default=NanPolicy.PROFILE, strict=False, description=NAN.description)
+    seed: Int64 = Field(default=0, ge=0, le=SEED.highest, description=SEED.description)
+    saturate: bool = Field(default=ABSENT, description=SATURATE.description)
     packing: Packing = Field(default=Packing.UNPACKED, strict=False, description=_PACKING)
     error: bool = Field(default=False, description="Whether to report the error against the input.")
 
@@ -82,16 +85,14 @@ class RequantizeRequest(RequestModel):
     input: Tensor
     output_type: str = Field(description=_OUTPUT_TYPE, examples=["!quant.uniform<i8:f32, 0.25:-1>"])
     profile: Annotated[str, component("ProfileName", "Default: litert.")] = "litert"
-    scheme: Annotated[str, component("SchemeName", "Replaces the profile's scheme; accepts all integer types.")] = ""
+    scheme: Annotated[str, component("SchemeName", SCHEME.description)] = ""
     multipliers: Annotated[list[Annotated[MultiplierPair, AfterValidator(_as_multiplier)]], FailFast()] = Field(
         default=[],
         max_length=MOST_ENTRIES,
         description="Replace the derived multipliers: one, or one per channel. Required for plain integers such as "
         "tensor<4xi64>, which have no scale.",
     )
-    axis: Int32 = Field(
-        default=0, ge=0, le=255, description="The dimension of several multipliers, if no type states it."
-    )
+    axis: Int32 = Field(default=0, ge=0, le=AXIS.highest, description=AXIS.description)
     packing: Packing = Field(default=Packing.UNPACKED, strict=False, description=_PACKING)
 
 

@@ -9,12 +9,12 @@ import numpy as np
 from core.compare.comparison import MOST_REPORTED, ComparisonReport, plan_comparison
 from core.compare.real_values import real_values
 from service.http.problems import at
-from service.json_api.comparison import error_measures
 from service.oip.call import Call
 from service.oip.datatypes import DATATYPES
 from service.oip.models.model import Answer, Job, Model, Slot
 from service.oip.parameters import Kind, Parameter, Value
 from service.oip.tensors import OutputTensor
+from service.operations.error_measures import error_measures
 
 _INT64 = DATATYPES["INT64"]
 # Elements are compared as real numbers.

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from service.oip.call import Call
 from service.oip.parameters import Parameter, Value
 from service.oip.tensors import OutputTensor
+from service.operations.conversion_call import ConversionCall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +49,9 @@ class Job:
 class Model:
     """A model. `plan` reads the types of a call, raises what is wrong with them, and returns the work to be done.
 
+    A model that is a conversion of its first input has `conversion` in the place of that: what a call of it means,
+    found without the data of that input, which may still be arriving.
+
     `versions` are those of the arithmetic contract, oldest first; the last one answers where none is named.
     """
 
@@ -57,4 +61,5 @@ class Model:
     inputs: tuple[Slot, ...]
     outputs: tuple[Slot, ...]
     parameters: tuple[Parameter, ...]
-    plan: Callable[[Call], Job]
+    plan: Callable[[Call], Job] | None = None
+    conversion: Callable[[Call], ConversionCall] | None = None

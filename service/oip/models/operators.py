@@ -164,7 +164,7 @@ def _operands(call: Call, typed: Sequence[str]) -> dict[str, OperandTensor]:
             )
             dtype = container(type_.element)
             if dtype is None:
-                raise UnsupportedError(f"there are no tensors of {excerpt(print_type(type_.element))} here")
+                raise UnsupportedError(f"tensors of {excerpt(print_type(type_.element))} are not supported")
             found[name] = OperandTensor(type_, tensor.kept_as(type_.element, dtype))
     for name in typed:
         if call.has(f"{name}_type") and name not in call.inputs:

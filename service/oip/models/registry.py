@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from core.errors import UnknownNameError, excerpt
 from service.oip.models.blocks import DEQUANTIZE_BLOCKS, QUANTIZE_BLOCKS
 from service.oip.models.comparison import COMPARE
-from service.oip.models.conversions import DEQUANTIZE, QUANTIZE
+from service.oip.models.conversions import DEQUANTIZE, QUANTIZE, REQUANTIZE
 from service.oip.models.model import Model
 from service.oip.models.operators import OPERATOR_MODELS
-from service.oip.models.requantization import REQUANTIZE
 
 _OPERATIONS = (QUANTIZE, DEQUANTIZE, REQUANTIZE, COMPARE, QUANTIZE_BLOCKS, DEQUANTIZE_BLOCKS)
 MODELS: Mapping[str, Model] = {**{model.name: model for model in _OPERATIONS}, **OPERATOR_MODELS}
@@ -20,7 +19,7 @@ def model_named(name: str, version: str | None) -> tuple[Model, str]:
     """Return a model and which of its versions is meant: the one named, or the last. Raise UnknownNameError."""
     model = MODELS.get(name)
     if model is None:
-        raise UnknownNameError(f"no model is named {excerpt(name)!r}; there are {', '.join(MODELS)}")
+        raise UnknownNameError(f"no model is named {excerpt(name)!r}; available: {', '.join(MODELS)}")
     if version is not None and version not in model.versions:
-        raise UnknownNameError(f"{name} has no version {excerpt(version)!r}; there are {', '.join(model.versions)}")
+        raise UnknownNameError(f"{name} has no version {excerpt(version)!r}; available: {', '.join(model.versions)}")
     return model, model.versions[-1] if version is None else version

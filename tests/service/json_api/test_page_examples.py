@@ -1,5 +1,6 @@
-"""The listings of upstream's pages over HTTP: what they become, and what both sides compute
-(docs/upstream_examples.md).
+"""The listings of upstream's pages over HTTP: what they become and what both sides compute.
+
+See docs/upstream_examples.md.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ def test_a_fault_of_the_service_has_an_error_too(monkeypatch: pytest.MonkeyPatch
     def fail(call: Call) -> Job:
         raise RuntimeError("SECRET")
 
-    monkeypatch.setattr(registry, "MODELS", {"quantize": replace(MODELS["quantize"], plan=fail)})
+    monkeypatch.setattr(registry, "MODELS", {"quantize": replace(MODELS["quantize"], conversion=None, plan=fail)})
     app = create_app(Settings())
     app.state.runtime.status = HealthStatus.READY
     body, headers = body_of([Input("x", np.zeros(1, np.float32))], parameters={"output_type": "f32"})

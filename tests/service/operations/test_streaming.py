@@ -22,7 +22,7 @@ from starlette.types import Message
 from service.app import Application
 from service.http.responses import BuffersResponse
 from service.npy_api.format import write_header
-from service.operations import streaming as overlap
+from service.operations import conversion_run as overlap
 from service.runtime.executor import Executor
 from tests.conftest import Server
 from tests.support.asgi import Reply, post, ready_app

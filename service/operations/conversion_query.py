@@ -1,0 +1,173 @@
+"""Conversion calls as the texts of a query, for protocols whose body is nothing but a tensor."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.requests import Request
+
+from core.errors import FieldFault, InvalidRequestError, LimitError
+from core.mlir.types import ElementType, Type
+from core.plan.packing import Packing
+from core.profiles import Operation
+from core.schemes import Multiplier
+from service.http.openapi_operation import SCHEMAS, query_parameter
+from service.http.query import read_query
+from service.operations.conversion_call import ConversionCall
+from service.operations.conversion_options import (
+    DEFAULT_PROFILES,
+    LARGEST_INTEGER,
+    LARGEST_MULTIPLIER,
+    LARGEST_SHIFT,
+    OPTIONS,
+    Option,
+    Value,
+    given_options,
+)
+from service.operations.types import read_query_type
+from service.runtime.runtime import Runtime
+from service.runtime.settings import MOST_ENTRIES
+
+_PAIR = re.compile(r"(-?[0-9]{1,17}):(-?[0-9]{1,5})", re.ASCII)
+
+_TYPES = ("input_type", "output_type")
+_PACKING = (
+    "How elements of widths other than 8, 16 or 32 bits, such as i4 or i12, are stored. Dense elements are a .npy "
+    "of bytes, and the type must then be a whole tensor type."
+)
+_MULTIPLIERS = "Replace the derived multipliers: one, or one per channel, as comma-separated multiplier:shift pairs."
+
+
+def query_fields(operation: Operation) -> list[str]:
+    """Return the names of all fields of an operation."""
+    options = [option.name for option in OPTIONS[operation]]
+    if operation is Operation.REQUANTIZE:
+        options.insert(options.index("axis"), "multipliers")
+    return [*_TYPES, "profile", "packing", *options]
+
+
+def _required(operation: Operation) -> str:
+    return "input_type" if operation is Operation.DEQUANTIZE else "output_type"
+
+
+def described_fields(operation: Operation, input_type: str, output_type: str) -> list[dict[str, Any]]:
+    """Return the fields as the OpenAPI document has them. `input_type` and `output_type` describe the types."""
+    profile, required = DEFAULT_PROFILES[operation], _required(operation)
+    fields = [
+        query_parameter("output_type", output_type, required=required == "output_type"),
+        query_parameter("input_type", input_type, required=required == "input_type"),
+        query_parameter(
+            "profile", f"Default: {profile}.", schema={"$ref": f"{SCHEMAS}ProfileName", "default": profile}
+        ),
+        query_parameter("packing", _PACKING, schema={"$ref": f"{SCHEMAS}Packing", "default": "unpacked"}),
+        query_parameter("multipliers", _MULTIPLIERS),
+        *(query_parameter(option.name, option.description, schema=_schema(option)) for option in OPTIONS[operation]),
+    ]
+    order = ["output_type", *query_fields(operation)]
+    known = [field for field in fields if field["name"] in order]
+    return sorted(known, key=lambda field: order.index(field["name"]))
+
+
+def _schema(option: Option) -> dict[str, Any]:
+    default = {} if option.default is None else {"default": option.default}
+    if option.kind is bool:
+        return {"type": "boolean"}
+    if option.kind is str:
+        return {"$ref": f"{SCHEMAS}{option.named}", **default}
+    bounds = {"minimum": 0} if option.highest == LARGEST_INTEGER else {"minimum": 0, "maximum": option.highest}
+    return {"type": "integer", "format": "int64" if option.highest == LARGEST_INTEGER else "int32", **bounds, **default}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ConversionQuery:
+    """A query, read: what it says of a conversion of any tensor."""
+
+    operation: Operation
+    profile: str
+    input_type: Type | None
+    output_type: Type | None
+    options: tuple[tuple[str, Value], ...]
+    multipliers: tuple[Multiplier, ...] | None
+    packing: Packing
+    characters: int
+
+    def call(self, shape: tuple[int, ...], element: ElementType | None) -> ConversionCall:
+        """Return the conversion of an array. `element` is what its elements are by themselves."""
+        return ConversionCall(
+            operation=self.operation,
+            profile=self.profile,
+            input_type=self.input_type,
+            output_type=self.output_type,
+            shape=shape,
+            element=element,
+            options=self.options,
+            multipliers=self.multipliers,
+            packing=self.packing,
+            characters=self.characters,
+        )
+
+
+async def read_conversion_query(request: Request, operation: Operation, running: Runtime) -> ConversionQuery:
+    """Read the query of a request. Raise InvalidRequestError, LimitError or TypeTextError, pointing at a field."""
+    query = read_query(request, query_fields(operation), (_required(operation),))
+    packing = _choice("packing", query.get("packing", Packing.UNPACKED), tuple(Packing))
+    options = {option.name: _value(option, query[option.name]) for option in OPTIONS[operation] if option.name in query}
+    characters = sum(len(query.get(name, "")) for name in (*_TYPES, "multipliers"))
+
+    def read_types() -> list[Type | None]:
+        settings = running.settings
+        return [read_query_type(query[name], settings, f"/{name}") if name in query else None for name in _TYPES]
+
+    input_type, output_type = await running.executor.run_text(characters, read_types)
+    multipliers = _multipliers(query["multipliers"]) if "multipliers" in query else None
+    return ConversionQuery(
+        operation,
+        query.get("profile", DEFAULT_PROFILES[operation]),
+        input_type,
+        output_type,
+        given_options(operation, options),
+        multipliers,
+        Packing(packing),
+        characters,
+    )
+
+
+def _wrong(name: str, code: str, detail: str) -> InvalidRequestError:
+    return InvalidRequestError(f"query parameter {name}: {detail}", (FieldFault(f"/{name}", code, detail),))
+
+
+def _choice(name: str, given: str, choices: tuple[str, ...]) -> str:
+    if given not in choices:
+        raise _wrong(name, "enum", f"not one of {', '.join(choices)}")
+    return given
+
+
+def _value(option: Option, text: str) -> Value:
+    """Return the value of an option that a text stands for."""
+    if option.kind is bool:
+        if text not in ("true", "false"):
+            raise _wrong(option.name, "bool", "expected true or false")
+        return text == "true"
+    if option.kind is int:
+        if not (text.isascii() and text.isdigit() and len(text) <= 19 and int(text) <= option.highest):
+            highest = "2^63 - 1" if option.highest == LARGEST_INTEGER else option.highest
+            raise _wrong(option.name, "int_parsing", f"expected a decimal integer from 0 to {highest}")
+        return int(text)
+    if (fault := option.fault(text)) is not None:
+        raise _wrong(option.name, "enum", fault)
+    return text
+
+
+def _multipliers(text: str) -> tuple[Multiplier, ...]:
+    """Return pairs of multiplier and shift, such as 1073741824:-3,1431655765:-2."""
+    if text.count(",") >= MOST_ENTRIES:
+        raise LimitError(f"there are more than {MOST_ENTRIES} multipliers", limit=MOST_ENTRIES, pointer="/multipliers")
+    pairs = [_PAIR.fullmatch(pair) for pair in text.split(",")]
+    found = tuple(Multiplier(int(pair[1]), int(pair[2])) for pair in pairs if pair is not None)
+    fit = all(abs(each.multiplier) <= LARGEST_MULTIPLIER and abs(each.shift) <= LARGEST_SHIFT for each in found)
+    if len(found) != len(pairs) or not fit:
+        detail = "expected pairs multiplier:shift with commas between, such as 1073741824:-3,1431655765:-2"
+        raise _wrong("multipliers", "multipliers", detail)
+    return found

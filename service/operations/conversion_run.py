@@ -1,0 +1,199 @@
+"""How a conversion is run, for every protocol: while its input arrives, or while its output leaves.
+
+Where the output is no larger than the input, each piece of the body is converted when it is there, and only the output
+is kept: after the last byte it is done. Where the output is larger, the input is kept, and converted piece by piece as
+the client takes the reply; nothing of the tensor's size is held twice. In both cases the reply begins when the whole
+body was received: its length and its report are known by then, and a client that sends everything before it reads would
+wait for ever otherwise. An input that was decoded from text is in memory already, and is converted like a body of one
+chunk. Small pieces are converted on the event loop, others in threads, side by side.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.compare.error_report import ErrorReport, conversion_error
+from core.plan.conversion import Conversion, merged
+from core.plan.packing import unpack
+from core.plan.plan import Array
+from service.operations.conversion_call import ConversionResult, PlannedConversion
+from service.runtime.executor import Executor
+from service.runtime.runtime import Runtime
+
+# Elements of a piece: input and output of it together stay in a CPU's own cache.
+_PIECE = 64 << 10
+# An input up to here is one piece, and an output up to here is kept, however small the input is.
+_SMALL_INPUT = 16 << 10
+_SMALL_OUTPUT = 1 << 20
+
+Work = tuple[int, Callable[[], Array]]
+
+
+class Body(Protocol):
+    """Where the elements of the input come from: `service.http.request_body.BodyReader`, or an array."""
+
+    async def elements(self, dtype: np.dtype[Any], group: int, most: int) -> Array:
+        """Return what is there as at most `most` elements, in whole groups; at the end an empty array."""
+
+    async def take(self, count: int) -> NDArray[np.uint8]:
+        """Return the next `count` bytes, or as many as there are."""
+
+
+class ArrayBody:
+    """The whole input as a body, in one chunk."""
+
+    def __init__(self, source: Array) -> None:
+        self._source = source
+
+    async def elements(self, dtype: np.dtype[Any], group: int, most: int) -> Array:
+        """See Body."""
+        found, self._source = self._source, self._source[:0]
+        return found
+
+    async def take(self, count: int) -> NDArray[np.uint8]:
+        """See Body."""
+        return self._source.view(np.uint8)
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """What a conversion gives. `output` is what travels: an array, or the pieces of one, made as they are taken."""
+
+    result: ConversionResult
+    output: Array | AsyncIterator[memoryview]
+
+
+async def convert(
+    body: Body,
+    planned: PlannedConversion,
+    running: Runtime,
+    *,
+    hold: Callable[[int], Awaitable[None]] | None = None,
+    end: Callable[[], Awaitable[None]] | None = None,
+    whole: bool = False,
+) -> Converted:
+    """Run a planned conversion on the elements that `body` has.
+
+    `hold` holds memory for so many bytes, where that was not done before. `end` is awaited after the last element of a
+    body that arrives: it receives what follows, and raises what is wrong with the length. `whole` asks for the output
+    as one array. Raise TensorDataError for a number that its type does not hold, PreconditionError for an element that
+    the arithmetic is not defined for.
+    """
+    source = None
+    if planned.measured or not (whole or keeps_output(planned)):
+        data = await body.take(planned.input_bytes)
+        if end is not None:
+            await end()
+        source = data.view(planned.input_dtype)
+        if not planned.measured:
+            tally = await examine(source, planned, running.executor)
+            pieces = convert_leaving(source, planned, running.executor)
+            return Converted(planned.result(tally, running.metrics), pieces)
+        body = ArrayBody(source)
+    if hold is not None:
+        await hold(planned.output_bytes)
+    tally, output = await convert_arriving(body, planned, running.executor)
+    if end is not None:
+        await end()
+    result = planned.result(tally, running.metrics)
+    if source is not None:
+        measure = partial(_error, source, output, planned)
+        result = replace(result, error=await running.executor.run_array(planned.input_bytes, measure))
+    return Converted(result, output)
+
+
+def _error(source: Array, output: Array, planned: PlannedConversion) -> ErrorReport:
+    """Return the error of a quantization's output, as it travels, against its input."""
+    plan, width = planned.plan, planned.packed_out
+    target = output if width is None else unpack(output, width, plan.elements, plan.output_dtype)
+    return conversion_error(plan, source, target)
+
+
+def keeps_output(conversion: Conversion) -> bool:
+    """Return whether it is the output that is kept, and not the input."""
+    return conversion.output_bytes <= max(conversion.input_bytes, _SMALL_OUTPUT)
+
+
+async def convert_arriving(body: Body, conversion: Conversion, executor: Executor) -> tuple[Array, Array]:
+    """Convert what `body` has left as it arrives. Return the tally and the output as it travels.
+
+    If the body ends early, the rest of the output is not written. Raise TensorDataError as Conversion.step does.
+    """
+    output = np.empty(conversion.output_entries, conversion.output_dtype)
+    arrived = await body.elements(conversion.input_dtype, conversion.input_group, conversion.input_entries)
+    tally = conversion.plan.new_counts()
+    if arrived.size == conversion.input_entries and arrived.nbytes <= _SMALL_INPUT:
+        conversion.step(arrived, output, 0, tally)
+        return tally, output
+
+    def convert(source: Array, first: int, last: int) -> Array:
+        counts = conversion.plan.new_counts()
+        conversion.step(source, output[conversion.output_at(first) : conversion.output_at(last)], first, counts)
+        return counts
+
+    async def works() -> AsyncIterator[Work]:
+        nonlocal arrived
+        entry = 0
+        while arrived.size:
+            start, stop = conversion.element_at(entry), conversion.element_at(entry + arrived.size)
+            for first, last in conversion.pieces(start, stop, _PIECE):
+                source = arrived[conversion.input_at(first) - entry : conversion.input_at(last) - entry]
+                yield source.nbytes, partial(convert, source, first, last)
+            entry += arrived.size
+            missing = conversion.input_entries - entry
+            arrived = await body.elements(conversion.input_dtype, conversion.input_group, missing)
+
+    tallies = [counts async for counts in executor.run_pieces(conversion.kind, works())]
+    return merged(tallies, tally), output
+
+
+async def examine(source: Array, conversion: Conversion, executor: Executor) -> Array:
+    """Look at all of a kept input before the reply begins. Return the tally.
+
+    Raise TensorDataError as Conversion.step does.
+    """
+
+    counts = conversion.plan.tallies
+
+    def look(piece: Array, first: int, last: int) -> Array:
+        tally = conversion.plan.new_counts()
+        if counts:
+            conversion.step(piece, _room(conversion, first, last), first, tally)
+        else:
+            conversion.check(piece, first)
+        return tally
+
+    works = _kept(source, conversion, look)
+    tallies = [tally async for tally in executor.run_pieces((*conversion.kind, counts), works)]
+    return merged(tallies, conversion.plan.new_counts())
+
+
+async def convert_leaving(source: Array, conversion: Conversion, executor: Executor) -> AsyncIterator[memoryview]:
+    """Convert a kept input, and yield the output as it travels in pieces, as fast as they are taken."""
+
+    def convert(piece: Array, first: int, last: int) -> Array:
+        target = _room(conversion, first, last)
+        conversion.step(piece, target, first, conversion.plan.new_counts())
+        return target
+
+    async for target in executor.run_pieces(conversion.kind, _kept(source, conversion, convert)):
+        yield target.view(np.uint8).data
+        # A client that takes all at once does not make the others wait.
+        await asyncio.sleep(0)
+
+
+def _room(conversion: Conversion, first: int, last: int) -> Array:
+    return np.empty(conversion.output_at(last) - conversion.output_at(first), conversion.output_dtype)
+
+
+async def _kept(source: Array, conversion: Conversion, work: Callable[[Array, int, int], Array]) -> AsyncIterator[Work]:
+    for first, last in conversion.pieces(0, conversion.elements, _PIECE):
+        piece = source[conversion.input_at(first) : conversion.input_at(last)]
+        yield piece.nbytes, partial(work, piece, first, last)

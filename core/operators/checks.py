@@ -71,7 +71,7 @@ def checked_call(
 
     `opset`: a version of the system, None for a system that has none. Raise InvalidRequestError for what is missing or
     unknown, UnsupportedError for what the version does not have, ParameterError for a value out of its limits. Pointers
-    are those of the JSON face: /opset, /inputs/NAME, /attributes/NAME.
+    are those of a JSON request: /opset, /inputs/NAME, /attributes/NAME.
     """
     try:
         version = operator.version_of(1 if opset is None else opset)
@@ -115,7 +115,7 @@ def _check_value(operator: Operator, attribute: Attribute, value: Value, version
     for index, each in enumerate(value if isinstance(value, (list, tuple)) else [value]):
         if type(each) is int and not attribute.lowest <= each <= attribute.highest:
             raise ParameterError(
-                f"{attribute.name} has to be {attribute.lowest} to {attribute.highest}", index=index, pointer=place
+                f"{attribute.name} must be {attribute.lowest} to {attribute.highest}", index=index, pointer=place
             )
 
 

@@ -18,7 +18,7 @@ LONGEST_NAME = 64
 LONGEST_ID = 256
 _MOST_PARAMETERS = 32
 
-# More dimensions than any limit on the rank allows: that limit is the one to be told.
+# More dimensions than any limit on the rank allows, so that the error is about that limit.
 _MOST_DIMENSIONS = 1024
 
 

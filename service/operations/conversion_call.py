@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from core.compare.error_report import ErrorReport
 from core.convert.dequantize import plan_dequantize
@@ -43,15 +43,13 @@ _PLANS: Mapping[Operation, Callable[..., Plan]] = {
 _MOST_KEPT_NUMBERS = 4096
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConversionCall:
+class ConversionCall(NamedTuple):
     """All that a conversion depends on beside the elements. Calls that are equal have the same plan.
 
     Types are texts, or were parsed already. `shape` and `element` are what the array of a request is by itself; without
     them `input_type` has to be the type of a tensor. `options` are those of `conversion_options` that were given.
     `packing` is that of input and output, in so far as they are stored numbers. `measured` asks for the error of the
-    result against the input. `characters` is the length of the types as texts, by which the cost of planning is
-    estimated.
+    result against the input.
     """
 
     operation: Operation
@@ -64,7 +62,6 @@ class ConversionCall:
     multipliers: tuple[Multiplier, ...] | None = None
     packing: Packing = Packing.UNPACKED
     measured: bool = False
-    characters: int = field(default=0, compare=False)
 
     @property
     def is_kept(self) -> bool:
@@ -97,8 +94,7 @@ class PlannedConversion(Conversion):
         return ConversionResult(self, report, saturated)
 
 
-@dataclass(frozen=True, slots=True)
-class ConversionResult:
+class ConversionResult(NamedTuple):
     """What a conversion reports. `error` is there where it was asked for."""
 
     planned: PlannedConversion
@@ -107,15 +103,15 @@ class ConversionResult:
     error: ErrorReport | None = None
 
 
-async def planned_conversion(call: ConversionCall, running: Runtime) -> PlannedConversion:
-    """Return the plan of a call: one that is kept, or a new one, made where so much text is worked on."""
+async def planned_conversion(call: ConversionCall, characters: int, running: Runtime) -> PlannedConversion:
+    """Return the plan of a call, kept or new. The types have so many `characters` as texts: what planning costs."""
     kept = call.is_kept
     found: PlannedConversion | None = running.planned.get(call) if kept else None
     if found is None:
-        characters = call.characters + CHARACTERS_PER_FACTOR * len(call.multipliers or ())
-        found = await running.executor.run_text(characters, partial(_planned, call, running.settings))
+        weight = characters + CHARACTERS_PER_FACTOR * len(call.multipliers or ())
+        found = await running.executor.run_text(weight, partial(_planned, call, running.settings))
         if kept:
-            running.planned.put(call, found, plan_bytes(found.plan, call.characters))
+            running.planned.put(call, found, plan_bytes(found.plan, weight))
     return found
 
 

@@ -104,7 +104,6 @@ def _conversion(call: Call, operation: Operation, **members: Any) -> ConversionC
         element=x.datatype.element,
         options=given_options(operation, call.parameters),
         packing=call.choice("packing", Packing),
-        characters=call.characters,
         **described,
     )
 

@@ -133,7 +133,7 @@ def _wrong(place: str, detail: str) -> InvalidRequestError:
 
 @contextmanager
 def _placed(call: Call) -> Iterator[None]:
-    """Turn the pointers of an operator, which are those of the JSON face, into this face's."""
+    """Turn the pointers of an operator, which are those of a JSON request, into those of an inference request."""
     try:
         yield
     except RequantError as error:
@@ -144,12 +144,12 @@ def _placed(call: Call) -> Iterator[None]:
 def _place(pointer: str | None, call: Call) -> str | None:
     if pointer is None:
         return None
-    _, face, name, *_ = [*pointer.split("/"), ""]
-    if face == "inputs" and name in call.inputs:
+    _, part, name, *_ = [*pointer.split("/"), ""]
+    if part == "inputs" and name in call.inputs:
         return call.inputs[name].pointer
-    if face == "attributes":
+    if part == "attributes":
         return pointer_to(name)
-    return pointer_to("implementation") if face == "implementation" else pointer
+    return pointer_to("implementation") if part == "implementation" else pointer
 
 
 def _operands(call: Call, typed: Sequence[str]) -> dict[str, OperandTensor]:

@@ -215,7 +215,7 @@ def _stored_element(type_: Attribute) -> IntegerType:
 def _check_signless(type_: Attribute) -> None:
     element = element_part(type_)
     if not isinstance(element, IntegerType) or element.signedness.data is not Signedness.SIGNLESS:
-        raise UnsupportedError("the storage has to be a signless integer, as `i8` and `u8` are; arith takes no other")
+        raise UnsupportedError("the storage must be a signless integer, such as `i8` or `u8`; arith supports no other")
 
 
 def _constant(value: SSAValue) -> list[int]:
@@ -226,5 +226,5 @@ def _constant(value: SSAValue) -> list[int]:
     elif isinstance(owner, Operation) and owner.name in ("stablehlo.constant", "arith.constant"):
         found = owner.attributes.get("value", owner.properties.get("value"))
     if not isinstance(found, DenseIntOrFPElementsAttr):
-        raise UnsupportedError("multiplier, shift and zero points have to be constants")
+        raise UnsupportedError("multiplier, shift and zero points must be constants")
     return [int(each) for each in cast(Any, found).get_values()]

@@ -13,19 +13,18 @@ import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 
-from core.errors import NpyError
+from core.errors import NpyError, at
 from core.formats.elements import FLOATS, IntegerElement, Signedness
 from core.mlir.types import ElementType
 from core.plan.packing import check_dense_bytes
 from core.profiles import Operation
 from service.http.openapi_operation import BINARY
-from service.http.problems import at
 from service.http.request_body import BodyReader, require_media_type
 from service.http.responses import BuffersResponse, Header, StreamedResponse
 from service.npy_api import format as npy
 from service.operations.conversion_call import PlannedConversion, planned_conversion
 from service.operations.conversion_query import ConversionQuery, read_conversion_query
-from service.operations.conversion_run import convert
+from service.operations.conversion_run import convert_body
 from service.operations.plan_bytes import plan_bytes
 from service.runtime.request_context import context_of, reserve_memory
 from service.runtime.runtime import Runtime, require_ready
@@ -73,7 +72,7 @@ async def convert_npy(request: Request, operation: Operation) -> Response:
         _check_size(file, reader.declared - header_bytes)
     elif file.data_bytes > running.settings.max_binary_bytes:
         await end()  # more than can come: that it does not is all that is left to see
-    found = await convert(reader, file.planned, running, hold=partial(reserve_memory, scope), end=end)
+    found = await convert_body(reader, file.planned, running, partial(reserve_memory, scope), end)
     headers = (*file.reply_headers, (b"requant-saturated", b"%d" % found.result.saturated))
     if isinstance(found.output, np.ndarray):
         return BuffersResponse([file.reply_header, found.output.view(np.uint8).data], BINARY, headers)
@@ -100,7 +99,7 @@ async def _plan(header: npy.NpyHeader, query: ConversionQuery, running: Runtime)
     named = query.input_type is not None
     with at("/input_type"):
         call = query.call(header.shape, None if named else _element_of(header))
-    planned = await planned_conversion(call, running)
+    planned = await planned_conversion(call, query.characters, running)
     npy.check_dtype(header, planned.input_dtype, named=named)
     if planned.packed_in is not None:
         check_dense_bytes(header.elements, planned.elements, planned.packed_in)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,6 @@ from core.errors import (
     PreconditionError,
     TensorDataError,
 )
-from core.plan.report import Report
 from service.http.decompression import open_body
 from service.http.json_body import MEDIA_TYPE, read_json, reserve_for_objects, tokens_of
 from service.http.openapi_operation import BINARY
@@ -35,8 +34,8 @@ from service.oip.models.conversions import check_input, named_in_model, outputs_
 from service.oip.models.model import Model
 from service.oip.parameters import Value, completed
 from service.oip.tensors import InputTensor, OutputTensor
-from service.operations.conversion_call import PlannedConversion, planned_conversion
-from service.operations.conversion_run import ArrayBody, Body, Converted, convert
+from service.operations.conversion_call import ConversionResult, PlannedConversion, planned_conversion
+from service.operations.conversion_run import Converted, convert_array, convert_body
 from service.operations.plan_bytes import plan_bytes
 from service.runtime.executor import TOKENS_PER_CHARACTER
 from service.runtime.request_context import reserve_memory
@@ -54,7 +53,7 @@ class _Asked:
     """What a request asks for, as far as its JSON says. `heads`: its inputs, in the order in which blobs follow.
 
     It is kept for requests of the same JSON, if no elements are in that. `planned` is what it means then for a model
-    that is a conversion, if no other input has a say in that; `replied` is the last report with the JSON of its reply.
+    that is a conversion, if no other input has a say in that; `replied` is the last result with the JSON of its reply.
     """
 
     heads: list[oip.InputHead]
@@ -64,7 +63,7 @@ class _Asked:
     all_wanted: bool = True
     identity: Mapping[str, str] = field(default_factory=dict)
     planned: PlannedConversion | None = None
-    replied: tuple[Report, bytes] | None = None
+    replied: tuple[ConversionResult, bytes] | None = None
     binary: list[oip.InputHead] = field(init=False)
     blob_bytes: int = field(init=False)
 
@@ -134,7 +133,9 @@ async def run_model(request: Request, model: Model, version: str) -> Response:
         if asked is None:
             asked = await _ask(request, text, model, running)
         body = _Body(reader, text, length is not None, asked)
-        await body.receive(model.inputs[0].name if model.conversion is not None else None, limit)
+        # The error of a conversion is found with its whole input at hand.
+        arrives = model.conversion is not None and not asked.parameters.get("error")
+        await body.receive(model.inputs[0].name if arrives else None, limit)
     run = _run_job if model.conversion is None else _convert
     return await run(request, running, model, version, body, in_query=raw)
 
@@ -176,45 +177,45 @@ async def _convert(
 ) -> Response:
     """Run a model that is a conversion of its first input, which may still arrive."""
     asked, first = body.asked, model.inputs[0].name
-    planned, source = asked.planned, cast(Body, body.reader)
+    planned, inputs = asked.planned, asked.inputs
     if planned is None or not body.first_arrives:
-        inputs = asked.inputs | {head.name: oip.tensor_of_blob(head, blob) for head, blob in body.blobs}
+        inputs = inputs | {head.name: oip.tensor_of_blob(head, blob) for head, blob in body.blobs}
         if body.first_arrives:
             inputs[first] = oip.tensor_of_blob(asked.binary[-1], np.empty(0, np.uint8))
-        else:
-            source = ArrayBody(inputs[first].data)
         planned = await _plan(model, Call(version, inputs, asked.parameters, running.settings, in_query), running)
         if len(inputs) == 1 and body.first_arrives:
             asked.planned = planned
             asked.keep(running, model, body.text)
     # Another output in binary follows y, so y is made whole then.
     y_alone = asked.wanted.get("y", False) and len(asked.wanted) == 1
-    try:
-        found = await convert(
-            source, planned, running, hold=partial(reserve_memory, request.scope), end=body.end, whole=not y_alone
-        )
-    except (TensorDataError, PreconditionError) as error:
-        error.pointer = error.pointer or next(head.pointer for head in asked.heads if head.name == first)
-        raise
-    report = found.result.report
-    if y_alone and asked.replied is not None and asked.replied[0] == report:
-        return _leaving(asked.replied[1], found)
 
-    def reply() -> Response:
+    def reply(found: Converted) -> Response:
         members = _members(model, version, asked, report_of(found.result))
         data = found.output if isinstance(found.output, np.ndarray) else None
         outputs = _chosen(outputs_of(planned, data, multipliers=not y_alone), asked)
         pieces, json_bytes = oip.encode(members, outputs, running.settings.max_values)
         if not y_alone:
             return BuffersResponse(pieces, *_described(json_bytes))
-        text = bytes(pieces[0])
-        if found.result.error is None:
-            asked.replied = report, text
-        return _leaving(text, found)
+        asked.replied = found.result, bytes(pieces[0])
+        return _leaving(asked.replied[1], found)
 
-    if y_alone:
-        return reply()
-    return await running.executor.run_array(asked.blob_bytes + len(body.text), reply)
+    weight = asked.blob_bytes + len(body.text)
+    reserve = partial(reserve_memory, request.scope)
+    try:
+        if body.first_arrives:
+            found = await convert_body(body.reader, planned, running, reserve, body.end, whole=not y_alone)
+        else:
+            await reserve(planned.output_bytes)
+            work = partial(convert_array, inputs[first].data, planned, running.metrics)
+            found = await running.executor.run_array(weight, work)
+    except (TensorDataError, PreconditionError) as error:
+        error.pointer = error.pointer or next(head.pointer for head in asked.heads if head.name == first)
+        raise
+    if not y_alone:
+        return await running.executor.run_array(weight, partial(reply, found))
+    if asked.replied is not None and asked.replied[0] == found.result:
+        return _leaving(asked.replied[1], found)
+    return reply(found)
 
 
 def _leaving(text: bytes, found: Converted) -> Response:
@@ -229,7 +230,7 @@ async def _plan(model: Model, call: Call, running: Runtime) -> PlannedConversion
     assert model.conversion is not None
     conversion = await running.executor.run_text(call.characters, partial(model.conversion, call))
     with named_in_model(call.inputs):
-        planned = await planned_conversion(conversion, running)
+        planned = await planned_conversion(conversion, call.characters, running)
     check_input(call.inputs[model.inputs[0].name], planned)
     return planned
 

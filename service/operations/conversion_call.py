@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from core.compare.error_report import ErrorReport
 from core.convert.dequantize import plan_dequantize
 from core.convert.quantize import plan_quantize
 from core.convert.requantize import ScalingPlan, plan_requantize
-from core.errors import ParameterError, PreconditionError, UnsupportedError
+from core.errors import ParameterError, PreconditionError, UnsupportedError, at, sides
 from core.mlir import print_type
 from core.mlir.types import ElementType, TensorType, Type
 from core.plan.conversion import Conversion
@@ -26,7 +26,6 @@ from core.plan.plan import Array, Plan
 from core.plan.report import Report
 from core.profiles import Operation
 from core.schemes import Multiplier
-from service.http.problems import at, sides
 from service.operations.conversion_options import OPTIONS, Value
 from service.operations.plan_bytes import plan_bytes
 from service.operations.types import read_tensor_type, read_type
@@ -44,15 +43,13 @@ _PLANS: Mapping[Operation, Callable[..., Plan]] = {
 _MOST_KEPT_NUMBERS = 4096
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConversionCall:
+class ConversionCall(NamedTuple):
     """All that a conversion depends on beside the elements. Calls that are equal have the same plan.
 
     Types are texts, or were parsed already. `shape` and `element` are what the array of a request is by itself; without
     them `input_type` has to be the type of a tensor. `options` are those of `conversion_options` that were given.
     `packing` is that of input and output, in so far as they are stored numbers. `measured` asks for the error of the
-    result against the input. `characters` is the length of the types as texts, by which the cost of planning is
-    estimated.
+    result against the input.
     """
 
     operation: Operation
@@ -65,7 +62,6 @@ class ConversionCall:
     multipliers: tuple[Multiplier, ...] | None = None
     packing: Packing = Packing.UNPACKED
     measured: bool = False
-    characters: int = field(default=0, compare=False)
 
     @property
     def is_kept(self) -> bool:
@@ -98,8 +94,7 @@ class PlannedConversion(Conversion):
         return ConversionResult(self, report, saturated)
 
 
-@dataclass(frozen=True, slots=True)
-class ConversionResult:
+class ConversionResult(NamedTuple):
     """What a conversion reports. `error` is there where it was asked for."""
 
     planned: PlannedConversion
@@ -108,15 +103,15 @@ class ConversionResult:
     error: ErrorReport | None = None
 
 
-async def planned_conversion(call: ConversionCall, running: Runtime) -> PlannedConversion:
-    """Return the plan of a call: one that is kept, or a new one, made where so much text is worked on."""
+async def planned_conversion(call: ConversionCall, characters: int, running: Runtime) -> PlannedConversion:
+    """Return the plan of a call, kept or new. The types have so many `characters` as texts: what planning costs."""
     kept = call.is_kept
     found: PlannedConversion | None = running.planned.get(call) if kept else None
     if found is None:
-        characters = call.characters + CHARACTERS_PER_FACTOR * len(call.multipliers or ())
-        found = await running.executor.run_text(characters, partial(_planned, call, running.settings))
+        weight = characters + CHARACTERS_PER_FACTOR * len(call.multipliers or ())
+        found = await running.executor.run_text(weight, partial(_planned, call, running.settings))
         if kept:
-            running.planned.put(call, found, plan_bytes(found.plan, call.characters))
+            running.planned.put(call, found, plan_bytes(found.plan, weight))
     return found
 
 

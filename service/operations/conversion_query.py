@@ -105,7 +105,6 @@ class ConversionQuery:
             options=self.options,
             multipliers=self.multipliers,
             packing=self.packing,
-            characters=self.characters,
         )
 
 

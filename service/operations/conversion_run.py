@@ -4,31 +4,34 @@ Where the output is no larger than the input, each piece of the body is converte
 is kept: after the last byte it is done. Where the output is larger, the input is kept, and converted piece by piece as
 the client takes the reply; nothing of the tensor's size is held twice. In both cases the reply begins when the whole
 body was received: its length and its report are known by then, and a client that sends everything before it reads would
-wait for ever otherwise. An input that was decoded from text is in memory already, and is converted like a body of one
-chunk. Small pieces are converted on the event loop, others in threads, side by side.
+wait for ever otherwise. Small pieces are converted on the event loop, others in threads, side by side. An input that
+was decoded from text is in memory already, and is converted by the thread that has decoded it.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from core.compare.error_report import ErrorReport, conversion_error
+from core.cancellation import check_cancelled
+from core.compare.error_report import conversion_error
 from core.plan.conversion import Conversion, merged
 from core.plan.packing import unpack
 from core.plan.plan import Array
+from service.http.request_body import BodyReader
 from service.operations.conversion_call import ConversionResult, PlannedConversion
 from service.runtime.executor import Executor
+from service.runtime.metrics import Metrics
 from service.runtime.runtime import Runtime
 
 # Elements of a piece: input and output of it together stay in a CPU's own cache.
 _PIECE = 64 << 10
+# Elements of an input in memory that are converted before it is checked whether the client is still there.
+_CANCELLABLE = 1 << 20
 # An input up to here is one piece, and an output up to here is kept, however small the input is.
 _SMALL_INPUT = 16 << 10
 _SMALL_OUTPUT = 1 << 20
@@ -36,84 +39,57 @@ _SMALL_OUTPUT = 1 << 20
 Work = tuple[int, Callable[[], Array]]
 
 
-class Body(Protocol):
-    """Where the elements of the input come from: `service.http.request_body.BodyReader`, or an array."""
-
-    async def elements(self, dtype: np.dtype[Any], group: int, most: int) -> Array:
-        """Return what is there as at most `most` elements, in whole groups; at the end an empty array."""
-
-    async def take(self, count: int) -> NDArray[np.uint8]:
-        """Return the next `count` bytes, or as many as there are."""
-
-
-class ArrayBody:
-    """The whole input as a body, in one chunk."""
-
-    def __init__(self, source: Array) -> None:
-        self._source = source
-
-    async def elements(self, dtype: np.dtype[Any], group: int, most: int) -> Array:
-        """See Body."""
-        found, self._source = self._source, self._source[:0]
-        return found
-
-    async def take(self, count: int) -> NDArray[np.uint8]:
-        """See Body."""
-        return self._source.view(np.uint8)
-
-
-@dataclass(frozen=True, slots=True)
-class Converted:
+class Converted(NamedTuple):
     """What a conversion gives. `output` is what travels: an array, or the pieces of one, made as they are taken."""
 
     result: ConversionResult
     output: Array | AsyncIterator[memoryview]
 
 
-async def convert(
-    body: Body,
+async def convert_body(
+    reader: BodyReader,
     planned: PlannedConversion,
     running: Runtime,
+    reserve: Callable[[int], Awaitable[None]],
+    end: Callable[[], Awaitable[None]],
     *,
-    hold: Callable[[int], Awaitable[None]] | None = None,
-    end: Callable[[], Awaitable[None]] | None = None,
     whole: bool = False,
 ) -> Converted:
-    """Run a planned conversion on the elements that `body` has.
+    """Convert the elements that come next in a body.
 
-    `hold` holds memory for so many bytes, where that was not done before. `end` is awaited after the last element of a
-    body that arrives: it receives what follows, and raises what is wrong with the length. `whole` asks for the output
-    as one array. Raise TensorDataError for a number that its type does not hold, PreconditionError for an element that
-    the arithmetic is not defined for.
+    `reserve` reserves so many bytes of memory. `end` is awaited after the last element: it receives what follows, and
+    raises what is wrong with the length of the body. `whole` asks for the output as one array. Raise TensorDataError
+    for a number that its type does not hold, PreconditionError for an element that the arithmetic is not defined for.
     """
-    source = None
-    if planned.measured or not (whole or keeps_output(planned)):
-        data = await body.take(planned.input_bytes)
-        if end is not None:
-            await end()
-        source = data.view(planned.input_dtype)
-        if not planned.measured:
-            tally = await examine(source, planned, running.executor)
-            pieces = convert_leaving(source, planned, running.executor)
-            return Converted(planned.result(tally, running.metrics), pieces)
-        body = ArrayBody(source)
-    if hold is not None:
-        await hold(planned.output_bytes)
-    tally, output = await convert_arriving(body, planned, running.executor)
-    if end is not None:
+    if whole or keeps_output(planned):
+        await reserve(planned.output_bytes)
+        tally, output = await convert_arriving(reader, planned, running.executor)
         await end()
-    result = planned.result(tally, running.metrics)
-    if source is not None:
-        measure = partial(_error, source, output, planned)
-        result = replace(result, error=await running.executor.run_array(planned.input_bytes, measure))
+        return Converted(planned.result(tally, running.metrics), output)
+    data = await reader.take(planned.input_bytes)
+    await end()
+    source = data.view(planned.input_dtype)
+    tally = await examine(source, planned, running.executor)
+    pieces = convert_leaving(source, planned, running.executor)
+    return Converted(planned.result(tally, running.metrics), pieces)
+
+
+def convert_array(source: Array, planned: PlannedConversion, metrics: Metrics) -> Converted:
+    """Convert an input that is in memory: work for a thread. Raise what `convert_body` does."""
+    output = np.empty(planned.output_entries, planned.output_dtype)
+    tally = planned.plan.new_counts()
+    for first, last in planned.pieces(0, planned.elements, _CANCELLABLE):
+        check_cancelled()
+        piece = source[planned.input_at(first) : planned.input_at(last)]
+        counts = planned.plan.new_counts()
+        planned.step(piece, output[planned.output_at(first) : planned.output_at(last)], first, counts)
+        merged([counts], tally)
+    result = planned.result(tally, metrics)
+    if planned.measured:
+        plan, width = planned.plan, planned.packed_out
+        target = output if width is None else unpack(output, width, plan.elements, plan.output_dtype)
+        result = result._replace(error=conversion_error(plan, source, target))
     return Converted(result, output)
-
-
-def _error(source: Array, output: Array, planned: PlannedConversion) -> ErrorReport:
-    """Return the error of a quantization's output, as it travels, against its input."""
-    plan, width = planned.plan, planned.packed_out
-    target = output if width is None else unpack(output, width, plan.elements, plan.output_dtype)
-    return conversion_error(plan, source, target)
 
 
 def keeps_output(conversion: Conversion) -> bool:
@@ -121,13 +97,13 @@ def keeps_output(conversion: Conversion) -> bool:
     return conversion.output_bytes <= max(conversion.input_bytes, _SMALL_OUTPUT)
 
 
-async def convert_arriving(body: Body, conversion: Conversion, executor: Executor) -> tuple[Array, Array]:
-    """Convert what `body` has left as it arrives. Return the tally and the output as it travels.
+async def convert_arriving(reader: BodyReader, conversion: Conversion, executor: Executor) -> tuple[Array, Array]:
+    """Convert what `reader` has left as it arrives. Return the tally and the output as it travels.
 
     If the body ends early, the rest of the output is not written. Raise TensorDataError as Conversion.step does.
     """
     output = np.empty(conversion.output_entries, conversion.output_dtype)
-    arrived = await body.elements(conversion.input_dtype, conversion.input_group, conversion.input_entries)
+    arrived = await reader.elements(conversion.input_dtype, conversion.input_group, conversion.input_entries)
     tally = conversion.plan.new_counts()
     if arrived.size == conversion.input_entries and arrived.nbytes <= _SMALL_INPUT:
         conversion.step(arrived, output, 0, tally)
@@ -148,7 +124,7 @@ async def convert_arriving(body: Body, conversion: Conversion, executor: Executo
                 yield source.nbytes, partial(convert, source, first, last)
             entry += arrived.size
             missing = conversion.input_entries - entry
-            arrived = await body.elements(conversion.input_dtype, conversion.input_group, missing)
+            arrived = await reader.elements(conversion.input_dtype, conversion.input_group, missing)
 
     tallies = [counts async for counts in executor.run_pieces(conversion.kind, works())]
     return merged(tallies, tally), output

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
 from typing import cast
 
 import numpy as np
@@ -11,14 +10,12 @@ from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
-from core.errors import FieldFault, InvalidRequestError, RequantError
+from core.errors import InvalidRequestError, RequantError, at
 from core.plan.packing import Packing, check_spare_bits
-from core.plan.plan import Array
 from core.profiles import Operation
 from core.schemes import Multiplier
 from service.http.json_body import MEDIA_TYPE, receive_json
 from service.http.openapi_operation import json_operation
-from service.http.problems import at
 from service.http.query import no_query
 from service.http.responses import BuffersResponse, json_text
 from service.json_api.schemas.conversions import (
@@ -29,9 +26,9 @@ from service.json_api.schemas.conversions import (
     RequantizeRequest,
 )
 from service.json_api.tensors import output_pieces, read_elements
-from service.operations.conversion_call import ConversionCall, PlannedConversion, planned_conversion
+from service.operations.conversion_call import ConversionCall, planned_conversion
 from service.operations.conversion_options import given_options
-from service.operations.conversion_run import ArrayBody, Converted, convert
+from service.operations.conversion_run import Converted, convert_array
 from service.operations.error_measures import error_measures
 from service.runtime.request_context import reserve_memory
 from service.runtime.runtime import require_ready
@@ -95,9 +92,10 @@ async def _convert(request: Request, operation: Operation, model: type[Conversio
     """Receive, read, plan, convert and reply."""
     running = require_ready(request)
     asked, body = await receive_json(request, model, running)
-    in_values = "values" in asked.input.model_fields_set
+    in_values = asked.input.in_values
     try:
-        planned = await planned_conversion(_call(asked, operation, in_values=in_values), running)
+        call = _call(asked, operation, in_values=in_values)
+        planned = await planned_conversion(call, len(asked.input.type) + len(asked.output_type), running)
     except RequantError as error:
         error.pointer = "/input/type" if error.pointer == "/input_type" else error.pointer
         raise
@@ -105,25 +103,19 @@ async def _convert(request: Request, operation: Operation, model: type[Conversio
     result_bytes = min(planned.elements, 8 * len(body)) * planned.plan.output_dtype.itemsize
     await reserve_memory(request.scope, result_bytes + result_bytes * 4 // 3)
     if in_values and asked.packing is Packing.DENSE and operation is not Operation.QUANTIZE:
-        raise InvalidRequestError(
-            "values are numbers and not packed; send data",
-            (FieldFault("/packing", "packing_of_values", "only data can be packed"),),
-        )
+        message = "values are numbers and not packed; send data"
+        raise InvalidRequestError.of_field("/packing", "packing_of_values", "only data can be packed", message=message)
 
-    def read() -> Array:
-        dtype, entries = planned.input_dtype, planned.input_entries
-        source = read_elements(asked.input, planned.plan.input_type, dtype, entries, "input", body, running.settings)
+    def work() -> Response:
+        dtype, entries, type_ = planned.input_dtype, planned.input_entries, planned.plan.input_type
+        source = read_elements(asked.input, type_, dtype, "input", body, running.settings, entries=entries)
         if planned.packed_in is not None:
             with at("/input/data"):
                 check_spare_bits(source, planned.elements, planned.packed_in)
-        return source
+        return _reply(convert_array(source, planned, running.metrics), in_values=in_values)
 
-    kind = None if in_values else ("base64", planned.input_dtype, planned.output_dtype)
-    run = partial(running.executor.run_array, len(body), kind=kind)
-    source: Array = await run(read)
-    found = await convert(ArrayBody(source), planned, running, whole=True)
-    reply: Response = await run(partial(_reply, found, planned, in_values=in_values))
-    return reply
+    kind = None if in_values or planned.measured else ("base64", *planned.kind)
+    return await running.executor.run_array(len(body), work, kind)
 
 
 def _call(asked: ConversionRequest, operation: Operation, *, in_values: bool) -> ConversionCall:
@@ -140,16 +132,16 @@ def _call(asked: ConversionRequest, operation: Operation, *, in_values: bool) ->
         multipliers=multipliers,
         packing=Packing.UNPACKED if in_values else asked.packing,
         measured=isinstance(asked, QuantizeRequest) and asked.error,
-        characters=len(asked.input.type) + len(asked.output_type),
     )
 
 
-def _reply(found: Converted, planned: PlannedConversion, *, in_values: bool) -> Response:
+def _reply(found: Converted, *, in_values: bool) -> Response:
     assert isinstance(found.output, np.ndarray)
+    planned = found.result.planned
     report = found.result.report._asdict() | planned.scheme
     if found.result.error is not None:
         report["error"] = error_measures(found.result.error)
-    output = output_pieces(planned.plan.output_type, planned.output_type, found.output, in_values=in_values)
+    output = output_pieces(planned.plan.output_type, found.output, in_values=in_values, text=planned.output_type)
     tail = b',"report":' + json_text(report)
     if planned.operation is Operation.REQUANTIZE:
         tail += b',"multipliers":' + _multipliers_text(planned.plan.multipliers)

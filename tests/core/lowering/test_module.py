@@ -111,7 +111,7 @@ BODY = "func.func @f(%x: tensor<2xf32>) -> tensor<2xf32> {{\n  {}\n  return %x :
         (BODY.format("%0 = arith.constant " + "9" * 5000 + " : i8"), 2, 5024, "cannot be read"),
         ("func.func @f(%x: i8) -> i8 {}", 1, 1, "end with a return"),
         ("func.func @f() {return}\nfunc.func @f() {return}", 1, 1, 'Redefinition of symbol "f"'),
-        ("func.func @f(i8)", 1, 1, "without a body has to be private"),
+        ("func.func @f(i8)", 1, 1, "without a body must be private"),
         ("{" * 100, 1, 65, "nested more than 64 deep"),
         (BODY.format('"' + "a" * 1000), 2, 3, "a string without an end"),
         (BODY.format('"' + "a" * 1000 + '\\q"'), 2, 3, "an escape that there is not"),

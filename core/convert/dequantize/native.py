@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from core.formats.elements import BYTE
-from core.kernels.convert.dequantize.native import DEQUANTIZE, Storage
+from core.kernels.convert.dequantize.native import DEQUANTIZE
 from core.kernels.scalar.rounding import Precision
 from core.kernels.simd.widen import FloatKind
 from core.mlir.types import TensorType
@@ -54,8 +54,8 @@ class NativePlan(Plan):
     layout: Array
     scales: Array
     zero_points: Array
-    storage: int
-    """Storage of the input."""
+    storage: tuple[int, bool]
+    """The bytes of an element of the input, and whether it is signed."""
     expressed: int
     """FloatKind of the output."""
     precision: Precision
@@ -71,7 +71,7 @@ class NativePlan(Plan):
             self.layout,
             self.scales,
             self.zero_points,
-            self.storage,
+            *self.storage,
             self.expressed,
             self.precision,
             self.of_floats,
@@ -96,7 +96,7 @@ def plan_native(profile: str, rule: OperationRule, operand: QuantizedOperand, ta
         layout=channels.layout,
         scales=channels.lay_out(rounded_scales(operand.scales, operand.expressed, rule), "<f4"),
         zero_points=channels.lay_out(operand.zero_points, "<i4"),
-        storage=int(Storage[operand.dtype.name.replace("uint", "U").replace("int", "I")]),
+        storage=(operand.dtype.itemsize, operand.dtype.kind == "i"),
         expressed=int(FloatKind[operand.expressed.name.upper()]),
         precision=precision,
         of_floats=rule.difference in _OF_FLOATS and not _is_exact(operand, precision),

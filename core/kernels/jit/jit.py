@@ -43,6 +43,15 @@ def device(function: Function) -> Function:
     return cast(Function, compiled)
 
 
+def inlined(function: Function) -> Function:
+    """Make `function` a part of the kernels that call it before they are compiled, so that it is not itself compiled.
+
+    For what is large and called from one place. A function that takes constants is a `device`.
+    """
+    compiled: Any = numba.njit(nogil=True, error_model="numpy", inline="always")(function)
+    return cast(Function, compiled)
+
+
 def readable(dtype: types.Type) -> types.Array:
     """Return the type of an input: 1-D, C-contiguous, possibly read-only (as arrays over received bytes are)."""
     return types.Array(dtype, 1, "C", readonly=True)

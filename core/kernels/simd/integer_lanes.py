@@ -9,11 +9,9 @@ from llvmlite import ir
 from numba import types
 
 from core.kernels.jit.jit import Array, Number, device, intrinsic
-from core.kernels.simd.memory import load_all_as, load_as, prefetch, store_all_as, store_as
+from core.kernels.simd.memory import load_as, prefetch, store_as
 from core.kernels.simd.vector import LANES, Generated, Vector, llvm_vector
-from core.kernels.simd.vectors import (
-    convert,
-)
+from core.kernels.simd.vectors import convert
 
 BLOCK = 4 * LANES
 """Elements in four vectors."""
@@ -24,57 +22,38 @@ _LINE = 64
 
 
 @device
-def load_integers(source: Array, index: Number, valid: Number, size: int, signed: bool) -> Number:
-    """Sixteen integers of `size` bytes from an array of bytes. Those of eight bytes are signed."""
-    if size == 1:
-        if signed:
-            return convert(load_as(source, index, valid, np.int8), np.int64)
-        return convert(load_as(source, index, valid, np.uint8), np.int64)
-    if size == 2:
-        if signed:
-            return convert(load_as(source, index, valid, np.int16), np.int64)
-        return convert(load_as(source, index, valid, np.uint16), np.int64)
-    if size == 4:
-        if signed:
-            return convert(load_as(source, index, valid, np.int32), np.int64)
-        return convert(load_as(source, index, valid, np.uint32), np.int64)
-    return load_as(source, index, valid, np.int64)
-
-
-@device
-def store_integers(target: Array, index: Number, stored: Number, valid: Number, size: int) -> None:
-    """The lowest `size` bytes, up to four, of the integers in `valid` to an array of bytes."""
-    if size == 1:
-        store_as(target, index, stored, valid, np.int8)
-    elif size == 2:
-        store_as(target, index, stored, valid, np.int16)
-    else:
-        store_as(target, index, stored, valid, np.int32)
-
-
-@device
-def load_int32(source: Array, index: Number, size: int, signed: bool) -> Number:
+def load_int32(source: Array, index: Number, size: int, signed: bool, mask: Number = None) -> Number:
     """Sixteen integers of `size` bytes, up to four, as int32. Those of four bytes are signed."""
     if size == 1:
         if signed:
-            return convert(load_all_as(source, index, np.int8), np.int32)
-        return convert(load_all_as(source, index, np.uint8), np.int32)
+            return convert(load_as(source, index, np.int8, mask), np.int32)
+        return convert(load_as(source, index, np.uint8, mask), np.int32)
     if size == 2:
         if signed:
-            return convert(load_all_as(source, index, np.int16), np.int32)
-        return convert(load_all_as(source, index, np.uint16), np.int32)
-    return load_all_as(source, index, np.int32)
+            return convert(load_as(source, index, np.int16, mask), np.int32)
+        return convert(load_as(source, index, np.uint16, mask), np.int32)
+    return load_as(source, index, np.int32, mask)
 
 
 @device
-def store_int32(target: Array, index: Number, stored: Number, size: int) -> None:
-    """The lowest `size` bytes of each to an array of bytes."""
+def load_int64(source: Array, index: Number, size: int, signed: bool, mask: Number = None) -> Number:
+    """The same of up to eight bytes, as int64. Those of eight bytes are signed."""
+    if size == 8:
+        return load_as(source, index, np.int64, mask)
+    if size == 4 and not signed:
+        return convert(load_as(source, index, np.uint32, mask), np.int64)
+    return convert(load_int32(source, index, size, signed, mask), np.int64)
+
+
+@device
+def store_integers(target: Array, index: Number, stored: Number, size: int, mask: Number = None) -> None:
+    """The lowest `size` bytes, up to four, of each integer to an array of bytes."""
     if size == 1:
-        store_all_as(target, index, stored, np.int8)
+        store_as(target, index, stored, np.int8, mask)
     elif size == 2:
-        store_all_as(target, index, stored, np.int16)
+        store_as(target, index, stored, np.int16, mask)
     else:
-        store_all_as(target, index, stored, np.int32)
+        store_as(target, index, stored, np.int32, mask)
 
 
 @device
@@ -141,7 +120,7 @@ def _store_block_as(
 
 @device
 def store_block(target: Array, index: Number, a: Number, b: Number, c: Number, d: Number, size: int) -> None:
-    """store_int32 of four vectors."""
+    """store_integers of four vectors."""
     if size == 1:
         _store_block_as(target, index, a, b, c, d, np.int8)
     elif size == 2:

@@ -13,7 +13,6 @@ from numba import types
 
 from core.kernels.jit.jit import Array, Kernel, Number, device, kernel, readable, writable
 from core.kernels.loop.layout import first_parameter, piece_length
-from core.kernels.scalar.fixed_point import wrap_int32
 from core.kernels.scalar.rounding import (
     Precision,
     round_f32_to_f16,
@@ -100,10 +99,10 @@ def _dequantize_any(real: types.Type) -> Kernel:
                     if difference in (_FLOATS, _DOUBLE):
                         target[i] = (np.float64(q) - np.float64(zero_point)) * scale
                     else:
-                        target[i] = np.float64(wrap_int32(q - zero_point)) * scale
+                        target[i] = np.float64(np.int32(q - zero_point)) * scale
                 else:
                     if difference == _INTEGER:
-                        whole = np.float32(_float_of(wrap_int32(q - zero_point), steps))
+                        whole = np.float32(_float_of(np.int64(np.int32(q - zero_point)), steps))
                         real_value = round_to_precision(np.float32(whole * scale), steps)
                     elif difference in (_FLOATS, _FLOATS_OF_F32):
                         if difference == _FLOATS:

@@ -10,69 +10,26 @@ E is f32, f16 or bf16. Types are numbers that the loop looks at for each vector,
 
 from __future__ import annotations
 
-from enum import IntEnum
+from collections.abc import Callable
 
 import numpy as np
 from numba import types
 
-from core.kernels.jit.jit import Array, Kernel, Number, device, kernel, readable, writable
+from core.kernels.jit.jit import Array, Kernel, Number, device, inlined, kernel, readable, writable
 from core.kernels.jit.processor import prefer_wide_vectors
-from core.kernels.loop.layout import after_rows, locate, next_vector, rows_from, unpacked
+from core.kernels.loop.layout import next_vector
+from core.kernels.loop.spans import WHOLE, span_loop
 from core.kernels.scalar.rounding import Precision
-from core.kernels.simd.memory import elements_of, load, load_all_as, load_as, load_first, load_one
-from core.kernels.simd.narrow import store_f32, store_first_f32
+from core.kernels.simd.integer_lanes import load_int32
+from core.kernels.simd.memory import elements_of, load, load_one
+from core.kernels.simd.narrow import store_f32
 from core.kernels.simd.rounding import round_to_precision
 from core.kernels.simd.vector import LANES
-from core.kernels.simd.vectors import (
-    convert,
-    first,
-    select,
-    splat,
-)
+from core.kernels.simd.vectors import convert, first, select, splat
 from core.kernels.simd.widen import FloatKind
-
-
-class Storage(IntEnum):
-    """What the bytes of the source are."""
-
-    I8 = 0
-    U8 = 1
-    I16 = 2
-    U16 = 3
-    I32 = 4
-
 
 _F32, _NATIVE = int(FloatKind.F32), int(Precision.NATIVE)
 _NAN = np.float32(np.nan)
-_I8, _U8, _I16, _U16 = int(Storage.I8), int(Storage.U8), int(Storage.I16), int(Storage.U16)
-
-
-@device
-def _integers(source: Array, index: Number, kind: int) -> Number:
-    """The stored numbers from `index` on, as int32."""
-    if kind == _I8:
-        return convert(load_all_as(source, index, np.int8), np.int32)
-    if kind == _U8:
-        return convert(load_all_as(source, index, np.uint8), np.int32)
-    if kind == _I16:
-        return convert(load_all_as(source, index, np.int16), np.int32)
-    if kind == _U16:
-        return convert(load_all_as(source, index, np.uint16), np.int32)
-    return load_all_as(source, index, np.int32)
-
-
-@device
-def _first_integers(source: Array, index: Number, mask: Number, kind: int) -> Number:
-    """The same for the elements in the mask, and zeros."""
-    if kind == _I8:
-        return convert(load_as(source, index, mask, np.int8), np.int32)
-    if kind == _U8:
-        return convert(load_as(source, index, mask, np.uint8), np.int32)
-    if kind == _I16:
-        return convert(load_as(source, index, mask, np.int16), np.int32)
-    if kind == _U16:
-        return convert(load_as(source, index, mask, np.uint16), np.int32)
-    return load_as(source, index, mask, np.int32)
 
 
 @device
@@ -111,18 +68,19 @@ def _rows(
     scales: Array,
     zero_points: Array,
     parameter: Number,
-    storage: int,
+    storage: tuple[int, bool],
     kind: int,
     cycle: bool,
     double: bool,
     steps: tuple[int, bool],
 ) -> None:
-    """The rows of `core.kernels.loop.layout.rows_from`, of which the first is at `begin` and has that parameter."""
+    """`storage`: the bytes of an element of the source, and whether it is signed."""
+    size, signed = storage
     if rows > 1:
         left = length
         for i in range(begin, begin + rows * length, LANES):
             zero, scale = load_one(zero_points, parameter), load_one(scales, parameter)
-            store_f32(target, i, _value(_integers(source, i, storage), zero, scale, double, steps), kind)
+            store_f32(target, i, _value(load_int32(source, i, size, signed), zero, scale, double, steps), kind)
             parameter, left = next_vector(parameter, left, length)
         return
     scale = load_one(scales, parameter)
@@ -133,17 +91,62 @@ def _rows(
         if cycle:
             scale = load(scales, parameter + (i - begin))
             zero = load(zero_points, parameter + (i - begin))
-        store_f32(target, i, _value(_integers(source, i, storage), zero, scale, double, steps), kind)
+        store_f32(target, i, _value(load_int32(source, i, size, signed), zero, scale, double, steps), kind)
     if whole < end:
         valid = first(end - whole)
         if cycle:
-            scale = load_first(scales, parameter + (whole - begin), valid)
-            zero = load_first(zero_points, parameter + (whole - begin), valid)
-        value = _value(_first_integers(source, whole, valid, storage), zero, scale, double, steps)
-        store_first_f32(target, whole, value, valid, kind)
+            scale = load(scales, parameter + (whole - begin), valid)
+            zero = load(zero_points, parameter + (whole - begin), valid)
+        value = _value(load_int32(source, whole, size, signed, valid), zero, scale, double, steps)
+        store_f32(target, whole, value, kind, valid)
+
+
+def _loop(double: bool) -> Callable[..., Number]:
+    @inlined
+    def convert_rows(
+        work: tuple[Number, ...],
+        begin: Number,
+        rows: Number,
+        length: Number,
+        parameter: Number,
+        cycle: Number,
+        care: Number,
+        seen: Number,
+    ) -> Number:
+        source, target, scales, zero_points, storage, kind, steps = work
+        # Constants where it pays: a branch for each vector costs as much as the arithmetic.
+        if kind != _F32 or storage[0] > 1 or steps[1] or (cycle and not storage[1]):
+            _rows(
+                source, target, begin, rows, length, scales, zero_points, parameter, storage, kind, cycle, double,
+                steps,
+            )  # fmt: skip
+        elif cycle:
+            _rows(
+                source, target, begin, rows, length, scales, zero_points, parameter, (1, True), _F32, True, double,
+                (_NATIVE, False),
+            )  # fmt: skip
+        elif storage[1]:
+            _rows(
+                source, target, begin, rows, length, scales, zero_points, parameter, (1, True), _F32, False, double,
+                (_NATIVE, False),
+            )  # fmt: skip
+        else:
+            _rows(
+                source, target, begin, rows, length, scales, zero_points, parameter, (1, False), _F32, False, double,
+                (_NATIVE, False),
+            )  # fmt: skip
+        return seen
+
+    @inlined
+    def finish(work: tuple[Number, ...], care: Number, seen: Number, counts: Array) -> Number:
+        return 0
+
+    return span_loop(convert_rows, finish, WHOLE)
 
 
 def _dequantize(double: bool) -> Kernel:
+    convert_spans = _loop(double)
+
     @kernel(
         (
             readable(types.uint8),  # source, as bytes
@@ -153,59 +156,33 @@ def _dequantize(double: bool) -> Kernel:
             readable(types.int64),  # core.kernels.loop.layout.unpacked
             readable(types.float32),  # scales, one for each parameter
             readable(types.int32),  # zero points, likewise
-            types.int64,  # Storage of the source
+            types.int64,  # bytes of an element of the source: 1, 2 or 4, which is signed
+            types.boolean,  # whether the source is signed
             types.int64,  # FloatKind of the target, not F64
             types.int64,  # Precision of the steps; but NATIVE for f64 products
             types.boolean,  # whether q and z become floats before they are subtracted
         )
     )
     def dequantize(
-        source_bytes: Array,
-        target_bytes: Array,
+        source: Array,
+        target: Array,
         start: Number,
         size: Number,
         numbers: Array,
-        all_scales: Array,
-        all_zero_points: Array,
-        storage: Number,
+        scales: Array,
+        zero_points: Array,
+        source_bytes: Number,
+        signed: Number,
         kind: Number,
         precision: Number,
         of_floats: Number,
     ) -> None:
         prefer_wide_vectors()
-        source, target = elements_of(source_bytes), elements_of(target_bytes)
-        scales, zero_points = elements_of(all_scales), elements_of(all_zero_points)
-        steps = (precision, of_floats)
-        layout = unpacked(numbers)
-        cycle = layout[4] != 0
-        place = locate(start, layout)
-        done = 0
-        while done < size:
-            rows, length = rows_from(size - done, place, layout)
-            parameter = place[0] + place[1]
-            place = after_rows(rows, length, place, layout)
-            # Constants where it pays: a branch for each vector costs as much as the arithmetic.
-            if kind != _F32 or storage > _U8 or of_floats or (cycle and storage != _I8):
-                _rows(
-                    source, target, done, rows, length, scales, zero_points, parameter, storage, kind, cycle, double,
-                    steps,
-                )  # fmt: skip
-            elif cycle:
-                _rows(
-                    source, target, done, rows, length, scales, zero_points, parameter, _I8, _F32, True, double,
-                    (_NATIVE, False),
-                )  # fmt: skip
-            elif storage == _I8:
-                _rows(
-                    source, target, done, rows, length, scales, zero_points, parameter, _I8, _F32, False, double,
-                    (_NATIVE, False),
-                )  # fmt: skip
-            else:
-                _rows(
-                    source, target, done, rows, length, scales, zero_points, parameter, _U8, _F32, False, double,
-                    (_NATIVE, False),
-                )  # fmt: skip
-            done += rows * length
+        work = (
+            elements_of(source), elements_of(target), elements_of(scales), elements_of(zero_points),
+            (source_bytes, signed), kind, (precision, of_floats),
+        )  # fmt: skip
+        convert_spans(work, start, size, numbers, 0, None)
 
     return dequantize
 

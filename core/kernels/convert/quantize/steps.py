@@ -16,7 +16,7 @@ from core.kernels.jit.jit import Number, device
 from core.kernels.scalar.rounding import Precision
 from core.kernels.simd.rounding import nearest_integers, round_to_precision
 from core.kernels.simd.vector import Vector
-from core.kernels.simd.vectors import convert, larger, multiply_add, select, smaller, splat
+from core.kernels.simd.vectors import clamp, convert, multiply_add, select, splat
 
 _RECIPROCAL, _FUSED = int(Quotient.RECIPROCAL), int(Quotient.FUSED)
 _BEFORE = int(Addition.BEFORE)
@@ -27,12 +27,6 @@ _LARGEST_F32_IN_INT32 = 2147483520.0
 # Beyond all bounds, with room for a zero point in the integer.
 _FAR_NARROW = np.float32(1 << 21)
 _FAR_WIDE = np.float64(1 << 40)
-
-
-@device
-def clamp(value: Number, lowest: Number, highest: Number) -> Number:
-    """The nearest between the bounds."""
-    return smaller(larger(value, lowest), highest)
 
 
 @device

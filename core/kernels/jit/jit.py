@@ -39,7 +39,9 @@ def target_features() -> frozenset[str]:
 
 def device(function: Function) -> Function:
     """Make `function` callable from kernels, into which LLVM inlines it, so that a constant argument is one there."""
-    compiled: Any = numba.njit(nogil=True, error_model="numpy", forceinline=True)(function)
+    compiled: Any = numba.njit(
+        nogil=True, error_model="numpy", forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True
+    )(function)
     return cast(Function, compiled)
 
 

@@ -9,7 +9,7 @@ from llvmlite import ir
 from numba import types
 
 from core.kernels.jit.jit import Array, Number, device, intrinsic
-from core.kernels.simd.memory import load_as, prefetch, store_as
+from core.kernels.simd.memory import load_as, place_of, prefetch, store_as
 from core.kernels.simd.vector import LANES, Generated, Vector, llvm_vector
 from core.kernels.simd.vectors import convert
 
@@ -109,9 +109,7 @@ def _store_block_as(
 
         whole = joined(joined(values[2], values[3]), joined(values[4], values[5]))
         kind = ir.VectorType(llvm_vector(element).element, BLOCK)
-        make: Any = context.make_array(target)
-        data = builder.bitcast(make(context, builder, values[0]).data, kind.element.as_pointer())
-        place = builder.bitcast(builder.gep(data, [values[1]]), kind.as_pointer())
+        place = place_of(context, builder, target, values, kind)
         builder.store(whole if whole.type == kind else builder.trunc(whole, kind), place, align=element.bitwidth // 8)
         return context.get_dummy_value()
 

@@ -108,11 +108,8 @@ def load_one(typing_context: Any, array: types.Array, index: types.Integer) -> G
 
 
 @intrinsic
-def store(
-    typing_context: Any, array: types.Array, index: types.Integer, vector: Vector, mask: Any = None
-) -> Generated:
-    """array[index : index + LANES] = vector, or those in the mask. Integers wider than the array's lose the upper bits.
-    """
+def store(typing_context: Any, array: types.Array, index: types.Integer, vector: Vector, mask: Any = None) -> Generated:
+    """array[index : index + LANES] = vector, or those in the mask. Integers wider than the array's lose the upper bits."""
     return _store(array.dtype, array, (index, vector), mask)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numba import types
 
 from core.kernels.jit.jit import Array, Kernel, Number, device, kernel, readable, writable
-from core.kernels.loop.layout import first_parameter, piece_length
+from core.kernels.loop.layout import after_rows, left_in_row, locate
 from core.kernels.scalar.rounding import (
     Precision,
     round_f32_to_f16,
@@ -86,11 +86,13 @@ def _dequantize_any(real: types.Type) -> Kernel:
         steps: Number,
         result: Number,
     ) -> None:
+        layout = (run, channels, group, groups, False)
+        place = locate(start, layout)
         done = 0
         while done < source.size:
-            element = start + done
-            length = piece_length(source.size - done, element, run, channels, False)
-            parameter = first_parameter(element, run, channels, group, groups, False)
+            length = min(left_in_row(place, layout), source.size - done)
+            parameter = place[0] + place[1]
+            place = after_rows(1, length, place, layout)
             scale = scales[parameter]
             zero_point = zero_points[parameter]
             for i in range(done, done + length):

@@ -5,21 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from core.formats.rounding import Rounding
+from core.formats.rules import Difference, Overflow, Quotient
 from core.profiles.cast import F8_ONNX, SCALE, CastRule, FloatOverflow, NanCode, NanTail
 from core.profiles.integer_rule import Addition, AddRule, ProductRule, SumOverflow
-from core.profiles.rule import (
-    DEQUANTIZE,
-    NO_NAN,
-    Difference,
-    Missing,
-    Operation,
-    OperationRule,
-    Overflow,
-    Profile,
-    Quotient,
-    Steps,
-    ZeroPoint,
-)
+from core.profiles.rule import DEQUANTIZE, NO_NAN, Missing, Operation, OperationRule, Profile, Steps, ZeroPoint
 from core.profiles.scheme_rule import scheme_rule
 from core.schemes import fbgemm
 

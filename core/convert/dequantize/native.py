@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from core.formats.elements import BYTE
+from core.formats.rules import Difference
 from core.kernels.convert.dequantize.native import DEQUANTIZE
 from core.kernels.scalar.rounding import Precision
 from core.kernels.simd.widen import FloatKind
@@ -15,7 +16,6 @@ from core.plan.lanes import LANES, rounded_scales, step_precision
 from core.plan.operands import QuantizedOperand, float_element
 from core.plan.plan import Array, Plan
 from core.profiles import OperationRule
-from core.profiles.rule import Difference
 
 _OF_FLOATS = (Difference.FLOATS, Difference.FLOATS_OF_F32)
 _LARGEST_EXACT = 1 << 24

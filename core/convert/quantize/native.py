@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from core.convert.quantize.general import GeneralPlan, reciprocals
+from core.formats.rules import Overflow, Quotient
 from core.kernels.convert.quantize.form import WINDOW, Field, Form
 from core.kernels.convert.quantize.native import QUANTIZE
 from core.kernels.jit.processor import HAS_FMA
@@ -17,7 +18,7 @@ from core.plan.lanes import LANES, rounded_scales
 from core.plan.operands import QuantizedOperand, float_element
 from core.plan.plan import Array, Plan
 from core.profiles import OperationRule, Rounding, ZeroPoint
-from core.profiles.rule import Missing, Overflow, Quotient, Steps
+from core.profiles.rule import Missing, Steps
 
 # Scales for which subnormals give the same as zeros: quotients and products stay far below 1/2.
 _SMALLEST_FLUSHED = np.float32(2.0**-60)

@@ -38,8 +38,11 @@ def target_features() -> frozenset[str]:
 
 
 def device(function: Function) -> Function:
-    """Make `function` callable from kernels, into which LLVM inlines it, so that a constant argument is one there."""
-    compiled: Any = numba.njit(
+    """Make `function` callable from kernels, into which LLVM inlines it, so that a constant argument is one there.
+
+    Python cannot call it: the wrappers for that would be a fifth of what a kernel takes to compile.
+    """
+    compiled: Any = numba.njit(  # type: ignore[call-overload]  # numba's stubs leave out the last two
         nogil=True, error_model="numpy", forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True
     )(function)
     return cast(Function, compiled)

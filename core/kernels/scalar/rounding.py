@@ -82,19 +82,6 @@ f64_of_bits = _reinterpret(types.float64)
 """The f64 of a bit pattern."""
 
 
-class Rounding(IntEnum):
-    """The rules by which a kernel can be told to round."""
-
-    HALF_EVEN = 0
-    HALF_AWAY = 1
-    HALF_UP = 2
-    HALF_DOWN = 3
-    TOWARD_ZERO = 4
-    FLOOR = 5
-    CEILING = 6
-    STOCHASTIC = 7
-
-
 @device
 def round_f32_to_bf16(value: Number) -> Number:
     """The bf16 nearest to an f32 (RNE), as an f32. Overflow gives infinity; NaN stays NaN."""

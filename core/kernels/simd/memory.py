@@ -23,7 +23,7 @@ from core.kernels.simd.vectors import (
 )
 
 _INDEX = ir.IntType(32)
-_LEFT_OUT = types.Omitted(None)
+_LEFT_OUT = types.Omitted(None)  # type: ignore[no-untyped-call]
 
 
 def _data(context: Any, builder: Any, array: Any, value: Any) -> Any:
@@ -109,7 +109,7 @@ def load_one(typing_context: Any, array: types.Array, index: types.Integer) -> G
 
 @intrinsic
 def store(typing_context: Any, array: types.Array, index: types.Integer, vector: Vector, mask: Any = None) -> Generated:
-    """array[index : index + LANES] = vector, or those in the mask. Integers wider than the array's lose the upper bits."""
+    """array[index : index + LANES] = vector, those in the mask. Integers wider than the array's lose upper bits."""
     return _store(array.dtype, array, (index, vector), mask)
 
 

@@ -6,11 +6,10 @@ A.5, C.9, H.2; spec/mlir.md 3.2, 4.2.
 
 from __future__ import annotations
 
-from enum import IntEnum
-
 import numpy as np
 from numba import types
 
+from core.formats.rules import Difference
 from core.kernels.jit.jit import Array, Kernel, Number, device, kernel, readable, writable
 from core.kernels.loop.layout import after_rows, left_in_row, locate
 from core.kernels.scalar.rounding import (
@@ -21,24 +20,8 @@ from core.kernels.scalar.rounding import (
     round_to_precision,
 )
 
-
-class Difference(IntEnum):
-    """How q - z is formed, and what the product is rounded to on its way to the expressed type E."""
-
-    INTEGER = 0
-    """E(S(S(q - z) * s)), q - z in int32, which wraps; S the type of the steps."""
-    FLOATS = 1
-    """E(S(S(S(q) - S(z)) * s))."""
-    DOUBLE = 2
-    """E(f32(f64(q - z) * f64(s))), q - z exact."""
-    DOUBLE_OF_F32 = 3
-    """E((f64(f32(q)) - z) * f64(s)), rounded once to f16, and to bf16 by way of f32."""
-    FLOATS_OF_F32 = 4
-    """FLOATS with q and z rounded to f32 on their way to S."""
-
-
-_INTEGER, _FLOATS, _DOUBLE = int(Difference.INTEGER), int(Difference.FLOATS), int(Difference.DOUBLE)
-_FLOATS_OF_F32 = int(Difference.FLOATS_OF_F32)
+_INTEGER, _FLOATS, _DOUBLE = Difference.INTEGER.code, Difference.FLOATS.code, Difference.DOUBLE.code
+_FLOATS_OF_F32 = Difference.FLOATS_OF_F32.code
 _NAN = np.float32(np.nan)
 _F16, _BF16 = int(Precision.F16), int(Precision.BF16)
 
@@ -67,7 +50,7 @@ def _dequantize_any(real: types.Type) -> Kernel:
             types.int64,  # groups  /
             readable(real),  # scales
             readable(types.int64),  # zero points
-            types.int64,  # Difference
+            types.int64,  # Difference, by its code
             types.int64,  # Precision of the steps
             types.int64,  # Precision of the result
         )

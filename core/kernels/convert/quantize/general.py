@@ -22,13 +22,14 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from core.kernels.convert.quantize.rules import Addition, Field, Overflow
+from core.formats.rounding import Rounding
+from core.formats.rules import Overflow
+from core.kernels.convert.quantize.rules import Addition, Field
 from core.kernels.convert.quantize.steps import settled, value_f32, value_f64
 from core.kernels.jit.jit import Array, Kernel, Number, device, inlined, kernel, readable, writable
 from core.kernels.jit.processor import prefer_wide_vectors
 from core.kernels.loop.layout import next_vector
 from core.kernels.loop.spans import span_loop
-from core.kernels.scalar.rounding import Rounding
 from core.kernels.simd.integer_lanes import store_integers
 from core.kernels.simd.memory import elements_of, load, load_as, load_one
 from core.kernels.simd.rounding import nearest_integers, round_by
@@ -39,9 +40,9 @@ from core.kernels.simd.widen import FloatKind, load_f32
 _SOURCE, _QUOTIENT, _PRECISION, _ADDITION, _ROUNDING, _OVERFLOW, _NAN_UNDEFINED, _SEED, _BYTES = map(int, Field)
 _F32 = int(FloatKind.F32)
 _AFTER = int(Addition.AFTER)
-_SATURATE, _INDEFINITE, _UNDEFINED = int(Overflow.SATURATE), int(Overflow.INDEFINITE), int(Overflow.UNDEFINED)
-_INDEFINITE_LAST = int(Overflow.INDEFINITE_LAST)
-_TOWARD_ZERO = int(Rounding.TOWARD_ZERO)
+_SATURATE, _FLOAT_SATURATE = Overflow.SATURATE.code, Overflow.FLOAT_SATURATE.code
+_INDEFINITE, _UNDEFINED, _FLOAT_CLAMP = Overflow.INDEFINITE.code, Overflow.UNDEFINED.code, Overflow.FLOAT_CLAMP.code
+_TOWARD_ZERO = Rounding.TOWARD_ZERO.code
 # Degrees of care: none; to count what saturates; to ask everything.
 _NONE, _COUNTING, _ASKING = range(3)
 
@@ -192,7 +193,7 @@ def _quantize_any(lane: type[Any], wide: bool) -> Kernel:
                     # What did not fit and is not clamped counts as low, as -2^31 is.
                     is_low = is_low | ~(fits | is_high)
                 stored = clamp(integers, first_stored, last_stored)
-                if overflow == _INDEFINITE_LAST:
+                if overflow == _FLOAT_CLAMP:
                     stored = select(stored > beyond, splat(integer_class(-_INT32_MAXIMUM - 1)), stored)
                 stored = select(not_a_number, stored_nan, stored)
                 store_integers(target, i, stored, item, valid)
@@ -269,13 +270,13 @@ def _quantize_any(lane: type[Any], wide: bool) -> Kernel:
         first_stored, last_stored = splat(bounds[2]), splat(bounds[3])
         lowest, highest = splat(bounds[4]), splat(bounds[5])
         least_within, most_within = larger(minimum, first_stored), smaller(maximum, last_stored)
-        if overflow == _INDEFINITE_LAST:
+        if overflow == _FLOAT_CLAMP:
             most_within = smaller(most_within, splat(integer_class(_INT32_MAXIMUM)))
         # Integers that are not far: they are what they seem to be, and what saturates is all that is to be counted.
         least_near, most_near = splat(integer_class(-far)), splat(integer_class(far))
         if overflow == _UNDEFINED:
             least_near, most_near = larger(least_near, lowest), smaller(most_near, highest)
-        elif wide and overflow != _SATURATE:
+        elif wide and overflow not in (_SATURATE, _FLOAT_SATURATE):
             least_near, most_near = least_within, most_within
         work = (
             elements_of(source), elements_of(target), start, parameters, elements_of(nans), choices, steps,

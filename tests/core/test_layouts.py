@@ -19,6 +19,7 @@ from core.kernels.convert.quantize.general import QUANTIZE_ANY
 from core.kernels.convert.quantize.rules import Addition
 from core.kernels.convert.quantize.rules import Field as Rule
 from core.kernels.scalar.rounding import Precision
+from core.kernels.simd.integer_lanes import storage_of
 from core.kernels.simd.widen import FloatKind
 from core.plan.channels import channels_of
 from core.profiles import PROFILES
@@ -96,8 +97,7 @@ def test_dequantize_from_any_element(storage: str, kind: FloatKind, double: bool
                 channels.layout,
                 channels.lay_out(scales, "<f4"),
                 channels.lay_out(zero_points, "<i4"),
-                dtype.itemsize,
-                dtype.kind == "i",
+                storage_of(dtype),
                 kind,
                 Precision.NATIVE,
                 False,

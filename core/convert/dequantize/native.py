@@ -10,6 +10,7 @@ from core.formats.elements import BYTE
 from core.formats.rules import Difference
 from core.kernels.convert.dequantize.native import DEQUANTIZE
 from core.kernels.scalar.rounding import Precision
+from core.kernels.simd.integer_lanes import storage_of
 from core.kernels.simd.widen import FloatKind
 from core.mlir.types import TensorType
 from core.plan.lanes import LANES, rounded_scales, step_precision
@@ -54,8 +55,8 @@ class NativePlan(Plan):
     layout: Array
     scales: Array
     zero_points: Array
-    storage: tuple[int, bool]
-    """The bytes of an element of the input, and whether it is signed."""
+    storage: int
+    """Storage of the input."""
     expressed: int
     """FloatKind of the output."""
     precision: Precision
@@ -71,7 +72,7 @@ class NativePlan(Plan):
             self.layout,
             self.scales,
             self.zero_points,
-            *self.storage,
+            self.storage,
             self.expressed,
             self.precision,
             self.of_floats,
@@ -96,7 +97,7 @@ def plan_native(profile: str, rule: OperationRule, operand: QuantizedOperand, ta
         layout=channels.layout,
         scales=channels.lay_out(rounded_scales(operand.scales, operand.expressed, rule), "<f4"),
         zero_points=channels.lay_out(operand.zero_points, "<i4"),
-        storage=(operand.dtype.itemsize, operand.dtype.kind == "i"),
+        storage=int(storage_of(operand.dtype)),
         expressed=int(FloatKind[operand.expressed.name.upper()]),
         precision=precision,
         of_floats=rule.difference in _OF_FLOATS and not _is_exact(operand, precision),

@@ -1,4 +1,4 @@
-"""Kernels of fake quantization: f32 to the nearest step of a nudged range. Formulas: spec/numerics.md C.11.
+"""Kernels of fake quantization: f32 to the nearest step of a nudged range.
 
 c = clamp(x, low, high), q0 = floor(f32(f32(-low * inverse) + 0.5)); each step in f32:
 

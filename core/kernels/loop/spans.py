@@ -61,8 +61,8 @@ def span_loop(
             while begin < end:
                 rows, length = rows_from(end - begin, place, layout)
                 parameter = place[0] + place[1]
-                seen = convert_rows(work, begin, rows, length, parameter, layout[4] != 0, care, seen)
                 place = after_rows(rows, length, place, layout)
+                seen = convert_rows(work, begin, rows, length, parameter, layout[4] != 0, care, seen)
                 begin += rows * length
             needed = finish(work, care, seen, counts)
             if needed == STOP:

@@ -1,7 +1,7 @@
 """Rounding of a float to an integral float, one primitive for each rule, and of a float to a narrower float.
 
 The integral roundings are LLVM's own instructions, or short branch-free sequences of them, on every vector unit;
-numpy's and Python's do not vectorize inside numba (spec/perf.md 2.2). They pass NaN and infinities through and work on
+numpy's and Python's do not vectorize inside numba. They pass NaN and infinities through and work on
 f32 and f64 alike.
 """
 

@@ -1,7 +1,7 @@
 """The general kernel from integers to floats: every storage as int64, every expressed type, one element at a time.
 
-The result is f32 (holding f16 and bf16 values exactly, to be narrowed by the caller) or f64. Formulas: spec/numerics.md
-A.5, C.9, H.2; spec/mlir.md 3.2, 4.2.
+The result is f32 (holding f16 and bf16 values exactly, to be narrowed by the caller) or f64. The formulas are those of
+`core.formats.rules.Difference`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Kernels from integers to floats, for every layout and storage. Formulas: spec/numerics.md A.5, C.9, H.2; mlir.md 4.4.
+"""Kernels from integers to floats, for every layout and storage.
 
 E(f32(f32(q - z) * s))          q - z in int32, which wraps for 32-bit storage
 E(f32(f64(q - z) * f64(s)))     q - z exact; for 32-bit storage, where the two differ
@@ -20,7 +20,7 @@ from core.kernels.jit.processor import prefer_wide_vectors
 from core.kernels.loop.layout import next_vector
 from core.kernels.loop.spans import WHOLE, span_loop
 from core.kernels.scalar.rounding import Precision
-from core.kernels.simd.integer_lanes import load_int32
+from core.kernels.simd.integer_lanes import Storage, load_int32
 from core.kernels.simd.memory import elements_of, load, load_one
 from core.kernels.simd.narrow import store_f32
 from core.kernels.simd.rounding import round_to_precision
@@ -28,6 +28,7 @@ from core.kernels.simd.vector import LANES
 from core.kernels.simd.vectors import convert, first, select, splat
 from core.kernels.simd.widen import FloatKind
 
+_I8, _U8 = int(Storage.I8), int(Storage.U8)
 _F32, _NATIVE = int(FloatKind.F32), int(Precision.NATIVE)
 _NAN = np.float32(np.nan)
 
@@ -68,19 +69,17 @@ def _rows(
     scales: Array,
     zero_points: Array,
     parameter: Number,
-    storage: tuple[int, bool],
+    storage: int,
     kind: int,
     cycle: bool,
     double: bool,
     steps: tuple[int, bool],
 ) -> None:
-    """`storage`: the bytes of an element of the source, and whether it is signed."""
-    size, signed = storage
     if rows > 1:
         left = length
         for i in range(begin, begin + rows * length, LANES):
             zero, scale = load_one(zero_points, parameter), load_one(scales, parameter)
-            store_f32(target, i, _value(load_int32(source, i, size, signed), zero, scale, double, steps), kind)
+            store_f32(target, i, _value(load_int32(source, i, storage), zero, scale, double, steps), kind)
             parameter, left = next_vector(parameter, left, length)
         return
     scale = load_one(scales, parameter)
@@ -91,13 +90,13 @@ def _rows(
         if cycle:
             scale = load(scales, parameter + (i - begin))
             zero = load(zero_points, parameter + (i - begin))
-        store_f32(target, i, _value(load_int32(source, i, size, signed), zero, scale, double, steps), kind)
+        store_f32(target, i, _value(load_int32(source, i, storage), zero, scale, double, steps), kind)
     if whole < end:
         valid = first(end - whole)
         if cycle:
             scale = load(scales, parameter + (whole - begin), valid)
             zero = load(zero_points, parameter + (whole - begin), valid)
-        value = _value(load_int32(source, whole, size, signed, valid), zero, scale, double, steps)
+        value = _value(load_int32(source, whole, storage, valid), zero, scale, double, steps)
         store_f32(target, whole, value, kind, valid)
 
 
@@ -115,24 +114,24 @@ def _loop(double: bool) -> Callable[..., Number]:
     ) -> Number:
         source, target, scales, zero_points, storage, kind, steps = work
         # Constants where it pays: a branch for each vector costs as much as the arithmetic.
-        if kind != _F32 or storage[0] > 1 or steps[1] or (cycle and not storage[1]):
+        if kind != _F32 or storage > _U8 or steps[1] or (cycle and storage != _I8):
             _rows(
                 source, target, begin, rows, length, scales, zero_points, parameter, storage, kind, cycle, double,
                 steps,
             )  # fmt: skip
         elif cycle:
             _rows(
-                source, target, begin, rows, length, scales, zero_points, parameter, (1, True), _F32, True, double,
+                source, target, begin, rows, length, scales, zero_points, parameter, _I8, _F32, True, double,
                 (_NATIVE, False),
             )  # fmt: skip
-        elif storage[1]:
+        elif storage == _I8:
             _rows(
-                source, target, begin, rows, length, scales, zero_points, parameter, (1, True), _F32, False, double,
+                source, target, begin, rows, length, scales, zero_points, parameter, _I8, _F32, False, double,
                 (_NATIVE, False),
             )  # fmt: skip
         else:
             _rows(
-                source, target, begin, rows, length, scales, zero_points, parameter, (1, False), _F32, False, double,
+                source, target, begin, rows, length, scales, zero_points, parameter, _U8, _F32, False, double,
                 (_NATIVE, False),
             )  # fmt: skip
         return seen
@@ -156,8 +155,7 @@ def _dequantize(double: bool) -> Kernel:
             readable(types.int64),  # core.kernels.loop.layout.unpacked
             readable(types.float32),  # scales, one for each parameter
             readable(types.int32),  # zero points, likewise
-            types.int64,  # bytes of an element of the source: 1, 2 or 4, which is signed
-            types.boolean,  # whether the source is signed
+            types.int64,  # Storage of the source
             types.int64,  # FloatKind of the target, not F64
             types.int64,  # Precision of the steps; but NATIVE for f64 products
             types.boolean,  # whether q and z become floats before they are subtracted
@@ -171,8 +169,7 @@ def _dequantize(double: bool) -> Kernel:
         numbers: Array,
         scales: Array,
         zero_points: Array,
-        source_bytes: Number,
-        signed: Number,
+        storage: Number,
         kind: Number,
         precision: Number,
         of_floats: Number,
@@ -180,7 +177,7 @@ def _dequantize(double: bool) -> Kernel:
         prefer_wide_vectors()
         work = (
             elements_of(source), elements_of(target), elements_of(scales), elements_of(zero_points),
-            (source_bytes, signed), kind, (precision, of_floats),
+            storage, kind, (precision, of_floats),
         )  # fmt: skip
         convert_spans(work, start, size, numbers, 0, None)
 

@@ -1,4 +1,4 @@
-"""The kernel from the codes of floats of at most 8 bits to f32, f16 and bf16. Formula: spec/numerics.md G.1.
+"""The kernel from the codes of floats of at most 8 bits to f32, f16 and bf16.
 
     E(f32(value * s))
     value = (-1)^sign * 2^(E - bias) * (1 + M / 2^m): the code, shifted, is the bits of an f32

@@ -1,7 +1,5 @@
 """Kernels from floats to the codes of floats of at most 16 bits, for every format by its numbers.
 
-Formulas: spec/numerics.md G.
-
     y = x,  x * r  or  x / s         one rounding; to f16 or bf16 once more where each step is in that type
     normal:    code = RNE(bits of |y| / 2^(p - m)) - ((lane's bias - bias) << m)
     subnormal: code = bits(|y| + M) - bits(M), M the power of two whose last place is the format's smallest value

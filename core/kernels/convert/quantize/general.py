@@ -6,8 +6,6 @@ each element: where all integers are within the bounds, nothing saturates, and n
 they are not far beyond, the span is converted once more and what saturates is counted; elsewhere by a loop that asks
 everything.
 
-Formulas: spec/numerics.md A.3, B.2, C.6, E.1; spec/mlir.md 3.2, 4.2.
-
     v = x / s,  x * r  or  fma(x, r, a), rounded to P;   v + a, rounded to P;   round;   + a;   + z
 
 Of the three additions at most one adds the zero point; a is it in the float type. Sources are f32, f16 and bf16, which

@@ -1,5 +1,5 @@
 """Kernels from integers to integers by multiplier and shift, for tensors of which it is proved that no element fails
-what its scheme demands. Formulas: spec/numerics.md C.5, D; spec/mlir.md 5.3.
+what its scheme demands.
 
     v = q - z_in ;  y = multiply(v, m, s) ;  clamp(y + z_out, minimum, maximum)
 
@@ -73,26 +73,23 @@ class Parameter(IntEnum):
 class Choice(IntEnum):
     """Where each choice stands in the kernel's `numbers`, behind the layout."""
 
-    SOURCE_BYTES = 5
-    """Those of an element of the source: 1, 2 or 4, which is signed."""
-    SOURCE_SIGNED = 6
-    TARGET_BYTES = 7
-    AWAY = 8
+    SOURCE = 5
+    """Storage of the source, of up to 32 bits; not U32."""
+    TARGET_BYTES = 6
+    AWAY = 7
     """Whether ties go away from zero: NEAREST_AWAY."""
-    FIRST = 9
+    FIRST = 8
     """2 first, for all parameters."""
-    PLAIN = 10
+    PLAIN = 9
     """Whether all z_in and all left are 0."""
-    MINIMUM = 11
-    MAXIMUM = 12
-    WORDS = 13
+    MINIMUM = 10
+    MAXIMUM = 11
+    WORDS = 12
     """Whether the target has bytes, and all z_out 14 bits and a sign: sums are then made in 16 bits, and saturate."""
 
 
 _ROWS = len(Parameter)
-_SOURCE_BYTES, _SIGNED, _TARGET_BYTES, _AWAY, _FIRST, _PLAIN, _MINIMUM, _MAXIMUM, _WORDS = (
-    int(each) for each in Choice
-)
+_SOURCE, _TARGET_BYTES, _AWAY, _FIRST, _PLAIN, _MINIMUM, _MAXIMUM, _WORDS = (int(each) for each in Choice)
 
 
 @device
@@ -142,7 +139,7 @@ def _convert_rows(
 ) -> tuple[Number, ...]:
     """`seen`: the tally, as in `store_wide_sums`; of words the extremes, and how many saturate low and high."""
     source, target, parameters, columns, numbers, twice_first, away, plain, in_words, bounds, word_bounds = work
-    source_bytes, signed, target_bytes = numbers
+    storage, target_bytes = numbers
     minimum, maximum = bounds
     tally, extremes, word_counts = seen
     counting = care > 0
@@ -170,7 +167,7 @@ def _convert_rows(
         i = done
         if cycle:
             while i + BLOCK <= end:
-                a, b, c, d = load_block(source, i, source_bytes, signed)
+                a, b, c, d = load_block(source, i, storage)
                 at = index + (i - done)
                 a = _sum(a, _loaded(parameters, columns, at, plain), addend, plain, away)
                 b = _sum(b, _loaded(parameters, columns, at + LANES, plain), addend, plain, away)
@@ -187,7 +184,7 @@ def _convert_rows(
         else:
             zero_word = splat_words(np.int64(parameters[zeros_out + index]))
             while i + BLOCK <= end:
-                a, b, c, d = load_block(source, i, source_bytes, signed)
+                a, b, c, d = load_block(source, i, storage)
                 if not plain:
                     a, b = (a - zero_in) << left, (b - zero_in) << left
                     c, d = (c - zero_in) << left, (d - zero_in) << left
@@ -205,7 +202,7 @@ def _convert_rows(
                     tally = store_wide_sums(target, i, block, bounds, tally, target_bytes, counting)
                 i += BLOCK
         while i + LANES <= end:
-            value = load_int32(source, i, source_bytes, signed)
+            value = load_int32(source, i, storage)
             one = _loaded(parameters, columns, index + (i - done), plain) if cycle else of_all
             summed = _sum(value, one, addend, plain, away)
             stored = clamp(summed, minimum, maximum)
@@ -215,7 +212,7 @@ def _convert_rows(
         if i < end:
             valid = first(end - i)
             one = _loaded(parameters, columns, index + (i - done), False, valid) if cycle else of_all
-            value = load_int32(source, i, source_bytes, signed, valid)
+            value = load_int32(source, i, storage, valid)
             summed = select(valid, _sum(value, one, addend, False, away), minimum)
             stored = clamp(summed, minimum, maximum)
             tally = tallied(tally, summed, stored, bounds)
@@ -266,7 +263,7 @@ def requantize_by_multiplier(
     word_bounds = (splat_words(numbers[_MINIMUM]), splat_words(numbers[_MAXIMUM]))
     work = (
         elements_of(source), elements_of(target), elements_of(parameters), parameters.size // _ROWS,
-        (numbers[_SOURCE_BYTES], numbers[_SIGNED] != 0, numbers[_TARGET_BYTES]), numbers[_FIRST],
+        (numbers[_SOURCE], numbers[_TARGET_BYTES]), numbers[_FIRST],
         numbers[_AWAY] != 0, numbers[_PLAIN] != 0, numbers[_WORDS] != 0, bounds, word_bounds,
     )  # fmt: skip
     none = zero_like(bounds[0])

@@ -1,5 +1,4 @@
-"""The kernels from integers to integers by any rule, for every layout and storage, that check each element. Formulas:
-spec/numerics.md C.5, D, H.3; spec/mlir.md 5.3.
+"""The kernels from integers to integers by any rule, for every layout and storage, that check each element.
 
     v = q - z_in ;  y = multiply(v, multiplier, shift)  or  round(f(v) * factor) ;  clamp(y + z_out, minimum, maximum)
 
@@ -48,11 +47,10 @@ class Field(IntEnum):
     """Where each choice stands in the kernels' `rules`."""
 
     RULE = 0
-    SOURCE_BYTES = 1
-    """Those of an element of the source."""
-    SOURCE_SIGNED = 2
-    TARGET_BYTES = 3
-    WRAPS = 4
+    SOURCE = 1
+    """Its Storage."""
+    TARGET_BYTES = 2
+    WRAPS = 3
     """Whether y + z_out wraps in int32; with a real factor it never does."""
 
 
@@ -115,7 +113,7 @@ def _requantize(floating: bool) -> Kernel:
     ) -> tuple[Number, ...]:
         """`seen`: how many saturate low and high in each lane; the first undefined element and its Requirement."""
         source, target, start, choices, parameters, bounds = work
-        rule, source_bytes, signed, target_bytes, wraps = choices
+        rule, storage, target_bytes, wraps = choices
         multipliers, shifts, widths, zeros_in, zeros_out = parameters
         minimum, maximum, lowest, highest, lowest_sum, highest_sum = bounds
         low, high, undefined, requirement = seen
@@ -132,7 +130,7 @@ def _requantize(floating: bool) -> Kernel:
                     width = load(widths, at, valid)
                     zero_in, zero_out = load(zeros_in, at, valid), load(zeros_out, at, valid)
                 # Where q - z_in passes int64 it wraps to the other end, and no width reaches there either.
-                value = load_int64(source, i, source_bytes, signed, valid) - zero_in
+                value = load_int64(source, i, storage, valid) - zero_in
                 if floating:
                     scaled = _rounded(rule, value, multiplier, shift)
                 else:
@@ -206,7 +204,7 @@ def _requantize(floating: bool) -> Kernel:
         counts: Array,
     ) -> None:
         prefer_wide_vectors()
-        choices = (rules[0], rules[1], rules[2] != 0, rules[3], rules[4] != 0)
+        choices = (rules[0], rules[1], rules[2], rules[3] != 0)
         parameters = (
             elements_of(multipliers), elements_of(shifts), elements_of(widths), elements_of(zeros_in),
             elements_of(zeros_out),

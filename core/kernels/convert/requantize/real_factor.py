@@ -1,5 +1,5 @@
 """Kernels from integers to integers by a real factor, for tensors of which it is proved that no element fails what its
-scheme demands. Formulas: spec/numerics.md H.3.
+scheme demands.
 
     v = q - z_in ;  y = round(f(v) * factor + offset) ;  clamp(y + z_out, minimum, maximum)
 
@@ -59,20 +59,19 @@ class Parameter(IntEnum):
 class Choice(IntEnum):
     """Where each choice stands in the kernels' `numbers`, behind the layout."""
 
-    SOURCE_BYTES = 5
-    """Those of an element of the source: 1, 2 or 4, which is signed."""
-    SOURCE_SIGNED = 6
-    TARGET_BYTES = 7
-    AWAY = 8
+    SOURCE = 5
+    """Storage of the source, of up to 32 bits; not U32."""
+    TARGET_BYTES = 6
+    AWAY = 7
     """Whether ties go away from zero, not to even."""
-    MINIMUM = 9
-    MAXIMUM = 10
-    WORDS = 11
+    MINIMUM = 8
+    MAXIMUM = 9
+    WORDS = 10
     """Whether the target has bytes, and all z_out 14 bits and a sign: sums are then made in 16 bits, and saturate."""
 
 
 _ROWS = len(Parameter)
-_SOURCE_BYTES, _SIGNED, _TARGET_BYTES, _AWAY, _MINIMUM, _MAXIMUM, _WORDS = map(int, Choice)
+_SOURCE, _TARGET_BYTES, _AWAY, _MINIMUM, _MAXIMUM, _WORDS = map(int, Choice)
 
 
 def _requantize(wide: bool) -> Kernel:
@@ -92,7 +91,7 @@ def _requantize(wide: bool) -> Kernel:
     ) -> tuple[Number, ...]:
         """`seen`: the lowest and the highest sum, and how many are low and high in each lane; the same of words."""
         source, target, parameters, columns, numbers, away, in_words, bounds, word_bounds = work
-        source_bytes, signed, target_bytes = numbers
+        storage, target_bytes = numbers
         minimum, maximum = bounds
         sums, extremes, word_counts = seen
         least, most, low, high = sums
@@ -113,9 +112,7 @@ def _requantize(wide: bool) -> Kernel:
             if cycle:
                 while i + LANES <= end:
                     at = index + (i - done)
-                    value = load_int32(source, i, source_bytes, signed) - convert(
-                        load(parameters, zeros_in + at), np.int32
-                    )
+                    value = load_int32(source, i, storage) - convert(load(parameters, zeros_in + at), np.int32)
                     real = convert(value, number_class) * load(parameters, at) + load(parameters, offsets + at)
                     summed = load(parameters, zeros_out + at) + (half_away(real) if away else half_even(real))
                     least, most = smaller(summed, least), larger(summed, most)
@@ -127,7 +124,7 @@ def _requantize(wide: bool) -> Kernel:
                     i += LANES
             else:
                 while i + BLOCK <= end:
-                    e, f, g, h = load_block(source, i, source_bytes, signed)
+                    e, f, g, h = load_block(source, i, storage)
                     a = convert(e - zero_in, number_class) * factor + offset
                     b = convert(f - zero_in, number_class) * factor + offset
                     c = convert(g - zero_in, number_class) * factor + offset
@@ -168,7 +165,7 @@ def _requantize(wide: bool) -> Kernel:
                     offset = load(parameters, offsets + at, valid)
                     zero_in = convert(load(parameters, zeros_in + at, valid), np.int32)
                     zero_out = load(parameters, zeros_out + at, valid)
-                value = load_int32(source, i, source_bytes, signed, valid) - zero_in
+                value = load_int32(source, i, storage, valid) - zero_in
                 real = convert(value, number_class) * factor + offset
                 summed = (half_away(real) if away else half_even(real)) + zero_out
                 summed = select(valid, summed, minimum)
@@ -220,7 +217,7 @@ def _requantize(wide: bool) -> Kernel:
         word_bounds = (splat_words(numbers[_MINIMUM]), splat_words(numbers[_MAXIMUM]))
         work = (
             elements_of(source), elements_of(target), elements_of(parameters), parameters.size // _ROWS,
-            (numbers[_SOURCE_BYTES], numbers[_SIGNED] != 0, numbers[_TARGET_BYTES]), numbers[_AWAY] != 0,
+            (numbers[_SOURCE], numbers[_TARGET_BYTES]), numbers[_AWAY] != 0,
             numbers[_WORDS] != 0, (minimum, maximum), word_bounds,
         )  # fmt: skip
         none = splat(np.int32(0))

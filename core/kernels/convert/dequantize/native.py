@@ -17,8 +17,8 @@ from numba import types
 
 from core.kernels.jit.jit import Array, Kernel, Number, device, inlined, kernel, readable, writable
 from core.kernels.jit.processor import prefer_wide_vectors
-from core.kernels.loop.layout import next_vector
-from core.kernels.loop.spans import WHOLE, span_loop
+from core.kernels.loop.layout import locate, next_vector, unpacked
+from core.kernels.loop.spans import row_loop
 from core.kernels.scalar.rounding import Precision
 from core.kernels.simd.integer_lanes import Storage, load_int32
 from core.kernels.simd.memory import elements_of, load, load_one
@@ -28,7 +28,7 @@ from core.kernels.simd.vector import LANES
 from core.kernels.simd.vectors import convert, first, select, splat
 from core.kernels.simd.widen import FloatKind
 
-_I8, _U8 = int(Storage.I8), int(Storage.U8)
+_I8, _U8, _I16, _U16, _I32 = (int(each) for each in (Storage.I8, Storage.U8, Storage.I16, Storage.U16, Storage.I32))
 _F32, _NATIVE = int(FloatKind.F32), int(Precision.NATIVE)
 _NAN = np.float32(np.nan)
 
@@ -114,7 +114,7 @@ def _loop(double: bool) -> Callable[..., Number]:
     ) -> Number:
         source, target, scales, zero_points, storage, kind, steps = work
         # Constants where it pays: a branch for each vector costs as much as the arithmetic.
-        if kind != _F32 or storage > _U8 or steps[1] or (cycle and storage != _I8):
+        if kind != _F32 or storage == _U16 or steps[1] or (cycle and storage != _I8):
             _rows(
                 source, target, begin, rows, length, scales, zero_points, parameter, storage, kind, cycle, double,
                 steps,
@@ -129,22 +129,28 @@ def _loop(double: bool) -> Callable[..., Number]:
                 source, target, begin, rows, length, scales, zero_points, parameter, _I8, _F32, False, double,
                 (_NATIVE, False),
             )  # fmt: skip
-        else:
+        elif storage == _U8:
             _rows(
                 source, target, begin, rows, length, scales, zero_points, parameter, _U8, _F32, False, double,
                 (_NATIVE, False),
             )  # fmt: skip
+        elif storage == _I16:
+            _rows(
+                source, target, begin, rows, length, scales, zero_points, parameter, _I16, _F32, False, double,
+                (_NATIVE, False),
+            )  # fmt: skip
+        else:
+            _rows(
+                source, target, begin, rows, length, scales, zero_points, parameter, _I32, _F32, False, double,
+                (_NATIVE, False),
+            )  # fmt: skip
         return seen
 
-    @inlined
-    def finish(work: tuple[Number, ...], care: Number, seen: Number, counts: Array) -> Number:
-        return 0
-
-    return span_loop(convert_rows, finish, WHOLE)
+    return row_loop(convert_rows)
 
 
 def _dequantize(double: bool) -> Kernel:
-    convert_spans = _loop(double)
+    convert_between = _loop(double)
 
     @kernel(
         (
@@ -179,7 +185,8 @@ def _dequantize(double: bool) -> Kernel:
             elements_of(source), elements_of(target), elements_of(scales), elements_of(zero_points),
             storage, kind, (precision, of_floats),
         )  # fmt: skip
-        convert_spans(work, start, size, numbers, 0, None)
+        layout = unpacked(numbers)
+        convert_between(work, 0, size, locate(start, layout), layout, 0, 0)
 
     return dequantize
 

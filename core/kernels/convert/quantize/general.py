@@ -40,7 +40,7 @@ _F32 = int(FloatKind.F32)
 _AFTER = int(Addition.AFTER)
 _SATURATE, _FLOAT_SATURATE = Overflow.SATURATE.code, Overflow.FLOAT_SATURATE.code
 _INDEFINITE, _UNDEFINED, _FLOAT_CLAMP = Overflow.INDEFINITE.code, Overflow.UNDEFINED.code, Overflow.FLOAT_CLAMP.code
-_TOWARD_ZERO = Rounding.TOWARD_ZERO.code
+_TOWARD_ZERO, _FLOOR = Rounding.TOWARD_ZERO.code, Rounding.FLOOR.code
 # Degrees of care: none; to count what saturates; to ask everything.
 _NONE, _COUNTING, _ASKING = range(3)
 
@@ -116,7 +116,7 @@ def _quantize_any(lane: type[Any], wide: bool) -> Kernel:
             store_integers(target, i, integers, size)
         return least, most, low, high
 
-    @inlined
+    @device
     def convert_rows(
         work: tuple[Number, ...],
         begin: Number,
@@ -152,6 +152,11 @@ def _quantize_any(lane: type[Any], wide: bool) -> Kernel:
                 least, most, low, high = whole_vectors(
                     source, target, begin, 1, length, start, parameters, parameter, False, _F32, steps,
                     _TOWARD_ZERO, 0, 1, False, bounds, so_far,
+                )  # fmt: skip
+            elif rounding == _FLOOR:
+                least, most, low, high = whole_vectors(
+                    source, target, begin, 1, length, start, parameters, parameter, False, _F32, steps,
+                    _FLOOR, 0, 1, False, bounds, so_far,
                 )  # fmt: skip
             else:
                 least, most, low, high = whole_vectors(

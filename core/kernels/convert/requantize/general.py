@@ -18,7 +18,8 @@ from numba import types
 from core.kernels.convert.requantize.rules import FixedPointRule, FloatRule, Requirement
 from core.kernels.jit.jit import Array, Kernel, Number, device, inlined, kernel, readable, writable
 from core.kernels.jit.processor import prefer_wide_vectors
-from core.kernels.loop.spans import WHOLE, span_loop
+from core.kernels.loop.layout import locate, unpacked
+from core.kernels.loop.spans import row_loop
 from core.kernels.simd.fixed_point import (
     multiply_double_rounding,
     multiply_double_rounding_up,
@@ -158,17 +159,7 @@ def _requantize(floating: bool) -> Kernel:
             begin = end
         return low, high, undefined, requirement
 
-    @inlined
-    def finish(work: tuple[Number, ...], care: Number, seen: tuple[Number, ...], counts: Array) -> Number:
-        low, high, undefined, requirement = seen
-        counts[0] += total(low)
-        counts[1] += total(high)
-        if counts[3] < 0 and undefined >= 0:
-            counts[3] = undefined
-            counts[4] = requirement
-        return 0
-
-    convert_spans = span_loop(convert_rows, finish, WHOLE)
+    convert_between = row_loop(convert_rows)
 
     @kernel(
         (
@@ -214,7 +205,15 @@ def _requantize(floating: bool) -> Kernel:
         )  # fmt: skip
         work = (elements_of(source), elements_of(target), start, choices, parameters, of_all)
         none = splat(np.int64(0))
-        convert_spans(work, start, size, numbers, (none, none, np.int64(-1), np.int64(0)), counts)
+        nothing = (none, none, np.int64(-1), np.int64(0))
+        layout = unpacked(numbers)
+        _, seen = convert_between(work, 0, size, locate(start, layout), layout, 0, nothing)
+        low, high, undefined, requirement = seen
+        counts[0] += total(low)
+        counts[1] += total(high)
+        if counts[3] < 0 and undefined >= 0:
+            counts[3] = undefined
+            counts[4] = requirement
 
     return requantize
 

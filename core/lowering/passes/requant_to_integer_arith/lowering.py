@@ -30,7 +30,7 @@ from core.lowering.passes.requant_to_integer_arith.sums import SumType
 from core.lowering.passes.rewriting import Emitter
 from core.lowering.passes.stablehlo_ops import erase_unused, is_quantized, make
 from core.lowering.quantized import element_part, stored, type_of
-from core.operators.tosa.rescale_plan import RescaleAttributes, RescaleRounding, plan_rescale
+from core.operators.tosa.rescale_plan import RescaleRounding, plan_rescale
 
 _MOVED = ("reshape", "transpose", "slice", "concatenate", "reverse")
 
@@ -174,9 +174,10 @@ class Lowering:
             _plain(op.output.type),
             multiplier,
             shift,
-            RescaleAttributes(rounding_mode=RescaleRounding(op.rounding_mode.data.value), **flags),
             input_zp=input_zp[0],
             output_zp=output_zp[0],
+            rounding_mode=RescaleRounding(op.rounding_mode.data.value),
+            **flags,
         )
         scaling = plan.scaling
         assert isinstance(scaling, ScalingPlan)

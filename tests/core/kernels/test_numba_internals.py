@@ -59,10 +59,11 @@ def test_a_dispatcher_asks_the_cache_that_it_was_given_and_a_result_can_be_rebui
     dispatcher._cache = cache
     dispatcher.compile((numba.int64,))
     ((asked, context),) = cache.asked
-    ((saved, result),) = cache.given
+    ((saved, given),) = cache.given
     assert asked == saved
     assert context is cpu_target.target_context
-    assert type(result) is CompileResult
+    assert type(given) is CompileResult
+    result: Any = given
     assert not result.library.has_dynamic_globals
     assert result.codegen.magic_tuple() == context.codegen().magic_tuple()
     # The library comes first: its name, and the object code beside the LLVM code, which is not kept.

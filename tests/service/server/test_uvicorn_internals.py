@@ -93,13 +93,16 @@ def test_the_state_of_a_request_is_where_it_is_looked_for() -> None:
     async def run() -> None:
         config = uvicorn.Config(answer, ws="none", log_config=None, proxy_headers=False)
         config.load()
-        protocol, transport = HttpToolsProtocol(config, ServerState(), {}), Transport()
+        # The type checker takes what is assigned once for what stays.
+        protocol: Any = HttpToolsProtocol(config, ServerState(), {})
+        transport = Transport()
         protocol.connection_made(transport)
         assert isinstance(protocol.flow, FlowControl)
         assert protocol.transport is transport
         assert protocol.cycle is None
         protocol.data_received(b"POST /a?b HTTP/1.1\r\nHost: c\r\nContent-Length: 3\r\n\r\nab")
-        cycle, scope = protocol.cycle, protocol.scope
+        cycle: Any = protocol.cycle
+        scope = protocol.scope
         assert type(cycle) is RequestResponseCycle
         assert cycle.scope is scope
         assert cycle.transport is transport
@@ -125,7 +128,7 @@ def test_the_state_of_a_request_is_where_it_is_looked_for() -> None:
 def test_reading_is_paused_by_a_flag_that_is_seen() -> None:
     transport = Transport()
     transport.pause_reading = lambda: None  # type: ignore[method-assign]
-    flow = FlowControl(transport)
+    flow: Any = FlowControl(transport)
     assert not flow.read_paused
     flow.pause_reading()
     assert flow.read_paused

@@ -10,7 +10,7 @@ TORCH_TESTS = $(wildcard tests/interop/test_torch*.py tests/interop/*/test_torch
 
 # On all cores. A file's tests run in one process, and all that measure time do (tests/conftest.py).
 PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
-COMPILE := $(BIN)/python -c "from core.kernels.jit.warmup import compile_kernels; compile_kernels()"
+COMPILE := -c "from core.kernels.jit.warmup import compile_kernels; compile_kernels()"
 
 .DEFAULT_GOAL := help
 .PHONY: help serve test test-all interop generators check format bench openapi sbom lock clean
@@ -23,18 +23,19 @@ serve: $(VENV)/serve.done ## install what is needed and serve on http://127.0.0.
 
 test: $(VENV)/check.done ## run the tests that need nothing heavy: every rule, by samples
 	@echo "The tests take about 2 minutes on 2 cores; 90 seconds more the first time, and after a change of a kernel."
-	@$(COMPILE)
+	@$(BIN)/python $(COMPILE)
 	$(BIN)/python -m pytest $(PARALLEL)
 
 test-all: export REQUANT_EXHAUSTIVE := 1
 test-all: $(VENV)/check.done ## run those with all inputs instead of samples, and the fuzzer with the seed of the day
-	@$(COMPILE)
+	@$(BIN)/python $(COMPILE)
 	$(BIN)/python -m pytest $(PARALLEL) -m "not interop and not generators and not clients"
 
 interop: export REQUANT_EXHAUSTIVE := 1
 interop: $(VENV)-interop/done $(VENV)-onednn/done $(TORCH:%=$(VENV)-torch-%/done) $(VENV)-tensorflow/done $(VENV)-clients/done $(VENV)/serve.done ## run the tests against the real systems
-	$(VENV)-interop/bin/python -m pytest -m interop tests/interop --ignore=tests/interop/clients --ignore=tests/interop/test_tensorflow_passes.py
-	$(foreach version,$(TORCH),$(VENV)-torch-$(version)/bin/python -m pytest -m interop $(TORCH_TESTS) &&) true
+	@$(VENV)-interop/bin/python $(COMPILE)
+	$(VENV)-interop/bin/python -m pytest $(PARALLEL) -m interop tests/interop --ignore=tests/interop/clients --ignore=tests/interop/test_tensorflow_passes.py
+	$(foreach version,$(TORCH),$(VENV)-torch-$(version)/bin/python -m pytest $(PARALLEL) -m interop $(TORCH_TESTS) &&) true
 	$(VENV)-tensorflow/bin/python -m pytest -m interop tests/interop/test_tensorflow_passes.py
 	SERVER_PYTHON=$(BIN)/python $(VENV)-clients/bin/python -m pytest -m clients tests/interop/clients
 

@@ -86,6 +86,38 @@ def about(side: str) -> Iterator[None]:
         raise
 
 
+@contextmanager
+def at(pointer: str, *kinds: type[RequantError]) -> Iterator[None]:
+    """Put `pointer` on an error that passes through without one; with `kinds`, only on errors of those classes."""
+    try:
+        yield
+    except RequantError as error:
+        if error.pointer is None and isinstance(error, kinds or RequantError):
+            error.pointer = pointer
+        raise
+
+
+@contextmanager
+def sides(**pointers: str) -> Iterator[None]:
+    """Put the pointer of the field that gave a tensor's type on an error about that tensor (`about`)."""
+    try:
+        yield
+    except RequantError as error:
+        if error.pointer is None and error.side is not None:
+            error.pointer = pointers[error.side]
+        raise
+
+
+@contextmanager
+def below(pointer: str) -> Iterator[None]:
+    """Put `pointer` before the pointer of an error that passes through, which points into a part of the request."""
+    try:
+        yield
+    except RequantError as error:
+        error.pointer = pointer + (error.pointer or "")
+        raise
+
+
 class TypeTextError(RequantError):
     """The text is not a type of MLIR. `offset` is the index of the first wrong character.
 
@@ -236,6 +268,11 @@ class InvalidRequestError(RequestError):
     def __init__(self, detail: str, faults: tuple[FieldFault, ...] = (), *, pointer: str | None = None) -> None:
         super().__init__(detail, pointer=pointer)
         self.faults = faults[:16]
+
+    @classmethod
+    def of_field(cls, pointer: str, code: str, detail: str, *, message: str = "") -> InvalidRequestError:
+        """Return the error about one field. `message`: of the whole, where that is not the detail."""
+        return cls(message or detail, (FieldFault(pointer, code, detail),))
 
 
 class SlowRequestError(RequestError):

@@ -13,6 +13,8 @@ from starlette.types import ASGIApp
 from service.http.responses import json_text
 from service.http.router import not_found, starlette_routes
 from service.http.static_content import StaticContent
+from service.json_api.catalog import operators as operator_catalog
+from service.json_api.catalog import profiles, schemes
 from service.json_api.routes import (
     blocks,
     calibration,
@@ -21,8 +23,8 @@ from service.json_api.routes import (
     fake_quantize,
     integer,
     lowering,
+    multipliers,
     operators,
-    parameters,
     ranges,
     tosa,
     translation,
@@ -58,7 +60,8 @@ class Application(Starlette):
 
     def __init__(self, settings: Settings) -> None:
         topics = [convert, fake_quantize, compare, blocks, integer, tosa, operators, npy, oip]
-        topics += [parameters, ranges, calibration, types, translation, lowering, meta]
+        topics += [multipliers, ranges, calibration, types, translation, lowering]
+        topics += [profiles, schemes, operator_catalog, meta]
         topics += [docs] if settings.docs else []
         topics += [metrics] if settings.metrics else []
         routers = [topic.router for topic in topics]

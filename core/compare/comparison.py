@@ -27,7 +27,7 @@ from core.compare.error_report import PIECE, ErrorReport, ErrorSums
 from core.compare.histogram import DifferenceUnit, Histogram, histogram_of
 from core.compare.real_values import Array, RealValues, as_f64, look_up, real_values
 from core.convert.small_floats import decode_table
-from core.errors import ParameterError, TypeFitError, UnsupportedError, excerpt
+from core.errors import ParameterError, TypeFitError, UnsupportedError, about, excerpt
 from core.formats.elements import FloatElement, IntegerElement
 from core.kernels.statistics.compare import (
     BIT_MISMATCHES,
@@ -250,12 +250,17 @@ def plan_comparison(a_type: TensorType, b_type: TensorType) -> Comparison:
     """Plan the comparison of `b` with `a`, the reference. Both types are static tensors of one shape.
 
     Raise TypeFitError if a shape is not static, if the shapes differ or if parameters do not fit; UnsupportedError for
-    elements that do not stand for numbers, or for two kinds of numbers that have no common steps.
+    elements that do not stand for numbers, or for two kinds of numbers that have no common steps. Each is about "a" if
+    that is wrong by itself, else about "b".
     """
-    a, b = real_values(a_type, "a"), real_values(b_type, "b")
-    if a.shape != b.shape:
-        raise TypeFitError(f"a has shape {_shape_text(a.shape)}, and b {_shape_text(b.shape)}; they must be the same")
-    return Comparison(a, b, _kind(a, b))
+    with about("a"):
+        a = real_values(a_type, "a")
+    with about("b"):
+        b = real_values(b_type, "b")
+        if a.shape != b.shape:
+            detail = f"a has shape {_shape_text(a.shape)}, and b {_shape_text(b.shape)}; they must be the same"
+            raise TypeFitError(detail)
+        return Comparison(a, b, _kind(a, b))
 
 
 def _shape_text(shape: tuple[int, ...]) -> str:

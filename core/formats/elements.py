@@ -60,6 +60,11 @@ class IntegerElement:
     def dtype(self) -> np.dtype[np.generic]:
         return integer_dtype(self.width, signed=self.signed)
 
+    @property
+    def tensor_dtype(self) -> np.dtype[np.generic]:
+        """`dtype`: every integer type has tensors."""
+        return self.dtype
+
 
 @dataclass(frozen=True, slots=True)
 class FloatElement:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
+from core.formats.rules import Rule
 
 
-class Rounding(StrEnum):
+class Rounding(Rule):
     """How a real number becomes an integer, or in dequantize a float of the expressed type."""
 
     NEAREST_EVEN = "nearest_even"

@@ -162,7 +162,7 @@ class Accumulation(ABC):
         if outside.any():
             index = int(np.argmax(outside))
             raise PreconditionError(
-                f"bias {index} is {int(bias[index])}; its magnitude has to be below 2^62", index=index
+                f"bias {index} is {int(bias[index])}; its magnitude must be below 2^62", index=index
             )
 
     def run(self, lhs: Array, rhs: Array, bias: Array | None = None) -> Array:

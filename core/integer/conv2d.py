@@ -292,7 +292,7 @@ def conv2d_integers(
     spread = [-1 if each == "O" else 1 for each in used.weights_layout]
     sides = Integers.of_array(lhs, lhs_zero_point), Integers.of_array(rhs, zeros.reshape(spread))
     if zeros.size not in (1, *sides[1].shape[used.weights_layout.index("O") :][:1]):
-        raise TypeFitError(f"{zeros.size} zero points of weights; there has to be one, or one for each output channel")
+        raise TypeFitError(f"{zeros.size} zero points of weights; there must be one, or one for each output channel")
     accumulation = Conv2d.of(*sides, used, accumulator, overflow)
     found = accumulation.run(*(np.ascontiguousarray(each).reshape(-1) for each in (lhs, rhs)))
     return np.ascontiguousarray(found.reshape(accumulation.shape).transpose(_TO_OUTPUT[used.layout]))

@@ -1,4 +1,5 @@
-"""Every stage of a product, for people and for compilers: the same plan, taken apart.
+"""Every stage of an integer operation, as an array with its type. The stages of an addition are those of its
+arithmetic (`core.integer.add`); a product has these:
 
     accumulator                     sum a*b of stored integers
     lhs_zero_point_correction       -za * sum b
@@ -23,8 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.convert.requantize.scaling import plan_scaling
-from core.formats.elements import FLOATS, IntegerElement
+from core.formats.elements import FLOATS, FloatElement, IntegerElement
 from core.integer.accumulation import DTYPES, Zeros
+from core.integer.add import AddPlan
 from core.integer.output import OutputStage
 from core.integer.product import ProductPlan
 from core.kernels.convert.requantize.rules import FloatRule
@@ -35,6 +37,13 @@ from core.schemes import Float, Multiplier, Scheme
 Array = NDArray[Any]
 
 _INT32 = IntegerElement(32)
+_ELEMENTS: dict[str, IntegerElement | FloatElement] = {
+    "int32": _INT32,
+    "int64": IntegerElement(64),
+    "float16": FLOATS["f16"],
+    "float32": FLOATS["f32"],
+    "float64": FLOATS["f64"],
+}
 
 STAGES_OF_SUMS = 5
 """How many stages sum all products, or the numbers of as many."""
@@ -51,7 +60,9 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """The stages in their order, and the multipliers that scaled them: one, or one for each column."""
+    """The stages in their order, and the multipliers: of a product one, or one for each column; of an addition those of
+    lhs, rhs and the sum, where it has them.
+    """
 
     stages: tuple[Stage, ...]
     multipliers: tuple[Multiplier, ...]
@@ -94,6 +105,16 @@ def trace_product(plan: ProductPlan, lhs: Array, rhs: Array, bias: Array | None,
         stages.extend(_scaled(plan, plan.stage, sums))
     stages.append(Stage("after_clamp", plan.output_type, output))
     return Trace(tuple(stages), () if plan.stage is None else plan.stage.multipliers)
+
+
+def trace_addition(plan: AddPlan, lhs: Array, rhs: Array, output: Array) -> Trace:
+    """Return the stages of an addition whose `output` is known. The arrays are those of `AddPlan.run`."""
+    stages = [
+        Stage(name, TensorType(plan.shape, _ELEMENTS[elements.dtype.name]), elements)
+        for name, elements in plan.stages(lhs, rhs).items()
+    ]
+    stages.append(Stage("after_clamp", plan.output_type, output))
+    return Trace(tuple(stages), tuple(plan.arithmetic.multipliers))
 
 
 def _in_order(plan: ProductPlan, numbers: Array) -> tuple[tuple[int, ...], Array]:

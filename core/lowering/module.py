@@ -155,10 +155,10 @@ def _verify(module: Module) -> None:
         try:
             op.verify(verify_nested_ops=False)
             if isinstance(op, FuncOp) and op.is_declaration and op.sym_visibility != StringAttr("private"):
-                raise VerifyException("a function without a body has to be private")
+                raise VerifyException("a function without a body must be private")
             for region in op.regions:
                 if region.blocks and not op.has_trait(NoTerminator) and region.block.last_op is None:
-                    raise VerifyException("its region is empty; it has to end with a return")
+                    raise VerifyException("its region is empty; it must end with a return")
         except UnsupportedError as error:
             raise text_fault(module.text, module.positions.get(op, 0), f"{op.name}: {error.detail}") from None
         except (DiagnosticException, ValueError, AssertionError, AttributeError, TypeError) as error:

@@ -126,7 +126,7 @@ def element_of(attribute: Attribute) -> mlir.ElementType:
         return IndexElement()
     if isinstance(attribute, AnyFloat) and attribute.name in FLOATS:
         return FLOATS[attribute.name]
-    raise UnsupportedError(f"a type `{attribute.name}` is not taken here")
+    raise UnsupportedError(f"a type `{attribute.name}` is not supported here")
 
 
 def type_of(attribute: Attribute) -> mlir.ElementType | mlir.TensorType:

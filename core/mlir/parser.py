@@ -64,7 +64,7 @@ def _read_type(stream: TokenStream, depth: int) -> Type:
         return element
     word = "function" if token.text == "(" else token.text
     if word in _REFUSED:
-        raise stream.error(token.start, f"{shown(token.text)} is not a type that is taken here", _REFUSED[word])
+        raise stream.error(token.start, f"{shown(token.text)} is not a supported type", _REFUSED[word])
     raise stream.unexpected("a type", type_hint(stream.text, token.start, token.text))
 
 

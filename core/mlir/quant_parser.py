@@ -52,7 +52,7 @@ def _read_body(stream: TokenStream, readers: dict[str, Callable[[TokenStream], Q
     name = stream.token
     dialect, dot, mnemonic = name.text[1:].partition(".")
     if dialect != "quant":
-        raise stream.error(name.start, f"unknown dialect in {shown(name.text)}; only types of `!quant` are taken")
+        raise stream.error(name.start, f"unknown dialect in {shown(name.text)}; only types of `!quant` are supported")
     opening = name.end
     if dot:
         _check_mnemonic(stream, name.start + len("!quant."), mnemonic, readers)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from core.errors import (
-    FieldFault,
     InvalidRequestError,
     ParameterError,
     UnknownNameError,
@@ -72,7 +71,7 @@ def checked_call(
 
     `opset`: a version of the system, None for a system that has none. Raise InvalidRequestError for what is missing or
     unknown, UnsupportedError for what the version does not have, ParameterError for a value out of its limits. Pointers
-    are those of the JSON face: /opset, /inputs/NAME, /attributes/NAME.
+    are those of a JSON request: /opset, /inputs/NAME, /attributes/NAME.
     """
     try:
         version = operator.version_of(1 if opset is None else opset)
@@ -116,9 +115,9 @@ def _check_value(operator: Operator, attribute: Attribute, value: Value, version
     for index, each in enumerate(value if isinstance(value, (list, tuple)) else [value]):
         if type(each) is int and not attribute.lowest <= each <= attribute.highest:
             raise ParameterError(
-                f"{attribute.name} has to be {attribute.lowest} to {attribute.highest}", index=index, pointer=place
+                f"{attribute.name} must be {attribute.lowest} to {attribute.highest}", index=index, pointer=place
             )
 
 
 def _wrong(pointer: str, code: str, detail: str) -> InvalidRequestError:
-    return InvalidRequestError(f"{pointer}: {detail}", (FieldFault(pointer, code, detail),))
+    return InvalidRequestError.of_field(pointer, code, detail, message=f"{pointer}: {detail}")

@@ -225,5 +225,4 @@ def empty(tensor: TensorType) -> OperandTensor:
     """Return a tensor of plain elements that has none."""
     element = tensor.element
     assert isinstance(element, (IntegerElement, FloatElement))
-    dtype = element.dtype if isinstance(element, IntegerElement) else element.tensor_dtype
-    return OperandTensor(tensor, np.empty(0, dtype))
+    return OperandTensor(tensor, np.empty(0, element.tensor_dtype))

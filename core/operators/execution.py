@@ -7,26 +7,15 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from core.errors import RequantError
+from core.errors import RequantError, at
 from core.operators.description import Array
 from core.plan.plan import Plan
-
-
-@contextmanager
-def pointing(pointer: str) -> Iterator[None]:
-    """Put a pointer on an error that passes through without one."""
-    try:
-        yield
-    except RequantError as error:
-        if error.pointer is None:
-            error.pointer = pointer
-        raise
 
 
 def converted(plan: Plan, source: Array, name: str) -> Array:
     """Return what a plan makes of the operand of that name."""
     target = np.empty(plan.elements, plan.output_dtype)
-    with pointing(f"/inputs/{name}"):
+    with at(f"/inputs/{name}"):
         plan.run(source, target)
     return target
 

@@ -142,7 +142,7 @@ def bias_scales(rule: BiasRule, input_scale: float, weight_scales: Array) -> Arr
             place = "the input scale" if index == 0 else f"weight scale {index - 1}"
             pointer = "/input_scale" if index == 0 else f"/weight_scales/{index - 1}"
             precision = np.dtype(rule.scale_dtype).name
-            raise ParameterError(f"{place} has to be finite as {precision}, and not negative", pointer=pointer)
+            raise ParameterError(f"{place} must be finite as {precision}, and not negative", pointer=pointer)
         products = kept[0] * kept[1:]
     _refuse(np.isinf(products), "the product is not finite")
     scales: Array = products.astype(np.float64)

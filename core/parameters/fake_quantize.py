@@ -123,7 +123,7 @@ def plan_fake_quantize(
     shape = static_shape(tensor)
     blocks = _blocks(shape, minimums.size, axis, rule)
     if not 2 <= num_bits <= 16:
-        raise ParameterError(f"num_bits is {num_bits}; it has to be 2 to 16", pointer="/num_bits")
+        raise ParameterError(f"num_bits is {num_bits}; it must be 2 to 16", pointer="/num_bits")
     storage = StorageType.unbounded(IntegerElement(num_bits), signed=False)
     ranges = range_rule_named(rule.range_rule).derive_all(
         minimums, maximums, storage, RangeOptions(narrow=narrow_range)

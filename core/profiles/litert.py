@@ -5,17 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from core.formats.rounding import Rounding
+from core.formats.rules import Difference, Overflow, Quotient
 from core.profiles.integer_rule import Accumulator, Addition, AddRule, ProductRule, SumOverflow
 from core.profiles.rule import (
     DEQUANTIZE,
     NO_NAN,
-    Difference,
     Missing,
     Operation,
     OperationRule,
-    Overflow,
     Profile,
-    Quotient,
     TypeRules,
     ZeroPoint,
     ZeroPointRange,

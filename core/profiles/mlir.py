@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from core.formats.rounding import Rounding
+from core.formats.rules import Difference, Overflow
 from core.profiles.rule import (
     NO_NAN,
-    Difference,
     Missing,
     Operation,
     OperationRule,
-    Overflow,
     Profile,
     Steps,
     TypeRules,

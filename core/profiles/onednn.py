@@ -5,19 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from core.formats.rounding import Rounding
+from core.formats.rules import Difference, Quotient
 from core.profiles.cast import CastRule, FloatOverflow, NanCode
 from core.profiles.integer_rule import Addition, AddRule, ProductRule, SumOverflow
-from core.profiles.rule import (
-    DEQUANTIZE,
-    NO_NAN,
-    Difference,
-    Operation,
-    OperationRule,
-    Profile,
-    Quotient,
-    ZeroPoint,
-    ZeroPointRange,
-)
+from core.profiles.rule import DEQUANTIZE, NO_NAN, Operation, OperationRule, Profile, ZeroPoint, ZeroPointRange
 
 _FLOATS = ("f8E4M3FN", "f8E5M2")
 _STORAGES = ("i8", "u8", *_FLOATS)

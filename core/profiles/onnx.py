@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from core.formats.rounding import Rounding
+from core.formats.rules import Difference, Overflow
 from core.profiles.cast import (
     F8_ONNX,
     FINITE,
@@ -18,11 +19,9 @@ from core.profiles.cast import (
 from core.profiles.integer_rule import Addition, AddRule, ProductRule, SumOverflow
 from core.profiles.rule import (
     DEQUANTIZE,
-    Difference,
     Missing,
     Operation,
     OperationRule,
-    Overflow,
     Profile,
     Steps,
     ZeroPoint,

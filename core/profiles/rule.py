@@ -9,6 +9,7 @@ from typing import Any
 
 from core.errors import UnsupportedError
 from core.formats.rounding import Rounding
+from core.formats.rules import Difference, Overflow, Quotient
 from core.profiles.cast import CastRule
 from core.profiles.integer_rule import AddRule, ProductRule
 from core.schemes import FixedPoint, Scheme, Sum
@@ -30,39 +31,11 @@ class ZeroPoint(StrEnum):
     BEFORE_SCALING = "before_scaling"
 
 
-class Quotient(StrEnum):
-    """How x / s is formed."""
-
-    DIVISION = "division"
-    RECIPROCAL = "reciprocal"
-    """x * f32(1 / f32(s))."""
-    RECIPROCAL_OF_F64 = "reciprocal_of_f64"
-    """x * f32(1 / s), s as the f64 of the type."""
-    FUSED = "fused"
-    """fma(x, f32(1 / f32(s)), z): one rounding, the zero point included."""
-
-
 class Steps(StrEnum):
     """What each step of a computation on f16 and bf16 is rounded to. f32 and f64 round each step to themselves."""
 
     EXPRESSED = "expressed"
     F32 = "f32"
-
-
-class Overflow(StrEnum):
-    """What becomes of an integer outside of the storage bounds."""
-
-    SATURATE = "saturate"
-    INDEFINITE = "indefinite"
-    """Converted to int32 as x86 does, -2^31 for what does not fit; the zero point added wrapping; then clamped."""
-    INDEFINITE_BELOW = "indefinite_below"
-    """The same, but what is above int32 becomes 2^31 - 128, the largest f32 in it."""
-    UNDEFINED = "undefined"
-    """An error unless it fits the storage type; then clamped to narrower bounds."""
-    FLOAT_CLAMP = "float_clamp"
-    """Zero point and bounds applied in f32; then converted to int32 as x86 does."""
-    FLOAT_SATURATE = "float_saturate"
-    """Zero point and bounds applied in f32; then saturated."""
 
 
 class Missing(StrEnum):
@@ -79,21 +52,6 @@ class Missing(StrEnum):
     INT32_MINIMUM = "int32_minimum"
     """-2^31, as x86 converts it to int32; narrower bounds do not clamp it."""
     ERROR = "error"
-
-
-class Difference(StrEnum):
-    """How dequantize forms q - z and the product. E is the expressed type."""
-
-    INTEGER = "integer"
-    """E(S(S(q - z) * s)), q - z in int32, S the type of the steps."""
-    FLOATS = "floats"
-    """E(S(S(S(q) - S(z)) * s)), S the type of the steps."""
-    FLOATS_OF_F32 = "floats_of_f32"
-    """The same with q and z rounded to f32 on their way to S."""
-    DOUBLE = "double"
-    """E(f64(q - z) * f64(s))."""
-    DOUBLE_OF_F32 = "double_of_f32"
-    """E((f64(f32(q)) - z) * f64(s))."""
 
 
 class ZeroPointRange(StrEnum):

@@ -5,18 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from core.formats.rounding import Rounding
+from core.formats.rules import Difference, Overflow, Quotient
 from core.profiles.cast import F8_ONNX, SCALE, CastRule, FloatOverflow, NanCode, NanTail
 from core.profiles.integer_rule import Addition, AddRule, ProductRule, SumOverflow
 from core.profiles.rule import (
     DEQUANTIZE,
     NO_NAN,
-    Difference,
     Missing,
     Operation,
     OperationRule,
-    Overflow,
     Profile,
-    Quotient,
     Steps,
     ZeroPoint,
     scheme_rule,

@@ -54,7 +54,7 @@ def prepare_kernels() -> int:
     except SelfTestError as error:
         if not came_from_cache():
             raise
-        _log.warning("Machine code of the cache computes wrongly: %s. All kernels are compiled anew.", error)
+        _log.warning("Cached machine code failed the self-test: %s. Recompiling all kernels.", error)
         recompile_kernels()
         run_self_test()
     return count

@@ -56,7 +56,7 @@ def read_zero_points(operands: dict[str, Any], name: str, count: int, lowest: in
         raise TypeFitError(f"there are {len(given)} zero points and {count} scales", pointer=f"/{name}")
     for index, zero_point in enumerate(given):
         if not lowest <= zero_point <= highest:
-            detail = f"{name} {index} has to be {lowest} to {highest}" if lowest != highest else f"{name} has to be 0"
+            detail = f"{name} {index} must be {lowest} to {highest}" if lowest != highest else f"{name} must be 0"
             raise ParameterError(detail, index=index, pointer=f"/{name}/{index}")
     return tuple(given)
 

@@ -44,7 +44,7 @@ def _dtype(storage: StorageType) -> str:
 def _write(subject: Subject) -> Written:
     element, storage = subject.element, subject.storage
     if isinstance(element, UniformSubChannelType):
-        raise UnsupportedError(f"{_NAME}'s qschemes are {', '.join(QSCHEMES)}; there is none of blocks")
+        raise UnsupportedError(f"{_NAME}'s qschemes are {', '.join(QSCHEMES)}; none of them has blocks")
     dtype = _dtype(storage)
     require_expressed(subject, _NAME, ("f32",))
     held = stored_as(DTYPES[dtype])
@@ -78,7 +78,7 @@ def _read_dtype(operands: dict[str, Any]) -> str:
         raise UnsupportedError(f"quantized_dtype is one of {', '.join(QUANTIZED_DTYPES)}", pointer="/quantized_dtype")
     if dtype is None:
         if eager is None:
-            raise UnsupportedError("dtype or quantized_dtype has to be there", pointer="/dtype")
+            raise UnsupportedError("dtype or quantized_dtype is required", pointer="/dtype")
         return QUANTIZED_DTYPES[eager]
     if dtype not in DTYPES:
         raise UnsupportedError(f"dtype is one of {', '.join(DTYPES)}", pointer="/dtype")

@@ -134,13 +134,13 @@ def _whole(operands: dict[str, Any], side: str) -> tuple[str, int]:
 def _check_pairs(operands: dict[str, Any]) -> list[Multiplier]:
     multipliers, shifts = operands.get("multiplier"), operands.get("shift")
     if multipliers is None or shifts is None or not multipliers or len(multipliers) != len(shifts):
-        raise TypeFitError("there are as many multipliers as shifts, and at least one", pointer="/multiplier")
+        raise TypeFitError("the numbers of multipliers and shifts must be equal and at least 1", pointer="/multiplier")
     most = (1 << (31 if operands.get("scale32", True) else 15)) - 1
     for index, (multiplier, shift) in enumerate(zip(multipliers, shifts, strict=True)):
         if not 1 <= multiplier <= most:
-            raise ParameterError(f"multiplier {index} has to be 1 to {most}", pointer=f"/multiplier/{index}")
+            raise ParameterError(f"multiplier {index} must be 1 to {most}", pointer=f"/multiplier/{index}")
         if not _SHIFTS[0] <= shift <= _SHIFTS[1]:
-            raise ParameterError(f"shift {index} has to be {_SHIFTS[0]} to {_SHIFTS[1]}", pointer=f"/shift/{index}")
+            raise ParameterError(f"shift {index} must be {_SHIFTS[0]} to {_SHIFTS[1]}", pointer=f"/shift/{index}")
     return [Multiplier(*pair) for pair in zip(multipliers, shifts, strict=True)]
 
 

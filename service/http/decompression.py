@@ -41,7 +41,7 @@ def open_body(scope: Scope, receive: Receive, limit: int, executor: Executor) ->
     if coding in ("", "identity"):
         return reader
     if coding not in _WINDOW_BITS:
-        raise UnreadableEncodingError(f"the content encoding is {excerpt(coding)!r}; gzip and deflate are read here")
+        raise UnreadableEncodingError(f"the content encoding is {excerpt(coding)!r}; supported are gzip and deflate")
     return BodyReader(scope, _Inflater(coding, receive, limit, executor).receive, limit, compressed=True)
 
 

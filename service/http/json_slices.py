@@ -1,10 +1,10 @@
-"""A long JSON document, read in slices that each take a millisecond.
+"""A long JSON document, parsed in slices that each take a millisecond.
 
-A parser makes its objects in one call that lets no other thread of Python run: a few hundred thousand numbers and
-brackets stop the service for a tenth of a second. So the places of brackets and commas are found first, by numpy, and
-the document is cut there into slices, which the parser reads one after the other. What holds several slices is put
-together from theirs. Nothing is taken for JSON that the parser would not take: each slice has to be valid by itself,
-and between them there are only the commas and brackets that were cut out.
+A parser makes its objects in one call that holds the GIL: a few hundred thousand numbers and brackets stop the service
+for a tenth of a second. So numpy finds the brackets and commas first, the document is cut there into slices, and the
+parser reads one after the other. An array or object of several slices is assembled from theirs. Nothing is accepted
+that the parser would refuse: each slice has to be valid by itself, and between them there are only the commas and
+brackets that were cut out.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _WINDOW = 64 << 10
 
 
 class SlicedDocument:
-    """A JSON document that was read slice by slice: `value`. Raise ValueError if it is not JSON."""
+    """A JSON document, parsed slice by slice into `value`. Raise ValueError if it is not JSON."""
 
     def __init__(self, body: Text) -> None:
         self._body = body
@@ -52,7 +52,7 @@ class SlicedDocument:
         self.value = self._read(0, len(body), 0, len(self._places))
 
     def _read(self, begin: int, end: int, first: int, last: int) -> Any:
-        """Read the value in the bytes from `begin` to `end`, in which lie the marks from `first` to `last`."""
+        """Parse the value in the bytes from `begin` to `end`, which hold the marks from `first` to `last`."""
         if last - first <= SLICE_TOKENS:
             return _parse(self._body[begin:end], begin)
         opening, closing = int(self._places[first]), int(self._places[last - 1])
@@ -98,7 +98,7 @@ class SlicedDocument:
         return members
 
     def release(self) -> None:
-        """Free the document in slices too. It must not be used any more."""
+        """Free the document in slices too. It must not be used afterwards."""
         while self._assembled:
             container = self._assembled.pop()
             values = container if isinstance(container, list) else list(container.values())

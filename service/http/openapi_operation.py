@@ -11,6 +11,9 @@ SCHEMAS = "#/components/schemas/"
 BINARY = "application/octet-stream"
 PROBLEM = "application/problem+json"
 
+REQUEST_MODELS: list[type[BaseModel]] = []
+"""The models of the JSON bodies of all routes that were described, for the components of the document."""
+
 _PROBLEMS = {
     400: "Malformed request or tensor data.",
     404: "Unknown name.",
@@ -78,6 +81,7 @@ def json_operation(
     operation_id: str, body: type[BaseModel], reply: type[BaseModel], example: dict[str, Any]
 ) -> dict[str, Any]:
     """Return the arguments of a POST route that reads and writes JSON. `example` is a request that works."""
+    REQUEST_MODELS.append(body)
     content = {"application/json": {"schema": {"$ref": SCHEMAS + body.__name__}, "example": example}}
     return {
         "operation_id": operation_id,

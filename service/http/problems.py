@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -321,41 +320,6 @@ def internal_error(request: Request) -> Response:
     _log.error("Request %s failed.", context_of(request.scope).request_id)
     detail = "unexpected error; the log has the details"
     return problem_response(request, _INTERNAL, detail, headers={"connection": "close"})
-
-
-@contextmanager
-def at(pointer: str, *kinds: type[errors.RequantError]) -> Iterator[None]:
-    """Put `pointer` on an error that passes through without one: only the route knows the field's name.
-
-    With `kinds`, only on errors of those classes.
-    """
-    try:
-        yield
-    except errors.RequantError as error:
-        if error.pointer is None and isinstance(error, kinds or errors.RequantError):
-            error.pointer = pointer
-        raise
-
-
-@contextmanager
-def sides(**pointers: str) -> Iterator[None]:
-    """Put the pointer of the field that gave a tensor's type on an error about that tensor (`core.errors.about`)."""
-    try:
-        yield
-    except errors.RequantError as error:
-        if error.pointer is None and error.side is not None:
-            error.pointer = pointers[error.side]
-        raise
-
-
-@contextmanager
-def below(pointer: str) -> Iterator[None]:
-    """Put `pointer` before the pointer of an error that passes through, which points into a part of the request."""
-    try:
-        yield
-    except errors.RequantError as error:
-        error.pointer = pointer + (error.pointer or "")
-        raise
 
 
 def invalid_request(error: ValidationError, max_values: int) -> errors.RequantError:

@@ -19,11 +19,6 @@ _CANONICAL_END = re.compile(r"[^=]{3}|[^=][AEIMQUYcgkosw048]=|[AQgw]==")
 _NOT_BASE64 = "the data are not standard base64 with padding (RFC 4648 section 4)"
 
 
-def text_length(byte_count: int) -> int:
-    """Return how many characters `byte_count` bytes take in base64 with padding."""
-    return -(-byte_count // 3) * 4
-
-
 def decode(text: str | memoryview, dtype: np.dtype[Any], elements: int) -> NDArray[Any]:
     """Return the `elements` values of `dtype` that `text` holds. Memory is taken for the text, not for a promise."""
     expected = elements * dtype.itemsize

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from core.errors import FieldFault, InvalidRequestError, LimitError
+from core.errors import InvalidRequestError, LimitError, at
+from core.mlir import print_type
 from core.mlir.types import TensorType
+from core.plan.operands import static_shape
 from core.plan.packing import dense_bytes, dense_width, pack, unpack
 from service.http import json_values as values
 from service.http.json_document import JsonDocument
-from service.http.problems import at
 from service.http.responses import Buffer, json_text
 from service.json_api import base64_tensor
-from service.json_api.schemas.base import Tensor
+from service.json_api.schemas.tensors import Tensor
 from service.runtime.settings import Settings
 
 Array = NDArray[Any]
@@ -25,18 +27,20 @@ def read_elements(
     tensor: Tensor,
     type_: TensorType,
     dtype: np.dtype[Any],
-    elements: int,
     field: str,
     document: JsonDocument,
     settings: Settings,
     *,
     dense: bool = False,
+    entries: int | None = None,
 ) -> Array:
-    """Return the flat elements of the tensor in a field of a request. `dense`: `data` is packed.
+    """Return the flat elements of the tensor in a field of a request. `type_` is static. `dense`: `data` is packed.
+    `entries`: how many of `dtype` there are, where that is not one for each element.
 
     `field` is the JSON pointer of the field without its first slash: `input`, or `inputs/3`. `document` is the request.
     """
-    if "data" in tensor.model_fields_set:
+    elements = prod(static_shape(type_)) if entries is None else entries
+    if not tensor.in_values:
         with at(f"/{field}/data"):
             width = dense_width(type_) if dense else None
             if width is None:
@@ -44,10 +48,8 @@ def read_elements(
             packed = base64_tensor.decode(document.data(tensor.data), np.dtype(np.uint8), dense_bytes(elements, width))
             return unpack(packed, width, elements, dtype)
     if dense:
-        raise InvalidRequestError(
-            "values are numbers and not packed; send data",
-            (FieldFault("/packing", "packing_of_values", "only data can be packed"),),
-        )
+        message = "values are numbers and not packed; send data"
+        raise InvalidRequestError.of_field("/packing", "packing_of_values", "only data can be packed", message=message)
 
     def literals() -> list[str]:
         return document.values(field)
@@ -62,10 +64,10 @@ def read_elements(
 
 
 def output_pieces(
-    type_: TensorType, text: str, elements: Array, *, in_values: bool, dense: bool = False
+    type_: TensorType, elements: Array, *, in_values: bool, dense: bool = False, text: str = ""
 ) -> list[Buffer]:
-    """Return a tensor as pieces of JSON. The data are never copied into the rest of it."""
-    head = b'{"type":' + json_text(text)
+    """Return a tensor as pieces of JSON, the data a piece of their own. `text`: of the type, where it is known."""
+    head = b'{"type":' + json_text(text or print_type(type_))
     if in_values:
         return [head, b',"values":', values.encode_elements(type_.element, elements), b"}"]
     width = dense_width(type_) if dense else None

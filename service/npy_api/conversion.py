@@ -13,13 +13,12 @@ import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 
-from core.errors import NpyError
+from core.errors import NpyError, at
 from core.formats.elements import FLOATS, IntegerElement, Signedness
 from core.mlir.types import ElementType
 from core.plan.packing import check_dense_bytes
 from core.profiles import Operation
 from service.http.openapi_operation import BINARY
-from service.http.problems import at
 from service.http.request_body import BodyReader, require_media_type
 from service.http.responses import BuffersResponse, Header, StreamedResponse
 from service.npy_api import format as npy

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
-from core.errors import FieldFault, InvalidRequestError
+from core.errors import FieldFault, InvalidRequestError, at
 from core.mlir.types import TensorType, Type
 from core.plan.operands import bind
-from service.http.problems import at
 from service.oip.parameters import Value, pointer_to
 from service.oip.tensors import InputTensor
 from service.operations.types import read_query_type, read_type

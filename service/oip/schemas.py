@@ -11,14 +11,14 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, FailFast, Field
 from pydantic_core import PydanticCustomError
 
-from service.json_api.schemas.base import ABSENT, Int64, ReplyModel, RequestModel
+from service.http.models import ABSENT, Int64, ReplyModel, RequestModel
 
 MOST_TENSORS = 16
 LONGEST_NAME = 64
 LONGEST_ID = 256
 _MOST_PARAMETERS = 32
 
-# More dimensions than any limit on the rank allows: that limit is the one to be told.
+# More dimensions than any limit on the rank allows, so that the error is about that limit.
 _MOST_DIMENSIONS = 1024
 
 

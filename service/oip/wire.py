@@ -28,16 +28,18 @@ from core.errors import (
     MalformedRequestError,
     RequantError,
     TensorDataError,
+    at,
     excerpt,
 )
 from service.http import json_values as values
-from service.http.problems import at, pointer
+from service.http.problems import pointer
 from service.http.responses import Buffer, json_text
 from service.oip.datatypes import BOOL, Datatype, datatype_named
 from service.oip.models.model import Model
 from service.oip.parameters import pointer_to
 from service.oip.schemas import InferenceInput, InferenceRequest
 from service.oip.tensors import InputTensor, OutputTensor
+from service.operations.types import check_rank
 from service.runtime.request_context import context_of
 from service.runtime.settings import Settings
 
@@ -114,9 +116,7 @@ def input_heads(inputs: Sequence[InferenceInput], model: Model, max_rank: int) -
 
 
 def _shape(shape: Sequence[int], place: str, max_rank: int) -> tuple[int, ...]:
-    if len(shape) > max_rank:
-        detail = f"the shape has rank {len(shape)}; at most {max_rank} is served"
-        raise LimitError(detail, limit=max_rank, pointer=f"{place}/shape")
+    check_rank("shape", len(shape), max_rank, f"{place}/shape")
     for axis, dimension in enumerate(shape):
         if not 0 <= dimension <= MAX_DIMENSION:
             raise _invalid(f"{place}/shape/{axis}", "a dimension is a number from 0 to 2^40")

@@ -22,20 +22,8 @@ from core.profiles import PROFILES
 from core.schemes import SCHEMES
 from core.translation import litert, onednn, onnx, torch, tosa
 from service import VERSION
-from service.http.openapi_operation import SCHEMAS
-from service.json_api import comparison
-from service.json_api.schemas import base as schemas
-from service.json_api.schemas import blocks as block_models
-from service.json_api.schemas import calibration as calibration_models
-from service.json_api.schemas import conversions as conversion_models
-from service.json_api.schemas import integer as integer_models
-from service.json_api.schemas import lowering as lowering_models
-from service.json_api.schemas import multipliers as multiplier_models
-from service.json_api.schemas import operators as operator_models
-from service.json_api.schemas import ranges as range_models
-from service.json_api.schemas import tosa as tosa_models
-from service.json_api.schemas import translation as translation_models
-from service.oip import schemas as oip_schemas
+from service.http.models import COMPONENT, Problem
+from service.http.openapi_operation import REQUEST_MODELS, SCHEMAS
 from service.runtime.settings import Limits, Settings
 
 TITLE = "Requant"
@@ -61,30 +49,6 @@ _TAGS = [
     {"name": "meta", "description": "Health, versions, limits and problems."},
 ]
 
-_REQUESTS = (
-    conversion_models.QuantizeRequest,
-    conversion_models.DequantizeRequest,
-    conversion_models.RequantizeRequest,
-    comparison.CompareRequest,
-    integer_models.MatmulRequest,
-    integer_models.Conv2dRequest,
-    integer_models.AddRequest,
-    block_models.QuantizeBlocksRequest,
-    block_models.DequantizeBlocksRequest,
-    tosa_models.RescaleRequest,
-    multiplier_models.MultiplierRequest,
-    range_models.RangeRequest,
-    calibration_models.TensorParametersRequest,
-    range_models.BiasRequest,
-    range_models.FakeQuantizeRequest,
-    schemas.ParseTypeRequest,
-    translation_models.TranslateRequest,
-    lowering_models.LowerRequest,
-    lowering_models.EvaluateRequest,
-    oip_schemas.InferenceRequest,
-    *(operator_models.request_model(operator) for operator in OPERATORS.values()),
-)
-
 
 def document(routes: Sequence[BaseRoute], settings: Settings) -> dict[str, Any]:
     """Return the document for these routes."""
@@ -101,7 +65,7 @@ def document(routes: Sequence[BaseRoute], settings: Settings) -> dict[str, Any]:
     found["info"]["x-limits"] = {name: getattr(settings, name) for name in Limits.model_fields}
     components = found["components"]["schemas"]
     components.update(_request_components())
-    components["Problem"] = schemas.Problem.model_json_schema(ref_template=SCHEMAS + "{model}")
+    components["Problem"] = Problem.model_json_schema(ref_template=SCHEMAS + "{model}")
     components.update(components["Problem"].pop("$defs", {}))
     components["ProfileName"] = _names(PROFILES, "The arithmetic contracts. GET /v1/profiles describes each.")
     components["RoundingName"] = _names(
@@ -123,7 +87,7 @@ def document(routes: Sequence[BaseRoute], settings: Settings) -> dict[str, Any]:
 
 
 def _request_components() -> dict[str, Any]:
-    models = [(model, "validation") for model in _REQUESTS]
+    models = [(model, "validation") for model in REQUEST_MODELS]
     _, described = models_json_schema(models, ref_template=SCHEMAS + "{model}")  # type: ignore[arg-type]
     found: dict[str, Any] = described["$defs"]
     return found
@@ -179,6 +143,6 @@ def _tidy(component: dict[str, Any]) -> None:
     component.pop("title", None)
     for field in component.get("properties", {}).values():
         field.pop("title", None)
-        if name := field.pop(schemas.COMPONENT, None):
+        if name := field.pop(COMPONENT, None):
             del field["type"]
             field["$ref"] = SCHEMAS + name

@@ -16,7 +16,7 @@ from core.compare.error_report import ErrorReport
 from core.convert.dequantize import plan_dequantize
 from core.convert.quantize import plan_quantize
 from core.convert.requantize import ScalingPlan, plan_requantize
-from core.errors import ParameterError, PreconditionError, UnsupportedError
+from core.errors import ParameterError, PreconditionError, UnsupportedError, at, sides
 from core.mlir import print_type
 from core.mlir.types import ElementType, TensorType, Type
 from core.plan.conversion import Conversion
@@ -26,7 +26,6 @@ from core.plan.plan import Array, Plan
 from core.plan.report import Report
 from core.profiles import Operation
 from core.schemes import Multiplier
-from service.http.problems import at, sides
 from service.operations.conversion_options import OPTIONS, Value
 from service.operations.plan_bytes import plan_bytes
 from service.operations.types import read_tensor_type, read_type

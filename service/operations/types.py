@@ -1,13 +1,12 @@
-"""Type texts of requests, parsed within a stated length."""
+"""Type texts, parsed within the limits on length and rank."""
 
 from __future__ import annotations
 
 import re
 
-from core.errors import LimitError, TypeFitError, TypeTextError
+from core.errors import LimitError, TypeFitError, TypeTextError, at
 from core.mlir import parse_type, print_type
 from core.mlir.types import TensorType, Type
-from service.http.problems import at
 from service.runtime.settings import Settings
 
 # What curl makes of a list in braces: one request for each member, without the braces. The list follows an axis, block
@@ -53,8 +52,12 @@ def read_tensor_type(text: str, settings: Settings, pointer: str) -> TensorType:
             f"data need the type of a tensor, such as tensor<4x{print_type(found)[:40]}>; this is an element type",
             pointer=pointer,
         )
-    if found.shape is not None and len(found.shape) > settings.max_rank:
-        limit = settings.max_rank
-        detail = f"the type has rank {len(found.shape)}; at most {limit} is served"
-        raise LimitError(detail, limit=limit, pointer=pointer)
+    if found.shape is not None:
+        check_rank("type", len(found.shape), settings.max_rank, pointer)
     return found
+
+
+def check_rank(what: str, rank: int, limit: int, pointer: str) -> None:
+    """Raise LimitError for a type or shape of a rank that is not served."""
+    if rank > limit:
+        raise LimitError(f"the {what} has rank {rank}; at most {limit} is served", limit=limit, pointer=pointer)

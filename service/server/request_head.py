@@ -71,7 +71,7 @@ def check_framing(headers: list[tuple[bytes, bytes]], minor_version: int) -> int
         raise MalformedRequestError("the request has a Transfer-Encoding; HTTP/1.0 does not support it")
     if codings and b",".join(codings).lower() != b"chunked":
         shown = excerpt(b", ".join(codings).decode("latin-1"))
-        raise TransferCodingError(f"the Transfer-Encoding is {shown!r}; only chunked is decoded here")
+        raise TransferCodingError(f"the Transfer-Encoding is {shown!r}; only chunked is supported")
     return int(length)
 
 

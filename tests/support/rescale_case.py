@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from core.mlir import parse_type
 from core.mlir.types import TensorType
-from core.operators.tosa.rescale_plan import RescaleAttributes, RescalePlan, RescaleRounding, plan_rescale
+from core.operators.tosa.rescale_plan import RescalePlan, RescaleRounding, plan_rescale
 from tests.oracles.tosa import WIDTHS, Rescale
 
 Array = NDArray[Any]
@@ -47,21 +47,18 @@ def plan(case: Rescale) -> RescalePlan:
     """Plan a case in core."""
     input_type = parse_type(tensor_type(case.shape, case.in_t))
     assert isinstance(input_type, TensorType)
-    attributes = RescaleAttributes(
-        scale32=case.scale32,
-        rounding_mode=RescaleRounding(case.rounding_mode),
-        per_channel=case.per_channel,
-        input_unsigned=case.input_unsigned,
-        output_unsigned=case.output_unsigned,
-    )
     return plan_rescale(
         input_type,
         parse_type(case.out_t),
         case.multiplier,
         case.shift,
-        attributes,
         input_zp=case.input_zp,
         output_zp=case.output_zp,
+        scale32=case.scale32,
+        rounding_mode=RescaleRounding(case.rounding_mode),
+        per_channel=case.per_channel,
+        input_unsigned=case.input_unsigned,
+        output_unsigned=case.output_unsigned,
     )
 
 

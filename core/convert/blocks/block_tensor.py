@@ -61,6 +61,12 @@ class BlockTensor:
     blocks: Part | None = None
     global_scale: float | None = None
 
+    @property
+    def parts(self) -> dict[str, Part]:
+        """The parts that the format has, by name."""
+        named = {"elements": self.elements, "scales": self.scales, "blocks": self.blocks}
+        return {name: part for name, part in named.items() if part is not None}
+
 
 def element_types(format_: BlockFormat) -> tuple[Element, Element]:
     """Return the types of elements and scales of an MX format or of NVFP4."""

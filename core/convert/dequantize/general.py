@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from core.kernels.convert.dequantize import general as kernel
+from core.kernels.convert.dequantize.general import DEQUANTIZE_ANY
 from core.kernels.scalar.rounding import Precision
 from core.mlir.types import TensorType
 from core.plan.lanes import LANES, narrowed, rounded_scales, step_precision
 from core.plan.operands import QuantizedOperand, float_element
 from core.plan.plan import Array, Plan, dequantizing, pieces
 from core.profiles import OperationRule
-from core.profiles.rule import Difference, Steps
-
-_DIFFERENCES: Mapping[Difference, kernel.Difference] = {
-    Difference.INTEGER: kernel.Difference.INTEGER,
-    Difference.FLOATS: kernel.Difference.FLOATS,
-    Difference.FLOATS_OF_F32: kernel.Difference.FLOATS_OF_F32,
-    Difference.DOUBLE: kernel.Difference.DOUBLE,
-    Difference.DOUBLE_OF_F32: kernel.Difference.DOUBLE_OF_F32,
-}
+from core.profiles.rule import Steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,14 +26,14 @@ class GeneralPlan(Plan):
     layout: tuple[int, int, int, int]
     scales: Array
     zero_points: Array
-    difference: kernel.Difference
+    difference: int
     steps: Precision
     result: Precision
 
     def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
         """See Plan.step. Nothing saturates, and integers have no NaN: `counts` stays as it is."""
         element = float_element(self.output_type, "output")
-        run = kernel.DEQUANTIZE_ANY[LANES[element.name]]
+        run = DEQUANTIZE_ANY[LANES[element.name]]
         for piece in pieces(source.size):
             lanes = np.empty(source[piece].size, LANES[element.name])
             run(
@@ -52,7 +43,7 @@ class GeneralPlan(Plan):
                 *self.layout,
                 self.scales,
                 self.zero_points,
-                int(self.difference),
+                self.difference,
                 int(self.steps),
                 int(self.result),
             )
@@ -68,7 +59,7 @@ def plan_general(profile: str, rule: OperationRule, operand: QuantizedOperand, t
         layout=channels.scalars,
         scales=channels.lay_out(rounded_scales(operand.scales, operand.expressed, rule), lanes),
         zero_points=channels.lay_out(operand.zero_points, "<i8"),
-        difference=_DIFFERENCES[rule.difference],
+        difference=rule.difference.code,
         steps=step_precision(rule.steps, operand.expressed.name),
         result=step_precision(Steps.EXPRESSED, operand.expressed.name),
     )

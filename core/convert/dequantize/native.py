@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from core.formats.elements import BYTE
-from core.kernels.convert.dequantize.native import DEQUANTIZE, Storage
+from core.formats.rules import Difference
+from core.kernels.convert.dequantize.native import DEQUANTIZE
 from core.kernels.scalar.rounding import Precision
+from core.kernels.simd.integer_lanes import storage_of
 from core.kernels.simd.widen import FloatKind
 from core.mlir.types import TensorType
 from core.plan.lanes import LANES, rounded_scales, step_precision
 from core.plan.operands import QuantizedOperand
 from core.plan.plan import Array, Plan, dequantizing
 from core.profiles import OperationRule
-from core.profiles.rule import Difference
 
 _OF_FLOATS = (Difference.FLOATS, Difference.FLOATS_OF_F32)
 _LARGEST_EXACT = 1 << 24
@@ -89,7 +90,7 @@ def plan_native(profile: str, rule: OperationRule, operand: QuantizedOperand, ta
         layout=channels.layout,
         scales=channels.lay_out(rounded_scales(operand.scales, operand.expressed, rule), "<f4"),
         zero_points=channels.lay_out(operand.zero_points, "<i4"),
-        storage=int(Storage[operand.dtype.name.replace("uint", "U").replace("int", "I")]),
+        storage=int(storage_of(operand.dtype)),
         expressed=int(FloatKind[operand.expressed.name.upper()]),
         precision=precision,
         of_floats=rule.difference in _OF_FLOATS and not _is_exact(operand, precision),

@@ -9,22 +9,20 @@ from core.convert.cast import plan_narrowing
 from core.convert.float_encoding import Encoder, encoder
 from core.convert.quantile import plan_quantize_quantile
 from core.convert.quantize.flushing import plan_flushing
-from core.convert.quantize.general import ROUNDINGS as _ROUNDINGS
-from core.convert.quantize.general import plan_general
+from core.convert.quantize.general import ROUNDINGS, plan_general
 from core.convert.quantize.native import native_form, plan_native
 from core.convert.quantize.small_float import plan_small_float
 from core.convert.quantize.split_bytes import Runs, plan_split_bytes
 from core.errors import UnsupportedError, about, entry_named
 from core.formats.elements import FloatElement
+from core.formats.rules import Overflow
 from core.mlir.types import TensorType, Type
 from core.plan.operands import bind, float_element, quantized_operand, static_shape
 from core.plan.plan import Plan
 from core.profiles import Operation, OperationRule, Rounding, profile_named
-from core.profiles.rule import Missing, Overflow
+from core.profiles.rule import Missing
 
 __all__ = ["ROUNDINGS", "NanPolicy", "plan_quantize", "rounding_named"]
-
-ROUNDINGS = tuple(_ROUNDINGS)
 """The roundings that can replace the profile's."""
 
 

@@ -2,48 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from core.convert.quantize.flushing import flushed
 from core.formats.elements import BYTE, FLOATS
+from core.formats.rules import Overflow, Quotient
 from core.kernels.convert.quantize import rules as kernel
 from core.kernels.convert.quantize.general import QUANTIZE_ANY
-from core.kernels.scalar.rounding import Rounding as KernelRounding
 from core.kernels.simd.widen import FloatKind
 from core.mlir.types import TensorType
 from core.plan.lanes import LANES, rounded, rounded_scales, step_precision
 from core.plan.operands import QuantizedOperand
 from core.plan.plan import Array, Plan, quantizing
 from core.profiles import OperationRule, Rounding, ZeroPoint
-from core.profiles.rule import Missing, Overflow, Quotient, Steps
+from core.profiles.rule import Missing, Steps
 
-_QUOTIENTS: Mapping[Quotient, kernel.Quotient] = {
-    Quotient.DIVISION: kernel.Quotient.DIVISION,
-    Quotient.RECIPROCAL: kernel.Quotient.RECIPROCAL,
-    Quotient.RECIPROCAL_OF_F64: kernel.Quotient.RECIPROCAL,
-    Quotient.FUSED: kernel.Quotient.FUSED,
-}
-ROUNDINGS: Mapping[Rounding, KernelRounding] = {
-    Rounding.NEAREST_EVEN: KernelRounding.HALF_EVEN,
-    Rounding.NEAREST_AWAY: KernelRounding.HALF_AWAY,
-    Rounding.NEAREST_UP: KernelRounding.HALF_UP,
-    Rounding.NEAREST_DOWN: KernelRounding.HALF_DOWN,
-    Rounding.TOWARD_ZERO: KernelRounding.TOWARD_ZERO,
-    Rounding.FLOOR: KernelRounding.FLOOR,
-    Rounding.CEILING: KernelRounding.CEILING,
-    Rounding.STOCHASTIC: KernelRounding.STOCHASTIC,
-}
-_OVERFLOWS: Mapping[Overflow, kernel.Overflow] = {
-    Overflow.SATURATE: kernel.Overflow.SATURATE,
-    Overflow.INDEFINITE: kernel.Overflow.INDEFINITE,
-    Overflow.INDEFINITE_BELOW: kernel.Overflow.INDEFINITE_BELOW,
-    Overflow.UNDEFINED: kernel.Overflow.UNDEFINED,
-    Overflow.FLOAT_CLAMP: kernel.Overflow.INDEFINITE_LAST,
-    Overflow.FLOAT_SATURATE: kernel.Overflow.SATURATE,
-}
+ROUNDINGS = (
+    Rounding.NEAREST_EVEN,
+    Rounding.NEAREST_AWAY,
+    Rounding.NEAREST_UP,
+    Rounding.NEAREST_DOWN,
+    Rounding.TOWARD_ZERO,
+    Rounding.FLOOR,
+    Rounding.CEILING,
+    Rounding.STOCHASTIC,
+)
+"""Those by which a real number becomes an integer."""
 _IN_FLOAT = (Overflow.FLOAT_CLAMP, Overflow.FLOAT_SATURATE)
 _INT32_MINIMUM = -(1 << 31)
 _LARGEST_F32_IN_INT32 = (1 << 31) - 128
@@ -159,11 +145,11 @@ def plan_general(
     zero_points = np.array(operand.zero_points, np.int64)
     rules = {
         kernel.Field.SOURCE: FloatKind[expressed.upper()],
-        kernel.Field.QUOTIENT: _QUOTIENTS[rule.quotient],
+        kernel.Field.QUOTIENT: rule.quotient.code,
         kernel.Field.PRECISION: step_precision(rule.steps, expressed),
         kernel.Field.ADDITION: _addition(rule),
-        kernel.Field.ROUNDING: ROUNDINGS[rule.rounding],
-        kernel.Field.OVERFLOW: _OVERFLOWS[rule.overflow],
+        kernel.Field.ROUNDING: rule.rounding.code,
+        kernel.Field.OVERFLOW: rule.overflow.code,
         kernel.Field.NAN_UNDEFINED: rule.missing is Missing.ERROR,
         kernel.Field.SEED: seed,
         kernel.Field.BYTES: operand.dtype.itemsize,

@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 
 from core.convert.quantize.general import plan_general, reciprocals, stored_nans
+from core.formats.rules import Overflow, Quotient
 from core.kernels.convert.quantize.form import WINDOW, Field, Form
 from core.kernels.convert.quantize.native import QUANTIZE
 from core.kernels.jit.processor import HAS_FMA
@@ -18,7 +19,7 @@ from core.plan.lanes import LANES, rounded_scales
 from core.plan.operands import QuantizedOperand
 from core.plan.plan import Array, DeferredPlan, Plan, quantizing
 from core.profiles import OperationRule, Rounding, ZeroPoint
-from core.profiles.rule import Missing, Overflow, Quotient, Steps
+from core.profiles.rule import Missing, Steps
 
 # Scales for which subnormals give the same as zeros: quotients and products stay far below 1/2.
 _SMALLEST_FLUSHED = np.float32(2.0**-60)

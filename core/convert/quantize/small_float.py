@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from core.convert.float_encoding import Encoder
+from core.formats.rules import Quotient
 from core.mlir.types import TensorType
 from core.plan.lanes import rounded_scales, step_precision
 from core.plan.operands import QuantizedOperand
 from core.plan.plan import Array, Plan, quantizing
 from core.profiles import OperationRule
-from core.profiles.rule import Quotient
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ import numpy as np
 
 from core.kernels.convert.requantize.general import Field
 from core.kernels.jit.jit import Kernel
+from core.kernels.simd.integer_lanes import Storage, storage_of
 from core.plan.channels import Channels
 from core.plan.operands import StoredOperand
 from core.plan.plan import Array
@@ -67,10 +68,9 @@ class Sides:
         return fits and all(int(abs(each).max()) < 1 << 31 for each in zeros)
 
     @property
-    def elements(self) -> tuple[int, bool, int]:
-        """The bytes of an element of the source, whether it is signed, and the bytes of one of the target."""
-        source = self.source.dtype
-        return source.itemsize, source.kind == "i", self.target.dtype.itemsize
+    def elements(self) -> tuple[Storage, int]:
+        """What the source is stored in, and the bytes of an element of the target."""
+        return storage_of(self.source.dtype), self.target.dtype.itemsize
 
     def in_words(self, added: Array) -> bool:
         """Whether sums are made in 16 bits: the target has bytes, and what is added fits 14 bits and a sign."""
@@ -78,11 +78,10 @@ class Sides:
 
     def rules(self, rule: int, *, wraps: bool = False) -> Array:
         """Return the rules of the kernels in `core.kernels.convert.requantize.general`."""
-        source_bytes, signed, target_bytes = self.elements
+        storage, target_bytes = self.elements
         rules = {
             Field.RULE: rule,
-            Field.SOURCE_BYTES: source_bytes,
-            Field.SOURCE_SIGNED: signed,
+            Field.SOURCE: storage,
             Field.TARGET_BYTES: target_bytes,
             Field.WRAPS: wraps,
         }

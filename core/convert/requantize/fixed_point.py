@@ -71,10 +71,9 @@ def _proven(stage: FixedPoint, factors: Array, shifts: Array, sides: Sides) -> A
         Parameter.ZERO_IN: sides.zeros_in,
         Parameter.ZERO_OUT: sides.zeros_out,
     }
-    source_bytes, signed, target_bytes = sides.elements
+    storage, target_bytes = sides.elements
     choices = {
-        Choice.SOURCE_BYTES: source_bytes,
-        Choice.SOURCE_SIGNED: signed,
+        Choice.SOURCE: storage,
         Choice.TARGET_BYTES: target_bytes,
         Choice.AWAY: stage.rule is FixedPointRule.NEAREST_AWAY,
         Choice.FIRST: 1 << 31 if fewest == 31 else 0,

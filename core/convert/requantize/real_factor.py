@@ -70,10 +70,9 @@ def _is_defined_for_all(
 
 def _proven(stage: Float, parameters: dict[Parameter, Array], bounds: tuple[float, float], sides: Sides) -> Application:
     """Return the fast kernel."""
-    source_bytes, signed, target_bytes = sides.elements
+    storage, target_bytes = sides.elements
     choices = {
-        Choice.SOURCE_BYTES: source_bytes,
-        Choice.SOURCE_SIGNED: signed,
+        Choice.SOURCE: storage,
         Choice.TARGET_BYTES: target_bytes,
         Choice.AWAY: stage.rule is FloatRule.F64_AWAY,
         Choice.MINIMUM: bounds[0],

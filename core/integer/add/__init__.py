@@ -87,7 +87,7 @@ def plan_add(
             if not _is_per_tensor(sides[name]) and static_shape(tensor) != shape:
                 raise UnsupportedError("a tensor with several scales is not broadcast")
             if sides[name].expressed != sides["lhs"].expressed:
-                raise UnsupportedError("all three types have to express the same float")
+                raise UnsupportedError("all three types must express the same float")
     operands = sides["lhs"], sides["rhs"], sides["output"]
     return AddPlan(
         profile=profile, shape=shape, lhs=operands[0], rhs=operands[1], output=operands[2],

@@ -106,9 +106,7 @@ def plan_fixed_point(
         multipliers.append(multiplier)
     factor = twice / (2.0**left * scales[2])
     if of_litert and not factor < 1.0:
-        raise ParameterError(
-            f"the factor of the sum, {factor!r}, has to be below 1 in LiteRT: the output scale is small"
-        )
+        raise ParameterError(f"the factor of the sum, {factor!r}, must be below 1 in LiteRT: the output scale is small")
     last, multiplier = _stage(scheme, wide_type, output, factor, profile, "the sum")
     if of_litert and scheme.represented(multiplier) >= 1:
         raise ParameterError(f"the factor of the sum, {factor!r}, is not below 1 in 31 bits, as LiteRT needs it")

@@ -6,7 +6,7 @@
 Tiled: the operands are packed to panels of as many rows or columns as a tile has (`core.kernels.contract.tile`), each
 number less an offset that makes bytes unsigned on the left and signed on the right, and 16-bit numbers signed. An
 offset is a part of the zero point, so the right side above puts it right. Everything is exact modulo 2^32 or 2^64,
-whatever is passed on the way. Source: spec/numerics.md I.1.
+whatever is passed on the way.
 """
 
 from __future__ import annotations

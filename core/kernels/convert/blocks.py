@@ -1,7 +1,7 @@
 """Kernels for block formats: one pass over each block for its largest magnitude, one for its elements.
 
 The largest magnitude is taken over bit patterns, whose order as integers is that of the magnitudes, with infinities
-and NaNs above all; so exponents are exact and the reduction vectorizes. Formulas: spec/numerics.md F.6 to F.8.
+and NaNs above all; so exponents are exact and the reduction vectorizes.
 """
 
 from __future__ import annotations

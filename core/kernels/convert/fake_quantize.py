@@ -1,4 +1,4 @@
-"""Kernels of fake quantization: f32 to the nearest step of a nudged range. Formulas: spec/numerics.md C.11.
+"""Kernels of fake quantization: f32 to the nearest step of a nudged range.
 
 c = clamp(x, low, high), q0 = floor(f32(f32(-low * inverse) + 0.5)); each step in f32:
 
@@ -17,7 +17,7 @@ import numpy as np
 from numba import types
 
 from core.kernels.jit.jit import Array, Kernel, Number, kernel, readable, writable
-from core.kernels.loop.layout import first_parameter, piece_length
+from core.kernels.loop.layout import after_rows, left_in_row, locate
 from core.kernels.scalar.rounding import round_down, round_half_away
 
 
@@ -64,11 +64,13 @@ def _fake_quantize(step: Step, cycle: bool) -> Kernel:
         zeros: Array,
     ) -> None:
         half = np.float32(0.5)
+        layout = (run, channels, group, groups, cycle)
+        place = locate(start, layout)
         done = 0
         while done < source.size:
-            element = start + done
-            length = piece_length(source.size - done, element, run, channels, cycle)
-            parameter = first_parameter(element, run, channels, group, groups, cycle)
+            length = min(left_in_row(place, layout), source.size - done)
+            parameter = place[0] + place[1]
+            place = after_rows(1, length, place, layout)
             inputs = source[done : done + length]
             outputs = target[done : done + length]
             piece_lows = lows[parameter:]

@@ -11,7 +11,7 @@ from numba import types
 
 from core.kernels.jit.jit import Array, Kernel, Number, device, kernel, readable, writable
 from core.kernels.jit.processor import prefer_wide_vectors
-from core.kernels.simd.memory import load_all_as, load_as, store_all_as, store_as
+from core.kernels.simd.memory import load_as, store_as
 from core.kernels.simd.vector import LANES
 from core.kernels.simd.vectors import (
     convert,
@@ -44,10 +44,10 @@ def _pack_half_bytes(codes: Array, packed: Array) -> None:
     pairs = codes.size // 2
     whole = pairs - pairs % LANES
     for i in range(0, whole, LANES):
-        store_all_as(packed, i, _half_bytes(load_all_as(codes, i, np.int16)), np.int8)
+        store_as(packed, i, _half_bytes(load_as(codes, i, np.int16)), np.int8)
     if whole < pairs:
         valid = first(pairs - whole)
-        store_as(packed, whole, _half_bytes(load_as(codes, whole, valid, np.int16)), valid, np.int8)
+        store_as(packed, whole, _half_bytes(load_as(codes, whole, np.int16, valid)), np.int8, valid)
     if codes.size > 2 * pairs:
         packed[pairs] = codes[2 * pairs] & 15
 
@@ -58,11 +58,11 @@ def _unpack_half_bytes(packed: Array, codes: Array, sign: Number) -> None:
     whole = pairs - pairs % LANES
     bit = splat(np.int16(sign))
     for i in range(0, whole, LANES):
-        store_all_as(codes, i, _codes(convert(load_all_as(packed, i, np.uint8), np.int16), bit), np.int16)
+        store_as(codes, i, _codes(convert(load_as(packed, i, np.uint8), np.int16), bit), np.int16)
     if whole < pairs:
         valid = first(pairs - whole)
-        byte = convert(load_as(packed, whole, valid, np.uint8), np.int16)
-        store_as(codes, whole, _codes(byte, bit), valid, np.int16)
+        byte = convert(load_as(packed, whole, np.uint8, valid), np.int16)
+        store_as(codes, whole, _codes(byte, bit), np.int16, valid)
     if codes.size > 2 * pairs:
         codes[2 * pairs] = (((packed[pairs] & 15) ^ sign) - sign) & 255
 

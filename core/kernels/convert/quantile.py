@@ -13,7 +13,7 @@ import numpy as np
 from numba import types
 
 from core.kernels.jit.jit import Array, Kernel, Number, device, kernel, readable, writable
-from core.kernels.loop.layout import first_parameter, piece_length
+from core.kernels.loop.layout import after_rows, left_in_row, locate
 from core.kernels.scalar.rounding import round_to_precision
 
 _LAYOUT = (
@@ -79,11 +79,13 @@ def _quantize(real: types.Type) -> Kernel:
         missing_is_zero_point: Number,
         counts: Array,
     ) -> None:
+        layout = (run, channels, group, groups, False)
+        place = locate(start, layout)
         done = 0
         while done < source.size:
-            element = start + done
-            length = piece_length(source.size - done, element, run, channels, False)
-            parameter = first_parameter(element, run, channels, group, groups, False)
+            length = min(left_in_row(place, layout), source.size - done)
+            parameter = place[0] + place[1]
+            place = after_rows(1, length, place, layout)
             scale, zero_point = scales[parameter], zero_points[parameter]
             zero_code = codes[interval_of(zero_point, thresholds)]
             for i in range(done, done + length):
@@ -134,11 +136,13 @@ def _dequantize(real: types.Type) -> Kernel:
         values: Array,
         lowest: Number,
     ) -> None:
+        layout = (run, channels, group, groups, False)
+        place = locate(start, layout)
         done = 0
         while done < source.size:
-            element = start + done
-            length = piece_length(source.size - done, element, run, channels, False)
-            parameter = first_parameter(element, run, channels, group, groups, False)
+            length = min(left_in_row(place, layout), source.size - done)
+            parameter = place[0] + place[1]
+            place = after_rows(1, length, place, layout)
             scale, zero_point = scales[parameter], zero_points[parameter]
             for i in range(done, done + length):
                 # The caller refuses codes beyond the table. The clamp holds even if the elements change after that.

@@ -38,8 +38,22 @@ def target_features() -> frozenset[str]:
 
 
 def device(function: Function) -> Function:
-    """Make `function` callable from kernels, into which LLVM inlines it, so that a constant argument is one there."""
-    compiled: Any = numba.njit(nogil=True, error_model="numpy", forceinline=True)(function)
+    """Make `function` callable from kernels, into which LLVM inlines it, so that a constant argument is one there.
+
+    Python cannot call it: the wrappers for that would be a fifth of what a kernel takes to compile.
+    """
+    compiled: Any = numba.njit(  # type: ignore[call-overload]  # numba's stubs leave out the last two
+        nogil=True, error_model="numpy", forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True
+    )(function)
+    return cast(Function, compiled)
+
+
+def inlined(function: Function) -> Function:
+    """Make `function` a part of the kernels that call it before they are compiled, so that it is not itself compiled.
+
+    For what is large and called from one place. A function that takes constants is a `device`.
+    """
+    compiled: Any = numba.njit(nogil=True, error_model="numpy", inline="always")(function)
     return cast(Function, compiled)
 
 

@@ -40,7 +40,11 @@ from core.kernels.jit.cache_directory import cache_directory, writable_by_others
 
 _log = logging.getLogger(__name__)
 
-_KERNELS = Path(__file__).parents[1]
+_CORE = Path(__file__).parents[2]
+_KERNELS = _CORE / "kernels"
+SHARED_SOURCES = ("formats/rounding.py", "formats/rules.py")
+"""What else of core kernels are compiled from."""
+
 _SUFFIX = ".kernel"
 _MAGIC = b"requant kernel 1"
 _CHECKSUM = hashlib.sha256
@@ -53,14 +57,14 @@ class RefusedFileError(Exception):
     """A file of the cache is not what was written there. The message says in which way."""
 
 
-def sources_digest(folder: Path = _KERNELS) -> str:
-    """Return what tells these sources, with those in all folders below, from any others.
+def sources_digest(core: Path = _CORE) -> str:
+    """Return what tells the sources in `core`/kernels and all folders below, and SHARED_SOURCES, from any others.
 
     A kernel is compiled from more than the file that defines it, so every change of any of them counts.
     """
     digest = _CHECKSUM()
-    for path in sorted(folder.rglob("*.py")):
-        for part in (path.relative_to(folder).as_posix().encode(), path.read_bytes()):
+    for path in [*sorted((core / "kernels").rglob("*.py")), *(core / name for name in SHARED_SOURCES)]:
+        for part in (path.relative_to(core).as_posix().encode(), path.read_bytes()):
             digest.update(len(part).to_bytes(8, "little"))
             digest.update(part)
     return digest.hexdigest()

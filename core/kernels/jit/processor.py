@@ -2,8 +2,7 @@
 
 Both are asked for inside the kernel and hold for nothing else. Neither changes a result: the first is a hint to the
 compiler, and the second is used only where a subnormal and a zero give the same (see
-`core.kernels.convert.quantize.native`). Without it, a subnormal number costs as much as some tens of others
-(spec/perf.md 2.1).
+`core.kernels.convert.quantize.native`). Without it, a subnormal number costs as much as some tens of others.
 """
 
 from __future__ import annotations

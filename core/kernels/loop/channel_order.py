@@ -8,7 +8,7 @@ from __future__ import annotations
 from numba import types
 
 from core.kernels.jit.jit import Array, Number, kernel, readable, writable
-from core.kernels.loop.layout import first_parameter, piece_length
+from core.kernels.loop.layout import after_rows, left_in_row, locate
 
 
 @kernel(
@@ -39,11 +39,13 @@ def order_by_channel(
     ends: Array,
 ) -> None:
     """Move each run of `source` to the end of what its parameter has so far."""
+    layout = (run, channels, group, groups, False)
+    place = locate(start, layout)
     done = 0
     while done < source.size:
-        element = start + done
-        length = piece_length(source.size - done, element, run, channels, False)
-        owner = owners[first_parameter(element, run, channels, group, groups, False)]
+        length = min(left_in_row(place, layout), source.size - done)
+        owner = owners[place[0] + place[1]]
+        place = after_rows(1, length, place, layout)
         inputs = source[done : done + length]
         # Within the target: the caller's `ends` begin at the sums of the sizes of the parameters before.
         outputs = target[ends[owner] : ends[owner] + length]

@@ -15,22 +15,7 @@ from __future__ import annotations
 from core.kernels.jit.jit import Array, Number, device
 from core.kernels.simd.vector import LANES
 
-# A piece this long cannot overflow the 32-bit counters that keep the inner loops in 32-bit lanes.
-LONGEST_PIECE = 1 << 30
 _LONGEST_SHORT_ROW = 256
-
-
-@device
-def first_parameter(element: int, run: int, channels: int, group: int, groups: int, cycle: bool) -> int:
-    """The index of the parameter of `element`."""
-    row = ((element // group) % groups) * channels
-    return row + (element % channels if cycle else (element // run) % channels)
-
-
-@device
-def piece_length(left: int, element: int, run: int, channels: int, cycle: bool) -> int:
-    """How many of the `left` elements from `element` on one inner loop can take."""
-    return min(left, channels - element % channels if cycle else run - element % run, LONGEST_PIECE)
 
 
 @device
@@ -55,31 +40,6 @@ def left_in_row(place: tuple[int, int, int, int], layout: tuple[int, int, int, i
 
 
 @device
-def advance(
-    length: int, place: tuple[int, int, int, int], layout: tuple[int, int, int, int, int]
-) -> tuple[Number, Number, Number, Number]:
-    """Where the element is that comes `length` after `place`, not beyond the end of its run, or of the cycle."""
-    row, channel, left_in_run, left_in_group = place
-    run, channels, group, groups, cycle = layout
-    if cycle != 0:
-        channel += length
-    else:
-        left_in_run -= length
-        if left_in_run == 0:
-            left_in_run = run
-            channel += 1
-    if channel == channels:
-        channel = 0
-    left_in_group -= length
-    if left_in_group == 0:
-        left_in_group = group
-        row += channels
-        if row == channels * groups:
-            row = 0
-    return row, channel, left_in_run, left_in_group
-
-
-@device
 def rows_from(
     left: int, place: tuple[int, int, int, int], layout: tuple[int, int, int, int, int]
 ) -> tuple[Number, Number]:
@@ -91,10 +51,8 @@ def rows_from(
     """
     _, channel, left_in_run, _ = place
     run, channels, _, _, cycle = layout
-    if cycle != 0:
-        return 1, min(channels - channel, left)
-    if left_in_run < run or left < run or run % LANES != 0 or run > _LONGEST_SHORT_ROW:
-        return 1, min(left_in_run, left)
+    if cycle != 0 or left_in_run < run or left < run or run % LANES != 0 or run > _LONGEST_SHORT_ROW:
+        return 1, min(left_in_row(place, layout), left)
     return min(left // run, channels - channel), run
 
 

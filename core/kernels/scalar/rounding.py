@@ -1,7 +1,7 @@
 """Rounding of a float to an integral float, one primitive for each rule, and of a float to a narrower float.
 
 The integral roundings are LLVM's own instructions, or short branch-free sequences of them, on every vector unit;
-numpy's and Python's do not vectorize inside numba (spec/perf.md 2.2). They pass NaN and infinities through and work on
+numpy's and Python's do not vectorize inside numba. They pass NaN and infinities through and work on
 f32 and f64 alike.
 """
 
@@ -63,9 +63,6 @@ round_half_away = _unary("llvm.round")
 round_down = _unary("llvm.floor")
 """RD: the largest integer not above."""
 
-round_up = _unary("llvm.ceil")
-"""The smallest integer not below."""
-
 round_toward_zero = _unary("llvm.trunc")
 """RTZ: the integer part."""
 
@@ -83,73 +80,6 @@ bits_of_f64 = _reinterpret(types.int64)
 
 f64_of_bits = _reinterpret(types.float64)
 """The f64 of a bit pattern."""
-
-
-class Rounding(IntEnum):
-    """The rules by which a kernel can be told to round."""
-
-    HALF_EVEN = 0
-    HALF_AWAY = 1
-    HALF_UP = 2
-    HALF_DOWN = 3
-    TOWARD_ZERO = 4
-    FLOOR = 5
-    CEILING = 6
-    STOCHASTIC = 7
-
-
-_HALF_EVEN = int(Rounding.HALF_EVEN)
-_HALF_AWAY = int(Rounding.HALF_AWAY)
-_HALF_UP = int(Rounding.HALF_UP)
-_TOWARD_ZERO = int(Rounding.TOWARD_ZERO)
-_FLOOR = int(Rounding.FLOOR)
-_CEILING = int(Rounding.CEILING)
-_STOCHASTIC = int(Rounding.STOCHASTIC)
-
-
-@device
-def draw(seed: Number, index: Number) -> Number:
-    """32 uniformly distributed bits that depend on nothing but seed and index (the finalizer of SplitMix64).
-
-    A counter and not a sequence, so that any order and any number of threads draw the same for the same element.
-    """
-    z = np.uint64(seed) + (np.uint64(index) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.int64((z ^ (z >> np.uint64(31))) >> np.uint64(32))
-
-
-@device
-def round_by(rule: int, value: Number, drawn: int) -> Number:
-    """Round `value` to an integral float by `rule`. `drawn`: 32 random bits, for STOCHASTIC.
-
-    The last three rules go by the distance from the integer toward zero, which is exact, as the distance from the floor
-    is not. STOCHASTIC rounds up where drawn / 2^32 is below the distance from the floor.
-    """
-    if rule == _HALF_EVEN:
-        return round_half_even(value)
-    if rule == _HALF_AWAY:
-        return round_half_away(value)
-    if rule == _TOWARD_ZERO:
-        return round_toward_zero(value)
-    if rule == _CEILING:
-        return round_up(value)
-    if rule == _FLOOR:
-        return round_down(value)
-    whole = round_toward_zero(value)
-    negative = value < 0
-    distance = abs(np.float64(value) - np.float64(whole))
-    if rule == _STOCHASTIC:
-        scaled = distance * 4294967296.0
-        below = np.float64(drawn)
-        outward = scaled > 0 and scaled >= 4294967296.0 - below if negative else below < scaled
-    elif (rule == _HALF_UP) != negative:
-        outward = distance >= 0.5
-    else:
-        outward = distance > 0.5
-    if not outward:
-        return whole
-    return round_down(value) if negative else round_up(value)
 
 
 @device

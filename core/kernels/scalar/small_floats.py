@@ -1,6 +1,6 @@
 """From f32 to small floats outside of tensors of them: one element of a block, and scales of blocks (E8M0).
 
-Formulas: spec/numerics.md G. Tensors of small floats are the matter of `core.kernels.convert.floats.encoding`.
+Tensors of small floats are the matter of `core.kernels.convert.floats.encoding`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""`core.kernels.scalar.fixed_point` on vectors of int64, for the kernels.
+"""Fixed-point primitives on vectors of int64.
 
-All are exact as long as the stated ranges hold; beyond them they wrap. `>>` is the arithmetic shift (floor). How
-multipliers and shifts are found is not an array's business: `core.schemes`, in Python's exact integers.
+All are exact within the stated ranges, and wrap beyond them. `>>` is the arithmetic shift (floor). Multipliers and
+shifts are derived in `core.schemes`, in Python's exact integers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def high_multiply(a: Number, b: Number) -> Number:
     """floor((a*b + 2^30) / 2^31), and 2^31 - 1 where that is 2^31 (a = b = -2^31). a, b: int32 values.
 
     Equal to gemmlowp's SaturatingRoundingDoublingHighMul, whose sign-dependent nudge and truncating division round
-    halves up just the same, and to ARM's SQRDMULH (spec/numerics.md C.4).
+    halves up just the same, and to ARM's SQRDMULH.
     """
     return smaller((a * b + splat(_HALF)) >> splat(np.int64(31)), splat(_INT32_MAX))
 
@@ -49,7 +49,7 @@ def rounding_divide_by_power_of_two(value: Number, exponent: Number) -> Number:
     """RNA(value / 2^exponent): nearest, ties away from zero. 0 <= exponent <= 31; value: an int32 value.
 
     For a negative value one less than half is added, so that the floor of the shift takes a tie away from zero.
-    Equal to gemmlowp's RoundingDivideByPOT (spec/numerics.md C.4).
+    Equal to gemmlowp's RoundingDivideByPOT.
     """
     nudge = (value >> splat(np.int64(63))) & convert(exponent > zero_like(exponent), np.int64)
     return (value + _half(exponent) + nudge) >> exponent
@@ -59,7 +59,7 @@ def rounding_divide_by_power_of_two(value: Number, exponent: Number) -> Number:
 def rounding_shift_right(value: Number, exponent: Number) -> Number:
     """RNU(value / 2^exponent) = floor((value + 2^(exponent-1)) / 2^exponent): nearest, ties toward plus infinity.
 
-    0 <= exponent <= 62, as long as the sum fits int64. ARM's SRSHL by a negative shift (spec/numerics.md C.5).
+    0 <= exponent <= 62, as long as the sum fits int64. ARM's SRSHL by a negative shift.
     """
     return (value + _half(exponent)) >> exponent
 
@@ -68,7 +68,7 @@ def rounding_shift_right(value: Number, exponent: Number) -> Number:
 def rounding_shift_away(value: Number, exponent: Number) -> Number:
     """RNA(value / 2^exponent) for products: sign(value) * floor((|value| + 2^(exponent-1)) / 2^exponent).
 
-    0 <= exponent <= 62, |value| + 2^(exponent-1) < 2^63. XNNPACK's rndna (spec/numerics.md D.4).
+    0 <= exponent <= 62, |value| + 2^(exponent-1) < 2^63. XNNPACK's rndna.
     """
     negative = value < zero_like(value)
     magnitude = rounding_shift_right(select(negative, -value, value), exponent)
@@ -91,8 +91,8 @@ def _right(shift: Number) -> Number:
 def multiply_double_rounding(value: Number, multiplier: Number, shift: Number) -> Number:
     """RDBPOT(SRDHM(wrap32(value * 2^max(31-shift, 0)), multiplier), max(shift-31, 0)): two roundings.
 
-    LiteRT's MultiplyByQuantizedMultiplier as every wheel has it (spec/numerics.md C.5), and TOSA's DOUBLE_ROUND where
-    value fits the bounds that TOSA requires (D.5).
+    LiteRT's MultiplyByQuantizedMultiplier as every wheel has it, and TOSA's DOUBLE_ROUND where
+    value fits the bounds that TOSA requires.
     """
     return rounding_divide_by_power_of_two(_doubled(value, multiplier, shift), _right(shift))
 
@@ -101,14 +101,14 @@ def multiply_double_rounding(value: Number, multiplier: Number, shift: Number) -
 def multiply_double_rounding_up(value: Number, multiplier: Number, shift: Number) -> Number:
     """The same with a rounding shift right for the second rounding: ties toward plus infinity both times.
 
-    LiteRT's vector kernels, SQRDMULH and then SRSHL (spec/numerics.md C.5).
+    LiteRT's vector kernels, SQRDMULH and then SRSHL.
     """
     return rounding_shift_right(_doubled(value, multiplier, shift), _right(shift))
 
 
 @device
 def multiply_tosa_double_rounding(value: Number, multiplier: Number, shift: Number) -> Number:
-    """One rounding of the product, with 2^30 away from zero added to it first where shift > 31 (spec/numerics.md D.5).
+    """One rounding of the product, with 2^30 away from zero added to it first where shift > 31.
 
     2^30 is half of what the first of the two roundings takes off.
     """

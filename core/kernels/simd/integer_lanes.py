@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,9 @@ from llvmlite import ir
 from numba import types
 
 from core.kernels.jit.jit import Array, Number, device, intrinsic
-from core.kernels.simd.memory import load_all_as, load_as, prefetch, store_all_as, store_as
+from core.kernels.simd.memory import load_as, place_of, prefetch, store_as
 from core.kernels.simd.vector import LANES, Generated, Vector, llvm_vector
-from core.kernels.simd.vectors import (
-    convert,
-)
+from core.kernels.simd.vectors import convert
 
 BLOCK = 4 * LANES
 """Elements in four vectors."""
@@ -23,91 +22,85 @@ _AHEAD = 4096
 _LINE = 64
 
 
-@device
-def load_integers(source: Array, index: Number, valid: Number, size: int, signed: bool) -> Number:
-    """Sixteen integers of `size` bytes from an array of bytes. Those of eight bytes are signed."""
-    if size == 1:
-        if signed:
-            return convert(load_as(source, index, valid, np.int8), np.int64)
-        return convert(load_as(source, index, valid, np.uint8), np.int64)
-    if size == 2:
-        if signed:
-            return convert(load_as(source, index, valid, np.int16), np.int64)
-        return convert(load_as(source, index, valid, np.uint16), np.int64)
-    if size == 4:
-        if signed:
-            return convert(load_as(source, index, valid, np.int32), np.int64)
-        return convert(load_as(source, index, valid, np.uint32), np.int64)
-    return load_as(source, index, valid, np.int64)
+class Storage(IntEnum):
+    """What the bytes of an array are."""
+
+    I8 = 0
+    U8 = 1
+    I16 = 2
+    U16 = 3
+    I32 = 4
+    U32 = 5
+    I64 = 6
+
+
+_I8, _U8, _I16, _U16, _I32, _U32, _I64 = map(int, Storage)
+
+
+def storage_of(dtype: np.dtype[Any]) -> Storage:
+    """Return the storage of an array's elements."""
+    return Storage[dtype.name.replace("uint", "U").replace("int", "I")]
 
 
 @device
-def store_integers(target: Array, index: Number, stored: Number, valid: Number, size: int) -> None:
-    """The lowest `size` bytes, up to four, of the integers in `valid` to an array of bytes."""
+def load_int32(source: Array, index: Number, storage: int, mask: Number = None) -> Number:
+    """Sixteen integers of up to 32 bits, as int32."""
+    if storage == _I8:
+        return convert(load_as(source, index, np.int8, mask), np.int32)
+    if storage == _U8:
+        return convert(load_as(source, index, np.uint8, mask), np.int32)
+    if storage == _I16:
+        return convert(load_as(source, index, np.int16, mask), np.int32)
+    if storage == _U16:
+        return convert(load_as(source, index, np.uint16, mask), np.int32)
+    return load_as(source, index, np.int32, mask)
+
+
+@device
+def load_int64(source: Array, index: Number, storage: int, mask: Number = None) -> Number:
+    """Sixteen integers as int64."""
+    if storage == _I64:
+        return load_as(source, index, np.int64, mask)
+    if storage == _U32:
+        return convert(load_as(source, index, np.uint32, mask), np.int64)
+    return convert(load_int32(source, index, storage, mask), np.int64)
+
+
+@device
+def store_integers(target: Array, index: Number, stored: Number, size: int, mask: Number = None) -> None:
+    """The lowest `size` bytes, up to four, of each integer to an array of bytes."""
     if size == 1:
-        store_as(target, index, stored, valid, np.int8)
+        store_as(target, index, stored, np.int8, mask)
     elif size == 2:
-        store_as(target, index, stored, valid, np.int16)
+        store_as(target, index, stored, np.int16, mask)
     else:
-        store_as(target, index, stored, valid, np.int32)
+        store_as(target, index, stored, np.int32, mask)
 
 
 @device
-def load_int32(source: Array, index: Number, size: int, signed: bool) -> Number:
-    """Sixteen integers of `size` bytes, up to four, as int32. Those of four bytes are signed."""
-    if size == 1:
-        if signed:
-            return convert(load_all_as(source, index, np.int8), np.int32)
-        return convert(load_all_as(source, index, np.uint8), np.int32)
-    if size == 2:
-        if signed:
-            return convert(load_all_as(source, index, np.int16), np.int32)
-        return convert(load_all_as(source, index, np.uint16), np.int32)
-    return load_all_as(source, index, np.int32)
-
-
-@device
-def store_int32(target: Array, index: Number, stored: Number, size: int) -> None:
-    """The lowest `size` bytes of each to an array of bytes."""
-    if size == 1:
-        store_all_as(target, index, stored, np.int8)
-    elif size == 2:
-        store_all_as(target, index, stored, np.int16)
-    else:
-        store_all_as(target, index, stored, np.int32)
-
-
-@device
-def load_block(source: Array, index: Number, size: int, signed: bool) -> tuple[Number, Number, Number, Number]:
-    """load_int32 of four vectors, with one choice of the type for all. What comes later is asked for."""
-    b, c, d = index + LANES, index + 2 * LANES, index + 3 * LANES
-    later = index * size + _AHEAD
-    if size == 4:
-        prefetch(source, later)
-        prefetch(source, later + _LINE)
-        prefetch(source, later + 2 * _LINE)
-        prefetch(source, later + 3 * _LINE)
-        return (
-            load_int32(source, index, 4, True),
-            load_int32(source, b, 4, True),
-            load_int32(source, c, 4, True),
-            load_int32(source, d, 4, True),
-        )
-    prefetch(source, later)
-    if size == 2:
-        prefetch(source, later + _LINE)
-        return (
-            load_int32(source, index, 2, signed),
-            load_int32(source, b, 2, signed),
-            load_int32(source, c, 2, signed),
-            load_int32(source, d, 2, signed),
-        )
+def _load_block_as(source: Array, index: Number, storage: int, size: int) -> tuple[Number, Number, Number, Number]:
+    for near in range(0, BLOCK * size, _LINE):
+        prefetch(source, index * size + _AHEAD + near)
     return (
-        load_int32(source, index, 1, signed),
-        load_int32(source, b, 1, signed),
-        load_int32(source, c, 1, signed),
-        load_int32(source, d, 1, signed),
+        load_int32(source, index, storage),
+        load_int32(source, index + LANES, storage),
+        load_int32(source, index + 2 * LANES, storage),
+        load_int32(source, index + 3 * LANES, storage),
     )
+
+
+@device
+def load_block(source: Array, index: Number, storage: int) -> tuple[Number, Number, Number, Number]:
+    """load_int32 of four vectors, with one choice of the type for all. What comes later is asked for."""
+    if storage == _I8:
+        return _load_block_as(source, index, _I8, 1)
+    if storage == _U8:
+        return _load_block_as(source, index, _U8, 1)
+    if storage == _I16:
+        return _load_block_as(source, index, _I16, 2)
+    if storage == _U16:
+        return _load_block_as(source, index, _U16, 2)
+    return _load_block_as(source, index, _I32, 4)
 
 
 @intrinsic
@@ -130,9 +123,7 @@ def _store_block_as(
 
         whole = joined(joined(values[2], values[3]), joined(values[4], values[5]))
         kind = ir.VectorType(llvm_vector(element).element, BLOCK)
-        make: Any = context.make_array(target)
-        data = builder.bitcast(make(context, builder, values[0]).data, kind.element.as_pointer())
-        place = builder.bitcast(builder.gep(data, [values[1]]), kind.as_pointer())
+        place = place_of(context, builder, target, values, kind)
         builder.store(whole if whole.type == kind else builder.trunc(whole, kind), place, align=element.bitwidth // 8)
         return context.get_dummy_value()
 
@@ -141,7 +132,7 @@ def _store_block_as(
 
 @device
 def store_block(target: Array, index: Number, a: Number, b: Number, c: Number, d: Number, size: int) -> None:
-    """store_int32 of four vectors."""
+    """store_integers of four vectors."""
     if size == 1:
         _store_block_as(target, index, a, b, c, d, np.int8)
     elif size == 2:

@@ -23,6 +23,7 @@ from core.kernels.simd.vectors import (
 )
 
 _INDEX = ir.IntType(32)
+_LEFT_OUT = types.Omitted(None)  # type: ignore[no-untyped-call]
 
 
 def _data(context: Any, builder: Any, array: Any, value: Any) -> Any:
@@ -38,35 +39,35 @@ def place_of(context: Any, builder: Any, array: Any, arguments: Any, vector: Any
     return builder.bitcast(builder.gep(pointer, [arguments[1]]), vector.as_pointer())
 
 
-def _load(element: Any, array: Any, arguments: tuple[Any, ...], masked: bool) -> Generated:
+def _load(element: Any, array: Any, arguments: tuple[Any, ...], mask: Any) -> Generated:
     result = Vector(element)
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         kind = llvm_vector(element)
         place = place_of(context, builder, array, values, kind)
-        if not masked:
+        if not isinstance(mask, Vector):
             return builder.load(place, align=element.bitwidth // 8)
         name = f"llvm.masked.load.{llvm_suffix(result)}.p0"
         nothing = ir.Constant(kind, [0] * LANES)
-        return call_llvm(builder, name, kind, [place, _INDEX(element.bitwidth // 8), values[2], nothing])
+        return call_llvm(builder, name, kind, [place, _INDEX(element.bitwidth // 8), values[-1], nothing])
 
-    return result(array, *arguments), generate
+    return result(array, *arguments, _LEFT_OUT if mask is None else mask), generate
 
 
-def _store(element: Any, array: Any, arguments: tuple[Any, ...], masked: bool) -> Generated:
+def _store(element: Any, array: Any, arguments: tuple[Any, ...], mask: Any) -> Generated:
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         kind = llvm_vector(element)
         value = values[2] if values[2].type == kind else builder.trunc(values[2], kind)
         place = place_of(context, builder, array, values, kind)
         align = element.bitwidth // 8
-        if masked:
+        if isinstance(mask, Vector):
             name = f"llvm.masked.store.{llvm_suffix(Vector(element))}.p0"
-            call_llvm(builder, name, ir.VoidType(), [value, place, _INDEX(align), values[3]])
+            call_llvm(builder, name, ir.VoidType(), [value, place, _INDEX(align), values[-1]])
         else:
             builder.store(value, place, align=align)
         return context.get_dummy_value()
 
-    return types.void(array, *arguments), generate
+    return types.void(array, *arguments, _LEFT_OUT if mask is None else mask), generate
 
 
 @intrinsic
@@ -82,23 +83,17 @@ def elements_of(typing_context: Any, array: types.Array) -> Generated:
 
 
 @intrinsic
-def load(typing_context: Any, array: types.Array, index: types.Integer) -> Generated:
-    """array[index : index + LANES]."""
-    return _load(array.dtype, array, (index,), masked=False)
-
-
-@intrinsic
-def load_first(typing_context: Any, array: types.Array, index: types.Integer, mask: Vector) -> Generated:
-    """The same for the elements in the mask, and zeros; memory of others is not touched."""
-    return _load(array.dtype, array, (index, mask), masked=True)
+def load(typing_context: Any, array: types.Array, index: types.Integer, mask: Any = None) -> Generated:
+    """array[index : index + LANES]. With a mask, zeros for the elements outside of it, whose memory is not touched."""
+    return _load(array.dtype, array, (index,), mask)
 
 
 @intrinsic
 def load_as(
-    typing_context: Any, array: types.Array, index: types.Integer, mask: Vector, number_class: Any
+    typing_context: Any, array: types.Array, index: types.Integer, number_class: Any, mask: Any = None
 ) -> Generated:
-    """load_first from an array of bytes."""
-    return _load(number_class.dtype, array, (index, mask, number_class), masked=True)
+    """load from an array of bytes."""
+    return _load(number_class.dtype, array, (index, number_class), mask)
 
 
 @intrinsic
@@ -113,23 +108,9 @@ def load_one(typing_context: Any, array: types.Array, index: types.Integer) -> G
 
 
 @intrinsic
-def load_all_as(typing_context: Any, array: types.Array, index: types.Integer, number_class: Any) -> Generated:
-    """load from an array of bytes."""
-    return _load(number_class.dtype, array, (index, number_class), masked=False)
-
-
-@intrinsic
-def store(typing_context: Any, array: types.Array, index: types.Integer, vector: Vector) -> Generated:
-    """array[index : index + LANES] = vector; integers that are wider than the array's are cut to their lowest bits."""
-    return _store(array.dtype, array, (index, vector), masked=False)
-
-
-@intrinsic
-def store_first(
-    typing_context: Any, array: types.Array, index: types.Integer, vector: Vector, mask: Vector
-) -> Generated:
-    """The same for the elements in the mask only."""
-    return _store(array.dtype, array, (index, vector, mask), masked=True)
+def store(typing_context: Any, array: types.Array, index: types.Integer, vector: Vector, mask: Any = None) -> Generated:
+    """array[index : index + LANES] = vector, those in the mask. Integers wider than the array's lose upper bits."""
+    return _store(array.dtype, array, (index, vector), mask)
 
 
 @intrinsic
@@ -138,19 +119,11 @@ def store_as(
     array: types.Array,
     index: types.Integer,
     vector: Vector,
-    mask: Vector,
     number_class: Any,
-) -> Generated:
-    """store_first to an array of bytes."""
-    return _store(number_class.dtype, array, (index, vector, mask, number_class), masked=True)
-
-
-@intrinsic
-def store_all_as(
-    typing_context: Any, array: types.Array, index: types.Integer, vector: Vector, number_class: Any
+    mask: Any = None,
 ) -> Generated:
     """store to an array of bytes."""
-    return _store(number_class.dtype, array, (index, vector, number_class), masked=False)
+    return _store(number_class.dtype, array, (index, vector, number_class), mask)
 
 
 @intrinsic

@@ -12,7 +12,7 @@ from numba import types
 from core.kernels.jit.jit import Array, Number, device, intrinsic
 from core.kernels.jit.processor import HAS_F16C
 from core.kernels.scalar.rounding import Precision
-from core.kernels.simd.memory import store_all_as, store_as
+from core.kernels.simd.memory import store_as
 from core.kernels.simd.rounding import round_to_f16_by_arithmetic, round_to_precision
 from core.kernels.simd.vector import LANES, Vector
 from core.kernels.simd.vectors import (
@@ -61,22 +61,11 @@ def bf16_of_f32(value: Number) -> Number:
 
 
 @device
-def store_f32(target: Array, index: Number, value: Number, kind: int) -> None:
+def store_f32(target: Array, index: Number, value: Number, kind: int, mask: Number = None) -> None:
     """Write to an array of bytes that holds f32, f16 or bf16, as `kind` (FloatKind) says."""
     if kind == _F32:
-        store_all_as(target, index, value, np.float32)
+        store_as(target, index, value, np.float32, mask)
     elif kind == _F16:
-        store_all_as(target, index, f16_of_f32(value), np.int16)
+        store_as(target, index, f16_of_f32(value), np.int16, mask)
     else:
-        store_all_as(target, index, bf16_of_f32(value), np.int16)
-
-
-@device
-def store_first_f32(target: Array, index: Number, value: Number, mask: Number, kind: int) -> None:
-    """The same for the elements in the mask only."""
-    if kind == _F32:
-        store_as(target, index, value, mask, np.float32)
-    elif kind == _F16:
-        store_as(target, index, f16_of_f32(value), mask, np.int16)
-    else:
-        store_as(target, index, bf16_of_f32(value), mask, np.int16)
+        store_as(target, index, bf16_of_f32(value), np.int16, mask)

@@ -10,9 +10,10 @@ from llvmlite import ir
 from numba import types
 from numba.extending import overload
 
+from core.formats.rounding import Rounding
 from core.kernels.jit.jit import Number, device, intrinsic
 from core.kernels.jit.processor import HAS_AVX, HAS_AVX512F, HAS_F16C, IS_X86
-from core.kernels.scalar.rounding import Precision, Rounding
+from core.kernels.scalar.rounding import Precision
 from core.kernels.simd.vector import (
     LANES,
     Generated,
@@ -36,13 +37,13 @@ from core.kernels.simd.vectors import (
     zero_like,
 )
 
-_HALF_EVEN = int(Rounding.HALF_EVEN)
-_HALF_AWAY = int(Rounding.HALF_AWAY)
-_HALF_UP = int(Rounding.HALF_UP)
-_TOWARD_ZERO = int(Rounding.TOWARD_ZERO)
-_FLOOR = int(Rounding.FLOOR)
-_CEILING = int(Rounding.CEILING)
-_STOCHASTIC = int(Rounding.STOCHASTIC)
+_NEAREST_EVEN = Rounding.NEAREST_EVEN.code
+_NEAREST_AWAY = Rounding.NEAREST_AWAY.code
+_NEAREST_UP = Rounding.NEAREST_UP.code
+_TOWARD_ZERO = Rounding.TOWARD_ZERO.code
+_FLOOR = Rounding.FLOOR.code
+_CEILING = Rounding.CEILING.code
+_STOCHASTIC = Rounding.STOCHASTIC.code
 _F16 = int(Precision.F16)
 
 
@@ -147,9 +148,9 @@ def round_by(rule: int, value: Number, seed: Number, index: Number) -> Number:
     The last three rules go by the distance from the integer toward zero, which is exact, as the distance from the floor
     is not.
     """
-    if rule == _HALF_EVEN:
+    if rule == _NEAREST_EVEN:
         return half_even(value)
-    if rule == _HALF_AWAY:
+    if rule == _NEAREST_AWAY:
         return half_away(value)
     if rule == _TOWARD_ZERO:
         return toward_zero(value)
@@ -163,7 +164,7 @@ def round_by(rule: int, value: Number, seed: Number, index: Number) -> Number:
     away = select(value < zero_like(value), down(value), up(value))
     if rule == _STOCHASTIC:
         return select(_drawn_outward(value, distance, seed, index), away, whole)
-    return select(_half_outward(value, distance, rule == _HALF_UP), away, whole)
+    return select(_half_outward(value, distance, rule == _NEAREST_UP), away, whole)
 
 
 @device

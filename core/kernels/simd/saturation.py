@@ -10,19 +10,8 @@ import numpy as np
 
 from core.kernels.jit.jit import Array, Number, device
 from core.kernels.simd.integer_lanes import store_block
-from core.kernels.simd.vectors import (
-    convert,
-    count,
-    larger,
-    smaller,
-)
+from core.kernels.simd.vectors import clamp, convert, count
 from core.kernels.simd.words import add_saturating, larger_words, smaller_words, store_low_bytes_of_two, words_of
-
-
-@device
-def clamped(value: Number, minimum: Number, maximum: Number) -> Number:
-    """The value within both bounds."""
-    return smaller(larger(value, minimum), maximum)
 
 
 @device
@@ -71,8 +60,8 @@ def store_wide_sums(
     The tally has bits that clamping changed, in any lane, and only with `counting` how many saturate low and high.
     """
     a, b, c, d = block
-    e, f = clamped(a, bounds[0], bounds[1]), clamped(b, bounds[0], bounds[1])
-    g, h = clamped(c, bounds[0], bounds[1]), clamped(d, bounds[0], bounds[1])
+    e, f = clamp(a, bounds[0], bounds[1]), clamp(b, bounds[0], bounds[1])
+    g, h = clamp(c, bounds[0], bounds[1]), clamp(d, bounds[0], bounds[1])
     changed, low, high = tally
     changed = changed | (a ^ e) | (b ^ f) | (c ^ g) | (d ^ h)
     if counting:

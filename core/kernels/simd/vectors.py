@@ -245,3 +245,9 @@ def smaller(a: Number, b: Number) -> Number:
 def larger(a: Number, b: Number) -> Number:
     """The larger of each pair; b where one is NaN."""
     return select(a > b, a, b)
+
+
+@device
+def clamp(value: Number, lowest: Number, highest: Number) -> Number:
+    """The nearest between the bounds."""
+    return smaller(larger(value, lowest), highest)

@@ -13,7 +13,7 @@ from numba.extending import overload
 
 from core.kernels.jit.jit import Array, Number, device, intrinsic
 from core.kernels.jit.processor import HAS_F16C
-from core.kernels.simd.memory import load_all_as, load_as
+from core.kernels.simd.memory import load_as
 from core.kernels.simd.vector import LANES, Vector
 from core.kernels.simd.vectors import (
     bits_as,
@@ -83,24 +83,12 @@ _F32, _F16, _BF16 = int(FloatKind.F32), int(FloatKind.F16), int(FloatKind.BF16)
 
 
 @device
-def load_f32(source: Array, index: Number, kind: int) -> Number:
+def load_f32(source: Array, index: Number, kind: int, mask: Number = None) -> Number:
     """The floats from `index` on in an array of bytes; `kind` as FloatKind."""
     if kind == _F32:
-        return load_all_as(source, index, np.float32)
+        return load_as(source, index, np.float32, mask)
     if kind == _F16:
-        return widened(load_all_as(source, index, np.int16))
+        return widened(load_as(source, index, np.int16, mask))
     if kind == _BF16:
-        return widened(load_all_as(source, index, np.uint16))
-    return convert(load_all_as(source, index, np.float64), np.float32)
-
-
-@device
-def load_first_f32(source: Array, index: Number, mask: Number, kind: int) -> Number:
-    """The same for the elements in the mask, and zeros."""
-    if kind == _F32:
-        return load_as(source, index, mask, np.float32)
-    if kind == _F16:
-        return widened(load_as(source, index, mask, np.int16))
-    if kind == _BF16:
-        return widened(load_as(source, index, mask, np.uint16))
-    return convert(load_as(source, index, mask, np.float64), np.float32)
+        return widened(load_as(source, index, np.uint16, mask))
+    return convert(load_as(source, index, np.float64, mask), np.float32)

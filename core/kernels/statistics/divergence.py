@@ -103,7 +103,7 @@ def onnxruntime_divergence(
     A level is len // levels bins, the last level has what is left over too. A bin of p that is not zero gets its
     level's count, divided by the number of such bins and truncated; bins beyond levels * (len // levels) get none.
     Zeros of both are smoothed. In f32; the first of equals. A q without any count diverges infinitely.
-    Source: onnxruntime 1.31 calibrate.py get_entropy_threshold; spec/numerics.md F.4.
+    Source: onnxruntime 1.31 calibrate.py get_entropy_threshold.
     """
     merged = np.empty(stride, np.int64)
     p_counts = np.empty(stride, np.int64)

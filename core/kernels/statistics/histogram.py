@@ -7,7 +7,7 @@
 
 The last bin has its upper edge, the others have not; x outside of `first` to `last` is not counted. Edges have to
 ascend. Counts are integers, so any order and any pieces give the same.
-Source: numpy 2.4 lib/_histograms_impl.py; spec/numerics.md F.3, F.4.
+Source: numpy 2.4 lib/_histograms_impl.py.
 """
 
 from __future__ import annotations

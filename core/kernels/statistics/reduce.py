@@ -17,7 +17,7 @@ import numpy as np
 from numba import types
 
 from core.kernels.jit.jit import Array, Kernel, Number, kernel, readable, writable
-from core.kernels.loop.layout import first_parameter, piece_length
+from core.kernels.loop.layout import after_rows, left_in_row, locate
 
 _CONTAINERS: dict[int, tuple[types.Type, Any]] = {
     16: (types.int16, np.int16),
@@ -53,11 +53,13 @@ def _minimum_maximum(width: int, cycle: bool) -> Kernel:
         lows: Array,
         highs: Array,
     ) -> None:
+        layout = (run, channels, group, groups, cycle)
+        place = locate(start, layout)
         done = 0
         while done < bits.size:
-            element = start + done
-            length = piece_length(bits.size - done, element, run, channels, cycle)
-            first = first_parameter(element, run, channels, group, groups, cycle)
+            length = min(left_in_row(place, layout), bits.size - done)
+            first = place[0] + place[1]
+            place = after_rows(1, length, place, layout)
             patterns = bits[done : done + length]
             if cycle:
                 low_row = lows[first : first + length]

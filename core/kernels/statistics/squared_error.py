@@ -12,7 +12,7 @@ import numpy as np
 from numba import types
 
 from core.kernels.jit.jit import Array, Kernel, Number, kernel, readable, writable
-from core.kernels.loop.layout import first_parameter, piece_length
+from core.kernels.loop.layout import after_rows, left_in_row, locate
 
 
 def _squared_error(cycle: bool) -> Kernel:
@@ -43,11 +43,13 @@ def _squared_error(cycle: bool) -> Kernel:
         owners: Array,
         sums: Array,
     ) -> None:
+        layout = (run, channels, group, groups, cycle)
+        place = locate(start, layout)
         done = 0
         while done < a.size:
-            element = start + done
-            length = piece_length(a.size - done, element, run, channels, cycle)
-            first = first_parameter(element, run, channels, group, groups, cycle)
+            length = min(left_in_row(place, layout), a.size - done)
+            first = place[0] + place[1]
+            place = after_rows(1, length, place, layout)
             left = a[done : done + length]
             right = b[done : done + length]
             if cycle:

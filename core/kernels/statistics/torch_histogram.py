@@ -1,8 +1,7 @@
 """torch's HistogramObserver: its histograms, and its search for the range with the smallest error.
 
 Every step is f32 unless it says otherwise, in the order of torch's operators on x86; the sums are torch's, on vectors
-of eight. Source: torch 2.13 torch/ao/quantization/observer.py, ATen HistogramKernel.cpp and SumKernel.cpp;
-spec/numerics.md E.3.
+of eight. Source: torch 2.13 torch/ao/quantization/observer.py, ATen HistogramKernel.cpp and SumKernel.cpp.
 """
 
 from __future__ import annotations

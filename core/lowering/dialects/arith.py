@@ -48,7 +48,7 @@ class Conversion(IRDLOperation):
         if with_element(self.input.type, target) != self.result.type:
             raise VerifyException("operand and result differ in shape")
         if growth and (_width(target) - _width(source)) * growth <= 0:
-            raise VerifyException(f"the result has to be {'wider' if growth > 0 else 'narrower'} than the operand")
+            raise VerifyException(f"the result must be {'wider' if growth > 0 else 'narrower'} than the operand")
 
 
 def _width(element: Attribute) -> int:

@@ -134,7 +134,7 @@ def _shift(name: str, operands: list[Array], element: mlir.ElementType) -> Array
     value, places = operands
     outside = np.flatnonzero(((places < 0) | (places >= element.width)).reshape(-1))
     if outside.size:
-        raise PreconditionError("a shift by as many places as there are bits, or more", index=int(outside[0]))
+        raise PreconditionError("the shift amount is not smaller than the bit width", index=int(outside[0]))
     if name == "shrui":
         value = _logical([value], element)[0]
         return wrapped(value >> places.astype(value.dtype), element)

@@ -12,7 +12,7 @@ from core.convert.dequantize import plan_dequantize
 from core.convert.quantize import plan_quantize
 from core.formats.elements import FloatElement
 from core.lowering.evaluate.arrays import Array, dtype_of
-from core.operators.tosa.rescale_plan import RescaleAttributes, RescaleRounding, plan_rescale
+from core.operators.tosa.rescale_plan import RescaleRounding, plan_rescale
 from core.plan.plan import Plan
 
 _BF16 = np.dtype(ml_dtypes.bfloat16)
@@ -53,15 +53,15 @@ def rescale(
 ) -> Array:
     """Return TOSA's RESCALE. `parameters` are multiplier, shift and the zero points; types are plain integers."""
     multiplier, shift, input_zp, output_zp = (each.reshape(-1).tolist() for each in parameters)
-    attributes = RescaleAttributes(rounding_mode=RescaleRounding(rounding), **flags)
     plan = plan_rescale(
         mlir.TensorType(value.shape, source),
         target,
         multiplier,
         shift,
-        attributes,
         input_zp=input_zp[0],
         output_zp=output_zp[0],
+        rounding_mode=RescaleRounding(rounding),
+        **flags,
     )
     output = np.empty(plan.elements, plan.output_dtype)
     plan.run(np.ascontiguousarray(value).reshape(-1).astype(plan.input_dtype), output)

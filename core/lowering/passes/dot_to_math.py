@@ -193,7 +193,7 @@ def _partial(emitter: Emitter, value: SSAValue, other: int, summed: Sequence[int
     zero = emitter.add(integer_constant(0))
     result = TensorType(i32, kept)
     dims = {"dimensions": DenseArrayBase.from_list(i64, list(summed))}
-    body = reducer(i32, OPERATIONS["add"])
+    body = reducer(i32, OPERATIONS["add"], OPERATIONS["return"])
     number = emitter.add(make("reduce", [number, zero], result, attributes=dims, regions=[body]))
     return emitter.add(broadcast("multiply", number, emitter.add(integer_constant(other)), result))
 

@@ -56,7 +56,7 @@ def _lower_cast(module: Module, op: QuantizeCast | DequantizeCast) -> None:
         raise module.failure(op, "only uniform types have parameters to compute with")
     element = type_.storage.element
     if not isinstance(element, IntegerElement) or element.signedness is not Signedness.SIGNLESS:
-        raise module.failure(op, "the storage has to be a signless integer, as `i8` and `u8` are; MLIR lowers no other")
+        raise module.failure(op, "the storage must be a signless integer, such as `i8` or `u8`; MLIR lowers no other")
     emitter = Emitter(op)
     if quantizes:
         result = _convert(emitter, op.input, type_, quantizes=True)

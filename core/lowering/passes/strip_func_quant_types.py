@@ -44,7 +44,7 @@ def _check(module: Module, op: Operation, type_: Attribute) -> None:
     storage = found.storage if isinstance(found, mlir.AnyType | mlir.UniformQuantizedType) else None
     element = None if storage is None else storage.element
     if not isinstance(element, IntegerElement) or element.signedness is not Signedness.SIGNLESS:
-        raise module.failure(op, "no quant.scast takes one of its types: the storage has to be a signless integer")
+        raise module.failure(op, "no quant.scast takes one of its types: the storage must be a signless integer")
 
 
 class _StoredValues:

@@ -12,10 +12,9 @@ from math import prod
 
 import numpy as np
 
-from core.errors import ParameterError, TypeFitError
+from core.errors import ParameterError, TypeFitError, at
 from core.integer.window import Layout, Padding, WeightsLayout, Window
 from core.operators.description import Array, Attribute, Choices, Kind, OperandTensor, OperatorCall
-from core.operators.execution import pointing
 
 _MOST = (1 << 31) - 1
 _BYTES_OF_INDEX = 8
@@ -142,7 +141,7 @@ class Convolution:
         ]
         unfolded = []
         for axis, window in enumerate(windows[:-1]):
-            with pointing("/inputs/x"):
+            with at("/inputs/x"):
                 places, before = window.placed(x_shape[2 + axis], w_shape[2 + axis], 0)
             unfolded.append(Unfolded(places, w_shape[2 + axis], before, window.strides[0], window.dilations[0]))
         return cls(x_shape, w_shape, windows[-1], tuple(unfolded))

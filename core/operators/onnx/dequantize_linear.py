@@ -46,9 +46,7 @@ def _zero_points(call: OperatorCall, x: OperandTensor) -> Array | None:
     same_type(call, "x_zero_point", "x")
     wide = type_key(x.type.element) == "i32" and call.implementation == "onnxruntime"
     if (isinstance(x.type.element, FloatElement) or wide) and np.any(reals_of(zero_point)):
-        raise UnsupportedError(
-            f"x_zero_point of {type_key(x.type.element)} has to be 0", pointer="/inputs/x_zero_point"
-        )
+        raise UnsupportedError(f"x_zero_point of {type_key(x.type.element)} must be 0", pointer="/inputs/x_zero_point")
     if isinstance(x.type.element, FloatElement):
         return None
     check_integers(zero_point, "x_zero_point")
@@ -149,7 +147,7 @@ DEQUANTIZE_LINEAR = Operator(
     deviations=(
         "onnxruntime wraps x - x_zero_point of i32; here a zero point of i32 other than 0 is refused for it, as ONNX's "
         "text says.",
-        "The reference evaluator subtracts a zero point of f6; here it has to be 0.",
+        "The reference evaluator subtracts a zero point of f6; here it must be 0.",
         "The reference evaluator has no implementation for opset 10 and 13; its bits are those of opset 19 here.",
         "The reference evaluator broadcasts zero points and takes more scales than the blocks ask for.",
     ),

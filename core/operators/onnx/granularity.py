@@ -7,9 +7,8 @@ blocked      the rank and dimensions of x, but ceil(D / block_size) along `axis`
 
 from __future__ import annotations
 
-from core.errors import TypeFitError
+from core.errors import TypeFitError, at
 from core.operators.description import Attribute, Kind, OperandTensor, OperatorCall
-from core.operators.execution import pointing
 from core.operators.separate_parameters import Granularity, check_number_of_scales, normalized_axis
 
 AXIS = Attribute(
@@ -42,7 +41,7 @@ def granularity_of(call: OperatorCall, x: OperandTensor, scale_name: str, zero_p
             f"{zero_point_name} has shape {list(zero_point.shape)}, and {scale_name} {list(scale.shape)}",
             pointer=f"/inputs/{zero_point_name}",
         )
-    with pointing(f"/inputs/{scale_name}"):
+    with at(f"/inputs/{scale_name}"):
         check_number_of_scales(scale.data.size)
         if call.integer("block_size"):
             return _blocked(call, x.shape, scale.shape)

@@ -92,7 +92,7 @@ def _zero_points(call: OperatorCall, element: IntegerElement | FloatElement) -> 
         return zero_point.data.astype(np.int64)
     if np.any(reals_of(zero_point)):
         raise UnsupportedError(
-            f"y_zero_point of {element.name} has to be 0: its specification adds it before the cast, and no runtime "
+            f"y_zero_point of {element.name} must be 0: its specification adds it before the cast, and no runtime "
             "other than the reference evaluator does",
             pointer="/inputs/y_zero_point",
         )

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from core.errors import ParameterError, TypeFitError
+from core.errors import ParameterError, TypeFitError, at
 from core.formats.elements import FLOATS, IntegerElement, Signedness
 from core.mlir.types import StorageType, TensorType
 from core.operators.description import (
@@ -24,7 +24,6 @@ from core.operators.description import (
     Run,
     Work,
 )
-from core.operators.execution import pointing
 from core.operators.torch.parameters import BOUNDS, SOURCE, STORED_DTYPE, dtype_attribute, storage_of, stored_element
 from core.parameters.ranges import RangeOptions, RangeParameters, range_rule_named
 from core.plan.lanes import widen
@@ -92,7 +91,7 @@ def _of_tokens(*, symmetric: bool) -> Callable[[OperatorCall], Work]:
 
 
 def _ranged(rule: str, rows: Array, storage: StorageType, options: RangeOptions) -> RangeParameters:
-    with pointing("/inputs/input"):
+    with at("/inputs/input"):
         lows, highs = rows.min(axis=1).astype(np.float64), rows.max(axis=1).astype(np.float64)
         return range_rule_named(rule).derive_all(lows, highs, storage, options)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from core.convert.dequantize import plan_dequantize
 from core.convert.quantize import NanPolicy, plan_quantize
-from core.errors import ParameterError
+from core.errors import ParameterError, at
 from core.formats.elements import FLOATS, FloatElement, IntegerElement
 from core.mlir.types import StorageType, TensorType, UniformPerAxisType
 from core.operators.description import (
@@ -23,7 +23,7 @@ from core.operators.description import (
     empty,
 )
 from core.operators.element_names import QUANTIZED, type_key
-from core.operators.execution import converted, pointing
+from core.operators.execution import converted
 from core.operators.separate_parameters import Granularity, for_each
 from core.operators.torch.parameters import (
     AXIS,
@@ -75,7 +75,7 @@ def _quantizing(scaled: Scaled, profile: str | None = None) -> Callable[[Operato
         target = TensorType(given.shape, element)
         if not given.data.size:
             return lambda: {"output": empty(target)}
-        with pointing("/inputs/input"):
+        with at("/inputs/input"):
             plan = plan_quantize(given.type, stored, profile or _EAGER_PROFILES[call.implementation])
         return lambda: {"output": OperandTensor(target, converted(plan, given.data, "input"))}
 
@@ -99,7 +99,7 @@ def _dequantizing(scaled: Scaled) -> Callable[[OperatorCall], Run]:
         if points is not None and type_key(points.type.element) == "i64" and element.name == "i32":
             assert isinstance(stored.element, UniformPerAxisType)
             return _exact_differences(given, stored.element, target)
-        with pointing("/inputs/input"):
+        with at("/inputs/input"):
             plan = plan_dequantize(stored, None, "torch_decomposed")
 
         def run() -> Outputs:
@@ -136,7 +136,7 @@ def _fake(scaled: Scaled) -> Callable[[OperatorCall], Run]:
         stored = scaled(call, given.shape, StorageType(IntegerElement(32), True, lowest, highest), _F32)
         if not given.data.size:
             return lambda: {"output": empty(given.type)}
-        with pointing("/inputs/input"):
+        with at("/inputs/input"):
             forth, back = (
                 plan_quantize(given.type, stored, "torch_decomposed", nan=NanPolicy.LOWEST),
                 plan_dequantize(stored, None, "torch_decomposed"),

@@ -9,11 +9,10 @@ from collections.abc import Mapping
 
 from core.convert.blocks.blocking import block_count
 from core.convert.blocks.mx import BLOCK
-from core.errors import TypeFitError
+from core.errors import TypeFitError, at
 from core.formats.elements import FLOATS
 from core.mlir.types import TensorType
 from core.operators.description import Attribute, Choices, Kind
-from core.operators.execution import pointing
 
 SOURCE = "TOSA 1.1 draft, extension EXT-MXFP; reference model of tosa-tools 2026.8.0"
 SCALE = FLOATS["f8E8M0FNU"]
@@ -45,7 +44,7 @@ def scale_shape(shape: tuple[int, ...], name: str, format_name: str) -> tuple[in
 
     Raise TypeFitError for rank 0, an empty dimension, or blocks that do not divide the last one.
     """
-    with pointing(f"/inputs/{name}"):
+    with at(f"/inputs/{name}"):
         if 0 in shape:
             raise TypeFitError(f"{name} has a dimension of 0; TOSA's tensors have at least 1 of each")
         block_count(shape, BLOCK, format_name)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from core.convert.blocks.mx import MxTensor, dequantize_mx
+from core.errors import at
 from core.formats.elements import FLOATS
 from core.mlir.types import TensorType
 from core.operators.description import (
@@ -25,7 +26,6 @@ from core.operators.description import (
     Run,
 )
 from core.operators.element_names import type_key
-from core.operators.execution import pointing
 from core.operators.tosa.block_scaled import (
     BLOCK_SIZE,
     ELEMENTS,
@@ -47,7 +47,7 @@ def _plan(call: OperatorCall) -> Run:
 
     def run() -> Outputs:
         blocks = MxTensor(format_name, source.shape, scale.data, source.data.view(np.uint8))
-        with pointing("/inputs/input_data"):
+        with at("/inputs/input_data"):
             reals = dequantize_mx(blocks).reshape(-1)
         return {"output_data": OperandTensor(TensorType(source.shape, target), narrowed(reals, target))}
 

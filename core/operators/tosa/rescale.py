@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from core.operators.description import (
     Outputs,
     Run,
 )
-from core.operators.tosa.rescale_plan import RescaleAttributes, RescaleRounding, plan_rescale
+from core.operators.tosa.rescale_plan import RescaleRounding, plan_rescale
 
 _MOST_MULTIPLIERS = 1 << 16
 _OPERANDS = ("input", "multiplier", "shift", "input_zp", "output_zp")
@@ -79,23 +80,15 @@ def _check_widths(call: OperatorCall) -> None:
 def _plan(call: OperatorCall) -> Run:
     source = call.inputs["input"]
     _check_widths(call)
-    attributes = RescaleAttributes(
-        scale32=call.boolean("scale32"),
-        rounding_mode=RescaleRounding(call.text("rounding_mode")),
-        per_channel=call.boolean("per_channel"),
-        input_unsigned=call.boolean("input_unsigned"),
-        output_unsigned=call.boolean("output_unsigned"),
-    )
+    numbers = _numbers(call, "multiplier"), _numbers(call, "shift")
+    named: dict[str, Any] = {
+        **call.attributes,
+        "rounding_mode": RescaleRounding(call.text("rounding_mode")),
+        "input_zp": _zero_point(call, "input_zp", "input"),
+        "output_zp": _zero_point(call, "output_zp", "output"),
+    }
     with _placed():
-        plan = plan_rescale(
-            source.type,
-            call.inputs["output_zp"].type.element,
-            _numbers(call, "multiplier"),
-            _numbers(call, "shift"),
-            attributes,
-            input_zp=_zero_point(call, "input_zp", "input"),
-            output_zp=_zero_point(call, "output_zp", "output"),
-        )
+        plan = plan_rescale(source.type, call.inputs["output_zp"].type.element, *numbers, **named)
 
     def run() -> Outputs:
         target = np.empty(plan.elements, plan.output_dtype)

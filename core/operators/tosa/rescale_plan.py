@@ -35,17 +35,6 @@ class RescaleRounding(StrEnum):
     INEXACT_ROUND = "INEXACT_ROUND"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RescaleAttributes:
-    """RESCALE's attributes. TOSA has no defaults; these are those that compilers use most."""
-
-    scale32: bool = True
-    rounding_mode: RescaleRounding = RescaleRounding.SINGLE_ROUND
-    per_channel: bool = False
-    input_unsigned: bool = False
-    output_unsigned: bool = False
-
-
 _SCHEMES: Mapping[tuple[bool, RescaleRounding], str] = {
     (True, RescaleRounding.SINGLE_ROUND): "tosa",
     (True, RescaleRounding.DOUBLE_ROUND): "tosa_double_round",
@@ -167,16 +156,21 @@ def plan_rescale(
     output_type: Type,
     multiplier: Sequence[int],
     shift: Sequence[int],
-    attributes: RescaleAttributes,
     *,
     input_zp: int = 0,
     output_zp: int = 0,
+    scale32: bool = True,
+    rounding_mode: RescaleRounding = RescaleRounding.SINGLE_ROUND,
+    per_channel: bool = False,
+    input_unsigned: bool = False,
+    output_unsigned: bool = False,
 ) -> RescalePlan:
-    """Plan a RESCALE of a tensor of i8, i16, i32 or i48 to one of i8, i16 or i32.
+    """Plan a RESCALE of a tensor of i8, i16, i32 or i48 to one of i8, i16 or i32, by TOSA's operands and attributes.
 
-    Zero points of an unsigned side are numbers or their signed bit patterns. Raise UnsupportedError where an ERROR_IF
-    holds, TypeFitError where shapes disagree or have no elements, ParameterError for a number that its operand's
-    element type does not hold, and PreconditionError for a multiplier or shift that makes the result unpredictable.
+    TOSA's attributes have no defaults; these are the values that compilers write most. Zero points of an unsigned side
+    are numbers or their signed bit patterns. Raise UnsupportedError where an ERROR_IF holds, TypeFitError where shapes
+    disagree or have no elements, ParameterError for a number that its operand's element type does not hold, and
+    PreconditionError for a multiplier or shift that makes the result unpredictable.
     """
     with about("input"):
         shape = static_shape(input_type)
@@ -186,9 +180,8 @@ def plan_rescale(
     with about("output"):
         target_type = bind(output_type, shape)
         target_element = _element(target_type, "output", _OUTPUTS)
-    source = RescaleSide("input", source_element.name, attributes.input_unsigned)
-    target = RescaleSide("output", target_element.name, attributes.output_unsigned)
-    scale32, rounding_mode = attributes.scale32, attributes.rounding_mode
+    source = RescaleSide("input", source_element.name, input_unsigned)
+    target = RescaleSide("output", target_element.name, output_unsigned)
     if scale32 and source.element == "i48":
         raise UnsupportedError("RESCALE with scale32 does not take i48", pointer="/scale32")
     if (scale32, rounding_mode) not in _SCHEMES:
@@ -202,11 +195,11 @@ def plan_rescale(
         _stored(input_type, source, _zero_point(source, input_zp)),
         _stored(target_type, target, _zero_point(target, output_zp)),
     )
-    count = _channels(shape, attributes.per_channel, multiplier, shift)
+    count = _channels(shape, per_channel, multiplier, shift)
     _check_numbers("multiplier", multiplier, 32 if scale32 else 16)
     _check_numbers("shift", shift, 8)
     _check_requirements(multiplier, shift)
-    blocks = (*shape[:-1], 1) if attributes.per_channel else shape
+    blocks = (*shape[:-1], 1) if per_channel else shape
     granularity = common_granularity(shape, (shape, 1), (shape, 1), (blocks, count))
     scheme = scheme_named(_SCHEMES[scale32, rounding_mode])
     multipliers = [Multiplier(*pair) for pair in zip(multiplier, shift, strict=True)]

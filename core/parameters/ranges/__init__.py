@@ -8,10 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
-
 from core.errors import entry_named
-from core.mlir.types import StorageType
 from core.parameters.ranges.litert import LITERT, LITERT_CONVERTER, LITERT_HYBRID
 from core.parameters.ranges.mlir import MLIR
 from core.parameters.ranges.onednn import ONEDNN
@@ -22,7 +19,7 @@ from core.parameters.ranges.tensorflow import LITERT_FAKE_QUANT, TF_FAKE_QUANT
 from core.parameters.ranges.torch import TORCH
 from core.parameters.ranges.torch_observers import TORCH_DECOMPOSED, TORCH_OBSERVER, TORCH_PER_TOKEN
 
-__all__ = ["RANGE_RULES", "RangeOptions", "RangeParameters", "RangeRule", "derive_range", "range_rule_named"]
+__all__ = ["RANGE_RULES", "RangeOptions", "RangeParameters", "RangeRule", "range_rule_named"]
 
 RANGE_RULES: Mapping[str, RangeRule] = {
     rule.name: rule
@@ -46,16 +43,7 @@ RANGE_RULES: Mapping[str, RangeRule] = {
     )
 }
 
-_DEFAULTS = RangeOptions()
-
 
 def range_rule_named(name: str) -> RangeRule:
     """Return the rule of that name, or raise UnknownNameError listing those that exist."""
     return entry_named(RANGE_RULES, name, "range rule")
-
-
-def derive_range(
-    rule: str, minimum: float, maximum: float, storage: StorageType, options: RangeOptions = _DEFAULTS
-) -> RangeParameters:
-    """Return the parameters of one range, as arrays of one. Errors as of RangeRule.derive_all."""
-    return range_rule_named(rule).derive_all(np.array([minimum]), np.array([maximum]), storage, options)

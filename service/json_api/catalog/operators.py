@@ -1,12 +1,78 @@
-"""An operator as its page shows it."""
+"""Other systems' operators: what each takes, gives and does."""
 
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
+from fastapi import APIRouter, Depends
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from core.errors import UnknownNameError
 from core.operators.description import Attribute, Operand, Operator
-from service.json_api.schemas.operators import OperatorAttribute, OperatorOperand, OperatorPage, TypeSince
+from core.operators.registry import OPERATORS, operator_named
+from service.http.models import ABSENT, Int32, ReplyModel
+from service.http.openapi_operation import static_operation
+from service.http.problems import error_response
+from service.http.query import no_query
+from service.http.static_content import static_json
+
+router = APIRouter(tags=["operators"], dependencies=[Depends(no_query)])
+
+
+class TypeSince(ReplyModel):
+    """An element type, and the version of the system that first has it."""
+
+    type: str
+    since: Int32 = Field(default=ABSENT, description="Absent for systems without versions.")
+
+
+class OperatorOperand(ReplyModel):
+    """An input or output tensor of an operator."""
+
+    name: str
+    description: str
+    optional: bool
+    types: list[TypeSince] = Field(description="quantized: any !quant.uniform type.")
+
+
+class OperatorAttribute(ReplyModel):
+    """An attribute of an operator."""
+
+    name: str
+    kind: str = Field(description="boolean, integer, number, text, integers, numbers or type.")
+    description: str
+    required: bool
+    default: str = Field(default=ABSENT, description="As JSON text.")
+    choices: list[str] = Field(default=ABSENT, description="The allowed values, if restricted.")
+    since: Int32 = Field(default=ABSENT, description="The first version of the system that has it.")
+
+
+class OperatorPage(ReplyModel):
+    """An operator: its path, operands, attributes and versions."""
+
+    name: str
+    system: str
+    operator: str
+    summary: str
+    source: str
+    path: str = Field(description="The path of its JSON route.")
+    model: str = Field(description="Its name under /v2/models.")
+    versions: list[Int32] = Field(description="The versions in which it changed; empty for systems without versions.")
+    implementations: list[str] = Field(description="The available implementations, the default first.")
+    inputs: list[OperatorOperand]
+    outputs: list[OperatorOperand]
+    attributes: list[OperatorAttribute]
+    deviations: list[str] = Field(description="Deliberate differences from the system or its specification.")
+
+
+class OperatorList(ReplyModel):
+    """All operators."""
+
+    operators: list[OperatorPage]
 
 
 def route_path(operator: Operator) -> str:
@@ -58,3 +124,23 @@ def _attribute(attribute: Attribute, *, versioned: bool) -> OperatorAttribute:
         required=attribute.required,
         **said,
     )
+
+
+_PAGES = {name: static_json(partial(operator_page, operator)) for name, operator in OPERATORS.items()}
+_LIST = static_json(lambda: OperatorList(operators=[operator_page(operator) for operator in OPERATORS.values()]))
+
+
+@router.get("/v1/operators", **static_operation("listOperators", OperatorList))
+async def list_operators(request: Request) -> Response:
+    """List the operators of other systems, with operands, attributes and versions."""
+    return await _LIST.response(request)
+
+
+@router.get("/v1/operators/{name}", **static_operation("getOperator", OperatorPage, 404))
+async def get_operator(request: Request, name: str) -> Response:
+    """Describe one operator, such as onnx.QuantizeLinear."""
+    try:
+        operator = operator_named(name)
+    except UnknownNameError as error:
+        return error_response(request, error, status=404)
+    return await _PAGES[operator.full_name].response(request)

@@ -1,9 +1,53 @@
-"""A scheme as its page shows it: everything that is needed to write its arithmetic again."""
+"""The schemes of requantization: how each derives multipliers and shifts, and what it computes with them."""
 
 from __future__ import annotations
 
-from core.schemes import scheme_named
-from service.json_api.schemas.multipliers import Bounds, Scheme
+from functools import partial
+
+from fastapi import APIRouter, Depends
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from core.errors import UnknownNameError
+from core.schemes import SCHEMES, scheme_named
+from service.http.models import Int64, ReplyModel
+from service.http.openapi_operation import static_operation
+from service.http.problems import error_response
+from service.http.query import no_query
+from service.http.static_content import static_json
+
+router = APIRouter(tags=["meta"], dependencies=[Depends(no_query)])
+
+
+class Bounds(ReplyModel):
+    """The lowest and highest accepted values."""
+
+    lowest: Int64
+    highest: Int64
+
+
+class Scheme(ReplyModel):
+    """A scheme: how multiplier m and shift are derived from a factor, and how v = q - z_in is scaled by them."""
+
+    name: str
+    summary: str
+    source: str
+    factor: str = Field(description="How the factor is computed from scales.")
+    derivation: str = Field(description="How m and shift are derived from the factor d.")
+    convention: str = Field(description="The real value of m and shift.")
+    formula: str = Field(description="The result for v, before it is clamped to the storage bounds.")
+    where: str = Field(description="Definitions of the names in the formula.")
+    rounding: str
+    multipliers: Bounds
+    shifts: Bounds
+    demands: list[str] = Field(description="Preconditions on each element; a violation is an error.")
+
+
+class SchemeList(ReplyModel):
+    """All schemes."""
+
+    schemes: list[Scheme]
 
 
 def scheme_page(name: str) -> Scheme:
@@ -24,3 +68,23 @@ def scheme_page(name: str) -> Scheme:
         shifts=shifts,
         demands=list(scheme.stage.demands.values()),
     )
+
+
+_PAGES = {name: static_json(partial(scheme_page, name)) for name in SCHEMES}
+_LIST = static_json(lambda: SchemeList(schemes=[scheme_page(name) for name in SCHEMES]))
+
+
+@router.get("/v1/schemes", **static_operation("listSchemes", SchemeList))
+async def list_schemes(request: Request) -> Response:
+    """List the requantization schemes, in words and formulas."""
+    return await _LIST.response(request)
+
+
+@router.get("/v1/schemes/{name}", **static_operation("getScheme", Scheme, 404))
+async def get_scheme(request: Request, name: str) -> Response:
+    """Describe one requantization scheme."""
+    try:
+        scheme = scheme_named(name)
+    except UnknownNameError as error:
+        return error_response(request, error, status=404)
+    return await _PAGES[scheme.name].response(request)

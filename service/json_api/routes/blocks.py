@@ -2,36 +2,31 @@
 
 from __future__ import annotations
 
-from math import prod
+from collections.abc import Mapping
+from typing import Any
 
-import numpy as np
 from fastapi import APIRouter, Depends
 from numpy.typing import NDArray
 from starlette.requests import Request
 from starlette.responses import Response
 
-from core.convert.blocks.block_tensor import BlockTensor, dequantize_blocks, expected_parts, quantize_blocks
-from core.errors import FieldFault, InvalidRequestError, TypeFitError, UnsupportedError
-from core.formats.elements import FLOATS, FloatElement, IntegerElement
+from core.errors import InvalidRequestError, TypeFitError, at
 from core.mlir import print_type
-from core.mlir.types import TensorType
-from core.plan.lanes import widen
-from core.plan.operands import float_element, static_shape
 from core.schemes.factors import parse_factor
 from service.http.json_body import MEDIA_TYPE, receive_json
 from service.http.json_document import JsonDocument
 from service.http.openapi_operation import json_operation
-from service.http.problems import at
 from service.http.query import no_query
-from service.http.responses import BuffersResponse, json_text
+from service.http.responses import Buffer, BuffersResponse, json_text
 from service.json_api.schemas.blocks import (
     BlockParts,
     DequantizeBlocksReply,
     DequantizeBlocksRequest,
     QuantizeBlocksRequest,
-    read_global_scale,
 )
+from service.json_api.schemas.tensors import Tensor
 from service.json_api.tensors import output_pieces, read_elements
+from service.operations import blocks
 from service.operations.types import read_tensor_type
 from service.runtime.request_context import reserve_memory
 from service.runtime.runtime import require_ready
@@ -64,31 +59,20 @@ async def quantize_in_blocks(request: Request) -> Response:
     def work() -> Response:
         with at("/input/type"):
             input_type = read_tensor_type(call.input.type, settings, "/input/type")
-            shape = static_shape(input_type)
-            element = float_element(input_type, "input")
-            if element.name == "f64":
-                raise UnsupportedError("the input has elements of f64; block formats are made from f32, f16 and bf16")
-        source = read_elements(call.input, input_type, element.tensor_dtype, prod(shape), "input", body, settings)
-        values = widen(source, element).reshape(shape)
+            element = blocks.real_element(input_type)
+        source = read_elements(call.input, input_type, element.tensor_dtype, "input", body, settings)
         with at("/global_scale"):
-            global_scale = read_global_scale(call.global_scale)
-        tensor = quantize_blocks(values, call.format, rule=call.rule, global_scale=global_scale)
-        return _reply(tensor, in_values="values" in call.input.model_fields_set)
+            global_scale = blocks.read_global_scale(call.global_scale)
+        tensor = blocks.quantize(source, input_type, call.format, call.rule, global_scale)
+        pieces: list[Buffer] = [b'{"format":' + json_text(tensor.format)]
+        for name, part in tensor.parts.items():
+            pieces += [b"," + json_text(name) + b":"]
+            pieces += output_pieces(part.type, part.data, in_values=call.input.in_values)
+        if tensor.global_scale is not None:
+            pieces.append(b',"global_scale":' + json_text(repr(tensor.global_scale)))
+        return BuffersResponse([*pieces, b"}"], MEDIA_TYPE)
 
     return await running.executor.run_array(len(body), work)
-
-
-def _reply(tensor: BlockTensor, *, in_values: bool) -> Response:
-    pieces: list[bytes | memoryview] = [b'{"format":' + json_text(tensor.format)]
-    for name, part in (("elements", tensor.elements), ("scales", tensor.scales), ("blocks", tensor.blocks)):
-        if part is not None:
-            pieces += [
-                b',"' + name.encode() + b'":',
-                *output_pieces(part.type, print_type(part.type), part.data, in_values=in_values),
-            ]
-    if tensor.global_scale is not None:
-        pieces.append(b',"global_scale":' + json_text(repr(tensor.global_scale)))
-    return BuffersResponse([*pieces, b"}"], MEDIA_TYPE)
 
 
 @router.post(
@@ -104,49 +88,33 @@ async def dequantize_from_blocks(request: Request) -> Response:
 
     def work() -> Response:
         with at("/output_type"):
-            output_type = read_tensor_type(call.output_type, settings, "/output_type")
-            shape = static_shape(output_type)
-            if output_type.element != FLOATS["f32"]:
-                raise UnsupportedError("blocks are dequantized to f32")
-            expected = expected_parts(call.format, shape)
-        parts = {name: _read_part(call, name, part_type, body, settings) for name, part_type in expected.items()}
-        _refuse_others(call, expected)
-        scale = None
-        if "global_scale" in call.model_fields_set:
-            with at("/global_scale"):
-                scale = parse_factor(call.global_scale)
-        real = dequantize_blocks(call.format, shape, parts, scale)
-        in_values = any("values" in getattr(call, name).model_fields_set for name in parts)
-        output = output_pieces(output_type, print_type(output_type), real.reshape(-1), in_values=in_values)
-        return BuffersResponse([b'{"output":', *output, b"}"], MEDIA_TYPE)
+            output = read_tensor_type(call.output_type, settings, "/output_type")
+            wanted = blocks.Dequantization.to(output, call.format)
+        given: dict[str, Tensor] = call.given("elements", "scales", "blocks")
+        parts = {name: _read_part(given, name, wanted, body, settings) for name in wanted.parts}
+        for name in given:
+            if name not in wanted.parts:
+                message, detail = f"{call.format} has no {name}", f"{call.format} has none"
+                raise InvalidRequestError.of_field(f"/{name}", "extra_forbidden", detail, message=message)
+        with at("/global_scale"):
+            scale = parse_factor(call.global_scale) if call.given("global_scale") else None
+        real = wanted.run(parts, scale)
+        in_values = any(given[name].in_values for name in parts)
+        return BuffersResponse([b'{"output":', *output_pieces(output, real, in_values=in_values), b"}"], MEDIA_TYPE)
 
     return await running.executor.run_array(len(body), work)
 
 
 def _read_part(
-    call: DequantizeBlocksRequest, name: str, expected: TensorType, body: JsonDocument, settings: Settings
-) -> NDArray[np.generic]:
+    given: Mapping[str, Tensor], name: str, wanted: blocks.Dequantization, body: JsonDocument, settings: Settings
+) -> NDArray[Any]:
     """Return the flat array of one part, whose type has to be the one that the format and shape ask for."""
-    if name not in call.model_fields_set:
-        raise InvalidRequestError(
-            f"{call.format} needs {name}", (FieldFault(f"/{name}", "missing", f"required for {call.format}"),)
-        )
-    tensor = getattr(call, name)
-    given = read_tensor_type(tensor.type, settings, f"/{name}/type")
-    if given != expected:
-        raise TypeFitError(
-            f"{name} of {call.format} are {print_type(expected)}; the type given is {print_type(given)}",
-            pointer=f"/{name}/type",
-        )
-    element = expected.element
-    assert isinstance(element, (FloatElement, IntegerElement))
-    dtype = element.tensor_dtype if isinstance(element, FloatElement) else element.dtype
-    return read_elements(tensor, expected, dtype, prod(static_shape(expected)), name, body, settings)
-
-
-def _refuse_others(call: DequantizeBlocksRequest, expected: dict[str, TensorType]) -> None:
-    for name in ("elements", "scales", "blocks"):
-        if name in call.model_fields_set and name not in expected:
-            raise InvalidRequestError(
-                f"{call.format} has no {name}", (FieldFault(f"/{name}", "extra_forbidden", f"{call.format} has none"),)
-            )
+    format_, expected = wanted.format, wanted.parts[name]
+    if name not in given:
+        message, detail = f"{format_} needs {name}", f"required for {format_}"
+        raise InvalidRequestError.of_field(f"/{name}", "missing", detail, message=message)
+    tensor, place = given[name], f"/{name}/type"
+    if (found := read_tensor_type(tensor.type, settings, place)) != expected:
+        detail = f"{name} of {format_} are {print_type(expected)}; the type given is {print_type(found)}"
+        raise TypeFitError(detail, pointer=place)
+    return read_elements(tensor, expected, wanted.dtype(name), name, body, settings)

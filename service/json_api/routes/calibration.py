@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from math import prod
 
 from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
 from core.errors import (
-    FieldFault,
     InvalidRequestError,
     LimitError,
     ParameterError,
@@ -18,6 +16,8 @@ from core.errors import (
     TypeFitError,
     UnknownNameError,
     UnsupportedError,
+    at,
+    sides,
 )
 from core.mlir.lexer import MAXIMUM_LIST_LENGTH
 from core.mlir.types import TensorType
@@ -33,18 +33,19 @@ from core.parameters.finished_type import Granularity, PerAxis, PerBlock, PerTen
 from core.plan.operands import float_element, static_shape
 from service.http.json_body import receive_json
 from service.http.openapi_operation import json_operation
-from service.http.problems import at, sides
 from service.http.query import no_query
 from service.http.responses import json_response
-from service.json_api.finished_parameters import parameters_reply, read_rule
-from service.json_api.schemas.base import Tensor
 from service.json_api.schemas.calibration import GranularityName, TensorParametersReply, TensorParametersRequest
+from service.json_api.schemas.tensors import Tensor
 from service.json_api.tensors import read_elements
+from service.operations.parameters import finished_parameters, read_rule
 from service.operations.types import read_tensor_type
 from service.runtime.runtime import require_ready
 from service.runtime.settings import Settings
 
 router = APIRouter(prefix="/v1/parameters", tags=["params"], dependencies=[Depends(no_query)])
+
+_wrong = InvalidRequestError.of_field
 
 _EXAMPLE = {
     "input": {"type": "tensor<6xf32>", "values": [-1.5, -0.25, 0.0, 0.5, 0.75, 2.0]},
@@ -79,7 +80,7 @@ async def derive_from_tensor(request: Request) -> Response:
     def work() -> Response:
         shape, element, target = static_shape(search.tensor), float_element(search.tensor, "input"), search.target
         arrays = tuple(
-            read_elements(tensor, search.tensor, element.tensor_dtype, prod(shape), path, body, settings)
+            read_elements(tensor, search.tensor, element.tensor_dtype, path, body, settings)
             for tensor, path in zip(tensors, paths, strict=True)
         )
         blocks = blocks_of(target.granularity, shape)
@@ -89,10 +90,9 @@ async def derive_from_tensor(request: Request) -> Response:
                 ranges = search.method.find_ranges(observed, search.options, target)
             with at("/scheme", ParameterError, PreconditionError):
                 found = search.method.parameters(ranges, target)
-        reply = parameters_reply(target.rule, target.expressed, found, target.granularity)
         return json_response(
             TensorParametersReply(
-                **reply.model_dump(exclude_unset=True),
+                **finished_parameters(target.rule, target.expressed, found, target.granularity),
                 method=search.method.name,
                 minimums=ranges.minimums.tolist(),
                 maximums=ranges.maximums.tolist(),
@@ -116,17 +116,15 @@ def _decide(call: TensorParametersRequest, tensors: list[Tensor], paths: list[st
     granularity = _granularity(call, shape)
     with at("/method"):
         method = calibration_method_named(call.method)
-    given = call.model_fields_set
-    names = {field.name for field in fields(CalibrationOptions)} & given
-    scheme = method.scheme_for(blocks=isinstance(granularity, PerBlock))
-    completed = {"expressed": element.name, "scheme": scheme}
-    asked = call.model_copy(update={name: value for name, value in completed.items() if name not in given})
-    rule, storage, expressed, range_options = read_rule(asked)
+    in_blocks = isinstance(granularity, PerBlock)
+    named = {"scheme": method.scheme_for(blocks=in_blocks), "expressed": element.name}
+    named |= call.given("scheme", "expressed")
+    rule, storage, expressed, range_options = read_rule(**named, storage=call.storage, options=call.options)
     with at("/scheme"):
-        rule.check_blocks(blocks=isinstance(granularity, PerBlock))
+        rule.check_blocks(blocks=in_blocks)
     return _Search(
         method,
-        CalibrationOptions(**{name: getattr(call, name) for name in names}),
+        CalibrationOptions(**call.given(*(field.name for field in fields(CalibrationOptions)))),
         Target(rule, range_options, storage, expressed, granularity),
         tensor,
     )
@@ -147,9 +145,9 @@ def _granularity(call: TensorParametersRequest, shape: tuple[int, ...]) -> Granu
     kind, given = call.granularity, call.model_fields_set
     for name, owner in (("axis", GranularityName.PER_AXIS), ("block_sizes", GranularityName.SUB_CHANNEL)):
         if name in given and kind is not owner:
-            raise _wrong(name, "extra_forbidden", f"{name} is for granularity {owner}; this is {kind}")
+            raise _wrong(f"/{name}", "extra_forbidden", f"{name} is for granularity {owner}; this is {kind}")
         if name not in given and kind is owner:
-            raise _wrong(name, "missing", f"granularity {kind} needs {name}")
+            raise _wrong(f"/{name}", "missing", f"granularity {kind} needs {name}")
     found: Granularity = PerTensor()
     if kind is GranularityName.PER_AXIS:
         if call.axis >= len(shape):
@@ -170,7 +168,3 @@ def _granularity(call: TensorParametersRequest, shape: tuple[int, ...]) -> Granu
             pointer="/granularity",
         )
     return found
-
-
-def _wrong(name: str, code: str, detail: str) -> InvalidRequestError:
-    return InvalidRequestError(detail, (FieldFault(f"/{name}", code, detail),))

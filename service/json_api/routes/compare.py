@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from typing import Any
+
 from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
-from core.compare.comparison import Comparison, plan_comparison
-from core.compare.real_values import real_values
+from core.compare.comparison import Comparison, ComparisonReport, plan_comparison
+from core.errors import sides
 from service.http.json_body import receive_json
 from service.http.openapi_operation import json_operation
-from service.http.problems import at
 from service.http.query import no_query
 from service.http.responses import json_response
-from service.json_api.comparison import CompareRequest, ComparisonReply, comparison_reply
+from service.json_api.schemas.comparison import CompareRequest, ComparisonReply
 from service.json_api.tensors import read_elements
 from service.operations.types import read_tensor_type
 from service.runtime.runtime import require_ready
@@ -34,17 +36,24 @@ async def compare(request: Request) -> Response:
     def decide() -> Comparison:
         a_type = read_tensor_type(call.a.type, settings, "/a/type")
         b_type = read_tensor_type(call.b.type, settings, "/b/type")
-        with at("/a/type"):
-            real_values(a_type, "a")
-        with at("/b/type"):  # a is fine for itself, so what is wrong is b, or b beside a
+        with sides(a="/a/type", b="/b/type"):
             return plan_comparison(a_type, b_type)
 
     def run() -> Response:
         a, b = (
-            read_elements(tensor, side.tensor, side.dtype, planned.elements, name, body, settings)
+            read_elements(tensor, side.tensor, side.dtype, name, body, settings)
             for name, tensor, side in (("a", call.a, planned.a), ("b", call.b, planned.b))
         )
-        return json_response(comparison_reply(planned.run(a, b, call.max_reported)))
+        return json_response(_reply(planned.run(a, b, call.max_reported)))
 
     planned = await running.executor.run_text(len(call.a.type) + len(call.b.type), decide)
     return await running.executor.run_array(len(body), run)
+
+
+def _reply(report: ComparisonReport) -> ComparisonReply:
+    found = asdict(report, dict_factory=_stated)
+    return ComparisonReply(equal=report.equal, **found.pop("error"), **found)
+
+
+def _stated(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    return {name: value for name, value in fields if value is not None}

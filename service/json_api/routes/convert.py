@@ -10,13 +10,12 @@ from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
-from core.errors import FieldFault, InvalidRequestError, RequantError
+from core.errors import InvalidRequestError, RequantError, at
 from core.plan.packing import Packing, check_spare_bits
 from core.profiles import Operation
 from core.schemes import Multiplier
 from service.http.json_body import MEDIA_TYPE, receive_json
 from service.http.openapi_operation import json_operation
-from service.http.problems import at
 from service.http.query import no_query
 from service.http.responses import BuffersResponse, json_text
 from service.json_api.schemas.conversions import (
@@ -93,7 +92,7 @@ async def _convert(request: Request, operation: Operation, model: type[Conversio
     """Receive, read, plan, convert and reply."""
     running = require_ready(request)
     asked, body = await receive_json(request, model, running)
-    in_values = "values" in asked.input.model_fields_set
+    in_values = asked.input.in_values
     try:
         call = _call(asked, operation, in_values=in_values)
         planned = await planned_conversion(call, len(asked.input.type) + len(asked.output_type), running)
@@ -104,14 +103,12 @@ async def _convert(request: Request, operation: Operation, model: type[Conversio
     result_bytes = min(planned.elements, 8 * len(body)) * planned.plan.output_dtype.itemsize
     await reserve_memory(request.scope, result_bytes + result_bytes * 4 // 3)
     if in_values and asked.packing is Packing.DENSE and operation is not Operation.QUANTIZE:
-        raise InvalidRequestError(
-            "values are numbers and not packed; send data",
-            (FieldFault("/packing", "packing_of_values", "only data can be packed"),),
-        )
+        message = "values are numbers and not packed; send data"
+        raise InvalidRequestError.of_field("/packing", "packing_of_values", "only data can be packed", message=message)
 
     def work() -> Response:
-        dtype, entries = planned.input_dtype, planned.input_entries
-        source = read_elements(asked.input, planned.plan.input_type, dtype, entries, "input", body, running.settings)
+        dtype, entries, type_ = planned.input_dtype, planned.input_entries, planned.plan.input_type
+        source = read_elements(asked.input, type_, dtype, "input", body, running.settings, entries=entries)
         if planned.packed_in is not None:
             with at("/input/data"):
                 check_spare_bits(source, planned.elements, planned.packed_in)
@@ -144,7 +141,7 @@ def _reply(found: Converted, *, in_values: bool) -> Response:
     report = found.result.report._asdict() | planned.scheme
     if found.result.error is not None:
         report["error"] = error_measures(found.result.error)
-    output = output_pieces(planned.plan.output_type, planned.output_type, found.output, in_values=in_values)
+    output = output_pieces(planned.plan.output_type, found.output, in_values=in_values, text=planned.output_type)
     tail = b',"report":' + json_text(report)
     if planned.operation is Operation.REQUANTIZE:
         tail += b',"multipliers":' + _multipliers_text(planned.plan.multipliers)

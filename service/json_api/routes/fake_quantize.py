@@ -7,17 +7,15 @@ from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
-from core.errors import ParameterError, TypeFitError, UnknownNameError, UnsupportedError
-from core.mlir import print_type
+from core.errors import ParameterError, TypeFitError, UnknownNameError, UnsupportedError, at
 from core.parameters.fake_quantize import FakeQuantizePlan, plan_fake_quantize
 from service.http.json_body import MEDIA_TYPE, receive_json
 from service.http.openapi_operation import json_operation
-from service.http.problems import at
 from service.http.query import no_query
 from service.http.responses import BuffersResponse, json_text
-from service.json_api.finished_parameters import CHARACTERS_PER_SCALE, at_range
 from service.json_api.schemas.ranges import FakeQuantizeReply, FakeQuantizeRequest
 from service.json_api.tensors import output_pieces, read_elements
+from service.operations.parameters import CHARACTERS_PER_SCALE, at_range
 from service.operations.types import read_tensor_type
 from service.runtime.runtime import require_ready
 
@@ -61,11 +59,11 @@ async def fake_quantize(request: Request) -> Response:
             )
 
     def work() -> Response:
-        source = read_elements(call.input, plan.type, np.dtype("<f4"), plan.elements, "input", body, settings)
+        source = read_elements(call.input, plan.type, np.dtype("<f4"), "input", body, settings)
         target = np.empty(plan.elements, np.float32)
         plan.run(source, target)
-        in_values = "values" in call.input.model_fields_set
-        output = output_pieces(plan.type, print_type(plan.type), target, in_values=in_values)
+        in_values = call.input.in_values
+        output = output_pieces(plan.type, target, in_values=in_values)
         ranges = plan.ranges
         assert ranges.nudged_minimums is not None
         assert ranges.nudged_maximums is not None

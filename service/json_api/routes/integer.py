@@ -1,23 +1,107 @@
-"""The JSON face of the integer operations."""
+"""Matrix products, convolutions and additions of quantized tensors in JSON."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any, TypeVar
 
 from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
-from core.integer.add import plan_add
+from core.errors import UnsupportedError, at, sides
+from core.integer.add import AddPlan, plan_add
 from core.integer.conv2d import plan_conv2d
 from core.integer.matmul import plan_matmul
 from core.integer.product import ProductPlan
 from core.integer.window import Layout, WeightsLayout, Window
+from core.mlir.types import TensorType, Type
+from core.plan.packing import Packing
+from core.schemes import scheme_named
+from service.http.json_body import MEDIA_TYPE, receive_json
 from service.http.openapi_operation import json_operation
 from service.http.query import no_query
-from service.json_api.addition import answer_add
-from service.json_api.contraction import Types, answer_product, chosen
-from service.json_api.schemas.integer import AddReply, AddRequest, Conv2dRequest, MatmulRequest, ProductReply
+from service.http.responses import Buffer, BuffersResponse, json_text
+from service.json_api.schemas.integer import (
+    AddReply,
+    AddRequest,
+    Conv2dRequest,
+    MatmulRequest,
+    ProductReply,
+    ProductRequest,
+)
+from service.json_api.schemas.tensors import Tensor
+from service.json_api.tensors import output_pieces, read_elements
+from service.operations.integer import IntegerOperation
+from service.operations.types import read_tensor_type, read_type
+from service.runtime.request_context import reserve_memory
+from service.runtime.runtime import require_ready
 
 router = APIRouter(tags=["integer"], dependencies=[Depends(no_query)])
+
+Call = TypeVar("Call", bound=MatmulRequest | Conv2dRequest | AddRequest)
+PlanFor = Callable[[Call, Mapping[str, Any], Type], ProductPlan | AddPlan]
+
+
+async def _answer(request: Request, model: type[Call], fields: Mapping[str, str], plan_for: PlanFor[Call]) -> Response:
+    """Receive, plan, compute and reply. `fields`: the field of each operand; those that are absent have none."""
+    running = require_ready(request)
+    settings = running.settings
+    call, body = await receive_json(request, model, running)
+    fields = {side: field for side, field in fields.items() if field in call.model_fields_set}
+    tensors: dict[str, Tensor] = {side: getattr(call, field) for side, field in fields.items()}
+    dense = call.packing is Packing.DENSE
+
+    def decide() -> IntegerOperation:
+        pointers = {side: f"/{field}/type" for side, field in fields.items()}
+        types = {side: read_tensor_type(each.type, settings, pointers[side]) for side, each in tensors.items()}
+        output = read_type(call.output_type, settings.max_type_bytes, "/output_type")
+        with at("/profile", UnsupportedError), sides(**pointers, output="/output_type"):
+            found = IntegerOperation(plan_for(call, types, output), call.trace)
+        found.check_limits(settings)
+        return found
+
+    characters = len(call.output_type) + sum(len(each.type) for each in tensors.values())
+    operation = await running.executor.run_text(characters, decide)
+    await reserve_memory(request.scope, operation.byte_count)
+
+    def compute() -> Response:
+        plan, operands = operation.plan, {}
+        for side, tensor in tensors.items():
+            type_, integers = plan.operand(side)
+            # A bias is never packed.
+            packed = dense and side != "bias" and not tensor.in_values
+            operands[side] = read_elements(tensor, type_, integers.dtype, fields[side], body, settings, dense=packed)
+        with sides(**{side: f"/{field}" for side, field in fields.items()}):
+            result = operation.run(operands)
+        in_values = tensors["lhs"].in_values
+
+        def shown(type_: TensorType, elements: Any) -> list[Buffer]:
+            packed = dense and not in_values and type_ == plan.output_type
+            return output_pieces(type_, elements, in_values=in_values, dense=packed)
+
+        pieces: list[Buffer] = [b'{"output":', *shown(plan.output_type, result.output)]
+        pieces.append(b',"report":' + json_text(result.report))
+        if result.trace is not None:
+            multipliers = [asdict(each) for each in result.trace.multipliers]
+            pieces.append(b',"trace":{"multipliers":' + json_text(multipliers))
+            for stage in result.trace.stages:
+                pieces += [b"," + json_text(stage.name) + b":", *shown(stage.tensor, stage.elements)]
+            pieces.append(b"}")
+        return BuffersResponse([*pieces, b"}"], MEDIA_TYPE)
+
+    return await running.executor.run_array(max(len(body), operation.weight), compute)
+
+
+def _chosen(call: ProductRequest) -> dict[str, Any]:
+    """Return the options of a product that are there, as arguments of its plan."""
+    chosen = call.given("scheme", "accumulator", "overflow")
+    if "scheme" in chosen:
+        with at("/scheme"):
+            chosen["scheme"] = scheme_named(call.scheme).name
+    return chosen
+
 
 _MATMUL = {
     "lhs": {"type": "tensor<2x3x!quant.uniform<i8:f32, 0.5:-1>>", "values": [1, 2, 3, -4, 5, -6]},
@@ -35,10 +119,10 @@ _MATMUL = {
 async def matmul(request: Request) -> Response:
     """Multiply quantized matrices: accumulate, correct for zero points, add a bias, scale, add a zero point, clamp."""
 
-    def plan(call: MatmulRequest, types: Types) -> ProductPlan:
-        return plan_matmul(types.lhs, types.rhs, types.output, call.profile, bias=types.bias, **chosen(call))
+    def plan(call: MatmulRequest, types: Mapping[str, Any], output: Type) -> ProductPlan:
+        return plan_matmul(**types, output=output, profile=call.profile, **_chosen(call))
 
-    return await answer_product(request, MatmulRequest, ("lhs", "rhs"), plan)
+    return await _answer(request, MatmulRequest, {"lhs": "lhs", "rhs": "rhs", "bias": "bias"}, plan)
 
 
 _CONV2D = {
@@ -58,12 +142,10 @@ _CONV2D = {
 async def conv2d(request: Request) -> Response:
     """Convolve a quantized input with quantized weights. The stages are those of matmul."""
 
-    def plan(call: Conv2dRequest, types: Types) -> ProductPlan:
-        return plan_conv2d(
-            types.lhs, types.rhs, types.output, call.profile, bias=types.bias, window=_window(call), **chosen(call)
-        )
+    def plan(call: Conv2dRequest, types: Mapping[str, Any], output: Type) -> ProductPlan:
+        return plan_conv2d(**types, output=output, profile=call.profile, window=_window(call), **_chosen(call))
 
-    return await answer_product(request, Conv2dRequest, ("input", "weights"), plan)
+    return await _answer(request, Conv2dRequest, {"lhs": "input", "rhs": "weights", "bias": "bias"}, plan)
 
 
 def _window(call: Conv2dRequest) -> Window:
@@ -93,4 +175,8 @@ _ADD = {
 @router.post("/v1/add", **json_operation("add", AddRequest, AddReply, example=_ADD))
 async def add(request: Request) -> Response:
     """Add quantized tensors: rescale both to a common scale, add, and rescale the sum to the output."""
-    return await answer_add(request, plan_add)
+
+    def plan(call: AddRequest, types: Mapping[str, Any], output: Type) -> AddPlan:
+        return plan_add(**types, output=output, profile=call.profile)
+
+    return await _answer(request, AddRequest, {"lhs": "lhs", "rhs": "rhs"}, plan)

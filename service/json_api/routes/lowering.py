@@ -5,29 +5,29 @@ xDSL takes a third of a second to import, so the first module does it, in the th
 
 from __future__ import annotations
 
-from math import prod
+from typing import TYPE_CHECKING
 
 import numpy as np
 from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
-from core.errors import LimitError, LoweringError, PreconditionError
-from core.mlir import print_type
+from core.errors import LimitError, LoweringError, PreconditionError, at
 from core.plan.operands import static_shape
 from service.http.json_body import MEDIA_TYPE, receive_json
 from service.http.json_document import JsonDocument
 from service.http.openapi_operation import json_operation
-from service.http.problems import at
 from service.http.query import no_query
 from service.http.responses import Buffer, BuffersResponse, json_response
-from service.json_api.modules import read
 from service.json_api.schemas.lowering import EvaluateReply, EvaluateRequest, LowerReply, LowerRequest
 from service.json_api.tensors import output_pieces, read_elements
 from service.operations.types import read_tensor_type
 from service.runtime.request_context import reserve_memory
 from service.runtime.runtime import require_ready
 from service.runtime.settings import Settings
+
+if TYPE_CHECKING:
+    from core.lowering.module import Module
 
 router = APIRouter(prefix="/v1", tags=["modules"], dependencies=[Depends(no_query)])
 
@@ -74,7 +74,7 @@ def _evaluated(call: EvaluateRequest, body: JsonDocument, settings: Settings) ->
     from core.lowering.evaluate import evaluate as run
     from core.lowering.evaluate.arrays import dtype_of
 
-    module = read(call.module, settings, "/module")
+    module = _read(call.module, settings, "/module")
     with at("/function"):
         function = function_named(module, call.function or None)
     inputs = []
@@ -83,11 +83,11 @@ def _evaluated(call: EvaluateRequest, body: JsonDocument, settings: Settings) ->
         with at(f"/inputs/{index}/type"):
             shape, dtype = static_shape(type_), dtype_of(type_.element)
         held = np.dtype(np.int8) if dtype == np.bool_ else np.dtype(np.uint16) if dtype.name == "bfloat16" else dtype
-        elements = read_elements(given, type_, held, prod(shape), f"inputs/{index}", body, settings)
+        elements = read_elements(given, type_, held, f"inputs/{index}", body, settings)
         inputs.append(Tensor(type_, (elements != 0 if dtype == np.bool_ else elements.view(dtype)).reshape(shape)))
     with at("/module", LoweringError, PreconditionError, LimitError):
         outputs = run(module, function, inputs)
-    in_values = all("values" in given.model_fields_set for given in call.inputs)
+    in_values = all(given.in_values for given in call.inputs)
     pieces: list[Buffer] = []
     for output in outputs:
         flat = np.ascontiguousarray(output.elements).reshape(-1)
@@ -95,7 +95,7 @@ def _evaluated(call: EvaluateRequest, body: JsonDocument, settings: Settings) ->
         flat = flat.view(np.uint16) if flat.dtype.name == "bfloat16" else flat
         pieces += [
             b"," if pieces else b"",
-            *output_pieces(output.type, print_type(output.type), flat, in_values=in_values),
+            *output_pieces(output.type, flat, in_values=in_values),
         ]
     return BuffersResponse([b'{"outputs":[', *pieces, b"]}"], MEDIA_TYPE)
 
@@ -111,7 +111,26 @@ def _lowered(call: LowerRequest, settings: Settings) -> Response:
     for index, text in enumerate(call.passes):
         with at(f"/passes/{index}"):
             passes.append(parse_pass(text))
-    module = read(call.module, settings, "/module")
+    module = _read(call.module, settings, "/module")
     with at("/module"):
         apply(module, passes)
         return json_response(LowerReply(module=module.write()))
+
+
+def _read(text: str, settings: Settings, pointer: str) -> Module:
+    """Read the module in the field at `pointer`. Raises what `core.lowering.module.read_module` does."""
+    from core.lowering.limits import ModuleLimits
+    from core.lowering.module import read_module
+
+    limit = settings.max_module_bytes
+    with at(pointer):
+        if len(text) > limit or len(text.encode("utf-8", "surrogatepass")) > limit:
+            raise LimitError(f"the module has more than {limit} bytes", limit=limit)
+        limits = ModuleLimits(
+            characters=limit,
+            operations=settings.max_module_operations,
+            constant_elements=settings.max_module_constants,
+            evaluation_bytes=settings.max_evaluation_bytes,
+            evaluation_products=settings.max_evaluation_products,
+        )
+        return read_module(text, limits)

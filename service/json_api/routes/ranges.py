@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
-from core.errors import FieldFault, InvalidRequestError, LimitError, TypeFitError, UnsupportedError
+from core.errors import InvalidRequestError, TypeFitError, UnsupportedError, at
 from core.formats.elements import FLOATS, IntegerElement
 from core.mlir.printer import print_tensor, print_type
 from core.mlir.types import TensorType
@@ -20,23 +20,24 @@ from core.parameters.finished_type import Granularity, PerAxis, PerBlock, PerTen
 from core.plan.operands import static_shape
 from service.http.json_body import MEDIA_TYPE, receive_json
 from service.http.openapi_operation import json_operation
-from service.http.problems import at
 from service.http.query import no_query
 from service.http.responses import BuffersResponse, json_response, json_text
-from service.json_api.finished_parameters import (
-    CHARACTERS_PER_SCALE,
-    at_range,
-    finished_text,
-    parameters_reply,
-    read_rule,
-)
 from service.json_api.schemas.ranges import BiasReply, BiasRequest, ParametersReply, RangeRequest
 from service.json_api.tensors import output_pieces, read_elements
-from service.operations.types import read_tensor_type
+from service.operations.parameters import (
+    CHARACTERS_PER_SCALE,
+    at_range,
+    finished_parameters,
+    finished_type,
+    read_rule,
+)
+from service.operations.types import check_rank, read_tensor_type
 from service.runtime.runtime import require_ready
 from service.runtime.settings import Settings
 
 router = APIRouter(prefix="/v1/parameters", tags=["params"], dependencies=[Depends(no_query)])
+
+_wrong = InvalidRequestError.of_field
 
 _EXAMPLE = {"minimums": [-1.0], "maximums": [2.0], "storage": "i8", "scheme": "litert"}
 _BIAS_EXAMPLE = {
@@ -55,16 +56,16 @@ async def derive_from_range(request: Request) -> Response:
     call, _ = await receive_json(request, RangeRequest, running)
 
     def work() -> Response:
-        rule, storage, expressed, options = read_rule(call)
+        rule, storage, expressed, options = read_rule(call.scheme, call.storage, call.expressed, call.options)
         if len(call.maximums) != len(call.minimums):
             detail = f"there are {len(call.minimums)} minimums and {len(call.maximums)} maximums; as many of both"
-            raise InvalidRequestError(detail, (FieldFault("/maximums", "wrong_length", detail),))
+            raise _wrong("/maximums", "wrong_length", detail)
         granularity = _granularity(call, running.settings)
         with at("/scheme"):
             rule.check_blocks(blocks=isinstance(granularity, PerBlock))
         with at_range("/minimums"), at("/storage", UnsupportedError):
             found = rule.derive_all(np.array(call.minimums), np.array(call.maximums), storage, options)
-        return json_response(parameters_reply(rule, expressed, found, granularity))
+        return json_response(ParametersReply(**finished_parameters(rule, expressed, found, granularity)))
 
     return await running.executor.run_text(len(call.minimums) * CHARACTERS_PER_SCALE, work)
 
@@ -80,11 +81,7 @@ def _granularity(call: RangeRequest, settings: Settings) -> Granularity:
         if len(call.shape) != len(call.block_sizes):
             detail = f"there are {len(call.block_sizes)} block_sizes for {len(call.shape)} dimensions of shape"
             raise _wrong("/block_sizes", "wrong_length", detail)
-        if len(call.shape) > settings.max_rank:
-            limit = settings.max_rank
-            raise LimitError(
-                f"the shape has rank {len(call.shape)}; at most {limit} is served", limit=limit, pointer="/shape"
-            )
+        check_rank("shape", len(call.shape), settings.max_rank, "/shape")
         blocks = PerBlock(tuple(call.shape), tuple(call.block_sizes))
         if blocks.count != count:
             detail = f"there are {count} minimums; the shape has {prod(blocks.scale_shape)} blocks"
@@ -97,10 +94,6 @@ def _granularity(call: RangeRequest, settings: Settings) -> Granularity:
             "/axis", "missing", f"there are {count} ranges: say of which axis, or of which block_sizes of a shape"
         )
     return PerTensor()
-
-
-def _wrong(pointer: str, code: str, detail: str) -> InvalidRequestError:
-    return InvalidRequestError(detail, (FieldFault(pointer, code, detail),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +119,7 @@ async def derive_bias(request: Request) -> Response:
         with at_range("/weight_scales"):
             scales = bias_scales(rule, call.input_scale, np.array(call.weight_scales))
         granularity = PerTensor() if scales.size == 1 else PerAxis(0, scales.size)
-        fields = finished_text(BIAS_STORAGE, _F32, scales, np.zeros(scales.size, np.int64), granularity)
+        fields = finished_type(BIAS_STORAGE, _F32, scales, np.zeros(scales.size, np.int64), granularity)
         if "bias" not in call.model_fields_set:
             return _Bias(rule, scales, fields, None)
         tensor = read_tensor_type(call.bias.type, settings, "/bias/type")
@@ -145,7 +138,7 @@ async def derive_bias(request: Request) -> Response:
         if planned.tensor is None:
             return BuffersResponse([head], MEDIA_TYPE)
         shape = static_shape(planned.tensor)
-        values = read_elements(call.bias, planned.tensor, np.dtype("<f4"), prod(shape), "bias", body, settings)
+        values = read_elements(call.bias, planned.tensor, np.dtype("<f4"), "bias", body, settings)
         with at_range("/weight_scales"), at("/bias"):
             found = quantize_bias(planned.rule, values, planned.scales)
         # Where no type has the scales, the integers have the type of integers.
@@ -156,8 +149,8 @@ async def derive_bias(request: Request) -> Response:
             "saturated_low": found.saturated_low,
             "saturated_high": found.saturated_high,
         }
-        in_values = "values" in call.bias.model_fields_set
-        output = output_pieces(type_, text, found.values, in_values=in_values)
+        in_values = call.bias.in_values
+        output = output_pieces(type_, found.values, in_values=in_values, text=text)
         return BuffersResponse(
             [head[:-1] + b',"output":', *output, b',"report":' + json_text(report) + b"}"], MEDIA_TYPE
         )

@@ -7,12 +7,11 @@ from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
-from core.errors import PreconditionError, TensorDataError
+from core.errors import PreconditionError, TensorDataError, at, sides
 from core.mlir import print_type
-from core.operators.tosa.rescale_plan import RescaleAttributes, RescalePlan, plan_rescale
+from core.operators.tosa.rescale_plan import RescalePlan, plan_rescale
 from service.http.json_body import MEDIA_TYPE, receive_json
 from service.http.openapi_operation import json_operation
-from service.http.problems import at, sides
 from service.http.query import no_query
 from service.http.responses import BuffersResponse
 from service.json_api.schemas.tosa import RescaleReply, RescaleRequest
@@ -43,35 +42,20 @@ async def rescale(request: Request) -> Response:
     def decide() -> tuple[RescalePlan, str]:
         input_type = read_tensor_type(call.input.type, settings, "/input/type")
         output_type = read_type(call.output_type, settings.max_type_bytes, "/output_type")
-        attributes = RescaleAttributes(
-            scale32=call.scale32,
-            rounding_mode=call.rounding_mode,
-            per_channel=call.per_channel,
-            input_unsigned=call.input_unsigned,
-            output_unsigned=call.output_unsigned,
-        )
-        zero_points = {"input_zp": call.input_zp, "output_zp": call.output_zp}
+        operands = call.model_dump(exclude={"input", "output_type"})
         with sides(input="/input/type", output="/output_type"):
-            plan = plan_rescale(input_type, output_type, call.multiplier, call.shift, attributes, **zero_points)
+            plan = plan_rescale(input_type, output_type, **operands)
         return plan, print_type(plan.output_type)
-
-    def run() -> Response:
-        source = read_elements(
-            call.input,
-            plan.input_type,
-            plan.input_dtype,
-            plan.elements,
-            "input",
-            body,
-            running.settings,
-        )
-        target = np.empty(plan.elements, plan.output_dtype)
-        with at("/input", PreconditionError, TensorDataError):
-            plan.run(source, target)
-        in_values = "values" in call.input.model_fields_set
-        output = output_pieces(plan.output_type, output_type, target, in_values=in_values)
-        return BuffersResponse([b'{"output":', *output, b"}"], MEDIA_TYPE)
 
     characters = len(call.input.type) + len(call.output_type) + len(call.multiplier) * CHARACTERS_PER_FACTOR
     plan, output_type = await running.executor.run_text(characters, decide)
+
+    def run() -> Response:
+        source = read_elements(call.input, plan.input_type, plan.input_dtype, "input", body, settings)
+        target = np.empty(plan.elements, plan.output_dtype)
+        with at("/input", PreconditionError, TensorDataError):
+            plan.run(source, target)
+        output = output_pieces(plan.output_type, target, in_values=call.input.in_values, text=output_type)
+        return BuffersResponse([b'{"output":', *output, b"}"], MEDIA_TYPE)
+
     return await running.executor.run_array(len(body), run)

@@ -11,16 +11,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from core.cancellation import checked
-from core.errors import LimitError
+from core.errors import at, below
 from core.translation import TRANSLATIONS, Subject, translate
 from core.translation.translation import Answer, Rounding, subject_of
 from service.http.json_body import receive_json
+from service.http.models import RequestModel
 from service.http.openapi_operation import json_operation
-from service.http.problems import at, below
 from service.http.query import no_query
 from service.http.responses import json_response
 from service.json_api.schemas import translation as translation_models
-from service.json_api.schemas.base import RequestModel
 from service.json_api.schemas.translation import (
     LitertOperands,
     OnednnOperands,
@@ -32,7 +31,8 @@ from service.json_api.schemas.translation import (
     TranslateRequest,
     TranslationSystem,
 )
-from service.operations.types import read_type
+from service.operations.parameters import check_factors
+from service.operations.types import check_rank, read_type
 from service.runtime.runtime import runtime
 from service.runtime.settings import Settings
 
@@ -62,7 +62,7 @@ async def translate_type(request: Request) -> Response:
         subject, rounded = _read(call, settings)
         if "rescale_to" in call.model_fields_set:
             target = _type(call.rescale_to, "/rescale_to", settings)
-            _check_factors(max(len(subject.scales), len(target.scales)), settings, "/rescale_to")
+            check_factors(max(len(subject.scales), len(target.scales)), "channels", settings, "/rescale_to")
             subject = Subject(subject.element, subject.shape, target)
         wanted = call.systems if "systems" in call.model_fields_set else list(TranslationSystem)
         return json_response(
@@ -82,37 +82,22 @@ def _type(text: str, pointer: str, settings: Settings) -> Subject:
     type_ = read_type(text, settings.max_type_bytes, pointer)
     with at(pointer):
         subject = subject_of(type_)
-        _check_rank(subject.shape, settings, pointer)
+        check_rank("shape", len(subject.shape or ()), settings.max_rank, pointer)
     return subject
-
-
-def _check_rank(shape: Sequence[int] | None, settings: Settings, pointer: str) -> None:
-    limit = settings.max_rank
-    if shape is not None and len(shape) > limit:
-        detail = f"the shape has rank {len(shape)}; at most {limit} is served"
-        raise LimitError(detail, limit=limit, pointer=pointer)
-
-
-def _check_factors(count: int, settings: Settings, pointer: str) -> None:
-    """Raise LimitError for more channels than multipliers are derived for at once."""
-    limit = settings.max_factors
-    if count > limit:
-        raise LimitError(f"there are {count} channels; the limit is {limit}", limit=limit, pointer=pointer)
 
 
 def _read(call: TranslateRequest, settings: Settings) -> tuple[Subject, tuple[Rounding, ...]]:
     """Return the type that a request is about, and the scales of its operands that were rounded."""
     if "type" in call.model_fields_set:
         return _type(call.type, "/type", settings), ()
-    given = getattr(call, call.source)
-    operands: dict[str, Any] = {name: getattr(given, name) for name in given.model_fields_set}
+    operands = call.given(call.source)[call.source].given()
     if call.source == "tosa" and "input" in operands:
         operands["input"] = _type(operands["input"], "/tosa/input", settings)
-        _check_factors(len(operands["input"].scales), settings, "/tosa/input")
+        check_factors(len(operands["input"].scales), "channels", settings, "/tosa/input")
     if call.source == "tosa":
-        _check_factors(len(operands.get("multiplier", ())), settings, "/tosa/multiplier")
+        check_factors(len(operands.get("multiplier", ())), "channels", settings, "/tosa/multiplier")
     shape = tuple(call.shape) if "shape" in call.model_fields_set else None
-    _check_rank(shape, settings, "/shape")
+    check_rank("shape", len(shape or ()), settings.max_rank, "/shape")
     with below(f"/{call.source}"):
         return TRANSLATIONS[call.source].read(operands, shape)
 

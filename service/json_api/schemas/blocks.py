@@ -6,9 +6,8 @@ from pydantic import Field
 
 from core.convert.blocks.block_tensor import BlockFormat
 from core.convert.blocks.mx import MxRule
-from core.convert.blocks.nvfp4 import GlobalScale
-from core.schemes.factors import parse_factor
-from service.json_api.schemas.base import ABSENT, OutputTensor, ReplyModel, RequestModel, Tensor
+from service.http.models import ABSENT, ReplyModel, RequestModel
+from service.json_api.schemas.tensors import OutputTensor, Tensor
 
 _ELEMENTS = "Codes, one per byte; for mxint8 integers in units of 1/64 of the scale. Absent for GGUF."
 _SCALES = "One scale per block along the last axis: f8E8M0FNU, or f8E4M3FN for nvfp4. Absent for GGUF."
@@ -54,8 +53,3 @@ class DequantizeBlocksReply(ReplyModel):
     """The dequantized tensor."""
 
     output: OutputTensor
-
-
-def read_global_scale(text: str) -> float | GlobalScale:
-    """Return where the second level of scale comes from, or the number that the text is."""
-    return GlobalScale(text) if text in tuple(GlobalScale) else parse_factor(text)

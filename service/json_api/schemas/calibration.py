@@ -8,8 +8,9 @@ from typing import Annotated
 from pydantic import FailFast, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from service.json_api.schemas.base import ABSENT, Int32, Int64, Tensor, component
+from service.http.models import ABSENT, Int32, Int64, component
 from service.json_api.schemas.ranges import ParameterOptions, ParametersReply, Sizes
+from service.json_api.schemas.tensors import Tensor
 
 MOST_TENSORS = 256
 

@@ -9,17 +9,9 @@ from pydantic import AfterValidator, FailFast, Field
 from core.convert.quantize import NanPolicy
 from core.plan.packing import Packing
 from core.schemes import Multiplier
-from service.json_api.comparison import ErrorMeasures
-from service.json_api.schemas.base import (
-    ABSENT,
-    Int32,
-    Int64,
-    OutputTensor,
-    ReplyModel,
-    RequestModel,
-    Tensor,
-    component,
-)
+from service.http.models import ABSENT, Int32, Int64, ReplyModel, RequestModel, component
+from service.json_api.schemas.comparison import ErrorMeasures
+from service.json_api.schemas.tensors import OutputTensor, PackingChoice, Tensor
 from service.operations.conversion_options import (
     AXIS,
     LARGEST_MULTIPLIER,
@@ -45,7 +37,6 @@ def _as_multiplier(pair: MultiplierPair) -> Multiplier:
     return Multiplier(pair.multiplier, pair.shift)
 
 
-_PACKING = "How elements of widths other than 8, 16 or 32 bits, such as i4 or i12, are stored in `data`."
 _OUTPUT_TYPE = "MLIR text. A bare element type takes its shape from the input."
 
 
@@ -62,7 +53,7 @@ class QuantizeRequest(RequestModel):
     nan: NanPolicy = Field(default=NanPolicy.PROFILE, strict=False, description=NAN.description)
     seed: Int64 = Field(default=0, ge=0, le=SEED.highest, description=SEED.description)
     saturate: bool = Field(default=ABSENT, description=SATURATE.description)
-    packing: Packing = Field(default=Packing.UNPACKED, strict=False, description=_PACKING)
+    packing: PackingChoice = Packing.UNPACKED
     error: bool = Field(default=False, description="Whether to report the error against the input.")
 
 
@@ -76,7 +67,7 @@ class DequantizeRequest(RequestModel):
         examples=["f32"],
     )
     profile: Annotated[str, component("ProfileName", "Default: stablehlo.")] = "stablehlo"
-    packing: Packing = Field(default=Packing.UNPACKED, strict=False, description=_PACKING)
+    packing: PackingChoice = Packing.UNPACKED
 
 
 class RequantizeRequest(RequestModel):
@@ -93,7 +84,7 @@ class RequantizeRequest(RequestModel):
         "tensor<4xi64>, which have no scale.",
     )
     axis: Int32 = Field(default=0, ge=0, le=AXIS.highest, description=AXIS.description)
-    packing: Packing = Field(default=Packing.UNPACKED, strict=False, description=_PACKING)
+    packing: PackingChoice = Packing.UNPACKED
 
 
 class Report(ReplyModel):

@@ -9,8 +9,9 @@ from pydantic import Field
 from core.integer.window import Layout, Padding, WeightsLayout
 from core.plan.packing import Packing
 from core.profiles.integer_rule import Accumulator, SumOverflow
-from service.json_api.schemas.base import ABSENT, Int32, OutputTensor, ReplyModel, RequestModel, Tensor, component
+from service.http.models import ABSENT, Int32, ReplyModel, RequestModel, component
 from service.json_api.schemas.conversions import Report, UsedMultiplier
+from service.json_api.schemas.tensors import OutputTensor, PackingChoice, Tensor
 
 _OUTPUT = (
     "MLIR text: a quantized type, whose storage bounds act as a fused activation, or i32 or i64 for the unscaled "
@@ -21,6 +22,7 @@ _ACCUMULATOR = (
     "bias; without a bias, i64 for operands of more than 8 bits, except for a matmul without batch dimensions in "
     "litert_xnnpack; else i32."
 )
+_Trace = Annotated[bool, Field(description="Whether to return every stage. Default: false.")]
 
 
 class ProductRequest(RequestModel):
@@ -40,12 +42,8 @@ class ProductRequest(RequestModel):
         strict=False,
         description="What to do if a sum, including the bias, overflows i32. Default: what the profile's system does.",
     )
-    packing: Packing = Field(
-        default=Packing.UNPACKED,
-        strict=False,
-        description="How elements of widths other than 8, 16 or 32 bits, such as i4 or i12, are stored in `data`.",
-    )
-    trace: bool = Field(default=False, description="Whether to return every stage. Default: false.")
+    packing: PackingChoice = Packing.UNPACKED
+    trace: _Trace = False
 
 
 class MatmulRequest(ProductRequest):
@@ -95,12 +93,8 @@ class AddRequest(RequestModel):
         examples=["!quant.uniform<i8:f32, 0.25:-1>"],
     )
     profile: Annotated[str, component("ProfileName", "Default: litert.")] = "litert"
-    packing: Packing = Field(
-        default=Packing.UNPACKED,
-        strict=False,
-        description="How elements of widths other than 8, 16 or 32 bits, such as i4 or i12, are stored in `data`.",
-    )
-    trace: bool = Field(default=False, description="Whether to return every stage. Default: false.")
+    packing: PackingChoice = Packing.UNPACKED
+    trace: _Trace = False
 
 
 class AddTrace(ReplyModel):

@@ -6,7 +6,8 @@ from typing import Annotated
 
 from pydantic import FailFast, Field
 
-from service.json_api.schemas.base import OutputTensor, ReplyModel, RequestModel, Tensor
+from service.http.models import ReplyModel, RequestModel
+from service.json_api.schemas.tensors import OutputTensor, Tensor
 from service.runtime.settings import MOST_ENTRIES
 
 _MODULE = """func.func @main(%x: tensor<2xf32>) -> tensor<2x!quant.uniform<i8:f32, 0.5:3>> {

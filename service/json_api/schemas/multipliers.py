@@ -1,4 +1,4 @@
-"""What the derivation of multipliers reads and answers, and what the pages of its schemes say."""
+"""The derivation of multipliers in JSON."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import FailFast, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from service.json_api.schemas.base import Int32, Int64, ReplyModel, RequestModel, component
+from service.http.models import Int32, Int64, ReplyModel, RequestModel, component
 
 
 class ScaleTriple(RequestModel):
@@ -59,33 +59,3 @@ class MultiplierReply(ReplyModel):
 
     scheme: str
     results: list[DerivedMultiplier]
-
-
-class Bounds(ReplyModel):
-    """The lowest and highest accepted values."""
-
-    lowest: Int64
-    highest: Int64
-
-
-class Scheme(ReplyModel):
-    """A scheme: how multiplier m and shift are derived from a factor, and how v = q - z_in is scaled by them."""
-
-    name: str
-    summary: str
-    source: str
-    factor: str = Field(description="How the factor is computed from scales.")
-    derivation: str = Field(description="How m and shift are derived from the factor d.")
-    convention: str = Field(description="The real value of m and shift.")
-    formula: str = Field(description="The result for v, before it is clamped to the storage bounds.")
-    where: str = Field(description="Definitions of the names in the formula.")
-    rounding: str
-    multipliers: Bounds
-    shifts: Bounds
-    demands: list[str] = Field(description="Preconditions on each element; a violation is an error.")
-
-
-class SchemeList(ReplyModel):
-    """All schemes."""
-
-    schemes: list[Scheme]

@@ -9,16 +9,8 @@ from typing import Annotated, Any, cast
 from pydantic import FailFast, Field, create_model
 
 from core.operators.description import Attribute, Kind, Operand, Operator
-from service.json_api.schemas.base import (
-    ABSENT,
-    Int32,
-    Int64,
-    OutputTensor,
-    ReplyModel,
-    RequestModel,
-    Tensor,
-    component,
-)
+from service.http.models import ABSENT, Int32, Int64, ReplyModel, RequestModel, component
+from service.json_api.schemas.tensors import OutputTensor, Tensor
 from service.runtime.settings import MOST_ENTRIES
 
 _TYPE_ATTRIBUTE = "MLIR text."
@@ -149,55 +141,3 @@ def reply_model(operator: Operator) -> type[ReplyModel]:
         __doc__=f"The outputs of {operator.full_name}, by name.",
         outputs=(outputs, ...),
     )
-
-
-class TypeSince(ReplyModel):
-    """An element type, and the version of the system that first has it."""
-
-    type: str
-    since: Int32 = Field(default=ABSENT, description="Absent for systems without versions.")
-
-
-class OperatorOperand(ReplyModel):
-    """An input or output tensor of an operator."""
-
-    name: str
-    description: str
-    optional: bool
-    types: list[TypeSince] = Field(description="quantized: any !quant.uniform type.")
-
-
-class OperatorAttribute(ReplyModel):
-    """An attribute of an operator."""
-
-    name: str
-    kind: str = Field(description="boolean, integer, number, text, integers, numbers or type.")
-    description: str
-    required: bool
-    default: str = Field(default=ABSENT, description="As JSON text.")
-    choices: list[str] = Field(default=ABSENT, description="The allowed values, if restricted.")
-    since: Int32 = Field(default=ABSENT, description="The first version of the system that has it.")
-
-
-class OperatorPage(ReplyModel):
-    """An operator: its path, operands, attributes and versions."""
-
-    name: str
-    system: str
-    operator: str
-    summary: str
-    source: str
-    path: str = Field(description="The path of its JSON route.")
-    model: str = Field(description="Its name under /v2/models.")
-    versions: list[Int32] = Field(description="The versions in which it changed; empty for systems without versions.")
-    implementations: list[str] = Field(description="The available implementations, the default first.")
-    inputs: list[OperatorOperand]
-    outputs: list[OperatorOperand]
-    attributes: list[OperatorAttribute]
-    deviations: list[str] = Field(description="Deliberate differences from the system or its specification.")
-
-
-class OperatorList(ReplyModel):
-    """All operators."""
-
-    operators: list[OperatorPage]

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import fields
+from typing import Annotated, Any
 
 from pydantic import FailFast, Field
 
-from service.json_api.schemas.base import (
-    ABSENT,
-    Int32,
-    Int64,
-    OutputTensor,
-    ReplyModel,
-    RequestModel,
-    Tensor,
-    component,
-)
+from core.parameters.ranges import RangeOptions
+from service.http.models import ABSENT, Int32, Int64, ReplyModel, RequestModel, component
+from service.json_api.schemas.tensors import OutputTensor, Tensor
 from service.runtime.settings import MOST_ENTRIES
 
 Numbers = Annotated[list[Annotated[float, Field(allow_inf_nan=False)]], FailFast(), Field(max_length=MOST_ENTRIES)]
@@ -41,6 +35,11 @@ class ParameterOptions(RequestModel):
         default=0.0, description="The minimum width of a range; narrower ranges are widened.", allow_inf_nan=False
     )
     epsilon: float = Field(default=0.0, description="The smallest scale. Default: the system's.", allow_inf_nan=False)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of the rule that were sent."""
+        return self.given(*(field.name for field in fields(RangeOptions)))
 
 
 class RangeRequest(ParameterOptions):

@@ -7,7 +7,8 @@ from typing import Annotated
 from pydantic import FailFast, Field
 
 from core.operators.tosa.rescale_plan import RescaleRounding
-from service.json_api.schemas.base import Int32, OutputTensor, ReplyModel, RequestModel, Tensor
+from service.http.models import Int32, ReplyModel, RequestModel
+from service.json_api.schemas.tensors import OutputTensor, Tensor
 from service.runtime.settings import MOST_ENTRIES
 
 _ZERO_POINT = "For an unsigned side the value or its signed bit pattern. Default: 0."

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, FailFast, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from service.json_api.schemas.base import ABSENT, Int32, Int64, ReplyModel, RequestModel, component
+from service.http.models import ABSENT, Int32, Int64, ReplyModel, RequestModel, component
 from service.json_api.schemas.ranges import Numbers
 from service.runtime.settings import MOST_ENTRIES
 

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from math import prod
 
-from core.convert.blocks.block_tensor import BlockFormat, dequantize_blocks, expected_parts, quantize_blocks
+from core.convert.blocks.block_tensor import BlockFormat
 from core.convert.blocks.mx import MxRule
-from core.errors import FieldFault, InvalidRequestError, TypeFitError, UnsupportedError
-from core.formats.elements import FLOATS, FloatElement, IntegerElement
+from core.errors import InvalidRequestError, TypeFitError, at
 from core.mlir import print_type
-from core.mlir.types import TensorType
-from core.plan.lanes import widen
-from core.plan.operands import float_element, static_shape
+from core.plan.operands import static_shape
 from core.schemes.factors import parse_factor
-from service.http.problems import at
-from service.json_api.schemas.blocks import read_global_scale
 from service.oip.call import Call
 from service.oip.models.model import Answer, Job, Model, Slot
 from service.oip.parameters import Parameter, pointer_to
 from service.oip.tensors import Array, output_tensor
+from service.operations import blocks
 from service.operations.types import read_tensor_type
 
 _FORMAT = Parameter(name="format", description="The block format.", choices=tuple(BlockFormat))
@@ -40,18 +36,15 @@ def _plan_quantize(call: Call) -> Job:
     x = call.inputs["x"]
     format_, rule = call.choice("format", BlockFormat), call.choice("rule", MxRule)
     with at(pointer_to("global_scale")):
-        global_scale = read_global_scale(call.text("global_scale"))
+        global_scale = blocks.read_global_scale(call.text("global_scale"))
     x_type = call.tensor_type("x", "input_type")
     with at(x.pointer):
-        element = float_element(x_type, "input")
-        if element.name == "f64":
-            raise UnsupportedError("the input has elements of f64; block formats are made from f32, f16 and bf16")
+        element = blocks.real_element(x_type)
     source = x.kept_as(element, element.tensor_dtype)
 
     def run() -> Answer:
-        tensor = quantize_blocks(widen(source, element).reshape(x.shape), format_, rule=rule, global_scale=global_scale)
-        named = (("elements", tensor.elements), ("scales", tensor.scales), ("blocks", tensor.blocks))
-        outputs = tuple(output_tensor(name, part.type, part.data) for name, part in named if part is not None)
+        tensor = blocks.quantize(source, x_type, format_, rule, global_scale)
+        outputs = tuple(output_tensor(name, part.type, part.data) for name, part in tensor.parts.items())
         scale = {} if tensor.global_scale is None else {"global_scale": repr(tensor.global_scale)}
         return Answer(outputs, {"format": str(format_), **scale})
 
@@ -85,48 +78,38 @@ QUANTIZE_BLOCKS = Model(
 )
 
 
-def _part(call: Call, format_: BlockFormat, name: str, expected: TensorType) -> Array:
+def _part(call: Call, wanted: blocks.Dequantization, name: str) -> Array:
     """Return one part, whose shape and datatype have to be those that the format and the type of y ask for."""
+    format_, expected = wanted.format, wanted.parts[name]
     if name not in call.inputs:
-        raise InvalidRequestError(f"{format_} needs the input {name}", (FieldFault("/inputs", "missing", name),))
+        raise InvalidRequestError.of_field("/inputs", "missing", name, message=f"{format_} needs the input {name}")
     tensor = call.inputs[name]
-    element = expected.element
-    assert isinstance(element, (FloatElement, IntegerElement))
-    dtype = element.tensor_dtype if isinstance(element, FloatElement) else element.dtype
     if tensor.shape != expected.shape:
         raise TypeFitError(
             f"{name} of {format_} is {print_type(expected)}; the input has shape {list(tensor.shape)}",
             pointer=tensor.pointer,
         )
-    return tensor.kept_as(element, dtype)
+    return tensor.kept_as(expected.element, wanted.dtype(name))
 
 
 def _plan_dequantize(call: Call) -> Job:
-    format_ = call.choice("format", BlockFormat)
-    place = pointer_to("output_type")
+    format_, place = call.choice("format", BlockFormat), pointer_to("output_type")
     y_type = read_tensor_type(call.text("output_type"), call.settings, place)
     with at(place):
-        shape = static_shape(y_type)
-        if y_type.element != FLOATS["f32"]:
-            raise UnsupportedError("blocks are dequantized to f32")
-        expected = expected_parts(format_, shape)
-    parts = {name: _part(call, format_, name, part_type) for name, part_type in expected.items()}
-    for name in call.inputs:
-        if name not in expected:
-            raise InvalidRequestError(
-                f"{format_} has no {name}",
-                (FieldFault(call.inputs[name].pointer, "extra_forbidden", f"{format_} has none"),),
-            )
-    scale = None
-    if call.has("global_scale"):
-        with at(pointer_to("global_scale")):
-            scale = parse_factor(call.text("global_scale"))
+        wanted = blocks.Dequantization.to(y_type, format_)
+    parts = {name: _part(call, wanted, name) for name in wanted.parts}
+    for name, tensor in call.inputs.items():
+        if name not in parts:
+            message, detail = f"{format_} has no {name}", f"{format_} has none"
+            raise InvalidRequestError.of_field(tensor.pointer, "extra_forbidden", detail, message=message)
+    with at(pointer_to("global_scale")):
+        scale = parse_factor(call.text("global_scale")) if call.has("global_scale") else None
 
     def run() -> Answer:
-        y = dequantize_blocks(format_, shape, parts, scale)
-        return Answer((output_tensor("y", y_type, y.reshape(-1)),), {"output_type": print_type(y_type)})
+        y = output_tensor("y", y_type, wanted.run(parts, scale))
+        return Answer((y,), {"output_type": print_type(y_type)})
 
-    return Job(run, 2 * _F32_BYTES * prod(shape))
+    return Job(run, 2 * _F32_BYTES * prod(static_shape(y_type)))
 
 
 DEQUANTIZE_BLOCKS = Model(

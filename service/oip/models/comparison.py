@@ -7,8 +7,7 @@ from dataclasses import asdict
 import numpy as np
 
 from core.compare.comparison import MOST_REPORTED, ComparisonReport, plan_comparison
-from core.compare.real_values import real_values
-from service.http.problems import at
+from core.errors import sides
 from service.oip.call import Call
 from service.oip.datatypes import DATATYPES
 from service.oip.models.model import Answer, Job, Model, Slot
@@ -38,9 +37,7 @@ def _parameters(report: ComparisonReport) -> dict[str, Value]:
 def _plan(call: Call) -> Job:
     a, b = call.inputs["a"], call.inputs["b"]
     a_type, b_type = call.tensor_type("a", "a_type"), call.tensor_type("b", "b_type")
-    with at(a.pointer):
-        real_values(a_type, "a")
-    with at(b.pointer):  # a is fine for itself, so what is wrong is b, or b beside a
+    with sides(a=a.pointer, b=b.pointer):
         planned = plan_comparison(a_type, b_type)
     kept_a, kept_b = a.kept_as(a_type.element, planned.a.dtype), b.kept_as(b_type.element, planned.b.dtype)
     most = call.integer("max_reported")

@@ -10,14 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from core.errors import FieldFault, InvalidRequestError, LimitError, RequantError, TypeFitError
+from core.errors import FieldFault, InvalidRequestError, LimitError, RequantError, TypeFitError, at
 from core.formats.elements import FloatElement, IntegerElement
 from core.mlir.types import StorageType, TensorType
 from core.plan.operands import float_element
 from core.plan.packing import Packing, check_dense_bytes, dense_width
 from core.profiles import PROFILES, Operation
 from core.schemes import Multiplier
-from service.http.problems import at
 from service.oip.call import Call
 from service.oip.datatypes import DATATYPES, NARROW_FLOATS, REALS, STORED, datatype_of
 from service.oip.models.model import Model, Slot

@@ -12,9 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from core.errors import FieldFault, InvalidRequestError, RequantError, TypeFitError, UnsupportedError, excerpt
-from core.mlir import print_type
-from core.operators.checks import checked_call
+from core.errors import InvalidRequestError, RequantError, TypeFitError, at
 from core.operators.description import (
     Attribute,
     Kind,
@@ -26,14 +24,13 @@ from core.operators.description import (
 from core.operators.element_names import QUANTIZED, container, element_named
 from core.operators.registry import OPERATORS
 from core.plan.operands import bind
-from service.http.problems import at
-from service.json_api.contraction import check_size, weight_of
 from service.oip import parameters as oip
 from service.oip.call import Call
 from service.oip.datatypes import DATATYPES, STORED, datatype_of
 from service.oip.models.model import Answer, Job, Model, Slot
 from service.oip.parameters import Parameter, pointer_to
 from service.oip.tensors import output_tensor
+from service.operations.operators import operand_dtype, plan_operator
 from service.runtime.settings import MOST_ENTRIES
 
 _LIST_BYTES = 1 << 20
@@ -131,12 +128,12 @@ def _finite(number: int | float) -> bool:
 
 
 def _wrong(place: str, detail: str) -> InvalidRequestError:
-    return InvalidRequestError(f"{place}: {detail}", (FieldFault(place, "invalid", detail),))
+    return InvalidRequestError.of_field(place, "invalid", detail, message=f"{place}: {detail}")
 
 
 @contextmanager
 def _placed(call: Call) -> Iterator[None]:
-    """Turn the pointers of an operator, which are those of the JSON face, into this face's."""
+    """Turn the pointers of an operator, which are those of a JSON request, into those of an inference request."""
     try:
         yield
     except RequantError as error:
@@ -147,12 +144,12 @@ def _placed(call: Call) -> Iterator[None]:
 def _place(pointer: str | None, call: Call) -> str | None:
     if pointer is None:
         return None
-    _, face, name, *_ = [*pointer.split("/"), ""]
-    if face == "inputs" and name in call.inputs:
+    _, part, name, *_ = [*pointer.split("/"), ""]
+    if part == "inputs" and name in call.inputs:
         return call.inputs[name].pointer
-    if face == "attributes":
+    if part == "attributes":
         return pointer_to(name)
-    return pointer_to("implementation") if face == "implementation" else pointer
+    return pointer_to("implementation") if part == "implementation" else pointer
 
 
 def _operands(call: Call, typed: Sequence[str]) -> dict[str, OperandTensor]:
@@ -162,10 +159,7 @@ def _operands(call: Call, typed: Sequence[str]) -> dict[str, OperandTensor]:
             type_ = (
                 call.tensor_type(name, f"{name}_type") if name in typed else bind(tensor.datatype.element, tensor.shape)
             )
-            dtype = container(type_.element)
-            if dtype is None:
-                raise UnsupportedError(f"tensors of {excerpt(print_type(type_.element))} are not supported")
-            found[name] = OperandTensor(type_, tensor.kept_as(type_.element, dtype))
+            found[name] = OperandTensor(type_, tensor.kept_as(type_.element, operand_dtype(type_)))
     for name in typed:
         if call.has(f"{name}_type") and name not in call.inputs:
             raise TypeFitError(f"there is no input {name}", pointer=pointer_to(f"{name}_type"))
@@ -195,15 +189,14 @@ def model_of(operator: Operator) -> Model:
             values = {name: _value(call, attribute) for name, attribute in given.items()}
             implementation = call.text("implementation") if choices is not None else ""
             operands = _operands(call, typed)
-            work = operator.work_of(checked_call(operator, opset, implementation, operands, values))
-        check_size(work.elements, work.products, call.settings)
+            planned = plan_operator(operator, opset, implementation, operands, values, call.settings)
 
         def job() -> Answer:
             with _placed(call):
-                outputs = work.run()
+                outputs = planned.run()
             return Answer(tuple(output_tensor(name, each.type, each.data) for name, each in outputs.items()), {})
 
-        return Job(job, work.working_bytes(operands), weight_of(work.elements, work.products))
+        return Job(job, planned.byte_count, planned.weight)
 
     return Model(
         name=operator.full_name,

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from core.errors import FieldFault, InvalidRequestError, LimitError, TypeFitError
+from core.errors import FieldFault, InvalidRequestError, LimitError, TypeFitError, at
 from core.formats.elements import FloatElement
 from core.mlir.types import AnyType, StorageType, UniformQuantizedType
 from core.parameters.finished_type import PerAxis, PerTensor, finish_type
 from core.plan.lanes import widen
-from service.http.problems import at
 from service.oip.call import Call
 from service.oip.datatypes import REALS, STORED
 from service.oip.models.model import Slot

@@ -18,12 +18,13 @@ from core.errors import (
     TypeFitError,
     UnsupportedError,
 )
-from core.kernels.scalar.fixed_point import rounding_divide_by_power_of_two, saturating_rounding_doubling_high_multiply
+from core.kernels.simd.fixed_point import high_multiply, rounding_divide_by_power_of_two
 from core.mlir import parse_type
 from core.mlir.types import TensorType
 from core.schemes import Multiplier
 from tests.oracles import quantization as oracle
 from tests.support.cases import examples
+from tests.support.lanes import of_lanes
 from tests.vector_cases import load
 
 RANGES = {"i8": (-128, 127), "u8": (0, 255), "i16": (-32768, 32767), "u16": (0, 65535), "i32": (-(2**31), 2**31 - 1)}
@@ -188,9 +189,9 @@ def test_large_narrow_inputs_are_widened_piece_by_piece() -> None:
 def test_high_multiply_and_rounding_shift_equal_their_vectors() -> None:
     data = load("tflite_multiplier")
     for case in data["srdhm"]:
-        assert saturating_rounding_doubling_high_multiply(case["a"], case["b"]) == case["y"]
+        assert of_lanes(high_multiply, case["a"], case["b"]) == case["y"]
     for case in data["rounding_divide_by_pot"]:
-        assert rounding_divide_by_power_of_two(case["x"], case["e"]) == case["y"]
+        assert of_lanes(rounding_divide_by_power_of_two, case["x"], case["e"]) == case["y"]
 
 
 I8, U8, I16 = ("!quant.uniform<i8:f32, 1.0>", "!quant.uniform<u8:f32, 1.0>", "!quant.uniform<i16:f32, 1.0>")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import platform
 import re
+from functools import cache
 
 import pytest
 from llvmlite.binding import get_host_cpu_features
@@ -21,6 +22,7 @@ from core.kernels.convert.quantize.native import QUANTIZE
 from core.kernels.convert.requantize.fixed_point import requantize_by_multiplier
 from core.kernels.convert.requantize.real_factor import REQUANTIZE_F32, REQUANTIZE_F64
 from core.kernels.jit.jit import Kernel
+from tests.support.cases import sample
 
 X86 = platform.machine() in ("x86_64", "AMD64")
 pytestmark = pytest.mark.skipif(not X86, reason="looks for instructions of x86-64")
@@ -32,7 +34,7 @@ SCALAR = re.compile(r"v?(?:div|mul|add|sub|fn?m(?:add|sub)\d+|round|rndscale|max
 # Calls of numba's runtime go through registers; those of a mathematical library are by name.
 LIBRARY = re.compile(r"\b(?:round|roundeven|rint|trunc|floor|ceil|fma|__ext\w+|__trunc\w+)f?\b(?!\()")
 
-MAIN = {
+MAIN: dict[str, tuple[Kernel, str]] = {
     "f32 to i8, divided": (QUANTIZE[Form(False, False)], "divps"),
     "f32 to i8, zero point first, divided": (QUANTIZE[Form(False, True)], "divps"),
     "f32 to i8, ties away, divided": (QUANTIZE[Form(False, False, away=True)], "divps"),
@@ -56,25 +58,27 @@ if HAS_TABLES:
     MAIN["i8 to i8, table"] = look_up, "vperm"
 
 
-def instructions(kernel: Kernel) -> list[tuple[str, str]]:
-    return re.findall(r"^\s+([a-z][a-z0-9]+)[ \t]+(\S.*)$", kernel.assembly(), re.MULTILINE)
+@cache
+def instructions(name: str) -> list[tuple[str, str]]:
+    """Of a kernel that is compiled anew, which takes seconds."""
+    return re.findall(r"^\s+([a-z][a-z0-9]+)[ \t]+(\S.*)$", MAIN[name][0].assembly(), re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", MAIN)
+@pytest.mark.parametrize("name", sample(list(MAIN), 5))
 def test_arithmetic_is_done_in_the_widest_registers(name: str) -> None:
-    kernel, operation = MAIN[name]
+    operation = MAIN[name][1]
     if operation == "fmadd" and not FEATURES.get("fma"):
         pytest.skip("without fused multiply-add, no plan takes this kernel")
-    found = instructions(kernel)
+    found = instructions(name)
     assert any(operation in opcode and REGISTER in operands for opcode, operands in found)
     assert not [opcode for opcode, _ in found if SCALAR.fullmatch(opcode)]
     assert not [operands for opcode, operands in found if opcode.startswith("call") and LIBRARY.search(operands)]
 
 
 @pytest.mark.skipif(not FEATURES.get("avx512bw"), reason="asks for words of 512 bits")
-@pytest.mark.parametrize("name", ["f32 to i8", "f32 to i8, divided", "f16 to i8", "bf16 to i8"])
+@pytest.mark.parametrize("name", sample(["f32 to i8, divided", "f32 to i8", "f16 to i8", "bf16 to i8"], 1))
 def test_bytes_go_out_as_words(name: str) -> None:
     """Sixteen elements become bytes one by one in two steps; as words, sixty-four in three."""
-    opcodes = [opcode for opcode, operands in instructions(MAIN[name][0]) if REGISTER in operands]
+    opcodes = [opcode for opcode, operands in instructions(name) if REGISTER in operands]
     assert "vpackssdw" in opcodes
     assert "vpaddsw" in opcodes

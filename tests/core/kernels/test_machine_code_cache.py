@@ -24,7 +24,13 @@ from core.kernels.jit import baked, machine_code_cache
 from core.kernels.jit import jit as _jit
 from core.kernels.jit.cache_directory import cache_directory
 from core.kernels.jit.jit import kernel, readable, writable
-from core.kernels.jit.machine_code_cache import MachineCodeCache, RefusedFileError, described, sources_digest
+from core.kernels.jit.machine_code_cache import (
+    SHARED_SOURCES,
+    MachineCodeCache,
+    RefusedFileError,
+    described,
+    sources_digest,
+)
 from core.self_test.self_test import prepare_kernels
 
 ROOT = Path(__file__).parents[3]
@@ -334,34 +340,45 @@ def test_flipped_machine_code_of_every_kernel_is_refused(tmp_path: Path) -> None
 
 
 def test_the_digest_is_of_all_sources_and_their_places(tmp_path: Path) -> None:
-    below = tmp_path / "room" / "shelf"
+    kernels = tmp_path / "kernels"
+    below = kernels / "room" / "shelf"
     below.mkdir(parents=True)
-    first = tmp_path / "a.py"
-    first.write_text("1")
+    (kernels / "a.py").write_text("1")
+    (tmp_path / "formats").mkdir()
+    for name in SHARED_SOURCES:
+        (tmp_path / name).write_text("0")
     seen = [sources_digest(tmp_path)]
     second = below / "b.py"
     for content in ("", "2", "3"):
         second.write_text(content)
         seen.append(sources_digest(tmp_path))
-    second.rename(tmp_path / "room" / "b.py")
+    second.rename(kernels / "room" / "b.py")
     seen.append(sources_digest(tmp_path))
-    (tmp_path / "room" / "b.py").unlink()
+    (kernels / "room" / "b.py").unlink()
+    for name in SHARED_SOURCES:
+        (tmp_path / name).write_text("1")
+        seen.append(sources_digest(tmp_path))
+        (tmp_path / name).write_text("0")
     assert len(set(seen)) == len(seen)
     assert sources_digest(tmp_path) == seen[0]
-    (tmp_path / "__pycache__").mkdir()
-    (tmp_path / "__pycache__" / "a.pyc").write_text("1")
+    (kernels / "__pycache__").mkdir()
+    (kernels / "__pycache__" / "a.pyc").write_text("1")
+    (tmp_path / "formats" / "elements.py").write_text("1")
     assert sources_digest(tmp_path) == seen[0]
 
 
 def test_kernels_are_made_of_nothing_but_what_the_digest_covers() -> None:
-    for path in (ROOT / "core" / "kernels").rglob("*.py"):
+    core = ROOT / "core"
+    shared = {f"core.{name.removesuffix('.py').replace('/', '.')}" for name in SHARED_SOURCES}
+    for path in [*(core / "kernels").rglob("*.py"), *(core / name for name in SHARED_SOURCES)]:
         imported = [
             node.module or "" if isinstance(node, ast.ImportFrom) else alias.name
             for node in ast.walk(ast.parse(path.read_text()))
             if isinstance(node, ast.Import | ast.ImportFrom)
             for alias in node.names
         ]
-        assert not [name for name in imported if name.startswith("core") and not name.startswith("core.kernels")]
+        own = {name for name in imported if name.startswith("core") and not name.startswith("core.kernels")}
+        assert own <= shared, path
 
 
 @pytest.mark.parametrize("option", ["BOUNDSCHECK", "OPT", "CPU_FEATURES"])

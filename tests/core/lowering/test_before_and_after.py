@@ -15,6 +15,7 @@ import pytest
 from tests.core.lowering.carried import Array, evaluated, numbers
 from tests.core.lowering.modules import lowered
 from tests.interop.stablehlo_programs import carried, chain, convolution, elementwise, product
+from tests.support.cases import examples
 
 TO_QDQ = "stablehlo-legalize-quantized-op-to-qdq"
 TO_QUANTIZED = "stablehlo-legalize-qdq-to-quantized-op"
@@ -33,6 +34,6 @@ def both(make: Callable[..., str], random: Random, draw: np.random.Generator, na
 )
 def test_rewriting_keeps_every_bit(name: str, make: Callable[..., str], count: int) -> None:
     random, draw = Random(f"before {name} {make.__name__}"), np.random.default_rng(1)
-    for _ in range(count):
+    for _ in range(examples(count)):
         text, before, after = both(make, random, draw, name)
         assert before.tobytes() == after.tobytes(), text

@@ -61,12 +61,12 @@ def test_weights_by_channel_with_a_result_per_tensor_go_through_floats(
         (LEFT, RIGHT.replace("i8", "ui8"), RESULT, "one storage type"),
         (LEFT, RIGHT.replace("f32", "f16"), RESULT, "one expressed type"),
         (LEFT, RIGHT, RESULT.replace("f32", "f16"), "one expressed type"),
-        (LEFT, RIGHT, RESULT_COLUMNS, "has to be per-tensor"),
-        (COLUMNS.replace("0.5, 1.0, 2.0", "0.5, 1.0"), RIGHT, RESULT, "lhs has to be per-tensor"),
-        (LEFT, "f32", RESULT, "rhs has to be quantized"),
-        (LEFT, RIGHT, "f32", "rhs has to be quantized"),
-        ("f32", RIGHT, RESULT, "rhs has to be quantized"),
-        ("f32", RIGHT, "f16", "have to be f32"),
+        (LEFT, RIGHT, RESULT_COLUMNS, "must be per-tensor"),
+        (COLUMNS.replace("0.5, 1.0, 2.0", "0.5, 1.0"), RIGHT, RESULT, "lhs must be per-tensor"),
+        (LEFT, "f32", RESULT, "rhs must be quantized"),
+        (LEFT, RIGHT, "f32", "rhs must be quantized"),
+        ("f32", RIGHT, RESULT, "rhs must be quantized"),
+        ("f32", RIGHT, "f16", "must be f32"),
     ],
 )
 def test_element_types_that_do_not_go_together(make: type, left: str, right: str, result: str, reason: str) -> None:

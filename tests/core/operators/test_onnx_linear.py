@@ -223,7 +223,7 @@ def test_empty_tensors() -> None:
 def test_int32_with_a_zero_point() -> None:
     """onnxruntime's answer wraps: the operator's text says that there is none. The reference rounds q to f32 first."""
     x = {"x": tensor("i32", [16777217, -(2**31)]), "x_scale": tensor("f32", 1.0), "x_zero_point": tensor("i32", 1)}
-    with pytest.raises(UnsupportedError, match="has to be 0"):
+    with pytest.raises(UnsupportedError, match="must be 0"):
         run(DEQUANTIZE, x, opset=10)
     found = run(DEQUANTIZE, x, opset=10, implementation="reference")["y"]
     assert found.tolist() == [16777215.0, -2147483648.0]

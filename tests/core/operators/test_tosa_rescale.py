@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from core.errors import ParameterError, PreconditionError, RequantError, TypeFitError, UnsupportedError
 from core.mlir import parse_type
 from core.mlir.types import TensorType
-from core.operators.tosa.rescale_plan import RescaleAttributes, plan_rescale
+from core.operators.tosa.rescale_plan import plan_rescale
 from tests.oracles.tosa import OUTPUTS, ROUNDINGS, WIDTHS, Rescale, Unpredictable, errors_if, inexact_bounds, rescaled
 from tests.support.cases import examples
 from tests.support.rescale_case import numbers, plan, run, stored
@@ -269,7 +269,7 @@ def test_types_that_are_not_taken(input_type: str, output_type: str, error: type
     parsed = parse_type(input_type)
     assert isinstance(parsed, TensorType)
     with pytest.raises(error) as caught:
-        plan_rescale(parsed, parse_type(output_type), [1 << 30], [30], RescaleAttributes())
+        plan_rescale(parsed, parse_type(output_type), [1 << 30], [30])
     assert caught.value.side == side
     if "ui8" in (output_type, parsed.element.name if hasattr(parsed.element, "name") else ""):
         assert f"set {side}_unsigned" in caught.value.detail

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from core.errors import ParameterError, PreconditionError, RequantError, TypeFitError, UnknownNameError
 from core.mlir import parse_storage
 from core.parameters.bias import BIAS_RULES, bias_rule_named, bias_scales, quantize_bias
-from core.parameters.ranges import RangeOptions, derive_range
+from core.parameters.ranges import RangeOptions
 from tests.oracles.quantization import f32, from_bits, nearest_away, nearest_even
 from tests.oracles.ranges import f64
+from tests.support.ranges import derive_range
 from tests.vector_cases import load
 
 F = Fraction

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from core.errors import ParameterError, PreconditionError
 from core.mlir import parse_storage
-from core.parameters.ranges import RANGE_RULES, RangeOptions, RangeParameters, derive_range
+from core.parameters.ranges import RANGE_RULES, RangeOptions, RangeParameters
 from tests.oracles import ranges as oracle
 from tests.support.cases import examples
+from tests.support.ranges import derive_range
 
 Case = tuple[str, str, dict[str, Any], Callable[[float, float], Any]]
 

@@ -7,8 +7,9 @@ from collections import Counter
 import numpy as np
 
 from core.mlir import parse_storage
-from core.parameters.ranges import RangeOptions, derive_range, range_rule_named
+from core.parameters.ranges import RangeOptions, range_rule_named
 from tests.oracles.quantization import from_bits
+from tests.support.ranges import derive_range
 from tests.vector_cases import load, range_cases
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from core.errors import InvalidRequestError, LimitError, MalformedRequestError, RequantError
 from service.app import create_app
 from service.http.json_body import read_json, token_bound
-from service.json_api.schemas.base import RequestModel
+from service.http.models import RequestModel
 from service.json_api.schemas.conversions import QuantizeRequest, RequantizeRequest
 from service.json_api.schemas.multipliers import MultiplierRequest
 from service.runtime.settings import MOST_ENTRIES, Settings

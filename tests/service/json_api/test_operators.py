@@ -107,6 +107,14 @@ def test_bad_requests(client: httpx.Client, path: str, value: Any, status: int, 
     assert len(reply.content) < 4096
 
 
+@pytest.mark.parametrize("operator", OPERATORS.values(), ids=list(OPERATORS))
+def test_of_several_wrong_operands_the_first_is_named(client: httpx.Client, operator: Operator) -> None:
+    wrong = {each.name: {"type": "tensor<1xi8>", "values": [1, 2]} for each in operator.inputs}
+    body = {**operator.example, "inputs": dict(reversed(wrong.items()))}
+    [error] = client.post(route_path(operator), json=body).json()["errors"]
+    assert error["pointer"] == f"/inputs/{operator.inputs[0].name}/values"
+
+
 def test_a_version_is_told_from_which_on(client: httpx.Client) -> None:
     request = changed("inputs/y_zero_point", {"type": "tensor<i2>", "values": [1]})
     assert "y_zero_point of i2 from opset 25" in client.post(PATH, json=request).json()["detail"]

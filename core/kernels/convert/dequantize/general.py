@@ -1,19 +1,17 @@
 """The general kernel from integers to floats: every storage as int64, every expressed type, one element at a time.
 
-The result is f32 (holding f16 and bf16 values exactly, to be narrowed by the caller) or f64. Formulas: spec/numerics.md
-A.5, C.9, H.2; spec/mlir.md 3.2, 4.2.
+The result is f32 (holding f16 and bf16 values exactly, to be narrowed by the caller) or f64. The formulas are those of
+`core.formats.rules.Difference`.
 """
 
 from __future__ import annotations
 
-from enum import IntEnum
-
 import numpy as np
 from numba import types
 
+from core.formats.rules import Difference
 from core.kernels.jit.jit import Array, Kernel, Number, device, kernel, readable, writable
-from core.kernels.loop.layout import first_parameter, piece_length
-from core.kernels.scalar.fixed_point import wrap_int32
+from core.kernels.loop.layout import after_rows, left_in_row, locate
 from core.kernels.scalar.rounding import (
     Precision,
     round_f32_to_f16,
@@ -22,24 +20,8 @@ from core.kernels.scalar.rounding import (
     round_to_precision,
 )
 
-
-class Difference(IntEnum):
-    """How q - z is formed, and what the product is rounded to on its way to the expressed type E."""
-
-    INTEGER = 0
-    """E(S(S(q - z) * s)), q - z in int32, which wraps; S the type of the steps."""
-    FLOATS = 1
-    """E(S(S(S(q) - S(z)) * s))."""
-    DOUBLE = 2
-    """E(f32(f64(q - z) * f64(s))), q - z exact."""
-    DOUBLE_OF_F32 = 3
-    """E((f64(f32(q)) - z) * f64(s)), rounded once to f16, and to bf16 by way of f32."""
-    FLOATS_OF_F32 = 4
-    """FLOATS with q and z rounded to f32 on their way to S."""
-
-
-_INTEGER, _FLOATS, _DOUBLE = int(Difference.INTEGER), int(Difference.FLOATS), int(Difference.DOUBLE)
-_FLOATS_OF_F32 = int(Difference.FLOATS_OF_F32)
+_INTEGER, _FLOATS, _DOUBLE = Difference.INTEGER.code, Difference.FLOATS.code, Difference.DOUBLE.code
+_FLOATS_OF_F32 = Difference.FLOATS_OF_F32.code
 _NAN = np.float32(np.nan)
 _F16, _BF16 = int(Precision.F16), int(Precision.BF16)
 
@@ -68,7 +50,7 @@ def _dequantize_any(real: types.Type) -> Kernel:
             types.int64,  # groups  /
             readable(real),  # scales
             readable(types.int64),  # zero points
-            types.int64,  # Difference
+            types.int64,  # Difference, by its code
             types.int64,  # Precision of the steps
             types.int64,  # Precision of the result
         )
@@ -87,11 +69,13 @@ def _dequantize_any(real: types.Type) -> Kernel:
         steps: Number,
         result: Number,
     ) -> None:
+        layout = (run, channels, group, groups, False)
+        place = locate(start, layout)
         done = 0
         while done < source.size:
-            element = start + done
-            length = piece_length(source.size - done, element, run, channels, False)
-            parameter = first_parameter(element, run, channels, group, groups, False)
+            length = min(left_in_row(place, layout), source.size - done)
+            parameter = place[0] + place[1]
+            place = after_rows(1, length, place, layout)
             scale = scales[parameter]
             zero_point = zero_points[parameter]
             for i in range(done, done + length):
@@ -100,10 +84,10 @@ def _dequantize_any(real: types.Type) -> Kernel:
                     if difference in (_FLOATS, _DOUBLE):
                         target[i] = (np.float64(q) - np.float64(zero_point)) * scale
                     else:
-                        target[i] = np.float64(wrap_int32(q - zero_point)) * scale
+                        target[i] = np.float64(np.int32(q - zero_point)) * scale
                 else:
                     if difference == _INTEGER:
-                        whole = np.float32(_float_of(wrap_int32(q - zero_point), steps))
+                        whole = np.float32(_float_of(np.int64(np.int32(q - zero_point)), steps))
                         real_value = round_to_precision(np.float32(whole * scale), steps)
                     elif difference in (_FLOATS, _FLOATS_OF_F32):
                         if difference == _FLOATS:

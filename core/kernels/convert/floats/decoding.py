@@ -1,12 +1,11 @@
-"""The kernel from the codes of floats of at most 8 bits to f32, f16 and bf16. Formula: spec/numerics.md G.1.
+"""The kernel from the codes of floats of at most 8 bits to f32, f16 and bf16.
 
     E(f32(value * s))
     value = (-1)^sign * 2^(E - bias) * (1 + M / 2^m): the code, shifted, is the bits of an f32
     value = (-1)^sign * M * 2^(1 - bias - m) where E = 0: a conversion of an integer
 
-Codes that mean something
-else, NaN and infinities, are not looked for one by one: the largest code of a span, in an order in which these come
-last, says whether there are any, and then the span is converted once more by a loop that asks.
+Codes that mean something else, NaN and infinities, are not looked for one by one: the largest code of a span, in an
+order in which these come last, says whether there are any, and then the span is converted by a loop that asks.
 """
 
 from __future__ import annotations
@@ -16,11 +15,12 @@ from enum import IntEnum
 import numpy as np
 from numba import types
 
-from core.kernels.jit.jit import Array, Number, device, kernel, readable, writable
+from core.kernels.jit.jit import Array, Number, device, inlined, kernel, readable, writable
 from core.kernels.jit.processor import prefer_wide_vectors
-from core.kernels.loop.layout import after_rows, locate, next_vector, rows_from, unpacked
-from core.kernels.simd.memory import elements_of, load, load_first, load_one
-from core.kernels.simd.narrow import store_f32, store_first_f32
+from core.kernels.loop.layout import next_vector
+from core.kernels.loop.spans import STOP, span_loop
+from core.kernels.simd.memory import elements_of, load, load_one
+from core.kernels.simd.narrow import store_f32
 from core.kernels.simd.vector import LANES
 from core.kernels.simd.vectors import (
     bits_as,
@@ -61,8 +61,6 @@ _LARGEST, _INFINITY, _NAN = int(Field.LARGEST), int(Field.INFINITY), int(Field.N
 _F32 = int(FloatKind.F32)
 _QUIET_NAN = np.int32(0x7FC00000)
 _F32_INFINITY = np.int32(0x7F800000)
-# Long enough that looking at the largest does not count, short enough to be in the cache when it is converted again.
-_SPAN = 4096
 
 
 @device
@@ -103,7 +101,7 @@ def _asked(
 
 
 @device
-def _rows(
+def _whole_vectors(
     source: Array,
     target: Array,
     begin: Number,
@@ -117,12 +115,10 @@ def _rows(
     order: tuple[int, int],
     asking: bool,
     specials: tuple[Number, Number, Number, bool],
-    so_far: tuple[Number, Number],
+    seen: tuple[Number, Number],
 ) -> tuple[Number, Number]:
-    """Convert the whole vectors of rows (`core.kernels.loop.layout.rows_from`), which without `asking` have nothing but
-    finite numbers. `so_far`: the last code in the order of `_rank`, and how many are NaN; they are returned with these
-    rows added."""
-    most, missing = so_far
+    """Convert the whole vectors of rows, which without `asking` have nothing but finite numbers."""
+    most, missing = seen
     scale = load_one(scales, parameter)
     left = length
     for i in range(begin, begin + rows * length - length % LANES, LANES):
@@ -141,6 +137,57 @@ def _rows(
             value = _finite(codes, format_) * scale
         store_f32(target, i, value, kind)
     return most, missing
+
+
+@inlined
+def _convert_rows(
+    work: tuple[Number, ...],
+    begin: Number,
+    rows: Number,
+    length: Number,
+    parameter: Number,
+    cycle: Number,
+    care: Number,
+    seen: tuple[Number, Number],
+) -> tuple[Number, Number]:
+    """`seen`: the last code in the order of `_rank`, and how many are NaN."""
+    source, target, scales, kind, format_, order, specials, _ = work
+    # With constants where it pays.
+    if kind != _F32 or cycle or care > 0:
+        seen = _whole_vectors(
+            source, target, begin, rows, length, scales, parameter, cycle, kind, format_, order, care > 0, specials,
+            seen,
+        )  # fmt: skip
+    else:
+        seen = _whole_vectors(
+            source, target, begin, rows, length, scales, parameter, False, _F32, format_, order, False, specials, seen
+        )
+    rest = length % LANES
+    if rest > 0:
+        i = begin + rows * length - rest
+        # A lane that is not there holds a zero, which is no NaN.
+        valid = first(rest)
+        scale = load(scales, parameter + length - rest, valid) if cycle else load_one(scales, parameter)
+        codes = convert(load(source, i, valid), np.int32)
+        value, is_nan = _asked(codes, scale, format_, specials)
+        seen = (larger(seen[0], _rank(codes, order)), seen[1] + count(is_nan))
+        store_f32(target, i, value, kind, valid)
+    return seen
+
+
+@inlined
+def _finish(work: tuple[Number, ...], care: Number, seen: tuple[Number, Number], counts: Array) -> Number:
+    most, missing = seen
+    finite, only_finite = work[7]
+    needed = np.int64(some(most > finite))
+    if needed > 0 and only_finite:
+        return STOP
+    if needed <= care:
+        counts[2] += missing
+    return needed
+
+
+_convert = span_loop(_convert_rows, _finish)
 
 
 @kernel(
@@ -166,71 +213,24 @@ def decode(
 ) -> Number:
     """Return the index of the first number that is no code of the format, or -1."""
     prefer_wide_vectors()
-    source, target, scales = elements_of(codes_of_source), elements_of(target_bytes), elements_of(all_scales)
-    size = codes_of_source.size
-    kind, sign_bit = rules[_TARGET], rules[_SIGN_BIT]
-    format_ = (sign_bit, rules[_MANTISSA_BITS], rules[_BIAS], rules[_WIDTH])
+    source, size = elements_of(codes_of_source), codes_of_source.size
+    format_ = (rules[_SIGN_BIT], rules[_MANTISSA_BITS], rules[_BIAS], rules[_WIDTH])
     largest, infinity = splat(np.int32(rules[_LARGEST])), splat(np.int32(rules[_INFINITY]))
-    nan, last_code = splat(np.int32(rules[_NAN])), splat(np.int32((1 << rules[_WIDTH]) - 1))
     one_nan = rules[_NAN] >= 0
-    specials = (largest, infinity, nan, one_nan)
+    specials = (largest, infinity, splat(np.int32(rules[_NAN])), one_nan)
     # With one NaN, it is what comes before all others, modulo 256.
-    order = (255 - rules[_NAN], 255) if one_nan else (0, 255 - sign_bit)
+    order = (255 - rules[_NAN], 255) if one_nan else (0, 255 - rules[_SIGN_BIT])
     finite = splat(np.int32(254)) if one_nan else largest
-    layout = unpacked(numbers)
-    cycle = layout[4] != 0
-    place = locate(start, layout)
-    asking = False
-    span = 0
-    while span < size:
-        span_end = min(span + _SPAN, size)
-        span_place = place
-        most = zero_like(largest)
-        missing = 0
-        done = span
-        while done < span_end:
-            rows, length = rows_from(span_end - done, place, layout)
-            parameter = place[0] + place[1]
-            place = after_rows(rows, length, place, layout)
-            begin = done
-            done += rows * length
-            so_far = (most, missing)
-            # With constants where it pays.
-            if kind != _F32 or cycle or asking:
-                most, missing = _rows(
-                    source, target, begin, rows, length, scales, parameter, cycle, kind, format_, order, asking,
-                    specials, so_far,
-                )  # fmt: skip
-            else:
-                most, missing = _rows(
-                    source, target, begin, rows, length, scales, parameter, False, _F32, format_, order, False,
-                    specials, so_far,
-                )  # fmt: skip
-            rest = length % LANES
-            if rest == 0:
-                continue
-            i = done - rest
-            # A lane that is not there holds a zero, which is no NaN.
-            valid = first(rest)
-            scale = load_first(scales, parameter + length - rest, valid) if cycle else load_one(scales, parameter)
-            codes = convert(load_first(source, i, valid), np.int32)
-            value, is_nan = _asked(codes, scale, format_, specials)
-            most = larger(most, _rank(codes, order))
-            missing += count(is_nan)
-            store_first_f32(target, i, value, valid, kind)
-        special = some(most > finite)
-        if special and rules[_WIDTH] < 8:
-            # These formats have nothing but finite numbers.
-            for i in range(span, span_end, LANES):
-                wrong = convert(load_first(source, i, first(span_end - i)), np.int32) > last_code
-                if some(wrong):
-                    return i + first_of(wrong)
-        if special and not asking:
-            # Once more, with more care.
-            asking = True
-            place = span_place
-            continue
-        asking = special
-        counts[2] += missing
-        span = span_end
+    # Formats of less than 8 bits have nothing but finite numbers: what is special is no code.
+    only_finite = rules[_WIDTH] < 8
+    work = (
+        source, elements_of(target_bytes), elements_of(all_scales), rules[_TARGET], format_, order, specials,
+        (finite, only_finite),
+    )  # fmt: skip
+    done = _convert(work, start, size, numbers, (zero_like(largest), np.int64(0)), counts)
+    last_code = splat(np.int32((1 << rules[_WIDTH]) - 1))
+    for i in range(done, size, LANES):
+        wrong = convert(load(source, i, first(size - i)), np.int32) > last_code
+        if some(wrong):
+            return i + first_of(wrong)
     return -1

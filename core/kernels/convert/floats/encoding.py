@@ -1,7 +1,5 @@
 """Kernels from floats to the codes of floats of at most 16 bits, for every format by its numbers.
 
-Formulas: spec/numerics.md G.
-
     y = x,  x * r  or  x / s         one rounding; to f16 or bf16 once more where each step is in that type
     normal:    code = RNE(bits of |y| / 2^(p - m)) - ((lane's bias - bias) << m)
     subnormal: code = bits(|y| + M) - bits(M), M the power of two whose last place is the format's smallest value
@@ -21,34 +19,17 @@ import numpy as np
 from numba import types
 
 from core.kernels.convert.floats.rules import Field, Scaling
-from core.kernels.jit.jit import Array, Kernel, Number, device, kernel, readable, writable
+from core.kernels.jit.jit import Array, Kernel, Number, device, inlined, kernel, readable, writable
 from core.kernels.jit.processor import prefer_wide_vectors
-from core.kernels.loop.layout import after_rows, locate, next_vector, rows_from, unpacked
+from core.kernels.loop.layout import next_vector
+from core.kernels.loop.spans import span_loop
 from core.kernels.scalar.rounding import Precision
-from core.kernels.simd.memory import (
-    elements_of,
-    load,
-    load_all_as,
-    load_as,
-    load_first,
-    load_one,
-    store_all_as,
-    store_as,
-)
+from core.kernels.simd.integer_lanes import store_integers
+from core.kernels.simd.memory import elements_of, load, load_as, load_one
 from core.kernels.simd.rounding import round_to_precision
 from core.kernels.simd.vector import LANES
-from core.kernels.simd.vectors import (
-    bits_as,
-    count,
-    first,
-    first_of,
-    larger,
-    select,
-    some,
-    splat,
-    zero_like,
-)
-from core.kernels.simd.widen import FloatKind, load_f32, load_first_f32
+from core.kernels.simd.vectors import bits_as, count, first, first_of, larger, select, some, splat, zero_like
+from core.kernels.simd.widen import FloatKind, load_f32
 
 _SOURCE, _SCALING, _PRECISION = int(Field.SOURCE), int(Field.SCALING), int(Field.PRECISION)
 _ADDS_ZERO, _THROUGH_F16, _NAN_UNDEFINED = int(Field.ADDS_ZERO), int(Field.THROUGH_F16), int(Field.NAN_UNDEFINED)
@@ -61,24 +42,8 @@ _SLIP_FROM, _SLIP_TO, _SLIP = int(Field.SLIP_FROM), int(Field.SLIP_TO), int(Fiel
 _NO_SCALING, _DIVISION = int(Scaling.NONE), int(Scaling.DIVISION)
 _F32 = int(FloatKind.F32)
 _NATIVE, _F16 = int(Precision.NATIVE), int(Precision.F16)
-# Long enough that looking at the largest does not count, short enough to be in the cache when it is converted again.
-_SPAN = 4096
-
-
-@device
-def _store_codes(target: Array, index: Number, codes: Number, size: int) -> None:
-    if size == 1:
-        store_all_as(target, index, codes, np.int8)
-    else:
-        store_all_as(target, index, codes, np.int16)
-
-
-@device
-def _store_first_codes(target: Array, index: Number, codes: Number, mask: Number, size: int) -> None:
-    if size == 1:
-        store_as(target, index, codes, mask, np.int8)
-    else:
-        store_as(target, index, codes, mask, np.int16)
+# Degrees of care: none; to count overflows; to ask everything.
+_NONE, _COUNTING, _ASKING = range(3)
 
 
 @device
@@ -105,18 +70,14 @@ def _encode(in_f64: bool) -> Kernel:
     if in_f64:
 
         @device
-        def loaded(source: Array, index: Number, kind: int) -> Number:
-            return load_all_as(source, index, np.float64)
-
-        @device
-        def loaded_first(source: Array, index: Number, mask: Number, kind: int) -> Number:
-            return load_as(source, index, mask, np.float64)
+        def loaded(source: Array, index: Number, kind: int, mask: Number = None) -> Number:
+            return load_as(source, index, np.float64, mask)
 
         @device
         def stepped(y: Number, stepping: bool, steps: tuple[int, bool, bool]) -> Number:
             return y
     else:
-        loaded, loaded_first, stepped = load_f32, load_first_f32, _stepped
+        loaded, stepped = load_f32, _stepped
 
     @device
     def number(value: Number) -> Number:
@@ -167,11 +128,11 @@ def _encode(in_f64: bool) -> Kernel:
             code = select(beyond, number(overflow), code)
             low = count(beyond & (bits < zero_like(bits)))
             high = count(beyond) - low
-        _store_codes(target, i, signed(code, bits, sign_bit, zero_sign), size)
+        store_integers(target, i, signed(code, bits, sign_bit, zero_sign), size)
         return magnitude, low, high
 
     @device
-    def rows_plain(
+    def whole_vectors(
         source: Array,
         target: Array,
         begin: Number,
@@ -189,9 +150,7 @@ def _encode(in_f64: bool) -> Kernel:
         counting: bool,
         so_far: tuple[Number, Number, Number],
     ) -> tuple[Number, Number, Number]:
-        """Convert the whole vectors of rows (`core.kernels.loop.layout.rows_from`). `so_far`: the largest |y|, and how
-        many
-        were saturated low and high; they are returned with these rows added."""
+        """Convert the whole vectors of rows. `so_far`: the largest |y|, and how many saturated low and high."""
         most, low, high = so_far
         if rows > 1:
             left = length
@@ -213,6 +172,106 @@ def _encode(in_f64: bool) -> Kernel:
             most, low, high = larger(most, magnitude), low + below, high + above
         return most, low, high
 
+    @inlined
+    def convert_rows(
+        work: tuple[Number, ...],
+        begin: Number,
+        rows: Number,
+        length: Number,
+        parameter: Number,
+        cycle: Number,
+        care: Number,
+        seen: tuple[Number, ...],
+    ) -> tuple[Number, ...]:
+        """`seen`: the largest |y|, how many saturated low and high and are NaN, and the first NaN that is an error."""
+        source, target, start, factors, kind, scaling, item, steps, stepping, format_, codes, nans, _ = work
+        divides = scaling == _DIVISION
+        most, low, high, missing, undefined = seen
+        rest = length
+        if care < _ASKING:
+            so_far = (most, low, high)
+            # With constants where it pays: a branch for each vector costs a third of the arithmetic.
+            if care == _COUNTING:
+                most, low, high = whole_vectors(
+                    source, target, begin, rows, length, factors, parameter, cycle, kind, divides, stepping,
+                    steps, format_, item, True, so_far,
+                )  # fmt: skip
+            elif cycle or stepping or item != 1 or (in_f32 and kind != _F32):
+                most, low, high = whole_vectors(
+                    source, target, begin, rows, length, factors, parameter, cycle, kind, divides, stepping,
+                    steps, format_, item, False, so_far,
+                )  # fmt: skip
+            elif divides:
+                most, low, high = whole_vectors(
+                    source, target, begin, rows, length, factors, parameter, False, _F32, True, False,
+                    steps, format_, 1, False, so_far,
+                )  # fmt: skip
+            else:
+                most, low, high = whole_vectors(
+                    source, target, begin, rows, length, factors, parameter, False, _F32, False, False,
+                    steps, format_, 1, False, so_far,
+                )  # fmt: skip
+            rest = length % LANES
+            begin += rows * length - rest
+            if cycle:
+                parameter += length - rest
+            if rest == 0:
+                rows = 0
+        mantissa_bits, bias, sign_bit, zero_sign, _, _ = format_
+        highest, infinity, slip_from, slip_to, overflow_code, infinity_code, slip = codes
+        nan, smallest_nan, payload, nan_sign, nan_flip, nan_undefined = nans
+        for index in range(parameter, parameter + rows):
+            factor = load_one(factors, index)
+            end = begin + rest
+            for i in range(begin, end, LANES):
+                valid = first(end - i)
+                if cycle:
+                    factor = load(factors, index + (i - begin), valid)
+                y = loaded(source, i, kind, valid)
+                if scaling != _NO_SCALING:
+                    y = y / factor if divides else y * factor
+                y = stepped(y, stepping, steps)
+                bits = bits_as(y, integer_class)
+                magnitude = bits & number((1 << last_bit) - 1)
+                most = larger(most, select(valid, magnitude, zero_like(magnitude)))
+                negative = bits >> number(last_bit)
+                is_nan = (magnitude > infinity) & valid
+                beyond = (magnitude > highest) & valid & ~is_nan
+                is_low = beyond & (negative != zero_like(negative))
+                low += count(is_low)
+                high += count(beyond & ~is_low)
+                missing += count(is_nan)
+                code = select(magnitude > highest, overflow_code, nearest(magnitude, mantissa_bits, bias))
+                code = select(magnitude == infinity, infinity_code, code)
+                code = select((magnitude >= slip_from) & (magnitude < slip_to), slip, code)
+                code = signed(code, bits, sign_bit, zero_sign)
+                kept = nan | ((magnitude >> number(mantissa - mantissa_bits)) & payload)
+                not_a_number = larger(kept, smallest_nan) | ((negative & nan_sign) ^ nan_flip)
+                store_integers(target, i, select(is_nan, not_a_number, code), item, valid)
+                if nan_undefined and undefined < 0 and some(is_nan):
+                    undefined = start + i + first_of(is_nan)
+            begin = end
+        return most, low, high, missing, undefined
+
+    @inlined
+    def finish(work: tuple[Number, ...], care: Number, seen: tuple[Number, ...], counts: Array) -> Number:
+        most, low, high, missing, undefined = seen
+        highest, last_unasked = work[12]
+        needed = _NONE
+        if some(most > highest):
+            needed = _COUNTING
+        if some(most > last_unasked):
+            needed = _ASKING
+        if needed <= care:
+            counts[0] += low
+            counts[1] += high
+            counts[2] += missing
+            if counts[3] < 0:
+                counts[3] = undefined
+        return needed
+
+    convert_spans = span_loop(convert_rows, finish)
+
     @kernel(
         (
             readable(types.uint8),  # source, as bytes
@@ -226,126 +285,40 @@ def _encode(in_f64: bool) -> Kernel:
         )
     )
     def encode(
-        source_bytes: Array,
-        target_bytes: Array,
+        source: Array,
+        target: Array,
         start: Number,
         size: Number,
         numbers: Array,
-        all_factors: Array,
+        factors: Array,
         rules: Array,
         counts: Array,
     ) -> None:
         prefer_wide_vectors()
-        source, target, factors = elements_of(source_bytes), elements_of(target_bytes), elements_of(all_factors)
-        kind, scaling, item = rules[_SOURCE], rules[_SCALING], rules[_BYTES]
-        divides = scaling == _DIVISION
         steps = (rules[_PRECISION], rules[_ADDS_ZERO] != 0, rules[_THROUGH_F16] != 0)
         stepping = (rules[_PRECISION] != _NATIVE) | (rules[_ADDS_ZERO] != 0) | (rules[_THROUGH_F16] != 0)
-        nan_undefined = rules[_NAN_UNDEFINED] != 0
-        mantissa_bits, bias = rules[_MANTISSA_BITS], rules[_BIAS]
-        sign_bit, zero_sign = rules[_SIGN_BIT], rules[_ZERO_SIGN]
-        format_ = (mantissa_bits, bias, sign_bit, zero_sign, rules[_HIGHEST], rules[_OVERFLOW])
-        highest, infinity = number(rules[_HIGHEST]), number(infinity_bits)
-        slip_from, slip_to = number(rules[_SLIP_FROM]), number(rules[_SLIP_TO])
-        overflow_code, infinity_code, slip = number(rules[_OVERFLOW]), number(rules[_INFINITY]), number(rules[_SLIP])
-        nan, smallest_nan, payload = number(rules[_NAN]), number(rules[_SMALLEST_NAN]), number(rules[_NAN_PAYLOAD])
-        nan_sign, nan_flip = number(rules[_NAN_SIGN]), number(rules[_NAN_FLIP])
+        format_ = (
+            rules[_MANTISSA_BITS], rules[_BIAS], rules[_SIGN_BIT], rules[_ZERO_SIGN], rules[_HIGHEST],
+            rules[_OVERFLOW],
+        )  # fmt: skip
+        highest = number(rules[_HIGHEST])
+        codes = (
+            highest, number(infinity_bits), number(rules[_SLIP_FROM]), number(rules[_SLIP_TO]),
+            number(rules[_OVERFLOW]), number(rules[_INFINITY]), number(rules[_SLIP]),
+        )  # fmt: skip
+        nans = (
+            number(rules[_NAN]), number(rules[_SMALLEST_NAN]), number(rules[_NAN_PAYLOAD]), number(rules[_NAN_SIGN]),
+            number(rules[_NAN_FLIP]), rules[_NAN_UNDEFINED] != 0,
+        )  # fmt: skip
         # An infinity is an overflow like any other where both give the same code.
         last_overflow = infinity_bits if rules[_INFINITY] == rules[_OVERFLOW] else infinity_bits - 1
-        unasked = number(min(last_overflow, rules[_SLIP_FROM] - 1))
-        layout = unpacked(numbers)
-        cycle = layout[4] != 0
-        place = locate(start, layout)
-        undefined = np.int64(-1)
-        # What one span needs the next one mostly needs too.
-        counting, asking = False, False
-        span = 0
-        while span < size:
-            span_end = min(span + _SPAN, size)
-            span_place, span_undefined = place, undefined
-            most = zero_like(highest)
-            low, high, missing = 0, 0, 0
-            done = span
-            while done < span_end:
-                rows, length = rows_from(span_end - done, place, layout)
-                parameter = place[0] + place[1]
-                place = after_rows(rows, length, place, layout)
-                begin = done
-                done += rows * length
-                if not asking:
-                    so_far = (most, low, high)
-                    # With constants where it pays: a branch for each vector costs a third of the arithmetic.
-                    if counting:
-                        most, low, high = rows_plain(
-                            source, target, begin, rows, length, factors, parameter, cycle, kind, divides, stepping,
-                            steps, format_, item, True, so_far,
-                        )  # fmt: skip
-                    elif cycle or stepping or item != 1 or (in_f32 and kind != _F32):
-                        most, low, high = rows_plain(
-                            source, target, begin, rows, length, factors, parameter, cycle, kind, divides, stepping,
-                            steps, format_, item, False, so_far,
-                        )  # fmt: skip
-                    elif divides:
-                        most, low, high = rows_plain(
-                            source, target, begin, rows, length, factors, parameter, False, _F32, True, False,
-                            steps, format_, 1, False, so_far,
-                        )  # fmt: skip
-                    else:
-                        most, low, high = rows_plain(
-                            source, target, begin, rows, length, factors, parameter, False, _F32, False, False,
-                            steps, format_, 1, False, so_far,
-                        )  # fmt: skip
-                    if length % LANES == 0:
-                        continue
-                    whole = length - length % LANES
-                    begin += whole
-                    length -= whole
-                    if cycle:
-                        parameter += whole
-                for index in range(parameter, parameter + rows):
-                    factor = load_one(factors, index)
-                    end = begin + length
-                    for i in range(begin, end, LANES):
-                        valid = first(end - i)
-                        if cycle:
-                            factor = load_first(factors, index + (i - begin), valid)
-                        y = loaded_first(source, i, valid, kind)
-                        if scaling != _NO_SCALING:
-                            y = y / factor if divides else y * factor
-                        y = stepped(y, stepping, steps)
-                        bits = bits_as(y, integer_class)
-                        magnitude = bits & number((1 << last_bit) - 1)
-                        most = larger(most, select(valid, magnitude, zero_like(magnitude)))
-                        negative = bits >> number(last_bit)
-                        is_nan = (magnitude > infinity) & valid
-                        beyond = (magnitude > highest) & valid & ~is_nan
-                        is_low = beyond & (negative != zero_like(negative))
-                        low += count(is_low)
-                        high += count(beyond & ~is_low)
-                        missing += count(is_nan)
-                        code = select(magnitude > highest, overflow_code, nearest(magnitude, mantissa_bits, bias))
-                        code = select(magnitude == infinity, infinity_code, code)
-                        code = select((magnitude >= slip_from) & (magnitude < slip_to), slip, code)
-                        code = signed(code, bits, sign_bit, zero_sign)
-                        kept = nan | ((magnitude >> number(mantissa - mantissa_bits)) & payload)
-                        not_a_number = larger(kept, smallest_nan) | ((negative & nan_sign) ^ nan_flip)
-                        _store_first_codes(target, i, select(is_nan, not_a_number, code), valid, item)
-                        if nan_undefined and undefined < 0 and some(is_nan):
-                            undefined = start + i + first_of(is_nan)
-                    begin = end
-            beyond, special = some(most > highest), some(most > unasked)
-            if (beyond and not (counting or asking)) or (special and not asking):
-                # Once more, with more care.
-                counting, asking = True, special
-                place, undefined = span_place, span_undefined
-                continue
-            counting, asking = beyond, special
-            counts[0] += low
-            counts[1] += high
-            counts[2] += missing
-            span = span_end
-        if counts[3] < 0:
-            counts[3] = undefined
+        last_unasked = number(min(last_overflow, rules[_SLIP_FROM] - 1))
+        work = (
+            elements_of(source), elements_of(target), start, elements_of(factors), rules[_SOURCE], rules[_SCALING],
+            rules[_BYTES], steps, stepping, format_, codes, nans, (highest, last_unasked),
+        )  # fmt: skip
+        none = np.int64(0)
+        convert_spans(work, start, size, numbers, (zero_like(highest), none, none, none, np.int64(-1)), counts)
 
     return encode
 

@@ -6,8 +6,6 @@ each element: where all integers are within the bounds, nothing saturates, and n
 they are not far beyond, the span is converted once more and what saturates is counted; elsewhere by a loop that asks
 everything.
 
-Formulas: spec/numerics.md A.3, B.2, C.6, E.1; spec/mlir.md 3.2, 4.2.
-
     v = x / s,  x * r  or  fma(x, r, a), rounded to P;   v + a, rounded to P;   round;   + a;   + z
 
 Of the three additions at most one adds the zero point; a is it in the float type. Sources are f32, f16 and bf16, which
@@ -22,43 +20,29 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from core.kernels.convert.quantize.rules import Addition, Overflow
-from core.kernels.convert.quantize.steps import clamp, settled, value_f32, value_f64
-from core.kernels.jit.jit import Array, Kernel, Number, device, kernel, readable, writable
+from core.formats.rounding import Rounding
+from core.formats.rules import Overflow
+from core.kernels.convert.quantize.rules import Addition, Field
+from core.kernels.convert.quantize.steps import settled, value_f32, value_f64
+from core.kernels.jit.jit import Array, Kernel, Number, device, inlined, kernel, readable, writable
 from core.kernels.jit.processor import prefer_wide_vectors
-from core.kernels.loop.layout import after_rows, locate, next_vector, rows_from, unpacked
-from core.kernels.scalar.rounding import Rounding
-from core.kernels.simd.integer_lanes import store_int32, store_integers
-from core.kernels.simd.memory import (
-    elements_of,
-    load,
-    load_all_as,
-    load_as,
-    load_first,
-    load_one,
-)
+from core.kernels.loop.layout import next_vector
+from core.kernels.loop.spans import span_loop
+from core.kernels.simd.integer_lanes import store_integers
+from core.kernels.simd.memory import elements_of, load, load_as, load_one
 from core.kernels.simd.rounding import nearest_integers, round_by
 from core.kernels.simd.vector import LANES
-from core.kernels.simd.vectors import (
-    convert,
-    count,
-    first,
-    first_of,
-    larger,
-    select,
-    smaller,
-    some,
-    splat,
-)
-from core.kernels.simd.widen import FloatKind, load_f32, load_first_f32
+from core.kernels.simd.vectors import clamp, convert, count, first, first_of, larger, select, smaller, some, splat
+from core.kernels.simd.widen import FloatKind, load_f32
 
+_SOURCE, _QUOTIENT, _PRECISION, _ADDITION, _ROUNDING, _OVERFLOW, _NAN_UNDEFINED, _SEED, _BYTES = map(int, Field)
 _F32 = int(FloatKind.F32)
 _AFTER = int(Addition.AFTER)
-_SATURATE, _INDEFINITE, _UNDEFINED = int(Overflow.SATURATE), int(Overflow.INDEFINITE), int(Overflow.UNDEFINED)
-_INDEFINITE_LAST = int(Overflow.INDEFINITE_LAST)
-_TOWARD_ZERO = int(Rounding.TOWARD_ZERO)
-# Long enough that looking at the extremes does not count, short enough to be in the cache when it is converted again.
-_SPAN = 4096
+_SATURATE, _FLOAT_SATURATE = Overflow.SATURATE.code, Overflow.FLOAT_SATURATE.code
+_INDEFINITE, _UNDEFINED, _FLOAT_CLAMP = Overflow.INDEFINITE.code, Overflow.UNDEFINED.code, Overflow.FLOAT_CLAMP.code
+_TOWARD_ZERO, _FLOOR = Rounding.TOWARD_ZERO.code, Rounding.FLOOR.code
+# Degrees of care: none; to count what saturates; to ask everything.
+_NONE, _COUNTING, _ASKING = range(3)
 
 _INT32_MINIMUM, _BEYOND_INT32 = -2147483648.0, 2147483648.0
 _INT32_MAXIMUM = 2147483647
@@ -68,28 +52,21 @@ _FAR_WIDE = np.float64(1 << 40)
 
 
 @device
-def _load_f64(source: Array, index: Number, kind: int) -> Number:
-    return load_all_as(source, index, np.float64)
-
-
-@device
-def _load_first_f64(source: Array, index: Number, mask: Number, kind: int) -> Number:
-    return load_as(source, index, mask, np.float64)
+def _load_f64(source: Array, index: Number, kind: int, mask: Number = None) -> Number:
+    return load_as(source, index, np.float64, mask)
 
 
 def _quantize_any(lane: type[Any], wide: bool) -> Kernel:
     """The kernel that computes in `lane` and settles in int64 or int32."""
     real, integer = (types.float64 if lane is np.float64 else types.float32), (types.int64 if wide else types.int32)
     in_f64 = lane is np.float64
-    loaded, loaded_first, value_of = (
-        (_load_f64, _load_first_f64, value_f64) if in_f64 else (load_f32, load_first_f32, value_f32)
-    )
+    loaded, value_of = (_load_f64, value_f64) if in_f64 else (load_f32, value_f32)
     settling = np.float64 if wide else np.float32
     integer_class = np.int64 if wide else np.int32
     far = int(_FAR_WIDE if wide else _FAR_NARROW)
 
     @device
-    def rows_within(
+    def whole_vectors(
         source: Array,
         target: Array,
         begin: Number,
@@ -108,11 +85,10 @@ def _quantize_any(lane: type[Any], wide: bool) -> Kernel:
         bounds: tuple[Number, Number, Number, Number],
         so_far: tuple[Number, Number, Number, Number],
     ) -> tuple[Number, Number, Number, Number]:
-        """Convert the whole vectors of rows (`core.kernels.loop.layout.rows_from`), of which no integer is far beyond
-        the bounds, and without `counting` none beyond them at all. `so_far`: the lowest and the highest integer, and
-        how many saturated low and high; they are returned with these rows added. `bounds`: minimum, maximum, the first
-        and
-        the last integer that are stored."""
+        """Convert the whole vectors of rows, of which no integer is far beyond the bounds, and without `counting` none
+        beyond them at all. `bounds`: minimum, maximum, the first and the last integer that are stored. `so_far`: the
+        lowest and the highest integer, and how many saturated low and high.
+        """
         factors, addends, zeros = parameters
         minimum, maximum, first_stored, last_stored = bounds
         least, most, low, high = so_far
@@ -137,8 +113,125 @@ def _quantize_any(lane: type[Any], wide: bool) -> Kernel:
                 low += count(integers < minimum)
                 high += count(integers > maximum)
                 integers = clamp(integers, first_stored, last_stored)
-            store_int32(target, i, integers, size)
+            store_integers(target, i, integers, size)
         return least, most, low, high
+
+    @device
+    def convert_rows(
+        work: tuple[Number, ...],
+        begin: Number,
+        rows: Number,
+        length: Number,
+        parameter: Number,
+        cycle: Number,
+        care: Number,
+        seen: tuple[Number, ...],
+    ) -> tuple[Number, ...]:
+        """`seen`: the lowest and the highest integer, how many saturated low and high and are NaN, and the first
+        element without a result."""
+        source, target, start, parameters, nans, choices, steps, all_bounds, _ = work
+        kind, rounding, overflow, nan_undefined, seed, item = choices
+        bounds, lowest, highest = all_bounds
+        minimum, maximum, first_stored, last_stored = bounds
+        least, most, low, high, missing, undefined = seen
+        rest = length
+        if care < _ASKING:
+            so_far = (least, most, low, high)
+            # With constants where it pays.
+            if care == _COUNTING:
+                least, most, low, high = whole_vectors(
+                    source, target, begin, rows, length, start, parameters, parameter, cycle, kind, steps,
+                    rounding, seed, item, True, bounds, so_far,
+                )  # fmt: skip
+            elif cycle or kind != _F32 or item != 1 or rows > 1:
+                least, most, low, high = whole_vectors(
+                    source, target, begin, rows, length, start, parameters, parameter, cycle, kind, steps,
+                    rounding, seed, item, False, bounds, so_far,
+                )  # fmt: skip
+            elif rounding == _TOWARD_ZERO:
+                least, most, low, high = whole_vectors(
+                    source, target, begin, 1, length, start, parameters, parameter, False, _F32, steps,
+                    _TOWARD_ZERO, 0, 1, False, bounds, so_far,
+                )  # fmt: skip
+            elif rounding == _FLOOR:
+                least, most, low, high = whole_vectors(
+                    source, target, begin, 1, length, start, parameters, parameter, False, _F32, steps,
+                    _FLOOR, 0, 1, False, bounds, so_far,
+                )  # fmt: skip
+            else:
+                least, most, low, high = whole_vectors(
+                    source, target, begin, 1, length, start, parameters, parameter, False, _F32, steps,
+                    rounding, seed, 1, False, bounds, so_far,
+                )  # fmt: skip
+            rest = length % LANES
+            begin += rows * length - rest
+            if cycle:
+                parameter += length - rest
+            if rest == 0:
+                rows = 0
+        factors, addends, zeros = parameters
+        beyond = splat(integer_class(_INT32_MAXIMUM))
+        for index in range(parameter, parameter + rows):
+            factor, addend = load_one(factors, index), load_one(addends, index)
+            zero, stored_nan = load_one(zeros, index), load_one(nans, index)
+            end = begin + rest
+            for i in range(begin, end, LANES):
+                valid = first(end - i)
+                if cycle:
+                    at = index + (i - begin)
+                    factor, addend = load(factors, at, valid), load(addends, at, valid)
+                    zero, stored_nan = load(zeros, at, valid), load(nans, at, valid)
+                value = value_of(loaded(source, i, kind, valid), factor, addend, steps)
+                not_a_number = value != value
+                rounded = round_by(rounding, value, seed, start + i)
+                if steps[2] == _AFTER:
+                    rounded = rounded + addend
+                exact = convert(rounded, settling)
+                fits = (exact >= splat(settling(_INT32_MINIMUM))) & (exact < splat(settling(_BEYOND_INT32)))
+                number = select(not_a_number, splat(settling(0.0)), exact)
+                integers = settled(number, zero, fits, overflow)
+                is_low = integers < minimum
+                is_high = integers > maximum
+                if overflow == _INDEFINITE:
+                    # What did not fit and is not clamped counts as low, as -2^31 is.
+                    is_low = is_low | ~(fits | is_high)
+                stored = clamp(integers, first_stored, last_stored)
+                if overflow == _FLOAT_CLAMP:
+                    stored = select(stored > beyond, splat(integer_class(-_INT32_MAXIMUM - 1)), stored)
+                stored = select(not_a_number, stored_nan, stored)
+                store_integers(target, i, stored, item, valid)
+                not_a_number = not_a_number & valid
+                is_number = valid & ~not_a_number
+                low += count(is_low & is_number)
+                high += count(is_high & is_number)
+                missing += count(not_a_number)
+                wrong = not_a_number & splat(nan_undefined)
+                if overflow == _UNDEFINED:
+                    wrong = wrong | (((integers < lowest) | (integers > highest)) & is_number)
+                if undefined < 0 and some(wrong):
+                    undefined = start + i + first_of(wrong)
+            begin = end
+        return least, most, low, high, missing, undefined
+
+    @inlined
+    def finish(work: tuple[Number, ...], care: Number, seen: tuple[Number, ...], counts: Array) -> Number:
+        least, most, low, high, missing, undefined = seen
+        least_within, most_within, least_near, most_near = work[8]
+        needed = _NONE
+        if some((least < least_within) | (most > most_within)):
+            needed = _COUNTING
+        # A loop that asks everything does not look at extremes.
+        if some((least < least_near) | (most > most_near)) or (care == _ASKING and low + high + missing > 0):
+            needed = _ASKING
+        if needed <= care:
+            counts[0] += low
+            counts[1] += high
+            counts[2] += missing
+            if counts[3] < 0:
+                counts[3] = undefined
+        return needed
+
+    convert_spans = span_loop(convert_rows, finish)
 
     @kernel(
         (
@@ -152,154 +245,50 @@ def _quantize_any(lane: type[Any], wide: bool) -> Kernel:
             readable(integer),  # z, likewise; 0 where a is added
             readable(integer),  # what NaN is stored as, likewise
             readable(types.int64),  # rules, by Field
-            readable(
-                integer
-            ),  # minimum, maximum, first and last that are stored, lowest and highest of the storage type
+            # minimum, maximum, first and last that are stored, lowest and highest of the storage type
+            readable(integer),
             writable(types.int64),  # counts: saturated low, saturated high, NaN, first undefined element or -1
         )
     )
     def quantize(
-        source_bytes: Array,
-        target_bytes: Array,
+        source: Array,
+        target: Array,
         start: Number,
         size: Number,
         numbers: Array,
-        all_factors: Array,
-        all_addends: Array,
-        all_zeros: Array,
-        all_nans: Array,
+        factors: Array,
+        addends: Array,
+        zeros: Array,
+        nans: Array,
         rules: Array,
         bounds: Array,
         counts: Array,
     ) -> None:
         prefer_wide_vectors()
-        source, target = elements_of(source_bytes), elements_of(target_bytes)
-        factors, addends = elements_of(all_factors), elements_of(all_addends)
-        zeros, nans = elements_of(all_zeros), elements_of(all_nans)
-        parameters = (factors, addends, zeros)
-        kind, addition, rounding, overflow = rules[0], rules[3], rules[4], rules[5]
-        steps = (rules[1], rules[2], rules[3])
-        nan_undefined, seed, item = rules[6] != 0, rules[7], rules[8]
+        parameters = (elements_of(factors), elements_of(addends), elements_of(zeros))
+        overflow = rules[_OVERFLOW]
+        choices = (rules[_SOURCE], rules[_ROUNDING], overflow, rules[_NAN_UNDEFINED] != 0, rules[_SEED], rules[_BYTES])
+        steps = (rules[_QUOTIENT], rules[_PRECISION], rules[_ADDITION])
         minimum, maximum = splat(bounds[0]), splat(bounds[1])
         first_stored, last_stored = splat(bounds[2]), splat(bounds[3])
         lowest, highest = splat(bounds[4]), splat(bounds[5])
-        stored_bounds = (minimum, maximum, first_stored, last_stored)
         least_within, most_within = larger(minimum, first_stored), smaller(maximum, last_stored)
-        beyond = splat(integer_class(_INT32_MAXIMUM))
-        indefinite = splat(integer_class(-_INT32_MAXIMUM - 1))
-        if overflow == _INDEFINITE_LAST:
-            most_within = smaller(most_within, beyond)
+        if overflow == _FLOAT_CLAMP:
+            most_within = smaller(most_within, splat(integer_class(_INT32_MAXIMUM)))
         # Integers that are not far: they are what they seem to be, and what saturates is all that is to be counted.
         least_near, most_near = splat(integer_class(-far)), splat(integer_class(far))
         if overflow == _UNDEFINED:
             least_near, most_near = larger(least_near, lowest), smaller(most_near, highest)
-        elif wide and overflow != _SATURATE:
+        elif wide and overflow not in (_SATURATE, _FLOAT_SATURATE):
             least_near, most_near = least_within, most_within
-        layout = unpacked(numbers)
-        cycle = layout[4] != 0
-        place = locate(start, layout)
-        undefined = np.int64(-1)
-        # What one span needs the next one mostly needs too.
-        counting, asking = False, False
-        span = 0
-        while span < size:
-            span_end = min(span + _SPAN, size)
-            span_place, span_undefined = place, undefined
-            least, most = most_within, least_within
-            low, high, missing = 0, 0, 0
-            done = span
-            while done < span_end:
-                rows, length = rows_from(span_end - done, place, layout)
-                parameter = place[0] + place[1]
-                place = after_rows(rows, length, place, layout)
-                begin = done
-                done += rows * length
-                if not asking:
-                    so_far = (least, most, low, high)
-                    # With constants where it pays.
-                    if counting:
-                        least, most, low, high = rows_within(
-                            source, target, begin, rows, length, start, parameters, parameter, cycle, kind, steps,
-                            rounding, seed, item, True, stored_bounds, so_far,
-                        )  # fmt: skip
-                    elif cycle or kind != _F32 or item != 1 or rows > 1:
-                        least, most, low, high = rows_within(
-                            source, target, begin, rows, length, start, parameters, parameter, cycle, kind, steps,
-                            rounding, seed, item, False, stored_bounds, so_far,
-                        )  # fmt: skip
-                    elif rounding == _TOWARD_ZERO:
-                        least, most, low, high = rows_within(
-                            source, target, begin, 1, length, start, parameters, parameter, False, _F32, steps,
-                            _TOWARD_ZERO, 0, 1, False, stored_bounds, so_far,
-                        )  # fmt: skip
-                    else:
-                        least, most, low, high = rows_within(
-                            source, target, begin, 1, length, start, parameters, parameter, False, _F32, steps,
-                            rounding, seed, 1, False, stored_bounds, so_far,
-                        )  # fmt: skip
-                    if length % LANES == 0:
-                        continue
-                    whole = length - length % LANES
-                    begin += whole
-                    length -= whole
-                    if cycle:
-                        parameter += whole
-                for index in range(parameter, parameter + rows):
-                    factor, addend = load_one(factors, index), load_one(addends, index)
-                    zero, stored_nan = load_one(zeros, index), load_one(nans, index)
-                    end = begin + length
-                    for i in range(begin, end, LANES):
-                        valid = first(end - i)
-                        if cycle:
-                            at = index + (i - begin)
-                            factor, addend = load_first(factors, at, valid), load_first(addends, at, valid)
-                            zero, stored_nan = load_first(zeros, at, valid), load_first(nans, at, valid)
-                        value = value_of(loaded_first(source, i, valid, kind), factor, addend, steps)
-                        not_a_number = value != value
-                        rounded = round_by(rounding, value, seed, start + i)
-                        if addition == _AFTER:
-                            rounded = rounded + addend
-                        exact = convert(rounded, settling)
-                        fits = (exact >= splat(settling(_INT32_MINIMUM))) & (exact < splat(settling(_BEYOND_INT32)))
-                        number = select(not_a_number, splat(settling(0.0)), exact)
-                        integers = settled(number, zero, fits, overflow)
-                        is_low = integers < minimum
-                        is_high = integers > maximum
-                        if overflow == _INDEFINITE:
-                            # What did not fit and is not clamped counts as low, as -2^31 is.
-                            is_low = is_low | ~(fits | is_high)
-                        stored = clamp(integers, first_stored, last_stored)
-                        if overflow == _INDEFINITE_LAST:
-                            stored = select(stored > beyond, indefinite, stored)
-                        stored = select(not_a_number, stored_nan, stored)
-                        store_integers(target, i, stored, valid, item)
-                        not_a_number = not_a_number & valid
-                        is_number = valid & ~not_a_number
-                        low += count(is_low & is_number)
-                        high += count(is_high & is_number)
-                        missing += count(not_a_number)
-                        wrong = not_a_number & splat(nan_undefined)
-                        if overflow == _UNDEFINED:
-                            wrong = wrong | (((integers < lowest) | (integers > highest)) & is_number)
-                        if undefined < 0 and some(wrong):
-                            undefined = start + i + first_of(wrong)
-                    begin = end
-            outside = some((least < least_within) | (most > most_within))
-            far_out = some((least < least_near) | (most > most_near))
-            if (outside and not (counting or asking)) or (far_out and not asking):
-                # Once more, with more care.
-                counting, asking = True, far_out
-                place, undefined = span_place, span_undefined
-                continue
-            # A loop that asks everything does not look at extremes.
-            asking = asking and low + high + missing > 0
-            counting = outside
-            counts[0] += low
-            counts[1] += high
-            counts[2] += missing
-            span = span_end
-        if counts[3] < 0:
-            counts[3] = undefined
+        work = (
+            elements_of(source), elements_of(target), start, parameters, elements_of(nans), choices, steps,
+            ((minimum, maximum, first_stored, last_stored), lowest, highest),
+            (least_within, most_within, least_near, most_near),
+        )  # fmt: skip
+        none = np.int64(0)
+        nothing = (most_within, least_within, none, none, none, np.int64(-1))
+        convert_spans(work, start, size, numbers, nothing, counts)
 
     return quantize
 

@@ -26,13 +26,14 @@ from core.kernels.convert.quantize.form import (
     two_of_any,
     with_zero,
 )
-from core.kernels.jit.jit import Array, Kernel, Number, kernel, readable, writable
+from core.kernels.jit.jit import Array, Kernel, Number, device, inlined, kernel, readable, writable
 from core.kernels.jit.processor import begin_flushing, end_flushing, prefer_wide_vectors
-from core.kernels.loop.layout import after_rows, locate, rows_from, unpacked
-from core.kernels.simd.memory import load, load_first, prefetch, store, store_first
+from core.kernels.loop.spans import STOP, span_loop
+from core.kernels.simd.memory import elements_of, load, load_one, prefetch, store
 from core.kernels.simd.rounding import nearest_integers
 from core.kernels.simd.vector import LANES
 from core.kernels.simd.vectors import (
+    clamp,
     convert,
     count,
     first,
@@ -56,8 +57,6 @@ from core.kernels.simd.words import (
     words_of,
 )
 
-# Long enough that looking at the extremes does not count, short enough to be in the cache when it is converted again.
-_SPAN = 4096
 # How far ahead the source is asked for, and how much of it comes at once.
 _AHEAD_BYTES = 4096
 _LINE_BYTES = 64
@@ -86,6 +85,162 @@ def _quantize(form: Form) -> Kernel:
     size = 4 if form.source == "f32" else 2
     ahead, line = _AHEAD_BYTES // size, _LINE_BYTES // size
 
+    @device
+    def convert_rows(
+        work: tuple[Number, ...],
+        begin: Number,
+        rows: Number,
+        length: Number,
+        parameter: Number,
+        cycle: Number,
+        care: Number,
+        seen: tuple[Number, ...],
+    ) -> tuple[Number, ...]:
+        """`seen`: the lowest and the highest t, as integers and as words; and how many saturate low and high and are
+        NaN, counted for each lane, and otherwise."""
+        source, target, factors, zeros, parameters, words_suffice, bounds, word_bounds, _ = work
+        limit = splat(settled(furthest))
+        minimum, maximum = bounds
+        minimum_word, maximum_word = word_bounds
+        extremes, word_extremes, tally, word_tally = seen
+        least, most = extremes
+        least_word, most_word = word_extremes
+        low, high, missing = tally
+        low_words, high_words, missing_words = word_tally
+        done = begin
+        in_one_loop = in_words and rows > 1 and length & (WORDS - 1) == 0 and care == _NONE
+        if in_one_loop:
+            # Short rows in one loop: a loop for each would cost more than what is in it.
+            index, left = parameter, length
+            for i in range(begin, begin + rows * length, WORDS):
+                for near in range(0, WORDS, line):
+                    prefetch(source, i + ahead + near)
+                zero = load_one(zeros, index)
+                numbers = (
+                    load_one(factors, index),
+                    load_one(factors, parameters + index),
+                    load_one(factors, 2 * parameters + index),
+                    zero,
+                )
+                a = two_nearest(source, i, numbers, multiplied, before, away)
+                if not before:
+                    a = add_saturating(a, words_of(zero, zero))
+                least_word = smaller_words(least_word, a)
+                most_word = larger_words(most_word, a)
+                store_low_bytes(target, i, a)
+                left -= WORDS
+                if left == 0:
+                    index, left = index + 1, length
+            rows = 0
+        for index in range(parameter, parameter + rows):
+            end = done + length
+            factor = load_one(factors, index)
+            correction = load_one(factors, parameters + index)
+            addend = load_one(factors, 2 * parameters + index)
+            zero = load_one(zeros, index)
+            numbers = (factor, correction, addend, zero)
+            if in_words and (care <= _COUNTING or words_suffice) and not cycle:
+                nan = load_one(zeros, parameters + index)
+                if not before:
+                    nan = nan - zero
+                zero_word = splat_words(np.int64(0) if before else np.int64(zeros[index]))
+                for i in range(done, end - 4 * LANES + 1, 4 * LANES):
+                    for near in range(0, 4 * LANES, line):
+                        prefetch(source, i + ahead + near)
+                    if care == _FAR:
+                        a, in_a = two_of_any(source, i, numbers, nan, multiplied, before, away)
+                        b, in_b = two_of_any(source, i + WORDS, numbers, nan, multiplied, before, away)
+                        missing_words += in_a + in_b
+                    else:
+                        a = two_nearest(source, i, numbers, multiplied, before, away)
+                        b = two_nearest(source, i + WORDS, numbers, multiplied, before, away)
+                    a, b = add_saturating(a, zero_word), add_saturating(b, zero_word)
+                    least_word = smaller_words(least_word, smaller_words(a, b))
+                    most_word = larger_words(most_word, larger_words(a, b))
+                    if care != _NONE:
+                        low_words += count(a < minimum_word) + count(b < minimum_word)
+                        high_words += count(a > maximum_word) + count(b > maximum_word)
+                        a = smaller_words(larger_words(a, minimum_word), maximum_word)
+                        b = smaller_words(larger_words(b, minimum_word), maximum_word)
+                    store_low_bytes_of_two(target, i, a, b)
+                done += (end - done) & -(4 * LANES)
+            fast = done + ((end - done) & -LANES) if care == _NONE else done
+            for i in range(done, fast, LANES):
+                prefetch(source, i + ahead)
+                if cycle:
+                    at = index + (i - done)
+                    zero = load(zeros, at)
+                    numbers = (load(factors, at), correction, addend, zero)
+                value = quotient(widened(load(source, i)), numbers, multiplied, before, away)
+                integers = with_zero(nearest_integers(convert(value, settled)), zero, before)
+                least = smaller(least, integers)
+                most = larger(most, integers)
+                store(target, i, integers)
+            for i in range(fast, end, LANES):
+                valid = first(end - i)
+                nan = load_one(zeros, parameters + index)
+                if cycle:
+                    at = index + (i - done)
+                    zero = load(zeros, at, valid)
+                    nan = load(zeros, parameters + at, valid)
+                    factor = load(factors, at, valid)
+                    numbers = (factor, correction, addend, zero)
+                x = widened(load(source, i, valid))
+                value = quotient(x, numbers, multiplied, before, away)
+                if care == _FAR:
+                    value = finished(value, x, factor, multiplied)
+                value = convert(value, settled)
+                number = value == value
+                if care == _FAR:
+                    value = select(number, clamp(value, -limit, limit), zero_like(value))
+                integers = with_zero(nearest_integers(value), zero, before)
+                # What is not there, and with the far also NaN, is no integer to look at.
+                looked_at = valid & number if care == _FAR else valid
+                integers = select(looked_at, integers, minimum)
+                least = smaller(least, integers)
+                most = larger(most, integers)
+                low = low - convert(integers < minimum, integer_class)
+                high = high - convert(integers > maximum, integer_class)
+                stored = clamp(integers, minimum, maximum)
+                if care == _FAR:
+                    missing = missing - convert(valid & ~number, integer_class)
+                    stored = select(number, stored, nan)
+                if end - i >= LANES:
+                    store(target, i, stored)
+                else:
+                    store(target, i, stored, valid)
+            done = end
+        return (
+            (least, most), (least_word, most_word), (low, high, missing), (low_words, high_words, missing_words),
+        )  # fmt: skip
+
+    @inlined
+    def finish(work: tuple[Number, ...], care: Number, seen: tuple[Number, ...], counts: Array) -> Number:
+        minimum, maximum = work[6]
+        minimum_word, maximum_word = work[7]
+        lowest, highest, lowest_small, highest_small, lowest_word, highest_word, saturating = work[8]
+        extremes, word_extremes, tally, word_tally = seen
+        least, most = extremes
+        least_word, most_word = word_extremes
+        missing = total(tally[2]) + word_tally[2]
+        needed = _NONE
+        if some((least < minimum) | (most > maximum)) or some((least_word < minimum_word) | (most_word > maximum_word)):
+            needed = _COUNTING
+        if in_words and (
+            some((least < lowest_small) | (most > highest_small))
+            or some((least_word < lowest_word) | (most_word > highest_word))
+        ):
+            needed = _FAR if saturating else _LARGE
+        if some((least < lowest) | (most > highest)) or missing > 0:
+            needed = _FAR if saturating else STOP
+        if needed <= care:
+            counts[0] += total(tally[0]) + word_tally[0]
+            counts[1] += total(tally[1]) + word_tally[1]
+            counts[2] += missing
+        return needed
+
+    convert_spans = span_loop(convert_rows, finish)
+
     @kernel(
         (
             readable(_SOURCES[form.source]),  # source
@@ -102,167 +257,28 @@ def _quantize(form: Form) -> Kernel:
         source: Array, target: Array, start: Number, numbers: Array, factors: Array, zeros: Array, counts: Array
     ) -> Number:
         prefer_wide_vectors()
-        parameters, saturating = numbers[_PARAMETERS], numbers[_SATURATING] != 0
-        words_suffice = numbers[_WORDS_SUFFICE] != 0
         minimum, maximum = splat(integer(numbers[_MINIMUM])), splat(integer(numbers[_MAXIMUM]))
         lowest, highest = splat(integer(numbers[_LOWEST])), splat(integer(numbers[_HIGHEST]))
         # The same bounds as words, and those within which words hold what there is.
-        minimum_word, maximum_word = splat_words(numbers[_MINIMUM]), splat_words(numbers[_MAXIMUM])
+        word_bounds = (splat_words(numbers[_MINIMUM]), splat_words(numbers[_MAXIMUM]))
         small_least = max(numbers[_LOWEST], -WORDS_HOLD)
         small_most = min(numbers[_HIGHEST], WORDS_HOLD)
-        lowest_word, highest_word = splat_words(small_least), splat_words(small_most)
-        lowest_small, highest_small = splat(integer(small_least)), splat(integer(small_most))
-        none = zero_like(minimum)
-        limit = splat(settled(furthest))
-        layout = unpacked(numbers)
-        cycle = layout[4] != 0
-        place = locate(start, layout)
-        # What one span needs the next one mostly needs too.
-        care = _NONE
+        windows = (
+            lowest, highest, splat(integer(small_least)), splat(integer(small_most)), splat_words(small_least),
+            splat_words(small_most), numbers[_SATURATING] != 0,
+        )  # fmt: skip
+        work = (
+            elements_of(source), elements_of(target), elements_of(factors), elements_of(zeros), numbers[_PARAMETERS],
+            numbers[_WORDS_SUFFICE] != 0, (minimum, maximum), word_bounds, windows,
+        )  # fmt: skip
+        none, no_words = zero_like(minimum), np.int64(0)
+        nothing = (
+            (maximum, minimum), (word_bounds[1], word_bounds[0]), (none, none, none), (no_words, no_words, no_words),
+        )  # fmt: skip
         mode = begin_flushing(numbers[_FLUSHING] != 0)
-        span = 0
-        while span < source.size:
-            span_end = min(span + _SPAN, source.size)
-            span_place = place
-            least, most = maximum, minimum
-            least_word, most_word = maximum_word, minimum_word
-            low, high, missing = none, none, none
-            low_words, high_words, missing_words = np.int64(0), np.int64(0), np.int64(0)
-            done = span
-            while done < span_end:
-                rows, length = rows_from(span_end - done, place, layout)
-                first_parameter = place[0] + place[1]
-                place = after_rows(rows, length, place, layout)
-                if in_words and rows > 1 and length & (WORDS - 1) == 0 and care == _NONE:
-                    # Short rows in one loop: a loop for each would cost more than what is in it.
-                    index, left = first_parameter, length
-                    for i in range(done, done + rows * length, WORDS):
-                        for near in range(0, WORDS, line):
-                            prefetch(source, i + ahead + near)
-                        zero = splat(zeros[index])
-                        parameter = (
-                            splat(factors[index]),
-                            splat(factors[parameters + index]),
-                            splat(factors[2 * parameters + index]),
-                            zero,
-                        )
-                        a = two_nearest(source, i, parameter, multiplied, before, away)
-                        if not before:
-                            a = add_saturating(a, words_of(zero, zero))
-                        least_word = smaller_words(least_word, a)
-                        most_word = larger_words(most_word, a)
-                        store_low_bytes(target, i, a)
-                        left -= WORDS
-                        if left == 0:
-                            index, left = index + 1, length
-                    done += rows * length
-                    continue
-                for index in range(first_parameter, first_parameter + rows):
-                    end = done + length
-                    factor = splat(factors[index])
-                    correction = splat(factors[parameters + index])
-                    addend = splat(factors[2 * parameters + index])
-                    zero = splat(zeros[index])
-                    parameter = (factor, correction, addend, zero)
-                    if in_words and (care <= _COUNTING or words_suffice) and not cycle:
-                        nan = splat(zeros[parameters + index])
-                        if not before:
-                            nan = nan - zero
-                        zero_word = splat_words(np.int64(0) if before else np.int64(zeros[index]))
-                        for i in range(done, end - 4 * LANES + 1, 4 * LANES):
-                            for near in range(0, 4 * LANES, line):
-                                prefetch(source, i + ahead + near)
-                            if care == _FAR:
-                                a, in_a = two_of_any(source, i, parameter, nan, multiplied, before, away)
-                                b, in_b = two_of_any(source, i + WORDS, parameter, nan, multiplied, before, away)
-                                missing_words += in_a + in_b
-                            else:
-                                a = two_nearest(source, i, parameter, multiplied, before, away)
-                                b = two_nearest(source, i + WORDS, parameter, multiplied, before, away)
-                            a, b = add_saturating(a, zero_word), add_saturating(b, zero_word)
-                            least_word = smaller_words(least_word, smaller_words(a, b))
-                            most_word = larger_words(most_word, larger_words(a, b))
-                            if care != _NONE:
-                                low_words += count(a < minimum_word) + count(b < minimum_word)
-                                high_words += count(a > maximum_word) + count(b > maximum_word)
-                                a = smaller_words(larger_words(a, minimum_word), maximum_word)
-                                b = smaller_words(larger_words(b, minimum_word), maximum_word)
-                            store_low_bytes_of_two(target, i, a, b)
-                        done += (end - done) & -(4 * LANES)
-                    fast = done + ((end - done) & -LANES) if care == _NONE else done
-                    for i in range(done, fast, LANES):
-                        prefetch(source, i + ahead)
-                        if cycle:
-                            at = index + (i - done)
-                            zero = load(zeros, at)
-                            parameter = (load(factors, at), correction, addend, zero)
-                        value = quotient(widened(load(source, i)), parameter, multiplied, before, away)
-                        integers = with_zero(nearest_integers(convert(value, settled)), zero, before)
-                        least = smaller(least, integers)
-                        most = larger(most, integers)
-                        store(target, i, integers)
-                    for i in range(fast, end, LANES):
-                        valid = first(end - i)
-                        nan = splat(zeros[parameters + index])
-                        if cycle:
-                            at = index + (i - done)
-                            zero = load_first(zeros, at, valid)
-                            nan = load_first(zeros, parameters + at, valid)
-                            factor = load_first(factors, at, valid)
-                            parameter = (factor, correction, addend, zero)
-                        x = widened(load_first(source, i, valid))
-                        value = quotient(x, parameter, multiplied, before, away)
-                        if care == _FAR:
-                            value = finished(value, x, factor, multiplied)
-                        value = convert(value, settled)
-                        number = value == value
-                        if care == _FAR:
-                            value = select(number, smaller(larger(value, -limit), limit), zero_like(value))
-                        integers = with_zero(nearest_integers(value), zero, before)
-                        # What is not there, and with the far also NaN, is no integer to look at.
-                        looked_at = valid & number if care == _FAR else valid
-                        integers = select(looked_at, integers, minimum)
-                        least = smaller(least, integers)
-                        most = larger(most, integers)
-                        low = low - convert(integers < minimum, integer_class)
-                        high = high - convert(integers > maximum, integer_class)
-                        stored = smaller(larger(integers, minimum), maximum)
-                        if care == _FAR:
-                            missing = missing - convert(valid & ~number, integer_class)
-                            stored = select(number, stored, nan)
-                        if end - i >= LANES:
-                            store(target, i, stored)
-                        else:
-                            store_first(target, i, stored, valid)
-                    done = end
-            needed = _NONE
-            if some((least < minimum) | (most > maximum)) or some(
-                (least_word < minimum_word) | (most_word > maximum_word)
-            ):
-                needed = _COUNTING
-            if in_words and (
-                some((least < lowest_small) | (most > highest_small))
-                or some((least_word < lowest_word) | (most_word > highest_word))
-            ):
-                needed = _FAR if saturating else _LARGE
-            if some((least < lowest) | (most > highest)):
-                if not saturating:
-                    break
-                needed = _FAR
-            if care < needed:
-                # Once more, with more care.
-                care = needed
-                place = span_place
-                continue
-            counts[0] += total(low) + low_words
-            counts[1] += total(high) + high_words
-            missing_words += total(missing)
-            counts[2] += missing_words
-            if missing_words == 0:
-                care = needed
-            span = span_end
+        done = convert_spans(work, start, source.size, numbers, nothing, counts)
         end_flushing(mode)
-        return span
+        return done
 
     return quantize
 

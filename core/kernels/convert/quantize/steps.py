@@ -11,28 +11,23 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
-from core.kernels.convert.quantize.rules import Addition, Overflow, Quotient
+from core.formats.rules import Overflow, Quotient
+from core.kernels.convert.quantize.rules import Addition
 from core.kernels.jit.jit import Number, device
 from core.kernels.scalar.rounding import Precision
 from core.kernels.simd.rounding import nearest_integers, round_to_precision
 from core.kernels.simd.vector import Vector
-from core.kernels.simd.vectors import convert, larger, multiply_add, select, smaller, splat
+from core.kernels.simd.vectors import clamp, convert, multiply_add, select, splat
 
-_RECIPROCAL, _FUSED = int(Quotient.RECIPROCAL), int(Quotient.FUSED)
+_DIVISION, _FUSED = Quotient.DIVISION.code, Quotient.FUSED.code
 _BEFORE = int(Addition.BEFORE)
-_INDEFINITE, _INDEFINITE_BELOW = int(Overflow.INDEFINITE), int(Overflow.INDEFINITE_BELOW)
+_INDEFINITE, _INDEFINITE_BELOW = Overflow.INDEFINITE.code, Overflow.INDEFINITE_BELOW.code
 _NATIVE = int(Precision.NATIVE)
 _INT32_MINIMUM = -2147483648.0
 _LARGEST_F32_IN_INT32 = 2147483520.0
 # Beyond all bounds, with room for a zero point in the integer.
 _FAR_NARROW = np.float32(1 << 21)
 _FAR_WIDE = np.float64(1 << 40)
-
-
-@device
-def clamp(value: Number, lowest: Number, highest: Number) -> Number:
-    """The nearest between the bounds."""
-    return smaller(larger(value, lowest), highest)
 
 
 @device
@@ -79,7 +74,7 @@ def value_f32(x: Number, factor: Number, addend: Number, steps: tuple[int, int, 
     quotient, precision, addition = steps
     if quotient == _FUSED:
         return multiply_add(x, factor, addend)
-    value = x * factor if quotient == _RECIPROCAL else x / factor
+    value = x / factor if quotient == _DIVISION else x * factor
     if precision != _NATIVE:
         value = round_to_precision(value, precision)
     if addition == _BEFORE:
@@ -95,5 +90,5 @@ def value_f64(x: Number, factor: Number, addend: Number, steps: tuple[int, int, 
     quotient, _, addition = steps
     if quotient == _FUSED:
         return multiply_add(x, factor, addend)
-    value = x * factor if quotient == _RECIPROCAL else x / factor
+    value = x / factor if quotient == _DIVISION else x * factor
     return value + addend if addition == _BEFORE else value

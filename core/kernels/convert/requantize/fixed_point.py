@@ -1,5 +1,5 @@
 """Kernels from integers to integers by multiplier and shift, for tensors of which it is proved that no element fails
-what its scheme demands. Formulas: spec/numerics.md C.5, D; spec/mlir.md 5.3.
+what its scheme demands.
 
     v = q - z_in ;  y = multiply(v, m, s) ;  clamp(y + z_out, minimum, maximum)
 
@@ -37,34 +37,21 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from core.kernels.jit.jit import Array, Number, device, kernel, readable, writable
+from core.kernels.jit.jit import Array, Number, device, inlined, kernel, readable, writable
 from core.kernels.jit.processor import prefer_wide_vectors
-from core.kernels.loop.layout import advance, left_in_row, locate, unpacked
+from core.kernels.loop.spans import span_loop
 from core.kernels.simd.integer_lanes import (
     BLOCK,
     load_block,
     load_int32,
-    load_integers,
-    store_int32,
     store_integers,
 )
-from core.kernels.simd.memory import elements_of, load, load_first
+from core.kernels.simd.memory import elements_of, load, load_one
 from core.kernels.simd.products import upper_product
-from core.kernels.simd.saturation import clamped, store_sums, store_wide_sums, tallied
+from core.kernels.simd.saturation import store_sums, store_wide_sums, tallied
 from core.kernels.simd.vector import LANES
-from core.kernels.simd.vectors import (
-    convert,
-    first,
-    select,
-    some,
-    splat,
-    total,
-    zero_like,
-)
+from core.kernels.simd.vectors import clamp, convert, first, select, some, splat, total, zero_like
 from core.kernels.simd.words import splat_words
-
-# Long enough that looking at what saturated does not count, short enough to be in the cache when it is counted.
-_SPAN = 4096
 
 
 class Parameter(IntEnum):
@@ -86,54 +73,37 @@ class Parameter(IntEnum):
 class Choice(IntEnum):
     """Where each choice stands in the kernel's `numbers`, behind the layout."""
 
-    SOURCE_BYTES = 5
-    """Those of an element of the source: 1, 2 or 4, which is signed."""
-    SOURCE_SIGNED = 6
-    TARGET_BYTES = 7
-    AWAY = 8
+    SOURCE = 5
+    """Storage of the source, of up to 32 bits; not U32."""
+    TARGET_BYTES = 6
+    AWAY = 7
     """Whether ties go away from zero: NEAREST_AWAY."""
-    FIRST = 9
+    FIRST = 8
     """2 first, for all parameters."""
-    PLAIN = 10
+    PLAIN = 9
     """Whether all z_in and all left are 0."""
-    MINIMUM = 11
-    MAXIMUM = 12
-    WORDS = 13
+    MINIMUM = 10
+    MAXIMUM = 11
+    WORDS = 12
     """Whether the target has bytes, and all z_out 14 bits and a sign: sums are then made in 16 bits, and saturate."""
 
 
 _ROWS = len(Parameter)
-_SOURCE_BYTES, _SIGNED, _TARGET_BYTES, _AWAY, _FIRST, _PLAIN, _MINIMUM, _MAXIMUM, _WORDS = (
-    int(each) for each in Choice
-)
+_SOURCE, _TARGET_BYTES, _AWAY, _FIRST, _PLAIN, _MINIMUM, _MAXIMUM, _WORDS = (int(each) for each in Choice)
 
 
 @device
-def _loaded(rows: Any, columns: Number, at: Number, plain: bool) -> tuple[Number, ...]:
+def _loaded(rows: Any, columns: Number, at: Number, plain: bool, mask: Number = None) -> tuple[Number, ...]:
     """The parameters of sixteen elements, by Parameter. With `plain`, those that are 0 are not read."""
     none = splat(np.int32(0))
     return (
-        load(rows, at),
-        load(rows, columns + at),
-        load(rows, 2 * columns + at),
-        none if plain else load(rows, 3 * columns + at),
-        load(rows, 4 * columns + at),
-        none if plain else load(rows, 5 * columns + at),
-        load(rows, 6 * columns + at),
-    )
-
-
-@device
-def _loaded_first(rows: Any, columns: Number, at: Number, valid: Number) -> tuple[Number, ...]:
-    """Those of the elements in the mask."""
-    return (
-        load_first(rows, at, valid),
-        load_first(rows, columns + at, valid),
-        load_first(rows, 2 * columns + at, valid),
-        load_first(rows, 3 * columns + at, valid),
-        load_first(rows, 4 * columns + at, valid),
-        load_first(rows, 5 * columns + at, valid),
-        load_first(rows, 6 * columns + at, valid),
+        load(rows, at, mask),
+        load(rows, columns + at, mask),
+        load(rows, 2 * columns + at, mask),
+        none if plain else load(rows, 3 * columns + at, mask),
+        load(rows, 4 * columns + at, mask),
+        none if plain else load(rows, 5 * columns + at, mask),
+        load(rows, 6 * columns + at, mask),
     )
 
 
@@ -154,6 +124,117 @@ def _scaled(stored: Number, parameter: tuple[Number, ...], addend: Number, plain
 def _sum(stored: Number, parameter: tuple[Number, ...], addend: Number, plain: bool, away: bool) -> Number:
     """y + z_out of q."""
     return _scaled(stored, parameter, addend, plain, away) + parameter[6]
+
+
+@inlined
+def _convert_rows(
+    work: tuple[Number, ...],
+    begin: Number,
+    rows: Number,
+    length: Number,
+    parameter: Number,
+    cycle: Number,
+    care: Number,
+    seen: tuple[Number, ...],
+) -> tuple[Number, ...]:
+    """`seen`: the tally, as in `store_wide_sums`; of words the extremes, and how many saturate low and high."""
+    source, target, parameters, columns, numbers, twice_first, away, plain, in_words, bounds, word_bounds = work
+    storage, target_bytes = numbers
+    minimum, maximum = bounds
+    tally, extremes, word_counts = seen
+    counting = care > 0
+    none, none_word = zero_like(minimum), splat_words(np.int64(0))
+    # Where each row of the parameters begins.
+    halves, negatives, lefts, rights = columns, 2 * columns, 3 * columns, 4 * columns
+    zeros_in, zeros_out = 5 * columns, 6 * columns
+    done = begin
+    for index in range(parameter, parameter + rows):
+        end = done + length
+        # Of one parameter, the upper product takes `half` along.
+        half = np.int64(0) if cycle else np.int64(parameters[halves + index])
+        addend = splat(twice_first + (half << 32))
+        left = load_one(parameters, lefts + index)
+        zero_in, zero_out = load_one(parameters, zeros_in + index), load_one(parameters, zeros_out + index)
+        of_all = (
+            load_one(parameters, index),
+            none,
+            load_one(parameters, negatives + index),
+            left,
+            load_one(parameters, rights + index),
+            zero_in,
+            zero_out,
+        )
+        i = done
+        if cycle:
+            while i + BLOCK <= end:
+                a, b, c, d = load_block(source, i, storage)
+                at = index + (i - done)
+                a = _sum(a, _loaded(parameters, columns, at, plain), addend, plain, away)
+                b = _sum(b, _loaded(parameters, columns, at + LANES, plain), addend, plain, away)
+                c = _sum(c, _loaded(parameters, columns, at + 2 * LANES, plain), addend, plain, away)
+                d = _sum(d, _loaded(parameters, columns, at + 3 * LANES, plain), addend, plain, away)
+                block = (a, b, c, d)
+                if in_words:
+                    extremes, word_counts = store_sums(
+                        target, i, block, none_word, word_bounds, extremes, word_counts, counting
+                    )
+                else:
+                    tally = store_wide_sums(target, i, block, bounds, tally, target_bytes, counting)
+                i += BLOCK
+        else:
+            zero_word = splat_words(np.int64(parameters[zeros_out + index]))
+            while i + BLOCK <= end:
+                a, b, c, d = load_block(source, i, storage)
+                if not plain:
+                    a, b = (a - zero_in) << left, (b - zero_in) << left
+                    c, d = (c - zero_in) << left, (d - zero_in) << left
+                a = _scaled(a, of_all, addend, True, away)
+                b = _scaled(b, of_all, addend, True, away)
+                c = _scaled(c, of_all, addend, True, away)
+                d = _scaled(d, of_all, addend, True, away)
+                if in_words:
+                    block = (a, b, c, d)
+                    extremes, word_counts = store_sums(
+                        target, i, block, zero_word, word_bounds, extremes, word_counts, counting
+                    )
+                else:
+                    block = (a + zero_out, b + zero_out, c + zero_out, d + zero_out)
+                    tally = store_wide_sums(target, i, block, bounds, tally, target_bytes, counting)
+                i += BLOCK
+        while i + LANES <= end:
+            value = load_int32(source, i, storage)
+            one = _loaded(parameters, columns, index + (i - done), plain) if cycle else of_all
+            summed = _sum(value, one, addend, plain, away)
+            stored = clamp(summed, minimum, maximum)
+            tally = tallied(tally, summed, stored, bounds)
+            store_integers(target, i, stored, target_bytes)
+            i += LANES
+        if i < end:
+            valid = first(end - i)
+            one = _loaded(parameters, columns, index + (i - done), False, valid) if cycle else of_all
+            value = load_int32(source, i, storage, valid)
+            summed = select(valid, _sum(value, one, addend, False, away), minimum)
+            stored = clamp(summed, minimum, maximum)
+            tally = tallied(tally, summed, stored, bounds)
+            store_integers(target, i, stored, target_bytes, valid)
+        done = end
+    return tally, extremes, word_counts
+
+
+@inlined
+def _finish(work: tuple[Number, ...], care: Number, seen: tuple[Number, ...], counts: Array) -> Number:
+    in_words, word_bounds = work[8], work[10]
+    tally, extremes, word_counts = seen
+    saturated = some(tally[0] != zero_like(tally[0]))
+    if in_words:
+        saturated |= some((extremes[0] < word_bounds[0]) | (extremes[1] > word_bounds[1]))
+    if saturated and care > 0:
+        counts[0] += total(convert(tally[1], np.int64)) + word_counts[0]
+        counts[1] += total(convert(tally[2], np.int64)) + word_counts[1]
+    return np.int64(saturated)
+
+
+_convert_spans = span_loop(_convert_rows, _finish)
 
 
 @kernel(
@@ -178,113 +259,13 @@ def requantize_by_multiplier(
 ) -> None:
     """The kernel."""
     prefer_wide_vectors()
-    source_bytes, signed, target_bytes = numbers[_SOURCE_BYTES], numbers[_SIGNED] != 0, numbers[_TARGET_BYTES]
-    away, twice_first, plain = numbers[_AWAY] != 0, numbers[_FIRST], numbers[_PLAIN] != 0
     bounds = (splat(np.int32(numbers[_MINIMUM])), splat(np.int32(numbers[_MAXIMUM])))
-    minimum, maximum = bounds
-    in_words = numbers[_WORDS] != 0
     word_bounds = (splat_words(numbers[_MINIMUM]), splat_words(numbers[_MAXIMUM]))
-    none, none_word = zero_like(minimum), splat_words(np.int64(0))
-    # Where each row of the parameters begins.
-    columns = parameters.size // _ROWS
-    rows = elements_of(parameters)
-    halves, negatives, lefts, rights = columns, 2 * columns, 3 * columns, 4 * columns
-    zeros_in, zeros_out = 5 * columns, 6 * columns
-    layout = unpacked(numbers)
-    cycle = layout[4] != 0
-    place = locate(start, layout)
-    # What one span needs the next one mostly needs too.
-    counting = False
-    span = 0
-    while span < size:
-        span_end = min(span + _SPAN, size)
-        span_place = place
-        tally = (none, none, none)
-        extremes = (word_bounds[1], word_bounds[0])
-        word_counts = (np.int64(0), np.int64(0))
-        done = span
-        while done < span_end:
-            end = done + min(left_in_row(place, layout), span_end - done)
-            parameter = place[0] + place[1]
-            place = advance(end - done, place, layout)
-            # Of one parameter, the upper product takes `half` along.
-            half = np.int64(0) if cycle else np.int64(parameters[halves + parameter])
-            addend = splat(twice_first + (half << 32))
-            left = splat(parameters[lefts + parameter])
-            zero_in, zero_out = splat(parameters[zeros_in + parameter]), splat(parameters[zeros_out + parameter])
-            of_all = (
-                splat(parameters[parameter]),
-                none,
-                splat(parameters[negatives + parameter]),
-                left,
-                splat(parameters[rights + parameter]),
-                zero_in,
-                zero_out,
-            )
-            i = done
-            if cycle:
-                while i + BLOCK <= end:
-                    a, b, c, d = load_block(source, i, source_bytes, signed)
-                    at = parameter + (i - done)
-                    a = _sum(a, _loaded(rows, columns, at, plain), addend, plain, away)
-                    b = _sum(b, _loaded(rows, columns, at + LANES, plain), addend, plain, away)
-                    c = _sum(c, _loaded(rows, columns, at + 2 * LANES, plain), addend, plain, away)
-                    d = _sum(d, _loaded(rows, columns, at + 3 * LANES, plain), addend, plain, away)
-                    block = (a, b, c, d)
-                    if in_words:
-                        extremes, word_counts = store_sums(
-                            target, i, block, none_word, word_bounds, extremes, word_counts, counting
-                        )
-                    else:
-                        tally = store_wide_sums(target, i, block, bounds, tally, target_bytes, counting)
-                    i += BLOCK
-            else:
-                zero_word = splat_words(np.int64(parameters[zeros_out + parameter]))
-                while i + BLOCK <= end:
-                    a, b, c, d = load_block(source, i, source_bytes, signed)
-                    if not plain:
-                        a, b = (a - zero_in) << left, (b - zero_in) << left
-                        c, d = (c - zero_in) << left, (d - zero_in) << left
-                    a = _scaled(a, of_all, addend, True, away)
-                    b = _scaled(b, of_all, addend, True, away)
-                    c = _scaled(c, of_all, addend, True, away)
-                    d = _scaled(d, of_all, addend, True, away)
-                    if in_words:
-                        block = (a, b, c, d)
-                        extremes, word_counts = store_sums(
-                            target, i, block, zero_word, word_bounds, extremes, word_counts, counting
-                        )
-                    else:
-                        block = (a + zero_out, b + zero_out, c + zero_out, d + zero_out)
-                        tally = store_wide_sums(target, i, block, bounds, tally, target_bytes, counting)
-                    i += BLOCK
-            while i + LANES <= end:
-                value = load_int32(source, i, source_bytes, signed)
-                one = _loaded(rows, columns, parameter + (i - done), plain) if cycle else of_all
-                summed = _sum(value, one, addend, plain, away)
-                stored = clamped(summed, minimum, maximum)
-                tally = tallied(tally, summed, stored, bounds)
-                store_int32(target, i, stored, target_bytes)
-                i += LANES
-            if i < end:
-                valid = first(end - i)
-                one = _loaded_first(rows, columns, parameter + (i - done), valid) if cycle else of_all
-                value = convert(load_integers(source, i, valid, source_bytes, signed), np.int32)
-                summed = select(valid, _sum(value, one, addend, False, away), minimum)
-                stored = clamped(summed, minimum, maximum)
-                tally = tallied(tally, summed, stored, bounds)
-                store_integers(target, i, stored, valid, target_bytes)
-            done = end
-        saturated = some(tally[0] != none)
-        if in_words:
-            saturated |= some((extremes[0] < word_bounds[0]) | (extremes[1] > word_bounds[1]))
-        if saturated and not counting:
-            # Once more, and counting.
-            counting = True
-            place = span_place
-            continue
-        if saturated:
-            counts[0] += total(convert(tally[1], np.int64)) + word_counts[0]
-            counts[1] += total(convert(tally[2], np.int64)) + word_counts[1]
-        counting = saturated
-        span = span_end
+    work = (
+        elements_of(source), elements_of(target), elements_of(parameters), parameters.size // _ROWS,
+        (numbers[_SOURCE], numbers[_TARGET_BYTES]), numbers[_FIRST],
+        numbers[_AWAY] != 0, numbers[_PLAIN] != 0, numbers[_WORDS] != 0, bounds, word_bounds,
+    )  # fmt: skip
+    none = zero_like(bounds[0])
+    nothing = ((none, none, none), (word_bounds[1], word_bounds[0]), (np.int64(0), np.int64(0)))
+    _convert_spans(work, start, size, numbers, nothing, counts)

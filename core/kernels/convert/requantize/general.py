@@ -1,5 +1,4 @@
-"""The kernels from integers to integers by any rule, for every layout and storage, that check each element. Formulas:
-spec/numerics.md C.5, D, H.3; spec/mlir.md 5.3.
+"""The kernels from integers to integers by any rule, for every layout and storage, that check each element.
 
     v = q - z_in ;  y = multiply(v, multiplier, shift)  or  round(f(v) * factor) ;  clamp(y + z_out, minimum, maximum)
 
@@ -17,9 +16,10 @@ import numpy as np
 from numba import types
 
 from core.kernels.convert.requantize.rules import FixedPointRule, FloatRule, Requirement
-from core.kernels.jit.jit import Array, Kernel, Number, device, kernel, readable, writable
+from core.kernels.jit.jit import Array, Kernel, Number, device, inlined, kernel, readable, writable
 from core.kernels.jit.processor import prefer_wide_vectors
-from core.kernels.loop.layout import advance, left_in_row, locate, unpacked
+from core.kernels.loop.layout import locate, unpacked
+from core.kernels.loop.spans import row_loop
 from core.kernels.simd.fixed_point import (
     multiply_double_rounding,
     multiply_double_rounding_up,
@@ -28,17 +28,16 @@ from core.kernels.simd.fixed_point import (
     rounding_shift_right,
     wrap_int32,
 )
-from core.kernels.simd.integer_lanes import load_integers, store_integers
-from core.kernels.simd.memory import load_first
+from core.kernels.simd.integer_lanes import load_int64, store_integers
+from core.kernels.simd.memory import elements_of, load, load_one
 from core.kernels.simd.vector import LANES
 from core.kernels.simd.vectors import (
+    clamp,
     convert,
     first,
     first_of,
     half_away,
     half_even,
-    larger,
-    smaller,
     some,
     splat,
     total,
@@ -49,11 +48,10 @@ class Field(IntEnum):
     """Where each choice stands in the kernels' `rules`."""
 
     RULE = 0
-    SOURCE_BYTES = 1
-    """Those of an element of the source."""
-    SOURCE_SIGNED = 2
-    TARGET_BYTES = 3
-    WRAPS = 4
+    SOURCE = 1
+    """Its Storage."""
+    TARGET_BYTES = 2
+    WRAPS = 3
     """Whether y + z_out wraps in int32; with a real factor it never does."""
 
 
@@ -103,6 +101,66 @@ def _requantize(floating: bool) -> Kernel:
     number = types.float64 if floating else types.int64
     number_class = np.float64 if floating else np.int64
 
+    @inlined
+    def convert_rows(
+        work: tuple[Number, ...],
+        begin: Number,
+        rows: Number,
+        length: Number,
+        parameter: Number,
+        cycle: Number,
+        care: Number,
+        seen: tuple[Number, ...],
+    ) -> tuple[Number, ...]:
+        """`seen`: how many saturate low and high in each lane; the first undefined element and its Requirement."""
+        source, target, start, choices, parameters, bounds = work
+        rule, storage, target_bytes, wraps = choices
+        multipliers, shifts, widths, zeros_in, zeros_out = parameters
+        minimum, maximum, lowest, highest, lowest_sum, highest_sum = bounds
+        low, high, undefined, requirement = seen
+        for index in range(parameter, parameter + rows):
+            multiplier, shift = load_one(multipliers, index), load_one(shifts, index)
+            width = load_one(widths, index)
+            zero_in, zero_out = load_one(zeros_in, index), load_one(zeros_out, index)
+            end = begin + length
+            for i in range(begin, end, LANES):
+                valid = first(end - i)
+                if cycle:
+                    at = index + (i - begin)
+                    multiplier, shift = load(multipliers, at, valid), load(shifts, at, valid)
+                    width = load(widths, at, valid)
+                    zero_in, zero_out = load(zeros_in, at, valid), load(zeros_out, at, valid)
+                # Where q - z_in passes int64 it wraps to the other end, and no width reaches there either.
+                value = load_int64(source, i, storage, valid) - zero_in
+                if floating:
+                    scaled = _rounded(rule, value, multiplier, shift)
+                else:
+                    scaled = _multiplied(rule, value, multiplier, shift)
+                summed = scaled + convert(zero_out, number_class)
+                bound = splat(np.int64(1)) << width
+                value_fails = valid & ((value < -bound) | (value >= bound))
+                scaled_fails = valid & ((scaled < lowest) | (scaled > highest))
+                sum_fails = valid & ((summed < lowest_sum) | (summed > highest_sum))
+                fails = value_fails | scaled_fails | sum_fails
+                if undefined < 0 and some(fails):
+                    found = first_of(fails)
+                    this = first(found + 1) & ~first(found)
+                    requirement = np.int64(_SUM)
+                    if some(this & scaled_fails):
+                        requirement = np.int64(_SCALED)
+                    if some(this & value_fails):
+                        requirement = np.int64(_VALUE)
+                    undefined = start + i + found
+                summed = summed if floating else _wrapped(summed, wraps)
+                low = low - convert(valid & (summed < minimum), np.int64)
+                high = high - convert(valid & (summed > maximum), np.int64)
+                bounded = convert(clamp(summed, minimum, maximum), np.int64)
+                store_integers(target, i, bounded, target_bytes, valid)
+            begin = end
+        return low, high, undefined, requirement
+
+    convert_between = row_loop(convert_rows)
+
     @kernel(
         (
             readable(types.uint8),  # source, as bytes
@@ -137,62 +195,20 @@ def _requantize(floating: bool) -> Kernel:
         counts: Array,
     ) -> None:
         prefer_wide_vectors()
-        rule, source_bytes, signed, target_bytes, wraps = rules[0], rules[1], rules[2] != 0, rules[3], rules[4] != 0
-        minimum, maximum = splat(bounds[0]), splat(bounds[1])
-        lowest, highest = splat(bounds[2]), splat(bounds[3])
-        lowest_sum, highest_sum = splat(bounds[4]), splat(bounds[5])
+        choices = (rules[0], rules[1], rules[2], rules[3] != 0)
+        parameters = (
+            elements_of(multipliers), elements_of(shifts), elements_of(widths), elements_of(zeros_in),
+            elements_of(zeros_out),
+        )  # fmt: skip
+        of_all = (
+            splat(bounds[0]), splat(bounds[1]), splat(bounds[2]), splat(bounds[3]), splat(bounds[4]), splat(bounds[5]),
+        )  # fmt: skip
+        work = (elements_of(source), elements_of(target), start, choices, parameters, of_all)
+        none = splat(np.int64(0))
+        nothing = (none, none, np.int64(-1), np.int64(0))
         layout = unpacked(numbers)
-        cycle = layout[4] != 0
-        place = locate(start, layout)
-        low, high = splat(np.int64(0)), splat(np.int64(0))
-        undefined = np.int64(-1)
-        requirement = np.int64(0)
-        done = 0
-        while done < size:
-            end = done + min(left_in_row(place, layout), size - done)
-            parameter = place[0] + place[1]
-            place = advance(end - done, place, layout)
-            multiplier = splat(multipliers[parameter])
-            shift = splat(shifts[parameter])
-            width = splat(widths[parameter])
-            zero_in = splat(zeros_in[parameter])
-            zero_out = splat(zeros_out[parameter])
-            for i in range(done, end, LANES):
-                valid = first(end - i)
-                if cycle:
-                    at = parameter + (i - done)
-                    multiplier = load_first(multipliers, at, valid)
-                    shift = load_first(shifts, at, valid)
-                    width = load_first(widths, at, valid)
-                    zero_in = load_first(zeros_in, at, valid)
-                    zero_out = load_first(zeros_out, at, valid)
-                # Where q - z_in passes int64 it wraps to the other end, and no width reaches there either.
-                value = load_integers(source, i, valid, source_bytes, signed) - zero_in
-                if floating:
-                    scaled = _rounded(rule, value, multiplier, shift)
-                else:
-                    scaled = _multiplied(rule, value, multiplier, shift)
-                summed = scaled + convert(zero_out, number_class)
-                bound = splat(np.int64(1)) << width
-                value_fails = valid & ((value < -bound) | (value >= bound))
-                scaled_fails = valid & ((scaled < lowest) | (scaled > highest))
-                sum_fails = valid & ((summed < lowest_sum) | (summed > highest_sum))
-                fails = value_fails | scaled_fails | sum_fails
-                if undefined < 0 and some(fails):
-                    found = first_of(fails)
-                    this = first(found + 1) & ~first(found)
-                    requirement = np.int64(_SUM)
-                    if some(this & scaled_fails):
-                        requirement = np.int64(_SCALED)
-                    if some(this & value_fails):
-                        requirement = np.int64(_VALUE)
-                    undefined = start + i + found
-                summed = summed if floating else _wrapped(summed, wraps)
-                low = low - convert(valid & (summed < minimum), np.int64)
-                high = high - convert(valid & (summed > maximum), np.int64)
-                bounded = convert(smaller(larger(summed, minimum), maximum), np.int64)
-                store_integers(target, i, bounded, valid, target_bytes)
-            done = end
+        _, seen = convert_between(work, 0, size, locate(start, layout), layout, 0, nothing)
+        low, high, undefined, requirement = seen
         counts[0] += total(low)
         counts[1] += total(high)
         if counts[3] < 0 and undefined >= 0:

@@ -1,5 +1,5 @@
 """Kernels from integers to integers by a real factor, for tensors of which it is proved that no element fails what its
-scheme demands. Formulas: spec/numerics.md H.3.
+scheme demands.
 
     v = q - z_in ;  y = round(f(v) * factor + offset) ;  clamp(y + z_out, minimum, maximum)
 
@@ -18,22 +18,21 @@ from enum import IntEnum
 import numpy as np
 from numba import types
 
-from core.kernels.jit.jit import Array, Kernel, Number, kernel, readable, writable
+from core.kernels.jit.jit import Array, Kernel, Number, inlined, kernel, readable, writable
 from core.kernels.jit.processor import prefer_wide_vectors
-from core.kernels.loop.layout import advance, left_in_row, locate, unpacked
+from core.kernels.loop.spans import span_loop
 from core.kernels.simd.integer_lanes import (
     BLOCK,
     load_block,
     load_int32,
-    load_integers,
     store_block,
-    store_int32,
     store_integers,
 )
-from core.kernels.simd.memory import load, load_first
-from core.kernels.simd.saturation import clamped, store_sums
+from core.kernels.simd.memory import elements_of, load, load_one
+from core.kernels.simd.saturation import store_sums
 from core.kernels.simd.vector import LANES
 from core.kernels.simd.vectors import (
+    clamp,
     convert,
     first,
     half_away,
@@ -46,9 +45,6 @@ from core.kernels.simd.vectors import (
     total,
 )
 from core.kernels.simd.words import splat_words
-
-# Long enough that looking at the extremes does not count, short enough to be in the cache when it is counted.
-_SPAN = 4096
 
 
 class Parameter(IntEnum):
@@ -63,25 +59,138 @@ class Parameter(IntEnum):
 class Choice(IntEnum):
     """Where each choice stands in the kernels' `numbers`, behind the layout."""
 
-    SOURCE_BYTES = 5
-    """Those of an element of the source: 1, 2 or 4, which is signed."""
-    SOURCE_SIGNED = 6
-    TARGET_BYTES = 7
-    AWAY = 8
+    SOURCE = 5
+    """Storage of the source, of up to 32 bits; not U32."""
+    TARGET_BYTES = 6
+    AWAY = 7
     """Whether ties go away from zero, not to even."""
-    MINIMUM = 9
-    MAXIMUM = 10
-    WORDS = 11
+    MINIMUM = 8
+    MAXIMUM = 9
+    WORDS = 10
     """Whether the target has bytes, and all z_out 14 bits and a sign: sums are then made in 16 bits, and saturate."""
 
 
 _ROWS = len(Parameter)
-_SOURCE_BYTES, _SIGNED, _TARGET_BYTES, _AWAY, _MINIMUM, _MAXIMUM, _WORDS = map(int, Choice)
+_SOURCE, _TARGET_BYTES, _AWAY, _MINIMUM, _MAXIMUM, _WORDS = map(int, Choice)
 
 
 def _requantize(wide: bool) -> Kernel:
     number = types.float64 if wide else types.float32
     number_class = np.float64 if wide else np.float32
+
+    @inlined
+    def convert_rows(
+        work: tuple[Number, ...],
+        begin: Number,
+        rows: Number,
+        length: Number,
+        parameter: Number,
+        cycle: Number,
+        care: Number,
+        seen: tuple[Number, ...],
+    ) -> tuple[Number, ...]:
+        """`seen`: the lowest and the highest sum, and how many are low and high in each lane; the same of words."""
+        source, target, parameters, columns, numbers, away, in_words, bounds, word_bounds = work
+        storage, target_bytes = numbers
+        minimum, maximum = bounds
+        sums, extremes, word_counts = seen
+        least, most, low, high = sums
+        counting = care > 0
+        # What words hold.
+        furthest = splat(number_class(32767))
+        # Where each row of the parameters begins.
+        offsets, zeros_in, zeros_out = columns, 2 * columns, 3 * columns
+        done = begin
+        for index in range(parameter, parameter + rows):
+            end = done + length
+            factor = load_one(parameters, index)
+            offset = load_one(parameters, offsets + index)
+            zero_in = convert(load_one(parameters, zeros_in + index), np.int32)
+            zero_out = load_one(parameters, zeros_out + index)
+            zero_word = splat_words(np.int64(parameters[zeros_out + index]))
+            i = done
+            if cycle:
+                while i + LANES <= end:
+                    at = index + (i - done)
+                    value = load_int32(source, i, storage) - convert(load(parameters, zeros_in + at), np.int32)
+                    real = convert(value, number_class) * load(parameters, at) + load(parameters, offsets + at)
+                    summed = load(parameters, zeros_out + at) + (half_away(real) if away else half_even(real))
+                    least, most = smaller(summed, least), larger(summed, most)
+                    if counting:
+                        low = low - convert(summed < minimum, np.int32)
+                        high = high - convert(summed > maximum, np.int32)
+                    stored = convert(clamp(summed, minimum, maximum), np.int32)
+                    store_integers(target, i, stored, target_bytes)
+                    i += LANES
+            else:
+                while i + BLOCK <= end:
+                    e, f, g, h = load_block(source, i, storage)
+                    a = convert(e - zero_in, number_class) * factor + offset
+                    b = convert(f - zero_in, number_class) * factor + offset
+                    c = convert(g - zero_in, number_class) * factor + offset
+                    d = convert(h - zero_in, number_class) * factor + offset
+                    if away:
+                        a, b, c, d = half_away(a), half_away(b), half_away(c), half_away(d)
+                    else:
+                        a, b, c, d = half_even(a), half_even(b), half_even(c), half_even(d)
+                    if in_words:
+                        e = convert(clamp(a, -furthest, furthest), np.int32)
+                        f = convert(clamp(b, -furthest, furthest), np.int32)
+                        g = convert(clamp(c, -furthest, furthest), np.int32)
+                        h = convert(clamp(d, -furthest, furthest), np.int32)
+                        block = (e, f, g, h)
+                        extremes, word_counts = store_sums(
+                            target, i, block, zero_word, word_bounds, extremes, word_counts, counting
+                        )
+                    else:
+                        a, b, c, d = a + zero_out, b + zero_out, c + zero_out, d + zero_out
+                        least = smaller(a, smaller(b, smaller(c, smaller(d, least))))
+                        most = larger(a, larger(b, larger(c, larger(d, most))))
+                        if counting:
+                            low = low - convert(a < minimum, np.int32) - convert(b < minimum, np.int32)
+                            low = low - convert(c < minimum, np.int32) - convert(d < minimum, np.int32)
+                            high = high - convert(a > maximum, np.int32) - convert(b > maximum, np.int32)
+                            high = high - convert(c > maximum, np.int32) - convert(d > maximum, np.int32)
+                        e = convert(clamp(a, minimum, maximum), np.int32)
+                        f = convert(clamp(b, minimum, maximum), np.int32)
+                        g = convert(clamp(c, minimum, maximum), np.int32)
+                        h = convert(clamp(d, minimum, maximum), np.int32)
+                        store_block(target, i, e, f, g, h, target_bytes)
+                    i += BLOCK
+            while i < end:
+                valid = first(end - i)
+                if cycle:
+                    at = index + (i - done)
+                    factor = load(parameters, at, valid)
+                    offset = load(parameters, offsets + at, valid)
+                    zero_in = convert(load(parameters, zeros_in + at, valid), np.int32)
+                    zero_out = load(parameters, zeros_out + at, valid)
+                value = load_int32(source, i, storage, valid) - zero_in
+                real = convert(value, number_class) * factor + offset
+                summed = (half_away(real) if away else half_even(real)) + zero_out
+                summed = select(valid, summed, minimum)
+                least, most = smaller(summed, least), larger(summed, most)
+                low = low - convert(summed < minimum, np.int32)
+                high = high - convert(summed > maximum, np.int32)
+                stored = convert(clamp(summed, minimum, maximum), np.int32)
+                store_integers(target, i, stored, target_bytes, valid)
+                i += LANES
+            done = end
+        return (least, most, low, high), extremes, word_counts
+
+    @inlined
+    def finish(work: tuple[Number, ...], care: Number, seen: tuple[Number, ...], counts: Array) -> Number:
+        in_words, bounds, word_bounds = work[6], work[7], work[8]
+        sums, extremes, word_counts = seen
+        saturated = some((sums[0] < bounds[0]) | (sums[1] > bounds[1]))
+        if in_words:
+            saturated |= some((extremes[0] < word_bounds[0]) | (extremes[1] > word_bounds[1]))
+        if saturated and care > 0:
+            counts[0] += total(convert(sums[2], np.int64)) + word_counts[0]
+            counts[1] += total(convert(sums[3], np.int64)) + word_counts[1]
+        return np.int64(saturated)
+
+    convert_spans = span_loop(convert_rows, finish)
 
     @kernel(
         (
@@ -104,123 +213,18 @@ def _requantize(wide: bool) -> Kernel:
         counts: Array,
     ) -> None:
         prefer_wide_vectors()
-        source_bytes, signed, target_bytes = numbers[_SOURCE_BYTES], numbers[_SIGNED] != 0, numbers[_TARGET_BYTES]
-        away = numbers[_AWAY] != 0
         minimum, maximum = splat(number_class(numbers[_MINIMUM])), splat(number_class(numbers[_MAXIMUM]))
-        in_words = numbers[_WORDS] != 0
         word_bounds = (splat_words(numbers[_MINIMUM]), splat_words(numbers[_MAXIMUM]))
-        # What words hold.
-        furthest = splat(number_class(32767))
+        work = (
+            elements_of(source), elements_of(target), elements_of(parameters), parameters.size // _ROWS,
+            (numbers[_SOURCE], numbers[_TARGET_BYTES]), numbers[_AWAY] != 0,
+            numbers[_WORDS] != 0, (minimum, maximum), word_bounds,
+        )  # fmt: skip
         none = splat(np.int32(0))
-        # Where each row of the parameters begins.
-        columns = parameters.size // _ROWS
-        offsets, zeros_in, zeros_out = columns, 2 * columns, 3 * columns
-        layout = unpacked(numbers)
-        cycle = layout[4] != 0
-        place = locate(start, layout)
-        # What one span needs the next one mostly needs too.
-        counting = False
-        span = 0
-        while span < size:
-            span_end = min(span + _SPAN, size)
-            span_place = place
-            least, most = maximum, minimum
-            low, high = none, none
-            extremes = (word_bounds[1], word_bounds[0])
-            word_counts = (np.int64(0), np.int64(0))
-            done = span
-            while done < span_end:
-                end = done + min(left_in_row(place, layout), span_end - done)
-                parameter = place[0] + place[1]
-                place = advance(end - done, place, layout)
-                factor = splat(parameters[parameter])
-                offset = splat(parameters[offsets + parameter])
-                zero_in = splat(np.int32(parameters[zeros_in + parameter]))
-                zero_out = splat(parameters[zeros_out + parameter])
-                zero_word = splat_words(np.int64(parameters[zeros_out + parameter]))
-                i = done
-                if cycle:
-                    while i + LANES <= end:
-                        at = parameter + (i - done)
-                        value = load_int32(source, i, source_bytes, signed) - convert(
-                            load(parameters, zeros_in + at), np.int32
-                        )
-                        real = convert(value, number_class) * load(parameters, at) + load(parameters, offsets + at)
-                        summed = load(parameters, zeros_out + at) + (half_away(real) if away else half_even(real))
-                        least, most = smaller(summed, least), larger(summed, most)
-                        if counting:
-                            low = low - convert(summed < minimum, np.int32)
-                            high = high - convert(summed > maximum, np.int32)
-                        stored = convert(clamped(summed, minimum, maximum), np.int32)
-                        store_int32(target, i, stored, target_bytes)
-                        i += LANES
-                else:
-                    while i + BLOCK <= end:
-                        e, f, g, h = load_block(source, i, source_bytes, signed)
-                        a = convert(e - zero_in, number_class) * factor + offset
-                        b = convert(f - zero_in, number_class) * factor + offset
-                        c = convert(g - zero_in, number_class) * factor + offset
-                        d = convert(h - zero_in, number_class) * factor + offset
-                        if away:
-                            a, b, c, d = half_away(a), half_away(b), half_away(c), half_away(d)
-                        else:
-                            a, b, c, d = half_even(a), half_even(b), half_even(c), half_even(d)
-                        if in_words:
-                            e = convert(clamped(a, -furthest, furthest), np.int32)
-                            f = convert(clamped(b, -furthest, furthest), np.int32)
-                            g = convert(clamped(c, -furthest, furthest), np.int32)
-                            h = convert(clamped(d, -furthest, furthest), np.int32)
-                            block = (e, f, g, h)
-                            extremes, word_counts = store_sums(
-                                target, i, block, zero_word, word_bounds, extremes, word_counts, counting
-                            )
-                        else:
-                            a, b, c, d = a + zero_out, b + zero_out, c + zero_out, d + zero_out
-                            least = smaller(a, smaller(b, smaller(c, smaller(d, least))))
-                            most = larger(a, larger(b, larger(c, larger(d, most))))
-                            if counting:
-                                low = low - convert(a < minimum, np.int32) - convert(b < minimum, np.int32)
-                                low = low - convert(c < minimum, np.int32) - convert(d < minimum, np.int32)
-                                high = high - convert(a > maximum, np.int32) - convert(b > maximum, np.int32)
-                                high = high - convert(c > maximum, np.int32) - convert(d > maximum, np.int32)
-                            e = convert(clamped(a, minimum, maximum), np.int32)
-                            f = convert(clamped(b, minimum, maximum), np.int32)
-                            g = convert(clamped(c, minimum, maximum), np.int32)
-                            h = convert(clamped(d, minimum, maximum), np.int32)
-                            store_block(target, i, e, f, g, h, target_bytes)
-                        i += BLOCK
-                while i < end:
-                    valid = first(end - i)
-                    if cycle:
-                        at = parameter + (i - done)
-                        factor = load_first(parameters, at, valid)
-                        offset = load_first(parameters, offsets + at, valid)
-                        zero_in = convert(load_first(parameters, zeros_in + at, valid), np.int32)
-                        zero_out = load_first(parameters, zeros_out + at, valid)
-                    value = convert(load_integers(source, i, valid, source_bytes, signed), np.int32) - zero_in
-                    real = convert(value, number_class) * factor + offset
-                    summed = (half_away(real) if away else half_even(real)) + zero_out
-                    summed = select(valid, summed, minimum)
-                    least, most = smaller(summed, least), larger(summed, most)
-                    low = low - convert(summed < minimum, np.int32)
-                    high = high - convert(summed > maximum, np.int32)
-                    stored = convert(clamped(summed, minimum, maximum), np.int32)
-                    store_integers(target, i, stored, valid, target_bytes)
-                    i += LANES
-                done = end
-            saturated = some((least < minimum) | (most > maximum))
-            if in_words:
-                saturated |= some((extremes[0] < word_bounds[0]) | (extremes[1] > word_bounds[1]))
-            if saturated and not counting:
-                # Once more, and counting.
-                counting = True
-                place = span_place
-                continue
-            if saturated:
-                counts[0] += total(convert(low, np.int64)) + word_counts[0]
-                counts[1] += total(convert(high, np.int64)) + word_counts[1]
-            counting = saturated
-            span = span_end
+        nothing = (
+            (maximum, minimum, none, none), (word_bounds[1], word_bounds[0]), (np.int64(0), np.int64(0)),
+        )  # fmt: skip
+        convert_spans(work, start, size, numbers, nothing, counts)
 
     return requantize
 

@@ -50,7 +50,7 @@ class ReduceFormat(Format):
         types = parser.parse_function_type()
         operands = parser.resolve_operands([*values, *initial], types.inputs.data, position)
         if applied is not None:
-            region = reducer(element_part(types.inputs.data[0]), applied)
+            region = reducer(element_part(types.inputs.data[0]), applied, parser.ctx.get_op("stablehlo.return"))
         else:
             parser.parse_keyword("reducer")
             region = parser.parse_region(self._arguments(parser))
@@ -94,15 +94,12 @@ class ReduceFormat(Format):
             printer.print_region(op.regions[0], print_entry_block_args=False)
 
 
-def reducer(element: Attribute, applied: type[Operation]) -> Region:
-    """Return the region that combines two scalars with one operation."""
+def reducer(element: Attribute, applied: type[Operation], terminator: type[Operation]) -> Region:
+    """Return the region that combines two scalars with one operation and returns the result by `terminator`."""
     scalar = TensorType(element, [])
     block = Block(arg_types=[scalar, scalar])
     combined = applied.create(operands=list(block.args), result_types=[scalar])
-    from core.lowering.dialects.stablehlo.operations import OPERATIONS
-
-    returned = OPERATIONS["return"].create(operands=[combined.results[0]])
-    block.add_ops([combined, returned])
+    block.add_ops([combined, terminator.create(operands=[combined.results[0]])])
     return Region(block)
 
 

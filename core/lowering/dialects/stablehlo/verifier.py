@@ -92,7 +92,7 @@ def verify(op: Operation) -> None:
             raise VerifyException(f"expected the attribute {key}, a {kind.name}")
     for key, kind in _OPTIONAL.items():
         if key in op.attributes and not isinstance(op.attributes[key], kind):
-            raise VerifyException(f"the attribute {key} has to be a {kind.name}")
+            raise VerifyException(f"the attribute {key} must be a {kind.name}")
     types = (*op.operand_types, *op.result_types)
     for type_ in types:
         if quantized_part(type_) is not None and (reason := stablehlo_reason(type_of(type_))):
@@ -127,7 +127,7 @@ def _check_elements(name: str, op: Operation) -> None:
         if not isinstance(source, mlir.UniformType | mlir.UniformPerAxisType):
             raise VerifyException("the operand is not quantized")
         if type_of(element_part(op.results[0].type)) != source.expressed:
-            raise VerifyException(f"the result has to be {source.expressed.name}, the expressed type")
+            raise VerifyException(f"the result must be {source.expressed.name}, the expressed type")
     elif name in (*UNARY, *BINARY):
         _check_alike(name, elements)
     elif name == "compare":
@@ -136,7 +136,7 @@ def _check_elements(name: str, op: Operation) -> None:
         if elements[2] != IntegerType(1):
             raise VerifyException("the result of a comparison is i1")
     elif name in _PRODUCTS and isinstance(quantized_part(op.operands[0].type), mlir.UniformPerAxisType):
-        raise VerifyException("lhs has to be per-tensor where it is quantized")
+        raise VerifyException("lhs must be per-tensor where it is quantized")
     elif name in ("dot_general", "convolution") and any(quantized_part(each) is not None for each in elements):
         _check_weights(name, op)
         _check_quantized_product(*elements)
@@ -149,7 +149,7 @@ def _check_weights(name: str, op: Operation) -> None:
         numbers = op.attributes["dot_dimension_numbers"]
         assert isinstance(numbers, Dot)
         if isinstance(right, mlir.UniformType | mlir.UniformPerAxisType) and any(_zero_points(right)):
-            raise VerifyException("C15: the zero points of rhs have to be 0")
+            raise VerifyException("C15: the zero points of rhs must be 0")
         if isinstance(right, mlir.UniformPerAxisType) and right.axis in numbers.data.rhs_contracting_dimensions:
             raise VerifyException(f"C16: rhs is quantized along dimension {right.axis}, which is contracted")
         return
@@ -166,20 +166,20 @@ def _check_quantized_product(left: Attribute, right: Attribute, result: Attribut
     """Check which element types go together: C14 and C17 to C20 of dot_general, C28 and C31 to C34 of convolution."""
     lhs, rhs, product = quantized_part(left), quantized_part(right), quantized_part(result)
     if rhs is None or (lhs is None) != (product is None):
-        raise VerifyException("rhs has to be quantized, and the result where lhs is")
+        raise VerifyException("rhs must be quantized, and the result where lhs is")
     assert isinstance(rhs, mlir.UniformType | mlir.UniformPerAxisType)
     if lhs is None:
         if not type_of(left) == type_of(result) == rhs.expressed:
-            raise VerifyException(f"lhs and the result have to be {rhs.expressed.name}, the expressed type of rhs")
+            raise VerifyException(f"lhs and the result must be {rhs.expressed.name}, the expressed type of rhs")
         return
     assert isinstance(lhs, mlir.UniformType | mlir.UniformPerAxisType)
     assert isinstance(product, mlir.UniformType | mlir.UniformPerAxisType)
     if storage_attribute(lhs) != storage_attribute(rhs):
-        raise VerifyException("lhs and rhs have to be of one storage type")
+        raise VerifyException("lhs and rhs must be of one storage type")
     if not lhs.expressed == rhs.expressed == product.expressed:
-        raise VerifyException("lhs, rhs and the result have to be of one expressed type")
+        raise VerifyException("lhs, rhs and the result must be of one expressed type")
     if isinstance(rhs, mlir.UniformType) and not isinstance(product, mlir.UniformType):
-        raise VerifyException("the result of per-tensor operands has to be per-tensor")
+        raise VerifyException("the result of per-tensor operands must be per-tensor")
 
 
 def _zero_points(type_: mlir.UniformType | mlir.UniformPerAxisType) -> tuple[int, ...]:

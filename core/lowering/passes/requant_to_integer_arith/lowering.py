@@ -30,7 +30,7 @@ from core.lowering.passes.requant_to_integer_arith.sums import SumType
 from core.lowering.passes.rewriting import Emitter
 from core.lowering.passes.stablehlo_ops import erase_unused, is_quantized, make
 from core.lowering.quantized import element_part, stored, type_of
-from core.operators.tosa.rescale_plan import RescaleAttributes, RescaleRounding, plan_rescale
+from core.operators.tosa.rescale_plan import RescaleRounding, plan_rescale
 
 _MOVED = ("reshape", "transpose", "slice", "concatenate", "reverse")
 
@@ -174,9 +174,10 @@ class Lowering:
             _plain(op.output.type),
             multiplier,
             shift,
-            RescaleAttributes(rounding_mode=RescaleRounding(op.rounding_mode.data.value), **flags),
             input_zp=input_zp[0],
             output_zp=output_zp[0],
+            rounding_mode=RescaleRounding(op.rounding_mode.data.value),
+            **flags,
         )
         scaling = plan.scaling
         assert isinstance(scaling, ScalingPlan)
@@ -214,7 +215,7 @@ def _stored_element(type_: Attribute) -> IntegerType:
 def _check_signless(type_: Attribute) -> None:
     element = element_part(type_)
     if not isinstance(element, IntegerType) or element.signedness.data is not Signedness.SIGNLESS:
-        raise UnsupportedError("the storage has to be a signless integer, as `i8` and `u8` are; arith takes no other")
+        raise UnsupportedError("the storage must be a signless integer, such as `i8` or `u8`; arith supports no other")
 
 
 def _constant(value: SSAValue) -> list[int]:
@@ -225,5 +226,5 @@ def _constant(value: SSAValue) -> list[int]:
     elif isinstance(owner, Operation) and owner.name in ("stablehlo.constant", "arith.constant"):
         found = owner.attributes.get("value", owner.properties.get("value"))
     if not isinstance(found, DenseIntOrFPElementsAttr):
-        raise UnsupportedError("multiplier, shift and zero points have to be constants")
+        raise UnsupportedError("multiplier, shift and zero points must be constants")
     return [int(each) for each in cast(Any, found).get_values()]

@@ -1,18 +1,16 @@
-"""What `/v1/compare` reads and answers: a comparison as flat objects, made for clients whose language has no unions.
+"""The comparison of two tensors in JSON. Its objects are flat, for clients whose language has no unions.
 
 Elements are decimal texts, because they are integers in one comparison and floats in another, and may be NaN.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 from pydantic import Field
 
-from core.compare.comparison import MOST_REPORTED, ComparisonReport
+from core.compare.comparison import MOST_REPORTED
 from core.compare.histogram import DifferenceUnit
-from service.json_api.schemas.base import Int32, Int64, ReplyModel, RequestModel, Tensor
-from service.operations.error_measures import error_measures
+from service.http.models import Int32, Int64, ReplyModel, RequestModel
+from service.json_api.schemas.tensors import Tensor
 
 
 class CompareRequest(RequestModel):
@@ -86,25 +84,3 @@ class ComparisonReply(ErrorMeasures):
     )
     first: list[ReportedMismatch] = Field(description="The first mismatches, in order of index.")
     histogram: DifferenceHistogram
-
-
-def comparison_reply(report: ComparisonReport) -> ComparisonReply:
-    """Return a report as a reply."""
-    histogram = DifferenceHistogram(
-        unit=report.histogram.unit,
-        buckets=[DifferenceBucket(**asdict(bucket)) for bucket in report.histogram.buckets],
-        undefined=report.histogram.undefined,
-    )
-    bits = {} if report.bit_mismatches is None else {"bit_mismatches": report.bit_mismatches}
-    return ComparisonReply(
-        equal=report.equal,
-        elements=report.elements,
-        mismatches=report.mismatches,
-        **bits,
-        first=[
-            ReportedMismatch(**{name: value for name, value in asdict(mismatch).items() if value is not None})
-            for mismatch in report.first
-        ],
-        histogram=histogram,
-        **error_measures(report.error),
-    )

@@ -1,4 +1,4 @@
-"""Parameters of the arithmetic: multipliers and shifts from real factors."""
+"""Multipliers and shifts from real factors, in JSON."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from core.cancellation import checked
-from core.errors import LimitError
+from core.errors import at, below
 from core.schemes import scheme_named
 from core.schemes.multipliers import DerivedMultiplier, derive_from_scales, derive_multiplier
 from service.http.json_body import receive_json
 from service.http.openapi_operation import json_operation
-from service.http.problems import at, below
 from service.http.query import no_query
 from service.http.responses import json_response
-from service.json_api.schemas import multipliers as multiplier_models
+from service.json_api.schemas import multipliers as models
 from service.json_api.schemas.multipliers import MultiplierReply, MultiplierRequest
+from service.operations.parameters import check_factors
 from service.runtime.executor import CHARACTERS_PER_FACTOR
 from service.runtime.runtime import require_ready
 
@@ -33,18 +33,16 @@ async def derive_multipliers(request: Request) -> Response:
     """Derive the integer multiplier and shift for each factor, and the value that they represent."""
     running = require_ready(request)
     call, _ = await receive_json(request, MultiplierRequest, running)
-    limit, count = running.settings.max_factors, len(call.factors) + len(call.scales)
-    field = "factors" if "factors" in call.model_fields_set else "scales"
-    if count > limit:
-        detail = f"there are {count} {field}; the limit is {limit}"
-        raise LimitError(detail, limit=limit, pointer=f"/{field}")
+    [(field, given)] = call.given("factors", "scales").items()
+    count = len(given)
+    check_factors(count, field, running.settings, f"/{field}")
     with at("/scheme"):
         scheme = scheme_named(call.scheme).name
 
     def derive(index: int) -> DerivedMultiplier:
         if field == "factors":
-            return derive_multiplier(call.factors[index], scheme)
-        scales = call.scales[index]
+            return derive_multiplier(given[index], scheme)
+        scales = given[index]
         other = scales.weight if "weight" in scales.model_fields_set else None
         return derive_from_scales(scales.input, other, scales.output, scheme)
 
@@ -52,7 +50,7 @@ async def derive_multipliers(request: Request) -> Response:
         results = []
         for index in checked(range(count), 16):
             with below(f"/{field}/{index}"):
-                results.append(multiplier_models.DerivedMultiplier(**asdict(derive(index))))
+                results.append(models.DerivedMultiplier(**asdict(derive(index))))
         return json_response(MultiplierReply(scheme=scheme, results=results))
 
     return await running.executor.run_text(count * CHARACTERS_PER_FACTOR, work)

@@ -1,0 +1,120 @@
+"""Bases of the pydantic models of requests and replies, and the model of an error.
+
+Requests refuse unknown fields, so that a misspelt option is never ignored. Optional fields are absent, never null: the
+models give them a default, and `model_fields_set` says whether they were sent. Replies may gain fields, and their
+schemas say so.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+# Marks a field whose schema is the enum component of that name; `service.openapi` puts the reference there.
+COMPONENT = "x-component"
+
+# Optional fields are absent, never null: the default is not validated, and a given null is refused.
+ABSENT: Any = None
+
+_MOST_UNKNOWN = 16
+
+Int32 = Annotated[int, Field(json_schema_extra={"format": "int32"})]
+Int64 = Annotated[int, Field(json_schema_extra={"format": "int64"})]
+
+
+def _drop_absent(schema: dict[str, Any]) -> None:
+    """Drop the defaults that only stand for an absent field: an empty text, an empty list, zero."""
+    for field in schema.get("properties", {}).values():
+        if not field.get("default", True):
+            del field["default"]
+
+
+def _open_reply(schema: dict[str, Any]) -> None:
+    """Drop all defaults, since a field that a reply lacks has no value, and allow additional properties.
+
+    Generated clients may refuse unknown fields otherwise.
+    """
+    for field in schema.get("properties", {}).values():
+        field.pop("default", None)
+    schema["additionalProperties"] = True
+
+
+def component(component: str, description: str) -> Any:
+    """Describe a text field by an enum component. `core` checks the name, so that its own message lists the others."""
+    return Field(description=description, json_schema_extra={COMPONENT: component})
+
+
+class RequestModel(BaseModel):
+    """Base of the models of requests."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, json_schema_extra=_drop_absent)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _few_fields(cls, value: Any) -> Any:
+        """Refuse many unknown fields with one error: pydantic would make one for each of them."""
+        if isinstance(value, dict) and len(value) > len(cls.model_fields) + _MOST_UNKNOWN:
+            count, known = len(value), ", ".join(cls.model_fields)
+            raise PydanticCustomError(
+                "extra_forbidden", "there are {count} fields; known are {known}", {"count": count, "known": known}
+            )
+        return value
+
+    def given(self, *names: str) -> dict[str, Any]:
+        """Return the fields that were sent, in the order of the model: all of them, or those of `names`."""
+        return {
+            name: getattr(self, name)
+            for name in type(self).model_fields
+            if name in self.model_fields_set and (not names or name in names)
+        }
+
+
+class ReplyModel(BaseModel):
+    """Base of the models of replies."""
+
+    model_config = ConfigDict(frozen=True, json_schema_extra=_open_reply)
+
+
+class FieldProblem(ReplyModel):
+    """One invalid field."""
+
+    pointer: str = Field(description="JSON pointer (RFC 6901) into the body, or `/name` for a query parameter.")
+    code: str
+    detail: str
+    offset: Int32 = Field(default=0, description="Index of the first invalid character, for type texts.")
+
+
+class Problem(ReplyModel):
+    """An error (RFC 9457). `code` is stable; GET `type` for an explanation."""
+
+    type: str
+    title: str
+    status: Int32
+    detail: str
+    code: str
+    errors: list[FieldProblem] = Field(default=[])
+    error: str = Field(
+        default="", description="Under /v2: the detail, in the member that clients of that protocol read."
+    )
+    offset: Int32 = Field(
+        default=0,
+        description="Index of the first invalid character in a type text or a module.",
+    )
+    line: Int32 = Field(default=0, description="Line of a module, from 1.")
+    column: Int32 = Field(default=0, description="Column of a module, from 1.")
+    caret: str = Field(default="", description="The text around the offset, and a caret under the character.")
+    hint: str = Field(default="", description="What was probably meant.")
+    index: Int64 = Field(default=0, description="Flat row-major index of the element in error.")
+    limit: Int64 = Field(default=0, description="The limit that was exceeded.")
+    request_id: str
+
+
+class ProblemExplanation(ReplyModel):
+    """Explanation of a problem code."""
+
+    code: str
+    status: Int32
+    title: str
+    explanation: str

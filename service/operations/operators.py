@@ -1,0 +1,52 @@
+"""Calls of other systems' operators, within the limits of the service."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from core.errors import UnsupportedError, excerpt
+from core.mlir import print_type
+from core.mlir.types import TensorType
+from core.operators.checks import checked_call
+from core.operators.description import OperandTensor, Operator, Run, Value
+from core.operators.element_names import container
+from service.operations.integer import check_size, weight_of
+from service.runtime.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedOperator:
+    """The work of a checked call, about how much memory it takes, and the bytes of a tensor that take about as long."""
+
+    run: Run
+    byte_count: int
+    weight: int
+
+
+def operand_dtype(tensor: TensorType) -> np.dtype[Any]:
+    """Return the dtype that the elements of an operand are kept in. Raise UnsupportedError for a type without one."""
+    dtype = container(tensor.element)
+    if dtype is None:
+        raise UnsupportedError(f"tensors of {excerpt(print_type(tensor.element))} are not supported")
+    return dtype
+
+
+def plan_operator(
+    operator: Operator,
+    opset: int | None,
+    implementation: str,
+    operands: Mapping[str, OperandTensor],
+    attributes: Mapping[str, Value],
+    settings: Settings,
+) -> PlannedOperator:
+    """Check and plan a call. See `core.operators.checks.checked_call` for the arguments, errors and their pointers.
+
+    Raise LimitError for an output of too many elements or products.
+    """
+    work = operator.work_of(checked_call(operator, opset, implementation, operands, attributes))
+    check_size(work.elements, work.products, settings)
+    return PlannedOperator(work.run, work.working_bytes(operands), weight_of(work.elements, work.products))

@@ -1,0 +1,47 @@
+"""Functions of vectors of int64, called from Python with one number for all elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numba import types
+
+from core.kernels.jit.jit import Kernel, kernel, readable, writable
+from core.kernels.simd.memory import load, store
+from core.kernels.simd.vector import LANES
+
+_INTEGERS = readable(types.int64)
+
+
+@cache
+def _kernel(function: Callable[..., Any], arguments: int) -> Kernel:
+    if arguments == 1:
+
+        @kernel((_INTEGERS, writable(types.int64)))
+        def call(a: Any, result: Any) -> None:
+            store(result, 0, function(load(a, 0)))
+
+    elif arguments == 2:
+
+        @kernel((_INTEGERS, _INTEGERS, writable(types.int64)))
+        def call(a: Any, b: Any, result: Any) -> None:
+            store(result, 0, function(load(a, 0), load(b, 0)))
+
+    else:
+
+        @kernel((_INTEGERS, _INTEGERS, _INTEGERS, writable(types.int64)))
+        def call(a: Any, b: Any, c: Any, result: Any) -> None:
+            store(result, 0, function(load(a, 0), load(b, 0), load(c, 0)))
+
+    return call
+
+
+def of_lanes(function: Callable[..., Any], *numbers: int) -> int:
+    """Return what `function` makes of vectors of these numbers: the same in all elements."""
+    result = np.zeros(LANES, np.int64)
+    _kernel(function, len(numbers))(*(np.full(LANES, number, np.int64) for number in numbers), result)
+    (found,) = set(result.tolist())
+    return int(found)

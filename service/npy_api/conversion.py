@@ -58,11 +58,10 @@ async def convert_npy(request: Request, operation: Operation) -> Response:
     reader = BodyReader(scope, request.receive, running.settings.max_binary_bytes)
     text, length = await _header_text(reader)
     header_bytes = reader.handed_out
-    # A query is kept once, so that it is known by being the same object.
-    file: _File | None = running.asked.get((query, text))
+    file: _File | None = running.asked.get((*key, text))
     if file is None:
         file = await _plan(npy.parse_header(text, length, running.settings.max_rank), query, running)
-        running.asked.put((query, text), file, plan_bytes(file.planned.plan, query.characters))
+        running.asked.put((*key, text), file, plan_bytes(file.planned.plan, query.characters))
 
     async def end() -> None:
         await reader.skip_rest()
@@ -96,7 +95,7 @@ async def _header_text(reader: BodyReader) -> tuple[bytes, int]:
 
 async def _plan(header: npy.NpyHeader, query: ConversionQuery, running: Runtime) -> _File:
     """Plan for a header."""
-    named = query.input_type is not None
+    named = query.conversion.input_type is not None
     with at("/input_type"):
         call = query.call(header.shape, None if named else _element_of(header))
     planned = await planned_conversion(call, query.characters, running)

@@ -66,8 +66,11 @@ class ConversionCall(NamedTuple):
     @property
     def is_kept(self) -> bool:
         """Whether it is worth the time to look whether such a call was planned before."""
-        scales = (getattr(getattr(each, "element", each), "scales", ()) for each in (self.input_type, self.output_type))
-        return len(self.multipliers or ()) + sum(map(len, scales)) <= _MOST_KEPT_NUMBERS
+        numbers = len(self.multipliers or ())
+        for each in (self.input_type, self.output_type):
+            if not isinstance(each, str):
+                numbers += len(getattr(getattr(each, "element", each), "scales", ()))
+        return numbers <= _MOST_KEPT_NUMBERS
 
 
 class PlannedConversion(Conversion):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from starlette.requests import Request
 
@@ -48,26 +47,24 @@ def query_fields(operation: Operation) -> list[str]:
     return [*_TYPES, "profile", "packing", *options]
 
 
-def _required(operation: Operation) -> str:
-    return "input_type" if operation is Operation.DEQUANTIZE else "output_type"
-
-
 def described_fields(operation: Operation, input_type: str, output_type: str) -> list[dict[str, Any]]:
     """Return the fields as the OpenAPI document has them. `input_type` and `output_type` describe the types."""
-    profile, required = DEFAULT_PROFILES[operation], _required(operation)
-    fields = [
-        query_parameter("output_type", output_type, required=required == "output_type"),
-        query_parameter("input_type", input_type, required=required == "input_type"),
-        query_parameter(
-            "profile", f"Default: {profile}.", schema={"$ref": f"{SCHEMAS}ProfileName", "default": profile}
-        ),
-        query_parameter("packing", _PACKING, schema={"$ref": f"{SCHEMAS}Packing", "default": "unpacked"}),
-        query_parameter("multipliers", _MULTIPLIERS),
-        *(query_parameter(option.name, option.description, schema=_schema(option)) for option in OPTIONS[operation]),
+    profile = DEFAULT_PROFILES[operation]
+    schemas = {option.name: (option.description, _schema(option)) for option in OPTIONS[operation]} | {
+        "input_type": (input_type, None),
+        "output_type": (output_type, None),
+        "profile": (f"Default: {profile}.", {"$ref": f"{SCHEMAS}ProfileName", "default": profile}),
+        "packing": (_PACKING, {"$ref": f"{SCHEMAS}Packing", "default": "unpacked"}),
+        "multipliers": (_MULTIPLIERS, None),
+    }
+    return [
+        query_parameter(name, schemas[name][0], required=name == _required(operation), schema=schemas[name][1])
+        for name in ("output_type", "input_type", *query_fields(operation)[len(_TYPES) :])
     ]
-    order = ["output_type", *query_fields(operation)]
-    known = [field for field in fields if field["name"] in order]
-    return sorted(known, key=lambda field: order.index(field["name"]))
+
+
+def _required(operation: Operation) -> str:
+    return "input_type" if operation is Operation.DEQUANTIZE else "output_type"
 
 
 def _schema(option: Option) -> dict[str, Any]:
@@ -80,32 +77,15 @@ def _schema(option: Option) -> dict[str, Any]:
     return {"type": "integer", "format": "int64" if option.highest == LARGEST_INTEGER else "int32", **bounds, **default}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ConversionQuery:
-    """A query, read: what it says of a conversion of any tensor."""
+class ConversionQuery(NamedTuple):
+    """A query, read: the conversion of an array whose shape is not known yet, and the length of its types as texts."""
 
-    operation: Operation
-    profile: str
-    input_type: Type | None
-    output_type: Type | None
-    options: tuple[tuple[str, Value], ...]
-    multipliers: tuple[Multiplier, ...] | None
-    packing: Packing
+    conversion: ConversionCall
     characters: int
 
     def call(self, shape: tuple[int, ...], element: ElementType | None) -> ConversionCall:
         """Return the conversion of an array. `element` is what its elements are by themselves."""
-        return ConversionCall(
-            operation=self.operation,
-            profile=self.profile,
-            input_type=self.input_type,
-            output_type=self.output_type,
-            shape=shape,
-            element=element,
-            options=self.options,
-            multipliers=self.multipliers,
-            packing=self.packing,
-        )
+        return self.conversion._replace(shape=shape, element=element)
 
 
 async def read_conversion_query(request: Request, operation: Operation, running: Runtime) -> ConversionQuery:
@@ -121,16 +101,16 @@ async def read_conversion_query(request: Request, operation: Operation, running:
 
     input_type, output_type = await running.executor.run_text(characters, read_types)
     multipliers = _multipliers(query["multipliers"]) if "multipliers" in query else None
-    return ConversionQuery(
+    conversion = ConversionCall(
         operation,
         query.get("profile", DEFAULT_PROFILES[operation]),
         input_type,
         output_type,
-        given_options(operation, options),
-        multipliers,
-        Packing(packing),
-        characters,
+        options=given_options(operation, options),
+        multipliers=multipliers,
+        packing=Packing(packing),
     )
+    return ConversionQuery(conversion, characters)
 
 
 def _wrong(name: str, code: str, detail: str) -> InvalidRequestError:

@@ -78,12 +78,15 @@ def convert_array(source: Array, planned: PlannedConversion, metrics: Metrics) -
     """Convert an input that is in memory: work for a thread. Raise what `convert_body` does."""
     output = np.empty(planned.output_entries, planned.output_dtype)
     tally = planned.plan.new_counts()
-    for first, last in planned.pieces(0, planned.elements, _CANCELLABLE):
-        check_cancelled()
-        piece = source[planned.input_at(first) : planned.input_at(last)]
-        counts = planned.plan.new_counts()
-        planned.step(piece, output[planned.output_at(first) : planned.output_at(last)], first, counts)
-        merged([counts], tally)
+    if planned.elements <= _CANCELLABLE:
+        planned.step(source, output, 0, tally)
+    else:
+        for first, last in planned.pieces(0, planned.elements, _CANCELLABLE):
+            check_cancelled()
+            piece = source[planned.input_at(first) : planned.input_at(last)]
+            counts = planned.plan.new_counts()
+            planned.step(piece, output[planned.output_at(first) : planned.output_at(last)], first, counts)
+            merged([counts], tally)
     result = planned.result(tally, metrics)
     if planned.measured:
         plan, width = planned.plan, planned.packed_out

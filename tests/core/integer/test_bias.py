@@ -1,4 +1,5 @@
-"""A bias with a scale of its own: rescaled to that of the sums exactly, then rounded once by the rule of the profile."""
+"""A bias with a scale of its own: rescaled to that of the sums exactly, then rounded once by the rule of the profile.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A bias with a scale of its own: rescaled to that of the sums exactly, then rounded once by the rule of the profile.
-"""
+"""A bias with a scale of its own: rescaled exactly to the scale of the sums, then rounded once by the profile."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ def test_a_folder_in_it_is_checked_too(place: Path, monkeypatch: pytest.MonkeyPa
 
 def test_the_user_has_a_directory_where_the_installation_has_none(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made(place / "installed" / "__pycache__", 0o777)
-    monkeypatch.setattr(module, "__file__", str(place / "installed" / "cache_directory.py"))
+    monkeypatch.setattr(module, "__file__", str(place / "installed" / "jit" / "cache_directory.py"))
     monkeypatch.setenv("HOME", str(place / "home"))
     assert module.cache_directory("kernels") == place / "home" / ".cache" / "requant" / "kernels"
     module.cache_directory.cache_clear()
@@ -158,7 +158,7 @@ def test_without_a_safe_one_nothing_is_kept(
     place: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     made(place / "installed" / "__pycache__", 0o777)
-    monkeypatch.setattr(module, "__file__", str(place / "installed" / "cache_directory.py"))
+    monkeypatch.setattr(module, "__file__", str(place / "installed" / "jit" / "cache_directory.py"))
     monkeypatch.setenv("HOME", str(made(place / "home", 0o777)))
     assert module.cache_directory("kernels") is None
     (line,) = caplog.messages

@@ -16,6 +16,7 @@ from core.translation import TRANSLATIONS, Answer, Subject, translate
 from core.translation.translation import subject_of
 from tests.oracles import translation as oracle
 from tests.oracles.translation import WIDTHS, Case
+from tests.support.cases import sample
 
 STORAGES = (*WIDTHS, *oracle.FLOATS)
 READABLE = ("onnx", "onednn", "litert", "torch")
@@ -110,7 +111,7 @@ def test_the_text_of_a_type_is_made_once() -> None:
 def test_who_holds_what() -> None:
     """Every system agrees with the oracle over the grid, and both answers occur for each."""
     seen: dict[str, set[bool]] = {}
-    for case in grid():
+    for case in sample(grid(), 2000):
         expected = holders(case)
         assert ours(case) == expected, case.text
         for system, answer in expected.items():

@@ -36,7 +36,7 @@ async def echo(scope: Scope, receive: Receive, send: Send) -> None:
 @contextlib.asynccontextmanager
 async def connection() -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     """A connection to a server with the small limits."""
-    config = uvicorn.Config(echo, http=http_protocol(LIMITS), lifespan="off", log_level="critical")
+    config = uvicorn.Config(echo, http=http_protocol(LIMITS), lifespan="off", log_config=None)
     config.load()
     state = ServerState()
     server = await asyncio.get_running_loop().create_server(

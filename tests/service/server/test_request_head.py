@@ -42,7 +42,7 @@ def seen(*pieces: bytes, limits: RequestLimits | None = None) -> list[tuple[int,
     """Send the pieces, and return the status and the JSON of each reply until the server closes or says no more."""
 
     async def run() -> bytes:
-        config = uvicorn.Config(mirror, http=http_protocol(limits or ArrivalLimits()), lifespan="off", log_config=None)
+        config = uvicorn.Config(mirror, http=http_protocol(limits or RequestLimits()), lifespan="off", log_config=None)
         config.load()
         server = await asyncio.get_running_loop().create_server(
             lambda: config.http_protocol_class(config=config, server_state=ServerState(), app_state={}),  # type: ignore[call-arg]
@@ -236,7 +236,7 @@ def test_an_unexpected_failure_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_problem_for_head_has_no_body() -> None:
     async def run() -> bytes:
-        config = uvicorn.Config(mirror, http=http_protocol(ArrivalLimits()), lifespan="off", log_config=None)
+        config = uvicorn.Config(mirror, http=http_protocol(RequestLimits()), lifespan="off", log_config=None)
         config.load()
         server = await asyncio.get_running_loop().create_server(
             lambda: config.http_protocol_class(config=config, server_state=ServerState(), app_state={}),  # type: ignore[call-arg]

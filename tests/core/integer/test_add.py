@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -83,6 +85,22 @@ def test_pieces_and_counts(profile: str) -> None:
     totals = np.array(unclamped)
     assert np.array_equal(target, np.clip(totals, -128, 127))
     assert (report.saturated_low, report.saturated_high) == ((totals < -128).sum(), (totals > 127).sum())
+
+
+@pytest.mark.parametrize(("profile", "kept"), [("litert", np.float32), ("tosa", np.float64)])
+def test_the_precision_that_scales_are_taken_in(profile: str, kept: type[np.floating[Any]]) -> None:
+    """LiteRT's tensors hold f32 scales; no f32 is one of these."""
+
+    def multipliers(scales: tuple[float, ...]) -> Any:
+        types = [f"!quant.uniform<i8:f32, {scale!r}>" for scale in scales]
+        plan = plan_add(tensor(f"tensor<4x{types[0]}>"), tensor(f"tensor<4x{types[1]}>"), parse_type(types[2]), profile)
+        return plan.arithmetic.multipliers
+
+    scales = (0.1, 0.3, 0.7)
+    assert multipliers(scales) == multipliers(tuple(float(kept(scale)) for scale in scales))
+    assert (multipliers(scales) == multipliers(tuple(float(np.float32(scale)) for scale in scales))) == (
+        kept is np.float32
+    )
 
 
 def test_broadcast() -> None:

@@ -113,8 +113,8 @@ BODY = "func.func @f(%x: tensor<2xf32>) -> tensor<2xf32> {{\n  {}\n  return %x :
         ("func.func @f() {return}\nfunc.func @f() {return}", 1, 1, 'Redefinition of symbol "f"'),
         ("func.func @f(i8)", 1, 1, "without a body must be private"),
         ("{" * 100, 1, 65, "nested more than 64 deep"),
-        (BODY.format('"' + "a" * 1000), 2, 3, "a string without an end"),
-        (BODY.format('"' + "a" * 1000 + '\\q"'), 2, 3, "an escape that there is not"),
+        (BODY.format('"' + "a" * 1000), 2, 3, "an unterminated string"),
+        (BODY.format('"' + "a" * 1000 + '\\q"'), 2, 3, "an invalid escape"),
         ("func.func @f() {\n \x00 }", 2, 2, "unexpected character"),
         ('func.func @f() { "func.return"() [^bb0] : () -> () ^bb0: return }', 1, 1, "branches"),
         (

@@ -64,7 +64,7 @@ def instructions(name: str) -> list[tuple[str, str]]:
     return re.findall(r"^\s+([a-z][a-z0-9]+)[ \t]+(\S.*)$", MAIN[name][0].assembly(), re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", sample(list(MAIN), 5))
+@pytest.mark.parametrize("name", sample(list(MAIN), 2))
 def test_arithmetic_is_done_in_the_widest_registers(name: str) -> None:
     operation = MAIN[name][1]
     if operation == "fmadd" and not FEATURES.get("fma"):

@@ -18,6 +18,7 @@ from core.lowering.limits import ModuleLimits
 from core.lowering.module import read_module
 from core.mlir import TensorType, parse_type
 from tests.core.lowering.modules import lowered
+from tests.support.cases import sample
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 STABLEHLO: dict[str, Any] = json.loads((VECTORS / "stablehlo_passes.json").read_text())
@@ -175,7 +176,7 @@ def rescaled_program(case: dict[str, Any], count: int) -> tuple[str, list[str], 
     return program(line, types, target), types, target
 
 
-@pytest.mark.parametrize("case", RESCALED, ids=lambda case: f"{case['op']} {case['storage']}")
+@pytest.mark.parametrize("case", sample(RESCALED, 30), ids=lambda case: f"{case['op']} {case['storage']}")
 def test_rescales(case: dict[str, Any]) -> None:
     """Multipliers and shifts of every rescale, and the numbers of RESCALE where the vectors have them."""
     numeric = case.get("numeric") or {}

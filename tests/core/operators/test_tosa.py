@@ -26,6 +26,7 @@ from tests.oracles import blocks as block_oracle
 from tests.oracles.quantization import f32, from_bits
 from tests.oracles.small_floats import FORMATS, decode
 from tests.oracles.tosa import Rescale, Unpredictable, rescaled
+from tests.support.cases import sample
 from tests.support.operator_calls import output_types, run, tensor
 from tests.support.rescale_case import numbers, stored
 
@@ -94,7 +95,7 @@ def test_every_code_at_every_scale_is_cast_back(element: str, target: str) -> No
     (found,) = run("tosa.CAST_FROM_BLOCK_SCALED", inputs, {"output_data_type": target}).values()
     got = found.astype(np.float64) if target == "f32" else (found.astype(np.uint32) << 16).view(np.float32)
     reals = [real_of(element, code % count) for code in range(width)]
-    for scale in range(256):
+    for scale in {*sample(range(256), 40), 0, 1, 126, 127, 128, 253, 254}:
         for index, real in enumerate(reals):
             exact = math.nan if scale == 255 else real * 2.0 ** (scale - 127)
             if math.isfinite(exact) and abs(exact) < 2.0**128:

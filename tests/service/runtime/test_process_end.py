@@ -16,8 +16,11 @@ from urllib.request import urlopen
 
 import pytest
 
+from tests.support.cases import EXHAUSTIVE
+
 ROOT = Path(__file__).parents[3]
 
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
 # Nothing is served: the last moment of idle connections, uvicorn's ticks, and a machine that is shared.
 AT_ONCE = 10.0
 
@@ -115,7 +118,7 @@ def wait_for(process: subprocess.Popen[bytes], port: int, path: str) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT], ids=lambda sent: sent.name)
+@pytest.mark.parametrize("sent", SIGNALS if EXHAUSTIVE else SIGNALS[1:], ids=lambda sent: sent.name)
 def test_it_ends_at_once_while_kernels_compile(sent: signal.Signals, tmp_path: Path) -> None:
     with service(tmp_path, _SERVE) as (process, port):
         wait_for(process, port, "/v2/health/live")
@@ -137,7 +140,7 @@ def test_it_ends_at_once_before_it_listens(seconds: float, tmp_path: Path) -> No
     assert "Traceback" not in (tmp_path / "log").read_text()
 
 
-@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT], ids=lambda sent: sent.name)
+@pytest.mark.parametrize("sent", SIGNALS if EXHAUSTIVE else SIGNALS[:1], ids=lambda sent: sent.name)
 @pytest.mark.parametrize("stuck", [_STUCK, _STUBBORN], ids=["executors", "task"])
 def test_work_that_never_ends_is_abandoned_in_time(stuck: str, sent: signal.Signals, tmp_path: Path) -> None:
     with service(tmp_path, stuck + _SERVE, "--drain-seconds", "0.5", "--shutdown-seconds", "1") as (process, port):

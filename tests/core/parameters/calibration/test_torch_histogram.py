@@ -15,6 +15,7 @@ from core.parameters.finished_type import PerAxis
 from tests.core.parameters.calibration.observation import Array, find, samples, target
 from tests.oracles.quantization import f32
 from tests.oracles.torch_histogram import HistogramObserver, histc
+from tests.support.cases import EXHAUSTIVE
 
 
 def observe(tensors: list[Array], bins: int, bits: int) -> tuple[float, float]:
@@ -68,7 +69,7 @@ def test_ranges_of_every_magnitude(bins: int) -> None:
     """Either the range that the oracle finds, or a refusal where torch's arithmetic is undefined or not finite."""
     rng = np.random.default_rng(bins)
     found_any = refused_any = 0
-    for _ in range(40):
+    for _ in range(40 if EXHAUSTIVE else 24):
         scale = 10.0 ** rng.choice([-45, -42, -38, -30, 7, 8, 9, 30, 34, 35, 36, 37, 38])
         tensors = [samples(rng, int(rng.integers(1, 30)), scale) for _ in range(rng.integers(1, 4))]
         tensors = [tensor for tensor in tensors if np.isfinite(tensor).any()]
@@ -85,8 +86,8 @@ def test_ranges_of_every_magnitude(bins: int) -> None:
         else:
             assert (found.minimums[0], found.maximums[0]) == expected
             found_any += 1
-    assert found_any > 10
-    assert refused_any > 1 or bins == 1
+    assert found_any > (10 if EXHAUSTIVE else 4)
+    assert refused_any or bins == 1
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """What an operator is: its names, versions, operands, results and attributes, each described once.
 
-The faces read these descriptions and know no operator: routes, models of the inference protocol, discovery and the
-OpenAPI document are all made of them. To add an operator, describe it in a file of its system's folder and list it in
-that folder's `__init__`.
+Protocols read these descriptions and know no operator: routes, models of the inference protocol, the catalog and the
+OpenAPI document are all generated from them. To add an operator, describe it in a file of its system's
+folder and list it in that folder's `__init__`.
 """
 
 from __future__ import annotations

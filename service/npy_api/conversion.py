@@ -29,7 +29,7 @@ from service.operations.plan_bytes import plan_bytes
 from service.runtime.request_context import context_of, reserve_memory
 from service.runtime.runtime import Runtime, require_ready
 
-# The last is what `curl --data-binary` says of a file when it is told nothing else.
+# The last is the default of `curl --data-binary`.
 _MEDIA_TYPES = frozenset({BINARY, "application/x-npy", "application/x-binary", "application/x-www-form-urlencoded"})
 _LONGEST_TYPE_HEADER = 2048
 

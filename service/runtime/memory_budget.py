@@ -1,8 +1,8 @@
-"""Who may come in: requests reserve the memory that they will need, and wait a moment or are refused when it is gone.
+"""The memory budget: a request reserves what it will need, waits a moment if that is not available, or is refused.
 
 Counting connections says nothing here, since one request may need a thousand times what another does. So there is a
 budget of bytes. A request that does not fit waits in line, first come first served and not for long; when the line is
-full or the wait is over, it is refused with 503 and told to come again, which costs a loaded service next to nothing.
+full or the wait is over, it is refused with 503 and `Retry-After`, which costs a loaded service next to nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from core.errors import LimitError, OverloadedError
 class MemoryBudget:
     """A budget of bytes. All methods are called on the event loop, so nothing here is locked.
 
-    `refused` is told the reason of each refusal: `line_full`, `waited_too_long` or `too_large`.
+    `refused` is called with the reason of each refusal: `line_full`, `waited_too_long` or `too_large`.
     """
 
     def __init__(

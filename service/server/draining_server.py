@@ -1,4 +1,4 @@
-"""uvicorn's server, which does not stop at once when it is told to.
+"""uvicorn's server with a drain period before it stops.
 
 A balancer learns from the probes that this replica is not ready any more, and that takes it some seconds. Until then it
 sends requests, which are answered like all others, each the last of its connection. Then nothing more is accepted, what
@@ -31,7 +31,7 @@ _LAST_SECONDS = 2.0
 class DrainingServer(uvicorn.Server):
     """A server that drains before it stops.
 
-    When it is told to stop, it calls `end_within` with the longest time that it may take, in seconds.
+    On a request to stop it calls `end_within` with the longest time that it may take, in seconds.
     """
 
     def __init__(

@@ -26,9 +26,9 @@ Check = Callable[[int], None]
 
 
 def evaluate(op: Operation, operands: list[Array], body: Body, check: Check) -> list[Array]:
-    """Return the result of an operation of linalg. `check` is told the bytes of a step, and stops what takes too long.
+    """Return the result of an operation of linalg.
 
-    Raises NotEvaluatedError.
+    `check` is called with the bytes of each step, and raises where a limit is exceeded. Raises NotEvaluatedError.
     """
     if isinstance(op, FillOp) and len(operands) == 2:
         return [np.full(operands[1].shape, operands[0], operands[1].dtype)]

@@ -29,8 +29,8 @@ class Check(Protocol):
 def dot_general(left: Array, right: Array, dims: DotDimensions, dtype: np.dtype[Any], check: Check) -> Array:
     """Return the products summed over the contracting dimensions: batching ones, then left's, then right's.
 
-    Terms are added in their order, in `dtype`, so that floats round and integers wrap as one by one. `check` is told
-    the bytes and products of it.
+    Terms are added in their order, in `dtype`, so that floats round and integers wrap as one by one. `check` is
+    called with its bytes and products.
     """
     sides = []
     for array, batching, summed in (

@@ -1,7 +1,8 @@
 """What a model is: a name, versions, the tensors and parameters that it takes, and a function that plans a call of it.
 
-`service.oip.inference` reads requests by this description and knows no model. To add a model, describe it and put it
-into `service.oip.models.registry`.
+`service.oip.inference` reads requests by this description. It runs a model that is a conversion of its first input
+while that arrives, and any other by its plan. To add a model, describe it and put it into
+`service.oip.models.registry`.
 """
 
 from __future__ import annotations

@@ -8,7 +8,10 @@ from service.oip import schemas
 from service.oip.models.model import Model, Slot
 from service.oip.parameters import Parameter, Value
 
-_PLATFORM = "requant"
+NAME = "requant"
+EXTENSIONS = ("binary_tensor_data", "parameters")
+
+_PLATFORM = NAME
 _ANY_SHAPE = [-1]
 
 

@@ -18,15 +18,14 @@ from service.http.query import no_query
 from service.http.responses import json_list_response, json_response
 from service.http.static_content import StaticContent, static_json
 from service.oip import inference, schemas
-from service.oip.metadata import metadata
+from service.oip.metadata import EXTENSIONS, NAME, metadata
 from service.oip.models.model import Model
 from service.oip.models.registry import MODELS, model_named
 from service.runtime.runtime import HealthStatus, require_open, runtime
 
 router = APIRouter(prefix="/v2", tags=["oip"])
 
-_EXTENSIONS = ["binary_tensor_data", "parameters"]
-_SERVER = static_json(lambda: schemas.ServerMetadata(name="requant", version=VERSION, extensions=_EXTENSIONS))
+_SERVER = static_json(lambda: schemas.ServerMetadata(name=NAME, version=VERSION, extensions=list(EXTENSIONS)))
 _MODEL_LIST = static_json(lambda: schemas.ModelList(models=list(MODELS)))
 
 

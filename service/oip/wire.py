@@ -46,6 +46,7 @@ from service.runtime.settings import Settings
 LENGTH_HEADER = "inference-header-content-length"
 LENGTH_FIELD = LENGTH_HEADER.encode("ascii")
 BINARY_OUTPUT = "binary_data_output"
+BINARY_SIZE = "binary_data_size"
 MAX_DIMENSION = 1 << 40
 _MOST_DIGITS = 20
 

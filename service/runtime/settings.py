@@ -134,6 +134,12 @@ class Settings(Limits, BaseSettings):
 
     host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on.")
     port: int = Field(default=8080, ge=1, le=65535, description="Port to listen on.")
+    grpc_port: int | None = Field(
+        default=None,
+        ge=1,
+        le=65535,
+        description="Port for gRPC (Open Inference Protocol). Default: no gRPC.",
+    )
     threads: int = Field(
         default_factory=available_cpus,
         ge=1,

@@ -4,7 +4,7 @@ Protobuf's parser would copy each tensor out of the message. So `raw_input_conte
 the rest. The `id` is cut out too: what is left is the same for all requests that ask for the same.
 
 Only messages as writers of protobuf make them are cut. Whatever else may be a message (groups, varints that are longer
-than they need to be) is left to protobuf.
+than they need to be, two ids) is left to protobuf.
 """
 
 from __future__ import annotations
@@ -61,6 +61,8 @@ def request_parts(message: bytes) -> RequestParts | None:
                 kept.append(message[kept_to:start])
             kept_to = at
             if tag == _ID:
+                if found is not None:
+                    return None
                 found = message[value:at]
             else:
                 raw.append(memoryview(message)[value:at])

@@ -74,7 +74,9 @@ def handlers(running: Runtime, calls: Calls, servicer: Any) -> Mapping[str, grpc
         **{path: calls.unary(path, work) for path, work in works.items()},
         stream: calls.stream(stream, partial(_infer_in_stream, running), failed_in_stream),
         watch: calls.watch(watch, partial(_watch_health, servicer), health_pb2.HealthCheckResponse.SerializeToString),
-        reflect: calls.stream(reflect, partial(_reflect, reflection.aio.ReflectionServicer((SERVICE, _HEALTH)))),
+        reflect: calls.stream(
+            reflect, partial(_reflect, reflection.aio.ReflectionServicer((SERVICE, _HEALTH, _REFLECTION)))
+        ),
     }
 
 

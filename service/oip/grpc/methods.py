@@ -69,14 +69,13 @@ def handlers(running: Runtime, calls: Calls, servicer: Any) -> Mapping[str, grpc
         f"/{SERVICE}/ModelInfer": partial(infer, running),
         f"/{_HEALTH}/Check": partial(_answer, health_pb2.HealthCheckRequest, partial(_check_health, running)),
     }
+    reflector = reflection.aio.ReflectionServicer((SERVICE, _HEALTH, _REFLECTION))
     stream, watch, reflect = f"/{SERVICE}/ModelStreamInfer", f"/{_HEALTH}/Watch", f"/{_REFLECTION}/ServerReflectionInfo"
     return {
         **{path: calls.unary(path, work) for path, work in works.items()},
         stream: calls.stream(stream, partial(_infer_in_stream, running), failed_in_stream),
         watch: calls.watch(watch, partial(_watch_health, servicer), health_pb2.HealthCheckResponse.SerializeToString),
-        reflect: calls.stream(
-            reflect, partial(_reflect, reflection.aio.ReflectionServicer((SERVICE, _HEALTH, _REFLECTION)))
-        ),
+        reflect: calls.stream(reflect, partial(_reflect, reflector)),
     }
 
 

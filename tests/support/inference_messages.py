@@ -65,7 +65,8 @@ def call(channel: Any, method: str, request: Any, reply: Any, **options: Any) ->
 
 def infer(channel: Any, request: pb.ModelInferRequest | bytes, **options: Any) -> pb.ModelInferResponse:
     """Run a model."""
-    return call(channel, "ModelInfer", request, pb.ModelInferResponse, **options)
+    reply: pb.ModelInferResponse = call(channel, "ModelInfer", request, pb.ModelInferResponse, **options)
+    return reply
 
 
 def refused(channel: Any, request: pb.ModelInferRequest | bytes, **options: Any) -> tuple[grpc.StatusCode, str, str]:

@@ -14,7 +14,8 @@ from tests.support.cases import examples
 
 def parsed(message: bytes) -> pb.ModelInferRequest | None:
     try:
-        return pb.ModelInferRequest.FromString(message)
+        found: pb.ModelInferRequest = pb.ModelInferRequest.FromString(message)
+        return found
     except DecodeError:
         return None
 
@@ -66,7 +67,7 @@ def usual(rng: random.Random) -> bytes:
         request.raw_input_contents.append(rng.randbytes(rng.choice([0, 1, 4, 127, 128, 20_000])))
     if rng.random() < 0.3:
         request.outputs.add(name="y")
-    return request.SerializeToString()
+    return bytes(request.SerializeToString())
 
 
 def odd_field(rng: random.Random) -> bytes:

@@ -45,6 +45,7 @@ TEXTS = [
 # What means the same but for the id, or only seems to.
 TEXTS += [TEXTS[0][:-1] + b',"id":"b2"}', b'{"id":"b2",' + TEXTS[0][1:], b' {"id":"a1",' + TEXTS[4][1:]]
 TEXTS += [b'{"\\u0069d":"c3",' + TEXTS[1][1:], b'{"id":"\\u0061",' + TEXTS[4][1:], b'{"id":"\xc3\xa9",' + TEXTS[4][1:]]
+TEXTS += [TEXTS[0][:-1] + b',"\\u0069d":"c3"}'] * 4
 TEXTS += [TEXTS[4][:-1] + b',"\\u0069d":"c3"}', TEXTS[4][:-1] + b',"model_name":"quantize","id":"d4"} ']
 TEXTS += [TEXTS[4].replace(b'"f32', b'"id":"a1"'), TEXTS[4][:-1] + b',"model_name":",\\"id\\":\\"a1"}']
 PIECES = [

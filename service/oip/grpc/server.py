@@ -17,6 +17,8 @@ from service.runtime.runtime import HealthStatus, Runtime
 from service.runtime.settings import Settings
 
 _log = logging.getLogger("uvicorn.error")
+# grpcio's own log.
+_grpc_log = logging.getLogger("grpc._cython.cygrpc")
 
 # Calls at one time; each takes up to 100 KiB before its message is received.
 _MOST_CALLS = 1024
@@ -38,6 +40,11 @@ class _Methods(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio has no t
         return self._found.get(handler_call_details.method)
 
 
+def _is_telling(record: logging.LogRecord) -> bool:
+    """Return whether a line is not about a client that left while its reply was being sent."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], grpc.aio.InternalError)
+
+
 @asynccontextmanager
 async def serving_grpc(running: Runtime) -> AsyncIterator[None]:
     """Serve gRPC until the service stops. Raise OSError if the port cannot be used."""
@@ -54,6 +61,7 @@ async def serving_grpc(running: Runtime) -> AsyncIterator[None]:
         server.add_insecure_port(f"{address}:{settings.grpc_port}")
     except RuntimeError:
         raise OSError(f"grpc_port: cannot listen on {address}:{settings.grpc_port}") from None
+    _grpc_log.addFilter(_is_telling)
     async with _telling_health(running, servicer):
         await server.start()
         _log.info("gRPC on %s:%d.", address, settings.grpc_port)

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest

@@ -26,9 +26,9 @@ MOST_MAPPINGS = 1024
 _SA_SIGINFO = 0x4
 _SA_ONSTACK = 0x08000000
 
-# Offsets and constants are those of Linux on 64-bit machines: siginfo_t has si_code at 8 and si_addr at 16; protection 3
-# is PROT_READ | PROT_WRITE, and 16434 is MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS | MAP_NORESERVE. A si_code that is not
-# positive is that of a signal that was sent.
+# Offsets and constants are those of Linux on 64-bit machines: siginfo_t has si_code at 8 and si_addr at 16; protection
+# 3 is PROT_READ | PROT_WRITE, and 16434 is MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS | MAP_NORESERVE. A si_code that is
+# not positive is that of a signal that was sent.
 _SOURCE = f"""
 %mapping = type {{ i64, i64, i64 }}  ; first address, end, whether it is lost
 @mappings = global [{MOST_MAPPINGS} x %mapping] zeroinitializer, align 16

@@ -23,7 +23,8 @@ from core.errors import InvalidRequestError, LimitError, SharedMemoryError, Unkn
 from core.mapped_memory.bus_errors import bus_errors
 from core.mapped_memory.mapping import Mapping
 
-DIRECTORY = Path("/dev/shm")  # noqa: S108 - where Linux has the objects of shm_open(3)
+DIRECTORY = Path("/dev/shm")
+"""Where Linux has the objects of shm_open(3)."""
 
 LONGEST_NAME = 256
 _LONGEST_KEY = 255
@@ -50,13 +51,22 @@ class RegionStatus:
 
 
 class _Region:
-    """A registered region with the open object. The object stays open until nobody uses the region any more."""
+    """A registered region with the open object, which it closes in the end.
+
+    Raise SharedMemoryError if the object ends before the region does, or cannot be mapped.
+    """
 
     def __init__(self, status: RegionStatus, descriptor: int) -> None:
         self.status = status
         self._descriptor = descriptor
         found = os.fstat(descriptor)
         self.identity = found.st_dev, found.st_ino
+        if status.offset + status.byte_size > found.st_size:
+            raise SharedMemoryError(
+                f"{_shown(status.byte_size)} bytes at offset {_shown(status.offset)} end beyond the object "
+                f"{excerpt(status.key)}, which has {found.st_size}",
+                pointer="/offset" if status.offset >= found.st_size else "/byte_size",
+            )
         self.mapping = self._mapped()
 
     def __del__(self) -> None:
@@ -99,8 +109,8 @@ class Span:
         """Raise SharedMemoryError if pages of the region were missing since the span was made."""
         if self._mapping.is_lost:
             raise SharedMemoryError(
-                f"region {excerpt(self.region)} shrank while it was used, or {DIRECTORY} is full; nothing that was read "
-                f"from it or written to it is valid"
+                f"region {excerpt(self.region)} shrank while it was used, or {DIRECTORY} is full; nothing that was "
+                f"read from it or written to it is valid"
             )
 
 
@@ -133,21 +143,7 @@ class SharedMemory:
             if len(self._regions) >= self._most_regions:
                 limit = self._most_regions
                 raise LimitError(f"{limit} regions are registered; that is the limit", limit=limit)
-            descriptor = _opened(file_name, key)
-            try:
-                size = os.fstat(descriptor).st_size
-                if offset + byte_size > size:
-                    place = "/offset" if offset >= size else "/byte_size"
-                    raise SharedMemoryError(
-                        f"{_shown(byte_size)} bytes at offset {_shown(offset)} end beyond the object {excerpt(key)}, "
-                        f"which has {size}",
-                        pointer=place,
-                    )
-                region = _Region(RegionStatus(name, key, offset, byte_size), descriptor)
-            except BaseException:
-                os.close(descriptor)
-                raise
-            self._regions[name] = region
+            self._regions[name] = _Region(RegionStatus(name, key, offset, byte_size), _opened(file_name, key))
 
     def unregister(self, name: str) -> None:
         """Forget a region. Requests that use it go on. Raise UnknownNameError if there is none of the name."""
@@ -181,12 +177,12 @@ class SharedMemory:
             status = region.status
             if offset + byte_size > status.byte_size:
                 raise InvalidRequestError(
-                    f"{_shown(byte_size)} bytes at offset {_shown(offset)} end beyond region {excerpt(name)}, which has "
-                    f"{status.byte_size}"
+                    f"{_shown(byte_size)} bytes at offset {_shown(offset)} end beyond region {excerpt(name)}, "
+                    f"which has {status.byte_size}"
                 )
-            if status.offset + offset + byte_size > region.size():
+            if status.offset + offset + byte_size > (size := region.size()):
                 raise SharedMemoryError(
-                    f"region {excerpt(name)}: the object {excerpt(status.key)} has shrunk to {region.size()} bytes"
+                    f"region {excerpt(name)}: the object {excerpt(status.key)} has shrunk to {size} bytes"
                 )
             return Span(region, offset, byte_size)
 

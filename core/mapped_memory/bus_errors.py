@@ -33,6 +33,8 @@ _SOURCE = f"""
 %mapping = type {{ i64, i64, i64 }}  ; first address, end, whether it is lost
 @mappings = global [{MOST_MAPPINGS} x %mapping] zeroinitializer, align 16
 @previous = global [256 x i8] zeroinitializer, align 16
+@default = global [256 x i8] zeroinitializer, align 16
+@gave_up = global i64 0
 
 declare ptr @mmap(ptr, i64, i32, i32, i32, i64)
 declare i32 @sigaction(i32, ptr, ptr)
@@ -75,16 +77,25 @@ found:
   br i1 %is_replaced, label %done, label %unknown
 
 unknown:
-  call i32 @sigaction(i32 %signal, ptr @previous, ptr null)
+  call void @give_up(i32 %signal)
   br label %done
 
 sent:
-  call i32 @sigaction(i32 %signal, ptr @previous, ptr null)
+  call void @give_up(i32 %signal)
   call i32 @raise(i32 %signal)
   br label %done
 
 done:
   store i32 %errno_before, ptr %errno
+  ret void
+}}
+
+; The previous handler may have this one for its own previous one: the second time it is the default action.
+define void @give_up(i32 %signal) {{
+  %before = atomicrmw xchg ptr @gave_up, i64 1 seq_cst
+  %is_first = icmp eq i64 %before, 0
+  %action = select i1 %is_first, ptr @previous, ptr @default
+  call i32 @sigaction(i32 %signal, ptr %action, ptr null)
   ret void
 }}
 
@@ -139,6 +150,7 @@ class BusErrors:
         self._engine.finalize_object()
         self._handler = self._engine.get_function_address("on_bus_error")
         self._previous = self._engine.get_global_value_address("previous")
+        self._gave_up = self._engine.get_global_value_address("gave_up")
         number, address = ctypes.c_uint64, self._engine.get_function_address
         self._publish = ctypes.CFUNCTYPE(None, number, number, number)(address("publish"))
         self._withdraw = ctypes.CFUNCTYPE(None, number)(address("withdraw"))
@@ -175,6 +187,7 @@ class BusErrors:
         self._sigaction(signal.SIGBUS, None, ctypes.byref(present))
         if present.handler != self._handler:
             ctypes.memmove(self._previous, ctypes.byref(present), ctypes.sizeof(present))
+            ctypes.c_int64.from_address(self._gave_up).value = 0
             self._sigaction(signal.SIGBUS, ctypes.byref(ours), None)
 
 

@@ -27,7 +27,7 @@ from service.runtime.memory_budget import MemoryBudget
 from service.runtime.metrics import Metrics
 from service.runtime.plan_cache import PlanCache
 from service.runtime.settings import Settings
-from service.runtime.shared_memory import SharedMemory
+from service.runtime.shared_memory.regions import SharedMemory
 from service.runtime.tokens import Tokens
 
 _log = logging.getLogger("uvicorn.error")

@@ -42,7 +42,7 @@ CORE: tuple[tuple[str, ...], ...] = (
     ("mlir",),
     ("kernels",),
     ("formats",),
-    ("errors", "cancellation", "mapped_memory"),
+    ("errors", "cancellation"),
 )
 # `service` is above all of `core`. The constants in a package's own `__init__.py` are below everything.
 STACKS = {"service": SERVICE, "core": CORE}
@@ -51,7 +51,7 @@ MOST_ENTRIES = 16
 WEB = {"service", "fastapi", "starlette", "pydantic", "pydantic_settings", "uvicorn", "httptools", "uvloop", "pybase64"}
 COMPILERS = {"numba", "llvmlite"}
 # A signal handler cannot be Python.
-NATIVE = {ROOT / "core" / "mapped_memory" / "bus_errors.py": {"llvmlite"}}
+NATIVE = {ROOT / "service" / "runtime" / "shared_memory" / "bus_errors.py": {"llvmlite"}}
 
 
 def sources(folder: str) -> list[Path]:

@@ -20,7 +20,7 @@ from service.http.responses import json_list_response, json_response
 from service.oip import schemas
 from service.oip.shared_memory.tensors import registered_regions
 from service.runtime.runtime import runtime
-from service.runtime.shared_memory import RegionStatus, SharedMemory
+from service.runtime.shared_memory.regions import RegionStatus, SharedMemory
 
 router = APIRouter(prefix="/v2", tags=["oip"], dependencies=[Depends(no_query)])
 

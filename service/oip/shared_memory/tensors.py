@@ -19,7 +19,7 @@ from core.errors import InvalidRequestError, RequantError, SharedMemoryError, Te
 from service.oip.shared_memory.region_part import BYTE_SIZE, REGION, RegionPart
 from service.oip.tensors import OutputTensor
 from service.runtime.runtime import Runtime
-from service.runtime.shared_memory import SharedMemory, Span
+from service.runtime.shared_memory.regions import SharedMemory, Span
 
 # A copy to memory that the client truncates fills no more than this with zeros before it is noticed.
 _COPIED = 1 << 20

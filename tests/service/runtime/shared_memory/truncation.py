@@ -17,9 +17,9 @@ import time
 import numpy as np
 
 from core.convert.quantize import plan_quantize
-from core.mapped_memory.mapping import Mapping
 from core.mlir import parse_type
 from core.plan.plan import Array, Plan
+from service.runtime.shared_memory.mapping import Mapping
 
 ELEMENTS = 1 << 16
 THREADS = 2

@@ -4,7 +4,7 @@ Triton's clients create an object of shared memory, register a part of it as a r
 tensor's bytes. Nothing here knows a protocol. A key is the name of an object (shm_open(3)), so a file right below
 `/dev/shm`, and never a path. What a client says of sizes is compared with the object when a region is registered and
 at each use, because the client can truncate the object at any time. If it does so while pages are in use, they become
-zeros (`core.mapped_memory`), `Span.check` raises, and the next use maps the object anew.
+zeros (`service.runtime.shared_memory`), `Span.check` raises, and the next use maps the object anew.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.errors import InvalidRequestError, LimitError, SharedMemoryError, UnknownNameError, excerpt
-from core.mapped_memory.bus_errors import bus_errors
-from core.mapped_memory.mapping import Mapping
+from service.runtime.shared_memory.bus_errors import bus_errors
+from service.runtime.shared_memory.mapping import Mapping
 
 DIRECTORY = Path("/dev/shm")
 """Where Linux has the objects of shm_open(3)."""

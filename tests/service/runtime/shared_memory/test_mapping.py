@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from core.mapped_memory.bus_errors import MOST_MAPPINGS
-from core.mapped_memory.mapping import Mapping
+from service.runtime.shared_memory.bus_errors import MOST_MAPPINGS
+from service.runtime.shared_memory.mapping import Mapping
 from tests.conftest import ROOT
 from tests.support.cases import EXHAUSTIVE
 
@@ -87,7 +87,7 @@ def ended(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_kernels_outlive_truncation_from_another_process() -> None:
-    done = ended("-X", "faulthandler", "-m", "tests.core.mapped_memory.truncation", str(SECONDS))
+    done = ended("-X", "faulthandler", "-m", "tests.service.runtime.shared_memory.truncation", str(SECONDS))
     assert done.returncode == 0, done.stderr
     counts = json.loads(done.stdout)
     assert counts["input"] > 500, counts
@@ -99,7 +99,7 @@ def test_kernels_outlive_truncation_from_another_process() -> None:
 # A mapping that is watched, and another one that is not.
 WATCHED = """
 import faulthandler, mmap, os, signal, tempfile, threading
-from core.mapped_memory.mapping import Mapping
+from service.runtime.shared_memory.mapping import Mapping
 file = tempfile.TemporaryFile(dir="/dev/shm")
 file.truncate(8192)
 {before}
@@ -138,7 +138,7 @@ def test_any_other_bus_error_ends_the_process(before: str, after: str, last: str
 # A file system of its own, in which there is room for one page only.
 FULL = """
 import os
-from core.mapped_memory.mapping import Mapping
+from service.runtime.shared_memory.mapping import Mapping
 file = os.open("{directory}/file", os.O_RDWR | os.O_CREAT)
 os.ftruncate(file, 1 << 20)
 mapping = Mapping(file, 0, 1 << 20)

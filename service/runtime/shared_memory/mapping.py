@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.mapped_memory.bus_errors import MOST_MAPPINGS, BusErrors, bus_errors
+from service.runtime.shared_memory.bus_errors import MOST_MAPPINGS, BusErrors, bus_errors
 
 _MAP_FAILED = ctypes.c_void_p(-1).value
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
@@ -13,7 +15,7 @@ http: Any = pytest.importorskip("tritonclient.http")
 utils: Any = pytest.importorskip("tritonclient.utils")
 memory: Any = pytest.importorskip("tritonclient.utils.shared_memory")
 
-from tests.conftest import started  # noqa: E402
+from tests.conftest import ROOT, started  # noqa: E402
 from tests.interop.clients.model_cases import CASES, Array, ModelCase, check  # noqa: E402
 
 pytestmark = pytest.mark.clients
@@ -22,12 +24,15 @@ SIZE = 1 << 16
 
 
 @pytest.fixture(scope="module")
-def triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     log = tmp_path_factory.mktemp("shared") / "log"
-    with (
-        started(log, "--shared-memory", "true", "--drain-seconds", "0") as (server, _),
-        http.InferenceServerClient(f"127.0.0.1:{server.port}", network_timeout=120) as client,
-    ):
+    with started(log, "--shared-memory", "true", "--drain-seconds", "0") as (server, _):
+        yield f"127.0.0.1:{server.port}"
+
+
+@pytest.fixture(scope="module")
+def triton(address: str) -> Iterator[Any]:
+    with http.InferenceServerClient(address, network_timeout=120) as client:
         yield client
 
 
@@ -111,6 +116,14 @@ def test_a_large_tensor_back_and_forth(triton: Any) -> None:
             triton.infer("quantize", [given], parameters={"output_type": text})
     finally:
         memory.destroy_shared_memory_region(handle)
+
+
+def test_the_example(triton: Any, address: str) -> None:
+    """What the containers of deploy/examples/shared-memory run."""
+    example = ROOT / "deploy" / "examples" / "shared-memory" / "client.py"
+    done = subprocess.run([sys.executable, example, address], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout) == (0, "[-117 -117 -117] [123 123 123] 16777216\n"), done.stderr
+    assert triton.get_system_shared_memory_status() == []
 
 
 def test_errors(triton: Any) -> None:

@@ -31,6 +31,7 @@ def rows() -> dict[str, tuple[int, str]]:
 def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     log = tmp_path_factory.mktemp("hostile") / "log"
     options = ("--drain-seconds", "0", "--head-seconds", "1", "--body-seconds", "1", "--access-log", "true")
+    options += ("--shared-memory", "true")
     with started(log, *options) as (server, process):
         before = peak_kib(process.pid)
         yield server

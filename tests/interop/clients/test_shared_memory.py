@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -116,6 +117,15 @@ def test_a_large_tensor_back_and_forth(triton: Any) -> None:
             triton.infer("quantize", [given], parameters={"output_type": text})
     finally:
         memory.destroy_shared_memory_region(handle)
+
+
+def test_the_script_of_the_page_prints_what_stands_under_it(address: str) -> None:
+    page = (ROOT / "docs" / "open_inference_protocol.md").read_text().partition("## System shared memory")[2]
+    found = re.search(r"```python\n([^`]*)```\n+```\n(.*?)```", page, re.DOTALL)
+    assert found is not None
+    script = found[1].replace("127.0.0.1:8080", address).replace("/tensors", f"/requant-{uuid4().hex}")
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout) == (0, found[2]), done.stderr
 
 
 def test_the_example(triton: Any, address: str) -> None:

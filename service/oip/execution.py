@@ -95,14 +95,18 @@ async def _run_job(
 async def _with_shared_inputs(
     call: Call, model: Model, head: InferenceHead, shared: SharedTensors, running: Runtime, reserve: Reserve
 ) -> Call:
-    """Return a call with the inputs that are in shared memory: the first in place, if it is aligned, others copied."""
+    """Return a call with the inputs that are in shared memory: the first in place, the others copied.
+
+    A first one that is not aligned is copied too, but for that of a conversion, which is copied piece by piece.
+    """
     if not shared.inputs:
         return call
     inputs = dict(call.inputs)
     for each in head.heads:
         if each.region is not None:
             data = shared.inputs[each.name].data
-            if each.name != model.inputs[0].name or not is_aligned(data, each.datatype.dtype):
+            in_place = model.conversion is not None or is_aligned(data, each.datatype.dtype)
+            if each.name != model.inputs[0].name or not in_place:
                 await reserve(len(data))
                 data = await running.executor.run_array(len(data), data.copy)
             inputs[each.name] = oip.tensor_of_blob(each, data)

@@ -105,14 +105,13 @@ def read_head(text: bytes, model: Model, settings: Settings) -> InferenceHead:
         detail = "the path names another model"
         raise InvalidRequestError(f"model_name: {detail}", (FieldFault("/model_name", "mismatch", detail),))
     heads = oip.input_heads(request.inputs, model, settings.max_rank)
-    wanted, regions = oip.wanted_outputs(request, model)
     given = {name: value for name, value in request.parameters.items() if name != oip.BINARY_OUTPUT}
     return InferenceHead(
         heads=heads,
         inputs={head.name: oip.tensor_of_json(head, text, settings) for head in heads if head.values is not None},
         parameters=completed(model.parameters, given),
-        wanted=wanted,
+        wanted=oip.wanted_outputs(request, model),
         all_wanted=not request.outputs,
         id=request.id if "id" in request.model_fields_set else None,
-        output_regions=regions,
+        output_regions=oip.output_regions(request),
     )

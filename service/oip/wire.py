@@ -242,19 +242,15 @@ def check_booleans(tensor: InputTensor) -> None:
         raise TensorDataError(f"element {index} of a BOOL is neither 0 nor 1", pointer=tensor.pointer)
 
 
-def wanted_outputs(request: InferenceRequest, model: Model) -> tuple[dict[str, bool], dict[str, RegionPart]]:
-    """Return the outputs that are wanted by name, each with whether it is to be sent in binary.
-
-    Return also where in shared memory those are wanted that are.
-    """
+def wanted_outputs(request: InferenceRequest, model: Model) -> dict[str, bool]:
+    """Return the outputs that are wanted by name, each with whether it is to be sent in binary."""
     default = request.parameters.get(BINARY_OUTPUT, False)
     if type(default) is not bool:
         raise _invalid(pointer_to(BINARY_OUTPUT), "expected true or false")
     if not request.outputs:
-        return {slot.name: default for slot in model.outputs}, {}
+        return {slot.name: default for slot in model.outputs}
     known = [slot.name for slot in model.outputs]
     wanted: dict[str, bool] = {}
-    regions: dict[str, RegionPart] = {}
     for index, output in enumerate(request.outputs):
         place = pointer("outputs", index)
         if output.name not in known:
@@ -272,10 +268,14 @@ def wanted_outputs(request: InferenceRequest, model: Model) -> tuple[dict[str, b
             raise _invalid(f"{place}/parameters/{BINARY}", "expected true or false")
         if region is not None and binary:
             raise _invalid(f"{place}/parameters/{BINARY}", f"an output is returned in binary or in {REGION}, not both")
-        if region is not None:
-            regions[output.name] = region
         wanted[output.name] = binary
-    return wanted, regions
+    return wanted
+
+
+def output_regions(request: InferenceRequest) -> dict[str, RegionPart]:
+    """Return where in shared memory outputs are wanted, for those that are."""
+    places = ((each, region_part(each.parameters, pointer("outputs", i))) for i, each in enumerate(request.outputs))
+    return {output.name: region for output, region in places if region is not None}
 
 
 def encode(

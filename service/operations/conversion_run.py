@@ -32,6 +32,8 @@ from service.runtime.runtime import Runtime
 _PIECE = 64 << 10
 # Elements of an input in memory that are converted before it is checked whether the client is still there.
 _CANCELLABLE = 1 << 20
+# Elements of an input at odd addresses that are copied at a time, so that they stay in a CPU's second cache.
+_COPIED = 128 << 10
 # An input up to here is one piece, and an output up to here is kept, however small the input is.
 _SMALL_INPUT = 16 << 10
 _SMALL_OUTPUT = 1 << 20
@@ -84,12 +86,13 @@ async def convert_in_memory(
     """Convert an input that is in memory. Raise what `convert_body` does.
 
     The output is `target`, if that is given: a flat array of the dtype and the entries of the output. `check` is called
-    after each piece, and may raise what ends the work.
+    after each piece, and may raise what ends the work. An input at odd addresses is copied, piece by piece.
     """
     executor = running.executor
-    if planned.elements <= _CANCELLABLE or planned.measured:
+    most = _largest_piece(source)
+    if planned.elements <= most or planned.measured:
         work = partial(convert_array, source, planned, running.metrics, target, check)
-        return await executor.run_array(source.nbytes, work, planned.kind)
+        return await executor.run_array(source.nbytes, work, None if planned.measured else planned.kind)
     output = np.empty(planned.output_entries, planned.output_dtype) if target is None else target
 
     def convert(first: int, last: int) -> Array:
@@ -98,7 +101,7 @@ async def convert_in_memory(
         return counts
 
     async def works() -> AsyncIterator[Work]:
-        for first, last in planned.pieces(0, planned.elements, _CANCELLABLE):
+        for first, last in planned.pieces(0, planned.elements, most):
             size = (planned.input_at(last) - planned.input_at(first)) * planned.input_dtype.itemsize
             yield size, partial(convert, first, last)
 
@@ -114,13 +117,15 @@ def convert_array(
     check: Callable[[], None] = lambda: None,
 ) -> Converted:
     """Convert an input that is in memory, as `convert_in_memory` does: work for a thread."""
+    if planned.measured and not source.flags.aligned:
+        source = source.copy()
     output = np.empty(planned.output_entries, planned.output_dtype) if target is None else target
     tally = planned.plan.new_counts()
-    if planned.elements <= _CANCELLABLE:
-        planned.step(source, output, 0, tally)
+    if planned.elements <= (most := _largest_piece(source)):
+        planned.step(_aligned(source), output, 0, tally)
         check()
     else:
-        for first, last in planned.pieces(0, planned.elements, _CANCELLABLE):
+        for first, last in planned.pieces(0, planned.elements, most):
             check_cancelled()
             merged([_convert_piece(source, output, planned, first, last)], tally)
             check()
@@ -135,9 +140,18 @@ def convert_array(
 def _convert_piece(source: Array, output: Array, planned: PlannedConversion, first: int, last: int) -> Array:
     """Convert the elements from `first` to before `last`. Return their tally."""
     counts = planned.plan.new_counts()
-    piece = source[planned.input_at(first) : planned.input_at(last)]
+    piece = _aligned(source[planned.input_at(first) : planned.input_at(last)])
     planned.step(piece, output[planned.output_at(first) : planned.output_at(last)], first, counts)
     return counts
+
+
+def _largest_piece(source: Array) -> int:
+    """Return how many elements of an input in memory are converted at once: fewer if they have to be copied before."""
+    return _CANCELLABLE if source.flags.aligned else _COPIED
+
+
+def _aligned(piece: Array) -> Array:
+    return piece if piece.flags.aligned else piece.copy()
 
 
 def keeps_output(conversion: Conversion) -> bool:

@@ -6,6 +6,8 @@ that succeeds, and there is none to list; anything that names a region of it is 
 
 from __future__ import annotations
 
+from functools import partial
+
 from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
@@ -67,9 +69,10 @@ async def register_region(request: Request, region: str) -> Response:
 )
 async def unregister_region(request: Request, region: str) -> Response:
     """Unregister a region. Requests that use it are not disturbed."""
-    regions = _regions(request)
+    running = runtime(request)
+    regions = registered_regions(running)
     try:
-        regions.unregister(region)
+        await running.executor.run_array(regions.status(region).byte_size, partial(regions.unregister, region))
     except UnknownNameError as error:
         return error_response(request, error, status=404)
     return json_response(schemas.Done())
@@ -78,7 +81,9 @@ async def unregister_region(request: Request, region: str) -> Response:
 @router.post("/systemsharedmemory/unregister", **get_operation("oipUnregisterAllSharedMemory", schemas.Done))
 async def unregister_regions(request: Request) -> Response:
     """Unregister all regions of system shared memory."""
-    _regions(request).unregister_all()
+    running = runtime(request)
+    regions = registered_regions(running)
+    await running.executor.run_array(regions.mapped_bytes, regions.unregister_all)
     return json_response(schemas.Done())
 
 

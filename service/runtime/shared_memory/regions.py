@@ -146,15 +146,20 @@ class SharedMemory:
             self._regions[name] = _Region(RegionStatus(name, key, offset, byte_size), _opened(file_name, key))
 
     def unregister(self, name: str) -> None:
-        """Forget a region. Requests that use it go on. Raise UnknownNameError if there is none of the name."""
+        """Forget a region. Requests that use it go on. Raise UnknownNameError if there is none of the name.
+
+        Unmapping takes milliseconds for a large region; nobody waits for it but the caller.
+        """
         with self._lock:
-            self._named(name)
+            dropped = self._named(name)
             del self._regions[name]
+        del dropped
 
     def unregister_all(self) -> None:
         """Forget all regions."""
         with self._lock:
-            self._regions.clear()
+            dropped, self._regions = self._regions, {}
+        del dropped
 
     def status(self, name: str) -> RegionStatus:
         """Return what a region was registered as. Raise UnknownNameError if there is none of the name."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import uuid4
 
@@ -137,7 +137,7 @@ def test_the_example(triton: Any, address: str) -> None:
 
 
 def test_errors(triton: Any) -> None:
-    refused = [
+    refused: list[tuple[Callable[[], Any], str]] = [
         (lambda: triton.register_system_shared_memory("a", "/requant-no-such-object", 1), "no such object"),
         (lambda: triton.register_system_shared_memory("a", "../etc/passwd", 1), "a key is the name of an object"),
         (lambda: triton.get_system_shared_memory_status("a"), "no shared memory region of the name 'a'"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -80,7 +80,7 @@ def test_what_is_no_shared_memory_object(regions: SharedMemory, path: Path, tmp_
     outside.write_bytes(b"secret")
     path.unlink()
     before = open_files()
-    ways = {
+    ways: dict[str, Callable[[], object]] = {
         "no such object": lambda: None,
         "symbolic link": lambda: path.symlink_to(outside),
         "a directory": path.mkdir,

@@ -18,6 +18,7 @@ import numpy as np
 
 from core.convert.quantize import plan_quantize
 from core.mlir import parse_type
+from core.mlir.types import TensorType
 from core.plan.plan import Array, Plan
 from service.runtime.shared_memory.mapping import Mapping
 
@@ -37,8 +38,9 @@ while os.getppid() != 1:
 
 def main(seconds: float) -> dict[str, int]:
     """Return the rounds by what they lost."""
-    element = parse_type(f"tensor<{ELEMENTS}xf32>")
-    plan = plan_quantize(element, parse_type(f"tensor<{ELEMENTS}x!quant.uniform<i8:f32, 0.5:3>>"), "onnx")
+    source_type = parse_type(f"tensor<{ELEMENTS}xf32>")
+    assert isinstance(source_type, TensorType)
+    plan = plan_quantize(source_type, parse_type(f"tensor<{ELEMENTS}x!quant.uniform<i8:f32, 0.5:3>>"), "onnx")
     plan.run(np.zeros(ELEMENTS, np.float32), np.zeros(ELEMENTS, np.int8))
     counts = dict.fromkeys(("input", "output", "neither"), 0)
     sizes = 4 * ELEMENTS, ELEMENTS

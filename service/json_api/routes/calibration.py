@@ -67,9 +67,7 @@ async def derive_from_tensor(request: Request) -> Response:
     return await running.executor.run_array(search.weight(len(body), settings.inline_bytes), work)
 
 
-def _decide(
-    call: TensorParametersRequest, tensors: list[Tensor], paths: list[str], settings: Settings
-) -> Calibration:
+def _decide(call: TensorParametersRequest, tensors: list[Tensor], paths: list[str], settings: Settings) -> Calibration:
     tensor = _common_type(tensors, paths, settings)
     with at(f"/{paths[0]}/type"):
         static_shape(tensor)

@@ -15,7 +15,7 @@ from service.http.responses import BuffersResponse, json_text
 from service.json_api.schemas.ranges import FakeQuantizeReply, FakeQuantizeRequest
 from service.json_api.tensors import output_pieces, read_elements
 from service.operations.parameters import CHARACTERS_PER_SCALE
-from service.operations.ranges import BYTES_PER_RANGE, plan_fake_quantization
+from service.operations.parameters.ranges import BYTES_PER_RANGE, plan_fake_quantization
 from service.operations.types import read_tensor_type
 from service.runtime.runtime import require_ready
 

@@ -16,7 +16,7 @@ from service.http.responses import BuffersResponse, json_response, json_text
 from service.json_api.schemas.ranges import BiasReply, BiasRequest, ParametersReply, RangeRequest
 from service.json_api.tensors import output_pieces, read_elements
 from service.operations.parameters import CHARACTERS_PER_SCALE, finished_parameters
-from service.operations.ranges import DerivedBias, RangeCall, derive_from_ranges, plan_bias
+from service.operations.parameters.ranges import DerivedBias, RangeCall, derive_from_ranges, plan_bias
 from service.operations.types import read_tensor_type
 from service.runtime.runtime import require_ready
 

@@ -38,7 +38,7 @@ from core.parameters.fake_quantize import FakeQuantizePlan, plan_fake_quantize
 from core.parameters.finished_type import Granularity, PerAxis, PerBlock, PerTensor
 from core.parameters.ranges import RangeParameters, RangeRule
 from core.plan.operands import static_shape
-from service.operations.parameters import at_range, finished_type, read_rule
+from service.operations.parameters.rules import at_range, finished_type, read_rule
 from service.operations.types import check_rank
 from service.runtime.settings import MOST_ENTRIES, Settings
 

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from service import VERSION
+from service.oip import metadata
 from service.oip.grpc import inference_pb2 as pb
-from service.oip.metadata import EXTENSIONS, NAME, metadata
 from service.oip.models.model import Model
 from service.oip.models.registry import MODELS
 from service.oip.schemas import TensorMetadata
 from service.runtime.runtime import HealthStatus
 
-_BACKEND = NAME
 
-
-def server_metadata() -> pb.ServerMetadataResponse:
+def server_metadata(*, shared_memory: bool) -> pb.ServerMetadataResponse:
     """Return name, version and extensions of the server."""
-    return pb.ServerMetadataResponse(name=NAME, version=VERSION, extensions=EXTENSIONS)
+    said = metadata.server_metadata(shared_memory=shared_memory)
+    return pb.ServerMetadataResponse(name=said.name, version=said.version, extensions=said.extensions)
 
 
 def model_metadata(model: Model) -> pb.ModelMetadataResponse:
     """Return inputs and outputs of a model. The message has no place for the rest of its description."""
-    said = metadata(model)
+    said = metadata.model_metadata(model)
     return pb.ModelMetadataResponse(
         name=said.name,
         versions=said.versions,
@@ -38,12 +36,12 @@ def _tensor(said: TensorMetadata) -> pb.ModelMetadataResponse.TensorMetadata:
 
 def model_config(model: Model) -> pb.ModelConfigResponse:
     """Return a model as Triton configures its own."""
-    said = metadata(model)
+    said = metadata.model_metadata(model)
     optional = {slot.name for slot in model.inputs if slot.optional}
     config = pb.ModelConfig(
         name=said.name,
         platform=said.platform,
-        backend=_BACKEND,
+        backend=metadata.NAME,
         input=[
             pb.ModelInput(name=each.name, data_type=_data_type(each), dims=each.shape, optional=each.name in optional)
             for each in said.inputs

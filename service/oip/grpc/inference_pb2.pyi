@@ -425,8 +425,10 @@ class SystemSharedMemoryUnregisterResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class CudaSharedMemoryStatusRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
 
 class CudaSharedMemoryStatusResponse(_message.Message):
     __slots__ = ()
@@ -441,8 +443,10 @@ class CudaSharedMemoryRegisterResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class CudaSharedMemoryUnregisterRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
 
 class CudaSharedMemoryUnregisterResponse(_message.Message):
     __slots__ = ()

@@ -45,6 +45,9 @@ def described(model: str, version: str, parameters: Mapping[str, Value], outputs
     for output in outputs:
         described = reply.outputs.add(name=output.name, datatype=output.datatype.name, shape=output.shape)
         described.parameters["element_type"].string_param = output.element_type
+        if output.region is not None:
+            for name, value in output.region.parameters.items():
+                _set(described.parameters[name], value)
     return bytes(reply.SerializeToString())
 
 
@@ -72,8 +75,9 @@ def with_outputs(reply: bytes, identity: bytes, outputs: Iterable[OutputTensor])
     """Return a reply with its `id` and tensors. Raise LimitError if that is more than a message can hold."""
     pieces: list[Any] = [reply, identity]
     for output in outputs:
-        assert output.data is not None
-        pieces += (_RAW_OUTPUT, _varint(output.data.nbytes), output.data.view(np.uint8).data)
+        # Of one in shared memory there is an empty one: clients count.
+        data = b"" if output.data is None else output.data.view(np.uint8).data
+        pieces += (_RAW_OUTPUT, _varint(len(data)), data)
     size = sum(map(len, pieces))
     if size > _MOST_BYTES:
         raise LimitError(

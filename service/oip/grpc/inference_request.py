@@ -21,6 +21,7 @@ from service.oip.grpc import inference_pb2 as pb
 from service.oip.inference_head import InferenceHead
 from service.oip.models.model import Model
 from service.oip.parameters import Value, completed
+from service.oip.shared_memory.region_part import PARAMETERS
 from service.oip.tensors import Array, InputTensor
 from service.runtime.settings import Settings
 
@@ -67,6 +68,8 @@ def head_of(parsed: pb.ModelInferRequest, model: Model, settings: Settings) -> I
     inputs: dict[str, InputTensor] = {}
     for head, each in zip(heads, parsed.inputs, strict=True):
         if each.HasField("contents"):
+            if head.region is not None:
+                raise _invalid(f"{head.pointer}/contents", f"{head.name} has contents, and is in shared memory")
             inputs[head.name] = _typed(head, each.contents)
     return InferenceHead(
         heads=[replace(head, values=[]) if head.name in inputs else head for head in heads],
@@ -76,6 +79,7 @@ def head_of(parsed: pb.ModelInferRequest, model: Model, settings: Settings) -> I
         ),
         wanted=dict.fromkeys(oip.wanted_outputs(request, model), True),
         all_wanted=not request.outputs,
+        output_regions=oip.output_regions(request),
     )
 
 
@@ -96,7 +100,7 @@ def _input(given: pb.ModelInferRequest.InferInputTensor) -> dict[str, Any]:
     datatype = DATATYPES.get(given.datatype)
     size = 0 if datatype is None or min(shape, default=0) < 0 else prod(shape) * datatype.dtype.itemsize
     parameters = _values(given.parameters)
-    if oip.BINARY_SIZE not in parameters:
+    if oip.BINARY_SIZE not in parameters and not any(name in parameters for name in PARAMETERS):
         parameters[oip.BINARY_SIZE] = size
     return {"name": given.name, "shape": shape, "datatype": given.datatype, "parameters": parameters}
 
@@ -157,7 +161,7 @@ def blobs_of(head: InferenceHead, raw: Sequence[memoryview]) -> oip.Blobs:
             pointer=missing.pointer,
         )
     if raw and len(raw) != len(expected):
-        raise _invalid(_RAW, f"there are {len(raw)} raw_input_contents; expected {len(expected)}, one for each input")
+        raise _invalid(_RAW, f"there are {len(raw)} raw_input_contents; expected {_counted(expected, head)}")
     blobs: oip.Blobs = []
     for index, each in enumerate(expected):
         content = raw[index] if raw else b""
@@ -169,6 +173,11 @@ def blobs_of(head: InferenceHead, raw: Sequence[memoryview]) -> oip.Blobs:
             )
         blobs.append((each, np.frombuffer(content, np.uint8)))
     return blobs
+
+
+def _counted(expected: Sequence[oip.InputHead], head: InferenceHead) -> str:
+    shared = " that is not in shared memory" if head.input_regions else ""
+    return f"{len(expected)}, one for each input{shared}"
 
 
 def _invalid(place: str, detail: str) -> RequantError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -11,7 +11,7 @@ from grpc_health.v1 import health, health_pb2
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from core.errors import UnimplementedError, UnknownNameError, excerpt
-from service.oip.grpc import descriptions
+from service.oip.grpc import descriptions, shared_memory
 from service.oip.grpc import inference_pb2 as pb
 from service.oip.grpc.calls import Calls, NotFoundError, ServicerContext
 from service.oip.grpc.inference import infer
@@ -29,18 +29,10 @@ HEALTH_SERVICES = ("", SERVICE)
 _HEALTH, _REFLECTION = health.SERVICE_NAME, reflection.SERVICE_NAME
 
 _NO_REPOSITORY = "the models are part of the service; they are neither loaded nor unloaded"
-_NO_SHARED_MEMORY = "system shared memory is not supported over gRPC"
-_NO_CUDA = "CUDA shared memory is not supported; the service computes on CPUs"
 _UNIMPLEMENTED = {
     "ModelStatistics": "there are no statistics of models; metrics are at GET /metrics over HTTP",
     "RepositoryModelLoad": _NO_REPOSITORY,
     "RepositoryModelUnload": _NO_REPOSITORY,
-    "SystemSharedMemoryStatus": _NO_SHARED_MEMORY,
-    "SystemSharedMemoryRegister": _NO_SHARED_MEMORY,
-    "SystemSharedMemoryUnregister": _NO_SHARED_MEMORY,
-    "CudaSharedMemoryStatus": _NO_CUDA,
-    "CudaSharedMemoryRegister": _NO_CUDA,
-    "CudaSharedMemoryUnregister": _NO_CUDA,
     "TraceSetting": "traces are a setting of the service; clients cannot change it",
     "LogSettings": "logs are settings of the service; clients cannot change them",
 }
@@ -55,7 +47,10 @@ def handlers(running: Runtime, calls: Calls, servicer: Any) -> Mapping[str, grpc
         "ServerLive": (pb.ServerLiveRequest, lambda _: pb.ServerLiveResponse(live=True)),
         "ServerReady": (pb.ServerReadyRequest, lambda _: pb.ServerReadyResponse(ready=_is_ready(running))),
         "ModelReady": (pb.ModelReadyRequest, lambda given: pb.ModelReadyResponse(ready=_model_ready(running, given))),
-        "ServerMetadata": (pb.ServerMetadataRequest, lambda _: descriptions.server_metadata()),
+        "ServerMetadata": (
+            pb.ServerMetadataRequest,
+            lambda _: descriptions.server_metadata(shared_memory=running.shared_memory is not None),
+        ),
         "ModelMetadata": (pb.ModelMetadataRequest, lambda given: descriptions.model_metadata(_model(given))),
         "ModelConfig": (pb.ModelConfigRequest, lambda given: descriptions.model_config(_model(given))),
         "RepositoryIndex": (
@@ -63,7 +58,19 @@ def handlers(running: Runtime, calls: Calls, servicer: Any) -> Mapping[str, grpc
             lambda given: descriptions.repository_index(running.status, ready_only=given.ready),
         ),
     }
+    awaited: Mapping[str, tuple[Any, Callable[[Any], Awaitable[Any]]]] = {
+        "SystemSharedMemoryStatus": (pb.SystemSharedMemoryStatusRequest, partial(shared_memory.status, running)),
+        "SystemSharedMemoryRegister": (pb.SystemSharedMemoryRegisterRequest, partial(shared_memory.register, running)),
+        "SystemSharedMemoryUnregister": (
+            pb.SystemSharedMemoryUnregisterRequest,
+            partial(shared_memory.unregister, running),
+        ),
+        "CudaSharedMemoryStatus": (pb.CudaSharedMemoryStatusRequest, shared_memory.cuda_status),
+        "CudaSharedMemoryRegister": (pb.CudaSharedMemoryRegisterRequest, shared_memory.cuda_register),
+        "CudaSharedMemoryUnregister": (pb.CudaSharedMemoryUnregisterRequest, shared_memory.cuda_unregister),
+    }
     works = {
+        **{f"/{SERVICE}/{name}": partial(_await, *answer) for name, answer in awaited.items()},
         **{f"/{SERVICE}/{name}": partial(_answer, *answer) for name, answer in answers.items()},
         **{f"/{SERVICE}/{name}": partial(_refuse, detail) for name, detail in _UNIMPLEMENTED.items()},
         f"/{SERVICE}/ModelInfer": partial(infer, running),
@@ -113,6 +120,10 @@ def _check_health(running: Runtime, given: Any) -> Any:
 
 async def _answer(kind: Any, answer: Callable[[Any], Any], message: bytes, _: RequestContext) -> bytes:
     return bytes(answer(parse(kind, message)).SerializeToString())
+
+
+async def _await(kind: Any, answer: Callable[[Any], Awaitable[Any]], message: bytes, _: RequestContext) -> bytes:
+    return bytes((await answer(parse(kind, message))).SerializeToString())
 
 
 async def _refuse(detail: str, message: bytes, _: RequestContext) -> bytes:

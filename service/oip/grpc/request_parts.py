@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-MOST_FIELDS = 256
+MOST_FIELDS = 1024
 """More outermost fields than the limits on tensors and parameters allow: the error is about one of those."""
 
 # What comes before a field: its number times 8, and its wire type.

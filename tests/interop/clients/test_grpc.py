@@ -50,6 +50,10 @@ def outputs_of(result: Any) -> dict[str, Array]:
     return {output.name: result.as_numpy(output.name) for output in result.get_response().outputs}
 
 
+def values_of(parameters: Any) -> dict[str, Any]:
+    return {name: getattr(each, each.WhichOneof("parameter_choice")) for name, each in parameters.items()}
+
+
 def described(message: Any, prefix: str = "") -> dict[str, tuple[Any, ...]]:
     """The fields of a message and of those in it: number, type, label, the name of its message, and its oneof."""
     found = {}
@@ -125,7 +129,7 @@ def test_every_model(triton: Any, case: ModelCase, coding: str | None, named: bo
     response = result.get_response()
     assert (response.id, response.model_name, response.model_version) == ("id-1", case.model, "1")
     if named:
-        check(case, outputs_of(result))
+        check(case, outputs_of(result), values_of(response.parameters))
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, ml_dtypes.bfloat16])
@@ -174,7 +178,7 @@ def test_errors(triton: Any) -> None:
         (lambda: triton.infer("quantize", [tensor], parameters={"nope": 1}), "INVALID_ARGUMENT", "parameter nope"),
         (triton.get_inference_statistics, "UNIMPLEMENTED", "metrics"),
         (lambda: triton.load_model("quantize"), "UNIMPLEMENTED", "neither loaded nor unloaded"),
-        (triton.get_cuda_shared_memory_status, "UNIMPLEMENTED", "CUDA"),
+        (triton.get_system_shared_memory_status, "INVALID_ARGUMENT", "system shared memory is off"),
         (triton.get_trace_settings, "UNIMPLEMENTED", "traces"),
         (triton.get_log_settings, "UNIMPLEMENTED", "logs"),
     ):

@@ -152,7 +152,7 @@ REFUSED = [
     ("quantize", {"x": X.reshape((1,) * 40 + (4,))}, TARGET, grpc.StatusCode.RESOURCE_EXHAUSTED),
     ("dequantize", {"x": X.astype(np.int8)}, {"input_type": "!quant.uniform<i8:f32:0, {1, 2}>"}, INVALID),
     ("nope", {"x": X}, TARGET, grpc.StatusCode.NOT_FOUND),
-    ("quantize", {f"x{n}": X for n in range(17)}, TARGET, grpc.StatusCode.RESOURCE_EXHAUSTED),
+    ("quantize", {f"x{n}": X for n in range(257)}, TARGET, grpc.StatusCode.RESOURCE_EXHAUSTED),
     ("quantize", {"x": X}, {**TARGET, **{f"p{n}": n for n in range(40)}}, INVALID),
     ("quantize", {"x": X, "scale": np.array([-1], np.float32)}, {"storage_type": "i8"}, INVALID),
 ]

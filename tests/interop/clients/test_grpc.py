@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import pytest
@@ -31,7 +32,8 @@ PROTO = "service/oip/grpc/inference.proto"
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     port = free_port()
-    with started(tmp_path_factory.mktemp("grpc") / "log", "--drain-seconds", "0", "--grpc-port", str(port)):
+    arguments = ("--drain-seconds", "0", "--grpc-port", str(port), "--shared-memory", "true")
+    with started(tmp_path_factory.mktemp("grpc") / "log", *arguments):
         yield f"127.0.0.1:{port}"
 
 
@@ -171,6 +173,35 @@ def test_asynchronous_calls_and_streams(triton: Any) -> None:
     triton.stop_stream()
 
 
+def test_shared_memory(triton: Any) -> None:
+    """One tensor in shared memory and one in the message, both ways; the client counts the outputs in the reply."""
+    memory = pytest.importorskip("tritonclient.utils.shared_memory")
+    triton.unregister_system_shared_memory()
+    triton.unregister_cuda_shared_memory()
+    x = np.array([5, -1000, 7], np.int64)
+    key = f"/requant-{uuid4().hex}"
+    handle = memory.create_shared_memory_region("tensors", key, 4096)
+    try:
+        memory.set_shared_memory_region(handle, [x])
+        triton.register_system_shared_memory("tensors", key, 4096)
+        region = triton.get_system_shared_memory_status("tensors").regions["tensors"]
+        assert (region.key, region.offset, region.byte_size) == (key, 0, 4096)
+        shared = triton_grpc.InferInput("x", [3], "INT64")
+        shared.set_shared_memory("tensors", x.nbytes)
+        inputs = [shared, given("multiplier", np.array([1 << 30])), given("shift", np.array([0], np.int32))]
+        outputs = [triton_grpc.InferRequestedOutput(name) for name in ("y", "shift")]
+        outputs[0].set_shared_memory("tensors", 100, 1024)
+        parameters = {"output_type": "i8", "scheme": "litert"}
+        result = triton.infer("requantize", inputs, outputs=outputs, parameters=parameters)
+        assert result.get_output("y").parameters["shared_memory_byte_size"].int64_param == 3
+        assert result.as_numpy("shift").tolist() == [0]
+        assert memory.get_contents_as_numpy(handle, np.int8, [3], 1024).tolist() == [3, -128, 4]
+        triton.unregister_system_shared_memory("tensors")
+        assert not triton.get_system_shared_memory_status().regions
+    finally:
+        memory.destroy_shared_memory_region(handle)
+
+
 def test_errors(triton: Any) -> None:
     tensor = given("x", np.zeros(2, np.float32))
     for ask, status, text in (
@@ -178,7 +209,8 @@ def test_errors(triton: Any) -> None:
         (lambda: triton.infer("quantize", [tensor], parameters={"nope": 1}), "INVALID_ARGUMENT", "parameter nope"),
         (triton.get_inference_statistics, "UNIMPLEMENTED", "metrics"),
         (lambda: triton.load_model("quantize"), "UNIMPLEMENTED", "neither loaded nor unloaded"),
-        (triton.get_system_shared_memory_status, "INVALID_ARGUMENT", "system shared memory is off"),
+        (lambda: triton.get_system_shared_memory_status("nope"), "NOT_FOUND", "no shared memory region"),
+        (lambda: triton.get_cuda_shared_memory_status("nope"), "INVALID_ARGUMENT", "CUDA shared memory is not"),
         (triton.get_trace_settings, "UNIMPLEMENTED", "traces"),
         (triton.get_log_settings, "UNIMPLEMENTED", "logs"),
     ):

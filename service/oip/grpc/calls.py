@@ -237,11 +237,24 @@ class Calls:
 
     async def _receive(self, context: ServicerContext, seconds: float) -> bytes | None:
         """Receive the next message, None if there is none."""
+        # As asyncio.timeout does, at a third of its cost.
+        task, late = asyncio.current_task(), False
+        assert task is not None
+
+        def end() -> None:
+            nonlocal late
+            late = True
+            task.cancel()
+
+        timer = asyncio.get_running_loop().call_later(seconds, end)
         try:
-            async with asyncio.timeout(seconds):
-                message = await context.read()
-        except TimeoutError:
-            raise SlowRequestError("the message did not arrive in time") from None
+            message = await context.read()
+        except asyncio.CancelledError:
+            if late and not task.uncancel():
+                raise SlowRequestError("the message did not arrive in time") from None
+            raise
+        finally:
+            timer.cancel()
         return None if message is grpc.aio.EOF else message
 
     def _begin(self, context: ServicerContext) -> RequestContext:

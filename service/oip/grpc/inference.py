@@ -133,6 +133,8 @@ async def _convert(
             known.converted = found.result, reply
         return with_tensors(known.converted[1], identity, [found.output.view(np.uint8).data])
 
+    if planned.output_bytes <= running.settings.inline_bytes:
+        return encode()
     return await running.executor.run_array(planned.output_bytes, encode)
 
 

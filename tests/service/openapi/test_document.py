@@ -112,7 +112,7 @@ def test_requests_are_closed_and_replies_are_open(document: dict[str, Any]) -> N
     closed = {"QuantizeRequest", "DequantizeRequest", "RequantizeRequest", "MultiplierRequest", "ParseTypeRequest"}
     closed |= {"Tensor", "MultiplierPair", "CompareRequest", "QuantizeBlocksRequest", "DequantizeBlocksRequest"}
     closed |= {"RangeRequest", "BiasRequest", "FakeQuantizeRequest", "RescaleRequest", "ScaleTriple"}
-    closed |= {"MatmulRequest", "Conv2dRequest", "AddRequest"}
+    closed |= {"MatmulRequest", "Conv2dRequest", "AddRequest", "QuantizeCalibration"}
     closed |= {"InferenceRequest", "InferenceInput", "InferenceRequestedOutput", "TensorParametersRequest"}
     closed |= {"LowerRequest", "EvaluateRequest", "TranslateRequest"}
     closed |= {f"{system}Parameters" for system in ("Onnx", "Onednn", "Litert", "Torch", "Tosa")}

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from core.profiles import Operation
-from service.http.openapi_operation import npy_operation
+from service.http.openapi_operation import SCHEMAS, npy_operation, query_parameter
 from service.npy_api.conversion import convert_npy
 from service.operations.conversion_query import described_fields
 
@@ -18,16 +18,28 @@ router = APIRouter(prefix="/v1/npy", tags=["npy"])
 _STORED = "MLIR text, percent-encoded (+ as %2B). A bare quantized type takes its shape from the .npy file."
 
 
-def _described(operation: Operation, input_type: str, output_type: str) -> dict[str, Any]:
-    return npy_operation(f"{operation}Npy", described_fields(operation, input_type, output_type))
+_OUTPUT = query_parameter(
+    "output",
+    "npz returns y, scale, zero_point and type in one .npz. Only for a type that leaves its scales open.",
+    schema={"$ref": f"{SCHEMAS}OutputFormat", "default": "npy"},
+)
+
+
+def _described(operation: Operation, input_type: str, output_type: str, *others: dict[str, Any]) -> dict[str, Any]:
+    return npy_operation(f"{operation}Npy", [*described_fields(operation, input_type, output_type), *others])
 
 
 @router.post(
     "/quantize",
-    **_described(Operation.QUANTIZE, "MLIR text. Default: the element type and shape of the .npy file.", _STORED),
+    **_described(
+        Operation.QUANTIZE,
+        "MLIR text. Default: the element type and shape of the .npy file.",
+        f"{_STORED} !quant.any and !quant.calibrated leave the scales to be derived.",
+        _OUTPUT,
+    ),
 )
 async def quantize_npy(request: Request) -> Response:
-    """Quantize a .npy file to a given type."""
+    """Quantize a .npy file to a given type, or to one whose scales are derived."""
     return await convert_npy(request, Operation.QUANTIZE)
 
 

@@ -24,6 +24,7 @@ from core.translation import litert, onednn, onnx, torch, tosa
 from service import VERSION
 from service.http.models import COMPONENT, Problem
 from service.http.openapi_operation import REQUEST_MODELS, SCHEMAS
+from service.npy_api.derivation import OutputFormat
 from service.runtime.settings import Limits, Settings
 
 TITLE = "Requant"
@@ -68,6 +69,7 @@ def document(routes: Sequence[BaseRoute], settings: Settings) -> dict[str, Any]:
     components["Problem"] = Problem.model_json_schema(ref_template=SCHEMAS + "{model}")
     components.update(components["Problem"].pop("$defs", {}))
     components["ProfileName"] = _names(PROFILES, "The arithmetic contracts. GET /v1/profiles describes each.")
+    components["OutputFormat"] = _names(OutputFormat, "The file of a reply: one array, or several.")
     components["RoundingName"] = _names(
         ROUNDINGS, "The roundings that can replace a profile's. The nearest_* roundings differ only on ties."
     )

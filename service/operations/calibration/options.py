@@ -5,11 +5,12 @@ of a V2 call. In JSON the same names are members of `calibration`, but for the t
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields, replace
 from typing import Any
 
-from core.errors import InvalidRequestError
+from core.errors import InvalidRequestError, RequantError
 from core.parameters.calibration import CALIBRATION_METHODS, CalibrationOptions
 from core.parameters.ranges import RANGE_RULES, RangeOptions
 from core.profiles import PROFILES
@@ -126,9 +127,22 @@ def _block_sizes(text: str) -> tuple[int, ...]:
     return sizes
 
 
-def flat_pointer(pointer: str) -> str:
-    """Return the pointer of a field in a flat list of options, given that of an operation or a JSON request."""
+@contextmanager
+def flat_pointers(place: str | None = None) -> Iterator[None]:
+    """Point at the fields of a flat list of options, not at those of a JSON request. `place`: that of the input."""
+    try:
+        yield
+    except RequantError as error:
+        error.pointer = None if error.pointer is None else _flat(error.pointer, place)
+        if isinstance(error, InvalidRequestError):
+            error.faults = tuple(replace(fault, pointer=_flat(fault.pointer, "") or "") for fault in error.faults)
+        raise
+
+
+def _flat(pointer: str, place: str | None) -> str | None:
     first, _, name = pointer.removeprefix("/").partition("/")
+    if first == "input":
+        return place
     if first != "calibration" or not name:
         return pointer
     member = name.partition("/")[0]

@@ -16,7 +16,8 @@ from service.oip.inference_head import InferenceHead
 from service.oip.models.conversions import check_input, named_in_model, outputs_of, report_of
 from service.oip.models.model import Answer, Model, Work
 from service.oip.tensors import InputTensor, OutputTensor
-from service.operations.conversion_call import PlannedConversion, planned_conversion
+from service.operations.calibration.quantization import DerivedScales, derive_quantization, plan_derivation
+from service.operations.conversion_call import ConversionCall, PlannedConversion, planned_conversion
 from service.operations.conversion_run import convert_array
 from service.runtime.runtime import Runtime
 
@@ -34,15 +35,15 @@ async def run_in_memory(
     weight = sum(tensor.data.nbytes for tensor in call.inputs.values())
     if model.conversion is not None:
         x = call.inputs[model.inputs[0].name]
-        planned = await plan_conversion(model, head, call, running)
+        planned, scales = await _plan_with_input(model, head, call, running, reserve)
         await reserve(planned.output_bytes)
 
         def convert() -> Reply:
             with pointing_at(x.pointer):
                 found = convert_array(x.data, planned, running.metrics)
             assert isinstance(found.output, np.ndarray)
-            outputs = outputs_of(planned, found.output, multipliers=True)
-            return reply(Answer(tuple(outputs), report_of(found.result)))
+            outputs = outputs_of(planned, found.output, multipliers=True, scales=scales)
+            return reply(Answer(tuple(outputs), report_of(found.result, scales)))
 
         return await running.executor.run_array(weight, convert)
     assert model.plan is not None
@@ -70,8 +71,33 @@ async def plan_conversion(model: Model, head: InferenceHead, call: Call, running
     """
     if head.planned is not None:
         return head.planned
+    return await _plan(model, head, call, await _conversion_of(model, call, running), running)
+
+
+async def _plan_with_input(
+    model: Model, head: InferenceHead, call: Call, running: Runtime, reserve: Reserve
+) -> tuple[PlannedConversion, DerivedScales | None]:
+    """Plan a call as `plan_conversion`, and find the scales that it leaves open in the data of the first input."""
+    if head.planned is not None:
+        return head.planned, None
+    conversion = await _conversion_of(model, call, running)
+    if not conversion.leaves_scales_open:
+        return await _plan(model, head, call, conversion, running), None
+    x = call.inputs[model.inputs[0].name]
+    with named_in_model(call.inputs):
+        derivation = await plan_derivation(conversion, call.characters, running)
+        x.check_kept(derivation.tensor.element, derivation.dtype)
+        return await derive_quantization(derivation, x.data, running, reserve)
+
+
+async def _conversion_of(model: Model, call: Call, running: Runtime) -> ConversionCall:
     assert model.conversion is not None
-    conversion = await running.executor.run_text(call.characters, partial(model.conversion, call))
+    return await running.executor.run_text(call.characters, partial(model.conversion, call))
+
+
+async def _plan(
+    model: Model, head: InferenceHead, call: Call, conversion: ConversionCall, running: Runtime
+) -> PlannedConversion:
     with named_in_model(call.inputs):
         planned = await planned_conversion(conversion, call.characters, running)
     check_input(call.inputs[model.inputs[0].name], planned)

@@ -111,16 +111,18 @@ def given_calibration(values: Mapping[str, Value | None]) -> tuple[tuple[str, An
         if (fault := option.fault(value)) is not None:
             raise InvalidRequestError.of_field(f"/calibration/{option.name}", "enum", fault)
         if option.name == "block_sizes":
-            value = _block_sizes(value)
+            value = read_block_sizes(value)
         elif option.name == "granularity":
             value = GranularityName(value)
         found.append((_JSON_NAMES.get(option.name, option.name), value))
     return tuple(found)
 
 
-def _block_sizes(text: str) -> tuple[int, ...]:
-    parts = text.split(",") if len(text) <= 20 * MOST_BLOCK_SIZES and _SIZES.fullmatch(text) else []
-    sizes = tuple(map(int, parts))
+def read_block_sizes(text: str) -> tuple[int, ...]:
+    """Return sizes that are given as 1,32 or as [1, 32]. Raise InvalidRequestError."""
+    found = text if len(text) <= 22 * MOST_BLOCK_SIZES else ""
+    found = found.strip().removeprefix("[").removesuffix("]").replace(" ", "")
+    sizes = tuple(map(int, found.split(","))) if _SIZES.fullmatch(found) else ()
     if not 1 <= len(sizes) <= MOST_BLOCK_SIZES or not all(1 <= size <= LARGEST_INTEGER for size in sizes):
         detail = "expected one size for each dimension, at least 1, with commas between, such as 1,32"
         raise InvalidRequestError.of_field("/calibration/block_sizes", "block_sizes", detail)

@@ -11,7 +11,6 @@ Errors point at the fields of `service.operations.conversion_call`, at `/calibra
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
@@ -40,14 +39,13 @@ Array = NDArray[Any]
 PLACE = "/input"
 """What errors call the input."""
 
-_MAY_BE_OPEN = re.compile("any|calibrated")
 _OF_RANGES = ("storage", "scheme", *(field.name for field in fields(RangeOptions)))
 _wrong = InvalidRequestError.of_field
 
 
 def may_leave_scales_open(output_type: object) -> bool:
     """Return whether a type text may be of a type that leaves its scales open. Most others are told at a glance."""
-    return isinstance(output_type, str) and _MAY_BE_OPEN.search(output_type) is not None
+    return isinstance(output_type, str) and ("any" in output_type or "calibrated" in output_type)
 
 
 def open_type(output_type: Type | str | None, settings: Settings) -> Type | str | None:

@@ -79,10 +79,12 @@ class DerivedScales:
     def scale(self) -> Array:
         """The scales of the type: a scalar, one dimension, or the shape of the blocks.
 
-        f32, in which most rules compute; f64 for a rule that computes in f64 and for an expressed f64. No bit is lost.
+        f32, in which most rules compute, where that holds all of them exactly and the expressed type is no f64; else
+        f64.
         """
-        exact = self.rule.keeps_f32 and self.expressed.name != "f64"
-        return np.array(self.type.scales, np.float32 if exact else np.float64).reshape(self._shape)
+        found = np.array(self.type.scales).reshape(self._shape)
+        as_f32 = found.astype(np.float32)
+        return as_f32 if self.expressed.name != "f64" and np.array_equal(as_f32, found) else found
 
     def zero_point(self, dtype: np.dtype[Any]) -> Array:
         """The zero points, as `scale`, in the dtype of the stored numbers."""

@@ -52,7 +52,9 @@ _wrong = InvalidRequestError.of_field
 
 
 def check_ranges(count: int, pointer: str) -> None:
-    """Raise LimitError for more ranges or scales than are taken."""
+    """Raise ParameterError for no range or scale at all, LimitError for more than are taken."""
+    if count == 0:
+        raise ParameterError("there are none; at least one is needed", pointer=pointer)
     if count > MOST_ENTRIES:
         raise LimitError(f"there are {count}; at most {MOST_ENTRIES} are taken", limit=MOST_ENTRIES, pointer=pointer)
 

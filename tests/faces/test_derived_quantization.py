@@ -53,7 +53,7 @@ class Case:
     def calibration(self) -> dict[str, Any]:
         """What is asked of the calibration, by the names of JSON."""
         rng = np.random.default_rng([self.seed, 1])
-        method = str(rng.choice(list(CALIBRATION_METHODS)))
+        method = list(CALIBRATION_METHODS)[self.seed % len(CALIBRATION_METHODS)]
         asked: dict[str, Any] = {"method": method, **(OPTIONS.get(method, {}) if rng.random() < 0.7 else {})}
         asked |= GRANULARITIES[self.seed % len(GRANULARITIES)]
         if rng.random() < 0.3:
@@ -64,19 +64,15 @@ class Case:
 
     @property
     def storage(self) -> str:
-        return str(np.random.default_rng([self.seed, 2]).choice(STORAGES))
+        return STORAGES[self.seed // 5 % len(STORAGES)]
 
     @property
     def expressed(self) -> str:
-        return "f32" if self.seed % 3 else str(np.random.default_rng([self.seed, 3]).choice(list(EXPRESSED)))
+        return list(EXPRESSED)[max(self.seed % 6 - 3, 0)]
 
     @property
     def profile(self) -> str:
-        if self.expressed == "f64":
-            return "stablehlo"
-        return (
-            "onnx" if "block_sizes" in self.calibration else str(np.random.default_rng([self.seed, 4]).choice(PROFILES))
-        )
+        return "onnx" if "block_sizes" in self.calibration else PROFILES[self.seed // 2 % len(PROFILES)]
 
     @property
     def x(self) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from service.operations.calibration.search import (
+    DEFAULT_METHOD,
     Calibrated,
     Calibration,
     CalibrationRequest,
@@ -10,4 +11,4 @@ from service.operations.calibration.search import (
     plan_calibration,
 )
 
-__all__ = ["Calibrated", "Calibration", "CalibrationRequest", "GranularityName", "plan_calibration"]
+__all__ = ["DEFAULT_METHOD", "Calibrated", "Calibration", "CalibrationRequest", "GranularityName", "plan_calibration"]

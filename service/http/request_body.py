@@ -43,8 +43,8 @@ class ChunkReader(ABC):
     """
 
     def __init__(self, limit: int, declared: int | None, reserve: Callable[[int], Awaitable[None]]) -> None:
-        self._limit = limit
-        self._reserve = reserve
+        self.limit = limit
+        self.reserve = reserve
         self.declared = declared
         self.received = 0
         self._chunk = b""
@@ -124,12 +124,12 @@ class ChunkReader(ABC):
         somebody promised, so memory grows with the bytes that arrive.
         """
         room = min(count, _FIRST_ROOM if self.declared is None else self.declared)
-        await self._reserve(room)
+        await self.reserve(room)
         buffer = np.empty(room, np.uint8)
         filled = await self.fill(buffer.data)
         while filled == len(buffer) < count and await self._next_chunk():
             room = min(count, max(2 * len(buffer), _FIRST_ROOM))
-            await self._reserve(room)
+            await self.reserve(room)
             longer = np.empty(room, np.uint8)
             longer[:filled] = buffer
             buffer = longer
@@ -138,7 +138,7 @@ class ChunkReader(ABC):
 
     async def rest(self) -> NDArray[np.uint8]:
         """Return all that is left."""
-        return await self.take(self._limit)
+        return await self.take(self.limit)
 
     async def skip_rest(self) -> int:
         """Receive the rest without keeping it. Return its length."""
@@ -181,8 +181,8 @@ class BodyReader(ChunkReader):
         chunk: bytes = message.get("body", b"")
         self._more = message.get("more_body", False)
         self.received += len(chunk)
-        if self.received > self._limit:
-            raise LimitError(f"the body exceeds the limit of {self._limit} bytes", limit=self._limit)
+        if self.received > self.limit:
+            raise LimitError(f"the body exceeds the limit of {self.limit} bytes", limit=self.limit)
         return chunk
 
     async def text(self) -> bytearray:
@@ -190,7 +190,7 @@ class BodyReader(ChunkReader):
         if self.declared is None:
             return bytearray((await self.rest()).data)
         room = self.declared - self.received + len(self._chunk) - self._at
-        await self._reserve(room)
+        await self.reserve(room)
         whole = _bytearray(room)
         filled = await self.fill(memoryview(whole))
         del whole[filled:]

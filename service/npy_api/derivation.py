@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
 
 import numpy as np
 from starlette.responses import Response
 
-from core.errors import LimitError
+from core.errors import InvalidRequestError, LimitError
 from core.plan.plan import Array
 from service.http.openapi_operation import BINARY
 from service.http.responses import BuffersResponse
 from service.npy_api.format import write_header
 from service.npy_api.npz import write_npz
-from service.npy_api.reply_headers import LONGEST_TYPE_HEADER, reply_headers, saturated_header
+from service.npy_api.replies import LONGEST_TYPE_HEADER, reply_headers, saturated_header
 from service.operations.calibration.quantization import Derivation, DerivedScales, derive_quantization
+from service.operations.conversion_call import ConversionCall
 from service.operations.conversion_run import Converted, convert_array
 from service.runtime.runtime import Runtime
 
@@ -25,6 +26,21 @@ class OutputFormat(StrEnum):
 
     NPY = "npy"
     NPZ = "npz"
+
+
+def read_output_format(texts: Mapping[str, str]) -> OutputFormat:
+    """Return the file that is asked for. Raise InvalidRequestError."""
+    output = texts.get("output", OutputFormat.NPY)
+    if output not in tuple(OutputFormat):
+        raise InvalidRequestError.of_field("/output", "enum", f"not one of {', '.join(OutputFormat)}")
+    return OutputFormat(output)
+
+
+def check_output_format(output: OutputFormat, call: ConversionCall) -> None:
+    """Raise InvalidRequestError if an archive is asked for, and there is nothing to put beside the codes."""
+    if output is OutputFormat.NPZ and not call.leaves_scales_open:
+        detail = "npz is for an output_type that leaves its scales open, such as !quant.any<i8:f32>"
+        raise InvalidRequestError.of_field("/output", "extra_forbidden", detail)
 
 
 async def quantize_deriving(

@@ -15,10 +15,10 @@ from service.operations.conversion_query import described_fields
 
 router = APIRouter(prefix="/v1/npy", tags=["npy"])
 
-_STORED = "MLIR text, percent-encoded (+ as %2B). A bare quantized type takes its shape from the .npy file."
+STORED = "MLIR text, percent-encoded (+ as %2B). A bare quantized type takes its shape from the .npy file."
 
 
-_OUTPUT = query_parameter(
+OUTPUT = query_parameter(
     "output",
     "npz returns y, scale, zero_point and type in one .npz. Only for a type that leaves its scales open.",
     schema={"$ref": f"{SCHEMAS}OutputFormat", "default": "npy"},
@@ -34,8 +34,8 @@ def _described(operation: Operation, input_type: str, output_type: str, *others:
     **_described(
         Operation.QUANTIZE,
         "MLIR text. Default: the element type and shape of the .npy file.",
-        f"{_STORED} !quant.any and !quant.calibrated leave the scales to be derived.",
-        _OUTPUT,
+        f"{STORED} !quant.any and !quant.calibrated leave the scales to be derived.",
+        OUTPUT,
     ),
 )
 async def quantize_npy(request: Request) -> Response:
@@ -45,7 +45,7 @@ async def quantize_npy(request: Request) -> Response:
 
 @router.post(
     "/dequantize",
-    **_described(Operation.DEQUANTIZE, _STORED, "MLIR text. Default: the expressed type of the input."),
+    **_described(Operation.DEQUANTIZE, STORED, "MLIR text. Default: the expressed type of the input."),
 )
 async def dequantize_npy(request: Request) -> Response:
     """Dequantize a .npy file."""
@@ -56,8 +56,8 @@ async def dequantize_npy(request: Request) -> Response:
     "/requantize",
     **_described(
         Operation.REQUANTIZE,
-        f"{_STORED} Default: the integers and shape of the .npy, which need multipliers.",
-        _STORED,
+        f"{STORED} Default: the integers and shape of the .npy, which need multipliers.",
+        STORED,
     ),
 )
 async def requantize_npy(request: Request) -> Response:

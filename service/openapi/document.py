@@ -32,7 +32,8 @@ TITLE = "Requant"
 _DESCRIPTION = """Bit-exact quantization arithmetic. Types are MLIR text; a profile names the system to reproduce.
 
 Tensors are row-major and little-endian. JSON routes accept them as base64 or, if small, as numbers; routes under
-`/v1/npy` read and write one `.npy` file; `/v2` implements the Open Inference Protocol, with JSON or binary tensors.
+`/v1/npy` read and write one `.npy` file, and those under `/v1/multipart` read forms of them; `/v2` implements the Open
+Inference Protocol, with JSON or binary tensors.
 Errors are `application/problem+json` with a stable `code`."""
 
 _TAGS = [
@@ -40,6 +41,7 @@ _TAGS = [
     {"name": "integer", "description": "Integer operations: matmul, conv2d and add with requantized outputs."},
     {"name": "operators", "description": "Operators of other systems under their own names, operands and attributes."},
     {"name": "npy", "description": "Conversions of .npy files."},
+    {"name": "multipart", "description": "Conversions of .npy files in forms, with scales beside the tensor."},
     {
         "name": "oip",
         "description": "Conversions, comparison, block formats and operators as models of the Open Inference Protocol.",

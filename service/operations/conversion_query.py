@@ -125,7 +125,7 @@ async def conversion_of_texts(
     """
     packing = _choice("packing", texts.get("packing", Packing.UNPACKED), tuple(Packing))
     values = {
-        option.name: _value(option, texts[option.name]) for option in options_of(operation) if option.name in texts
+        option.name: read_value(option, texts[option.name]) for option in options_of(operation) if option.name in texts
     }
     characters = sum(len(texts.get(name, "")) for name in (*_TYPES, "multipliers"))
     calibration = given_calibration(values) if operation is Operation.QUANTIZE else ()
@@ -158,8 +158,8 @@ def _choice(name: str, given: str, choices: tuple[str, ...]) -> str:
     return given
 
 
-def _value(option: Option, text: str) -> Value:
-    """Return the value of an option that a text stands for."""
+def read_value(option: Option, text: str) -> Value:
+    """Return the value of an option that a text stands for. Raise InvalidRequestError."""
     if option.kind is bool:
         if text not in ("true", "false"):
             raise _wrong(option.name, "bool", "expected true or false")

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from core.errors import FieldFault, InvalidRequestError, RequantError, TypeFitError, at
+from core.errors import FieldFault, InvalidRequestError, RequantError, at
 from core.mlir import print_type
 from core.plan.operands import float_element, static_shape
-from core.plan.packing import Packing, check_dense_bytes, dense_width
+from core.plan.packing import Packing, check_dense_bytes
 from core.profiles import PROFILES, Operation
 from service.oip.call import Call
 from service.oip.datatypes import DATATYPES, NARROW_FLOATS, REALS, STORED, datatype_of
@@ -34,6 +34,8 @@ from service.oip.tensors import Array, InputTensor, OutputTensor
 from service.operations.calibration.options import (
     CALIBRATION_OPTIONS,
     LARGEST_AXIS,
+    OF_SCALES,
+    check_scales_are_given,
     flat_pointers,
     given_calibration,
 )
@@ -120,22 +122,13 @@ def _quantization(call: Call) -> ConversionCall:
     members: dict[str, Any] = {"measured": call.boolean("error") is True}
     with named_in_model(call.inputs):
         if check_one_source(call, "output_type"):
-            _check_given(call)
+            check_scales_are_given(name for name, value in call.parameters.items() if value is not None)
             tensor = call.tensor_type("x", "input_type")
             members["output_type"] = parameter_tensors(call).type(float_element(tensor, "input"), static_shape(tensor))
         else:
             members["calibration"] = given_calibration(call.parameters)
             members["output_type"] = open_type(call.type_or_text("output_type"), call.settings)
     return _conversion(call, Operation.QUANTIZE, **members)
-
-
-def _check_given(call: Call) -> None:
-    """Raise InvalidRequestError for a parameter that says how scales are found, where they are given."""
-    of_scale = {STORAGE_TYPE.name, AXIS.name, BLOCK_SIZES.name}
-    for option in CALIBRATION_OPTIONS:
-        if option.name not in of_scale and call.has(option.name):
-            detail = "says how scales are found, and the input scale gives them"
-            raise InvalidRequestError.of_field(f"/{option.name}", "extra_forbidden", detail)
 
 
 def _needs_input(parameters: Mapping[str, Value | None]) -> bool:
@@ -173,7 +166,7 @@ QUANTIZE = Model(
         replace(
             BLOCK_SIZES, description="The size of a block along each dimension, with scale or if scales are derived."
         ),
-        *(_option(each) for each in CALIBRATION_OPTIONS if each.name not in ("storage_type", "axis", "block_sizes")),
+        *(_option(each) for each in CALIBRATION_OPTIONS if each.name not in OF_SCALES),
         _profile(Operation.QUANTIZE),
         *_options(Operation.QUANTIZE),
         Parameter(
@@ -195,9 +188,8 @@ def _dequantization(call: Call) -> ConversionCall:
         return _conversion(call, Operation.DEQUANTIZE)
     x = call.inputs["x"]
     with named_in_model(call.inputs):
-        found = parameter_tensors(call).type_of_stored(x.shape, x.datatype.element)
-    if call.choice("packing", Packing) is Packing.DENSE and dense_width(found) is not None:
-        raise TypeFitError("packed numbers need a tensor type in input_type; bytes do not tell its shape")
+        packing = call.choice("packing", Packing)
+        found = parameter_tensors(call).type_of_stored(x.shape, x.datatype.element, packing)
     return _conversion(call, Operation.DEQUANTIZE, input_type=found)
 
 

@@ -5,7 +5,7 @@ of a V2 call. In JSON the same names are members of `calibration`, but for the t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from typing import Any
@@ -96,6 +96,19 @@ CALIBRATION_OPTIONS: tuple[Option, ...] = (
 """For quantize with an output type that leaves its scales open. Names of methods, schemes and profiles are checked
 where they are looked up.
 """
+
+
+OF_SCALES = ("storage_type", "axis", "block_sizes")
+"""Those that have a meaning for given scales too."""
+
+
+def check_scales_are_given(names: Iterable[str]) -> None:
+    """Raise InvalidRequestError if one of the options that are there says how scales are found."""
+    searching = {option.name for option in CALIBRATION_OPTIONS} - set(OF_SCALES)
+    for name in names:
+        if name in searching:
+            detail = f"{name} says how scales are found; here they are given"
+            raise InvalidRequestError.of_field(f"/{name}", "extra_forbidden", detail)
 
 
 def given_calibration(values: Mapping[str, Value | None]) -> tuple[tuple[str, Any], ...]:

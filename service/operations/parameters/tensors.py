@@ -16,6 +16,7 @@ from core.formats.elements import FloatElement, IntegerElement
 from core.mlir.types import AnyType, ElementType, StorageType, TensorType, UniformQuantizedType
 from core.parameters.finished_type import Granularity, PerAxis, PerBlock, PerTensor, finish_type
 from core.plan.lanes import widen
+from core.plan.packing import Packing, dense_width
 from core.schemes import Multiplier
 from service.operations.types import read_type
 from service.runtime.settings import MOST_ENTRIES, Settings
@@ -61,7 +62,7 @@ class ParameterTensors(NamedTuple):
             scales = widen(scale.data, scale.element)
             return finish_type(self.storage, expressed, scales, self._zero_points(), granularity)
 
-    def type_of_stored(self, shape: tuple[int, ...], element: ElementType) -> TensorType:
+    def type_of_stored(self, shape: tuple[int, ...], element: ElementType, packing: Packing) -> TensorType:
         """Return the type of a tensor of stored numbers, kept as `element`, which is the storage if none is named.
 
         The scales' own type is what they express. Raise InvalidRequestError for numbers that are no integers, and as
@@ -74,7 +75,10 @@ class ParameterTensors(NamedTuple):
         if not isinstance(expressed, FloatElement):
             raise UnsupportedError("its elements are f16, bf16, f32 or f64", pointer=self.scale.pointer)
         own = StorageType.unbounded(IntegerElement(element.width), signed=element.signed)
-        return TensorType(shape, self._replace(storage=self.storage or own).type(expressed, shape))
+        found = TensorType(shape, self._replace(storage=self.storage or own).type(expressed, shape))
+        if packing is Packing.DENSE and dense_width(found) is not None:
+            raise TypeFitError("packed numbers need a tensor type in input_type; bytes do not tell its shape")
+        return found
 
     def _granularity(self, shape: tuple[int, ...]) -> Granularity:
         found, needed = self.scale.shape, "one element, or axis or block_sizes"

@@ -65,9 +65,10 @@ class FormReader:
         self._field = b""
         self._value = b""
         self._head: dict[bytes, bytes] = {}
-        self._delimiter = b"--" + boundary
-        self._delimiters = 0
+        self._delimiter = b"\r\n--" + boundary
+        self._delimiters = self._parts = 0
         self._names: set[str] = set()
+        self._part: PartReader | None = None
         self._parser = MultipartParser(
             boundary,
             {
@@ -75,7 +76,7 @@ class FormReader:
                 "on_header_field": self._header_field,
                 "on_header_value": self._header_value,
                 "on_header_end": self._header_end,
-                "on_headers_finished": self._part,
+                "on_headers_finished": self._headers_finished,
                 "on_part_data": self._data,
                 "on_part_end": lambda: self._events.append((_END_OF_PART, b"")),
                 "on_end": lambda: self._events.append((_END, b"")),
@@ -85,11 +86,13 @@ class FormReader:
         )
 
     async def next_part(self) -> PartReader | None:
-        """Return the next part, None after the last one. The one before was read to its end.
+        """Return the next part, None after the last one. What was not read of the one before is dropped.
 
         Raise MalformedRequestError for a body that is no form, InvalidRequestError for a part without a name or with
         one that was there before, UnreadableEncodingError for one that is encoded, LimitError for too many.
         """
+        if self._part is not None:
+            await self._part.skip_rest()
         kind, head = await self.event()
         if kind == _END:
             await self.body.skip_rest()
@@ -98,9 +101,11 @@ class FormReader:
         name = self._name(head)
         if name in self._names:
             place = pointer(excerpt(name))
-            raise InvalidRequestError.of_field(place, "repeated", "given more than once", message=_of(name, "repeated"))
+            detail = "given more than once"
+            raise InvalidRequestError.of_field(place, "repeated", detail, message=_of(name, detail))
         self._names.add(name)
-        return PartReader(name, self)
+        self._part = PartReader(name, self)
+        return self._part
 
     async def event(self) -> _Event:
         """Return what comes next in the body."""
@@ -132,13 +137,16 @@ class FormReader:
         if not found:
             return
         self._delimiters += found
-        if self._delimiters > MOST_PARTS + 1:
-            detail = f"the form has more than {MOST_PARTS} parts, or its boundary occurs in the data of one"
-            raise LimitError(detail, limit=MOST_PARTS)
+        if self._delimiters > MOST_PARTS:
+            raise _too_many()
         if any(self._delimiter + blank in data for blank in _BLANKS):
             raise _padded()
 
     def _begin(self) -> None:
+        self._parts += 1
+        if self._parts > MOST_PARTS:
+            # Those whose boundaries lie in two chunks each were not counted before.
+            raise _too_many()
         self._head = {}
         self._field = self._value = b""
 
@@ -153,7 +161,7 @@ class FormReader:
         self._head.setdefault(self._field.lower(), self._value)
         self._field = self._value = b""
 
-    def _part(self) -> None:
+    def _headers_finished(self) -> None:
         disposition = self._head.get(b"content-disposition", b"")
         encoding = self._head.get(b"content-transfer-encoding", b"").strip()
         self._events.append((_PART, disposition + b"\n" + encoding))
@@ -211,6 +219,11 @@ class PartReader(ChunkReader):
 
 def _of(name: str, detail: str) -> str:
     return f"form field {excerpt(name)}: {detail}"
+
+
+def _too_many() -> LimitError:
+    detail = f"the form has more than {MOST_PARTS} parts, or its boundary occurs in the data of one"
+    return LimitError(detail, limit=MOST_PARTS)
 
 
 def _padded() -> MalformedRequestError:

@@ -130,7 +130,7 @@ async def _receive(form: FormReader, operation: Operation, settings: Settings) -
             detail = f"not a field; available: {', '.join((*named, *texted))}"
             raise InvalidRequestError.of_field(pointer(excerpt(part.name)), "extra_forbidden", detail)
     if _X not in files:
-        raise InvalidRequestError.of_field("/x", "missing", "required: the tensor, a .npy file")
+        raise InvalidRequestError.of_field("/x", "missing", "required", message="x: required; the tensor, a .npy file")
     return _Form(files, texts)
 
 
@@ -192,7 +192,7 @@ def _check_source(form: _Form, required: str, operation: Operation) -> None:
         return
     if required not in form.texts:
         detail = "required" if operation is Operation.REQUANTIZE else "required unless there is a scale"
-        raise InvalidRequestError.of_field(f"/{required}", "missing", detail)
+        raise InvalidRequestError.of_field(f"/{required}", "missing", detail, message=f"{required}: {detail}")
     unused = ["zero_point"] if "zero_point" in form.files else []
     unused += [name for name in OF_SCALES if operation is Operation.DEQUANTIZE and name in form.texts]
     if unused:

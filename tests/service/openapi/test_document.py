@@ -26,6 +26,7 @@ OPERATION_IDS = {
     "getScheme", "deriveFromTensor", "translateType", "matmul", "conv2d", "add", "lower", "evaluate",
     "oipGetServer", "oipGetLive", "oipGetReady", "oipListModels", "oipIndexModels",
     "oipGetModel", "oipGetModelVersion", "oipGetModelReady", "oipGetModelVersionReady", "oipInfer", "oipInferVersion",
+    "quantizeForm", "dequantizeForm", "requantizeForm",
     "listOperators", "getOperator", *map(operation_id, OPERATORS.values()),
 }  # fmt: skip
 

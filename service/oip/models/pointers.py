@@ -30,8 +30,9 @@ def pointing_into(call: Call, **inputs: str) -> Iterator[None]:
 
 
 def _place(pointer: str | None, call: Call, inputs: dict[str, str]) -> str | None:
-    if pointer is None:
-        return None
+    if not pointer:
+        # About several arguments together.
+        return None if pointer is None else "/parameters"
     _, argument, *rest = pointer.split("/")
     if argument in inputs:
         return _input_place(call, inputs[argument], rest)

@@ -58,7 +58,9 @@ def cut(data: bytes, places: Sequence[int]) -> list[bytes]:
 
 
 # Data that look like the beginning of a boundary, most of all.
-PIECES = st.sampled_from([b"\r\n", b"\r", b"\n", b"--", b"--bound", b"\r\n--boun", b"-", b"x", b"\x00\xff", b"bound", b"x--boundary "])
+PIECES = st.sampled_from(
+    [b"\r\n", b"\r", b"\n", b"--", b"--bound", b"\r\n--boun", b"-", b"x", b"\x00\xff", b"bound", b"x--boundary "]
+)
 DATA = st.lists(PIECES, max_size=12).map(b"".join)
 BOUNDARY = b"boundary"
 

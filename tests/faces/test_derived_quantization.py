@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from core.parameters.calibration import CALIBRATION_METHODS
@@ -195,6 +196,12 @@ def in_v2(client: httpx.Client, case: Case) -> Found:
     return of_arrays(y, read.head["parameters"]["output_type"], scale, zero_point, case)
 
 
+def in_form(client: httpx.Client, case: Case) -> Found:
+    fields = {name: (None, text) for name, text in as_texts(case).items()}
+    reply = client.post("/v1/multipart/quantize", files={**fields, "x": npy(case.x), "output": (None, "npz")})
+    return of_npz(reply, case)
+
+
 def rounded(found: Found, case: Case) -> Found:
     """The parameters as the type has them: scales of blocks in the expressed type."""
     if "block_sizes" not in case.calibration:
@@ -209,7 +216,7 @@ def test_one_call_gives_the_bits_of_two(client: httpx.Client) -> None:
     def check(case: Case) -> None:
         expected = in_two_calls(client, case)
         assert in_json(client, case) == expected
-        for face in (in_npz, in_v2):
+        for face in (in_npz, in_form, in_v2):
             assert face(client, case) == rounded(expected, case), face.__name__
         in_file = in_npy(client, case)
         assert (in_file.codes, in_file.type, in_file.error) == (expected.codes, expected.type, expected.error)
@@ -223,3 +230,95 @@ def test_one_call_gives_the_bits_of_two(client: httpx.Client) -> None:
     assert {case.calibration["method"] for case in derived} == set(CALIBRATION_METHODS)
     assert {case.expressed for case in derived} == set(EXPRESSED)
     assert {case.storage for case in derived} == set(STORAGES)
+
+
+SCALED: tuple[tuple[dict[str, str], tuple[int, ...]], ...] = (
+    ({}, ()),
+    ({}, (1,)),
+    ({"axis": "0"}, (4,)),
+    ({"axis": "1"}, (6,)),
+    ({"block_sizes": "1,3"}, (4, 2)),
+    ({"block_sizes": "4,4"}, (1, 2)),
+)
+
+
+def type_of(storage: str, scale: Array, zero_point: Array, options: dict[str, str]) -> str:
+    """The type text that scales and zero points stand for, written here once more."""
+    pairs = [f"{float(s)!r}:{int(z)}" for s, z in zip(scale.ravel(), zero_point.ravel(), strict=True)]
+    if not options:
+        return f"!quant.uniform<{storage}:f32, {pairs[0]}>"
+    if "axis" in options:
+        return f"!quant.uniform<{storage}:f32:{options['axis']}, {{{', '.join(pairs)}}}>"
+    columns = scale.shape[1]
+    rows = [", ".join(pairs[at : at + columns]) for at in range(0, len(pairs), columns)]
+    sizes = [int(size) for size in options["block_sizes"].split(",")]
+    blocks = ", ".join(f"{axis}:{size}" for axis, size in enumerate(sizes) if size < (4, 8)[axis])
+    return f"!quant.uniform<{storage}:f32:{{{blocks}}}, {{{', '.join(f'{{{row}}}' for row in rows)}}}>"
+
+
+@pytest.mark.parametrize(("options", "shape"), SCALED)
+@pytest.mark.parametrize("storage", ["i8", "u4"])
+def test_scales_beside_the_tensor_are_those_of_a_type(
+    client: httpx.Client, storage: str, options: dict[str, str], shape: tuple[int, ...]
+) -> None:
+    rng = np.random.default_rng(len(shape))
+    size = (4, 6) if "block_sizes" not in options else (4, 8) if options["block_sizes"] == "4,4" else (4, 6)
+    x = rng.normal(size=size).astype(np.float32)
+    scale = rng.uniform(0.01, 0.5, shape).astype(np.float32)
+    zero_point = rng.integers(0, 16, shape).astype(np.uint8 if storage == "u4" else np.int8)
+    texts = {name: (None, text) for name, text in {"profile": "onnx", **options}.items()}
+    files = {"scale": npy(scale), "zero_point": npy(zero_point), **texts, "storage_type": (None, storage)}
+    expected = client.post(
+        "/v1/npy/quantize",
+        params={"output_type": type_of(storage, scale, zero_point, options), "profile": "onnx"},
+        content=npy(x),
+    )
+    assert expected.status_code == 200, expected.text
+    found = client.post("/v1/multipart/quantize", files={"x": npy(x), **files})
+    assert found.status_code == 200, found.text
+    assert (found.content, found.headers["requant-type"]) == (expected.content, expected.headers["requant-type"])
+    codes = np.load(io.BytesIO(found.content))
+
+    # The dequantized tensor, by the same arrays.
+    found = client.post("/v1/multipart/dequantize", files={**files, "x": npy(codes)})
+    assert found.status_code == 200, found.text
+    input_type = expected.headers["requant-type"]
+    back = client.post("/v1/npy/dequantize", params={"input_type": input_type, "profile": "onnx"}, content=npy(codes))
+    assert found.content == back.content
+    assert np.load(io.BytesIO(found.content)).dtype == np.float32
+
+
+def test_what_a_query_cannot_hold_fits_in_a_form(client: httpx.Client) -> None:
+    rng = np.random.default_rng(7)
+    x, scale = rng.normal(size=(384, 5)).astype(np.float32), rng.uniform(0.01, 0.1, 384).astype(np.float32)
+    text = type_of("i8", scale, np.zeros(384, np.int8), {"axis": "0"})
+    refused = client.post("/v1/npy/quantize", params={"output_type": text}, content=npy(x))
+    assert refused.status_code == 413
+    assert "/v1/multipart/quantize" in refused.json()["detail"]
+    in_type = client.post("/v1/multipart/quantize", files={"output_type": (None, text), "x": npy(x)})
+    files = {"x": npy(x), "scale": npy(scale), "axis": (None, "0"), "storage_type": (None, "i8")}
+    in_arrays = client.post("/v1/multipart/quantize", files=files)
+    assert in_type.status_code == in_arrays.status_code == 200
+    assert in_type.content == in_arrays.content
+    # And of scales that are found there are as many.
+    query = {"output_type": "!quant.any<i8:f32>", "axis": "0"}
+    refused = client.post("/v1/npy/quantize", params=query, content=npy(x))
+    assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (413, "/output")
+    with np.load(
+        io.BytesIO(client.post("/v1/npy/quantize", params={**query, "output": "npz"}, content=npy(x)).content)
+    ) as z:
+        assert z["scale"].shape == z["zero_point"].shape == (384,)
+
+
+def test_multipliers_beside_the_tensor(client: httpx.Client) -> None:
+    x = np.arange(-12, 12, dtype=np.int32).reshape(4, 6) * 1000
+    types = {"input_type": "!quant.uniform<i32:f32, 0.5>", "output_type": "!quant.uniform<i8:f32, 0.5>"}
+    multiplier, shift = np.array([1 << 30] * 6, np.int64), np.arange(-9, -3, dtype=np.int32)
+    pairs = ",".join(f"{m}:{s}" for m, s in zip(multiplier, shift, strict=True))
+    expected = client.post("/v1/npy/requantize", params={**types, "multipliers": pairs, "axis": "1"}, content=npy(x))
+    assert expected.status_code == 200, expected.text
+    files: dict[str, Any] = {name: (None, text) for name, text in {**types, "axis": "1"}.items()}
+    files |= {"x": npy(x), "multiplier": npy(multiplier), "shift": npy(shift)}
+    found = client.post("/v1/multipart/requantize", files=files)
+    assert found.status_code == 200, found.text
+    assert found.content == expected.content

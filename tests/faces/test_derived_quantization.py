@@ -267,7 +267,7 @@ def test_scales_beside_the_tensor_are_those_of_a_type(
     scale = rng.uniform(0.01, 0.5, shape).astype(np.float32)
     zero_point = rng.integers(0, 16, shape).astype(np.uint8 if storage == "u4" else np.int8)
     texts = {name: (None, text) for name, text in {"profile": "onnx", **options}.items()}
-    files = {"scale": npy(scale), "zero_point": npy(zero_point), **texts, "storage_type": (None, storage)}
+    files: dict[str, Any] = {"scale": npy(scale), "zero_point": npy(zero_point), **texts, "storage_type": (None, storage)}
     expected = client.post(
         "/v1/npy/quantize",
         params={"output_type": type_of(storage, scale, zero_point, options), "profile": "onnx"},
@@ -296,7 +296,7 @@ def test_what_a_query_cannot_hold_fits_in_a_form(client: httpx.Client) -> None:
     assert refused.status_code == 413
     assert "/v1/multipart/quantize" in refused.json()["detail"]
     in_type = client.post("/v1/multipart/quantize", files={"output_type": (None, text), "x": npy(x)})
-    files = {"x": npy(x), "scale": npy(scale), "axis": (None, "0"), "storage_type": (None, "i8")}
+    files: dict[str, Any] = {"x": npy(x), "scale": npy(scale), "axis": (None, "0"), "storage_type": (None, "i8")}
     in_arrays = client.post("/v1/multipart/quantize", files=files)
     assert in_type.status_code == in_arrays.status_code == 200
     assert in_type.content == in_arrays.content

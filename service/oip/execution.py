@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
 import numpy as np
 
-from core.errors import FieldFault, InvalidRequestError, PreconditionError, TensorDataError
+from core.errors import FieldFault, InvalidRequestError, PreconditionError, RequantError, TensorDataError
 from service.oip import wire as oip
 from service.oip.call import Call
 from service.oip.inference_head import InferenceHead
@@ -34,18 +33,26 @@ async def run_in_memory(
     Inputs that are in shared memory need not be in `call` yet. `reserve` reserves so many bytes of memory. Raise what
     is wrong with the call, with the place in the request.
     """
+    run = _run_job if model.conversion is None else _run_conversion
+    if not head.uses_shared_memory:
+        return await run(model, head, call, None, running, reserve, reply)
     shared = SharedTensors(head.input_regions, head.output_regions, running)
-    with shared.in_use():
+    try:
         call = await _with_shared_inputs(call, model, head, shared, running, reserve)
-        run = _run_job if model.conversion is None else _run_conversion
-        return await run(model, head, call, shared, running, reserve, reply)
+        found = await run(model, head, call, shared, running, reserve, reply)
+    except RequantError:
+        # It may be about the zeros that are in the place of pages that were missing.
+        shared.check()
+        raise
+    shared.check()
+    return found
 
 
 async def _run_conversion(
     model: Model,
     head: InferenceHead,
     call: Call,
-    shared: SharedTensors,
+    shared: SharedTensors | None,
     running: Runtime,
     reserve: Reserve,
     reply: Callable[[Answer], Reply],
@@ -53,26 +60,29 @@ async def _run_conversion(
     """Run a model that is a conversion of its first input."""
     x = call.inputs[model.inputs[0].name]
     planned = await plan_conversion(model, head, call, running)
-    target = shared.target("y", planned.output_dtype, planned.output_bytes)
+    target = None if shared is None else shared.target("y", planned.output_dtype, planned.output_bytes)
     if target is None:
         await reserve(planned.output_bytes)
-    with pointing_at(x.pointer):
-        found = await convert_in_memory(x.data, planned, running, target, shared.check)
-
-    def answer() -> Reply:
-        assert isinstance(found.output, np.ndarray)
-        outputs = outputs_of(planned, found.output, multipliers=True)
-        return reply(Answer(shared.delivered(outputs), report_of(found.result)))
-
-    # What is left to do costs little, unless y has to be copied.
-    return await running.executor.run_array(planned.output_bytes * (target is None and "y" in shared.outputs), answer)
+    try:
+        check = None if shared is None else shared.check
+        found = await convert_in_memory(x.data, planned, running, target, check)
+    except (TensorDataError, PreconditionError) as error:
+        error.pointer = error.pointer or x.pointer
+        raise
+    assert isinstance(found.output, np.ndarray)
+    outputs = tuple(outputs_of(planned, found.output, multipliers=True))
+    report = report_of(found.result)
+    if shared is None:
+        return reply(Answer(outputs, report))
+    copied = planned.output_bytes if target is None else 0
+    return await running.executor.run_array(copied, lambda: reply(Answer(shared.delivered(outputs), report)))
 
 
 async def _run_job(
     model: Model,
     head: InferenceHead,
     call: Call,
-    shared: SharedTensors,
+    shared: SharedTensors | None,
     running: Runtime,
     reserve: Reserve,
     reply: Callable[[Answer], Reply],
@@ -86,7 +96,7 @@ async def _run_job(
         for tensor in call.inputs.values():
             oip.check_booleans(tensor)
         answer = job.run()
-        return reply(replace(answer, outputs=shared.delivered(answer.outputs)))
+        return reply(answer if shared is None else replace(answer, outputs=shared.delivered(answer.outputs)))
 
     weight = sum(tensor.data.nbytes for tensor in call.inputs.values())
     return await running.executor.run_array(max(weight, job.weight), run)
@@ -143,13 +153,3 @@ def chosen_outputs(outputs: Iterable[OutputTensor], head: InferenceHead) -> list
             detail = f"this call has no output {name}; it has {', '.join(given)}"
             raise InvalidRequestError(detail, (FieldFault("/outputs", "missing", detail),))
     return [(given[name], binary) for name, binary in head.wanted.items() if name in given]
-
-
-@contextmanager
-def pointing_at(pointer: str) -> Iterator[None]:
-    """Point at an input where the error of a conversion says no more than that its elements are wrong."""
-    try:
-        yield
-    except (TensorDataError, PreconditionError) as error:
-        error.pointer = error.pointer or pointer
-        raise

@@ -81,7 +81,7 @@ async def convert_in_memory(
     planned: PlannedConversion,
     running: Runtime,
     target: Array | None = None,
-    check: Callable[[], None] = lambda: None,
+    check: Callable[[], None] | None = None,
 ) -> Converted:
     """Convert an input that is in memory. Raise what `convert_body` does.
 
@@ -96,9 +96,7 @@ async def convert_in_memory(
     output = np.empty(planned.output_entries, planned.output_dtype) if target is None else target
 
     def convert(first: int, last: int) -> Array:
-        counts = _convert_piece(source, output, planned, first, last)
-        check()
-        return counts
+        return _convert_piece(source, output, planned, first, last, check)
 
     async def works() -> AsyncIterator[Work]:
         for first, last in planned.pieces(0, planned.elements, most):
@@ -114,7 +112,7 @@ def convert_array(
     planned: PlannedConversion,
     metrics: Metrics,
     target: Array | None = None,
-    check: Callable[[], None] = lambda: None,
+    check: Callable[[], None] | None = None,
 ) -> Converted:
     """Convert an input that is in memory, as `convert_in_memory` does: work for a thread."""
     if planned.measured and not source.flags.aligned:
@@ -123,12 +121,12 @@ def convert_array(
     tally = planned.plan.new_counts()
     if planned.elements <= (most := _largest_piece(source)):
         planned.step(_aligned(source), output, 0, tally)
-        check()
+        if check is not None:
+            check()
     else:
         for first, last in planned.pieces(0, planned.elements, most):
             check_cancelled()
-            merged([_convert_piece(source, output, planned, first, last)], tally)
-            check()
+            merged([_convert_piece(source, output, planned, first, last, check)], tally)
     result = planned.result(tally, metrics)
     if planned.measured:
         plan, width = planned.plan, planned.packed_out
@@ -137,11 +135,20 @@ def convert_array(
     return Converted(result, output)
 
 
-def _convert_piece(source: Array, output: Array, planned: PlannedConversion, first: int, last: int) -> Array:
+def _convert_piece(
+    source: Array,
+    output: Array,
+    planned: PlannedConversion,
+    first: int,
+    last: int,
+    check: Callable[[], None] | None,
+) -> Array:
     """Convert the elements from `first` to before `last`. Return their tally."""
     counts = planned.plan.new_counts()
     piece = _aligned(source[planned.input_at(first) : planned.input_at(last)])
     planned.step(piece, output[planned.output_at(first) : planned.output_at(last)], first, counts)
+    if check is not None:
+        check()
     return counts
 
 

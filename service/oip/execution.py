@@ -74,7 +74,7 @@ async def _run_conversion(
     report = report_of(found.result)
     if shared is None:
         return reply(Answer(outputs, report))
-    copied = planned.output_bytes if target is None else 0
+    copied = planned.output_bytes if target is None and "y" in shared.outputs else 0
     return await running.executor.run_array(copied, lambda: reply(Answer(shared.delivered(outputs), report)))
 
 

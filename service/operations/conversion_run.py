@@ -32,6 +32,10 @@ from service.runtime.runtime import Runtime
 _PIECE = 64 << 10
 # Elements of an input in memory that are converted before it is checked whether the client is still there.
 _CANCELLABLE = 1 << 20
+# At most so many where there are threads to take turns: a change of thread costs as much as many elements. Each thread
+# has so many pieces, if that makes shorter ones, so that they all end at about the same time.
+_LONGEST = 4 << 20
+_PIECES_FOR_THREAD = 2
 # Elements of an input at odd addresses that are copied at a time, so that they stay in a CPU's second cache.
 _COPIED = 128 << 10
 # An input up to here is one piece, and an output up to here is kept, however small the input is.
@@ -89,7 +93,7 @@ async def convert_in_memory(
     after each piece, and may raise what ends the work. An input at odd addresses is copied, piece by piece.
     """
     executor = running.executor
-    most = _largest_piece(source)
+    most = _largest_piece(source, planned.elements // (_PIECES_FOR_THREAD * running.settings.threads))
     if planned.elements <= most or planned.measured:
         work = partial(convert_array, source, planned, running.metrics, target, check)
         return await executor.run_array(source.nbytes, work, None if planned.measured else planned.kind)
@@ -152,9 +156,11 @@ def _convert_piece(
     return counts
 
 
-def _largest_piece(source: Array) -> int:
-    """Return how many elements of an input in memory are converted at once: fewer if they have to be copied before."""
-    return _CANCELLABLE if source.flags.aligned else _COPIED
+def _largest_piece(source: Array, share: int = 0) -> int:
+    """Return how many elements of an input in memory are converted at once: about `share`, between two bounds, or fewer
+    if they have to be copied before.
+    """
+    return min(max(share, _CANCELLABLE), _LONGEST) if source.flags.aligned else _COPIED
 
 
 def _aligned(piece: Array) -> Array:

@@ -14,7 +14,7 @@ from service.oip import wire as oip
 from service.oip.call import Call
 from service.oip.inference_head import InferenceHead
 from service.oip.models.conversions import check_input, named_in_model, outputs_of, report_of
-from service.oip.models.model import Answer, Model
+from service.oip.models.model import Answer, Model, Work, slot_named
 from service.oip.shared_memory.tensors import SharedTensors, is_aligned
 from service.oip.tensors import InputTensor, OutputTensor
 from service.operations.conversion_call import PlannedConversion, planned_conversion
@@ -23,6 +23,9 @@ from service.runtime.runtime import Runtime
 
 Reply = TypeVar("Reply")
 Reserve = Callable[[int], Awaitable[None]]
+
+# A tensor of a model that is no conversion is copied out of shared memory if it has no more bytes.
+_COPIED = 64 << 10
 
 
 async def run_in_memory(
@@ -99,24 +102,31 @@ async def _run_job(
         return reply(answer if shared is None else replace(answer, outputs=shared.delivered(answer.outputs)))
 
     weight = sum(tensor.data.nbytes for tensor in call.inputs.values())
-    return await running.executor.run_array(max(weight, job.weight), run)
+    match job.work:
+        case Work.TEXTS:
+            return await running.executor.run_text(job.weight, run)
+        case Work.MODULES:
+            return await running.executor.run_module(run)
+        case Work.ARRAYS:
+            return await running.executor.run_array(max(weight, job.weight), run)
 
 
 async def _with_shared_inputs(
     call: Call, model: Model, head: InferenceHead, shared: SharedTensors, running: Runtime, reserve: Reserve
 ) -> Call:
-    """Return a call with the inputs that are in shared memory: the first in place, the others copied.
+    """Return a call with the inputs that are in shared memory, those in place that may be.
 
-    A first one that is not aligned is copied too, but for that of a conversion, which is copied piece by piece.
+    These are the input of a conversion, which only kernels read, and the tensors of another model's first input if they
+    are aligned and large. The others are copied: Python looks at them more than once.
     """
     if not shared.inputs:
         return call
-    inputs = dict(call.inputs)
+    inputs, conversion = dict(call.inputs), model.conversion is not None
     for each in head.heads:
         if each.region is not None:
             data = shared.inputs[each.name].data
-            in_place = model.conversion is not None or is_aligned(data, each.datatype.dtype)
-            if each.name != model.inputs[0].name or not in_place:
+            in_place = conversion or (len(data) > _COPIED and is_aligned(data, each.datatype.dtype))
+            if not in_place or slot_named(model.inputs[:1], each.name) is None:
                 await reserve(len(data))
                 data = await running.executor.run_array(len(data), data.copy)
             inputs[each.name] = oip.tensor_of_blob(each, data)
@@ -148,8 +158,12 @@ def inputs_of(head: InferenceHead, blobs: oip.Blobs) -> Mapping[str, InputTensor
 def chosen_outputs(outputs: Iterable[OutputTensor], head: InferenceHead) -> list[tuple[OutputTensor, bool]]:
     """Return the outputs that are wanted, each with whether it is sent in binary. A model may not give all it has."""
     given = {output.name: output for output in outputs}
+    if head.all_wanted:
+        # An output of a variadic slot is wanted by the name of that.
+        slots = (name if name in head.wanted else name.rpartition("_")[0] for name in given)
+        return [(output, head.wanted[slot]) for output, slot in zip(given.values(), slots, strict=True)]
     for name in head.wanted:
-        if name not in given and not head.all_wanted:
+        if name not in given:
             detail = f"this call has no output {name}; it has {', '.join(given)}"
             raise InvalidRequestError(detail, (FieldFault("/outputs", "missing", detail),))
     return [(given[name], binary) for name, binary in head.wanted.items() if name in given]

@@ -1,8 +1,8 @@
 """Tensors of a request that are in registered shared memory.
 
-The first input of a model is read where it is, and the output of a conversion is written where the
-client wants it, both if they are aligned. All else is copied: small tensors are looked at more than once, and what the
-client changes in between must not make a difference.
+Large tensors are read where they are (`service.oip.execution` says which), and the output of a conversion is written
+where the client wants it, if that is aligned. All else is copied: small tensors are looked at more than once, and what
+the client changes in between must not make a difference.
 """
 
 from __future__ import annotations

@@ -267,7 +267,12 @@ def test_scales_beside_the_tensor_are_those_of_a_type(
     scale = rng.uniform(0.01, 0.5, shape).astype(np.float32)
     zero_point = rng.integers(0, 16, shape).astype(np.uint8 if storage == "u4" else np.int8)
     texts = {name: (None, text) for name, text in {"profile": "onnx", **options}.items()}
-    files: dict[str, Any] = {"scale": npy(scale), "zero_point": npy(zero_point), **texts, "storage_type": (None, storage)}
+    files: dict[str, Any] = {
+        "scale": npy(scale),
+        "zero_point": npy(zero_point),
+        **texts,
+        "storage_type": (None, storage),
+    }
     expected = client.post(
         "/v1/npy/quantize",
         params={"output_type": type_of(storage, scale, zero_point, options), "profile": "onnx"},

@@ -82,7 +82,7 @@ def test_every_default_is_within_its_bounds(name: str) -> None:
         ("requant_token_file", "REQUANT_TOKENS_FILE"),
         ("REQUANT_CORS_ORIGIN", "REQUANT_CORS_ORIGINS"),
         ("REQUANT_MAX_BINARY_BYTE", "REQUANT_MAX_BINARY_BYTES"),
-        ("REQUANT_", "REQUANT_PORT"),
+        ("REQUANT_", "REQUANT_UDS"),
         ("REQUANT_HTTP_PORT", "REQUANT_PORT"),
         ("REQUANT_BAKED_KERNEL", "REQUANT_BAKED_KERNELS"),
     ],

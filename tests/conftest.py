@@ -49,10 +49,11 @@ class Server:
     """A running service."""
 
     port: int
+    scheme: str = "http"
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{self.scheme}://127.0.0.1:{self.port}"
 
     def connect(self) -> socket.socket:
         """A plain connection, for what an HTTP client would not send."""
@@ -66,13 +67,19 @@ def free_port() -> int:
         return port
 
 
-def _wait_until_ready(url: str, process: subprocess.Popen[bytes]) -> None:
+def _wait_until_ready(url: str, process: subprocess.Popen[bytes], uds: Path | None) -> None:
+    transport = None if uds is None else httpx.HTTPTransport(uds=str(uds))
+    with httpx.Client(base_url=url, transport=transport, verify=False) as client:
+        _wait_for_health(client, process)
+
+
+def _wait_for_health(client: httpx.Client, process: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if process.poll() is not None:
             pytest.fail(f"the service ended with exit code {process.returncode}")
         try:
-            if httpx.get(f"{url}/healthz", verify=False).status_code == 200:
+            if client.get("/healthz").status_code == 200:
                 return
         except httpx.TransportError:
             pass
@@ -81,17 +88,20 @@ def _wait_until_ready(url: str, process: subprocess.Popen[bytes]) -> None:
 
 
 @contextmanager
-def started(log: Path, *arguments: str) -> Iterator[tuple[Server, subprocess.Popen[bytes]]]:
-    """Start `python -m service` and wait until it is ready. At the end it has to stop by itself on SIGTERM."""
+def started(log: Path, *arguments: str, uds: Path | None = None) -> Iterator[tuple[Server, subprocess.Popen[bytes]]]:
+    """Start `python -m service` and wait until it is ready. At the end it has to stop by itself on SIGTERM.
+
+    `uds`: the unix socket on which it is waited for, if the arguments name one.
+    """
     port = free_port()
     with log.open("wb") as output:
         # Clients that are installed apart have not what the service needs; another interpreter serves them.
         python = os.environ.get("SERVER_PYTHON", sys.executable)
         command = [python, "-m", "service", "--port", str(port), *arguments]
         with subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT) as process:
-            running = Server(port)
+            running = Server(port, "https" if "--tls-key" in arguments else "http")
             try:
-                _wait_until_ready(running.url, process)
+                _wait_until_ready(running.url, process, uds)
                 yield running, process
             finally:
                 process.terminate()

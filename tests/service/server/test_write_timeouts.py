@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Iterable
+from typing import Any
 
 from service.server.write_timeouts import WriteTimeoutTransport
 
@@ -85,3 +87,50 @@ def test_a_head_leaves_before_the_connection_is_closed() -> None:
     leaving.cancel()
     leaving._loop.close()
     assert written == [HEAD, b"EOF"]
+
+
+class TlsTransport(Transport):
+    """One without half-close, whose bytes have left its own buffer for that of the socket."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        super().__init__()
+        self._connection = connection
+
+    def can_write_eof(self) -> bool:
+        return False
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self._connection if name == "socket" else default
+
+    def close(self) -> None:
+        self.written.append(b"close")
+
+    def abort(self) -> None:
+        self.written.append(b"abort")
+
+
+def test_tls_is_closed_when_the_client_has_received_all_and_then_cut() -> None:
+    async def scenario() -> list[bytes]:
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            client = socket.create_connection(listening.getsockname())
+            connection, _ = listening.accept()
+        with client, connection:
+            connection.setblocking(False)
+            unread = 0
+            try:
+                while True:
+                    unread += connection.send(bytes(1 << 20))
+            except BlockingIOError:
+                pass
+            inner = TlsTransport(connection)
+            leaving = WriteTimeoutTransport(inner, 30.0, asyncio.get_running_loop())
+            leaving.close()
+            await asyncio.sleep(0.7)
+            assert not inner.written
+            while unread:
+                unread -= len(client.recv(1 << 20))
+            await asyncio.sleep(1.5)
+            leaving.cancel()
+            return inner.written
+
+    assert asyncio.run(scenario()) == [b"close", b"abort"]

@@ -67,19 +67,13 @@ def free_port() -> int:
         return port
 
 
-def _wait_until_ready(url: str, process: subprocess.Popen[bytes], uds: Path | None) -> None:
-    transport = None if uds is None else httpx.HTTPTransport(uds=str(uds))
-    with httpx.Client(base_url=url, transport=transport, verify=False) as client:
-        _wait_for_health(client, process)
-
-
-def _wait_for_health(client: httpx.Client, process: subprocess.Popen[bytes]) -> None:
+def _wait_until_ready(url: str, process: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if process.poll() is not None:
             pytest.fail(f"the service ended with exit code {process.returncode}")
         try:
-            if client.get("/healthz").status_code == 200:
+            if httpx.get(f"{url}/healthz", verify=False).status_code == 200:
                 return
         except httpx.TransportError:
             pass
@@ -88,10 +82,10 @@ def _wait_for_health(client: httpx.Client, process: subprocess.Popen[bytes]) -> 
 
 
 @contextmanager
-def started(log: Path, *arguments: str, uds: Path | None = None) -> Iterator[tuple[Server, subprocess.Popen[bytes]]]:
+def started(log: Path, *arguments: str, probes: str | None = None) -> Iterator[tuple[Server, subprocess.Popen[bytes]]]:
     """Start `python -m service` and wait until it is ready. At the end it has to stop by itself on SIGTERM.
 
-    `uds`: the unix socket on which it is waited for, if the arguments name one.
+    `probes`: the URL of the metrics port, for a service that listens on no other.
     """
     port = free_port()
     with log.open("wb") as output:
@@ -101,7 +95,7 @@ def started(log: Path, *arguments: str, uds: Path | None = None) -> Iterator[tup
         with subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT) as process:
             running = Server(port, "https" if "--tls-key" in arguments else "http")
             try:
-                _wait_until_ready(running.url, process, uds)
+                _wait_until_ready(probes or running.url, process)
                 yield running, process
             finally:
                 process.terminate()

@@ -22,11 +22,12 @@ _log = logging.getLogger("uvicorn.error")
 class ListeningServer(uvicorn.Server):
     """A server that listens where its configuration says: on `uds`, or on `host` and `port`.
 
-    `handshake_seconds`: how long a TLS handshake may take.
+    `handshake_seconds`: how long a TLS handshake may take. `port_setting`: what the port is called in the settings.
     """
 
-    def __init__(self, config: uvicorn.Config, handshake_seconds: float = 10.0) -> None:
+    def __init__(self, config: uvicorn.Config, handshake_seconds: float = 10.0, port_setting: str = "port") -> None:
         super().__init__(config)
+        self._port_setting = port_setting
         self._handshake_seconds = handshake_seconds if config.is_ssl else None
         self._unix_socket: UnixSocket | None = None
 
@@ -37,7 +38,8 @@ class ListeningServer(uvicorn.Server):
         try:
             self.servers = [await self._listen()]
         except OSError as error:
-            _log.error("Cannot listen on %s: %s.", where, error.strerror or error)
+            setting = self._port_setting if self.config.uds is None else "uds"
+            _log.error("%s: cannot listen on %s: %s.", setting, where, error.strerror or error)
             await self.lifespan.shutdown()
             sys.exit(STARTUP_FAILURE)
         _log.info("Listening on %s%s.", where, " with TLS" if self.config.is_ssl else "")

@@ -33,7 +33,8 @@ class MonitoringServer(ListeningServer):
                 lifespan="off",
                 timeout_graceful_shutdown=_LAST_SECONDS,
                 **options,
-            )
+            ),
+            port_setting="metrics_port",
         )
         self.config.load()
         self.lifespan = self.config.lifespan_class(self.config)

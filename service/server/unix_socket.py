@@ -30,7 +30,7 @@ class UnixSocket:
         except OSError as error:
             self.socket.close()
             # A path that is too long has no error number.
-            raise OSError(error.errno, f"{path}: {error.strerror or error}") from None
+            raise OSError(error.errno, error.strerror or str(error)) from None
         self._file = _identity(path)
 
     def unlink(self) -> None:
@@ -51,11 +51,11 @@ def _remove_stale(path: Path) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(mode):
-        raise FileExistsError(errno.EEXIST, f"{path} exists and is not a socket")
+        raise FileExistsError(errno.EEXIST, "it exists and is not a socket")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         # With its backlog full, a listening socket would keep a blocking one waiting.
         probe.setblocking(False)
         refused = probe.connect_ex(os.fspath(path)) == errno.ECONNREFUSED
     if not refused:
-        raise OSError(errno.EADDRINUSE, f"another process listens on {path}")
+        raise OSError(errno.EADDRINUSE, "another process listens there")
     path.unlink(missing_ok=True)

@@ -300,6 +300,7 @@ class HttpProtocol(asyncio.Protocol):
             if self._read_timeouts.stage is not Stage.HEAD:
                 self._read_timeouts.head_begins()
                 self._head.clear()
+                self._request_head = None
                 self._is_head_request = False
                 self._set_parser()
             room = self.limits.framing_bytes - len(self._head)
@@ -329,7 +330,6 @@ class HttpProtocol(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         """Begin a head."""
-        self._request_head = None
         self._url = b""
         self._headers = []
 

@@ -100,7 +100,7 @@ async def infer(request: Request, model: Model, version: str) -> Response:
     reply.id = head.id if cut.id is None else cut.id
     body = _Body(reader, len(text), length is not None, head)
     # The error of a conversion is found with its whole input at hand.
-    arrives = model.conversion is not None and not head.parameters.get("error")
+    arrives = model.conversion is not None and not head.parameters.get("error") and not head.uses_shared_memory
     await body.receive(model.inputs[0].name if arrives else None, limit)
     if body.first_arrives:
         response = await _run_arriving(request, model, version, body, reply)

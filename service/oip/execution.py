@@ -14,7 +14,7 @@ from service.oip import wire as oip
 from service.oip.call import Call
 from service.oip.inference_head import InferenceHead
 from service.oip.models.conversions import check_input, named_in_model, outputs_of, report_of
-from service.oip.models.model import Answer, Model
+from service.oip.models.model import Answer, Model, Work
 from service.oip.shared_memory.tensors import SharedTensors, is_aligned
 from service.oip.tensors import InputTensor, OutputTensor
 from service.operations.conversion_call import PlannedConversion, planned_conversion
@@ -91,7 +91,13 @@ async def _run_job(
         return reply(replace(answer, outputs=shared.delivered(answer.outputs)))
 
     weight = sum(tensor.data.nbytes for tensor in call.inputs.values())
-    return await running.executor.run_array(max(weight, job.weight), run)
+    match job.work:
+        case Work.TEXTS:
+            return await running.executor.run_text(job.weight, run)
+        case Work.MODULES:
+            return await running.executor.run_module(run)
+        case Work.ARRAYS:
+            return await running.executor.run_array(max(weight, job.weight), run)
 
 
 async def _with_shared_inputs(
@@ -140,8 +146,12 @@ def inputs_of(head: InferenceHead, blobs: oip.Blobs) -> Mapping[str, InputTensor
 def chosen_outputs(outputs: Iterable[OutputTensor], head: InferenceHead) -> list[tuple[OutputTensor, bool]]:
     """Return the outputs that are wanted, each with whether it is sent in binary. A model may not give all it has."""
     given = {output.name: output for output in outputs}
+    if head.all_wanted:
+        # An output of a variadic slot is wanted by the name of that.
+        slots = (name if name in head.wanted else name.rpartition("_")[0] for name in given)
+        return [(output, head.wanted[slot]) for output, slot in zip(given.values(), slots, strict=True)]
     for name in head.wanted:
-        if name not in given and not head.all_wanted:
+        if name not in given:
             detail = f"this call has no output {name}; it has {', '.join(given)}"
             raise InvalidRequestError(detail, (FieldFault("/outputs", "missing", detail),))
     return [(given[name], binary) for name, binary in head.wanted.items() if name in given]

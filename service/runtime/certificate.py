@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import ssl
+from dataclasses import dataclass
 from pathlib import Path
 
 from service.runtime.settings import SettingError
@@ -18,9 +19,19 @@ _MOST_BYTES = 1 << 20
 _ENCRYPTED = (b"-----BEGIN ENCRYPTED PRIVATE KEY-----", b"Proc-Type: 4,ENCRYPTED")
 
 
-def tls_context(certificate: Path, key: Path) -> ssl.SSLContext:
-    """Return a server's context with this certificate. Raise SettingError that names the file that cannot be used."""
-    if b"-----BEGIN CERTIFICATE-----" not in _content("tls_certificate", certificate):
+@dataclass(frozen=True, slots=True)
+class CertificateFiles:
+    """The content of both files, as PEM, and a server's TLS context with them."""
+
+    certificate: bytes
+    key: bytes
+    context: ssl.SSLContext
+
+
+def read_certificate(certificate: Path, key: Path) -> CertificateFiles:
+    """Read a certificate and its key. Raise SettingError that names the file that cannot be used."""
+    chain = _content("tls_certificate", certificate)
+    if b"-----BEGIN CERTIFICATE-----" not in chain:
         raise SettingError("tls_certificate", f"{certificate} holds no certificate in PEM form")
     text = _content("tls_key", key)
     if any(mark in text for mark in _ENCRYPTED):
@@ -37,7 +48,7 @@ def tls_context(certificate: Path, key: Path) -> ssl.SSLContext:
         if error.reason == "KEY_VALUES_MISMATCH":
             raise SettingError("tls_key", f"{key} is not the key of {certificate}") from None
         raise SettingError("tls_certificate", f"{certificate} and {key} cannot be used: {error.reason}") from None
-    return context
+    return CertificateFiles(chain, text, context)
 
 
 def _content(setting: str, path: Path) -> bytes:
@@ -55,7 +66,7 @@ def _content(setting: str, path: Path) -> bytes:
 
 
 class Certificate:
-    """The certificate as it was when it was last read. Raises what `tls_context` raises.
+    """The certificate as it was when it was last read: `current`. Raises what `read_certificate` raises.
 
     `context` is that of the listening socket, which stays. Each handshake goes on with the context of the current
     certificate: in a context that loads a second certificate the first one stays, for clients that prefer its kind.
@@ -64,17 +75,17 @@ class Certificate:
     def __init__(self, certificate: Path, key: Path) -> None:
         self._certificate = certificate
         self._key = key
-        self._current = tls_context(certificate, key)
-        self.context = tls_context(certificate, key)
+        self.current = read_certificate(certificate, key)
+        self.context = read_certificate(certificate, key).context
         self.context.sni_callback = self._use_current
 
     def _use_current(self, connection: ssl.SSLSocket | ssl.SSLObject, *_: object) -> None:
-        connection.context = self._current
+        connection.context = self.current.context
 
     def reread(self) -> None:
         """Read the files again. If they cannot be used, keep the certificate and log why."""
         try:
-            self._current = tls_context(self._certificate, self._key)
+            self.current = read_certificate(self._certificate, self._key)
         except SettingError as error:
             _log.error("Certificate not reloaded, the old one stays in use: %s: %s.", error.setting, error)
         else:

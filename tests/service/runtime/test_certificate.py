@@ -128,5 +128,5 @@ def test_a_new_certificate_takes_the_place_of_the_old_one(files: TestCertificate
 def test_tls_1_2_is_the_oldest_version(files: TestCertificate) -> None:
     """Of the context that a handshake begins with, and of that with which it goes on."""
     running = Certificate(files.certificate, files.key)
-    for context in (running.context, running._current):
+    for context in (running.context, running.current.context):
         assert context.minimum_version is ssl.TLSVersion.TLSv1_2

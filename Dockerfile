@@ -53,9 +53,11 @@ RUN rm -rf bench benchmarks docs \
  && /app/.venv/bin/python -m compileall -q --invalidation-mode unchecked-hash .
 WORKDIR /app
 
-# At the path that it has in the image, because the kernels are cached for it. They depend on nothing of the service.
+# Only what the kernels are compiled from, so that other changes leave them in the builder's cache.
 FROM packages AS kernels
-COPY core ./core
+COPY core/__init__.py ./core/
+COPY core/formats ./core/formats
+COPY core/kernels ./core/kernels
 RUN .venv/bin/python -m core.kernels.jit.baked /app/kernels
 
 FROM build AS code
@@ -83,6 +85,7 @@ LABEL org.opencontainers.image.title="requant" \
 # Nothing is written: the kernels of this CPU's level are read where they were baked. They belong to root.
 ENV REQUANT_HOST=0.0.0.0 \
     REQUANT_PORT=8080 \
+    REQUANT_METRICS_PORT=9090 \
     REQUANT_LOG_FORMAT=json \
     REQUANT_BAKED_KERNELS=/app/kernels \
     PYTHONDONTWRITEBYTECODE=1 \
@@ -90,8 +93,11 @@ ENV REQUANT_HOST=0.0.0.0 \
 USER 65532:65532
 # Whatever was taken away above, the rest is whole.
 RUN ["/app/.venv/bin/python", "-c", "import grpc, opentelemetry.exporter.otlp.proto.http, service.app"]
-EXPOSE 8080
+# HTTP, gRPC (where REQUANT_GRPC_PORT is set), metrics and probes.
+EXPOSE 8080 8081 9090
 STOPSIGNAL SIGTERM
-HEALTHCHECK --interval=5s --timeout=3s --start-period=60s --retries=3 \
-  CMD ["/app/.venv/bin/python", "-c", "import os, urllib.request as r; r.urlopen(f'http://127.0.0.1:{os.environ[\"REQUANT_PORT\"]}/healthz', timeout=2)"]
+# The port of metrics and probes is plain HTTP, whether requests come over TLS or a Unix socket. A start that has to
+# compile the kernels may take minutes.
+HEALTHCHECK --interval=5s --timeout=3s --start-period=600s --retries=3 \
+  CMD ["/app/.venv/bin/python", "-c", "import os, urllib.request as r; r.urlopen(f'http://127.0.0.1:{os.environ[\"REQUANT_METRICS_PORT\"]}/healthz', timeout=2)"]
 ENTRYPOINT ["/app/.venv/bin/python", "-m", "service"]

@@ -1,6 +1,6 @@
 """Build the image with buildah, run it with podman and runc as it is meant to be run, and ask it for answers.
 
-    sudo .venv/bin/python deploy/build_and_run.py [--work DIRECTORY] [--mirror URL] [--without-kernels]
+    sudo .venv/bin/python -m deploy.build_and_run [--work DIRECTORY] [--mirror URL] [--without-kernels]
 
 For a machine without a container engine or without a registry: the base image is made with debootstrap of Debian's
 packages. It prints how far each step is, the size of the image, its layers and biggest folders, the time from start to
@@ -18,8 +18,10 @@ import argparse
 import json
 import os
 import shutil
+import struct
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -29,10 +31,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+import grpc
+from service.oip.grpc import inference_pb2 as pb
+
 REPOSITORY = Path(__file__).parents[1]
+VALUES, QUANTIZED = [0.5, 1.5, 2.5, -0.5], [3, 5, 5, 3]
+OUTPUT_TYPE = "!quant.uniform<i8:f32, 1.0:3>"
 BASE = "localhost/debian:bookworm-slim"
 IMAGE = "localhost/requant:local"
-HTTP_PORT = 18080
+HTTP_PORT, GRPC_PORT, METRICS_PORT = 18080, 18081, 19090
 TOOLS = {"buildah": "buildah", "debootstrap": "debootstrap", "iptables": "iptables", "podman": "podman", "runc": "runc"}
 # Podman asks for more than some machines allow, and only CAP_SYS_RESOURCE raises it.
 ULIMITS = ("--ulimit", "nofile=16384:16384", "--ulimit", "nproc=4096:4096")
@@ -89,27 +96,26 @@ def make_base(engine: Engine, mirror: str) -> None:
     shutil.rmtree(root)
 
 
-def secrets(work: Path) -> list[str]:
-    """Return the options that pass on pip's settings of this machine, and its certificates."""
-    found = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
-    certificates = found.pop("PIP_CERT", CERTIFICATES)
-    # What names files of this machine is not there in the build.
-    lines = [f"{name[4:].lower().replace('_', '-')} = {value}" for name, value in found.items() if value[:1] != "/"]
-    options = []
-    if Path(certificates).is_file():
-        lines.append("cert = /run/ca-certificates.crt")
-        options.append(f"--secret=id=ca-certificates,src={certificates}")
-    settings = work / "pip.conf"
-    settings.write_text("\n".join(["[global]", *lines, ""]))
-    return [*options, f"--secret=id=pip.conf,src={settings}"]
+def pip_settings(*, certificates: bool) -> str:
+    """Return pip's settings of this machine, for the build: the variables PIP_* that name no files."""
+    given = {name: value for name, value in os.environ.items() if name.startswith("PIP_") and not value.startswith("/")}
+    lines = [f"{name.removeprefix('PIP_').lower().replace('_', '-')} = {value}" for name, value in given.items()]
+    return "\n".join(["[global]", *lines, *(["cert = /run/ca-certificates.crt"] if certificates else []), ""])
 
 
 def build(engine: Engine) -> None:
     """Build the Dockerfile."""
-    engine.run(
-        *("buildah", "build", "--isolation", "chroot", "--layers", "--format", "docker"),
-        *("--build-arg", f"BASE={BASE}", "--tag", IMAGE, *secrets(engine.work), str(REPOSITORY)),
-    )
+    certificates = Path(os.environ.get("PIP_CERT", CERTIFICATES))
+    with tempfile.NamedTemporaryFile("w") as settings:
+        secrets = [f"--secret=id=pip.conf,src={settings.name}"]
+        if certificates.is_file():
+            secrets.append(f"--secret=id=ca-certificates,src={certificates}")
+        settings.write(pip_settings(certificates=certificates.is_file()))
+        settings.flush()
+        engine.run(
+            *("buildah", "build", "--isolation", "chroot", "--layers", "--format", "docker"),
+            *("--build-arg", f"BASE={BASE}", "--tag", IMAGE, *secrets, str(REPOSITORY)),
+        )
 
 
 def bytes_below(directory: Path) -> int:
@@ -159,8 +165,22 @@ def container(engine: Engine, *options: str) -> Iterator[tuple[str, float]]:
     """Run the image, and yield its container and the time at which that was asked for."""
     asked = time.time()
     name = engine.read(
-        *("podman", "run", "--detach", "--read-only", "--cap-drop", "all", "--security-opt", "no-new-privileges"),
-        *("--memory", "2g", "--cpus", "2", *ULIMITS, "--publish", f"127.0.0.1:{HTTP_PORT}:8080"),
+        *(
+            "podman",
+            "run",
+            "--name",
+            "requant",
+            "--replace",
+            "--detach",
+            "--read-only",
+            "--cap-drop",
+            "all",
+            "--security-opt",
+            "no-new-privileges",
+        ),
+        *("--memory", "2g", "--cpus", "2", *ULIMITS, "--env", "REQUANT_GRPC_PORT=8081"),
+        *("--publish", f"127.0.0.1:{HTTP_PORT}:8080", "--publish", f"127.0.0.1:{GRPC_PORT}:8081"),
+        *("--publish", f"127.0.0.1:{METRICS_PORT}:9090"),
         *(*options, IMAGE),
     )
     try:
@@ -189,18 +209,46 @@ def wait_until_ready(engine: Engine, name: str, asked: float) -> str:
     return f"ready {process:.1f} s after its process started, {ready - asked:.1f} s after podman run"
 
 
-def check_answers() -> None:
-    """Exit with an error unless a quantization comes back right."""
+def quantize_over_http() -> list[int]:
+    """Quantize VALUES with a JSON request."""
     request = {
-        "input": {"type": "tensor<4xf32>", "values": [0.5, 1.5, 2.5, -0.5]},
-        "output_type": "!quant.uniform<i8:f32, 1.0:3>",
+        "input": {"type": f"tensor<{len(VALUES)}xf32>", "values": VALUES},
+        "output_type": OUTPUT_TYPE,
         "profile": "onnx",
     }
-    began = time.monotonic()
-    values = json.loads(fetch("/v1/quantize", json.dumps(request).encode()))["output"]["values"]
-    if values != [3, 5, 5, 3]:
-        raise SystemExit(f"wrong bits: {values}")
-    print(f"  POST /v1/quantize from outside: right, {1000 * (time.monotonic() - began):.1f} ms")
+    return list(json.loads(fetch("/v1/quantize", json.dumps(request).encode()))["output"]["values"])
+
+
+def quantize_over_grpc() -> list[int]:
+    """Quantize VALUES as a model of the Open Inference Protocol."""
+    texts = {"output_type": OUTPUT_TYPE, "profile": "onnx"}
+    request = pb.ModelInferRequest(
+        model_name="quantize",
+        inputs=[pb.ModelInferRequest.InferInputTensor(name="x", datatype="FP32", shape=[len(VALUES)])],
+        parameters={name: pb.InferParameter(string_param=text) for name, text in texts.items()},
+        raw_input_contents=[struct.pack(f"<{len(VALUES)}f", *VALUES)],
+    )
+    with grpc.insecure_channel(f"127.0.0.1:{GRPC_PORT}") as channel:
+        infer = channel.unary_unary(
+            "/inference.GRPCInferenceService/ModelInfer",
+            pb.ModelInferRequest.SerializeToString,
+            pb.ModelInferResponse.FromString,
+        )
+        reply = infer(request, timeout=5)
+    return list(struct.unpack(f"{len(VALUES)}b", reply.raw_output_contents[0]))
+
+
+def check_answers(engine: Engine, name: str) -> None:
+    """Exit with an error unless quantizations come back right, metrics are served, and the engine finds it healthy."""
+    for protocol, quantize in (("HTTP", quantize_over_http), ("gRPC", quantize_over_grpc)):
+        began = time.monotonic()
+        if (found := quantize()) != QUANTIZED:
+            raise SystemExit(f"wrong bits over {protocol}: {found}")
+        print(f"  a quantization over {protocol}, from outside: right, {1000 * (time.monotonic() - began):.1f} ms")
+    if b"requant_ready 1.0" not in fetch("/metrics", port=METRICS_PORT):
+        raise SystemExit("the metrics do not say that the service is ready")
+    engine.read("podman", "healthcheck", "run", name)
+    print("  metrics are served, and its health check succeeds")
 
 
 def check_stop(engine: Engine, name: str) -> None:
@@ -234,7 +282,7 @@ def main() -> None:
             drop_from_page_cache(engine.work / "storage" / "overlay")
         with container(engine, *options) as (name, asked):
             print(f"\n{label}: {wait_until_ready(engine, name, asked)}")
-            check_answers()
+            check_answers(engine, name)
             check_stop(engine, name)
 
 

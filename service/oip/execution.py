@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import TypeVar
 
@@ -38,8 +37,11 @@ async def run_in_memory(
         await reserve(planned.output_bytes)
 
         def convert() -> Reply:
-            with pointing_at(x.pointer):
+            try:
                 found = convert_array(x.data, planned, running.metrics)
+            except (TensorDataError, PreconditionError) as error:
+                error.pointer = error.pointer or x.pointer
+                raise
             assert isinstance(found.output, np.ndarray)
             outputs = outputs_of(planned, found.output, multipliers=True)
             return reply(Answer(tuple(outputs), report_of(found.result)))
@@ -87,13 +89,3 @@ def chosen_outputs(outputs: Iterable[OutputTensor], head: InferenceHead) -> list
             detail = f"this call has no output {name}; it has {', '.join(given)}"
             raise InvalidRequestError(detail, (FieldFault("/outputs", "missing", detail),))
     return [(given[name], binary) for name, binary in head.wanted.items() if name in given]
-
-
-@contextmanager
-def pointing_at(pointer: str) -> Iterator[None]:
-    """Point at an input where the error of a conversion says no more than that its elements are wrong."""
-    try:
-        yield
-    except (TensorDataError, PreconditionError) as error:
-        error.pointer = error.pointer or pointer
-        raise

@@ -100,7 +100,7 @@ async def infer(request: Request, model: Model, version: str) -> Response:
     reply.id = head.id if cut.id is None else cut.id
     body = _Body(reader, len(text), length is not None, head)
     # The error of a conversion is found with its whole input at hand.
-    arrives = model.conversion is not None and not head.parameters.get("error")
+    arrives = model.conversion is not None and not head.parameters.get("error") and not head.uses_shared_memory
     await body.receive(model.inputs[0].name if arrives else None, limit)
     if body.first_arrives:
         response = await _run_arriving(request, model, version, body, reply)
@@ -223,9 +223,9 @@ async def _receive_raw(reader: BodyReader, model: Model, query: Mapping[str, str
     """Receive a body that is one tensor: of the input's usual datatype, one dimension, its parameters in the query."""
     needed = [slot for slot in model.inputs if not slot.optional]
     if len(needed) != 1:
+        named = ", ".join(slot.name for slot in model.inputs) or "none"
         raise MalformedRequestError(
-            "an Inference-Header-Content-Length of 0 says that the body is one tensor; "
-            f"{model.name} takes {', '.join(slot.name for slot in model.inputs)}"
+            f"an Inference-Header-Content-Length of 0 says that the body is one tensor; {model.name} takes {named}"
         )
     given: dict[str, Value] = {
         each.name: each.from_text(query[each.name]) for each in model.parameters if each.name in query

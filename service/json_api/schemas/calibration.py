@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Annotated
 
 from pydantic import FailFast, Field, model_validator
@@ -11,16 +10,9 @@ from pydantic_core import PydanticCustomError
 from service.http.models import ABSENT, Int32, Int64, component
 from service.json_api.schemas.ranges import ParameterOptions, ParametersReply, Sizes
 from service.json_api.schemas.tensors import Tensor
+from service.operations.calibration import GranularityName
 
 MOST_TENSORS = 256
-
-
-class GranularityName(StrEnum):
-    """The granularity of the ranges."""
-
-    PER_TENSOR = "per_tensor"
-    PER_AXIS = "per_axis"
-    SUB_CHANNEL = "sub_channel"
 
 
 class TensorParametersRequest(ParameterOptions):

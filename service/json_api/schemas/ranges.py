@@ -8,11 +8,9 @@ from typing import Annotated, Any
 from pydantic import FailFast, Field
 
 from core.parameters.ranges import RangeOptions
-from service.http.models import ABSENT, Int32, Int64, ReplyModel, RequestModel, component
+from service.http.models import ABSENT, Int32, Int64, Numbers, ReplyModel, RequestModel, component
 from service.json_api.schemas.tensors import OutputTensor, Tensor
-from service.runtime.settings import MOST_ENTRIES
 
-Numbers = Annotated[list[Annotated[float, Field(allow_inf_nan=False)]], FailFast(), Field(max_length=MOST_ENTRIES)]
 Sizes = Annotated[list[Annotated[Int64, Field(ge=1, le=2**63 - 1)]], FailFast(), Field(max_length=64)]
 
 

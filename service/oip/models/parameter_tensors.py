@@ -26,7 +26,7 @@ SCALE = Slot(
 ZERO_POINT = Slot(
     name="zero_point",
     description="With scale: as many zero points. Default: 0.",
-    datatypes=("INT32", *(name for name in STORED if name not in ("INT32", "UINT32"))),
+    datatypes=("INT32", *(name for name in STORED if name not in ("INT32", "UINT32")), "INT64"),
     optional=True,
 )
 STORAGE_TYPE = Parameter(

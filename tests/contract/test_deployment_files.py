@@ -65,11 +65,12 @@ def variables(container: Any) -> dict[str, str]:
 
 def test_every_variable_is_a_setting() -> None:
     known = {*(f"REQUANT_{name.upper()}" for name in Settings.model_fields), *_OTHER_VARIABLES}
-    named = set(image_variables()) | set(COMPOSE["environment"])
-    for path in MANIFESTS:
+    named = set(image_variables())
+    for path in (ROOT / "deploy").rglob("*.yaml"):
         for node in everything(read(path)):
-            if isinstance(node, dict) and set(node) in ({"name", "value"}, {"name", "valueFrom"}):
-                named.add(node["name"])
+            if isinstance(node, dict):
+                named.update(node.get("environment", {}))
+                named.update(each["name"] for each in node.get("env", []))
     ours = {name for name in named if name.startswith("REQUANT_")}
     assert len(ours) >= 8
     assert not ours - known

@@ -17,7 +17,8 @@ from service.oip.models.conversions import check_input, named_in_model, outputs_
 from service.oip.models.model import Answer, Model, Work
 from service.oip.shared_memory.tensors import SharedTensors, is_aligned
 from service.oip.tensors import InputTensor, OutputTensor
-from service.operations.conversion_call import PlannedConversion, planned_conversion
+from service.operations.calibration.quantization import DerivedScales, derive_quantization, plan_derivation
+from service.operations.conversion_call import ConversionCall, PlannedConversion, planned_conversion
 from service.operations.conversion_run import convert_in_memory
 from service.runtime.runtime import Runtime
 
@@ -51,7 +52,7 @@ async def _run_conversion(
 ) -> Reply:
     """Run a model that is a conversion of its first input."""
     x = call.inputs[model.inputs[0].name]
-    planned = await plan_conversion(model, head, call, running)
+    planned, scales = await _plan_with_input(model, head, call, running, reserve)
     target = shared.target("y", planned.output_dtype, planned.output_bytes)
     if target is None:
         await reserve(planned.output_bytes)
@@ -63,8 +64,8 @@ async def _run_conversion(
 
     def answer() -> Reply:
         assert isinstance(found.output, np.ndarray)
-        outputs = outputs_of(planned, found.output, multipliers=True)
-        return reply(Answer(shared.delivered(outputs), report_of(found.result)))
+        outputs = outputs_of(planned, found.output, multipliers=True, scales=scales)
+        return reply(Answer(shared.delivered(outputs), report_of(found.result, scales)))
 
     # What is left to do costs little, unless y has to be copied.
     return await running.executor.run_array(planned.output_bytes * (target is None and "y" in shared.outputs), answer)
@@ -105,7 +106,8 @@ async def _with_shared_inputs(
 ) -> Call:
     """Return a call with the inputs that are in shared memory: the first in place, the others copied.
 
-    A first one that is not aligned is copied too, but for that of a conversion, which is copied piece by piece.
+    A first one that is not aligned is copied too, but for that of a conversion that needs no more
+    than a piece of it at a time.
     """
     if not shared.inputs:
         return call
@@ -113,7 +115,8 @@ async def _with_shared_inputs(
     for each in head.heads:
         if each.region is not None:
             data = shared.inputs[each.name].data
-            in_place = model.conversion is not None or is_aligned(data, each.datatype.dtype)
+            by_pieces = model.conversion is not None and not model.needs_input(head.parameters)
+            in_place = by_pieces or is_aligned(data, each.datatype.dtype)
             if each.name != model.inputs[0].name or not in_place:
                 await reserve(len(data))
                 data = await running.executor.run_array(len(data), data.copy)
@@ -128,8 +131,33 @@ async def plan_conversion(model: Model, head: InferenceHead, call: Call, running
     """
     if head.planned is not None:
         return head.planned
+    return await _plan(model, head, call, await _conversion_of(model, call, running), running)
+
+
+async def _plan_with_input(
+    model: Model, head: InferenceHead, call: Call, running: Runtime, reserve: Reserve
+) -> tuple[PlannedConversion, DerivedScales | None]:
+    """Plan a call as `plan_conversion`, and find the scales that it leaves open in the data of the first input."""
+    if head.planned is not None:
+        return head.planned, None
+    conversion = await _conversion_of(model, call, running)
+    if not conversion.leaves_scales_open:
+        return await _plan(model, head, call, conversion, running), None
+    x = call.inputs[model.inputs[0].name]
+    with named_in_model(call.inputs):
+        derivation = await plan_derivation(conversion, call.characters, running)
+        x.check_kept(derivation.tensor.element, derivation.dtype)
+        return await derive_quantization(derivation, x.data, running, reserve)
+
+
+async def _conversion_of(model: Model, call: Call, running: Runtime) -> ConversionCall:
     assert model.conversion is not None
-    conversion = await running.executor.run_text(call.characters, partial(model.conversion, call))
+    return await running.executor.run_text(call.characters, partial(model.conversion, call))
+
+
+async def _plan(
+    model: Model, head: InferenceHead, call: Call, conversion: ConversionCall, running: Runtime
+) -> PlannedConversion:
     with named_in_model(call.inputs):
         planned = await planned_conversion(conversion, call.characters, running)
     check_input(call.inputs[model.inputs[0].name], planned)

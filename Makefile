@@ -49,7 +49,7 @@ check: $(VENV)/check.done ## formatting, lint, types, openapi.json, the Dockerfi
 	$(BIN)/mypy
 	$(BIN)/python -m service.openapi --check
 	$(BIN)/hadolint Dockerfile
-	$(BIN)/kubernetes-validate --strict --quiet deploy/kubernetes/base/[!k]*.yaml deploy/examples/*/kubernetes.yaml
+	$(BIN)/kubernetes-validate --strict --quiet --no-warn deploy/kubernetes/base/[!k]*.yaml deploy/kubernetes/components/*/[!kp]*.yaml deploy/examples/*/kubernetes.yaml
 
 format: $(VENV)/check.done ## format the code
 	$(BIN)/ruff check --fix .
@@ -62,11 +62,12 @@ openapi: $(VENV)/serve.done ## write openapi/openapi.json
 	$(BIN)/python -m service.openapi
 
 sbom: $(VENV)/check.done ## write requant.cdx.json, the list of what the image is made of (CycloneDX)
-	$(BIN)/cyclonedx-py requirements requirements.lock --output-reproducible -o requant.cdx.json
+	$(BIN)/cyclonedx-py requirements requirements-image.lock --output-reproducible -o requant.cdx.json
 
 lock: $(VENV)/serve.done ## renew the hash-pinned requirements from pyproject.toml
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile $(UV) pyproject.toml -o requirements.lock
+	$(BIN)/uv pip compile $(UV) pyproject.toml --extra telemetry -c requirements.lock -o requirements-image.lock
 	$(BIN)/uv pip compile $(UV) pyproject.toml --extra telemetry --group check -c requirements.lock -o requirements-check.lock
 	$(BIN)/uv pip compile $(UV) pyproject.toml --group interop -c requirements.lock -o requirements-interop.lock
 	$(BIN)/uv pip compile $(UV) pyproject.toml --group generators -c requirements.lock -o requirements-generators.lock

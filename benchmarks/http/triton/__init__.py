@@ -1,0 +1,1 @@
+"""Triton Inference Server with a Python model of the same arithmetic."""

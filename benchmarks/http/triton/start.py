@@ -1,0 +1,66 @@
+"""`python -m benchmarks.http.triton.start HTTP_PORT GRPC_PORT`, by the Python of .venv-triton: become tritonserver.
+
+The wheel `nvidia-pytriton` carries it, with the backend that runs models in Python.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+
+_CONFIG = """
+backend: "python"
+max_batch_size: 0
+input [ {{ name: "x", data_type: TYPE_FP32, dims: [ -1 ] }} ]
+output [ {{ name: "y", data_type: TYPE_INT8, dims: [ -1 ] }} ]
+instance_group [ {{ kind: KIND_CPU, count: {instances} }} ]
+"""
+# Between server and model, for each instance. Its default of 1 MB would grow while it is measured.
+_SHARED_MEMORY = 512 << 20
+
+
+def _repository() -> Path:
+    """Return a folder with the model, of which each CPU runs an instance, a process of its own."""
+    folder = Path(tempfile.mkdtemp(prefix="triton-"))
+    version = folder / "quantize" / "1"
+    version.mkdir(parents=True)
+    (version / "model.py").symlink_to(Path(__file__).with_name("model.py"))
+    (folder / "quantize" / "config.pbtxt").write_text(_CONFIG.format(instances=os.cpu_count()))
+    return folder
+
+
+def main() -> None:
+    """Replace this process by the server."""
+    http_port, grpc_port = sys.argv[1:]
+    packages = Path(sysconfig.get_path("purelib"))
+    wheel = packages / "pytriton" / "tritonserver"
+    # The backend starts it from its own folder; the wheel has one for each version of Python beside it.
+    stub = wheel / "backends" / "python" / "triton_python_backend_stub"
+    if not stub.exists():
+        stub.symlink_to(wheel / "python_backend_stubs" / f"3.{sys.version_info.minor}" / stub.name)
+    libraries = [sysconfig.get_config_var("LIBDIR"), str(packages.parent / "nvidia_pytriton.libs")]
+    environment = os.environ | {
+        "LD_LIBRARY_PATH": ":".join(libraries),
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
+    environment.pop("PYTHONPATH", None)
+    arguments = [
+        f"--model-repository={_repository()}",
+        f"--backend-directory={wheel / 'backends'}",
+        f"--backend-config=python,shm-default-byte-size={_SHARED_MEMORY}",
+        "--http-address=127.0.0.1",
+        f"--http-port={http_port}",
+        "--grpc-address=127.0.0.1",
+        f"--grpc-port={grpc_port}",
+        "--allow-metrics=false",
+        "--log-info=false",
+    ]
+    server = str(wheel / "bin" / "tritonserver")
+    os.execve(server, [server, *arguments], environment)
+
+
+if __name__ == "__main__":
+    main()

@@ -17,8 +17,7 @@ from service.http.problems import error_response
 from service.http.query import no_query
 from service.http.responses import json_list_response, json_response
 from service.http.static_content import StaticContent, static_json
-from service.oip import schemas
-from service.oip.inference import run_model
+from service.oip import inference, schemas
 from service.oip.metadata import metadata
 from service.oip.models.model import Model
 from service.oip.models.registry import MODELS, model_named
@@ -128,13 +127,13 @@ async def infer(request: Request, model: str) -> Response:
 
     Bodies may be compressed with gzip or deflate. No content type is asked for.
     """
-    return await _with_model(request, model, None, run_model)
+    return await _with_model(request, model, None, inference.infer)
 
 
 @router.post("/models/{model}/versions/{version}/infer", **_infer_operation("oipInferVersion"))
 async def infer_version(request: Request, model: str, version: str) -> Response:
     """Run one version of a model."""
-    return await _with_model(request, model, version, run_model)
+    return await _with_model(request, model, version, inference.infer)
 
 
 Handler = Callable[[Request, Model, str], Awaitable[Response]]

@@ -92,6 +92,10 @@ class InputHead:
         return self.elements * self.datatype.dtype.itemsize if self.values is None else 0
 
 
+Blobs = list[tuple[InputHead, NDArray[np.uint8]]]
+"""Inputs that came in binary, each as the bytes that were received."""
+
+
 def input_heads(inputs: Sequence[InferenceInput], model: Model, max_rank: int) -> list[InputHead]:
     """Return what the JSON says of each input, checked against the model: names, datatypes, shapes and sizes."""
     slots = {slot.name: slot for slot in model.inputs}
@@ -185,7 +189,6 @@ def tensor_of_json(head: InputHead, body: bytes, settings: Settings) -> InputTen
 
         element, dtype = head.datatype.element, head.datatype.dtype
         data = values.decode_elements(numbers, element, dtype, head.elements, literals)
-        check_booleans(head, data)
     return InputTensor(head.name, head.datatype, head.shape, data, head.pointer)
 
 
@@ -212,10 +215,12 @@ def _flattened(data: list[Any], head: InputHead) -> list[Any]:
     return level
 
 
-def check_booleans(head: InputHead, data: Array) -> None:
+def check_booleans(tensor: InputTensor) -> None:
     """Raise TensorDataError for a BOOL that is neither 0 nor 1."""
-    if head.datatype is BOOL and data.size and data.max() > 1:
-        raise TensorDataError(f"element {int(np.argmax(data > 1))} of a BOOL is neither 0 nor 1", pointer=head.pointer)
+    data = tensor.data
+    if tensor.datatype is BOOL and data.size and data.max() > 1:
+        index = int(np.argmax(data > 1))
+        raise TensorDataError(f"element {index} of a BOOL is neither 0 nor 1", pointer=tensor.pointer)
 
 
 def wanted_outputs(request: InferenceRequest, model: Model) -> dict[str, bool]:

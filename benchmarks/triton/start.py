@@ -1,6 +1,7 @@
-"""`python -m benchmarks.http.triton.start HTTP_PORT GRPC_PORT`, by the Python of .venv-triton: become tritonserver.
+"""`python -m benchmarks.triton.start HTTP_PORT GRPC_PORT REPOSITORY`, by the Python of .venv-triton: become tritonserver.
 
-The wheel `nvidia-pytriton` carries it, with the backend that runs models in Python.
+The wheel `nvidia-pytriton` carries it, with the backend that runs models in Python. REPOSITORY is a folder for the
+models, which is filled here.
 """
 
 from __future__ import annotations
@@ -8,7 +9,6 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
-import tempfile
 from pathlib import Path
 
 _CONFIG = """
@@ -18,23 +18,25 @@ input [ {{ name: "x", data_type: TYPE_FP32, dims: [ -1 ] }} ]
 output [ {{ name: "y", data_type: TYPE_INT8, dims: [ -1 ] }} ]
 instance_group [ {{ kind: KIND_CPU, count: {instances} }} ]
 """
-# Between server and model, for each instance. Its default of 1 MB would grow while it is measured.
-_SHARED_MEMORY = 512 << 20
+# Between server and instance, for each instance: a request and a reply of 64 MB. Its default of 1 MB would grow while
+# it is measured.
+_SHARED_MEMORY = 128 << 20
 
 
-def _repository() -> Path:
-    """Return a folder with the model, of which each CPU runs an instance, a process of its own."""
-    folder = Path(tempfile.mkdtemp(prefix="triton-"))
-    version = folder / "quantize" / "1"
+def _add_model(repository: Path, name: str, instances: int) -> None:
+    version = repository / name / "1"
     version.mkdir(parents=True)
     (version / "model.py").symlink_to(Path(__file__).with_name("model.py"))
-    (folder / "quantize" / "config.pbtxt").write_text(_CONFIG.format(instances=os.cpu_count()))
-    return folder
+    (repository / name / "config.pbtxt").write_text(_CONFIG.format(instances=instances))
 
 
 def main() -> None:
     """Replace this process by the server."""
-    http_port, grpc_port = sys.argv[1:]
+    http_port, grpc_port, repository = sys.argv[1:]
+    cpus = len(os.sched_getaffinity(0))
+    # Each instance is a process. One serves one client fastest; several clients keep several busy.
+    _add_model(Path(repository), "quantize", cpus)
+    _add_model(Path(repository), "quantize_one_instance", 1)
     packages = Path(sysconfig.get_path("purelib"))
     wheel = packages / "pytriton" / "tritonserver"
     # The backend starts it from its own folder; the wheel has one for each version of Python beside it.
@@ -47,18 +49,20 @@ def main() -> None:
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
     }
     environment.pop("PYTHONPATH", None)
+    server = str(wheel / "bin" / "tritonserver")
     arguments = [
-        f"--model-repository={_repository()}",
+        f"--model-repository={repository}",
         f"--backend-directory={wheel / 'backends'}",
         f"--backend-config=python,shm-default-byte-size={_SHARED_MEMORY}",
         "--http-address=127.0.0.1",
         f"--http-port={http_port}",
+        f"--http-thread-count={cpus}",
         "--grpc-address=127.0.0.1",
         f"--grpc-port={grpc_port}",
         "--allow-metrics=false",
         "--log-info=false",
+        "--exit-timeout-secs=5",
     ]
-    server = str(wheel / "bin" / "tritonserver")
     os.execve(server, [server, *arguments], environment)
 
 

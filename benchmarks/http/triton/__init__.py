@@ -1,1 +1,0 @@
-"""Triton Inference Server with a Python model of the same arithmetic."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import mmap
 import os
 import random
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -104,10 +104,8 @@ def _client(ours: Running, triton: Running) -> Iterator[_Client]:
             yield _Client(process)
 
 
-@contextmanager
-def _mapped(key: str) -> Iterator[mmap.mmap]:
-    with (_SHARED_MEMORY / key).open("r+b") as file, mmap.mmap(file.fileno(), 0) as memory:
-        yield memory
+def _mapped(key: str, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    return np.asarray(np.memmap(_SHARED_MEMORY / key, dtype, "r+", shape=(count,)))
 
 
 def _kernel_calls(plan: Plan, source: NDArray[Any], target: NDArray[Any]) -> list[float]:
@@ -123,20 +121,13 @@ def _kernel_calls(plan: Plan, source: NDArray[Any], target: NDArray[Any]) -> lis
 
 def calls(ours: Running, triton: Running, rounds: int = ROUNDS) -> list[Row]:
     """Measure. Raise AssertionError or RuntimeError if a result is wrong or a call fails."""
-    with _client(ours, triton) as client, ExitStack() as stack:
+    with _client(ours, triton) as client:
         rows = [_side_by_side(client, "grpc", size, rounds) for size in _GRPC]
         plan = plan_for((SIZES[_SHARED] - HEADER_BYTES) // 4)
-        memory = [stack.enter_context(_mapped(client.regions[name])) for name in "xy"]
-        source, target = (
-            np.frombuffer(each, dtype)[: plan.elements]
-            for each, dtype in zip(memory, (plan.input_dtype, plan.output_dtype), strict=True)
-        )
-        rows += [
-            _side_by_side(client, protocol, _SHARED, rounds, lambda: _kernel_calls(plan, source, target))
-            for protocol in ("http", "grpc")
-        ]
-        # Memory cannot be unmapped under an array.
-        del source, target
+        source = _mapped(client.regions["x"], plan.elements, plan.input_dtype)
+        target = _mapped(client.regions["y"], plan.elements, plan.output_dtype)
+        kernel = partial(_kernel_calls, plan, source, target)
+        rows += [_side_by_side(client, protocol, _SHARED, rounds, kernel) for protocol in ("http", "grpc")]
     return rows
 
 

@@ -13,7 +13,7 @@ _SCALE, _ZERO_POINT = np.float32(0.05), np.float32(3)
 _LOWEST, _HIGHEST = np.float32(-128), np.float32(127)
 
 
-@numba.njit("void(float32[::1], int8[::1])", nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit("void(float32[::1], int8[::1])", nogil=True)
 def _quantize(source: NDArray[Any], target: NDArray[Any]) -> None:
     for index in range(source.size):
         stored = np.rint(source[index] / _SCALE) + _ZERO_POINT

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import ExitStack
 from urllib.request import urlopen
 
 from benchmarks.section import Section, table
@@ -19,15 +20,16 @@ _TITLE = "Triton Inference Server"
 def report() -> Section:
     """Measure, and return the section. Without Triton, it says why."""
     if not TRITON_PYTHON.exists():
-        return _without("`make .venv-triton/done` did not install it: its wheel is for Linux on x86-64 and Python 3.11")
-    try:
-        with running() as (ours, triton):
-            with urlopen(f"http://127.0.0.1:{triton.server.port}/v2") as reply:
-                version = json.load(reply)["version"]
-            exchanged = exchanges(ours.server, triton.server)
-            called = calls(ours, triton)
-    except RuntimeError as error:
-        return _without(str(error))
+        return _without("there is no .venv-triton, which takes Python 3.11 on x86-64 Linux (`make .venv-triton/done`)")
+    with ExitStack() as stack:
+        try:
+            ours, triton = stack.enter_context(running())
+        except RuntimeError as error:
+            return _without(str(error))
+        with urlopen(f"http://127.0.0.1:{triton.server.port}/v2") as reply:
+            version = json.load(reply)["version"]
+        exchanged = exchanges(ours.server, triton.server)
+        called = calls(ours, triton)
     note = f"Triton Inference Server {version}; docs/performance.md says how it runs.\n"
     tables = [table(HEADER, rate_rows(exchanged)), table(CPU_HEADER, cpu_rows(exchanged))]
     tables.append(table(CALL_HEADER, call_rows(called)))
@@ -41,7 +43,7 @@ def report() -> Section:
 
 def _without(reason: str) -> Section:
     print(f"Nothing is measured beside Triton: {reason}", file=sys.stderr)
-    return Section(_TITLE, f"Not measured: {reason}.\n", None)
+    return Section(_TITLE, f"Not measured: {reason.splitlines()[0]}\n", None)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""`python -m benchmarks.triton.start HTTP_PORT GRPC_PORT REPOSITORY`, by the Python of .venv-triton: become tritonserver.
+"""Become tritonserver: `.venv-triton/bin/python -m benchmarks.triton.start HTTP_PORT GRPC_PORT REPOSITORY`.
 
-The wheel `nvidia-pytriton` carries it, with the backend that runs models in Python. REPOSITORY is a folder for the
-models, which is filled here.
+The wheel `nvidia-pytriton` carries the server, with the backend that runs models in Python. REPOSITORY is a folder,
+which is filled here with the models.
 """
 
 from __future__ import annotations

@@ -7,11 +7,10 @@ from typing import Any
 from fastapi.routing import APIRoute
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.routing import Router
 from starlette.types import ASGIApp
 
 from service.http.responses import json_text
-from service.http.router import not_found, starlette_routes
+from service.http.router import PathRouter, starlette_routes
 from service.http.static_content import StaticContent
 from service.json_api.catalog import operators as operator_catalog
 from service.json_api.catalog import profiles, schemes
@@ -42,18 +41,6 @@ from service.openapi import document as openapi
 from service.runtime.runtime import Runtime, lifespan
 from service.runtime.settings import Settings
 
-# A route costs a microsecond for each one before it.
-_BUSIEST = (
-    "/v1/npy/quantize",
-    "/v2/models/{model}/infer",
-    "/v1/quantize",
-    "/v1/npy/dequantize",
-    "/v1/npy/requantize",
-    "/v1/dequantize",
-    "/v1/requantize",
-    "/healthz",
-)
-
 
 class Application(Starlette):
     """The service as an ASGI application. Its threads and kernels come to life with its lifespan."""
@@ -65,12 +52,12 @@ class Application(Starlette):
         topics += [docs] if settings.docs else []
         topics += [metrics] if settings.metrics else []
         routers = [topic.router for topic in topics]
-        routes = starlette_routes(routers, _BUSIEST)
+        routes = starlette_routes(routers)
         running = Runtime(settings)
         super().__init__(
             middleware=_middleware(running, {route.path for route in routes if not route.param_convertors})
         )
-        self.router = Router(routes, redirect_slashes=False, default=not_found, lifespan=lifespan)
+        self.router = PathRouter(routes, lifespan)
         self.state.runtime = running
         self._described = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
         self._openapi: dict[str, Any] | None = None

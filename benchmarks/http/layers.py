@@ -27,7 +27,7 @@ from service.middleware.instrumentation import Instrumentation
 from service.middleware.request_lifecycle import RequestLifecycle
 from service.runtime.runtime import HealthStatus, Runtime
 from service.runtime.settings import Settings
-from service.server.http1_protocol import http_protocol
+from service.server.http1_protocol import HttpProtocol, http_protocol
 from service.server.read_timeouts import RequestLimits
 
 _ROUNDS = 15
@@ -59,18 +59,22 @@ class _Nowhere(asyncio.Transport):
         """Do nothing: it is never paused."""
 
 
-def _connection(app: ASGIApp, *, ours: bool) -> HttpToolsProtocol:
+def _connection(app: ASGIApp, *, ours: bool) -> HttpProtocol | HttpToolsProtocol:
     kind = http_protocol(RequestLimits()) if ours else HttpToolsProtocol
     config = uvicorn.Config(app, http=kind, ws="none", log_config=None, access_log=False, proxy_headers=False)
     config.load()
-    made = kind(config, ServerState(), {})
+    made: HttpProtocol | HttpToolsProtocol = kind(config, ServerState(), {})
     made.connection_made(_Nowhere())
     return made
 
 
-async def _served(connection: HttpToolsProtocol, request: bytes) -> None:
+async def _served(connection: HttpProtocol | HttpToolsProtocol, request: bytes) -> None:
     connection.data_received(request)
-    while not connection.cycle.response_complete:
+    while True:
+        current = connection.exchange if isinstance(connection, HttpProtocol) else connection.cycle
+        assert current is not None
+        if current.response_complete:
+            return
         await asyncio.sleep(0)
 
 

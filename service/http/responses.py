@@ -41,22 +41,22 @@ class BuffersResponse(Response):
     """A response whose body is a sequence of buffers, each sent as it is."""
 
     def __init__(self, buffers: Iterable[Buffer], media_type: str, headers: Sequence[Header] = ()) -> None:
+        # Not Starlette's, which takes and encodes texts: 4 us, 5 % of a small request.
+        self.status_code = 200
+        self.background = None
         self.buffers = list(buffers)
         self.length = sum(map(len, self.buffers))
-        if self.length <= _SMALL:
-            super().__init__(b"".join(self.buffers), media_type=media_type)
-        else:
-            super().__init__(headers={"content-length": str(self.length)}, media_type=media_type)
-        self.raw_headers[:0] = headers
+        content = ((b"content-length", b"%d" % self.length), (b"content-type", media_type.encode("latin-1")))
+        self.raw_headers = [*headers, *content]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the head and then each buffer."""
         if _wants_digest(scope):
             self.raw_headers.append(await self._digest())
-        if self.length <= _SMALL:
-            await super().__call__(scope, receive, send)
-            return
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        if self.length <= _SMALL:
+            await send({"type": "http.response.body", "body": b"".join(self.buffers)})
+            return
         for buffer in self.buffers:
             for at in range(0, len(buffer), _PART):
                 part = buffer if len(buffer) <= _PART else memoryview(buffer)[at : at + _PART]

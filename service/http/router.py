@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any
 
 from fastapi import APIRouter
 from fastapi.routing import APIRoute
 from starlette.requests import Request
-from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.routing import Match, Route, Router
+from starlette.types import Lifespan, Receive, Scope, Send
 
 from core.errors import RequantError
 from service.http import problems
+
+_REMEMBERED_PATHS, _LONGEST_REMEMBERED = 1024, 256
 
 
 class Endpoint:
@@ -49,13 +53,45 @@ class Endpoint:
         await response(scope, receive, send)
 
 
-def starlette_routes(routers: Iterable[APIRouter], busiest: Sequence[str] = ()) -> list[Route]:
-    """Return what these routers have as routes of Starlette, which are tried in order: the paths in `busiest` first."""
+def starlette_routes(routers: Iterable[APIRouter]) -> list[Route]:
+    """Return what these routers have as routes of Starlette."""
     described = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
     paths = {route.path for route in described}
     assert len(paths) == len(described), "there are two routes with the same path"
-    described.sort(key=lambda route: busiest.index(route.path) if route.path in busiest else len(busiest))
     return [Route(route.path, Endpoint(route)) for route in described]
+
+
+class PathRouter(Router):
+    """Starlette's router, which remembers for the paths that were used last which route takes them.
+
+    No two routes have the same path: an endpoint itself answers the methods that it does not have.
+    """
+
+    def __init__(self, routes: Sequence[Route], lifespan: Lifespan[Any]) -> None:
+        super().__init__(routes, redirect_slashes=False, default=not_found, lifespan=lifespan)
+        self._remembered = lru_cache(_REMEMBERED_PATHS)(self._matching)
+
+    def matching(self, path: str) -> tuple[Route, Scope] | None:
+        """Return the route that takes a path, and what it adds to the scope."""
+        return self._remembered(path) if len(path) <= _LONGEST_REMEMBERED else self._matching(path)
+
+    def _matching(self, path: str) -> tuple[Route, Scope] | None:
+        for route in self.routes:
+            match, scope = route.matches({"type": "http", "method": "GET", "path": path})
+            if match is not Match.NONE:
+                assert isinstance(route, Route)
+                return route, scope
+        return None
+
+    async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request, or the lifespan."""
+        found = self.matching(scope["path"]) if scope["type"] == "http" else None
+        if found is None:
+            await super().app(scope, receive, send)
+            return
+        scope["route"], matched = found
+        scope.update(matched)
+        await found[0].app(scope, receive, send)
 
 
 async def not_found(scope: Scope, receive: Receive, send: Send) -> None:

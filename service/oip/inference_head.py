@@ -65,13 +65,10 @@ class HeadText(NamedTuple):
     def is_text_of(self, head: InferenceHead) -> bool:
         """Return whether every text with the same two parts means the same as this one, up to its `id`.
 
-        The elements of a tensor may be in the JSON: such a head is not worth keeping. Of repeated members the last one
-        counts, so there must not be another `id`, however it is spelt.
+        Of repeated members the last one counts, so no other `id` may follow, however it is spelt. A head that has the
+        elements of a tensor is not worth keeping.
         """
-        if self.id is None:
-            return not head.inputs
-        lone = b'"id"' not in self.after and b"\\" not in self.before and b"\\" not in self.after
-        return not head.inputs and lone and head.id == self.id
+        return not head.inputs and b'"id"' not in self.after and b"\\" not in self.after
 
 
 def head_text(text: bytes) -> HeadText:

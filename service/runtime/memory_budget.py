@@ -61,11 +61,13 @@ class MemoryBudget:
         if len(self._line) >= self._longest_line:
             self._refused("line_full")
             raise OverloadedError(f"{len(self._line)} requests wait for memory already")
-        place = (byte_count, asyncio.get_running_loop().create_future())
+        loop = asyncio.get_running_loop()
+        place = (byte_count, loop.create_future())
         self._line.append(place)
+        # Not `asyncio.timeout`, which asks for the current task: a request that was started eagerly has none.
+        expiry = loop.call_later(self._patience_seconds, _expire, place[1])
         try:
-            async with asyncio.timeout(self._patience_seconds):
-                await place[1]
+            await place[1]
         except BaseException as error:
             self._leave(place)
             if isinstance(error, TimeoutError):
@@ -74,6 +76,8 @@ class MemoryBudget:
                     f"no memory came free within {self._patience_seconds} s; {self.reserved} bytes are in use"
                 ) from None
             raise
+        finally:
+            expiry.cancel()
 
     def give_back(self, byte_count: int) -> None:
         """Give back what was taken."""
@@ -85,7 +89,7 @@ class MemoryBudget:
         byte_count, granted = place
         if place in self._line:
             self._line.remove(place)
-        elif granted.done() and not granted.cancelled():
+        elif granted.done() and not granted.cancelled() and granted.exception() is None:
             self.reserved -= byte_count
         self._admit()
 
@@ -96,6 +100,12 @@ class MemoryBudget:
             if not granted.done():
                 self.reserved += byte_count
                 granted.set_result(None)
+
+
+def _expire(granted: asyncio.Future[None]) -> None:
+    """End the wait for a place that was not granted in time."""
+    if not granted.done():
+        granted.set_exception(TimeoutError())
 
 
 class Reservation:

@@ -1,33 +1,37 @@
-"""uvicorn's HTTP/1.1 protocol, parsing one request at a time.
+"""HTTP/1.1 on one connection, as uvicorn's server takes a protocol: parsing one request at a time.
 
 Pipelined requests stay unparsed until the one ahead of them is answered (`service.server.pending_requests`). So an
 error on a connection is always about the request that is being received, never about one whose response is being sent:
 the responses come in order, each complete, then the problem, and then the connection closes.
 
+A body of stated length is no matter of the parser, which would only copy it.
+
 An offer to switch protocols (`Upgrade: h2c`, as Java's HttpClient and `curl --http2` send it) is ignored, as RFC 9110
 section 7.8 allows. The parser, though, ends such a message with its head and leaves the rest to the other protocol: the
 body would be parsed as the next request, and whoever controls a body could smuggle requests. So the head is parsed
 once more without its `Upgrade` field, and the body follows it as usual.
-
-This class builds on parts of uvicorn that are not its public interface; docs/architecture.md lists them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any, ClassVar, cast
+from dataclasses import dataclass
+from typing import Any, ClassVar
+from urllib.parse import unquote
 
 import httptools
+import uvicorn
 from starlette.requests import Request
-from starlette.types import Scope
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
 
 from core.errors import LargeHeadError, MalformedRequestError, RequantError
 from service.http.problems import error_response
 from service.runtime.memory_budget import MemoryBudget
 from service.runtime.request_context import context_of
-from service.server.pending_requests import PendingRequests
+from service.server.eager_task import start_eagerly
+from service.server.http_exchange import STATUS_LINE, HttpExchange
+from service.server.pending_requests import HIGH_WATER_BYTES, PendingRequests
 from service.server.read_timeouts import ReadTimeouts, RequestLimits, Stage
 from service.server.request_head import check_framing, http_minor_version, origin_form, without_upgrade
 from service.server.write_timeouts import WriteTimeoutTransport
@@ -42,8 +46,25 @@ _LEAST_PIECE, _MOST_PIECE, _FEW_STEPS = 1 << 10, 16 << 10, 8
 _EMPTY_LINES = 8
 
 
-class HttpProtocol(HttpToolsProtocol):
-    """HTTP/1.1 on one connection."""
+# A head of at most this length is remembered.
+_REMEMBERED_BYTES = 2 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class _RequestHead:
+    """What the head of a request was found to mean: the part of the ASGI scope that it is, and its framing."""
+
+    scope: dict[str, Any]
+    keep_alive: bool
+    expects_continue: bool
+    body_bytes: int
+
+
+class HttpProtocol(asyncio.Protocol):
+    """HTTP/1.1 on one connection.
+
+    uvicorn makes one for each. It has `connections` and `tasks` in its `server_state`, and calls `shutdown`.
+    """
 
     limits: ClassVar[RequestLimits] = RequestLimits()
     last_seconds: ClassVar[float] = 0.0
@@ -51,11 +72,34 @@ class HttpProtocol(HttpToolsProtocol):
 
     flow: PendingRequests
     transport: WriteTimeoutTransport
-    cycle: RequestResponseCycle | None  # type: ignore[assignment]  # there is none before the first request
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self._read_timeouts = ReadTimeouts(self.limits, self.loop, self._fail)
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        self.exchange: HttpExchange | None = None
+        self._app = config.loaded_app
+        self._loop = _loop or asyncio.get_running_loop()
+        self._server_state = server_state
+        self._connection_scope: dict[str, Any] = {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "root_path": "",
+        }
+        self._app_state = app_state
+        self._unstarted: HttpExchange | None = None
+        self._keep_alive_seconds = config.timeout_keep_alive
+        self._idle_since = 0.0
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._parser: httptools.HttpRequestParser
+        self._url = b""
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._request_head: _RequestHead | None = None
+        self._remembered: tuple[bytes, _RequestHead] | None = None
+        self._read_timeouts = ReadTimeouts(self.limits, self._loop, self._fail)
         self._head = bytearray()
         self._body_left = 0
         self._framing = 0
@@ -67,52 +111,74 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _set_parser(self) -> None:
         """Use a new parser: nothing of one message may affect the next, as a trailer `Connection: close` would."""
-        self.parser = httptools.HttpRequestParser(self)
+        self._parser = httptools.HttpRequestParser(self)
         # Other versions get answers of their own (`http_minor_version`).
-        self.parser.set_dangerous_leniencies(lenient_version=True)
+        self._parser.set_dangerous_leniencies(lenient_version=True)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the read timeout of the first head."""
-        super().connection_made(transport)
+        self._server_state.connections.add(self)  # type: ignore[arg-type]  # uvicorn lists its own protocols there
         self.flow = PendingRequests(transport, self.budget)
-        self.transport = WriteTimeoutTransport(transport, self.limits.body_seconds, self.loop)
+        self.transport = WriteTimeoutTransport(transport, self.limits.body_seconds, self._loop)
+        secure = transport.get_extra_info("sslcontext") is not None
+        self._connection_scope |= {
+            "scheme": "https" if secure else "http",
+            "server": _address(transport, "sockname"),
+            "client": _address(transport, "peername"),
+        }
         self._read_timeouts.update()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the timers, and the work for a request that nobody waits for any more."""
+        self._server_state.connections.discard(self)
         self._read_timeouts.cancel()
         self.transport.cancel()
         self.flow.clear()
-        if self.cycle is not None:
-            _client_left(self.cycle)
-        super().connection_lost(exc)
+        self.flow.resume_writing()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        if self.exchange is not None:
+            _client_left(self.exchange)
 
     def shutdown(self) -> None:
         """Close after the current response; without one, after `last_seconds`, in which a request may still come.
 
         A client that has just connected, or that kept its connection, cannot know that the service stops.
         """
-        if self.last_seconds and (self.cycle is None or self.cycle.response_complete):
-            self.loop.call_later(self.last_seconds, super().shutdown)
+        if self._is_unanswered():
+            assert self.exchange is not None
+            self.exchange.keep_alive = False
+        elif self.last_seconds:
+            self._loop.call_later(self.last_seconds, self._end)
         else:
-            super().shutdown()
+            self.transport.close()
+
+    def _end(self) -> None:
+        if self._is_unanswered():
+            assert self.exchange is not None
+            self.exchange.keep_alive = False
+        else:
+            self.transport.close()
 
     def pause_writing(self) -> None:
         """Wait for a client that does not read its response, until the write timeout."""
-        super().pause_writing()
-        self.transport.writing_paused(self.cycle)
+        self.flow.pause_writing()
+        self.transport.writing_paused(self.exchange)
 
     def resume_writing(self) -> None:
         """Go on: the client has read what was buffered."""
         self.transport.writing_resumed()
-        super().resume_writing()
+        self.flow.resume_writing()
+
+    def _is_unanswered(self) -> bool:
+        """Return whether there is a request whose response is not complete."""
+        return self.exchange is not None and not self.exchange.response_complete
 
     def data_received(self, data: bytes) -> None:
         """Receive bytes from the socket."""
         if self.transport.is_closing():
             self.transport.discard(len(data))
         elif self._fault is None:
-            self._unset_keepalive_if_required()
             rest = self._parse_whole(data) if self._is_idle() else data
             if rest:
                 self.flow.add(rest)
@@ -127,41 +193,68 @@ class HttpProtocol(HttpToolsProtocol):
     def _parse_whole(self, data: bytes) -> bytes:
         """Parse a head that was received in one piece, as most are, and what came with it of a body of stated length.
 
-        Return what follows. It takes a third of the time of `_parse_pending`, which parses everything: 4 % of a small
-        request.
+        Return what follows. A client that keeps its connection mostly sends the same head again, which is not parsed
+        again: that is a fifth of the time of a small request.
         """
         end = data.find(b"\r\n\r\n", 0, _MOST_PIECE) + 4
         if end < 4:
             return data
-        view = memoryview(data)
         try:
-            self._parse(view[:end])
+            text = data[:end]
+            if self._remembered is not None and self._remembered[0] == text:
+                self._read_timeouts.head_begins()
+                self._begin(self._remembered[1])
+                if not self._body_left:
+                    self._message_ends()
+            else:
+                self._parse(memoryview(text))
+                head = self._request_head
+                if head is not None and end <= _REMEMBERED_BYTES:
+                    self._remembered = text, head
             if self._body_left:
                 begin, end = end, end + self._body_left
-                self._parse(view[begin:end])
+                self._parse(memoryview(data)[begin:end])
         except Exception as error:  # whatever it is, the client gets an answer
             self._fail(error)
             return b""
+        self._run()
         self._read_timeouts.update()
         return data[end:]
 
-    def on_response_complete(self) -> None:
+    def _response_sent(self) -> None:
         """Parse what was received meanwhile, or wait for the next request."""
-        self.transport.flush()
-        super().on_response_complete()
+        self._server_state.total_requests += 1
         if self.transport.is_closing():
-            self._unset_keepalive_if_required()
             self.flow.clear()
-        elif self._fault is not None:
+            return
+        self.flow.resume_reading()
+        if self._fault is not None:
             self._fail(self._fault)
         elif self.flow:
-            self._unset_keepalive_if_required()
             self._schedule()
+        else:
+            self._idle_since = self._loop.time()
+            if self._idle_timer is None:
+                self._idle_timer = self._loop.call_later(self._keep_alive_seconds, self._close_if_idle)
+
+    def _close_if_idle(self) -> None:
+        """Close if nothing was received since the last response for as long as connections are kept.
+
+        The timer is not set again for each request: when it fires, it checks how long it is to wait.
+        """
+        self._idle_timer = None
+        if self.transport.is_closing() or not self._is_idle():
+            return
+        left = self._idle_since + self._keep_alive_seconds - self._loop.time()
+        if left > 0:
+            self._idle_timer = self._loop.call_later(left, self._close_if_idle)
+        else:
+            self.transport.close()
 
     def _schedule(self) -> None:
         if not self._scheduled:
             self._scheduled = True
-            self.loop.call_soon(self._go_on)
+            self._loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
         self._scheduled = False
@@ -178,6 +271,7 @@ class HttpProtocol(HttpToolsProtocol):
                     break
                 before = self._steps
                 self._parse(self.flow.take(self._body_left, self._piece_bytes))
+                self._run()
                 few = self._steps - before < _FEW_STEPS
                 self._piece_bytes = min(2 * self._piece_bytes, _MOST_PIECE) if few else _LEAST_PIECE
             self.flow.reserve()
@@ -190,16 +284,13 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _is_answering(self) -> bool:
         """Return whether a complete request was received whose response is not sent yet."""
-        return (
-            self._read_timeouts.stage is Stage.COMPLETE and self.cycle is not None and not self.cycle.response_complete
-        )
+        return self._read_timeouts.stage is Stage.COMPLETE and self._is_unanswered()
 
     def _parse(self, piece: memoryview) -> None:
         """Parse a piece of one message."""
         self._steps += 1
         if self._body_left:
-            self._body_left -= len(piece)
-            self._feed(piece)
+            self._take_body(piece)
         elif self._read_timeouts.stage is Stage.BODY:
             self._framing += len(piece)
             self._feed(piece)
@@ -209,6 +300,7 @@ class HttpProtocol(HttpToolsProtocol):
             if self._read_timeouts.stage is not Stage.HEAD:
                 self._read_timeouts.head_begins()
                 self._head.clear()
+                self._request_head = None
                 self._is_head_request = False
                 self._set_parser()
             room = self.limits.framing_bytes - len(self._head)
@@ -219,56 +311,126 @@ class HttpProtocol(HttpToolsProtocol):
             if len(piece) > room:
                 raise self.limits.too_many_bytes()
 
+    def _take_body(self, piece: memoryview) -> None:
+        """Take a part of a body of stated length."""
+        self._body_left -= len(piece)
+        whole = piece.obj
+        self._body_arrives(whole if isinstance(whole, bytes) and len(whole) == len(piece) else piece.tobytes())
+        if not self._body_left:
+            self._message_ends()
+
     def _feed(self, data: bytes | memoryview) -> None:
         try:
-            self.parser.feed_data(data)
+            self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
             self._set_parser()
             self._feed(without_upgrade(self._head))
         except httptools.HttpParserCallbackError as error:
             raise (error.__context__ or error) from None
 
+    def on_message_begin(self) -> None:
+        """Begin a head."""
+        self._url = b""
+        self._headers = []
+
+    def on_url(self, url: bytes) -> None:
+        """Keep a part of the request target."""
+        self._url += url
+
     def on_header(self, name: bytes, value: bytes) -> None:
         """Keep a header field, or a trailer, which is not merged into the fields (RFC 9110 section 6.5)."""
         self._steps += 1
-        self.headers.append((name.lower(), value.rstrip(b" \t")))
+        self._headers.append((name.lower(), value.rstrip(b" \t")))
 
     def on_headers_complete(self) -> None:
         """Start the request, unless its head is not acceptable or will be parsed again."""
-        method = self.parser.get_method()
+        method, headers = self._parser.get_method(), self._headers
         self._is_head_request = method == b"HEAD"
-        if len(self._head) > self.limits.head_bytes or len(self.headers) > self.limits.header_fields:
-            self.limits.check_head(self.url, self.headers)
+        if len(self._head) > self.limits.head_bytes or len(headers) > self.limits.header_fields:
+            self.limits.check_head(self._url, headers)
         minor_version = http_minor_version(self._head)
         if method == b"CONNECT":
             raise MalformedRequestError("the method is CONNECT; this is not a proxy")
-        body_bytes = check_framing(self.headers, minor_version)
-        if self.parser.should_upgrade():
+        body_bytes = check_framing(headers, minor_version)
+        if self._parser.should_upgrade():
             return
-        self.url = origin_form(method, self.url)
-        expected = dict(self.headers).get(b"expect")
-        self.expect_100_continue = expected is not None and minor_version > 0 and expected.lower() == b"100-continue"
-        super().on_headers_complete()
-        self.scope["http_version"] = "1.1" if minor_version else "1.0"
-        self._body_left = body_bytes
+        target = httptools.parse_url(origin_form(method, self._url))
+        path = target.path.decode("ascii")
+        fields = dict(reversed(headers))
+        scope = {
+            **self._connection_scope,
+            "http_version": "1.1" if minor_version else "1.0",
+            "method": method.decode("ascii"),
+            "path": unquote(path) if "%" in path else path,
+            "raw_path": target.path,
+            "query_string": target.query or b"",
+            "headers": headers,
+        }
+        expected = [value for name, value in headers if name == b"expect"][-1:]
+        head = _RequestHead(
+            scope,
+            keep_alive=minor_version > 0 and self._parser.should_keep_alive(),
+            expects_continue=minor_version > 0 and expected != [] and expected[0].lower() == b"100-continue",
+            body_bytes=body_bytes,
+        )
+        if b"transfer-encoding" not in fields:
+            self._request_head = head
+        self._begin(head)
+        self._headers = []  # for trailers
+
+    def _begin(self, head: _RequestHead) -> None:
+        """Begin the exchange for a head."""
+        self._is_head_request = head.scope["method"] == "HEAD"
+        self.exchange = self._unstarted = HttpExchange(
+            {**head.scope, "state": self._app_state.copy()},
+            self.transport,
+            self.flow,
+            self._response_sent,
+            self._server_state.default_headers,
+            keep_alive=head.keep_alive,
+            expects_continue=head.expects_continue,
+        )
+        self._body_left = head.body_bytes
         self._framing = 0
-        self._read_timeouts.head_ends(body_bytes)
-        self.transport.response_begins()
-        self.headers = []  # for trailers
+        self._read_timeouts.head_ends(head.body_bytes)
+
+    def _run(self) -> None:
+        """Let the application answer a request whose head was received."""
+        exchange, self._unstarted = self._unstarted, None
+        if exchange is None:
+            return
+        task = start_eagerly(exchange.run(self._app), self._loop)
+        if task is not None:
+            self._server_state.tasks.add(task)
+            task.add_done_callback(self._server_state.tasks.discard)
 
     def on_body(self, body: bytes) -> None:
-        """Keep a part of the body."""
+        """Keep a part of a chunked body. One of stated length does not pass through the parser."""
         self._steps += 1
         self._framing = 0
-        super().on_body(body)
+        self._body_arrives(body)
+
+    def _body_arrives(self, body: bytes) -> None:
+        exchange = self.exchange
+        assert exchange is not None
+        if not exchange.response_complete:
+            exchange.body_arrives(body)
+            if exchange.body_bytes > HIGH_WATER_BYTES:
+                self.flow.pause_reading()
 
     def on_message_complete(self) -> None:
-        """End the request's body, unless the parser has only left its head to another protocol."""
-        if not self.parser.should_upgrade():
-            super().on_message_complete()
-            self._read_timeouts.body_ends()
-            if self.flow.read_paused:
-                self.flow.resume_reading()  # otherwise a closed connection would not be noticed
+        """End a message, unless the parser has only left its head to another protocol, or its body is still to come."""
+        if not self._parser.should_upgrade() and not self._body_left:
+            self._message_ends()
+
+    def _message_ends(self) -> None:
+        exchange = self.exchange
+        assert exchange is not None
+        if not exchange.response_complete:
+            exchange.body_ends()
+        self._read_timeouts.body_ends()
+        if self.flow.read_paused:
+            self.flow.resume_reading()  # otherwise a closed connection would not be noticed
 
     def _fail(self, error: Exception) -> None:
         """Answer a request with its error, in its turn, and close. In the middle of its response, only close."""
@@ -279,17 +441,14 @@ class HttpProtocol(HttpToolsProtocol):
             self._fault = error
             self.flow.clear()
             return
-        cycle = self.cycle if self._read_timeouts.stage is Stage.BODY else None
-        if cycle is not None and cycle.response_started and not cycle.response_complete:
+        exchange = self.exchange if self._read_timeouts.stage is Stage.BODY else None
+        if exchange is not None and exchange.response_started and not exchange.response_complete:
             self.transport.abort()
             return
-        if cycle is None or not cycle.response_complete:
-            self.transport.write(self._problem(error, {} if cycle is None else dict(cycle.scope)))
-        if cycle is not None:
-            # The application sees that its client has left.
-            cycle.disconnected = True
-            cycle.message_event.set()
-            _client_left(cycle)
+        if exchange is None or not exchange.response_complete:
+            self.transport.write(self._problem(error, {} if exchange is None else dict(exchange.scope)))
+        if exchange is not None:
+            _client_left(exchange)
         self.transport.close()
         self.flow.clear()
 
@@ -307,9 +466,18 @@ class HttpProtocol(HttpToolsProtocol):
         return b"".join([STATUS_LINE[response.status_code], *lines, b"\r\n", body])
 
 
-def _client_left(cycle: RequestResponseCycle) -> None:
+def _client_left(exchange: HttpExchange) -> None:
     """Let the work for a request end: nobody waits for its response."""
-    context_of(cast(Scope, cycle.scope)).client_left = True
+    context_of(exchange.scope).client_left = True
+    exchange.disconnect()
+
+
+def _address(transport: asyncio.Transport, end: str) -> tuple[str, int | None] | None:
+    """Return one end of a connection, as ASGI has it: host and port, or the path of a Unix socket."""
+    found = transport.get_extra_info(end)
+    if isinstance(found, tuple):
+        return str(found[0]), int(found[1])
+    return (found, None) if isinstance(found, str) and found else None
 
 
 def http_protocol(

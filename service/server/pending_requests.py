@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import asyncio
 
-from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
-
 from core.errors import OverloadedError
 from service.runtime.memory_budget import MemoryBudget, Reservation
 
+HIGH_WATER_BYTES = 64 << 10
+"""Reading pauses when more is kept than that."""
 
-class PendingRequests(FlowControl):
-    """uvicorn's flow control of one connection, with the bytes because of which reading may have to pause."""
+
+class PendingRequests:
+    """The flow control of one connection, with the bytes because of which reading may have to pause."""
 
     def __init__(self, transport: asyncio.Transport, budget: MemoryBudget) -> None:
-        super().__init__(transport)
+        self.read_paused = False
+        self.write_paused = False
+        self._transport = transport
+        self._writable = asyncio.Event()
         self._reservation = Reservation(budget)
         self._bytes = b""
         self._at = 0
@@ -63,7 +67,7 @@ class PendingRequests(FlowControl):
             raise OverloadedError("no memory for pipelined requests")
         if more < 0:
             self._reservation.shrink(-more)
-        if len(self) > HIGH_WATER_LIMIT:
+        if len(self) > HIGH_WATER_BYTES:
             self.pause_reading()
 
     def clear(self) -> None:
@@ -72,7 +76,28 @@ class PendingRequests(FlowControl):
         self.reserve()
         self.resume_reading()
 
+    def pause_reading(self) -> None:
+        """Read no more from the socket."""
+        if not self.read_paused:
+            self.read_paused = True
+            self._transport.pause_reading()
+
     def resume_reading(self) -> None:
         """Read on, unless too much is pending already."""
-        if self.read_paused and len(self) <= HIGH_WATER_LIMIT:
-            super().resume_reading()
+        if self.read_paused and len(self) <= HIGH_WATER_BYTES:
+            self.read_paused = False
+            self._transport.resume_reading()
+
+    def pause_writing(self) -> None:
+        """Let `drain` wait: too much was written that the client has not read."""
+        self.write_paused = True
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        """Let writing go on."""
+        self.write_paused = False
+        self._writable.set()
+
+    async def drain(self) -> None:
+        """Wait until the client has read enough of what was written."""
+        await self._writable.wait()

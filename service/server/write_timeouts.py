@@ -12,6 +12,7 @@ pauses or sends too much.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
 from service.server.read_timeouts import BODY_BYTES_PER_SECOND
 
@@ -19,8 +20,6 @@ from service.server.read_timeouts import BODY_BYTES_PER_SECOND
 _LINGER_BYTES = 256 << 20
 _LINGER_SECONDS = 10.0
 _PAUSE_SECONDS = 0.5
-# How `100 Continue` and all other interim responses begin.
-_INTERIM = b"HTTP/1.1 1"
 
 
 class WriteTimeoutTransport(asyncio.Transport):
@@ -38,32 +37,18 @@ class WriteTimeoutTransport(asyncio.Transport):
         self._due = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._closing = False
-        self._head: bytes | None = None
         self._discarded = 0
         self._discarded_before = 0
 
-    def response_begins(self) -> None:
-        """Keep the head of a response until the first part of its body, as ASGI asks for: one write instead of two."""
-        self._head = b""
-
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Write a part of a response unless the connection is closed, where uvloop would raise."""
-        head = self._head
-        if self._closing or self._transport.is_closing():
-            return
-        if head is None or (not head and bytes(data[: len(_INTERIM)]) == _INTERIM):
+        if not self.is_closing():
             self._transport.write(data)
-        elif not head:
-            self._head = bytes(data)
-        else:
-            self._head = None
-            self._transport.writelines([head, data])
 
-    def flush(self) -> None:
-        """Write a head that no body follows."""
-        head, self._head = self._head, None
-        if head and not (self._closing or self._transport.is_closing()):
-            self._transport.write(head)
+    def writelines(self, parts: Iterable[bytes | bytearray | memoryview]) -> None:
+        """Write several parts of a response in one call."""
+        if not self.is_closing():
+            self._transport.writelines(parts)
 
     def is_closing(self) -> bool:
         """Return whether no response can be written any more."""
@@ -89,7 +74,6 @@ class WriteTimeoutTransport(asyncio.Transport):
         """Close our side after what was written, and give the client time to read and to close its own."""
         if self.is_closing():
             return
-        self.flush()
         self._closing = True
         self.cancel()
         self._transport.write_eof()

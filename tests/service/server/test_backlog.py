@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 
 from core.errors import OverloadedError
 from service.runtime.memory_budget import MemoryBudget
-from service.server.pending_requests import PendingRequests
+from service.server.pending_requests import HIGH_WATER_BYTES, PendingRequests
 
 
 class Transport(asyncio.Transport):
@@ -36,9 +35,9 @@ def test_what_waits_is_held_of_the_budget_until_it_is_taken() -> None:
     waiting.add(b"a" * 1000)
     waiting.reserve()
     assert (budget.reserved, transport.reads) == (1000, True)
-    waiting.add(b"b" * HIGH_WATER_LIMIT)
+    waiting.add(b"b" * HIGH_WATER_BYTES)
     waiting.reserve()
-    assert (budget.reserved, transport.reads) == (1000 + HIGH_WATER_LIMIT, False)
+    assert (budget.reserved, transport.reads) == (1000 + HIGH_WATER_BYTES, False)
     while waiting:
         waiting.take(0, 1 << 20)
     waiting.reserve()
@@ -58,7 +57,7 @@ def test_without_room_in_the_budget_it_is_refused() -> None:
 
 def test_reading_stays_paused_while_too_much_waits() -> None:
     waiting, transport, _ = pending()
-    waiting.add(b"a" * (HIGH_WATER_LIMIT + 1))
+    waiting.add(b"a" * (HIGH_WATER_BYTES + 1))
     waiting.reserve()
     waiting.resume_reading()
     assert not transport.reads

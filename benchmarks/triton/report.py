@@ -43,7 +43,7 @@ def report() -> Section:
 
 def _without(reason: str) -> Section:
     print(f"Nothing is measured beside Triton: {reason}", file=sys.stderr)
-    return Section(_TITLE, f"Not measured: {reason.splitlines()[0]}\n", None)
+    return Section(_TITLE, f"Not measured: {reason.splitlines()[0].rstrip(':')}.\n", None)
 
 
 if __name__ == "__main__":

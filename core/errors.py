@@ -21,6 +21,7 @@ RequantError
 │   ├── CrossOriginError          a page asked whether it may send it, and it may not
 │   ├── InvalidRequestError       it can be read, and a field of it is missing, unknown or wrong
 │   └── UnreadableEncodingError   it is in a media type or content coding that is not served
+├── SharedMemoryError         a region of shared memory cannot be registered or used
 ├── LimitError                a stated limit was passed
 │   └── DeadlineError             the work took longer than it may
 ├── UnauthorizedError         the request does not say who sends it
@@ -309,6 +310,12 @@ class UnreadableEncodingError(RequestError):
     """The media type or content coding of the message is not one that is served here."""
 
     code = "media_type"
+
+
+class SharedMemoryError(RequantError):
+    """A region of shared memory cannot be registered or used: its object is missing, too small, or not to be opened."""
+
+    code = "shared_memory"
 
 
 class LimitError(RequantError):

@@ -182,6 +182,14 @@ _TABLE: Mapping[type[errors.RequantError], ProblemKind] = dict(
             "(gzip, deflate) are accepted under /v2 only.",
         ),
         _row(
+            errors.SharedMemoryError,
+            422,
+            "Shared memory cannot be used",
+            "Shared memory is off (setting `shared_memory`), the region is registered already, or its object is "
+            "missing, may not be opened, or is smaller than stated. If the object shrank while it was used, nothing "
+            "that was written to it in that request counts.",
+        ),
+        _row(
             errors.LimitError,
             413,
             "Limit exceeded",

@@ -13,7 +13,7 @@ import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 
-from core.errors import LimitError, MalformedRequestError
+from core.errors import LimitError, MalformedRequestError, PreconditionError, TensorDataError
 from service.http.decompression import open_body
 from service.http.json_body import MEDIA_TYPE, reserve_for_objects, tokens_of
 from service.http.openapi_operation import BINARY
@@ -23,7 +23,7 @@ from service.http.responses import Buffer, BuffersResponse, StreamedResponse, js
 from service.oip import wire as oip
 from service.oip.call import Call
 from service.oip.datatypes import DATATYPES
-from service.oip.execution import chosen_outputs, inputs_of, plan_conversion, pointing_at, run_in_memory
+from service.oip.execution import chosen_outputs, inputs_of, plan_conversion, run_in_memory
 from service.oip.inference_head import InferenceHead, head_text, read_head
 from service.oip.models.conversions import outputs_of, report_of
 from service.oip.models.model import Answer, Model
@@ -100,7 +100,7 @@ async def infer(request: Request, model: Model, version: str) -> Response:
     reply.id = head.id if cut.id is None else cut.id
     body = _Body(reader, len(text), length is not None, head)
     # The error of a conversion is found with its whole input at hand.
-    arrives = model.conversion is not None and not head.parameters.get("error")
+    arrives = model.conversion is not None and not head.parameters.get("error") and not head.uses_shared_memory
     await body.receive(model.inputs[0].name if arrives else None, limit)
     if body.first_arrives:
         response = await _run_arriving(request, model, version, body, reply)
@@ -180,9 +180,12 @@ async def _run_arriving(request: Request, model: Model, version: str, body: _Bod
         planned = await plan_conversion(model, head, call, running)
     # Another output in binary follows y, so y is made whole then.
     y_alone = head.wanted.get("y", False) and len(head.wanted) == 1
-    with pointing_at(arriving.pointer):
-        reserve = partial(reserve_memory, request.scope)
+    reserve = partial(reserve_memory, request.scope)
+    try:
         found = await convert_body(body.reader, planned, running, reserve, body.end, whole=not y_alone)
+    except (TensorDataError, PreconditionError) as error:
+        error.pointer = error.pointer or arriving.pointer
+        raise
 
     def answer() -> Answer:
         data = found.output if isinstance(found.output, np.ndarray) else None

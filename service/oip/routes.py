@@ -26,8 +26,13 @@ from service.runtime.runtime import HealthStatus, require_open, runtime
 router = APIRouter(prefix="/v2", tags=["oip"])
 
 _EXTENSIONS = ["binary_tensor_data", "parameters"]
-_SERVER = static_json(lambda: schemas.ServerMetadata(name="requant", version=VERSION, extensions=_EXTENSIONS))
 _MODEL_LIST = static_json(lambda: schemas.ModelList(models=list(MODELS)))
+
+
+@cache
+def _server_metadata(shared_memory: bool) -> StaticContent:
+    extensions = [*_EXTENSIONS, *["system_shared_memory"] * shared_memory]
+    return static_json(lambda: schemas.ServerMetadata(name="requant", version=VERSION, extensions=extensions))
 
 
 @cache
@@ -46,7 +51,7 @@ _EXAMPLE = {
 @router.get("", dependencies=_PLAIN, **static_operation("oipGetServer", schemas.ServerMetadata))
 async def server_metadata(request: Request) -> Response:
     """Server metadata: name, version and protocol extensions."""
-    return await _SERVER.response(request)
+    return await _server_metadata(runtime(request).shared_memory is not None).response(request)
 
 
 @router.get("/health/live", dependencies=_PLAIN, **get_operation("oipGetLive", schemas.ServerLive))

@@ -72,7 +72,11 @@ class InferenceInput(RequestModel):
     name: Name
     shape: Annotated[list[Int64], FailFast(), Field(max_length=_MOST_DIMENSIONS)] = Field(description=_SHAPE)
     datatype: Name
-    parameters: Parameters = Field(default={}, description="binary_data_size: the bytes of the tensor after the JSON.")
+    parameters: Parameters = Field(
+        default={},
+        description="binary_data_size: the bytes of the tensor after the JSON. shared_memory_region, "
+        "shared_memory_byte_size and shared_memory_offset (default 0): where in a registered region the tensor is.",
+    )
     data: TensorData = ABSENT
 
 
@@ -80,7 +84,11 @@ class InferenceRequestedOutput(RequestModel):
     """A requested output."""
 
     name: Name
-    parameters: Parameters = Field(default={}, description="binary_data: whether to return the output in binary.")
+    parameters: Parameters = Field(
+        default={},
+        description="binary_data: whether to return the output in binary. shared_memory_region, "
+        "shared_memory_byte_size and shared_memory_offset (default 0): where in a registered region to put it.",
+    )
 
 
 class InferenceRequest(RequestModel):
@@ -106,7 +114,8 @@ class InferenceOutput(ReplyModel):
     shape: list[Int64] = Field(description=_SHAPE)
     datatype: str
     parameters: ParameterMap = Field(
-        description="element_type: the MLIR type of the elements. binary_data_size: the bytes after the JSON."
+        description="element_type: the MLIR type of the elements. binary_data_size: the bytes after the JSON. "
+        "shared_memory_region, shared_memory_byte_size and shared_memory_offset: where in shared memory the output is."
     )
     data: list[Any] = Field(default=[], description="The elements in row-major order, flat.")
 
@@ -140,6 +149,27 @@ class ServerReady(ReplyModel):
 
     ready: bool
     live: bool
+
+
+class SharedMemoryRegistration(RequestModel):
+    """The part of a shared memory object that becomes a region."""
+
+    key: str = Field(max_length=512, description="The name of the object, as given to shm_open.")
+    offset: Int64 = Field(default=0, ge=0, description="The first byte of the region in the object.")
+    byte_size: Int64 = Field(ge=1, description="The bytes of the region.")
+
+
+class SharedMemoryRegion(ReplyModel):
+    """A registered region of system shared memory."""
+
+    name: str
+    key: str
+    offset: Int64
+    byte_size: Int64
+
+
+class Done(ReplyModel):
+    """The request was carried out. There is nothing to say about it."""
 
 
 class ModelList(ReplyModel):

@@ -164,28 +164,23 @@ class Executor:
             yield await asyncio.wrap_future(under_way.popleft())
 
     def _timed(self, context: RequestContext, byte_count: int, work: Callable[[], Result], kind: Hashable) -> Result:
-        if kind is None:
-            return self._worked(context, work)
-        begun = thread_time()
-        result = self._worked(context, work)
-        if byte_count >= _TELLING_BYTES:
-            pace = (thread_time() - begun) / byte_count
-            known = self._paces.get(kind, pace)
-            self._paces[kind] = pace if pace < known else known + _SLOWER_WEIGHT * (pace - known)
-        return result
-
-    def _worked(self, context: RequestContext, work: Callable[[], Result]) -> Result:
         """Do the work, which may ask whether to go on, and add its time to that of the request."""
         limit = self._seconds
         context.check(0.0, limit)
         begun, computing = perf_counter(), thread_time()
         token = cancellation_check.set(lambda: context.check(thread_time() - computing, limit))
         try:
-            return work()
+            result = work()
         finally:
             cancellation_check.reset(token)
+            seconds = thread_time() - computing
             context.worked += perf_counter() - begun
-            context.computed += thread_time() - computing
+            context.computed += seconds
+        if kind is not None and byte_count >= _TELLING_BYTES:
+            pace = seconds / byte_count
+            known = self._paces.get(kind, pace)
+            self._paces[kind] = pace if pace < known else known + _SLOWER_WEIGHT * (pace - known)
+        return result
 
     def shut_down(self) -> None:
         """Take no more work, and let the threads finish what they have."""

@@ -27,6 +27,7 @@ from service.runtime.memory_budget import MemoryBudget
 from service.runtime.metrics import Metrics
 from service.runtime.plan_cache import PlanCache
 from service.runtime.settings import Settings
+from service.runtime.shared_memory.regions import SharedMemory
 from service.runtime.tokens import Tokens
 
 _log = logging.getLogger("uvicorn.error")
@@ -61,6 +62,13 @@ class Runtime:
         self.executor = Executor(
             settings.threads, settings.inline_bytes, settings.max_compute_seconds, settings.max_queued
         )
+        self.shared_memory = SharedMemory(settings.max_shared_memory_regions) if settings.shared_memory else None
+        if self.shared_memory is not None:
+            regions = self.shared_memory
+            self.metrics.watch("shared_memory_regions", "Registered shared memory regions.", lambda: len(regions))
+            self.metrics.watch(
+                "shared_memory_bytes", "Bytes of registered shared memory.", lambda: regions.mapped_bytes
+            )
         # What queries mean, and what they mean for the tensors that came with them.
         self.asked: PlanCache[Any] = PlanCache(settings.plan_cache_bytes // 4)
         self.planned: PlanCache[Any] = PlanCache(settings.plan_cache_bytes)

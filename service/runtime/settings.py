@@ -108,6 +108,7 @@ class Limits(BaseModel):
     max_head_bytes: int = _size(32 << 10, "Maximum total size of request line and header fields, in bytes.")
     max_header_fields: int = _count(100, 10_000, "Maximum number of header fields of a request.")
     max_rank: int = _count(32, 64, "Maximum rank of a tensor.")
+    max_shared_memory_regions: int = _count(64, 512, "Maximum number of registered shared memory regions.")
     max_module_bytes: int = _size(128 << 10, "Maximum length of a module, in bytes.")
     max_module_operations: int = _size(2500, "Maximum number of operations of a module.")
     max_module_constants: int = _size(1 << 20, "Maximum total number of elements of a module's constants.")
@@ -160,6 +161,11 @@ class Settings(Limits, BaseSettings):
         10.0, "Read timeout for the request head, in seconds, from the connection or the first byte."
     )
     body_seconds: float = _timeout(30.0, "Read timeout for the request body, in seconds, plus one second per MiB.")
+    shared_memory: bool = Field(
+        default=False,
+        description="Let clients of the Open Inference Protocol register system shared memory. They can read and "
+        "overwrite every object in /dev/shm that this process may.",
+    )
     plan_cache_bytes: int = _bytes(16 << 20, "Size of the plan cache, in bytes.")
     keep_alive_seconds: int = Field(
         default=75,

@@ -13,7 +13,7 @@ from core.errors import RequantError
 from service.oip.inference_head import InferenceHead, head_text, read_head
 from service.oip.models.registry import MODELS
 from service.runtime.settings import Settings
-from tests.conftest import EXHAUSTIVE
+from tests.support.cases import EXHAUSTIVE
 
 SETTINGS = Settings()
 MODEL = MODELS["quantize"]

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
@@ -227,13 +227,13 @@ _REAL = tensor("tensor<65xf32>", noise((65,)))
 def test_half_a_millisecond_of_planning_goes_to_a_thread(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """65 scales: `python -m tests.load.inline_work` measures how long fewer hold the loop."""
     threads: list[str] = []
-    worked = Executor._worked
+    timed = Executor._timed
 
-    def noted(self: Executor, context: RequestContext, work: Callable[[], Result]) -> Result:
+    def noted(self: Executor, context: RequestContext, *arguments: Any) -> Any:
         threads.append(name().partition("_")[0])
-        return worked(self, context, work)
+        return timed(self, context, *arguments)
 
-    monkeypatch.setattr(Executor, "_worked", noted)
+    monkeypatch.setattr(Executor, "_timed", noted)
     body, headers = case.make()
     sent = [(key.lower().encode(), value.encode()) for key, value in headers.items()]
     reply = asyncio.run(post(ready_app(), case.route, {}, [body], declared=len(body), headers=sent))

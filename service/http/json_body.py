@@ -57,9 +57,14 @@ async def receive_json(request: Request, model: type[Model], running: Runtime) -
 
 async def reserve_for_objects(scope: Scope, body: Text, weight: int, most_tokens: int) -> None:
     """Reserve memory for the objects that a body is parsed into, and for the arrays that are made of them."""
+    await reserve_memory(scope, bytes_for_objects(body, weight, most_tokens))
+
+
+def bytes_for_objects(body: Text, weight: int, most_tokens: int) -> int:
+    """Return about how many bytes a JSON text becomes when it is parsed. `weight`: `tokens_of` it."""
     bytes_of_types = _BYTES_FOR_TYPE_BYTE * min(len(body), _LONG_TYPE_BYTES)
     bytes_of_tokens = _BYTES_FOR_TOKEN * min(weight, most_tokens)
-    await reserve_memory(scope, _BYTES_FOR_BYTE * len(body) + bytes_of_types + bytes_of_tokens)
+    return _BYTES_FOR_BYTE * len(body) + bytes_of_types + bytes_of_tokens
 
 
 def tokens_of(body: Text) -> int:

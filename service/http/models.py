@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
 from pydantic_core import PydanticCustomError
+
+from service.runtime.settings import MOST_ENTRIES
 
 # Marks a field whose schema is the enum component of that name; `service.openapi` puts the reference there.
 COMPONENT = "x-component"
@@ -22,6 +24,7 @@ _MOST_UNKNOWN = 16
 
 Int32 = Annotated[int, Field(json_schema_extra={"format": "int32"})]
 Int64 = Annotated[int, Field(json_schema_extra={"format": "int64"})]
+Numbers = Annotated[list[Annotated[float, Field(allow_inf_nan=False)]], FailFast(), Field(max_length=MOST_ENTRIES)]
 
 
 def _drop_absent(schema: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ from typing import TypeVar
 from core.errors import FieldFault, InvalidRequestError, at
 from core.mlir.types import TensorType, Type
 from core.plan.operands import bind
-from service.oip.parameters import Value, pointer_to
+from service.oip.parameters import LARGEST_INTEGER, Value, pointer_to, read_list
 from service.oip.tensors import InputTensor
 from service.operations.types import read_query_type, read_type
 from service.runtime.settings import Settings
@@ -35,6 +35,13 @@ class Call:
         texts = sum(len(value) for value in self.parameters.values() if isinstance(value, str))
         return texts + sum(tensor.data.nbytes for tensor in list(self.inputs.values())[1:]) // 2
 
+    def several(self, name: str) -> list[InputTensor]:
+        """Return the tensors of a variadic input in their order."""
+        if name in self.inputs:
+            return [self.inputs[name]]
+        found = (self.inputs.get(f"{name}_{index}") for index in range(len(self.inputs)))
+        return [tensor for tensor in found if tensor is not None]
+
     def has(self, name: str) -> bool:
         """Return whether a parameter is there."""
         return self.parameters[name] is not None
@@ -56,6 +63,26 @@ class Call:
         value = self.parameters[name]
         assert value is None or isinstance(value, bool)
         return value
+
+    def number(self, name: str) -> float | None:
+        """Return a parameter that is a number, None if it is absent."""
+        value = self.parameters[name]
+        assert value is None or isinstance(value, float)
+        return value
+
+    def integers(self, name: str, lowest: int = 0) -> tuple[int, ...] | None:
+        """Return a parameter that is a list of integers from `lowest` to 2^63 - 1, None if it is absent.
+
+        Raise InvalidRequestError.
+        """
+        if not self.has(name):
+            return None
+        found = read_list(name, self.text(name), int)
+        for index, member in enumerate(found):
+            if not lowest <= member <= LARGEST_INTEGER:
+                detail = f"member {index} is not from {lowest} to {LARGEST_INTEGER}"
+                raise InvalidRequestError.of_field(pointer_to(name), "out_of_range", detail)
+        return tuple(found)
 
     def choice(self, name: str, choices: type[Choice]) -> Choice:
         """Return the member of an enumeration that a parameter names, or raise InvalidRequestError."""

@@ -29,6 +29,7 @@ def _tensor(slot: Slot) -> schemas.TensorMetadata:
     said = {
         "datatypes": ", ".join(slot.datatypes),
         "optional": slot.optional,
+        **({"variadic": True} if slot.variadic else {}),
         "description": slot.description,
     }
     return schemas.TensorMetadata(name=slot.name, datatype=slot.datatypes[0], shape=_ANY_SHAPE, parameters=said)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
-from core.errors import FieldFault, InvalidRequestError, excerpt
+from core.errors import FieldFault, InvalidRequestError, ParameterError, excerpt
+from core.schemes.factors import parse_factor
 from service.http.problems import pointer
+from service.runtime.settings import MOST_ENTRIES
 
 Value = str | int | float | bool
 
 LARGEST_INTEGER = (1 << 63) - 1
 _MOST_DIGITS = len(str(LARGEST_INTEGER))
+_LONGEST_LIST = 1 << 20
 
 
 class Kind(StrEnum):
@@ -21,9 +27,11 @@ class Kind(StrEnum):
     STRING = "string"
     INTEGER = "integer"
     BOOLEAN = "boolean"
+    NUMBER = "number"
+    """A finite number, or its text: not every client sends parameters that are no integers."""
 
 
-_PYTHON = {Kind.STRING: str, Kind.INTEGER: int, Kind.BOOLEAN: bool}
+_PYTHON: Mapping[Kind, type[Value]] = {Kind.STRING: str, Kind.INTEGER: int, Kind.BOOLEAN: bool}
 _BOOLEANS = {"true": True, "false": False}
 
 
@@ -50,11 +58,19 @@ class Parameter:
 
     def fault(self, value: Value) -> FieldFault | None:
         """Return what is wrong with a value, if anything: its kind, or an integer that is out of bounds."""
+        if self.kind is Kind.NUMBER:
+            expected = "expected a finite number, or its text"
+            return None if _finite(value) is not None else FieldFault(pointer_to(self.name), "number", expected)
         if type(value) is not _PYTHON[self.kind]:
             return FieldFault(pointer_to(self.name), f"{self.kind}_type", f"expected a {self.kind}")
         if type(value) is int and not self.lowest <= value <= self.highest:
             return FieldFault(pointer_to(self.name), "out_of_range", f"expected {self.lowest} to {self.highest}")
         return None
+
+    def read(self, value: Value) -> Value:
+        """Return a value without a fault as the model gets it: a number as a float."""
+        number = _finite(value) if self.kind is Kind.NUMBER else None
+        return value if number is None else number
 
     def from_text(self, text: str) -> Value:
         """Return the value that a text of a query stands for; what stands for none is left to `fault`."""
@@ -62,6 +78,17 @@ class Parameter:
         if self.kind is Kind.INTEGER and digits.isascii() and digits.isdigit() and len(digits) <= _MOST_DIGITS:
             return int(text)
         return _BOOLEANS.get(text, text) if self.kind is Kind.BOOLEAN else text
+
+
+def _finite(value: Value) -> float | None:
+    """Return a number, perhaps given as text, or None for what is none, or not finite."""
+    if isinstance(value, bool):
+        return None
+    try:
+        number = parse_factor(value) if isinstance(value, str) else float(value)
+    except (ParameterError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
 
 
 def pointer_to(parameter: str) -> str:
@@ -79,7 +106,9 @@ def completed(parameters: Iterable[Parameter], given: Mapping[str, Value]) -> di
     if faults:
         name = faults[0].pointer.removeprefix(pointer_to(""))
         raise InvalidRequestError(f"parameter {name}: {faults[0].detail}", tuple(faults))
-    return {name: given.get(name, parameter.default) for name, parameter in known.items()}
+    return {
+        name: parameter.read(given[name]) if name in given else parameter.default for name, parameter in known.items()
+    }
 
 
 def _faults(known: Mapping[str, Parameter], given: Mapping[str, Value]) -> Iterator[FieldFault]:
@@ -94,3 +123,29 @@ def _faults(known: Mapping[str, Parameter], given: Mapping[str, Value]) -> Itera
             fault = parameter.fault(given[name])
         if fault is not None:
             yield fault
+
+
+def read_list(parameter: str, text: str, *kinds: type) -> list[Any]:
+    """Return the members of a list that a parameter holds as text: JSON, of which the brackets may be missing.
+
+    `kinds`: what a member may be; numbers are finite. Raise InvalidRequestError.
+    """
+    place = pointer_to(parameter)
+    try:
+        found = json.loads(text if text.lstrip().startswith("[") else f"[{text}]") if len(text) <= _LONGEST_LIST else 0
+    except (ValueError, RecursionError):
+        found = None
+    named = " or ".join(_NAMES[kind] for kind in kinds)
+    if not isinstance(found, list) or len(found) > MOST_ENTRIES:
+        raise _wrong(place, f"expected a JSON list of at most {MOST_ENTRIES} members, each {named}")
+    for index, member in enumerate(found):
+        if type(member) not in kinds or (type(member) is not str and _finite(member) is None):
+            raise _wrong(place, f"member {index} is not {named}")
+    return found
+
+
+_NAMES = {int: "an integer", float: "a number", str: "a string"}
+
+
+def _wrong(place: str, detail: str) -> InvalidRequestError:
+    return InvalidRequestError.of_field(place, "invalid", detail, message=f"{place}: {detail}")

@@ -13,7 +13,7 @@ from pydantic_core import PydanticCustomError
 
 from service.http.models import ABSENT, Int64, ReplyModel, RequestModel
 
-MOST_TENSORS = 16
+MOST_TENSORS = 256
 LONGEST_NAME = 64
 LONGEST_ID = 256
 _MOST_PARAMETERS = 32
@@ -207,7 +207,7 @@ class ParameterMetadata(ReplyModel):
     """A parameter of a model."""
 
     name: str
-    kind: str = Field(description="string, integer or boolean.")
+    kind: str = Field(description="string, integer, boolean or number.")
     required: bool
     default: str = Field(default="", description="As text.")
     choices: list[str] = Field(default=[], description="The allowed values, if restricted.")

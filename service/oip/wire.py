@@ -35,7 +35,7 @@ from service.http import json_values as values
 from service.http.problems import pointer
 from service.http.responses import Buffer, json_text
 from service.oip.datatypes import BOOL, Datatype, datatype_named
-from service.oip.models.model import Model
+from service.oip.models.model import Model, Slot, slot_named
 from service.oip.parameters import pointer_to
 from service.oip.schemas import InferenceInput, InferenceRequest
 from service.oip.shared_memory.region_part import BYTE_SIZE, PARAMETERS, REGION, RegionPart, region_part
@@ -114,13 +114,12 @@ Blobs = list[tuple[InputHead, NDArray[np.uint8]]]
 
 def input_heads(inputs: Sequence[InferenceInput], model: Model, max_rank: int) -> list[InputHead]:
     """Return what the JSON says of each input, checked against the model: names, datatypes, shapes and sizes."""
-    slots = {slot.name: slot for slot in model.inputs}
     heads: dict[str, InputHead] = {}
     for index, given in enumerate(inputs):
         place = pointer("inputs", index)
-        slot = slots.get(given.name)
+        slot = slot_named(model.inputs, given.name)
         if slot is None:
-            raise _invalid(f"{place}/name", f"{model.name} has the inputs {', '.join(slots)}; not this one")
+            raise _invalid(f"{place}/name", f"{model.name} has {_listed('inputs', model.inputs)}; not this one")
         if given.name in heads:
             raise _invalid(f"{place}/name", f"the input {given.name} is there more than once")
         datatype = datatype_named(given.datatype, f"{place}/datatype")
@@ -130,10 +129,26 @@ def input_heads(inputs: Sequence[InferenceInput], model: Model, max_rank: int) -
         head = InputHead(given.name, datatype, _shape(given.shape, place, max_rank), index, given.data, region)
         _check_size(given, head)
         heads[given.name] = head
-    for name, slot in slots.items():
-        if name not in heads and not slot.optional:
-            raise _invalid("/inputs", f"the input {name} is missing")
+    for slot in model.inputs:
+        if slot.variadic:
+            _check_names(slot, [name for name in heads if slot_named([slot], name)])
+        elif slot.name not in heads and not slot.optional:
+            raise _invalid("/inputs", f"the input {slot.name} is missing")
     return list(heads.values())
+
+
+def _check_names(slot: Slot, names: Sequence[str]) -> None:
+    """Raise InvalidRequestError unless the tensors of a variadic slot are numbered without a gap, or one alone."""
+    if not names and not slot.optional:
+        raise _invalid("/inputs", f"the input {slot.name} is missing")
+    if list(names) != [slot.name] and set(names) != set(slot.names(len(names))):
+        expected = f"{slot.name}_0, {slot.name}_1 and so on without a gap, or one alone {slot.name}"
+        raise _invalid("/inputs", f"several inputs {slot.name} are named {expected}")
+
+
+def _listed(kind: str, slots: Sequence[Slot]) -> str:
+    names = [f"{slot.name}_0, {slot.name}_1, ..." if slot.variadic else slot.name for slot in slots]
+    return f"the {kind} {', '.join(names)}" if names else f"no {kind}"
 
 
 def _shape(shape: Sequence[int], place: str, max_rank: int) -> tuple[int, ...]:
@@ -249,12 +264,11 @@ def wanted_outputs(request: InferenceRequest, model: Model) -> dict[str, bool]:
         raise _invalid(pointer_to(BINARY_OUTPUT), "expected true or false")
     if not request.outputs:
         return {slot.name: default for slot in model.outputs}
-    known = [slot.name for slot in model.outputs]
     wanted: dict[str, bool] = {}
     for index, output in enumerate(request.outputs):
         place = pointer("outputs", index)
-        if output.name not in known:
-            raise _invalid(f"{place}/name", f"{model.name} has the outputs {', '.join(known)}; not this one")
+        if slot_named(model.outputs, output.name) is None:
+            raise _invalid(f"{place}/name", f"{model.name} has {_listed('outputs', model.outputs)}; not this one")
         if output.name in wanted:
             raise _invalid(f"{place}/name", f"the output {output.name} is there more than once")
         unknown = [name for name in output.parameters if name not in (BINARY, *PARAMETERS)]

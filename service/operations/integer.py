@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from core.errors import LimitError
+from core.errors import LimitError, UnsupportedError, at, sides
 from core.integer.add import AddPlan
 from core.integer.product import ProductPlan
 from core.integer.trace import STAGES_OF_SUMS, Trace, trace_addition, trace_product
+from core.integer.window import Layout, Padding, WeightsLayout, Window
+from core.mlir.types import TensorType, Type
+from core.schemes import scheme_named
 from service.runtime.settings import Settings
 
 Array = NDArray[Any]
@@ -86,6 +89,57 @@ class IntegerOperation:
         report |= {"accumulator": plan.accumulation.accumulator, "overflow": plan.accumulation.overflow}
         trace = trace_product(plan, lhs, rhs, bias, output) if self.traced else None
         return IntegerResult(output, report, trace)
+
+
+def plan_integer(
+    plan_for: Callable[..., ProductPlan | AddPlan],
+    types: Mapping[str, TensorType],
+    output: Type,
+    options: Mapping[str, Any],
+    *,
+    traced: bool,
+    pointers: Mapping[str, str],
+    settings: Settings,
+) -> IntegerOperation:
+    """Plan a call of `plan_matmul`, `plan_conv2d` or `plan_add` of `core.integer`, which is `plan_for`.
+
+    `types`: those of `lhs`, `rhs`, and `bias` where there is one. `options`: the other arguments, by their names.
+    `pointers`: the field that gave each of the types, and that of `output`. Other errors point at the option at fault.
+    """
+    given = dict(options)
+    if "scheme" in given:
+        with at("/scheme"):
+            given["scheme"] = scheme_named(given["scheme"]).name
+    with at("/profile", UnsupportedError), sides(**pointers):
+        found = IntegerOperation(plan_for(**types, output=output, **given), traced)
+    found.check_limits(settings)
+    return found
+
+
+def convolution_window(
+    *,
+    layout: Layout,
+    weights_layout: WeightsLayout | None,
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    padding: Padding,
+    pads: Sequence[int],
+    groups: int,
+) -> Window:
+    """Return the window of a convolution. A list without members, or no layout of the weights, is the default."""
+    default = WeightsLayout.OHWI if layout is Layout.NHWC else WeightsLayout.OIHW
+    top, left, bottom, right = pads or (0, 0, 0, 0)
+    vertical, horizontal = strides or (1, 1)
+    down, across = dilations or (1, 1)
+    return Window(
+        layout=layout,
+        weights_layout=weights_layout or default,
+        strides=(vertical, horizontal),
+        dilations=(down, across),
+        padding=padding,
+        pads=(top, left, bottom, right),
+        groups=groups,
+    )
 
 
 def weight_of(elements: int, products: int) -> int:

@@ -37,6 +37,26 @@ _ROUTES = {
     "compare": "/v1/compare",
     "quantize_blocks": "/v1/blocks/quantize",
     "dequantize_blocks": "/v1/blocks/dequantize",
+    "fake_quantize": "/v1/fake_quantize",
+    "matmul": "/v1/matmul",
+    "conv2d": "/v1/conv2d",
+    "add": "/v1/add",
+    "derive_from_range": "/v1/parameters/range",
+    "derive_from_tensor": "/v1/parameters/tensor",
+    "derive_bias": "/v1/parameters/bias",
+    "derive_multiplier": "/v1/parameters/multiplier",
+    "parse_type": "/v1/types/parse",
+    "translate_type": "/v1/types/translate",
+    "lower": "/v1/lower",
+    "evaluate": "/v1/evaluate",
+}
+# Members of their requests that are numbers, and inputs of the models.
+_NUMBERS = {
+    "minimums": "minimum",
+    "maximums": "maximum",
+    "weight_scales": "weight_scale",
+    "input_scale": "input_scale",
+    "factors": "factor",
 }
 
 
@@ -104,18 +124,35 @@ def inference(model: Model, body: Any) -> tuple[dict[str, Any], bytes]:
         if "implementation" in members:
             attributes["implementation"] = members["implementation"]
     else:
-        tensors = {name: each for name, each in members.items() if isinstance(each, dict) and "type" in each}
-        attributes = {name: each for name, each in members.items() if name not in tensors}
+        tensors = {
+            name: each
+            for name, each in members.items()
+            if isinstance(each, dict) and "type" in each and name not in model.parameters
+        }
+        several = members.get("inputs")
+        if isinstance(several, list):
+            tensors |= {f"{next(iter(model.datatypes), 'x')}_{index}": each for index, each in enumerate(several)}
+        left = {name: each for name, each in members.items() if name not in tensors and name != "inputs"}
+        attributes = {name: each for name, each in left.items() if _NUMBERS.get(name) not in model.datatypes}
     parameters = {
-        name: json.dumps(value) if isinstance(value, (list, float)) else value for name, value in attributes.items()
+        name: json.dumps(value) if isinstance(value, (list, float, dict)) else value
+        for name, value in attributes.items()
     }
-    inputs, blobs = [], []
+    inputs: list[dict[str, Any]] = []
+    blobs = []
+    for given, slot in _NUMBERS.items():
+        if slot in model.datatypes and given in members:
+            numbers = [_number(each) for each in _listed(members[given])]
+            inputs.append({"name": slot, "shape": [len(numbers)], "datatype": "FP64", "data": numbers})
     for given, tensor in tensors.items():
         name = "x" if given == "input" and model.name in _ROUTES else given
         said = tensor if isinstance(tensor, dict) else {}
         found = _element(said["type"]) if isinstance(said.get("type"), str) else None
         shape, element = found or ([len(said["values"])] if isinstance(said.get("values"), list) else [], "f32")
-        datatype, taken = datatype_of(element), model.datatypes.get(name, ("FP32",))
+        datatype, taken = (
+            datatype_of(element),
+            model.datatypes.get(name.rstrip("0123456789").removesuffix("_"), ("FP32",)),
+        )
         parameter = "input_type" if name == "x" and model.name in _ROUTES else f"{name}_type"
         if parameter in model.parameters:
             parameters.setdefault(parameter, element)
@@ -131,6 +168,18 @@ def inference(model: Model, body: Any) -> tuple[dict[str, Any], bytes]:
             head["data"] = said.get("values", [])
         inputs.append(head)
     return {"inputs": inputs, "parameters": parameters}, b"".join(blobs)
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _number(value: Any) -> Any:
+    """A factor is a text in JSON, and a number of a tensor; what is no number stays what it is."""
+    try:
+        return float.fromhex(value) if "x" in value else float(value)
+    except (TypeError, ValueError, OverflowError):
+        return value
 
 
 def in_binary(head: dict[str, Any]) -> bytes | None:

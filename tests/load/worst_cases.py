@@ -22,6 +22,7 @@ from tests.load.case import (
     scale_list,
     tensor,
 )
+from tests.load.worst_models import operation_models
 from tests.load.worst_operators import operator_cases
 from tests.support.oip_wire import Input
 
@@ -398,5 +399,6 @@ def _protocol() -> Iterator[Case]:
 
 def cases() -> Iterator[Case]:
     """Yield all of them."""
-    for group in (_conversions, _products, _calibration, _texts, _blocks, _modules, _models, _protocol, operator_cases):
+    json_routes = (_conversions, _products, _calibration, _texts, _blocks, _modules)
+    for group in (*json_routes, _models, operation_models, _protocol, operator_cases):
         yield from group()

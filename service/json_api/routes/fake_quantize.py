@@ -7,22 +7,19 @@ from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
-from core.errors import ParameterError, TypeFitError, UnknownNameError, UnsupportedError, at
-from core.parameters.fake_quantize import FakeQuantizePlan, plan_fake_quantize
+from core.parameters.fake_quantize import FakeQuantizePlan
 from service.http.json_body import MEDIA_TYPE, receive_json
 from service.http.openapi_operation import json_operation
 from service.http.query import no_query
 from service.http.responses import BuffersResponse, json_text
 from service.json_api.schemas.ranges import FakeQuantizeReply, FakeQuantizeRequest
 from service.json_api.tensors import output_pieces, read_elements
-from service.operations.parameters import CHARACTERS_PER_SCALE, at_range
+from service.operations.parameters import CHARACTERS_PER_SCALE
+from service.operations.parameters.ranges import BYTES_PER_RANGE, plan_fake_quantization
 from service.operations.types import read_tensor_type
 from service.runtime.runtime import require_ready
 
 router = APIRouter(tags=["ops"], dependencies=[Depends(no_query)])
-
-# What printing the range of a channel and its scale costs, in bytes of tensor.
-_BYTES_OF_RANGE = 256
 
 _EXAMPLE = {
     "input": {"type": "tensor<4xf32>", "values": [-0.5, 0.1, 0.2, 3.0]},
@@ -42,21 +39,16 @@ async def fake_quantize(request: Request) -> Response:
 
     def decide() -> FakeQuantizePlan:
         tensor = read_tensor_type(call.input.type, settings, "/input/type")
-        with (
-            at("/minimums", ParameterError),
-            at("/input/type", UnsupportedError, TypeFitError),
-            at("/scheme", UnknownNameError),
-            at_range("/minimums"),
-        ):
-            return plan_fake_quantize(
-                tensor,
-                np.array(call.minimums),
-                np.array(call.maximums),
-                num_bits=call.num_bits,
-                narrow_range=call.narrow_range,
-                scheme=call.scheme,
-                axis=call.axis if "axis" in call.model_fields_set else None,
-            )
+        return plan_fake_quantization(
+            tensor,
+            np.array(call.minimums),
+            np.array(call.maximums),
+            num_bits=call.num_bits,
+            narrow_range=call.narrow_range,
+            scheme=call.scheme,
+            axis=call.axis if "axis" in call.model_fields_set else None,
+            pointer="/input/type",
+        )
 
     def work() -> Response:
         source = read_elements(call.input, plan.type, np.dtype("<f4"), "input", body, settings)
@@ -76,4 +68,4 @@ async def fake_quantize(request: Request) -> Response:
 
     count = len(call.minimums)
     plan = await running.executor.run_text(len(call.input.type) + count * CHARACTERS_PER_SCALE, decide)
-    return await running.executor.run_array(max(len(body), count * _BYTES_OF_RANGE), work)
+    return await running.executor.run_array(max(len(body), count * BYTES_PER_RANGE), work)

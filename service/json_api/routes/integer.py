@@ -10,15 +10,13 @@ from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
-from core.errors import UnsupportedError, at, sides
+from core.errors import sides
 from core.integer.add import AddPlan, plan_add
 from core.integer.conv2d import plan_conv2d
 from core.integer.matmul import plan_matmul
 from core.integer.product import ProductPlan
-from core.integer.window import Layout, WeightsLayout, Window
-from core.mlir.types import TensorType, Type
+from core.mlir.types import TensorType
 from core.plan.packing import Packing
-from core.schemes import scheme_named
 from service.http.json_body import MEDIA_TYPE, receive_json
 from service.http.openapi_operation import json_operation
 from service.http.query import no_query
@@ -33,7 +31,7 @@ from service.json_api.schemas.integer import (
 )
 from service.json_api.schemas.tensors import Tensor
 from service.json_api.tensors import output_pieces, read_elements
-from service.operations.integer import IntegerOperation
+from service.operations.integer import IntegerOperation, convolution_window, plan_integer
 from service.operations.types import read_tensor_type, read_type
 from service.runtime.request_context import reserve_memory
 from service.runtime.runtime import require_ready
@@ -41,10 +39,16 @@ from service.runtime.runtime import require_ready
 router = APIRouter(tags=["integer"], dependencies=[Depends(no_query)])
 
 Call = TypeVar("Call", bound=MatmulRequest | Conv2dRequest | AddRequest)
-PlanFor = Callable[[Call, Mapping[str, Any], Type], ProductPlan | AddPlan]
+PlanFor = Callable[..., ProductPlan | AddPlan]
 
 
-async def _answer(request: Request, model: type[Call], fields: Mapping[str, str], plan_for: PlanFor[Call]) -> Response:
+async def _answer(
+    request: Request,
+    model: type[Call],
+    fields: Mapping[str, str],
+    plan_for: PlanFor,
+    options_of: Callable[[Call], dict[str, Any]],
+) -> Response:
     """Receive, plan, compute and reply. `fields`: the field of each operand; those that are absent have none."""
     running = require_ready(request)
     settings = running.settings
@@ -54,13 +58,11 @@ async def _answer(request: Request, model: type[Call], fields: Mapping[str, str]
     dense = call.packing is Packing.DENSE
 
     def decide() -> IntegerOperation:
-        pointers = {side: f"/{field}/type" for side, field in fields.items()}
+        pointers = {side: f"/{field}/type" for side, field in fields.items()} | {"output": "/output_type"}
         types = {side: read_tensor_type(each.type, settings, pointers[side]) for side, each in tensors.items()}
         output = read_type(call.output_type, settings.max_type_bytes, "/output_type")
-        with at("/profile", UnsupportedError), sides(**pointers, output="/output_type"):
-            found = IntegerOperation(plan_for(call, types, output), call.trace)
-        found.check_limits(settings)
-        return found
+        options = {"profile": call.profile, **options_of(call)}
+        return plan_integer(plan_for, types, output, options, traced=call.trace, pointers=pointers, settings=settings)
 
     characters = len(call.output_type) + sum(len(each.type) for each in tensors.values())
     operation = await running.executor.run_text(characters, decide)
@@ -94,13 +96,8 @@ async def _answer(request: Request, model: type[Call], fields: Mapping[str, str]
     return await running.executor.run_array(max(len(body), operation.weight), compute)
 
 
-def _chosen(call: ProductRequest) -> dict[str, Any]:
-    """Return the options of a product that are there, as arguments of its plan."""
-    chosen = call.given("scheme", "accumulator", "overflow")
-    if "scheme" in chosen:
-        with at("/scheme"):
-            chosen["scheme"] = scheme_named(call.scheme).name
-    return chosen
+def _product_options(call: ProductRequest) -> dict[str, Any]:
+    return call.given("scheme", "accumulator", "overflow")
 
 
 _MATMUL = {
@@ -119,10 +116,8 @@ _MATMUL = {
 async def matmul(request: Request) -> Response:
     """Multiply quantized matrices: accumulate, correct for zero points, add a bias, scale, add a zero point, clamp."""
 
-    def plan(call: MatmulRequest, types: Mapping[str, Any], output: Type) -> ProductPlan:
-        return plan_matmul(**types, output=output, profile=call.profile, **_chosen(call))
-
-    return await _answer(request, MatmulRequest, {"lhs": "lhs", "rhs": "rhs", "bias": "bias"}, plan)
+    fields = {"lhs": "lhs", "rhs": "rhs", "bias": "bias"}
+    return await _answer(request, MatmulRequest, fields, plan_matmul, _product_options)
 
 
 _CONV2D = {
@@ -142,26 +137,21 @@ _CONV2D = {
 async def conv2d(request: Request) -> Response:
     """Convolve a quantized input with quantized weights. The stages are those of matmul."""
 
-    def plan(call: Conv2dRequest, types: Mapping[str, Any], output: Type) -> ProductPlan:
-        return plan_conv2d(**types, output=output, profile=call.profile, window=_window(call), **_chosen(call))
-
-    return await _answer(request, Conv2dRequest, {"lhs": "input", "rhs": "weights", "bias": "bias"}, plan)
+    fields = {"lhs": "input", "rhs": "weights", "bias": "bias"}
+    return await _answer(request, Conv2dRequest, fields, plan_conv2d, _convolution_options)
 
 
-def _window(call: Conv2dRequest) -> Window:
-    default = WeightsLayout.OHWI if call.layout is Layout.NHWC else WeightsLayout.OIHW
-    top, left, bottom, right = call.pads or (0, 0, 0, 0)
-    vertical, horizontal = call.strides or (1, 1)
-    down, across = call.dilations or (1, 1)
-    return Window(
+def _convolution_options(call: Conv2dRequest) -> dict[str, Any]:
+    window = convolution_window(
         layout=call.layout,
-        weights_layout=call.weights_layout if "weights_layout" in call.model_fields_set else default,
-        strides=(vertical, horizontal),
-        dilations=(down, across),
+        weights_layout=call.weights_layout,
+        strides=call.strides,
+        dilations=call.dilations,
         padding=call.padding,
-        pads=(top, left, bottom, right),
+        pads=call.pads,
         groups=call.groups,
     )
+    return {"window": window, **_product_options(call)}
 
 
 _ADD = {
@@ -176,7 +166,4 @@ _ADD = {
 async def add(request: Request) -> Response:
     """Add quantized tensors: rescale both to a common scale, add, and rescale the sum to the output."""
 
-    def plan(call: AddRequest, types: Mapping[str, Any], output: Type) -> AddPlan:
-        return plan_add(**types, output=output, profile=call.profile)
-
-    return await _answer(request, AddRequest, {"lhs": "lhs", "rhs": "rhs"}, plan)
+    return await _answer(request, AddRequest, {"lhs": "lhs", "rhs": "rhs"}, plan_add, lambda call: {})

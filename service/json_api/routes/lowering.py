@@ -1,33 +1,32 @@
-"""MLIR modules: passes that lower quantized operations, and functions run on tensors.
-
-xDSL takes a third of a second to import, so the first module does it, in the thread of modules.
-"""
+"""MLIR modules in JSON: passes that lower quantized operations, and functions run on tensors."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-import numpy as np
 from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
-from core.errors import LimitError, LoweringError, PreconditionError, at
+from core.errors import at
+from core.mlir.types import Type
 from core.plan.operands import static_shape
 from service.http.json_body import MEDIA_TYPE, receive_json
-from service.http.json_document import JsonDocument
 from service.http.openapi_operation import json_operation
 from service.http.query import no_query
 from service.http.responses import Buffer, BuffersResponse, json_response
 from service.json_api.schemas.lowering import EvaluateReply, EvaluateRequest, LowerReply, LowerRequest
 from service.json_api.tensors import output_pieces, read_elements
+from service.operations.mlir.modules import (
+    TypedElements,
+    evaluate_module,
+    evaluation_bytes,
+    exchanged_dtype,
+    lower_module,
+)
 from service.operations.types import read_tensor_type
 from service.runtime.request_context import reserve_memory
 from service.runtime.runtime import require_ready
-from service.runtime.settings import Settings
-
-if TYPE_CHECKING:
-    from core.lowering.module import Module
 
 router = APIRouter(prefix="/v1", tags=["modules"], dependencies=[Depends(no_query)])
 
@@ -44,7 +43,11 @@ async def lower(request: Request) -> Response:
     """Run passes on a module and print the result."""
     running = require_ready(request)
     call, _ = await receive_json(request, LowerRequest, running)
-    return await running.executor.run_module(lambda: _lowered(call, running.settings))
+
+    def work() -> Response:
+        return json_response(LowerReply(module=lower_module(call.module, call.passes, running.settings)))
+
+    return await running.executor.run_module(work)
 
 
 _ADD = "tensor<!quant.uniform<i8:f32, 1.0>>, tensor<!quant.uniform<i8:f32, 2.0:1>>"
@@ -64,73 +67,26 @@ _EVALUATED = {
 async def evaluate(request: Request) -> Response:
     """Evaluate a function of a module, quantized or lowered, on tensors."""
     running = require_ready(request)
+    settings = running.settings
     call, body = await receive_json(request, EvaluateRequest, running)
-    await reserve_memory(request.scope, 2 * running.settings.max_evaluation_bytes)
-    return await running.executor.run_module(lambda: _evaluated(call, body, running.settings))
+    await reserve_memory(request.scope, evaluation_bytes(settings))
 
+    def read_inputs(_: Sequence[Type]) -> list[TypedElements]:
+        found = []
+        for index, given in enumerate(call.inputs):
+            type_ = read_tensor_type(given.type, settings, f"/inputs/{index}/type")
+            with at(f"/inputs/{index}/type"):
+                static_shape(type_)
+                dtype = exchanged_dtype(type_.element)
+            found.append(TypedElements(type_, read_elements(given, type_, dtype, f"inputs/{index}", body, settings)))
+        return found
 
-def _evaluated(call: EvaluateRequest, body: JsonDocument, settings: Settings) -> Response:
-    from core.lowering.evaluate import Tensor, function_named
-    from core.lowering.evaluate import evaluate as run
-    from core.lowering.evaluate.arrays import dtype_of
+    def work() -> Response:
+        outputs = evaluate_module(call.module, call.function, read_inputs, settings)
+        in_values = all(given.in_values for given in call.inputs)
+        pieces: list[Buffer] = []
+        for output in outputs:
+            pieces += [b"," if pieces else b"", *output_pieces(output.type, output.elements, in_values=in_values)]
+        return BuffersResponse([b'{"outputs":[', *pieces, b"]}"], MEDIA_TYPE)
 
-    module = _read(call.module, settings, "/module")
-    with at("/function"):
-        function = function_named(module, call.function or None)
-    inputs = []
-    for index, given in enumerate(call.inputs):
-        type_ = read_tensor_type(given.type, settings, f"/inputs/{index}/type")
-        with at(f"/inputs/{index}/type"):
-            shape, dtype = static_shape(type_), dtype_of(type_.element)
-        held = np.dtype(np.int8) if dtype == np.bool_ else np.dtype(np.uint16) if dtype.name == "bfloat16" else dtype
-        elements = read_elements(given, type_, held, f"inputs/{index}", body, settings)
-        inputs.append(Tensor(type_, (elements != 0 if dtype == np.bool_ else elements.view(dtype)).reshape(shape)))
-    with at("/module", LoweringError, PreconditionError, LimitError):
-        outputs = run(module, function, inputs)
-    in_values = all(given.in_values for given in call.inputs)
-    pieces: list[Buffer] = []
-    for output in outputs:
-        flat = np.ascontiguousarray(output.elements).reshape(-1)
-        flat = flat.astype(np.int8) if flat.dtype == np.bool_ else flat
-        flat = flat.view(np.uint16) if flat.dtype.name == "bfloat16" else flat
-        pieces += [
-            b"," if pieces else b"",
-            *output_pieces(output.type, flat, in_values=in_values),
-        ]
-    return BuffersResponse([b'{"outputs":[', *pieces, b"]}"], MEDIA_TYPE)
-
-
-def _lowered(call: LowerRequest, settings: Settings) -> Response:
-    from core.lowering.passes import apply, parse_pass
-
-    limit = settings.max_passes
-    if len(call.passes) > limit:
-        detail = f"there are {len(call.passes)} passes; the limit is {limit}"
-        raise LimitError(detail, limit=limit, pointer="/passes")
-    passes = []
-    for index, text in enumerate(call.passes):
-        with at(f"/passes/{index}"):
-            passes.append(parse_pass(text))
-    module = _read(call.module, settings, "/module")
-    with at("/module"):
-        apply(module, passes)
-        return json_response(LowerReply(module=module.write()))
-
-
-def _read(text: str, settings: Settings, pointer: str) -> Module:
-    """Read the module in the field at `pointer`. Raises what `core.lowering.module.read_module` does."""
-    from core.lowering.limits import ModuleLimits
-    from core.lowering.module import read_module
-
-    limit = settings.max_module_bytes
-    with at(pointer):
-        if len(text) > limit or len(text.encode("utf-8", "surrogatepass")) > limit:
-            raise LimitError(f"the module has more than {limit} bytes", limit=limit)
-        limits = ModuleLimits(
-            characters=limit,
-            operations=settings.max_module_operations,
-            constant_elements=settings.max_module_constants,
-            evaluation_bytes=settings.max_evaluation_bytes,
-            evaluation_products=settings.max_evaluation_products,
-        )
-        return read_module(text, limits)
+    return await running.executor.run_module(work)

@@ -8,18 +8,19 @@ from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
-from core.cancellation import checked
-from core.errors import at, below
-from core.schemes import scheme_named
-from core.schemes.multipliers import DerivedMultiplier, derive_from_scales, derive_multiplier
 from service.http.json_body import receive_json
 from service.http.openapi_operation import json_operation
 from service.http.query import no_query
 from service.http.responses import json_response
 from service.json_api.schemas import multipliers as models
-from service.json_api.schemas.multipliers import MultiplierReply, MultiplierRequest
-from service.operations.parameters import check_factors
-from service.runtime.executor import CHARACTERS_PER_FACTOR
+from service.json_api.schemas.multipliers import MultiplierReply, MultiplierRequest, ScaleTriple
+from service.operations.parameters.multipliers import (
+    Scales,
+    derivation_characters,
+    derive_from_each_scales,
+    derive_from_factors,
+    scheme_for,
+)
 from service.runtime.runtime import require_ready
 
 router = APIRouter(prefix="/v1/parameters", tags=["params"], dependencies=[Depends(no_query)])
@@ -34,23 +35,18 @@ async def derive_multipliers(request: Request) -> Response:
     running = require_ready(request)
     call, _ = await receive_json(request, MultiplierRequest, running)
     [(field, given)] = call.given("factors", "scales").items()
-    count = len(given)
-    check_factors(count, field, running.settings, f"/{field}")
-    with at("/scheme"):
-        scheme = scheme_named(call.scheme).name
-
-    def derive(index: int) -> DerivedMultiplier:
-        if field == "factors":
-            return derive_multiplier(given[index], scheme)
-        scales = given[index]
-        other = scales.weight if "weight" in scales.model_fields_set else None
-        return derive_from_scales(scales.input, other, scales.output, scheme)
+    scheme = scheme_for(call.scheme, len(given), field, running.settings)
 
     def work() -> Response:
-        results = []
-        for index in checked(range(count), 16):
-            with below(f"/{field}/{index}"):
-                results.append(models.DerivedMultiplier(**asdict(derive(index))))
+        if field == "factors":
+            found = derive_from_factors(call.factors, scheme)
+        else:
+            found = derive_from_each_scales([_texts(scales) for scales in call.scales], scheme)
+        results = [models.DerivedMultiplier(**asdict(each)) for each in found]
         return json_response(MultiplierReply(scheme=scheme, results=results))
 
-    return await running.executor.run_text(count * CHARACTERS_PER_FACTOR, work)
+    return await running.executor.run_text(derivation_characters(len(given)), work)
+
+
+def _texts(scales: ScaleTriple) -> Scales:
+    return scales.input, scales.weight if "weight" in scales.model_fields_set else None, scales.output

@@ -7,43 +7,16 @@ patterns besides.
 
 from __future__ import annotations
 
-from enum import StrEnum
-
 from pydantic import Field
 
 from service.http.models import Int32, Int64, ReplyModel, RequestModel
+from service.operations.mlir.type_description import TypeCheckName, TypeKind
 
 
 class ParseTypeRequest(RequestModel):
     """A type text to parse."""
 
     text: str = Field(description="MLIR text.", examples=["tensor<2x3x!quant.uniform<i8:f32:1, {0.5:3, 0.25, 0.125}>>"])
-
-
-class TypeKind(StrEnum):
-    """The kinds of types."""
-
-    INTEGER = "integer"
-    FLOAT = "float"
-    INDEX = "index"
-    TENSOR = "tensor"
-    TUPLE = "tuple"
-    ANY = "any"
-    UNIFORM = "uniform"
-    UNIFORM_PER_AXIS = "uniform_per_axis"
-    UNIFORM_SUB_CHANNEL = "uniform_sub_channel"
-    CALIBRATED = "calibrated"
-    QUANTILE = "quantile"
-
-
-class TypeCheckName(StrEnum):
-    """The questions that can be asked of a type: is it MLIR, and who takes it."""
-
-    MLIR = "mlir"
-    QCAST = "qcast"
-    DCAST = "dcast"
-    SCAST = "scast"
-    STABLEHLO = "stablehlo"
 
 
 class TypeCheck(ReplyModel):

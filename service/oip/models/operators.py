@@ -7,12 +7,10 @@ elements are has a parameter for that, `NAME_type`.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
 
-from core.errors import InvalidRequestError, RequantError, TypeFitError, at
+from core.errors import RequantError, TypeFitError, at
 from core.operators.description import (
     Attribute,
     Kind,
@@ -28,12 +26,9 @@ from service.oip import parameters as oip
 from service.oip.call import Call
 from service.oip.datatypes import DATATYPES, STORED, datatype_of
 from service.oip.models.model import Answer, Job, Model, Slot
-from service.oip.parameters import Parameter, pointer_to
+from service.oip.parameters import Parameter, pointer_to, read_list
 from service.oip.tensors import output_tensor
 from service.operations.operators import operand_dtype, plan_operator
-from service.runtime.settings import MOST_ENTRIES
-
-_LIST_BYTES = 1 << 20
 
 
 def _datatype(name: str) -> str:
@@ -64,17 +59,15 @@ def _type_parameter(operand: Operand) -> Parameter:
     )
 
 
-_KINDS = {Kind.BOOLEAN: oip.Kind.BOOLEAN, Kind.INTEGER: oip.Kind.INTEGER}
+_KINDS = {Kind.BOOLEAN: oip.Kind.BOOLEAN, Kind.INTEGER: oip.Kind.INTEGER, Kind.NUMBER: oip.Kind.NUMBER}
 
 
 def _parameter(attribute: Attribute) -> Parameter:
     said = attribute.description
     if attribute.kind in (Kind.INTEGERS, Kind.NUMBERS):
         said += " A JSON list as text."
-    if attribute.kind is Kind.NUMBER:
-        said += " A number as text."
     default = attribute.default
-    stated = default if default is None or isinstance(default, (bool, int, str)) else json.dumps(default)
+    stated = default if default is None or isinstance(default, (bool, int, float, str)) else json.dumps(default)
     return Parameter(
         name=attribute.name,
         kind=_KINDS.get(attribute.kind, oip.Kind.STRING),
@@ -94,41 +87,12 @@ def _value(call: Call, attribute: Attribute) -> Value:
     match attribute.kind:
         case Kind.TYPE:
             return call.type(attribute.name)
-        case Kind.INTEGERS | Kind.NUMBERS | Kind.NUMBER:
-            return _read(str(given), attribute)
+        case Kind.INTEGERS:
+            return read_list(attribute.name, str(given), int)
+        case Kind.NUMBERS:
+            return read_list(attribute.name, str(given), int, float)
         case _:
             return given
-
-
-def _read(text: str, attribute: Attribute) -> Value:
-    """Read a number or a list of numbers, or raise InvalidRequestError."""
-    place, listed = pointer_to(attribute.name), attribute.kind is not Kind.NUMBER
-    try:
-        found: Any = json.loads(text) if len(text) <= _LIST_BYTES else None
-    except (ValueError, RecursionError):
-        found = None
-    members: list[Any] = found if listed and isinstance(found, list) else [found]
-    kinds = (int,) if attribute.kind is Kind.INTEGERS else (int, float)
-    if (listed and not isinstance(found, list)) or len(members) > MOST_ENTRIES:
-        raise _wrong(place, f"expected a JSON list of at most {MOST_ENTRIES} {attribute.kind}")
-    for index, member in enumerate(members):
-        if type(member) not in kinds or not _finite(member):
-            raise _wrong(place, f"member {index} is not one of the {kinds[-1].__name__} numbers that are taken")
-    if listed:
-        return members  # perhaps none: how many there have to be is the operator's to say
-    number: int | float = found
-    return number
-
-
-def _finite(number: int | float) -> bool:
-    try:
-        return math.isfinite(float(number))
-    except OverflowError:
-        return False
-
-
-def _wrong(place: str, detail: str) -> InvalidRequestError:
-    return InvalidRequestError.of_field(place, "invalid", detail, message=f"{place}: {detail}")
 
 
 @contextmanager

@@ -6,12 +6,37 @@ from collections.abc import Mapping
 
 from core.errors import UnknownNameError, excerpt
 from service.oip.models.blocks import DEQUANTIZE_BLOCKS, QUANTIZE_BLOCKS
+from service.oip.models.calibration import DERIVE_FROM_TENSOR
 from service.oip.models.comparison import COMPARE
 from service.oip.models.conversions import DEQUANTIZE, QUANTIZE, REQUANTIZE
+from service.oip.models.integer import ADD, CONV2D, MATMUL
 from service.oip.models.model import Model
+from service.oip.models.modules import EVALUATE, LOWER
+from service.oip.models.multipliers import DERIVE_MULTIPLIER
 from service.oip.models.operators import OPERATOR_MODELS
+from service.oip.models.ranges import DERIVE_BIAS, DERIVE_FROM_RANGE, FAKE_QUANTIZE
+from service.oip.models.types import PARSE_TYPE, TRANSLATE_TYPE
 
-_OPERATIONS = (QUANTIZE, DEQUANTIZE, REQUANTIZE, COMPARE, QUANTIZE_BLOCKS, DEQUANTIZE_BLOCKS)
+_OPERATIONS = (
+    QUANTIZE,
+    DEQUANTIZE,
+    REQUANTIZE,
+    COMPARE,
+    QUANTIZE_BLOCKS,
+    DEQUANTIZE_BLOCKS,
+    FAKE_QUANTIZE,
+    DERIVE_FROM_RANGE,
+    DERIVE_FROM_TENSOR,
+    DERIVE_BIAS,
+    DERIVE_MULTIPLIER,
+    MATMUL,
+    CONV2D,
+    ADD,
+    PARSE_TYPE,
+    TRANSLATE_TYPE,
+    LOWER,
+    EVALUATE,
+)
 MODELS: Mapping[str, Model] = {**{model.name: model for model in _OPERATIONS}, **OPERATOR_MODELS}
 
 

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
-Value = str | int | bool
+Value = str | int | float | bool
 
 
 @dataclass(frozen=True)
 class ModelCase:
-    """A call of a model, and the outputs that are due."""
+    """A call of a model, and the outputs that are due. `said`: what is due among the parameters of the reply."""
 
     model: str
     inputs: dict[str, Array]
     parameters: dict[str, Value]
     expected: dict[str, Array]
+    said: dict[str, Value] = field(default_factory=dict)
 
 
+_HALVES = "!quant.uniform<i8:f32, 0.5>"
+_DOUBLE = (
+    "func.func @main(%x: tensor<2xi8>) -> tensor<2xi8> {\n"
+    "  %0 = stablehlo.add %x, %x : tensor<2xi8>\n  return %0 : tensor<2xi8>\n}\n"
+)
+_ONE, _ZERO = np.array(1.0), np.array(0, np.int64)
 _STORED = "!quant.uniform<i8:f32, 0.5:3>"
 # 0.25 / 0.5 is a tie: to even, and then the zero point.
 _X = np.array([[0.25, 0.75, -1.5], [2.0, 100.0, -1000.0]], np.float32)
@@ -94,11 +101,109 @@ CASES = (
         {"format": "mxfp4_e2m1", "output_type": "tensor<1x32xf32>"},
         {"y": np.ones((1, 32), np.float32)},
     ),
+    ModelCase(
+        "matmul",
+        {"lhs": np.array([[1, 2], [3, 4]], np.int8), "rhs": np.array([[1], [-1]], np.int8)},
+        {"output_type": "i32"},
+        {"y": np.array([[-1], [-1]], np.int32)},
+        {"output_type": "tensor<2x1xi32>", "accumulator": "i32"},
+    ),
+    ModelCase(
+        "conv2d",
+        {"x": np.array([[1, 2, 3], [4, 5, 6]], np.int8).reshape(1, 2, 3, 1), "weights": np.ones((1, 2, 2, 1), np.int8)},
+        {"output_type": "i32", "strides": "[1, 1]"},
+        {"y": np.array([12, 16], np.int32).reshape(1, 1, 2, 1)},
+    ),
+    ModelCase(
+        "add",
+        {"lhs": np.array([2, 4], np.int8), "rhs": np.array([1, 127], np.int8)},
+        {"lhs_type": _HALVES, "rhs_type": _HALVES, "output_type": _HALVES},
+        {"y": np.array([3, 127], np.int8)},
+        {"saturated_high": 1},
+    ),
+    # Steps of 1 from 0 to 255.
+    ModelCase(
+        "fake_quantize",
+        {"x": np.array([0.4, 0.6, 300.0, -1.0], np.float32), "minimum": np.array(0.0), "maximum": np.array(255.0)},
+        {},
+        {
+            "y": np.array([0, 1, 255, 0], np.float32),
+            "scale": _ONE,
+            "nudged_minimum": np.array(0.0),
+            "nudged_maximum": np.array(255.0),
+        },
+    ),
+    ModelCase(
+        "derive_from_range",
+        {"minimum": np.array([0.0]), "maximum": np.array([255.0])},
+        {"storage": "u8", "scheme": "onnxruntime", "minimum_real_range": 0.5},
+        {"scale": _ONE, "zero_point": _ZERO},
+        {"type": "!quant.uniform<u8:f32, 1.000000e+00>"},
+    ),
+    ModelCase(
+        "derive_from_tensor",
+        {"x_0": np.array([[3, 255]], np.float32), "x_1": np.array([[0, 7]], np.float32)},
+        {"storage": "u8"},
+        {"scale": _ONE, "zero_point": _ZERO, "minimum": np.array(0.0), "maximum": np.array(255.0)},
+        {"method": "min_max", "left_out": 0},
+    ),
+    ModelCase(
+        "derive_bias",
+        {
+            "input_scale": np.array([0.5]),
+            "weight_scale": np.array([0.25, 0.5]),
+            "bias": np.array([1.0, -2.0], np.float32),
+        },
+        {"scheme": "litert"},
+        {
+            "scale": np.array([0.125, 0.25]),
+            "zero_point": np.zeros(2, np.int64),
+            "y": np.array([8, -8], np.int32),
+        },
+    ),
+    ModelCase(
+        "derive_multiplier",
+        {"factor": np.array([0.5, 0.75])},
+        {"scheme": "litert"},
+        {
+            "multiplier": np.array([1 << 30, 3 << 29], np.int64),
+            "shift": np.zeros(2, np.int32),
+            "represented": np.array([0.5, 0.75]),
+            "factor": np.array([0.5, 0.75]),
+            "relative_error": np.zeros(2),
+        },
+    ),
+    ModelCase(
+        "parse_type",
+        {},
+        {"text": "tensor<2x!quant.uniform<i8:f32:0, {0.5:3, 0.25}>>"},
+        {
+            "scale": np.array([0.5, 0.25]),
+            "zero_point": np.array([3, 0], np.int64),
+            "shape": np.array([2], np.int64),
+        },
+        {"kind": "tensor", "element_kind": "uniform_per_axis", "axis": 0, "storage": "i8", "expressed": "f32"},
+    ),
+    ModelCase(
+        "translate_type",
+        {},
+        {"litert": '{"type": "INT8", "scale": [0.5], "zero_point": [3]}', "systems": '["mlir"]'},
+        {},
+        {"type": "!quant.uniform<i8:f32, 5.000000e-01:3>", "source": "litert", "rounded_count": 0},
+    ),
+    ModelCase("lower", {}, {"module": _DOUBLE}, {}),
+    ModelCase(
+        "evaluate",
+        {"input_0": np.array([1, 100], np.int8)},
+        {"module": _DOUBLE},
+        {"output_0": np.array([2, -56], np.int8)},
+    ),
 )
 
 
-def check(case: ModelCase, outputs: dict[str, Array]) -> None:
-    """Compare what a client got with what is due: names, shapes, dtypes and bits."""
+def check(case: ModelCase, outputs: dict[str, Array], said: dict[str, Value]) -> None:
+    """Compare what a client got with what is due: names, shapes, dtypes and bits, and parameters of the reply."""
+    assert {name: said[name] for name in case.said} == case.said
     assert outputs.keys() == case.expected.keys()
     for name, expected in case.expected.items():
         assert outputs[name].dtype == expected.dtype, name

@@ -74,7 +74,7 @@ def test_every_model(server: Server, case: ModelCase, binary_in: bool, binary_ou
         parameters["binary_data_output"] = binary_out
     response = infer(server, case.model, inputs, request_id="id-1", parameters=parameters, request_outputs=outputs)
     assert (response.id, response.model_name) == ("id-1", case.model)
-    check(case, {output.name: output.as_numpy() for output in response.outputs})
+    check(case, {output.name: output.as_numpy() for output in response.outputs}, response.parameters)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])

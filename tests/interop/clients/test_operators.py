@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import httpx
-import numpy as np
 import pytest
 
 http: Any = pytest.importorskip("tritonclient.http")
 utils: Any = pytest.importorskip("tritonclient.utils")
 
 from tests.conftest import Server  # noqa: E402
-from tests.interop.clients.model_cases import Array  # noqa: E402
+from tests.support.model_calls import array_of, dtype_of, shape_and_element  # noqa: E402
 
 pytestmark = pytest.mark.clients
 
@@ -27,42 +25,12 @@ PATHS = [
     for path, methods in DOCUMENT["paths"].items()
     if "operators" in methods.get("post", {}).get("tags", ()) and path != "/v1/tosa/rescale"
 ]
-KEPT = {"f16": "<f2", "f32": "<f4", "f64": "<f8", "bf16": "<u2"}
 
 
 @pytest.fixture(scope="module")
 def triton(server: Server) -> Iterator[Any]:
     with http.InferenceServerClient(f"127.0.0.1:{server.port}", network_timeout=120) as client:
         yield client
-
-
-def shape_and_element(text: str) -> tuple[list[int], str]:
-    """`tensor<2x3xf32>` taken apart."""
-    shape, rest = [], text.removeprefix("tensor<").removesuffix(">")
-    while rest[0].isdigit():
-        size, _, rest = rest.partition("x")
-        shape.append(int(size))
-    return shape, rest
-
-
-def dtype_of(element: str) -> np.dtype[Any]:
-    """What elements are kept in: integers in the next wider ones, small floats as their codes."""
-    element = element.removeprefix("!quant.uniform<").partition(":")[0].partition("<")[0]
-    if element in KEPT:
-        return np.dtype(KEPT[element])
-    if element.startswith("f"):
-        return np.dtype(np.uint8)
-    width = max(int(element.lstrip("ui")), 8)
-    return np.dtype(f"{'u' if element.startswith('u') else 'i'}{1 << (width - 1).bit_length() >> 3}")
-
-
-def array_of(tensor: Mapping[str, Any]) -> Array:
-    """The elements of a JSON tensor, in its shape."""
-    shape, element = shape_and_element(tensor["type"])
-    if "data" in tensor:
-        return np.frombuffer(base64.b64decode(tensor["data"]), dtype_of(element)).reshape(shape)
-    values = [float(each) if isinstance(each, str) else each for each in tensor["values"]]
-    return np.array(values).astype(dtype_of(element)).reshape(shape)
 
 
 def parameters_of(page: Mapping[str, Any], example: Mapping[str, Any]) -> dict[str, Any]:

@@ -78,7 +78,7 @@ def test_every_model(
     )
     response = result.get_response()
     assert (response["id"], response["model_name"], response["model_version"]) == ("id-1", case.model, "1")
-    check(case, outputs_of(result))
+    check(case, outputs_of(result), response["parameters"])
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, ml_dtypes.bfloat16])

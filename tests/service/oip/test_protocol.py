@@ -18,7 +18,9 @@ TARGET = "!quant.uniform<i8:f32, 0.5:3>"
 X = np.array([[0.25, 0.75, -1.5], [2.0, 100.0, np.nan]], np.float32)
 Y = [[3, 5, 0], [7, 127, -128]]
 QUANTIZE = {"output_type": TARGET, "profile": "onnx"}
-MODELS = ["quantize", "dequantize", "requantize", "compare", "quantize_blocks", "dequantize_blocks"]
+MODELS = ["quantize", "dequantize", "requantize", "compare", "quantize_blocks", "dequantize_blocks", "fake_quantize"]
+MODELS += ["derive_from_range", "derive_from_tensor", "derive_bias", "derive_multiplier", "matmul", "conv2d", "add"]
+MODELS += ["parse_type", "translate_type", "lower", "evaluate"]
 
 
 def quantized(client: httpx.Client, inputs: list[Input], **members: Any) -> Array:

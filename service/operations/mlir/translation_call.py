@@ -1,4 +1,4 @@
-"""What the translation of types reads and answers: each system's operands, by the same names both ways."""
+"""A call of the translation of types, and its answer: each system's operands, by the same names both ways."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, FailFast, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from service.http.models import ABSENT, Int32, Int64, ReplyModel, RequestModel, component
-from service.json_api.schemas.ranges import Numbers
+from service.http.models import ABSENT, Int32, Int64, Numbers, ReplyModel, RequestModel, component
 from service.runtime.settings import MOST_ENTRIES
 
 _Whole = Annotated[Int64, Field(ge=-(2**63), le=2**63 - 1)]

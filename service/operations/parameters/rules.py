@@ -32,13 +32,22 @@ def read_rule(
     """
     with at("/scheme"):
         rule = range_rule_named(scheme)
+    return rule, read_storage(storage), read_expressed(expressed), RangeOptions(**options)
+
+
+def read_storage(text: str) -> StorageType:
+    """Return the storage type of the field of that name. Raise TypeTextError."""
     with at("/storage"):
-        found = parse_storage(storage)
+        return parse_storage(text)
+
+
+def read_expressed(text: str) -> FloatElement:
+    """Return the expressed type of the field of that name. Raise TypeTextError or UnsupportedError."""
     with at("/expressed"):
-        element = parse_type(expressed)
+        element = parse_type(text)
         if not isinstance(element, FloatElement):
-            raise UnsupportedError(f"{excerpt(expressed)} is no float type; f32 is the usual one")
-    return rule, found, element, RangeOptions(**options)
+            raise UnsupportedError(f"{excerpt(text)} is no float type; f32 is the usual one")
+        return element
 
 
 @contextmanager

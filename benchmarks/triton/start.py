@@ -18,9 +18,9 @@ input [ {{ name: "x", data_type: TYPE_FP32, dims: [ -1 ] }} ]
 output [ {{ name: "y", data_type: TYPE_INT8, dims: [ -1 ] }} ]
 instance_group [ {{ kind: KIND_CPU, count: {instances} }} ]
 """
-# Between server and instance, for each instance: a request and a reply of 64 MB. Its default of 1 MB would grow while
-# it is measured.
-_SHARED_MEMORY = 128 << 20
+# Between server and instance, for each instance: two requests and replies of 64 MB. Its default of 1 MB would grow
+# while it is measured.
+_SHARED_MEMORY = 256 << 20
 
 
 def _add_model(repository: Path, name: str, instances: int) -> None:

@@ -117,8 +117,8 @@ async def _with_shared_inputs(
 ) -> Call:
     """Return a call with the inputs that are in shared memory, those in place that may be.
 
-    These are the input of a conversion that takes it piece by piece, which only kernels read, and the tensors of another
-    model's first input if they are aligned and large. The others are copied: Python looks at them more than once.
+    These are the input of a conversion that takes it piece by piece, which only kernels read, and the tensors of
+    another model's first input if they are aligned and large. The others are copied: Python looks at them repeatedly.
     """
     if not shared.inputs:
         return call

@@ -16,8 +16,11 @@ _log = logging.getLogger("requant.requests")
 UNMATCHED = "unmatched"
 """The route of requests that no route takes."""
 
-QUIET = frozenset({"/healthz", "/v2/health/live", "/v2/health/ready", "/metrics"})
-"""The routes of probes, which are neither logged nor traced."""
+PROBES = frozenset({"/healthz", "/v2/health/live", "/v2/health/ready"})
+"""The routes of probes, which come without a token. They say nothing but whether work is taken."""
+
+MONITORING = PROBES | {"/metrics"}
+"""The routes of probes and scrapers, which are neither logged nor traced."""
 
 
 def route_of(scope: Scope, fixed: Collection[str]) -> str:
@@ -48,7 +51,9 @@ class Instrumentation:
             await self.app(scope, receive, send)
         finally:
             route = route_of(scope, self._fixed)
-            end_request(self._metrics, context_of(scope), route, scope["method"], log=self._logs and route not in QUIET)
+            end_request(
+                self._metrics, context_of(scope), route, scope["method"], log=self._logs and route not in MONITORING
+            )
 
 
 def end_request(metrics: Metrics, context: RequestContext, route: str, method: str, *, log: bool) -> None:

@@ -13,7 +13,7 @@ PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 COMPILE := -c "from core.kernels.jit.warmup import compile_kernels; compile_kernels()"
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-all interop generators check format bench openapi sbom lock clean
+.PHONY: help serve test test-all interop generators check format bench openapi proto sbom lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,6 +60,9 @@ bench: $(VENV)-interop/done $(VENV)-mlserver/done $(VENV)-triton/done ## measure
 
 openapi: $(VENV)/serve.done ## write openapi/openapi.json
 	$(BIN)/python -m service.openapi
+
+proto: $(VENV)/check.done ## write the code of the gRPC messages, from service/oip/grpc/inference.proto
+	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. service/oip/grpc/inference.proto
 
 sbom: $(VENV)/check.done ## write requant.cdx.json, the list of what the image is made of (CycloneDX)
 	$(BIN)/cyclonedx-py requirements requirements-image.lock --output-reproducible -o requant.cdx.json

@@ -17,7 +17,7 @@ from service.oip.grpc.inference_reply import described, id_field, with_tensors
 from service.oip.grpc.inference_request import blobs_of, head_of, parse
 from service.oip.grpc.request_parts import RequestParts, request_parts
 from service.oip.inference_head import InferenceHead
-from service.oip.models.conversions import outputs_of, report_of
+from service.oip.models.conversions import outputs_of, report_of, y_is_alone
 from service.oip.models.model import Answer, Model
 from service.oip.models.registry import model_named
 from service.operations.conversion_call import ConversionResult
@@ -60,7 +60,7 @@ async def infer(running: Runtime, message: bytes, request: RequestContext) -> by
         known = await _decode(running, parts.head, request)
     head, settings = known.head, running.settings
     identity = id_field(parts.id)
-    if head.planned is not None and not head.uses_shared_memory and len(head.wanted) == 1 and "y" in head.wanted:
+    if head.planned is not None and not head.uses_shared_memory and y_is_alone(head.planned, head.wanted):
         return await _convert(running, known, parts.raw, identity, request)
     call = Call(known.version, inputs_of(head, blobs_of(head, parts.raw)), head.parameters, settings)
     reply = await run_in_memory(
@@ -129,7 +129,8 @@ async def _convert(
         assert isinstance(found.output, np.ndarray)
         if known.converted is None or known.converted[0] != found.result:
             outputs = outputs_of(planned, found.output, multipliers=False)
-            reply = described(known.model.name, known.version, report_of(found.result), outputs)
+            chosen = [output for output, _ in chosen_outputs(outputs, known.head)]
+            reply = described(known.model.name, known.version, report_of(found.result), chosen)
             known.converted = found.result, reply
         return with_tensors(known.converted[1], identity, [found.output.view(np.uint8).data])
 

@@ -46,6 +46,7 @@ STATUSES = {
     "head_too_large": 431,
     "http_version": 505,
     "transfer_coding": 501,
+    "unimplemented": 501,
     "cross_origin": 403,
     "not_found": 404,
     "method_not_allowed": 405,

@@ -17,7 +17,8 @@ from service.oip.models.conversions import check_input, named_in_model, outputs_
 from service.oip.models.model import Answer, Model, Work, slot_named
 from service.oip.shared_memory.tensors import SharedTensors, is_aligned
 from service.oip.tensors import InputTensor, OutputTensor
-from service.operations.conversion_call import PlannedConversion, planned_conversion
+from service.operations.calibration.quantization import DerivedScales, derive_quantization, plan_derivation
+from service.operations.conversion_call import ConversionCall, PlannedConversion, planned_conversion
 from service.operations.conversion_run import convert_in_memory
 from service.runtime.runtime import Runtime
 
@@ -62,7 +63,7 @@ async def _run_conversion(
 ) -> Reply:
     """Run a model that is a conversion of its first input."""
     x = call.inputs[model.inputs[0].name]
-    planned = await plan_conversion(model, head, call, running)
+    planned, scales = await _plan_with_input(model, head, call, running, reserve)
     target = None if shared is None else shared.target("y", planned.output_dtype, planned.output_bytes)
     if target is None:
         await reserve(planned.output_bytes)
@@ -73,8 +74,8 @@ async def _run_conversion(
         error.pointer = error.pointer or x.pointer
         raise
     assert isinstance(found.output, np.ndarray)
-    outputs = tuple(outputs_of(planned, found.output, multipliers=True))
-    report = report_of(found.result)
+    outputs = tuple(outputs_of(planned, found.output, multipliers=True, scales=scales))
+    report = report_of(found.result, scales)
     if shared is None:
         return reply(Answer(outputs, report))
     copied = planned.output_bytes if target is None and "y" in shared.outputs else 0
@@ -116,16 +117,17 @@ async def _with_shared_inputs(
 ) -> Call:
     """Return a call with the inputs that are in shared memory, those in place that may be.
 
-    These are the input of a conversion, which only kernels read, and the tensors of another model's first input if they
-    are aligned and large. The others are copied: Python looks at them more than once.
+    These are the input of a conversion that needs no more than a piece of it at a time, and the tensors of any other
+    first input if they are aligned and large. The others are copied: Python looks at them more than once.
     """
     if not shared.inputs:
         return call
-    inputs, conversion = dict(call.inputs), model.conversion is not None
+    inputs = dict(call.inputs)
     for each in head.heads:
         if each.region is not None:
             data = shared.inputs[each.name].data
-            in_place = conversion or (len(data) > _COPIED and is_aligned(data, each.datatype.dtype))
+            by_pieces = model.conversion is not None and not model.needs_input(head.parameters)
+            in_place = by_pieces or (len(data) > _COPIED and is_aligned(data, each.datatype.dtype))
             if not in_place or slot_named(model.inputs[:1], each.name) is None:
                 await reserve(len(data))
                 data = await running.executor.run_array(len(data), data.copy)
@@ -140,8 +142,33 @@ async def plan_conversion(model: Model, head: InferenceHead, call: Call, running
     """
     if head.planned is not None:
         return head.planned
+    return await _plan(model, head, call, await _conversion_of(model, call, running), running)
+
+
+async def _plan_with_input(
+    model: Model, head: InferenceHead, call: Call, running: Runtime, reserve: Reserve
+) -> tuple[PlannedConversion, DerivedScales | None]:
+    """Plan a call as `plan_conversion`, and find the scales that it leaves open in the data of the first input."""
+    if head.planned is not None:
+        return head.planned, None
+    conversion = await _conversion_of(model, call, running)
+    if not conversion.leaves_scales_open:
+        return await _plan(model, head, call, conversion, running), None
+    x = call.inputs[model.inputs[0].name]
+    with named_in_model(call.inputs):
+        derivation = await plan_derivation(conversion, call.characters, running)
+        x.check_kept(derivation.tensor.element, derivation.dtype)
+        return await derive_quantization(derivation, x.data, running, reserve)
+
+
+async def _conversion_of(model: Model, call: Call, running: Runtime) -> ConversionCall:
     assert model.conversion is not None
-    conversion = await running.executor.run_text(call.characters, partial(model.conversion, call))
+    return await running.executor.run_text(call.characters, partial(model.conversion, call))
+
+
+async def _plan(
+    model: Model, head: InferenceHead, call: Call, conversion: ConversionCall, running: Runtime
+) -> PlannedConversion:
     with named_in_model(call.inputs):
         planned = await planned_conversion(conversion, call.characters, running)
     check_input(call.inputs[model.inputs[0].name], planned)

@@ -74,7 +74,21 @@ async def convert_body(
         return Converted(planned.result(tally, running.metrics), output)
     data = await reader.take(planned.input_bytes)
     await end()
-    source = data.view(planned.input_dtype)
+    return await _convert_leaving(data.view(planned.input_dtype), planned, running)
+
+
+async def convert_received(
+    source: Array, planned: PlannedConversion, running: Runtime, reserve: Callable[[int], Awaitable[None]]
+) -> Converted:
+    """Convert an input that was received whole, as `convert_body` does one that arrives."""
+    if not keeps_output(planned):
+        return await _convert_leaving(source, planned, running)
+    await reserve(planned.output_bytes)
+    work = partial(convert_array, source, planned, running.metrics)
+    return await running.executor.run_array(source.nbytes, work, planned.kind)
+
+
+async def _convert_leaving(source: Array, planned: PlannedConversion, running: Runtime) -> Converted:
     tally = await examine(source, planned, running.executor)
     pieces = convert_leaving(source, planned, running.executor)
     return Converted(planned.result(tally, running.metrics), pieces)

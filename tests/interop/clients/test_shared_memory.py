@@ -64,11 +64,12 @@ def input_at(name: str, array: Array, offset: int) -> Any:
     return found
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.model)
+@pytest.mark.parametrize("case", [case for case in CASES if case.expected], ids=lambda case: case.model)
 @pytest.mark.parametrize("coding", [None, "gzip"])
 def test_every_model(triton: Any, regions: tuple[Any, Any], case: ModelCase, coding: str | None) -> None:
     inputs, outputs, at = [], [], 0
-    memory.set_shared_memory_region(regions[0], list(case.inputs.values()))
+    # The utility does not take arrays without dimensions.
+    memory.set_shared_memory_region(regions[0], [array.reshape(-1) for array in case.inputs.values()])
     for name, array in case.inputs.items():
         inputs.append(input_at(name, array, at))
         at += array.nbytes
@@ -86,7 +87,7 @@ def test_every_model(triton: Any, regions: tuple[Any, Any], case: ModelCase, cod
             output = result.get_output(name)
             dtype = utils.triton_to_np_dtype(output["datatype"])
             found[name] = memory.get_contents_as_numpy(regions[1], dtype, output["shape"], index * room).copy()
-        check(case, found)
+        check(case, found, result.get_response()["parameters"])
 
 
 def test_a_large_tensor_back_and_forth(triton: Any) -> None:

@@ -117,17 +117,17 @@ async def _with_shared_inputs(
 ) -> Call:
     """Return a call with the inputs that are in shared memory, those in place that may be.
 
-    These are the input of a conversion that needs no more than a piece of it at a time, and the tensors of any other
-    first input if they are aligned and large. The others are copied: Python looks at them more than once.
+    These are the input of a conversion that takes it piece by piece, which only kernels read, and the tensors of
+    another model's first input if they are aligned and large. The others are copied: Python looks at them repeatedly.
     """
     if not shared.inputs:
         return call
     inputs = dict(call.inputs)
+    conversion = model.conversion is not None and not model.needs_input(head.parameters)
     for each in head.heads:
         if each.region is not None:
             data = shared.inputs[each.name].data
-            by_pieces = model.conversion is not None and not model.needs_input(head.parameters)
-            in_place = by_pieces or (len(data) > _COPIED and is_aligned(data, each.datatype.dtype))
+            in_place = conversion or (len(data) > _COPIED and is_aligned(data, each.datatype.dtype))
             if not in_place or slot_named(model.inputs[:1], each.name) is None:
                 await reserve(len(data))
                 data = await running.executor.run_array(len(data), data.copy)

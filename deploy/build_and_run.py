@@ -32,6 +32,7 @@ from datetime import datetime
 from pathlib import Path
 
 import grpc
+
 from service.oip.grpc import inference_pb2 as pb
 
 REPOSITORY = Path(__file__).parents[1]
@@ -274,7 +275,7 @@ def main() -> None:
         make_base(engine, arguments.mirror)
     build(engine)
     print_sizes(engine)
-    starts = {"page cache cold": (), "page cache warm": ()}
+    starts: dict[str, tuple[str, ...]] = {"page cache cold": (), "page cache warm": ()}
     if arguments.without_kernels:
         starts["no compiled kernels"] = ("--env", "REQUANT_BAKED_KERNELS=")
     for label, options in starts.items():

@@ -206,7 +206,10 @@ ODD = {
     "negative": (lambda request: request.inputs[0].shape.append(-1), "a dimension is a number from 0 to 2^40"),
     "overflow": (lambda request: request.inputs[0].shape.extend([1 << 40] * 2), "raw_input_contents 0 has 16 bytes"),
     "id": (lambda request: setattr(request, "id", "x" * 257), "an id has at most 256 characters"),
-    "output": (lambda request: request.outputs.add(name="z"), "quantize has the outputs y, scale, zero_point; not this one"),
+    "output": (
+        lambda request: request.outputs.add(name="z"),
+        "quantize has the outputs y, scale, zero_point; not this one",
+    ),
     "output_twice": (output_twice, "the output y is there more than once"),
     "no_value": (lambda request: request.parameters["nan"], "/parameters: the value of a parameter is a text"),
     "version": (lambda request: setattr(request, "model_version", "2"), "quantize has no version '2'; available: 1"),

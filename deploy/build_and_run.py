@@ -274,7 +274,7 @@ def main() -> None:
         make_base(engine, arguments.mirror)
     build(engine)
     print_sizes(engine)
-    starts = {"page cache cold": (), "page cache warm": ()}
+    starts: dict[str, tuple[str, ...]] = {"page cache cold": (), "page cache warm": ()}
     if arguments.without_kernels:
         starts["no compiled kernels"] = ("--env", "REQUANT_BAKED_KERNELS=")
     for label, options in starts.items():

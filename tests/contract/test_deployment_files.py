@@ -172,15 +172,15 @@ def test_kustomizations_name_all_files_and_one_image() -> None:
         assert files == {each for each in named if "/" not in each}, folder
     images = {each["image"] for each in (*POD["containers"], *PREDICTOR["containers"])}
     assert images == {"requant"}
-    for folder in ("base", "kserve", "overlays/production"):
-        (image,) = read(KUBERNETES / folder / "kustomization.yaml")["images"]
+    for name in ("base", "kserve", "overlays/production"):
+        (image,) = read(KUBERNETES / name / "kustomization.yaml")["images"]
         assert image["name"] == "requant"
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
 @pytest.mark.parametrize("folder", ["base", "kserve", "overlays/production"])
 def test_kustomize_builds_it(folder: str) -> None:
-    run = subprocess.run(["kubectl", "kustomize", KUBERNETES / folder], check=True, capture_output=True, text=True)
+    run = subprocess.run(["kubectl", "kustomize", str(KUBERNETES / folder)], check=True, capture_output=True, text=True)
     documents = list(yaml.safe_load_all(run.stdout))
     images = {each["image"] for each in everything(documents) if isinstance(each, dict) and "image" in each}
     (image,) = read(KUBERNETES / folder / "kustomization.yaml")["images"]

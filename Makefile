@@ -49,7 +49,7 @@ check: $(VENV)/check.done ## formatting, lint, types, openapi.json, the Dockerfi
 	$(BIN)/mypy
 	$(BIN)/python -m service.openapi --check
 	$(BIN)/hadolint Dockerfile
-	$(BIN)/kubernetes-validate --strict --quiet --no-warn deploy/kubernetes/base/[!k]*.yaml deploy/kubernetes/components/*/[!kp]*.yaml
+	$(BIN)/kubernetes-validate --strict --quiet --no-warn deploy/kubernetes/base/[!k]*.yaml deploy/kubernetes/components/*/[!kp]*.yaml deploy/examples/*/kubernetes.yaml
 
 format: $(VENV)/check.done ## format the code
 	$(BIN)/ruff check --fix .

@@ -16,8 +16,11 @@ _log = logging.getLogger("requant.requests")
 UNMATCHED = "unmatched"
 """The route of requests that no route takes."""
 
-QUIET = frozenset({"/healthz", "/v2/health/live", "/v2/health/ready", "/metrics"})
-"""The routes of probes, which are neither logged nor traced."""
+PROBES = frozenset({"/healthz", "/v2/health/live", "/v2/health/ready"})
+"""The routes of probes, which come without a token. They say nothing but whether work is taken."""
+
+MONITORING = PROBES | {"/metrics"}
+"""The routes of probes and scrapers, which are neither logged nor traced."""
 
 
 def route_of(scope: Scope, fixed: Collection[str]) -> str:
@@ -51,7 +54,7 @@ class Instrumentation:
             seconds, route = context.elapsed, route_of(scope, self._fixed)
             received, sent = context.bytes_received, context.bytes_sent
             self._metrics.end(route, scope["method"], context.status, seconds, received, sent)
-            if self._logs and route not in QUIET:
+            if self._logs and route not in MONITORING:
                 log_request(
                     _log,
                     method=scope["method"],

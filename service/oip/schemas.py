@@ -200,7 +200,9 @@ class TensorMetadata(ReplyModel):
     name: str
     datatype: str = Field(description="The most usual one. parameters/datatypes lists all.")
     shape: list[Int64] = Field(description="-1: any shape of any rank.")
-    parameters: ParameterMap = Field(description="datatypes, optional and description.")
+    parameters: ParameterMap = Field(
+        description="datatypes, optional, description, and variadic if there may be several."
+    )
 
 
 class ParameterMetadata(ReplyModel):

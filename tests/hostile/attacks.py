@@ -193,7 +193,7 @@ _INFERENCE = {
     "inference: a shape beyond 2^64": _blob([1 << 40, 1 << 40], 8, _EIGHT),
     "inference: a size that is not the shape's": _blob([2], 1 << 40, _EIGHT),
     "inference: a negative dimension": _blob([-2], 8, _EIGHT),
-    "inference: 17 inputs": request(INFER, _inference(inputs=[{"name": "x"}] * 17)),
+    "inference: 257 inputs": request(INFER, _inference(inputs=[{"name": "x"}] * 257)),
     "inference: 10 000 parameters": request(INFER, _inference(parameters={f"p{n}": 0 for n in range(10_000)})),
     "inference: an id of 1 MiB": request(INFER, _inference(id="x" * (1 << 20))),
     "inference: a list without members": request(

@@ -22,7 +22,16 @@ TYPES = [
 ]  # fmt: skip
 
 INFER = "/v2/models/{model}/infer"
-MODELS = ("quantize", "dequantize", "requantize", "compare", "quantize_blocks", "dequantize_blocks")
+MODELS = (
+    "quantize",
+    "dequantize",
+    "requantize",
+    "compare",
+    "quantize_blocks",
+    "dequantize_blocks",
+    "evaluate",
+    "lower",
+)
 X = {"name": "x", "shape": [2], "datatype": "FP32", "data": [1, 2]}
 REQUEST = {"inputs": [X], "parameters": {"output_type": TARGET}}
 

@@ -55,7 +55,7 @@ format: $(VENV)/check.done ## format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)-interop/done $(VENV)-mlserver/done ## measure ours beside others, write benchmarks/RESULTS.md
+bench: $(VENV)-interop/done $(VENV)-mlserver/done $(VENV)-triton/done ## measure ours beside others, write benchmarks/RESULTS.md
 	$(VENV)-interop/bin/python -m benchmarks --huge
 
 openapi: $(VENV)/serve.done ## write openapi/openapi.json
@@ -75,12 +75,13 @@ lock: $(VENV)/serve.done ## renew the hash-pinned requirements from pyproject.to
 	$(BIN)/uv pip compile $(UV) --group clients -o requirements-clients.lock
 	$(BIN)/uv pip compile $(UV) --group tensorflow -c requirements.lock -o requirements-tensorflow.lock
 	$(BIN)/uv pip compile $(UV) --no-strip-extras --group mlserver -o requirements-mlserver.lock
+	$(BIN)/uv pip compile $(UV) --group triton -o requirements-triton.lock
 	$(BIN)/uv pip compile $(UV) --no-deps --group interop-bare -o requirements-interop-bare.lock
 
 UV := --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
 clean: ## remove environments and caches
-	rm -rf $(VENV) $(VENV)-interop $(VENV)-generators $(VENV)-clients $(VENV)-tensorflow $(VENV)-mlserver $(VENV)-onednn $(VENV)-torch-* .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-interop $(VENV)-generators $(VENV)-clients $(VENV)-tensorflow $(VENV)-mlserver $(VENV)-triton $(VENV)-onednn $(VENV)-torch-* .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 $(VENV)/python.done:
@@ -134,3 +135,9 @@ $(VENV)-mlserver/done: requirements-mlserver.lock
 	$(PYTHON) -m venv $(VENV)-mlserver
 	$(VENV)-mlserver/$(INSTALL) -r requirements-mlserver.lock
 	@touch $@
+
+# Triton's wheel is for Linux on x86-64, and what it is installed with for Python 3.11. Elsewhere `make bench` leaves it out.
+$(VENV)-triton/done: requirements-triton.lock
+	@if [ "$$($(PYTHON) -c 'import platform, sys; print(*sys.version_info[:2], platform.system(), platform.machine())')" = "3 11 Linux x86_64" ]; then \
+		$(PYTHON) -m venv $(VENV)-triton && $(VENV)-triton/$(INSTALL) -r requirements-triton.lock && touch $@; \
+	else echo "No Triton Inference Server: its environment takes Python 3.11 on x86-64 Linux."; fi

@@ -32,6 +32,7 @@ from datetime import datetime
 from pathlib import Path
 
 import grpc
+
 from service.oip.grpc import inference_pb2 as pb
 
 REPOSITORY = Path(__file__).parents[1]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi.routing import APIRoute
@@ -40,7 +42,8 @@ from service.npy_api import routes as npy
 from service.oip import routes as oip
 from service.oip.shared_memory import routes as shared_memory
 from service.openapi import document as openapi
-from service.runtime.runtime import Runtime, lifespan
+from service.runtime.runtime import Runtime
+from service.runtime.runtime import lifespan as runtime_lifespan
 from service.runtime.settings import Settings
 
 
@@ -70,7 +73,7 @@ class Application(_RoutedStarlette):
         super().__init__(
             middleware=_middleware(running, {route.path for route in routes if not route.param_convertors})
         )
-        self.router = PathRouter(routes, lifespan)
+        self.router = PathRouter(routes, _lifespan)
         self.state.runtime = running
         self._described = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
         self._openapi: dict[str, Any] | None = None
@@ -98,6 +101,21 @@ class MonitoringApplication(_RoutedStarlette):
         )
         self.router = PathRouter(routes)
         self.state.runtime = running
+
+
+@asynccontextmanager
+async def _lifespan(app: Starlette) -> AsyncIterator[None]:
+    """Run the service's threads, and the gRPC server if a setting gives it a port."""
+    running: Runtime = app.state.runtime
+    async with runtime_lifespan(app):
+        if running.settings.grpc_port is None:
+            yield
+            return
+        # Takes 0.1 s to import.
+        from service.oip.grpc.server import serving_grpc
+
+        async with serving_grpc(running):
+            yield
 
 
 def _middleware(running: Runtime, paths: set[str]) -> list[Middleware]:

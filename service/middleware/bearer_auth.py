@@ -6,7 +6,7 @@ Every token is compared, each in constant time, so that the time of a refusal sa
 from __future__ import annotations
 
 import hmac
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -34,10 +34,14 @@ class BearerAuth:
         await reply(scope, receive, send)
 
     def _holds_a_token(self, scope: Scope) -> bool:
-        given = [value for name, value in scope["headers"] if name == b"authorization"]
-        if len(given) != 1:
-            return False
-        word, _, token = given[0].partition(b" ")
-        # Not any(): it would stop at the first one.
-        matches = [hmac.compare_digest(token.strip(), known) for known in self._tokens.known]
-        return word.lower() == b"bearer" and sum(matches) > 0
+        return holds_a_token([value for name, value in scope["headers"] if name == b"authorization"], self._tokens)
+
+
+def holds_a_token(authorization: Sequence[bytes], tokens: Tokens) -> bool:
+    """Return whether the values of `Authorization` are one, and that is one of the tokens."""
+    if len(authorization) != 1:
+        return False
+    word, _, token = authorization[0].partition(b" ")
+    # Not any(): it would stop at the first one.
+    matches = [hmac.compare_digest(token.strip(), known) for known in tokens.known]
+    return word.lower() == b"bearer" and sum(matches) > 0

@@ -54,7 +54,10 @@ class Runtime:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.status = HealthStatus.STARTING
+        self._status = HealthStatus.STARTING
+        self.status_listeners: list[Callable[[HealthStatus], None]] = []
+        # Set when nothing more is accepted.
+        self.closing = asyncio.Event()
         self.kernels = 0
         self.tokens = None if settings.tokens_file is None else _tokens(settings.tokens_file)
         self.certificate: Certificate | None = None
@@ -81,6 +84,22 @@ class Runtime:
         # What queries mean, and what they mean for the tensors that came with them.
         self.asked: PlanCache[Any] = PlanCache(settings.plan_cache_bytes // 4)
         self.planned: PlanCache[Any] = PlanCache(settings.plan_cache_bytes)
+
+    @property
+    def status(self) -> HealthStatus:
+        """The state of the service. `status_listeners` are called with a new one, not always on the event loop."""
+        return self._status
+
+    @status.setter
+    def status(self, status: HealthStatus) -> None:
+        self._status = status
+        for listener in self.status_listeners:
+            listener(status)
+
+    def require_ready(self) -> None:
+        """Refuse work while the kernels are not there. Raise UnavailableError."""
+        if self.status not in (HealthStatus.READY, HealthStatus.DRAINING):
+            raise UnavailableError(f"the service is {self.status}; it takes work when its kernels are compiled")
 
     async def warm_up(self) -> None:
         """Compile or load every kernel, see that they give the known answers, then be ready."""
@@ -135,8 +154,7 @@ def runtime(request: Request) -> Runtime:
 def require_ready(request: Request) -> Runtime:
     """Return the runtime, or refuse the work while the kernels are not there."""
     found = runtime(request)
-    if found.status not in (HealthStatus.READY, HealthStatus.DRAINING):
-        raise UnavailableError(f"the service is {found.status}; it takes work when its kernels are compiled")
+    found.require_ready()
     return found
 
 

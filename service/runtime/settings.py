@@ -163,6 +163,12 @@ class Settings(Limits, BaseSettings):
         le=65535,
         description="Port for /metrics and probes: plain HTTP without tokens. /metrics is then not on the main port.",
     )
+    grpc_port: int | None = Field(
+        default=None,
+        ge=1,
+        le=65535,
+        description="Port for gRPC (Open Inference Protocol). Default: no gRPC.",
+    )
     threads: int = Field(
         default_factory=available_cpus,
         ge=1,

@@ -81,6 +81,7 @@ class DrainingServer(ListeningServer):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop listening, and then all else, but first take the connections that the system has accepted already."""
+        self._running.closing.set()
         for server in self.servers:
             kept = [socket.socket(fileno=os.dup(each.fileno())) for each in server.sockets]
             server.close()

@@ -167,20 +167,20 @@ def test_kustomizations_name_all_files_and_one_image() -> None:
         generated = [file for each in kustomization.get("configMapGenerator", []) for file in each["files"]]
         patches = [each["path"] for each in kustomization.get("patches", [])]
         named = [*kustomization.get("resources", []), *kustomization.get("components", []), *patches, *generated]
-        assert all((folder / each).exists() for each in named), folder
-        files = {path.name for path in folder.iterdir() if path.is_file()} - {"kustomization.yaml"}
-        assert files == {each for each in named if "/" not in each}, folder
+        assert all((folder / name).exists() for name in named), folder
+        files = {file.name for file in folder.iterdir() if file.is_file()} - {"kustomization.yaml"}
+        assert files == {name for name in named if "/" not in name}, folder
     images = {each["image"] for each in (*POD["containers"], *PREDICTOR["containers"])}
     assert images == {"requant"}
-    for name in ("base", "kserve", "overlays/production"):
-        (image,) = read(KUBERNETES / name / "kustomization.yaml")["images"]
+    for place in ("base", "kserve", "overlays/production"):
+        (image,) = read(KUBERNETES / place / "kustomization.yaml")["images"]
         assert image["name"] == "requant"
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
 @pytest.mark.parametrize("folder", ["base", "kserve", "overlays/production"])
 def test_kustomize_builds_it(folder: str) -> None:
-    run = subprocess.run(["kubectl", "kustomize", str(KUBERNETES / folder)], check=True, capture_output=True, text=True)
+    run = subprocess.run(["kubectl", "kustomize", KUBERNETES / folder], check=True, capture_output=True, text=True)
     documents = list(yaml.safe_load_all(run.stdout))
     images = {each["image"] for each in everything(documents) if isinstance(each, dict) and "image" in each}
     (image,) = read(KUBERNETES / folder / "kustomization.yaml")["images"]

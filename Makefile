@@ -49,7 +49,7 @@ check: $(VENV)/check.done ## formatting, lint, types, openapi.json, the Dockerfi
 	$(BIN)/mypy
 	$(BIN)/python -m service.openapi --check
 	$(BIN)/hadolint Dockerfile
-	$(BIN)/kubernetes-validate --strict --quiet deploy/kubernetes/base/[!k]*.yaml
+	$(BIN)/kubernetes-validate --strict --quiet deploy/kubernetes/base/[!k]*.yaml deploy/examples/*/kubernetes.yaml
 
 format: $(VENV)/check.done ## format the code
 	$(BIN)/ruff check --fix .

@@ -35,6 +35,7 @@ from service.middleware.bearer_auth import BearerAuth
 from service.middleware.cors import Cors
 from service.middleware.instrumentation import Instrumentation
 from service.middleware.request_lifecycle import RequestLifecycle
+from service.npy_api import form_routes as forms
 from service.npy_api import routes as npy
 from service.oip import routes as oip
 from service.oip.shared_memory import routes as shared_memory
@@ -47,7 +48,7 @@ class Application(Starlette):
     """The service as an ASGI application. Its threads and kernels come to life with its lifespan."""
 
     def __init__(self, settings: Settings) -> None:
-        topics = [convert, fake_quantize, compare, blocks, integer, tosa, operators, npy, oip, shared_memory]
+        topics = [convert, fake_quantize, compare, blocks, integer, tosa, operators, npy, forms, oip, shared_memory]
         topics += [multipliers, ranges, calibration, types, translation, lowering]
         topics += [profiles, schemes, operator_catalog, meta]
         topics += [docs] if settings.docs else []

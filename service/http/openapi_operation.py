@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from pydantic import BaseModel
@@ -100,6 +101,39 @@ def npy_operation(operation_id: str, parameters: list[dict[str, Any]]) -> dict[s
         "openapi_extra": {
             "parameters": parameters,
             "requestBody": {"required": True, "description": "One .npy file.", "content": _BINARY_CONTENT},
+        },
+    }
+
+
+def form_operation(
+    operation_id: str, files: Mapping[str, str], texts: list[dict[str, Any]], required: Collection[str]
+) -> dict[str, Any]:
+    """Return the arguments of a POST route that reads a form and writes one file.
+
+    `files`: the fields that are files, with what each is. `texts`: the others, as parameters of a query.
+    """
+    file = _BINARY_CONTENT[BINARY]["schema"]
+    properties: dict[str, Any] = {name: {**file, "description": said} for name, said in files.items()}
+    for text in texts:
+        schema = text["schema"]
+        # What stands beside a reference is lost on some generators.
+        properties[text["name"]] = schema if "$ref" in schema else {**schema, "description": text["description"]}
+    schema = {
+        "type": "object",
+        "properties": properties,
+        "required": [name for name in properties if name in required],
+        "additionalProperties": False,
+    }
+    return {
+        "operation_id": operation_id,
+        "response_class": BinaryResponse,
+        "responses": {**_ok(NPY_HEADERS, _BINARY_CONTENT), **problems(400, 413, 415, 422, 503, 504)},
+        "openapi_extra": {
+            "requestBody": {
+                "required": True,
+                "description": "Tensors as .npy files; the other fields as in the query of the route under /v1/npy.",
+                "content": {"multipart/form-data": {"schema": schema}},
+            },
         },
     }
 

@@ -142,8 +142,9 @@ _TABLE: Mapping[type[errors.RequantError], ProblemKind] = dict(
             431,
             "Request head too large",
             "The request line and header fields are limited in total size, and the header fields in number. GET "
-            "/v1/info shows both limits. Send long types in the body of a JSON route such as /v1/quantize, or "
-            "under /v2 in the JSON that precedes the tensors. The connection is closed after this response.",
+            "/v1/info shows both limits. Send long types, or their scales as .npy files, in a form to "
+            "/v1/multipart/quantize, or in the body of a JSON route such as /v1/quantize, or under /v2 in the JSON "
+            "that precedes the tensors. The connection is closed after this response.",
         ),
         _row(
             errors.VersionError,
@@ -178,8 +179,8 @@ _TABLE: Mapping[type[errors.RequantError], ProblemKind] = dict(
             415,
             "Unsupported media type",
             "JSON routes accept application/json. Routes under /v1/npy accept application/octet-stream, "
-            "application/x-npy and application/x-binary. Routes under /v2 accept any media type. Compressed bodies "
-            "(gzip, deflate) are accepted under /v2 only.",
+            "application/x-npy and application/x-binary, those under /v1/multipart multipart/form-data. Routes under "
+            "/v2 accept any media type. Compressed bodies (gzip, deflate) are accepted under /v2 only.",
         ),
         _row(
             errors.SharedMemoryError,

@@ -8,7 +8,9 @@ they can be computed with while the rest is on its way, or each chunk is copied 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Collection, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,63 +35,41 @@ def require_media_type(headers: Mapping[str, str], served: Collection[str]) -> N
         raise UnreadableEncodingError(f"the content encoding is {excerpt(coding)!r}; bodies are read uncompressed")
 
 
-class BodyReader:
-    """One request body, handed out in the sizes that the caller asks for, never more than `limit` bytes in all.
+class ChunkReader(ABC):
+    """Bytes that come in chunks, handed out in the sizes that the caller asks for, never more than `limit` in all.
 
-    `declared` is the Content-Length, None when the body is chunked; `received` is how much of the body has come. A
-    declared length over the limit is refused here, before anything is received: a client that waits for `100 Continue`
-    then sends nothing at all. Memory for what is kept is held first (`service.runtime.memory_budget`).
+    `declared` bounds how many come, None if that is not known; `received` is how many have come. Memory for what is
+    kept is reserved first (`service.runtime.memory_budget`).
     """
 
-    def __init__(self, scope: Scope, receive: Receive, limit: int, *, compressed: bool = False) -> None:
-        self._receive = receive
-        self._scope = scope
-        self._limit = limit
+    def __init__(self, limit: int, declared: int | None, reserve: Callable[[int], Awaitable[None]]) -> None:
+        self.limit = limit
+        self.reserve = reserve
+        self.declared = declared
         self.received = 0
         self._chunk = b""
         self._at = 0
         self._more = True
-        fields = context_of(scope).headers
-        text = fields.get(b"content-length")
-        if text is not None and not (text.isdigit() and len(text) < 20):
-            shown = excerpt(text.decode("latin-1"))
-            raise MalformedRequestError(f"the Content-Length is {shown!r}; expected a decimal number")
-        self.declared: int | None = None if text is None else int(text)
-        if text is None and b"transfer-encoding" not in fields:
-            self.declared = 0
-        if self.declared is not None and self.declared > limit:
-            raise LimitError(f"the body has {self.declared} bytes; the limit is {limit}", limit=limit)
-        if compressed:
-            self.declared = None
+
+    @abstractmethod
+    async def _message(self) -> bytes:
+        """Wait for the next chunk, count it, and say whether there are more. It may be empty."""
 
     async def _next_chunk(self) -> bool:
-        """Receive until there is something to hand out. False at the end of the body."""
+        """Receive until there is something to hand out. False at the end."""
         while self._at == len(self._chunk):
             if not self._more:
                 return False
             self._chunk, self._at = await self._message(), 0
         return True
 
-    async def _message(self) -> bytes:
-        """Receive one message, and return the part of the body that it brings."""
-        message = await self._receive()
-        if message["type"] == "http.disconnect":
-            expected = "more" if self.declared is None else f"{self.declared} as declared"
-            raise MalformedRequestError(f"the body ended after {self.received} bytes; expected {expected}")
-        chunk: bytes = message.get("body", b"")
-        self._more = message.get("more_body", False)
-        self.received += len(chunk)
-        if self.received > self._limit:
-            raise LimitError(f"the body exceeds the limit of {self._limit} bytes", limit=self._limit)
-        return chunk
-
     @property
     def handed_out(self) -> int:
-        """How much of the body was handed out."""
+        """How much was handed out."""
         return self.received - len(self._chunk) + self._at
 
     async def next_bytes(self) -> bytes:
-        """Return what comes next, as much as is there: at least a byte, unless the body ends. It is not handed out."""
+        """Return what comes next, as much as is there: at least a byte, unless it ends. It is not handed out."""
         await self._next_chunk()
         return self._chunk[self._at :]
 
@@ -140,16 +120,16 @@ class BodyReader:
     async def take(self, count: int) -> NDArray[np.uint8]:
         """Return the next `count` bytes, or as many as there are, as a writable aligned array.
 
-        When the length of the body is known, the memory is allocated at once. In a chunked body `count` is only what
+        When a bound of what comes is known, the memory is allocated at once. Otherwise `count` is only what
         somebody promised, so memory grows with the bytes that arrive.
         """
         room = min(count, _FIRST_ROOM if self.declared is None else self.declared)
-        await reserve_memory(self._scope, room)
+        await self.reserve(room)
         buffer = np.empty(room, np.uint8)
         filled = await self.fill(buffer.data)
         while filled == len(buffer) < count and await self._next_chunk():
             room = min(count, max(2 * len(buffer), _FIRST_ROOM))
-            await reserve_memory(self._scope, room)
+            await self.reserve(room)
             longer = np.empty(room, np.uint8)
             longer[:filled] = buffer
             buffer = longer
@@ -157,27 +137,64 @@ class BodyReader:
         return buffer[:filled]
 
     async def rest(self) -> NDArray[np.uint8]:
-        """Return all that is left of the body."""
-        return await self.take(self._limit)
+        """Return all that is left."""
+        return await self.take(self.limit)
+
+    async def skip_rest(self) -> int:
+        """Receive the rest without keeping it. Return its length."""
+        skipped = 0
+        while await self._next_chunk():
+            skipped += len(self._chunk) - self._at
+            self._at = len(self._chunk)
+        return skipped
+
+
+class BodyReader(ChunkReader):
+    """One request body. `declared` is the Content-Length, None when the body is chunked.
+
+    A declared length over the limit is refused here, before anything is received: a client that waits for
+    `100 Continue` then sends nothing at all.
+    """
+
+    def __init__(self, scope: Scope, receive: Receive, limit: int, *, compressed: bool = False) -> None:
+        super().__init__(limit, None, partial(reserve_memory, scope))
+        self._receive = receive
+        fields = context_of(scope).headers
+        text = fields.get(b"content-length")
+        if text is not None and not (text.isdigit() and len(text) < 20):
+            shown = excerpt(text.decode("latin-1"))
+            raise MalformedRequestError(f"the Content-Length is {shown!r}; expected a decimal number")
+        self.declared = None if text is None else int(text)
+        if text is None and b"transfer-encoding" not in fields:
+            self.declared = 0
+        if self.declared is not None and self.declared > limit:
+            raise LimitError(f"the body has {self.declared} bytes; the limit is {limit}", limit=limit)
+        if compressed:
+            self.declared = None
+
+    async def _message(self) -> bytes:
+        """Receive one message, and return the part of the body that it brings."""
+        message = await self._receive()
+        if message["type"] == "http.disconnect":
+            expected = "more" if self.declared is None else f"{self.declared} as declared"
+            raise MalformedRequestError(f"the body ended after {self.received} bytes; expected {expected}")
+        chunk: bytes = message.get("body", b"")
+        self._more = message.get("more_body", False)
+        self.received += len(chunk)
+        if self.received > self.limit:
+            raise LimitError(f"the body exceeds the limit of {self.limit} bytes", limit=self.limit)
+        return chunk
 
     async def text(self) -> bytearray:
         """Return all that is left of the body as one text."""
         if self.declared is None:
             return bytearray((await self.rest()).data)
         room = self.declared - self.received + len(self._chunk) - self._at
-        await reserve_memory(self._scope, room)
+        await self.reserve(room)
         whole = _bytearray(room)
         filled = await self.fill(memoryview(whole))
         del whole[filled:]
         return whole
-
-    async def skip_rest(self) -> int:
-        """Receive the rest of the body without keeping it. Return its length."""
-        skipped = 0
-        while await self._next_chunk():
-            skipped += len(self._chunk) - self._at
-            self._at = len(self._chunk)
-        return skipped
 
 
 def _bytearray(size: int) -> bytearray:

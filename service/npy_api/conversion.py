@@ -6,22 +6,26 @@ a small tensor that costs more than its arithmetic.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
-import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 
-from core.errors import NpyError, at
-from core.formats.elements import FLOATS, IntegerElement, Signedness
-from core.mlir.types import ElementType
+from core.errors import at
 from core.plan.packing import check_dense_bytes
 from core.profiles import Operation
 from service.http.openapi_operation import BINARY
 from service.http.request_body import BodyReader, require_media_type
-from service.http.responses import BuffersResponse, Header, StreamedResponse
+from service.http.responses import Header
 from service.npy_api import format as npy
+from service.npy_api.derivation import OutputFormat, check_output_format, quantize_deriving, read_output_format
+from service.npy_api.reading import check_size, element_of, header_text
+from service.npy_api.replies import npy_head, npy_response, reply_headers
+from service.operations.calibration.options import flat_pointers
+from service.operations.calibration.quantization import plan_derivation
 from service.operations.conversion_call import PlannedConversion, planned_conversion
 from service.operations.conversion_query import ConversionQuery, read_conversion_query
 from service.operations.conversion_run import convert_body
@@ -31,7 +35,16 @@ from service.runtime.runtime import Runtime, require_ready
 
 # The last is the default of `curl --data-binary`.
 _MEDIA_TYPES = frozenset({BINARY, "application/x-npy", "application/x-binary", "application/x-www-form-urlencoded"})
-_LONGEST_TYPE_HEADER = 2048
+
+
+Reserve = Callable[[int], Awaitable[None]]
+
+
+class _Asked(NamedTuple):
+    """A query, read, and the file that it asks for."""
+
+    query: ConversionQuery
+    output: OutputFormat
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +63,19 @@ async def convert_npy(request: Request, operation: Operation) -> Response:
     running, scope = require_ready(request), request.scope
     sent = context_of(scope).headers
     key = (scope["path"], scope["query_string"], sent.get(b"content-type"), sent.get(b"content-encoding"))
-    query: ConversionQuery | None = running.asked.get(key)
-    if query is None:
+    asked: _Asked | None = running.asked.get(key)
+    if asked is None:
         require_media_type(request.headers, _MEDIA_TYPES)
-        query = await read_conversion_query(request, operation, running)
-        running.asked.put(key, query, plan_bytes(None, len(scope["query_string"])))
+        asked = await _read_query(request, operation, running)
+        running.asked.put(key, asked, plan_bytes(None, len(scope["query_string"])))
+    query = asked.query
     reader = BodyReader(scope, request.receive, running.settings.max_binary_bytes)
-    text, length = await _header_text(reader)
+    text, length = await header_text(reader)
     header_bytes = reader.handed_out
+    if query.conversion.leaves_scales_open:
+        header = npy.parse_header(text, length, running.settings.max_rank)
+        with flat_pointers():
+            return await _derive(reader, header, asked, running, partial(reserve_memory, scope))
     file: _File | None = running.asked.get((*key, text))
     if file is None:
         file = await _plan(npy.parse_header(text, length, running.settings.max_rank), query, running)
@@ -65,72 +83,51 @@ async def convert_npy(request: Request, operation: Operation) -> Response:
 
     async def end() -> None:
         await reader.skip_rest()
-        _check_size(file, reader.received - header_bytes)
+        check_size(file.header, reader.received - header_bytes)
 
     if reader.declared is not None:
-        _check_size(file, reader.declared - header_bytes)
+        check_size(file.header, reader.declared - header_bytes)
     elif file.data_bytes > running.settings.max_binary_bytes:
         await end()  # more than can come: that it does not is all that is left to see
     found = await convert_body(reader, file.planned, running, partial(reserve_memory, scope), end)
-    headers = (*file.reply_headers, (b"requant-saturated", b"%d" % found.result.saturated))
-    if isinstance(found.output, np.ndarray):
-        return BuffersResponse([file.reply_header, found.output.view(np.uint8).data], BINARY, headers)
-    return StreamedResponse(file.reply_header, found.output, file.planned.output_bytes, BINARY, headers)
+    return npy_response(found, file.reply_header, file.reply_headers)
 
 
-async def _header_text(reader: BodyReader) -> tuple[bytes, int]:
-    """Take the header's text from a body, and the length that it should have."""
-    text = npy.whole_header(await reader.next_bytes())
-    if text is not None:
-        reader.pass_over(npy.SHORT_START_BYTES + len(text))
-        return text, len(text)
-    start = await reader.head(npy.SHORT_START_BYTES)
-    field_bytes = npy.length_field_bytes(start)
-    field = start[npy.START_BYTES :]
-    if len(field) < field_bytes:
-        field += await reader.head(field_bytes - len(field))
-    length = npy.header_length(field, field_bytes)
-    return await reader.head(length), length
+async def _read_query(request: Request, operation: Operation, running: Runtime) -> _Asked:
+    others = ("output",) if operation is Operation.QUANTIZE else ()
+    with flat_pointers():
+        query, given = await read_conversion_query(request, operation, running, others)
+    output = read_output_format(given)
+    check_output_format(output, query.conversion)
+    return _Asked(query, output)
+
+
+async def _derive(
+    reader: BodyReader, header: npy.NpyHeader, asked: _Asked, running: Runtime, reserve: Reserve
+) -> Response:
+    """Receive all of a file, find scales for it, and quantize it."""
+    header_bytes, query = reader.handed_out, asked.query
+    named = query.conversion.input_type is not None
+    with at("/input_type"):
+        call = query.call(header.shape, None if named else element_of(header))
+    derivation = await plan_derivation(call, query.characters, running)
+    npy.check_dtype(header, derivation.dtype, named=named)
+    if reader.declared is not None:
+        check_size(header, reader.declared - header_bytes)
+    data = await reader.take(header.data_bytes)
+    await reader.skip_rest()
+    check_size(header, reader.received - header_bytes)
+    return await quantize_deriving(derivation, data.view(derivation.dtype), asked.output, running, reserve)
 
 
 async def _plan(header: npy.NpyHeader, query: ConversionQuery, running: Runtime) -> _File:
     """Plan for a header."""
     named = query.conversion.input_type is not None
     with at("/input_type"):
-        call = query.call(header.shape, None if named else _element_of(header))
-    planned = await planned_conversion(call, query.characters, running)
+        call = query.call(header.shape, None if named else element_of(header))
+    with flat_pointers():
+        planned = await planned_conversion(call, query.characters, running)
     npy.check_dtype(header, planned.input_dtype, named=named)
     if planned.packed_in is not None:
         check_dense_bytes(header.elements, planned.elements, planned.packed_in)
-    reply_header = npy.write_header(planned.output_dtype, planned.output_shape)
-    return _File(planned, header, header.data_bytes, reply_header, _reply_headers(planned))
-
-
-def _check_size(file: _File, found: int) -> None:
-    if found != file.data_bytes:
-        header = file.header
-        raise NpyError(
-            f"the .npy promises {header.elements} elements of {header.item_bytes} bytes, which is {header.data_bytes}; "
-            f"the body has {found} bytes of data"
-        )
-
-
-def _element_of(header: npy.NpyHeader) -> ElementType:
-    """Return the MLIR type that a numpy element kind stands for by itself."""
-    if header.descr in npy.VOIDS:
-        raise NpyError(f"the .npy holds anonymous elements ({header.descr!r}); name their type with input_type")
-    dtype = np.dtype(header.descr)
-    bits = dtype.itemsize * 8
-    if dtype.kind == "f":
-        return FLOATS[f"f{bits}"]
-    return IntegerElement(bits, Signedness.UNSIGNED if dtype.kind == "u" else Signedness.SIGNLESS)
-
-
-def _reply_headers(planned: PlannedConversion) -> tuple[Header, ...]:
-    """Return the headers that are the same for all data."""
-    headers = [(b"requant-profile", planned.plan.profile.encode("ascii"))]
-    type_text = planned.output_type
-    # An encoding of a tensor may hold any text, and a header may not.
-    if len(type_text) <= _LONGEST_TYPE_HEADER and type_text.isascii() and type_text.isprintable():
-        headers.append((b"requant-type", type_text.encode("ascii")))
-    return tuple(headers)
+    return _File(planned, header, header.data_bytes, npy_head(planned), reply_headers(planned))

@@ -178,7 +178,7 @@ def _resemblance(start: bytes) -> str:
     if not start:
         return "it is empty"
     if start.startswith(b"PK"):
-        return "it looks like a .npz or zip archive; send one array of it"
+        return "it looks like a .npz or zip archive; send its arrays as fields of a form, under /v1/multipart"
     if start.startswith(b"\x80"):
         return "it looks like a pickle, and pickles are never read"
     return "it does not begin with \\x93NUMPY"

@@ -9,31 +9,43 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from core.profiles import Operation
-from service.http.openapi_operation import npy_operation
+from service.http.openapi_operation import SCHEMAS, npy_operation, query_parameter
 from service.npy_api.conversion import convert_npy
 from service.operations.conversion_query import described_fields
 
 router = APIRouter(prefix="/v1/npy", tags=["npy"])
 
-_STORED = "MLIR text, percent-encoded (+ as %2B). A bare quantized type takes its shape from the .npy file."
+STORED = "MLIR text, percent-encoded (+ as %2B). A bare quantized type takes its shape from the .npy file."
 
 
-def _described(operation: Operation, input_type: str, output_type: str) -> dict[str, Any]:
-    return npy_operation(f"{operation}Npy", described_fields(operation, input_type, output_type))
+OUTPUT = query_parameter(
+    "output",
+    "npz returns y, scale, zero_point and type in one .npz. Only for a type that leaves its scales open.",
+    schema={"$ref": f"{SCHEMAS}OutputFormat", "default": "npy"},
+)
+
+
+def _described(operation: Operation, input_type: str, output_type: str, *others: dict[str, Any]) -> dict[str, Any]:
+    return npy_operation(f"{operation}Npy", [*described_fields(operation, input_type, output_type), *others])
 
 
 @router.post(
     "/quantize",
-    **_described(Operation.QUANTIZE, "MLIR text. Default: the element type and shape of the .npy file.", _STORED),
+    **_described(
+        Operation.QUANTIZE,
+        "MLIR text. Default: the element type and shape of the .npy file.",
+        f"{STORED} !quant.any and !quant.calibrated leave the scales to be derived.",
+        OUTPUT,
+    ),
 )
 async def quantize_npy(request: Request) -> Response:
-    """Quantize a .npy file to a given type."""
+    """Quantize a .npy file to a given type, or to one whose scales are derived."""
     return await convert_npy(request, Operation.QUANTIZE)
 
 
 @router.post(
     "/dequantize",
-    **_described(Operation.DEQUANTIZE, _STORED, "MLIR text. Default: the expressed type of the input."),
+    **_described(Operation.DEQUANTIZE, STORED, "MLIR text. Default: the expressed type of the input."),
 )
 async def dequantize_npy(request: Request) -> Response:
     """Dequantize a .npy file."""
@@ -44,8 +56,8 @@ async def dequantize_npy(request: Request) -> Response:
     "/requantize",
     **_described(
         Operation.REQUANTIZE,
-        f"{_STORED} Default: the integers and shape of the .npy, which need multipliers.",
-        _STORED,
+        f"{STORED} Default: the integers and shape of the .npy, which need multipliers.",
+        STORED,
     ),
 )
 async def requantize_npy(request: Request) -> Response:

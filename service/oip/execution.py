@@ -9,20 +9,24 @@ from typing import TypeVar
 
 import numpy as np
 
-from core.errors import FieldFault, InvalidRequestError, PreconditionError, TensorDataError
+from core.errors import FieldFault, InvalidRequestError, PreconditionError, RequantError, TensorDataError
 from service.oip import wire as oip
 from service.oip.call import Call
 from service.oip.inference_head import InferenceHead
 from service.oip.models.conversions import check_input, named_in_model, outputs_of, report_of
-from service.oip.models.model import Answer, Model, Work
+from service.oip.models.model import Answer, Model, Work, slot_named
 from service.oip.shared_memory.tensors import SharedTensors, is_aligned
 from service.oip.tensors import InputTensor, OutputTensor
-from service.operations.conversion_call import PlannedConversion, planned_conversion
+from service.operations.calibration.quantization import DerivedScales, derive_quantization, plan_derivation
+from service.operations.conversion_call import ConversionCall, PlannedConversion, planned_conversion
 from service.operations.conversion_run import convert_in_memory
 from service.runtime.runtime import Runtime
 
 Reply = TypeVar("Reply")
 Reserve = Callable[[int], Awaitable[None]]
+
+# A tensor of a model that is no conversion is copied out of shared memory if it has no more bytes.
+_COPIED = 64 << 10
 
 
 async def run_in_memory(
@@ -33,48 +37,56 @@ async def run_in_memory(
     Inputs that are in shared memory need not be in `call` yet. `reserve` reserves so many bytes of memory. Raise what
     is wrong with the call, with the place in the request.
     """
+    run = _run_job if model.conversion is None else _run_conversion
+    if not head.uses_shared_memory:
+        return await run(model, head, call, None, running, reserve, reply)
     shared = SharedTensors(head.input_regions, head.output_regions, running)
-    with shared.in_use():
+    try:
         call = await _with_shared_inputs(call, model, head, shared, running, reserve)
-        run = _run_job if model.conversion is None else _run_conversion
-        return await run(model, head, call, shared, running, reserve, reply)
+        found = await run(model, head, call, shared, running, reserve, reply)
+    except RequantError:
+        # It may be about the zeros that are in the place of pages that were missing.
+        shared.check()
+        raise
+    shared.check()
+    return found
 
 
 async def _run_conversion(
     model: Model,
     head: InferenceHead,
     call: Call,
-    shared: SharedTensors,
+    shared: SharedTensors | None,
     running: Runtime,
     reserve: Reserve,
     reply: Callable[[Answer], Reply],
 ) -> Reply:
     """Run a model that is a conversion of its first input."""
     x = call.inputs[model.inputs[0].name]
-    planned = await plan_conversion(model, head, call, running)
-    target = shared.target("y", planned.output_dtype, planned.output_bytes)
+    planned, scales = await _plan_with_input(model, head, call, running, reserve)
+    target = None if shared is None else shared.target("y", planned.output_dtype, planned.output_bytes)
     if target is None:
         await reserve(planned.output_bytes)
     try:
-        found = await convert_in_memory(x.data, planned, running, target, shared.check)
+        check = None if shared is None else shared.check
+        found = await convert_in_memory(x.data, planned, running, target, check)
     except (TensorDataError, PreconditionError) as error:
         error.pointer = error.pointer or x.pointer
         raise
-
-    def answer() -> Reply:
-        assert isinstance(found.output, np.ndarray)
-        outputs = outputs_of(planned, found.output, multipliers=True)
-        return reply(Answer(shared.delivered(outputs), report_of(found.result)))
-
-    # What is left to do costs little, unless y has to be copied.
-    return await running.executor.run_array(planned.output_bytes * (target is None and "y" in shared.outputs), answer)
+    assert isinstance(found.output, np.ndarray)
+    outputs = tuple(outputs_of(planned, found.output, multipliers=True, scales=scales))
+    report = report_of(found.result, scales)
+    if shared is None:
+        return reply(Answer(outputs, report))
+    copied = planned.output_bytes if target is None and "y" in shared.outputs else 0
+    return await running.executor.run_array(copied, lambda: reply(Answer(shared.delivered(outputs), report)))
 
 
 async def _run_job(
     model: Model,
     head: InferenceHead,
     call: Call,
-    shared: SharedTensors,
+    shared: SharedTensors | None,
     running: Runtime,
     reserve: Reserve,
     reply: Callable[[Answer], Reply],
@@ -88,7 +100,7 @@ async def _run_job(
         for tensor in call.inputs.values():
             oip.check_booleans(tensor)
         answer = job.run()
-        return reply(replace(answer, outputs=shared.delivered(answer.outputs)))
+        return reply(answer if shared is None else replace(answer, outputs=shared.delivered(answer.outputs)))
 
     weight = sum(tensor.data.nbytes for tensor in call.inputs.values())
     match job.work:
@@ -103,18 +115,20 @@ async def _run_job(
 async def _with_shared_inputs(
     call: Call, model: Model, head: InferenceHead, shared: SharedTensors, running: Runtime, reserve: Reserve
 ) -> Call:
-    """Return a call with the inputs that are in shared memory: the first in place, the others copied.
+    """Return a call with the inputs that are in shared memory, those in place that may be.
 
-    A first one that is not aligned is copied too, but for that of a conversion, which is copied piece by piece.
+    These are the input of a conversion that takes it piece by piece, which only kernels read, and the tensors of
+    another model's first input if they are aligned and large. The others are copied: Python looks at them repeatedly.
     """
     if not shared.inputs:
         return call
     inputs = dict(call.inputs)
+    conversion = model.conversion is not None and not model.needs_input(head.parameters)
     for each in head.heads:
         if each.region is not None:
             data = shared.inputs[each.name].data
-            in_place = model.conversion is not None or is_aligned(data, each.datatype.dtype)
-            if each.name != model.inputs[0].name or not in_place:
+            in_place = conversion or (len(data) > _COPIED and is_aligned(data, each.datatype.dtype))
+            if not in_place or slot_named(model.inputs[:1], each.name) is None:
                 await reserve(len(data))
                 data = await running.executor.run_array(len(data), data.copy)
             inputs[each.name] = oip.tensor_of_blob(each, data)
@@ -128,8 +142,33 @@ async def plan_conversion(model: Model, head: InferenceHead, call: Call, running
     """
     if head.planned is not None:
         return head.planned
+    return await _plan(model, head, call, await _conversion_of(model, call, running), running)
+
+
+async def _plan_with_input(
+    model: Model, head: InferenceHead, call: Call, running: Runtime, reserve: Reserve
+) -> tuple[PlannedConversion, DerivedScales | None]:
+    """Plan a call as `plan_conversion`, and find the scales that it leaves open in the data of the first input."""
+    if head.planned is not None:
+        return head.planned, None
+    conversion = await _conversion_of(model, call, running)
+    if not conversion.leaves_scales_open:
+        return await _plan(model, head, call, conversion, running), None
+    x = call.inputs[model.inputs[0].name]
+    with named_in_model(call.inputs):
+        derivation = await plan_derivation(conversion, call.characters, running)
+        x.check_kept(derivation.tensor.element, derivation.dtype)
+        return await derive_quantization(derivation, x.data, running, reserve)
+
+
+async def _conversion_of(model: Model, call: Call, running: Runtime) -> ConversionCall:
     assert model.conversion is not None
-    conversion = await running.executor.run_text(call.characters, partial(model.conversion, call))
+    return await running.executor.run_text(call.characters, partial(model.conversion, call))
+
+
+async def _plan(
+    model: Model, head: InferenceHead, call: Call, conversion: ConversionCall, running: Runtime
+) -> PlannedConversion:
     with named_in_model(call.inputs):
         planned = await planned_conversion(conversion, call.characters, running)
     check_input(call.inputs[model.inputs[0].name], planned)

@@ -25,7 +25,7 @@ from service.oip.call import Call
 from service.oip.datatypes import DATATYPES
 from service.oip.execution import chosen_outputs, inputs_of, plan_conversion, run_in_memory
 from service.oip.inference_head import InferenceHead, head_text, read_head
-from service.oip.models.conversions import outputs_of, report_of
+from service.oip.models.conversions import outputs_of, report_of, y_is_alone
 from service.oip.models.model import Answer, Model
 from service.oip.parameters import Value, completed
 from service.operations.conversion_run import Converted, convert_body
@@ -99,8 +99,7 @@ async def infer(request: Request, model: Model, version: str) -> Response:
         head = await _decode(request, text, model, running)
     reply.id = head.id if cut.id is None else cut.id
     body = _Body(reader, len(text), length is not None, head)
-    # The error of a conversion is found with its whole input at hand.
-    arrives = model.conversion is not None and not head.parameters.get("error") and not head.uses_shared_memory
+    arrives = model.conversion is not None and not model.needs_input(head.parameters) and not head.uses_shared_memory
     await body.receive(model.inputs[0].name if arrives else None, limit)
     if body.first_arrives:
         response = await _run_arriving(request, model, version, body, reply)
@@ -179,7 +178,7 @@ async def _run_arriving(request: Request, model: Model, version: str, body: _Bod
         call = Call(version, inputs, head.parameters, running.settings)
         planned = await plan_conversion(model, head, call, running)
     # Another output in binary follows y, so y is made whole then.
-    y_alone = head.wanted.get("y", False) and len(head.wanted) == 1
+    y_alone = y_is_alone(planned, head.wanted)
     reserve = partial(reserve_memory, request.scope)
     try:
         found = await convert_body(body.reader, planned, running, reserve, body.end, whole=not y_alone)

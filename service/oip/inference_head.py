@@ -38,7 +38,7 @@ class InferenceHead:
     `heads`: its inputs, in order. `inputs`: those whose elements were in the head. `wanted`: the outputs by name, each
     with whether it is sent in binary. `planned` is what it means for a model that is a conversion, if no other input
     has a say in that; `replied` is the last result of that with the JSON of its reply. `input_regions` and
-    `output_regions`: where in shared memory tensors are, or are wanted.
+    `output_regions`: where in shared memory tensors are, or are wanted; `uses_shared_memory`: whether there are any.
     """
 
     heads: list[oip.InputHead]
@@ -51,18 +51,15 @@ class InferenceHead:
     replied: tuple[ConversionResult, bytes] | None = None
     output_regions: Mapping[str, RegionPart] = field(default_factory=dict)
     input_regions: Mapping[str, RegionPart] = field(init=False)
+    uses_shared_memory: bool = field(init=False)
     binary: list[oip.InputHead] = field(init=False)
     blob_bytes: int = field(init=False)
 
     def __post_init__(self) -> None:
         self.binary = [head for head in self.heads if head.is_binary]
         self.input_regions = {head.name: head.region for head in self.heads if head.region is not None}
+        self.uses_shared_memory = bool(self.input_regions or self.output_regions)
         self.blob_bytes = sum(head.blob_bytes for head in self.binary)
-
-    @property
-    def uses_shared_memory(self) -> bool:
-        """Whether any of its tensors is in shared memory, or is wanted there."""
-        return bool(self.input_regions or self.output_regions)
 
 
 class HeadText(NamedTuple):

@@ -24,6 +24,7 @@ from core.translation import litert, onednn, onnx, torch, tosa
 from service import VERSION
 from service.http.models import COMPONENT, Problem
 from service.http.openapi_operation import REQUEST_MODELS, SCHEMAS
+from service.npy_api.derivation import OutputFormat
 from service.runtime.settings import Limits, Settings
 
 TITLE = "Requant"
@@ -31,7 +32,8 @@ TITLE = "Requant"
 _DESCRIPTION = """Bit-exact quantization arithmetic. Types are MLIR text; a profile names the system to reproduce.
 
 Tensors are row-major and little-endian. JSON routes accept them as base64 or, if small, as numbers; routes under
-`/v1/npy` read and write one `.npy` file; `/v2` implements the Open Inference Protocol, with JSON or binary tensors.
+`/v1/npy` read and write one `.npy` file, and those under `/v1/multipart` read forms of them; `/v2` implements the Open
+Inference Protocol, with JSON or binary tensors.
 Errors are `application/problem+json` with a stable `code`."""
 
 _TAGS = [
@@ -39,6 +41,7 @@ _TAGS = [
     {"name": "integer", "description": "Integer operations: matmul, conv2d and add with requantized outputs."},
     {"name": "operators", "description": "Operators of other systems under their own names, operands and attributes."},
     {"name": "npy", "description": "Conversions of .npy files."},
+    {"name": "multipart", "description": "Conversions of .npy files in forms, with scales beside the tensor."},
     {
         "name": "oip",
         "description": "Conversions, comparison, block formats and operators as models of the Open Inference Protocol.",
@@ -68,6 +71,7 @@ def document(routes: Sequence[BaseRoute], settings: Settings) -> dict[str, Any]:
     components["Problem"] = Problem.model_json_schema(ref_template=SCHEMAS + "{model}")
     components.update(components["Problem"].pop("$defs", {}))
     components["ProfileName"] = _names(PROFILES, "The arithmetic contracts. GET /v1/profiles describes each.")
+    components["OutputFormat"] = _names(OutputFormat, "The file of a reply: one array, or several.")
     components["RoundingName"] = _names(
         ROUNDINGS, "The roundings that can replace a profile's. The nearest_* roundings differ only on ties."
     )

@@ -16,9 +16,9 @@ from core.compare.error_report import ErrorReport
 from core.convert.dequantize import plan_dequantize
 from core.convert.quantize import plan_quantize
 from core.convert.requantize import ScalingPlan, plan_requantize
-from core.errors import ParameterError, PreconditionError, UnsupportedError, at, sides
+from core.errors import InvalidRequestError, ParameterError, PreconditionError, UnsupportedError, at, sides
 from core.mlir import print_type
-from core.mlir.types import ElementType, TensorType, Type
+from core.mlir.types import AnyType, CalibratedType, ElementType, TensorType, Type
 from core.plan.conversion import Conversion
 from core.plan.operands import bind, element_name, static_shape
 from core.plan.packing import Packing, dense_width
@@ -49,7 +49,8 @@ class ConversionCall(NamedTuple):
     Types are texts, or were parsed already. `shape` and `element` are what the array of a request is by itself; without
     them `input_type` has to be the type of a tensor. `options` are those of `conversion_options` that were given.
     `packing` is that of input and output, in so far as they are stored numbers. `measured` asks for the error of the
-    result against the input.
+    result against the input. `calibration` says how scales are found that `output_type` leaves open
+    (`service.operations.calibration.quantization`), by the names of a request.
     """
 
     operation: Operation
@@ -62,6 +63,14 @@ class ConversionCall(NamedTuple):
     multipliers: tuple[Multiplier, ...] | None = None
     packing: Packing = Packing.UNPACKED
     measured: bool = False
+    calibration: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def leaves_scales_open(self) -> bool:
+        """Whether a quantized type without scales is asked for, so that the elements decide what they are."""
+        given = self.output_type
+        element = given.element if isinstance(given, TensorType) else given
+        return self.operation is Operation.QUANTIZE and isinstance(element, (AnyType, CalibratedType))
 
     @property
     def is_kept(self) -> bool:
@@ -112,14 +121,18 @@ async def planned_conversion(call: ConversionCall, characters: int, running: Run
     found: PlannedConversion | None = running.planned.get(call) if kept else None
     if found is None:
         weight = characters + CHARACTERS_PER_FACTOR * len(call.multipliers or ())
-        found = await running.executor.run_text(weight, partial(_planned, call, running.settings))
+        found = await running.executor.run_text(weight, partial(plan_call, call, running.settings))
         if kept:
             running.planned.put(call, found, plan_bytes(found.plan, weight))
     return found
 
 
-def _planned(call: ConversionCall, settings: Settings) -> PlannedConversion:
-    input_type = _input_type(call, settings)
+def plan_call(call: ConversionCall, settings: Settings) -> PlannedConversion:
+    """Plan a call: work on texts. Raise what is wrong with it, pointing at the field."""
+    if call.calibration:
+        detail = "calibration is for an output_type that leaves its scales open, such as !quant.any<i8:f32>"
+        raise InvalidRequestError.of_field(f"/calibration/{call.calibration[0][0]}", "extra_forbidden", detail)
+    input_type = input_tensor_type(call, settings)
     output_type = _read(call.output_type, settings, "/output_type")
     arguments: dict[str, Any] = {}
     for option in OPTIONS[call.operation]:
@@ -141,7 +154,7 @@ def _read(given: Type | str | None, settings: Settings, pointer: str) -> Type | 
     return read_type(given, settings.max_type_bytes, pointer) if isinstance(given, str) else given
 
 
-def _input_type(call: ConversionCall, settings: Settings) -> TensorType:
+def input_tensor_type(call: ConversionCall, settings: Settings) -> TensorType:
     """Return the type of the input. Raise TypeFitError if the array of the request cannot be of it."""
     if call.shape is None:
         assert isinstance(call.input_type, str)

@@ -29,7 +29,7 @@ class Option:
 
     name: str
     description: str
-    kind: type[str] | type[int] | type[bool] = str
+    kind: type[str] | type[int] | type[float] | type[bool] = str
     default: Value | None = None
     choices: tuple[str, ...] = ()
     named: str = ""

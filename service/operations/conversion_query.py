@@ -1,19 +1,23 @@
-"""Conversion calls as the texts of a query, for protocols whose body is nothing but a tensor."""
+"""Conversion calls as texts by name: the query of a request whose body is a tensor, or the fields of a form."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from starlette.requests import Request
 
-from core.errors import FieldFault, InvalidRequestError, LimitError
+from core.errors import FieldFault, InvalidRequestError, LimitError, ParameterError
 from core.mlir.types import ElementType, Type
 from core.plan.packing import Packing
 from core.profiles import Operation
 from core.schemes import Multiplier
+from core.schemes.factors import parse_factor
 from service.http.openapi_operation import SCHEMAS, query_parameter
 from service.http.query import read_query
+from service.operations.calibration.options import CALIBRATION_OPTIONS, given_calibration
 from service.operations.conversion_call import ConversionCall
 from service.operations.conversion_options import (
     DEFAULT_PROFILES,
@@ -39,9 +43,14 @@ _PACKING = (
 _MULTIPLIERS = "Replace the derived multipliers: one, or one per channel, as comma-separated multiplier:shift pairs."
 
 
-def query_fields(operation: Operation) -> list[str]:
+def options_of(operation: Operation) -> tuple[Option, ...]:
+    """Return the options of an operation, and those that say how scales are found that a quantization leaves open."""
+    return OPTIONS[operation] + (CALIBRATION_OPTIONS if operation is Operation.QUANTIZE else ())
+
+
+def text_fields(operation: Operation) -> list[str]:
     """Return the names of all fields of an operation."""
-    options = [option.name for option in OPTIONS[operation]]
+    options = [option.name for option in options_of(operation)]
     if operation is Operation.REQUANTIZE:
         options.insert(options.index("axis"), "multipliers")
     return [*_TYPES, "profile", "packing", *options]
@@ -50,7 +59,7 @@ def query_fields(operation: Operation) -> list[str]:
 def described_fields(operation: Operation, input_type: str, output_type: str) -> list[dict[str, Any]]:
     """Return the fields as the OpenAPI document has them. `input_type` and `output_type` describe the types."""
     profile = DEFAULT_PROFILES[operation]
-    schemas = {option.name: (option.description, _schema(option)) for option in OPTIONS[operation]} | {
+    schemas = {option.name: (option.description, schema_of(option)) for option in options_of(operation)} | {
         "input_type": (input_type, None),
         "output_type": (output_type, None),
         "profile": (f"Default: {profile}.", {"$ref": f"{SCHEMAS}ProfileName", "default": profile}),
@@ -58,19 +67,25 @@ def described_fields(operation: Operation, input_type: str, output_type: str) ->
         "multipliers": (_MULTIPLIERS, None),
     }
     return [
-        query_parameter(name, schemas[name][0], required=name == _required(operation), schema=schemas[name][1])
-        for name in ("output_type", "input_type", *query_fields(operation)[len(_TYPES) :])
+        query_parameter(name, schemas[name][0], required=name == required_type(operation), schema=schemas[name][1])
+        for name in ("output_type", "input_type", *text_fields(operation)[len(_TYPES) :])
     ]
 
 
-def _required(operation: Operation) -> str:
+def required_type(operation: Operation) -> str:
+    """Return the name of the type that has no default."""
     return "input_type" if operation is Operation.DEQUANTIZE else "output_type"
 
 
-def _schema(option: Option) -> dict[str, Any]:
+def schema_of(option: Option) -> dict[str, Any]:
+    """Return the OpenAPI schema of an option."""
     default = {} if option.default is None else {"default": option.default}
     if option.kind is bool:
         return {"type": "boolean"}
+    if option.kind is float:
+        return {"type": "number", "format": "double"}
+    if option.kind is str and not option.named:
+        return {"type": "string"}
     if option.kind is str:
         return {"$ref": f"{SCHEMAS}{option.named}", **default}
     bounds = {"minimum": 0} if option.highest == LARGEST_INTEGER else {"minimum": 0, "maximum": option.highest}
@@ -88,33 +103,53 @@ class ConversionQuery(NamedTuple):
         return self.conversion._replace(shape=shape, element=element)
 
 
-async def read_conversion_query(request: Request, operation: Operation, running: Runtime) -> ConversionQuery:
-    """Read the query of a request. Raise InvalidRequestError, LimitError or TypeTextError, pointing at a field."""
-    query = read_query(request, query_fields(operation), (_required(operation),))
-    packing = _choice("packing", query.get("packing", Packing.UNPACKED), tuple(Packing))
-    options = {option.name: _value(option, query[option.name]) for option in OPTIONS[operation] if option.name in query}
-    characters = sum(len(query.get(name, "")) for name in (*_TYPES, "multipliers"))
+async def read_conversion_query(
+    request: Request, operation: Operation, running: Runtime, others: Collection[str] = ()
+) -> tuple[ConversionQuery, Mapping[str, str]]:
+    """Read the query of a request. Return with it the parameters of the names in `others`.
+
+    Raise InvalidRequestError, LimitError or TypeTextError, pointing at a field.
+    """
+    query = read_query(request, [*text_fields(operation), *others], (required_type(operation),))
+    read = partial(read_query_type, settings=running.settings)
+    asked = await conversion_of_texts(query, operation, running, read)
+    return asked, {name: query[name] for name in others if name in query}
+
+
+async def conversion_of_texts(
+    texts: Mapping[str, str], operation: Operation, running: Runtime, read: Callable[..., Type]
+) -> ConversionQuery:
+    """Read the fields of an operation. `read` parses a type text, given with the `pointer` of its field.
+
+    Raise as `read_conversion_query`.
+    """
+    packing = _choice("packing", texts.get("packing", Packing.UNPACKED), tuple(Packing))
+    values = {
+        option.name: read_value(option, texts[option.name]) for option in options_of(operation) if option.name in texts
+    }
+    characters = sum(len(texts.get(name, "")) for name in (*_TYPES, "multipliers"))
+    calibration = given_calibration(values) if operation is Operation.QUANTIZE else ()
 
     def read_types() -> list[Type | None]:
-        settings = running.settings
-        return [read_query_type(query[name], settings, f"/{name}") if name in query else None for name in _TYPES]
+        return [read(texts[name], pointer=f"/{name}") if name in texts else None for name in _TYPES]
 
     input_type, output_type = await running.executor.run_text(characters, read_types)
-    multipliers = _multipliers(query["multipliers"]) if "multipliers" in query else None
+    multipliers = _multipliers(texts["multipliers"]) if "multipliers" in texts else None
     conversion = ConversionCall(
         operation,
-        query.get("profile", DEFAULT_PROFILES[operation]),
+        texts.get("profile", DEFAULT_PROFILES[operation]),
         input_type,
         output_type,
-        options=given_options(operation, options),
+        options=given_options(operation, values),
         multipliers=multipliers,
         packing=Packing(packing),
+        calibration=calibration,
     )
     return ConversionQuery(conversion, characters)
 
 
 def _wrong(name: str, code: str, detail: str) -> InvalidRequestError:
-    return InvalidRequestError(f"query parameter {name}: {detail}", (FieldFault(f"/{name}", code, detail),))
+    return InvalidRequestError(f"{name}: {detail}", (FieldFault(f"/{name}", code, detail),))
 
 
 def _choice(name: str, given: str, choices: tuple[str, ...]) -> str:
@@ -123,12 +158,17 @@ def _choice(name: str, given: str, choices: tuple[str, ...]) -> str:
     return given
 
 
-def _value(option: Option, text: str) -> Value:
-    """Return the value of an option that a text stands for."""
+def read_value(option: Option, text: str) -> Value:
+    """Return the value of an option that a text stands for. Raise InvalidRequestError."""
     if option.kind is bool:
         if text not in ("true", "false"):
             raise _wrong(option.name, "bool", "expected true or false")
         return text == "true"
+    if option.kind is float:
+        try:
+            return parse_factor(text)
+        except ParameterError:
+            raise _wrong(option.name, "float_parsing", "expected a finite decimal number") from None
     if option.kind is int:
         if not (text.isascii() and text.isdigit() and len(text) <= 19 and int(text) <= option.highest):
             highest = "2^63 - 1" if option.highest == LARGEST_INTEGER else option.highest

@@ -32,6 +32,10 @@ from service.runtime.runtime import Runtime
 _PIECE = 64 << 10
 # Elements of an input in memory that are converted before it is checked whether the client is still there.
 _CANCELLABLE = 1 << 20
+# At most so many where there are threads to take turns: a change of thread costs as much as many elements. Each thread
+# has so many pieces, if that makes shorter ones, so that they all end at about the same time.
+_LONGEST = 4 << 20
+_PIECES_FOR_THREAD = 2
 # Elements of an input at odd addresses that are copied at a time, so that they stay in a CPU's second cache.
 _COPIED = 128 << 10
 # An input up to here is one piece, and an output up to here is kept, however small the input is.
@@ -70,7 +74,21 @@ async def convert_body(
         return Converted(planned.result(tally, running.metrics), output)
     data = await reader.take(planned.input_bytes)
     await end()
-    source = data.view(planned.input_dtype)
+    return await _convert_leaving(data.view(planned.input_dtype), planned, running)
+
+
+async def convert_received(
+    source: Array, planned: PlannedConversion, running: Runtime, reserve: Callable[[int], Awaitable[None]]
+) -> Converted:
+    """Convert an input that was received whole, as `convert_body` does one that arrives."""
+    if not keeps_output(planned):
+        return await _convert_leaving(source, planned, running)
+    await reserve(planned.output_bytes)
+    work = partial(convert_array, source, planned, running.metrics)
+    return await running.executor.run_array(source.nbytes, work, planned.kind)
+
+
+async def _convert_leaving(source: Array, planned: PlannedConversion, running: Runtime) -> Converted:
     tally = await examine(source, planned, running.executor)
     pieces = convert_leaving(source, planned, running.executor)
     return Converted(planned.result(tally, running.metrics), pieces)
@@ -81,7 +99,7 @@ async def convert_in_memory(
     planned: PlannedConversion,
     running: Runtime,
     target: Array | None = None,
-    check: Callable[[], None] = lambda: None,
+    check: Callable[[], None] | None = None,
 ) -> Converted:
     """Convert an input that is in memory. Raise what `convert_body` does.
 
@@ -89,16 +107,14 @@ async def convert_in_memory(
     after each piece, and may raise what ends the work. An input at odd addresses is copied, piece by piece.
     """
     executor = running.executor
-    most = _largest_piece(source)
+    most = _largest_piece(source, planned.elements // (_PIECES_FOR_THREAD * running.settings.threads))
     if planned.elements <= most or planned.measured:
         work = partial(convert_array, source, planned, running.metrics, target, check)
         return await executor.run_array(source.nbytes, work, None if planned.measured else planned.kind)
     output = np.empty(planned.output_entries, planned.output_dtype) if target is None else target
 
     def convert(first: int, last: int) -> Array:
-        counts = _convert_piece(source, output, planned, first, last)
-        check()
-        return counts
+        return _convert_piece(source, output, planned, first, last, check)
 
     async def works() -> AsyncIterator[Work]:
         for first, last in planned.pieces(0, planned.elements, most):
@@ -114,7 +130,7 @@ def convert_array(
     planned: PlannedConversion,
     metrics: Metrics,
     target: Array | None = None,
-    check: Callable[[], None] = lambda: None,
+    check: Callable[[], None] | None = None,
 ) -> Converted:
     """Convert an input that is in memory, as `convert_in_memory` does: work for a thread."""
     if planned.measured and not source.flags.aligned:
@@ -123,12 +139,12 @@ def convert_array(
     tally = planned.plan.new_counts()
     if planned.elements <= (most := _largest_piece(source)):
         planned.step(_aligned(source), output, 0, tally)
-        check()
+        if check is not None:
+            check()
     else:
         for first, last in planned.pieces(0, planned.elements, most):
             check_cancelled()
-            merged([_convert_piece(source, output, planned, first, last)], tally)
-            check()
+            merged([_convert_piece(source, output, planned, first, last, check)], tally)
     result = planned.result(tally, metrics)
     if planned.measured:
         plan, width = planned.plan, planned.packed_out
@@ -137,17 +153,28 @@ def convert_array(
     return Converted(result, output)
 
 
-def _convert_piece(source: Array, output: Array, planned: PlannedConversion, first: int, last: int) -> Array:
+def _convert_piece(
+    source: Array,
+    output: Array,
+    planned: PlannedConversion,
+    first: int,
+    last: int,
+    check: Callable[[], None] | None,
+) -> Array:
     """Convert the elements from `first` to before `last`. Return their tally."""
     counts = planned.plan.new_counts()
     piece = _aligned(source[planned.input_at(first) : planned.input_at(last)])
     planned.step(piece, output[planned.output_at(first) : planned.output_at(last)], first, counts)
+    if check is not None:
+        check()
     return counts
 
 
-def _largest_piece(source: Array) -> int:
-    """Return how many elements of an input in memory are converted at once: fewer if they have to be copied before."""
-    return _CANCELLABLE if source.flags.aligned else _COPIED
+def _largest_piece(source: Array, share: int = 0) -> int:
+    """Return how many elements of an input in memory are converted at once: about `share`, between two bounds, or fewer
+    if they have to be copied before.
+    """
+    return min(max(share, _CANCELLABLE), _LONGEST) if source.flags.aligned else _COPIED
 
 
 def _aligned(piece: Array) -> Array:

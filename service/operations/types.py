@@ -17,8 +17,8 @@ _GLOB_HINT = (
     "`curl -g` (--globoff) sends the URL as it is"
 )
 _LONGER_THAN_A_QUERY = (
-    "; longer ones are sent in a JSON body: to /v1/quantize, /v1/dequantize or /v1/requantize, "
-    "or under /v2 as a parameter"
+    "; longer ones are sent in a form, as text or as scale and zero_point in .npy files: to /v1/multipart/quantize, "
+    "dequantize or requantize; or in a JSON body, or under /v2 as a parameter"
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -218,6 +219,14 @@ class Settings(Limits, BaseSettings):
                 raise PydanticCustomError(
                     "origin", "an origin is * or of the form https://host or https://host:port, without a path"
                 )
+        return given
+
+    @field_validator("shared_memory")
+    @classmethod
+    def _is_linux(cls, given: bool) -> bool:
+        """Refuse shared memory where its objects are no files."""
+        if given and sys.platform != "linux":
+            raise PydanticCustomError("platform", "system shared memory needs Linux")
         return given
 
     @field_validator("memory_bytes")

@@ -15,6 +15,7 @@ from tests.conftest import ROOT, Server
 
 PAGES = (
     "README.md",
+    "docs/calibration.md",
     "docs/integer_operations.md",
     "docs/lowering.md",
     "docs/open_inference_protocol.md",
@@ -85,8 +86,9 @@ def test_the_table_of_ties_is_what_the_service_answers(client: httpx.Client) -> 
     assert len(set(map(tuple, found.values()))) == len(found) == 4
 
 
-def test_the_script_of_the_readme_prints_what_stands_under_it(server: Server) -> None:
-    ((script, expected),) = _SCRIPT.findall((ROOT / "README.md").read_text())
+@pytest.mark.parametrize("page", ["README.md", "docs/npy.md"])
+def test_a_script_prints_what_stands_under_it(server: Server, page: str) -> None:
+    ((script, expected),) = _SCRIPT.findall((ROOT / page).read_text())
     assert _HOST in script
     command = [sys.executable, "-c", script.replace(_HOST, server.url)]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == expected

@@ -17,7 +17,7 @@ DOCUMENT = ROOT / "openapi" / "openapi.json"
 
 @dataclass(frozen=True)
 class Call:
-    """An operation with what it is given: a JSON body, or bytes, or neither."""
+    """An operation with what it is given: a JSON body, or bytes, or the fields of a form, or nothing."""
 
     operation: str
     tag: str
@@ -27,6 +27,12 @@ class Call:
     query: dict[str, str] = field(default_factory=dict)
     json: Any = None
     data: bytes | None = None
+    form: dict[str, str | int | bytes] = field(default_factory=dict)
+
+    @property
+    def answers_bytes(self) -> bool:
+        """Whether the reply is a file."""
+        return self.data is not None or bool(self.form)
 
     @property
     def url(self) -> str:
@@ -44,6 +50,17 @@ _BYTES = {
     "quantizeNpy": _npy(np.array([0.25, 0.75, -1.5], np.float32)),
     "dequantizeNpy": _npy(np.array([3, 5, 0], np.int8)),
     "requantizeNpy": _npy(np.array([-70000, 0, 70000], np.int32)),
+}
+_SCALE = _npy(np.array([0.5, 0.25, 0.125], np.float32))
+_FORMS: dict[str, dict[str, str | int | bytes]] = {
+    "quantizeForm": {"x": _BYTES["quantizeNpy"], "scale": _SCALE, "axis": 0, "storage_type": "i8", "profile": "onnx"},
+    "dequantizeForm": {"x": _BYTES["dequantizeNpy"], "scale": _SCALE, "axis": 0},
+    "requantizeForm": {
+        "x": _BYTES["requantizeNpy"],
+        "output_type": "!quant.uniform<i8:f32, 0.5:3>",
+        "multiplier": _npy(np.array([1 << 30], np.int64)),
+        "shift": _npy(np.array([-8], np.int32)),
+    },
 }
 _PARAMETERS = {
     "quantizeNpy": {"output_type": "!quant.uniform<i8:f32, 0.5:3>", "profile": "onnx"},
@@ -79,4 +96,5 @@ def calls() -> Iterator[Call]:
                 query={key: value for key, value in given.items() if kinds[key] == "query"},
                 json=content["application/json"]["example"] if "application/json" in content else None,
                 data=_BYTES[name] if "application/octet-stream" in content else None,
+                form=_FORMS[name] if "multipart/form-data" in content else {},
             )

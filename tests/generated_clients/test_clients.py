@@ -164,13 +164,12 @@ def test_typescript_has_every_operation_and_compiles(compiled_typescript: Path) 
 def raw(server: Server, call: Call) -> httpx.Response:
     """The same call without a generated client."""
     headers = {"content-type": "application/octet-stream"} if call.data is not None else {}
-    reply = httpx.request(
-        call.method,
-        server.url + call.url,
-        params=call.query,
-        headers=headers,
-        **({"content": call.data} if call.data is not None else {"json": call.json} if call.json else {}),
-    )
+    body: dict[str, Any] = {"json": call.json} if call.json else {}
+    if call.data is not None:
+        body = {"content": call.data}
+    elif call.form:
+        body = {"files": {name: (None, v if isinstance(v, bytes) else str(v)) for name, v in call.form.items()}}
+    reply = httpx.request(call.method, server.url + call.url, params=call.query, headers=headers, **body)
     assert reply.status_code == 200, reply.text
     return reply
 
@@ -195,13 +194,23 @@ def test_the_python_client_gets_every_reply(server: Server, python_client: Path,
             given[name] = kind(value)
     if call.data is not None:
         given["body"] = File(payload=io.BytesIO(call.data))
+    elif call.form:
+        model = parameters["body"].annotation
+        fields_of = inspect.signature(model, eval_str=True).parameters
+        kinds = {name: _enum_of(fields_of[name].annotation) for name in call.form}
+        fields = {
+            name: File(payload=io.BytesIO(value), file_name=f"{name}.npy") if isinstance(value, bytes) else value
+            for name, value in call.form.items()
+        }
+        enums = {name: kinds[name](value) for name, value in fields.items() if hasattr(kinds[name], "__members__")}
+        given["body"] = model(**fields | enums)
     elif call.json is not None:
         given["body"] = parameters["body"].annotation.from_dict(call.json)
     with Client(base_url=server.url) as client:
         reply = module.sync_detailed(client=client, **given)
     expected = raw(server, call)
     assert reply.status_code == 200
-    if call.data is not None:
+    if call.answers_bytes:
         assert reply.parsed.payload.read() == expected.content
     elif isinstance(reply.parsed, list):
         assert [entry.to_dict() for entry in reply.parsed] == expected.json()
@@ -277,6 +286,14 @@ def bundled(work: Path, program: str) -> Path:
     return target
 
 
+def _in_json(form: dict[str, str | int | bytes]) -> dict[str, Any]:
+    """The fields of a form, files as objects with their bytes as base64."""
+    return {
+        name: {"bytes": base64.b64encode(value).decode()} if isinstance(value, bytes) else value
+        for name, value in form.items()
+    }
+
+
 def test_a_typescript_client_gets_every_reply(server: Server, compiled_typescript: Path) -> None:
     described = [
         {
@@ -285,6 +302,7 @@ def test_a_typescript_client_gets_every_reply(server: Server, compiled_typescrip
             "query": call.query,
             **({"json": call.json} if call.json is not None else {}),
             **({"bytes": base64.b64encode(call.data).decode()} if call.data is not None else {}),
+            **({"form": _in_json(call.form)} if call.form else {}),
         }
         for call in CALLS
     ]
@@ -299,7 +317,7 @@ def test_a_typescript_client_gets_every_reply(server: Server, compiled_typescrip
     for call, reply in zip(CALLS, replies, strict=True):
         expected = raw(server, call)
         assert reply["status"] == 200, reply
-        if call.data is not None:
+        if call.answers_bytes:
             assert base64.b64decode(reply["data"]) == expected.content
         else:
             assert _without_ids(reply["data"]) == _without_ids(expected.json())

@@ -79,6 +79,48 @@ _NPY_HEADERS = {
 }
 
 
+_FORM = "/v1/multipart/quantize"
+_OF_FORM = "Content-Type: multipart/form-data; boundary={}"
+
+
+def _part(name: str, data: bytes, *fields: str) -> bytes:
+    """A part of a form, from its boundary, which is b."""
+    disposition = f'Content-Disposition: form-data; name="{name}"'
+    return b"--b\r\n" + "\r\n".join([disposition, *fields, "", ""]).encode() + data + b"\r\n"
+
+
+def _form(*parts: bytes, boundary: str = "b") -> bytes:
+    return request(_FORM, b"".join(parts) + b"--b--\r\n", _OF_FORM.format(boundary))
+
+
+_X = _part("x", npy(described(), _EIGHT))
+_FORMS = {
+    "form: no boundary": request(_FORM, b"", "Content-Type: multipart/form-data"),
+    "form: a boundary of 71 characters": _form(_X, boundary="b" * 71),
+    "form: a boundary that is not that of the body": _form(_X, boundary="c"),
+    "form: no last boundary": request(_FORM, _X, _OF_FORM.format("b")),
+    "form: no part": _form(),
+    "form: a part without a name": _form(b"--b\r\n\r\nx\r\n"),
+    "form: a name that is a path": _form(_part("../../etc/passwd", b"")),
+    "form: a name of 1 000 characters": _form(_part("x" * 900, b"")),
+    "form: x twice": _form(_X, _X),
+    "form: 100 000 parts": _form(b"--b\r\n\r\n\r\n" * 100_000),
+    "form: 1 000 000 boundaries in the data": _form(_part("x", npy(described(), b"\r\n--b" * 1_000_000))),
+    "form: 8 MiB of blanks after a boundary": _form(b"--b" + b" " * (8 << 20) + b"\r\n"),
+    "form: the head of a part without end": request(_FORM, b"--b\r\na: " + b"a" * (8 << 20), _OF_FORM.format("b")),
+    "form: 100 000 header fields in a part": _form(b"--b\r\n" + b"a: b\r\n" * 100_000 + b"\r\n"),
+    "form: a part in base64": _form(_part("x", b"AAAA", "Content-Transfer-Encoding: base64")),
+    "form: a file name in another file's place": _form(_X.replace(b'"x"', b'"x"; filename="/etc/passwd"')),
+    "form: a file that promises 16 GB": _form(_part("x", npy(described(shape="(4000000000,)")))),
+    "form: more data than the file promises": _form(_part("x", npy(described(), bytes(1 << 20)))),
+    "form: a scale that is a pickle": _form(_X, _part("scale", b"\x80\x04cos\nsystem\n(S'true'\ntR.")),
+    "form: a type of 2 MiB": _form(_X, _part("output_type", b"a" * (2 << 20))),
+    "form: a text that is no UTF-8": _form(_X, _part("output_type", b"\xff\xfe")),
+    "form: an unknown field": _form(_X, _part("__proto__", b"1")),
+    "form: gzip": request(_FORM, gzip.compress(_X), _OF_FORM.format("b"), "Content-Encoding: gzip"),
+}
+
+
 def _json(path: str, body: Any) -> bytes:
     text = body if isinstance(body, bytes) else json.dumps(body).encode()
     return request(path, text, "Content-Type: application/json")
@@ -151,7 +193,7 @@ _INFERENCE = {
     "inference: a shape beyond 2^64": _blob([1 << 40, 1 << 40], 8, _EIGHT),
     "inference: a size that is not the shape's": _blob([2], 1 << 40, _EIGHT),
     "inference: a negative dimension": _blob([-2], 8, _EIGHT),
-    "inference: 17 inputs": request(INFER, _inference(inputs=[{"name": "x"}] * 17)),
+    "inference: 257 inputs": request(INFER, _inference(inputs=[{"name": "x"}] * 257)),
     "inference: 10 000 parameters": request(INFER, _inference(parameters={f"p{n}": 0 for n in range(10_000)})),
     "inference: an id of 1 MiB": request(INFER, _inference(id="x" * (1 << 20))),
     "inference: a list without members": request(
@@ -261,13 +303,14 @@ _SLOW = {
     "slow: chunks without an end": head(NPY, None) + b"6\r\n\x93NUMPY\r\n",
 }
 
+_WHOLE = (_FORMS, _JSON, _INFERENCE, _VALUES, _MESSAGES)
 ATTACKS = {
     attack.name: attack
     for attack in (
         *(Attack(name, request(NPY, body)) for name, body in _NPY_HEADERS.items()),
         *(
             Attack(name, sent)
-            for group in (_JSON, _INFERENCE, _SHARED_MEMORY, _VALUES, _MESSAGES)
+            for group in (_FORMS, _JSON, _INFERENCE, _SHARED_MEMORY, _VALUES, _MESSAGES)
             for name, sent in group.items()
         ),
         *(Attack(name, sent, slow=True) for name, sent in _SLOW.items()),

@@ -16,7 +16,7 @@ from service.http.responses import json_response
 from service.json_api.schemas.calibration import TensorParametersReply, TensorParametersRequest
 from service.json_api.schemas.tensors import Tensor
 from service.json_api.tensors import read_elements
-from service.operations.calibration import Calibration, CalibrationRequest, plan_calibration
+from service.operations.calibration.search import Calibration, CalibrationRequest, plan_calibration
 from service.operations.parameters import finished_parameters, read_expressed, read_storage
 from service.operations.types import read_tensor_type
 from service.runtime.runtime import require_ready

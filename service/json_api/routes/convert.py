@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import cast
+from functools import partial
+from typing import Any, cast
 
 import numpy as np
 from fastapi import APIRouter, Depends
@@ -11,7 +12,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from core.errors import InvalidRequestError, RequantError, at
+from core.mlir.types import Type
 from core.plan.packing import Packing, check_spare_bits
+from core.plan.plan import Array
 from core.profiles import Operation
 from core.schemes import Multiplier
 from service.http.json_body import MEDIA_TYPE, receive_json
@@ -21,17 +24,25 @@ from service.http.responses import BuffersResponse, json_text
 from service.json_api.schemas.conversions import (
     ConversionReply,
     DequantizeRequest,
+    QuantizeReply,
     QuantizeRequest,
     RequantizeReply,
     RequantizeRequest,
 )
 from service.json_api.tensors import output_pieces, read_elements
+from service.operations.calibration.quantization import (
+    DerivedScales,
+    derive_quantization,
+    open_type,
+    plan_derivation,
+)
 from service.operations.conversion_call import ConversionCall, planned_conversion
 from service.operations.conversion_options import given_options
 from service.operations.conversion_run import Converted, convert_array
 from service.operations.error_measures import error_measures
 from service.runtime.request_context import reserve_memory
 from service.runtime.runtime import require_ready
+from service.runtime.settings import Settings
 
 router = APIRouter(tags=["ops"], dependencies=[Depends(no_query)])
 
@@ -45,7 +56,7 @@ _QUANTIZED = "tensor<2x2x!quant.uniform<i8:f32, 0.5:3>>"
     **json_operation(
         "quantize",
         QuantizeRequest,
-        ConversionReply,
+        QuantizeReply,
         example={
             "input": {"type": "tensor<2x2xf32>", "values": [0.25, 0.75, -1.5, "Infinity"]},
             "output_type": "!quant.uniform<i8:f32, 0.5:3>",
@@ -92,10 +103,20 @@ async def _convert(request: Request, operation: Operation, model: type[Conversio
     """Receive, read, plan, convert and reply."""
     running = require_ready(request)
     asked, body = await receive_json(request, model, running)
-    in_values = asked.input.in_values
+    in_values, characters = asked.input.in_values, len(asked.input.type) + len(asked.output_type)
+    scales: DerivedScales | None = None
     try:
-        call = _call(asked, operation, in_values=in_values)
-        planned = await planned_conversion(call, len(asked.input.type) + len(asked.output_type), running)
+        call = _call(asked, operation, running.settings, in_values=in_values)
+        if call.leaves_scales_open:
+            derivation = await plan_derivation(call, characters, running)
+            reading = partial(
+                read_elements, asked.input, derivation.tensor, derivation.dtype, "input", body, running.settings
+            )
+            source = await running.executor.run_array(len(body), reading)
+            reserve = partial(reserve_memory, request.scope)
+            planned, scales = await derive_quantization(derivation, source, running, reserve)
+        else:
+            planned = await planned_conversion(call, characters, running)
     except RequantError as error:
         error.pointer = "/input/type" if error.pointer == "/input_type" else error.pointer
         raise
@@ -106,20 +127,29 @@ async def _convert(request: Request, operation: Operation, model: type[Conversio
         message = "values are numbers and not packed; send data"
         raise InvalidRequestError.of_field("/packing", "packing_of_values", "only data can be packed", message=message)
 
-    def work() -> Response:
+    def read() -> Array:
         dtype, entries, type_ = planned.input_dtype, planned.input_entries, planned.plan.input_type
-        source = read_elements(asked.input, type_, dtype, "input", body, running.settings, entries=entries)
+        elements = read_elements(asked.input, type_, dtype, "input", body, running.settings, entries=entries)
         if planned.packed_in is not None:
             with at("/input/data"):
-                check_spare_bits(source, planned.elements, planned.packed_in)
-        return _reply(convert_array(source, planned, running.metrics), in_values=in_values)
+                check_spare_bits(elements, planned.elements, planned.packed_in)
+        return elements
 
-    kind = None if in_values or planned.measured else ("base64", *planned.kind)
+    def work() -> Response:
+        elements = read() if scales is None else source
+        return _reply(convert_array(elements, planned, running.metrics), scales, in_values=in_values)
+
+    kind = None if in_values or planned.measured or scales is not None else ("base64", *planned.kind)
     return await running.executor.run_array(len(body), work, kind)
 
 
-def _call(asked: ConversionRequest, operation: Operation, *, in_values: bool) -> ConversionCall:
+def _call(asked: ConversionRequest, operation: Operation, settings: Settings, *, in_values: bool) -> ConversionCall:
     given = asked.model_fields_set
+    output_type: Type | str | None = asked.output_type if "output_type" in given else None
+    calibration: dict[str, Any] = {}
+    if isinstance(asked, QuantizeRequest):
+        output_type = open_type(output_type, settings)
+        calibration = asked.calibration.given() if "calibration" in given else {}
     multipliers = None
     if isinstance(asked, RequantizeRequest) and "multipliers" in given:
         multipliers = cast(tuple[Multiplier, ...], tuple(asked.multipliers))  # what the model makes of its pairs
@@ -127,15 +157,16 @@ def _call(asked: ConversionRequest, operation: Operation, *, in_values: bool) ->
         operation=operation,
         profile=asked.profile,
         input_type=asked.input.type,
-        output_type=asked.output_type if "output_type" in given else None,
+        output_type=output_type,
         options=given_options(operation, {name: getattr(asked, name) for name in given}),
         multipliers=multipliers,
         packing=Packing.UNPACKED if in_values else asked.packing,
         measured=isinstance(asked, QuantizeRequest) and asked.error,
+        calibration=tuple(calibration.items()),
     )
 
 
-def _reply(found: Converted, *, in_values: bool) -> Response:
+def _reply(found: Converted, scales: DerivedScales | None, *, in_values: bool) -> Response:
     assert isinstance(found.output, np.ndarray)
     planned = found.result.planned
     report = found.result.report._asdict() | planned.scheme
@@ -145,6 +176,8 @@ def _reply(found: Converted, *, in_values: bool) -> Response:
     tail = b',"report":' + json_text(report)
     if planned.operation is Operation.REQUANTIZE:
         tail += b',"multipliers":' + _multipliers_text(planned.plan.multipliers)
+    if scales is not None:
+        tail += b',"parameters":' + json_text(scales.members())
     return BuffersResponse([b'{"output":', *output, tail + b"}"], MEDIA_TYPE)
 
 

@@ -8,32 +8,25 @@ from pydantic import FailFast, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from service.http.models import ABSENT, Int32, Int64, component
-from service.json_api.schemas.ranges import ParameterOptions, ParametersReply, Sizes
+from service.json_api.schemas.ranges import ParameterOptions, ParametersReply, RangeRuleOptions, Sizes
 from service.json_api.schemas.tensors import Tensor
-from service.operations.calibration import GranularityName
+from service.operations.calibration.search import GranularityName
 
 MOST_TENSORS = 256
 
 
-class TensorParametersRequest(ParameterOptions):
-    """One tensor, or several in order of observation, and the calibration method.
+class CalibrationFields(RangeRuleOptions):
+    """The calibration method, what has a range of its own, and the range rule.
 
     Each method has some of the options; its own defaults hold where they are absent.
     """
 
-    input: Tensor = Field(default=ABSENT, description="One tensor. Give either input or inputs.")
-    inputs: Annotated[list[Tensor], FailFast()] = Field(
-        default=[],
-        min_length=1,
-        max_length=MOST_TENSORS,
-        description="Several tensors of one type, in order of observation.",
-    )
     method: Annotated[str, component("CalibrationMethodName", "Default: min_max.")] = "min_max"
     scheme: Annotated[str, component("RangeSchemeName", "The range rule. Default: that of the method's system.")] = ""
-    expressed: str = Field(
-        default="", description="The expressed type of the resulting type. Default: the input's.", max_length=256
+    granularity: GranularityName = Field(
+        default=GranularityName.PER_TENSOR,
+        strict=False,
     )
-    granularity: GranularityName = Field(default=GranularityName.PER_TENSOR, strict=False)
     axis: Int32 = Field(default=0, ge=0, le=2**31 - 1, description="For per_axis: the axis.")
     block_sizes: Sizes = Field(
         default=[],
@@ -58,11 +51,47 @@ class TensorParametersRequest(ParameterOptions):
     candidates: Int64 = Field(default=ABSENT, description="For mse: the number of candidate ranges. Default: 100.")
     profile: Annotated[str, component("ProfileName", "For mse. Default: stablehlo.")] = ABSENT
 
+
+class TensorParametersRequest(CalibrationFields, ParameterOptions):
+    """One tensor, or several in order of observation, and the calibration method.
+
+    Each method has some of the options; its own defaults hold where they are absent.
+    """
+
+    input: Tensor = Field(default=ABSENT, description="One tensor. Give either input or inputs.")
+    inputs: Annotated[list[Tensor], FailFast()] = Field(
+        default=[],
+        min_length=1,
+        max_length=MOST_TENSORS,
+        description="Several tensors of one type, in order of observation.",
+    )
+    scheme: Annotated[str, component("RangeSchemeName", "The range rule. Default: that of the method's system.")] = ""
+    expressed: str = Field(
+        default="", description="The expressed type of the resulting type. Default: the input's.", max_length=256
+    )
+
     @model_validator(mode="after")
     def _one_form(self) -> TensorParametersRequest:
         if len(self.model_fields_set & {"input", "inputs"}) != 1:
             raise PydanticCustomError("input_form", "exactly one of input and inputs is required")
         return self
+
+
+class QuantizeCalibration(CalibrationFields):
+    """How the scales are found that `output_type` leaves open. `!quant.any` states the storage.
+
+    `!quant.calibrated` states a range, so nothing is measured: it needs `storage` and `scheme`, and takes the options
+    of the scheme.
+    """
+
+    granularity: GranularityName = Field(
+        default=ABSENT,
+        strict=False,
+        description="Default: per_axis with axis, sub_channel with block_sizes, else per_tensor.",
+    )
+    storage: str = Field(
+        default="", description="For a calibrated type: the storage type, such as i8 or u4.", max_length=256
+    )
 
 
 class TensorParametersReply(ParametersReply):
@@ -72,3 +101,12 @@ class TensorParametersReply(ParametersReply):
     minimums: list[float] = Field(description="As found, before the range rule is applied.")
     maximums: list[float]
     left_out: Int64 = Field(description="NaN or infinite elements that the method excluded.")
+
+
+class DerivedParameters(ParametersReply):
+    """Scales and zero points that were derived for the output, its type without the shape, and how they were found."""
+
+    method: str = Field(default="", description="The calibration method; absent if the output type stated a range.")
+    minimums: list[float] = Field(default=[], description="The ranges found in the data, one per scale.")
+    maximums: list[float] = Field(default=[])
+    left_out: Int64 = Field(default=0, description="NaN or infinite elements that the method excluded.")

@@ -10,6 +10,7 @@ from core.convert.quantize import NanPolicy
 from core.plan.packing import Packing
 from core.schemes import Multiplier
 from service.http.models import ABSENT, Int32, Int64, ReplyModel, RequestModel, component
+from service.json_api.schemas.calibration import DerivedParameters, QuantizeCalibration
 from service.json_api.schemas.comparison import ErrorMeasures
 from service.json_api.schemas.tensors import OutputTensor, PackingChoice, Tensor
 from service.operations.conversion_options import (
@@ -45,8 +46,12 @@ class QuantizeRequest(RequestModel):
 
     input: Tensor
     output_type: str = Field(
-        description=f"{_OUTPUT_TYPE} A float of at most 16 bits is a cast.",
-        examples=["!quant.uniform<i8:f32, 0.5:3>", "f8E4M3FNUZ"],
+        description=f"{_OUTPUT_TYPE} A float of at most 16 bits is a cast. `!quant.any` and `!quant.calibrated` leave "
+        "the scales to be derived.",
+        examples=["!quant.uniform<i8:f32, 0.5:3>", "f8E4M3FNUZ", "!quant.any<i8:f32>"],
+    )
+    calibration: QuantizeCalibration = Field(
+        default=ABSENT, description="How the scales are found that output_type leaves open. Default: method min_max."
     )
     profile: Annotated[str, component("ProfileName", "Default: stablehlo.")] = "stablehlo"
     rounding: Annotated[str, component("RoundingName", ROUNDING.description)] = ""
@@ -105,6 +110,14 @@ class ConversionReply(ReplyModel):
 
     output: OutputTensor
     report: Report
+
+
+class QuantizeReply(ConversionReply):
+    """The quantized tensor, a report, and the parameters that were derived."""
+
+    parameters: DerivedParameters = Field(
+        default=ABSENT, description="Present if output_type left the scales to be derived."
+    )
 
 
 class UsedMultiplier(ReplyModel):

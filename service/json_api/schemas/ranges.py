@@ -14,16 +14,9 @@ from service.json_api.schemas.tensors import OutputTensor, Tensor
 Sizes = Annotated[list[Annotated[Int64, Field(ge=1, le=2**63 - 1)]], FailFast(), Field(max_length=64)]
 
 
-class ParameterOptions(RequestModel):
-    """What is asked of a range rule. GET /openapi.json lists the schemes; each has some of the options."""
+class RangeRuleOptions(RequestModel):
+    """What is asked of a range rule. Each rule has some of the options."""
 
-    storage: str = Field(
-        description="The storage type, with bounds if narrower: i8, u4, i8<-127:127>.",
-        examples=["i8", "u8", "i8<-127:127>"],
-        max_length=256,
-    )
-    scheme: Annotated[str, component("RangeSchemeName", "The rule, named after its system.")]
-    expressed: str = Field(default="f32", description="The expressed type of the resulting type.", max_length=256)
     symmetric: bool = Field(default=False, description="A range of -m to m, with a fixed zero point.")
     narrow: bool = Field(default=False, description="Do not use the lowest quantized value.")
     reduced: bool = Field(default=False, description="Use the system's reduced range of quantized values.")
@@ -38,6 +31,18 @@ class ParameterOptions(RequestModel):
     def options(self) -> dict[str, Any]:
         """The options of the rule that were sent."""
         return self.given(*(field.name for field in fields(RangeOptions)))
+
+
+class ParameterOptions(RangeRuleOptions):
+    """What is asked of a range rule. GET /openapi.json lists the schemes; each has some of the options."""
+
+    storage: str = Field(
+        description="The storage type, with bounds if narrower: i8, u4, i8<-127:127>.",
+        examples=["i8", "u8", "i8<-127:127>"],
+        max_length=256,
+    )
+    scheme: Annotated[str, component("RangeSchemeName", "The rule, named after its system.")]
+    expressed: str = Field(default="f32", description="The expressed type of the resulting type.", max_length=256)
 
 
 class RangeRequest(ParameterOptions):

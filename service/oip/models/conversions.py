@@ -10,30 +10,40 @@ from typing import Any
 
 import numpy as np
 
-from core.errors import FieldFault, InvalidRequestError, LimitError, RequantError, TypeFitError, at
-from core.formats.elements import FloatElement, IntegerElement
-from core.mlir.types import StorageType, TensorType
-from core.plan.operands import float_element
-from core.plan.packing import Packing, check_dense_bytes, dense_width
+from core.errors import FieldFault, InvalidRequestError, RequantError, at
+from core.mlir import print_type
+from core.plan.operands import float_element, static_shape
+from core.plan.packing import Packing, check_dense_bytes
 from core.profiles import PROFILES, Operation
-from core.schemes import Multiplier
 from service.oip.call import Call
 from service.oip.datatypes import DATATYPES, NARROW_FLOATS, REALS, STORED, datatype_of
 from service.oip.models.model import Model, Slot
 from service.oip.models.parameter_tensors import (
     AXIS,
+    BLOCK_SIZES,
     SCALE,
     STORAGE_TYPE,
     ZERO_POINT,
     check_one_source,
-    type_of_tensors,
+    check_unused,
+    parameter_tensor,
+    parameter_tensors,
 )
 from service.oip.parameters import Kind, Parameter, Value, pointer_to
 from service.oip.tensors import Array, InputTensor, OutputTensor
+from service.operations.calibration.options import (
+    CALIBRATION_OPTIONS,
+    LARGEST_AXIS,
+    OF_SCALES,
+    check_scales_are_given,
+    flat_pointers,
+    given_calibration,
+)
+from service.operations.calibration.quantization import DerivedScales, may_leave_scales_open, open_type
 from service.operations.conversion_call import ConversionCall, ConversionResult, PlannedConversion
 from service.operations.conversion_options import DEFAULT_PROFILES, OPTIONS, Option, given_options
 from service.operations.error_measures import error_measures
-from service.runtime.settings import MOST_ENTRIES
+from service.operations.parameters.tensors import multipliers_of_tensors
 
 _BARE = "A bare element type takes its shape from the tensor."
 _INPUT_TYPE = Parameter(
@@ -49,7 +59,7 @@ _PACKING = Parameter(
     default=str(Packing.UNPACKED),
     choices=tuple(Packing),
 )
-_KINDS = {str: Kind.STRING, int: Kind.INTEGER, bool: Kind.BOOLEAN}
+_KINDS = {str: Kind.STRING, int: Kind.INTEGER, float: Kind.NUMBER, bool: Kind.BOOLEAN}
 _BYTES = DATATYPES["UINT8"]
 _INT32 = DATATYPES["INT32"]
 _INT64 = DATATYPES["INT64"]
@@ -110,30 +120,53 @@ def _conversion(call: Call, operation: Operation, **members: Any) -> ConversionC
 
 def _quantization(call: Call) -> ConversionCall:
     members: dict[str, Any] = {"measured": call.boolean("error") is True}
-    if check_one_source(call, "output_type"):
-        expressed = float_element(call.tensor_type("x", "input_type"), "input")
-        members["output_type"] = type_of_tensors(call, expressed)
+    with named_in_model(call.inputs):
+        if check_one_source(call, "output_type"):
+            check_scales_are_given(name for name, value in call.parameters.items() if value is not None)
+            tensor = call.tensor_type("x", "input_type")
+            members["output_type"] = parameter_tensors(call).type(float_element(tensor, "input"), static_shape(tensor))
+        else:
+            members["calibration"] = given_calibration(call.parameters)
+            members["output_type"] = open_type(call.type_or_text("output_type"), call.settings)
     return _conversion(call, Operation.QUANTIZE, **members)
+
+
+def _needs_input(parameters: Mapping[str, Value | None]) -> bool:
+    """Return whether a quantization needs its whole input: to measure the error, or to find scales."""
+    return bool(parameters.get("error")) or may_leave_scales_open(parameters.get("output_type"))
 
 
 _STORED = (*STORED, *NARROW_FLOATS)
 _STORED_NUMBERS = "Stored numbers, or floats of at most 16 bits."
+_GIVEN_OR_DERIVED = "With scale, or if the output type leaves the scales to be derived"
+_DERIVED = "If the output type leaves the scales to be derived"
 
 QUANTIZE = Model(
     name="quantize",
     versions=("1",),
     description="Quantize, or cast to a narrower float.",
     inputs=(Slot(name="x", description="The real tensor.", datatypes=REALS), SCALE, ZERO_POINT),
-    outputs=(Slot(name="y", description=_STORED_NUMBERS, datatypes=_STORED),),
+    outputs=(
+        Slot(name="y", description=_STORED_NUMBERS, datatypes=_STORED),
+        replace(SCALE, description=f"{_DERIVED}: one, one a channel, or one a block.", datatypes=("FP32", "FP64")),
+        replace(ZERO_POINT, description=f"{_DERIVED}: as many zero points, in the datatype of y.", datatypes=STORED),
+    ),
     parameters=(
         replace(
             _OUTPUT_TYPE,
-            description=f"{_OUTPUT_TYPE.description} Required unless the input scale is given.",
+            description=f"{_OUTPUT_TYPE.description} !quant.any and !quant.calibrated leave the scales to be derived. "
+            "Required unless the input scale is given.",
             optional=True,
         ),
         _INPUT_TYPE,
-        STORAGE_TYPE,
-        AXIS,
+        replace(STORAGE_TYPE, description=f"{STORAGE_TYPE.description} Also for a calibrated type."),
+        replace(
+            AXIS, description="The axis of the channels, with scale or if scales are derived.", highest=LARGEST_AXIS
+        ),
+        replace(
+            BLOCK_SIZES, description="The size of a block along each dimension, with scale or if scales are derived."
+        ),
+        *(_option(each) for each in CALIBRATION_OPTIONS if each.name not in OF_SCALES),
         _profile(Operation.QUANTIZE),
         *_options(Operation.QUANTIZE),
         Parameter(
@@ -145,28 +178,19 @@ QUANTIZE = Model(
         _PACKING,
     ),
     conversion=_quantization,
+    needs_input=_needs_input,
 )
 
 
 def _dequantization(call: Call) -> ConversionCall:
     if not check_one_source(call, "input_type"):
+        check_unused(call, *(parameter.name for parameter in (STORAGE_TYPE, AXIS, BLOCK_SIZES)))
         return _conversion(call, Operation.DEQUANTIZE)
-    return _conversion(call, Operation.DEQUANTIZE, input_type=_type_of_x(call))
-
-
-def _type_of_x(call: Call) -> TensorType:
-    """Return what the stored numbers x are by the inputs scale and zero_point."""
     x = call.inputs["x"]
-    expressed, kept = call.inputs["scale"].datatype.element, x.datatype.element
-    assert isinstance(expressed, FloatElement)
-    if not isinstance(kept, IntegerElement):
-        detail = f"with the input scale, x is {', '.join(STORED)}; not {x.datatype.name}"
-        raise InvalidRequestError(detail, (FieldFault(f"{x.pointer}/datatype", "enum", detail),))
-    storage = StorageType.unbounded(IntegerElement(kept.width), signed=kept.signed)
-    found = TensorType(x.shape, type_of_tensors(call, expressed, storage))
-    if call.choice("packing", Packing) is Packing.DENSE and dense_width(found) is not None:
-        raise TypeFitError("packed numbers need a tensor type in input_type; bytes do not tell its shape")
-    return found
+    with named_in_model(call.inputs):
+        packing = call.choice("packing", Packing)
+        found = parameter_tensors(call).type_of_stored(x.shape, x.datatype.element, packing)
+    return _conversion(call, Operation.DEQUANTIZE, input_type=found)
 
 
 DEQUANTIZE = Model(
@@ -180,6 +204,7 @@ DEQUANTIZE = Model(
         replace(_OUTPUT_TYPE, description=f"{_OUTPUT_TYPE.description} Default: the expressed type.", optional=True),
         STORAGE_TYPE,
         AXIS,
+        BLOCK_SIZES,
         _profile(Operation.DEQUANTIZE),
         *_options(Operation.DEQUANTIZE),
         _PACKING,
@@ -189,18 +214,8 @@ DEQUANTIZE = Model(
 
 
 def _requantization(call: Call) -> ConversionCall:
-    return _conversion(call, Operation.REQUANTIZE, multipliers=_given_multipliers(call))
-
-
-def _given_multipliers(call: Call) -> tuple[Multiplier, ...] | None:
-    given = [call.inputs[name] for name in ("multiplier", "shift") if name in call.inputs]
-    if not given:
-        return None
-    if len(given) == 1 or given[0].shape != given[1].shape or len(given[0].shape) != 1:
-        raise TypeFitError("multiplier and shift come together, of one dimension and one length")
-    if given[0].data.size > MOST_ENTRIES:
-        raise LimitError(f"there are more than {MOST_ENTRIES} multipliers", limit=MOST_ENTRIES)
-    return tuple(Multiplier(*pair) for pair in zip(*(each.data.tolist() for each in given), strict=True))
+    given = (parameter_tensor(call, name) if name in call.inputs else None for name in ("multiplier", "shift"))
+    return _conversion(call, Operation.REQUANTIZE, multipliers=multipliers_of_tensors(*given))
 
 
 _STORED_INTEGERS = (*STORED, "INT64")
@@ -239,14 +254,24 @@ REQUANTIZE = Model(
 def named_in_model(inputs: Mapping[str, InputTensor]) -> Iterator[None]:
     """Point at the parameter or the input that has what the error of a conversion is about."""
     try:
-        yield
+        with flat_pointers("/x"):
+            yield
     except RequantError as error:
-        field = error.pointer
-        if field is not None and field.startswith("/multipliers"):
-            error.pointer = inputs["shift" if field.endswith("/shift") else "multiplier"].pointer
-        elif field is not None:
-            error.pointer = f"/parameters{field}"
+        error.pointer = _pointer_in_model(error.pointer, inputs)
+        if isinstance(error, InvalidRequestError):
+            faults = (replace(fault, pointer=_pointer_in_model(fault.pointer, inputs)) for fault in error.faults)
+            error.faults = tuple(faults)
         raise
+
+
+def _pointer_in_model(field: str | None, inputs: Mapping[str, InputTensor]) -> Any:
+    if field is None or field.startswith(("/inputs", "/parameters")):
+        return field
+    if field.startswith("/multipliers"):
+        return inputs["shift" if field.endswith("/shift") else "multiplier"].pointer
+    if field == "/x" or field.startswith("/x/"):
+        return inputs["x"].pointer + field.removeprefix("/x")
+    return f"/parameters{field}"
 
 
 def check_input(x: InputTensor, planned: PlannedConversion) -> None:
@@ -259,20 +284,35 @@ def check_input(x: InputTensor, planned: PlannedConversion) -> None:
         check_dense_bytes(prod(x.shape), planned.elements, planned.packed_in)
 
 
-def report_of(result: ConversionResult) -> dict[str, Value]:
-    """Return what a conversion did as the parameters of a reply."""
+def report_of(result: ConversionResult, scales: DerivedScales | None = None) -> dict[str, Value]:
+    """Return what a conversion did as the parameters of a reply, and how `scales` were found."""
     planned = result.planned
     report: dict[str, Value] = {"output_type": planned.output_type, **result.report._asdict()}
     report["saturated"] = result.saturated
     report |= planned.scheme
+    if scales is not None:
+        report["scheme"] = scales.rule.name
+        if scales.left_out is not None:
+            report |= {"method": scales.method, "left_out": scales.left_out}
     return report if result.error is None else report | error_measures(result.error)
 
 
-def outputs_of(planned: PlannedConversion, data: Array | None, *, multipliers: bool) -> list[OutputTensor]:
-    """Return y, whose data may be made later, and perhaps the multipliers and shifts of a requantization."""
+def y_is_alone(planned: PlannedConversion, wanted: Mapping[str, bool]) -> bool:
+    """Return whether a reply is y alone, in binary."""
+    return wanted.get("y", False) and (len(wanted) == 1 or not planned.plan.multipliers)
+
+
+def outputs_of(
+    planned: PlannedConversion, data: Array | None, *, multipliers: bool, scales: DerivedScales | None = None
+) -> list[OutputTensor]:
+    """Return y, whose data may be made later, and perhaps the multipliers and shifts of a requantization, or the
+    scales and zero points of a quantization that has found them.
+    """
     plan = planned.plan
     datatype = _BYTES if planned.packed_out else datatype_of(plan.output_type.element, plan.output_dtype)
     y = OutputTensor("y", datatype, planned.output_shape, data, planned.element)
+    if scales is not None:
+        return [y, *_scales_and_zero_points(scales, plan.output_dtype)]
     if not (multipliers and plan.multipliers):
         return [y]
     count = (len(plan.multipliers),)
@@ -283,3 +323,14 @@ def outputs_of(planned: PlannedConversion, data: Array | None, *, multipliers: b
         OutputTensor("multiplier", _INT64, count, values, "i64"),
         OutputTensor("shift", _INT32, count, shifts, "i32"),
     ]
+
+
+def _scales_and_zero_points(scales: DerivedScales, stored: np.dtype[Any]) -> list[OutputTensor]:
+    scale, zero_point = scales.scale, scales.zero_point(stored)
+    tensors = []
+    for name, array in (("scale", scale), ("zero_point", zero_point)):
+        # Few clients know a tensor without dimensions.
+        flat = np.ascontiguousarray(array.reshape(-1))
+        datatype = next(each for each in DATATYPES.values() if each.dtype == flat.dtype and each.name != "BOOL")
+        tensors.append(OutputTensor(name, datatype, array.shape or (1,), flat, print_type(datatype.element)))
+    return tensors

@@ -79,7 +79,8 @@ class Model:
     """A model. `plan` reads the types of a call, raises what is wrong with them, and returns the work to be done.
 
     A model that is a conversion of its first input has `conversion` in the place of that: what a call of it means,
-    found without the data of that input, which may still be arriving.
+    found without the data of that input, which may still be arriving, unless the parameters are such that it
+    `needs_input`.
 
     `versions` are those of the arithmetic contract, oldest first; the last one answers where none is named.
     """
@@ -92,3 +93,4 @@ class Model:
     parameters: tuple[Parameter, ...]
     plan: Callable[[Call], Job] | None = None
     conversion: Callable[[Call], ConversionCall] | None = None
+    needs_input: Callable[[Mapping[str, Value | None]], bool] = lambda parameters: False

@@ -1,21 +1,20 @@
 """Tensors of a request that are in registered shared memory.
 
-The first input of a model is read where it is, and the output of a conversion is written where the
-client wants it, both if they are aligned. All else is copied: small tensors are looked at more than once, and what the
-client changes in between must not make a difference.
+Large tensors are read where they are (`service.oip.execution` says which), and the output of a conversion is written
+where the client wants it, if that is aligned. All else is copied: small tensors are looked at more than once, and what
+the client changes in between must not make a difference.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from core.errors import InvalidRequestError, RequantError, SharedMemoryError, TensorDataError, at
+from core.errors import InvalidRequestError, SharedMemoryError, TensorDataError, at
 from service.oip.shared_memory.region_part import BYTE_SIZE, REGION, RegionPart
 from service.oip.tensors import OutputTensor
 from service.runtime.runtime import Runtime
@@ -106,17 +105,6 @@ class SharedTensors:
         """Raise SharedMemoryError if pages of a region were missing."""
         for span in (*self.inputs.values(), *self.outputs.values()):
             span.check()
-
-    @contextmanager
-    def in_use(self) -> Iterator[None]:
-        """Raise SharedMemoryError at the end, or in the place of another error, if pages of a region were missing."""
-        try:
-            yield
-        except RequantError:
-            # Such as one about the zeros that are in their place.
-            self.check()
-            raise
-        self.check()
 
 
 def is_aligned(data: Bytes, dtype: np.dtype[Any]) -> bool:

@@ -261,7 +261,7 @@ def test_inputs_that_are_missing_repeated_or_many(client: httpx.Client) -> None:
         ({"parameters": {**PARAMETERS, "output_type": [TARGET]}}, "/parameters"),
         ({"parameters": {f"p{n}": 0 for n in range(33)}}, "/parameters"),
         ({"parameters": {}}, "/parameters/output_type"),
-        ({"parameters": {**PARAMETERS, "axis": 1}}, None),
+        ({"parameters": {**PARAMETERS, "axis": 1}}, "/parameters/axis"),
         ({"sequence": 1}, "/sequence"),
     ],
 )

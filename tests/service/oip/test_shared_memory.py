@@ -108,6 +108,7 @@ MODELS: dict[str, tuple[str, list[tuple[str, Array]], dict[str, Any]]] = {
     ),
     "compare": ("compare", [("a", STORED), ("b", STORED[::-1].copy())], {}),
     "blocks": ("quantize_blocks", [("x", REAL[:6400].reshape(-1, 64))], {"format": "mxfp4_e2m1"}),
+    "in place": ("compare", [("a", REAL[:99_999]), ("b", REAL[1:100_000])], {}),
     "no elements": ("quantize", [("x", REAL[:0])], {"output_type": I8}),
 }
 

@@ -15,6 +15,7 @@ from service import VERSION
 from service.app import create_app
 from service.json_api.schemas.operators import class_name, operation_id
 from service.openapi import __main__ as openapi
+from service.operations.calibration.options import CALIBRATION_OPTIONS
 from service.runtime.settings import Settings
 
 ROOT = Path(__file__).parents[3]
@@ -28,6 +29,7 @@ OPERATION_IDS = {
     "oipUnregisterAllSharedMemory", "oipListCudaSharedMemory", "oipGetCudaSharedMemory", "oipRegisterCudaSharedMemory",
     "oipUnregisterCudaSharedMemory", "oipUnregisterAllCudaSharedMemory",
     "oipGetModel", "oipGetModelVersion", "oipGetModelReady", "oipGetModelVersionReady", "oipInfer", "oipInferVersion",
+    "quantizeForm", "dequantizeForm", "requantizeForm",
     "listOperators", "getOperator", *map(operation_id, OPERATORS.values()),
 }  # fmt: skip
 
@@ -95,7 +97,8 @@ def test_required_query_parameters_are_marked(document: dict[str, Any]) -> None:
     for name, expected in required.items():
         parameters = document["paths"][f"/v1/npy/{name}"]["post"]["parameters"]
         names = {"input_type", "output_type", "profile", "packing"}
-        names |= {"rounding", "nan", "seed", "saturate"} if name == "quantize" else set()
+        calibrating = {option.name for option in CALIBRATION_OPTIONS} | {"output"}
+        names |= {"rounding", "nan", "seed", "saturate"} | calibrating if name == "quantize" else set()
         names |= {"scheme", "multipliers", "axis"} if name == "requantize" else set()
         assert {parameter["name"] for parameter in parameters} == names
         assert {parameter["name"] for parameter in parameters if parameter["required"]} == expected
@@ -115,7 +118,7 @@ def test_requests_are_closed_and_replies_are_open(document: dict[str, Any]) -> N
     closed = {"QuantizeRequest", "DequantizeRequest", "RequantizeRequest", "MultiplierRequest", "ParseTypeRequest"}
     closed |= {"Tensor", "MultiplierPair", "CompareRequest", "QuantizeBlocksRequest", "DequantizeBlocksRequest"}
     closed |= {"RangeRequest", "BiasRequest", "FakeQuantizeRequest", "RescaleRequest", "ScaleTriple"}
-    closed |= {"MatmulRequest", "Conv2dRequest", "AddRequest"}
+    closed |= {"MatmulRequest", "Conv2dRequest", "AddRequest", "QuantizeCalibration"}
     closed |= {"InferenceRequest", "InferenceInput", "InferenceRequestedOutput", "TensorParametersRequest"}
     closed |= {"SharedMemoryRegistration"}
     closed |= {"LowerRequest", "EvaluateRequest", "TranslateRequest"}

@@ -1,0 +1,88 @@
+"""The routes of forms: `.npy` files and texts as `multipart/form-data` in, one file out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Depends
+from starlette.requests import Request
+from starlette.responses import Response
+
+from core.profiles import Operation
+from service.http.openapi_operation import form_operation, query_parameter
+from service.http.query import no_query
+from service.npy_api.form_conversion import convert_form, file_fields, form_fields
+from service.npy_api.routes import OUTPUT
+from service.operations.calibration.options import CALIBRATION_OPTIONS, OF_SCALES
+from service.operations.conversion_query import described_fields, schema_of
+
+router = APIRouter(prefix="/v1/multipart", tags=["multipart"], dependencies=[Depends(no_query)])
+
+_BARE = "MLIR text. A bare element type takes its shape from x."
+_FILES = {
+    "x": "The tensor, a .npy file.",
+    "scale": "Instead of a type text: one scale, or one for each index of axis, or one for each block. A .npy file.",
+    "zero_point": "With scale: as many zero points, a .npy file. Default: 0.",
+    "multiplier": "Replace the derived multipliers: one, or one per channel, a .npy file of int64.",
+    "shift": "With multiplier: as many shifts, a .npy file of int32.",
+}
+
+
+def _described(operation: Operation, input_type: str, output_type: str) -> dict[str, Any]:
+    names = form_fields(operation)
+    fields = [*described_fields(operation, input_type, output_type), OUTPUT]
+    described = {field["name"]: field for field in fields}
+    for option in CALIBRATION_OPTIONS:
+        if option.name in OF_SCALES:
+            said = f"With scale: {_OF_SCALES[option.name]}"
+            said += f" Else: {option.description}" if operation is Operation.QUANTIZE else ""
+            described.setdefault(option.name, query_parameter(option.name, said, schema=schema_of(option)))
+    files = {name: _FILES[name] for name in file_fields(operation)}
+    required = {"x", "output_type"} if operation is Operation.REQUANTIZE else {"x"}
+    return form_operation(f"{operation}Form", files, [described[name] for name in names], required)
+
+
+_OF_SCALES = {
+    "storage_type": "the storage, such as i8, u4 or i8<-127:127>.",
+    "axis": "the axis of the channels.",
+    "block_sizes": "the size of a block along each dimension, such as 1,32.",
+}
+
+
+@router.post(
+    "/quantize",
+    **_described(
+        Operation.QUANTIZE,
+        f"{_BARE} Default: the element type and shape of x.",
+        f"{_BARE} !quant.any and !quant.calibrated leave the scales to be derived. Required unless there is a scale.",
+    ),
+)
+async def quantize_form(request: Request) -> Response:
+    """Quantize a .npy file, by scales that may be files too, or that are derived."""
+    return await convert_form(request, Operation.QUANTIZE)
+
+
+@router.post(
+    "/dequantize",
+    **_described(
+        Operation.DEQUANTIZE,
+        f"{_BARE} Required unless there is a scale.",
+        f"{_BARE} Default: the expressed type of the input.",
+    ),
+)
+async def dequantize_form(request: Request) -> Response:
+    """Dequantize a .npy file, by scales that may be files too."""
+    return await convert_form(request, Operation.DEQUANTIZE)
+
+
+@router.post(
+    "/requantize",
+    **_described(
+        Operation.REQUANTIZE,
+        f"{_BARE} Default: the integers and shape of x, which need multipliers.",
+        _BARE,
+    ),
+)
+async def requantize_form(request: Request) -> Response:
+    """Requantize a .npy file to another scale, by multipliers that may be files too."""
+    return await convert_form(request, Operation.REQUANTIZE)

@@ -18,6 +18,7 @@ RequantError
 │   ├── LargeHeadError            its head is larger, or has more fields, than any is read
 │   ├── VersionError              it is in a version of HTTP that is not spoken
 │   ├── TransferCodingError       its body is in a transfer coding that is not decoded
+│   ├── UnimplementedError        it calls a method of the protocol that is not served
 │   ├── CrossOriginError          a page asked whether it may send it, and it may not
 │   ├── InvalidRequestError       it can be read, and a field of it is missing, unknown or wrong
 │   └── UnreadableEncodingError   it is in a media type or content coding that is not served
@@ -298,6 +299,12 @@ class TransferCodingError(RequestError):
     """The body of the message is in a transfer coding that is not decoded."""
 
     code = "transfer_coding"
+
+
+class UnimplementedError(RequestError):
+    """The message calls a method that its protocol has and this service has not."""
+
+    code = "unimplemented"
 
 
 class CrossOriginError(RequestError):

@@ -16,18 +16,18 @@ from service.http.models import ABSENT, Int64, ReplyModel, RequestModel
 MOST_TENSORS = 256
 LONGEST_NAME = 64
 LONGEST_ID = 256
-_MOST_PARAMETERS = 32
+MOST_PARAMETERS = 32
 
 # More dimensions than any limit on the rank allows, so that the error is about that limit.
-_MOST_DIMENSIONS = 1024
+MOST_DIMENSIONS = 1024
 
 
 def _flat(value: Any) -> Any:
     """Check a map of parameters before it is copied."""
     if not isinstance(value, dict):
         raise PydanticCustomError("parameters", "input should be an object")
-    if len(value) > _MOST_PARAMETERS:
-        raise PydanticCustomError("parameters", "there are more than {most} parameters", {"most": _MOST_PARAMETERS})
+    if len(value) > MOST_PARAMETERS:
+        raise PydanticCustomError("parameters", "there are more than {most} parameters", {"most": MOST_PARAMETERS})
     if not all(isinstance(member, (str, int, float)) for member in value.values()):
         raise PydanticCustomError("parameters", "the value of a parameter is a text, a number or a boolean")
     return value
@@ -70,7 +70,7 @@ class InferenceInput(RequestModel):
     """An input tensor, with its elements in `data` or in binary after the JSON."""
 
     name: Name
-    shape: Annotated[list[Int64], FailFast(), Field(max_length=_MOST_DIMENSIONS)] = Field(description=_SHAPE)
+    shape: Annotated[list[Int64], FailFast(), Field(max_length=MOST_DIMENSIONS)] = Field(description=_SHAPE)
     datatype: Name
     parameters: Parameters = Field(
         default={},

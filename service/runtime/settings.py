@@ -83,6 +83,14 @@ def _as_reply(schema: dict[str, Any]) -> None:
     schema["additionalProperties"] = True
 
 
+class SettingError(ValueError):
+    """What a setting names cannot be used. `setting`: its name as a field of `Settings`."""
+
+    def __init__(self, setting: str, reason: object) -> None:
+        super().__init__(str(reason))
+        self.setting = setting
+
+
 class Limits(BaseModel):
     """Limits on requests, as shown by `/v1/info`."""
 
@@ -136,6 +144,31 @@ class Settings(Limits, BaseSettings):
 
     host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on.")
     port: int = Field(default=8080, ge=1, le=65535, description="Port to listen on.")
+    uds: Path | None = Field(
+        default=None,
+        description="Unix socket to listen on in place of the port. Its mode is 660. A socket that nobody listens on "
+        "is replaced, anything else is not.",
+    )
+    tls_certificate: Path | None = Field(
+        default=None,
+        description="File of the TLS certificate and its chain, as PEM. If set, the port takes TLS 1.2 and 1.3 only. "
+        "Reloaded on SIGHUP.",
+    )
+    tls_key: Path | None = Field(
+        default=None, description="File of the certificate's private key, as PEM and not encrypted. Reloaded on SIGHUP."
+    )
+    metrics_port: int | None = Field(
+        default=None,
+        ge=1,
+        le=65535,
+        description="Port for /metrics and probes: plain HTTP without tokens. /metrics is then not on the main port.",
+    )
+    grpc_port: int | None = Field(
+        default=None,
+        ge=1,
+        le=65535,
+        description="Port for gRPC (Open Inference Protocol). Default: no gRPC.",
+    )
     threads: int = Field(
         default_factory=available_cpus,
         ge=1,
@@ -201,6 +234,7 @@ class Settings(Limits, BaseSettings):
     )
     metrics: bool = Field(default=True, description="Serve /metrics.")
     docs: bool = Field(default=True, description="Serve /docs and /openapi.json.")
+    docs_public: bool = Field(default=False, description="Serve /docs and /openapi.json without a token.")
 
     @field_validator("cors_origins", mode="before")
     @classmethod
@@ -237,7 +271,7 @@ class Settings(Limits, BaseSettings):
             raise PydanticCustomError("memory", "there are {there_is} bytes of memory", {"there_is": there_is})
         return given
 
-    @field_validator("tokens_file")
+    @field_validator("tokens_file", "uds", "tls_certificate", "tls_key")
     @classmethod
     def _is_named(cls, given: Path | None) -> Path | None:
         """Refuse an empty path: a variable that is set to nothing must not leave the service open."""
@@ -256,10 +290,31 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
     if faults:
         raise ValueError("\n".join(faults))
     try:
-        return CliApp.run(Settings, cli_args=list(arguments))
+        settings = CliApp.run(Settings, cli_args=list(arguments))
     except ValidationError as error:
         faults = [_fault(item, arguments, environment) for item in error.errors(include_url=False)]
         raise ValueError("\n".join(faults)) from None
+    if faults := [f"{given_name(name, arguments)}: {reason}" for name, reason in _contradictions(settings)]:
+        raise ValueError("\n".join(faults))
+    return settings
+
+
+def given_name(setting: str, arguments: Sequence[str]) -> str:
+    """Return the flag or the variable by which a setting is given."""
+    flag = _flag(setting)
+    return flag if any(argument.partition("=")[0] == flag for argument in arguments) else _variable(setting)
+
+
+def _contradictions(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Yield each setting that does not go with another, and why."""
+    if settings.tls_certificate is not None and settings.tls_key is None:
+        yield "tls_certificate", "TLS needs tls_key too"
+    if settings.tls_key is not None and settings.tls_certificate is None:
+        yield "tls_key", "TLS needs tls_certificate too"
+    if settings.uds is not None and settings.tls_certificate is not None:
+        yield "uds", "there is no TLS on a unix socket; unset uds, or tls_certificate and tls_key"
+    if settings.metrics_port == settings.port and settings.uds is None:
+        yield "metrics_port", f"{settings.port} is the main port"
 
 
 def _variable(name: str) -> str:
@@ -295,9 +350,6 @@ def _not_known(kind: str, name: str, known: Sequence[str]) -> str:
 
 def _fault(item: Any, arguments: Sequence[str], environment: Mapping[str, str]) -> str:
     """Say what is wrong with a setting, under the name by which it was given."""
-    name = str(item["loc"][0])
-    flag, variable = _flag(name), _variable(name)
-    if any(argument.partition("=")[0] == flag for argument in arguments):
-        return f"{flag}: {item['msg']}"
-    linked = environment.get(variable, "").startswith(("tcp://", "udp://"))
-    return f"{variable}: {item['msg']}" + (f"; {_LINKED}" if linked else "")
+    name = given_name(str(item["loc"][0]), arguments)
+    linked = environment.get(name, "").startswith(("tcp://", "udp://"))
+    return f"{name}: {item['msg']}" + (f"; {_LINKED}" if linked else "")

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
-from core.errors import SharedMemoryError, UnknownNameError
+from core.errors import UnknownNameError
 from service.http.json_body import read_json
 from service.http.openapi_operation import get_operation, json_operation
 from service.http.problems import error_response
@@ -20,7 +20,7 @@ from service.http.query import no_query
 from service.http.request_body import BodyReader
 from service.http.responses import json_list_response, json_response
 from service.oip import schemas
-from service.oip.shared_memory.tensors import registered_regions
+from service.oip.shared_memory.tensors import registered_regions, without_cuda
 from service.runtime.runtime import runtime
 from service.runtime.shared_memory.regions import RegionStatus, SharedMemory
 
@@ -102,13 +102,13 @@ async def unregister_cuda_regions(request: Request) -> Response:
 @router.get("/cudasharedmemory/region/{region}/status", **get_operation("oipGetCudaSharedMemory", schemas.Done))
 async def get_cuda_region(request: Request, region: str) -> Response:
     """Not supported."""
-    raise _without_cuda()
+    raise without_cuda()
 
 
 @router.post("/cudasharedmemory/region/{region}/register", **get_operation("oipRegisterCudaSharedMemory", schemas.Done))
 async def register_cuda_region(request: Request, region: str) -> Response:
     """Not supported."""
-    raise _without_cuda()
+    raise without_cuda()
 
 
 @router.post(
@@ -116,7 +116,7 @@ async def register_cuda_region(request: Request, region: str) -> Response:
 )
 async def unregister_cuda_region(request: Request, region: str) -> Response:
     """Not supported."""
-    raise _without_cuda()
+    raise without_cuda()
 
 
 def _regions(request: Request) -> SharedMemory:
@@ -127,7 +127,3 @@ def _described(status: RegionStatus) -> schemas.SharedMemoryRegion:
     return schemas.SharedMemoryRegion(
         name=status.name, key=status.key, offset=status.offset, byte_size=status.byte_size
     )
-
-
-def _without_cuda() -> SharedMemoryError:
-    return SharedMemoryError("CUDA shared memory is not supported; use system shared memory")

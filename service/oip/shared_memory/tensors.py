@@ -36,6 +36,11 @@ def registered_regions(running: Runtime) -> SharedMemory:
     return running.shared_memory
 
 
+def without_cuda() -> SharedMemoryError:
+    """Return the error of a request that names a region of CUDA shared memory."""
+    return SharedMemoryError("CUDA shared memory is not supported; use system shared memory")
+
+
 class SharedTensors:
     """The tensors of one request that are in shared memory, by name. The regions stay mapped as long as it is there.
 

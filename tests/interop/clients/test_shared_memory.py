@@ -86,7 +86,7 @@ def test_every_model(triton: Any, regions: tuple[Any, Any], case: ModelCase, cod
             output = result.get_output(name)
             dtype = utils.triton_to_np_dtype(output["datatype"])
             found[name] = memory.get_contents_as_numpy(regions[1], dtype, output["shape"], index * room).copy()
-        check(case, found, result.get_response().get("parameters", {}))
+        check(case, found, result.get_response()["parameters"])
 
 
 def test_a_large_tensor_back_and_forth(triton: Any) -> None:

@@ -74,11 +74,23 @@ def test_problems_are_documented(document: dict[str, Any]) -> None:
     for operation in operations(document):
         if "requestBody" in operation:
             in_path = {"404"} if operation["operationId"].startswith("oipInfer") else set()
-            assert set(operation["responses"]) == {"200", "400", "413", "415", "422", "503", "504"} | in_path
+            assert set(operation["responses"]) == {"200", "400", "401", "413", "415", "422", "503", "504"} | in_path
             assert "Retry-After" in operation["responses"]["503"]["headers"]
         for status, reply in operation["responses"].items():
             if status != "200" and operation["operationId"] != "getHealth":
                 assert set(reply["content"]) == {"application/problem+json"}
+
+
+def test_tokens_are_documented_where_they_may_be_asked_for(document: dict[str, Any]) -> None:
+    assert document["security"] == [{}, {"bearer": []}]
+    scheme = document["components"]["securitySchemes"]["bearer"]
+    assert (scheme["type"], scheme["scheme"]) == ("http", "bearer")
+    for operation in operations(document):
+        is_probe = operation["operationId"] in ("getHealth", "oipGetLive", "oipGetReady")
+        assert operation.get("security") == ([] if is_probe else None)
+        assert ("401" in operation["responses"]) is not is_probe
+        if not is_probe:
+            assert "WWW-Authenticate" in operation["responses"]["401"]["headers"]
 
 
 def test_binary_bodies_are_binary_text(document: dict[str, Any]) -> None:

@@ -50,7 +50,9 @@ def changed_npy(random: Random, file: bytes) -> bytes:
                 array = np.resize(np.array(numbers, np.float64), shape).astype(dtype)
             return npy(np.asfortranarray(array) if random.random() < 0.05 else array)
         case 2:
-            return _NPY_HEADER.sub(lambda found: mutated(random, found[0].decode()).encode("latin-1", "replace"), file)
+            return _NPY_HEADER.sub(
+                lambda found: mutated(random, found[0].decode("latin-1")).encode("latin-1", "replace"), file
+            )
         case 3:
             described = f"'descr': {random.choice(_DESCRIPTIONS)!r}".encode()
             return re.sub(rb"'descr': '[^']*'", described, file)
@@ -89,7 +91,9 @@ def changed_form(random: Random, draft: Draft, known: dict[str, dict[str, Any]])
             value = of_schema(random, name, known[name])
             text = value if isinstance(value, str) else dumped(value)
             draft.parts = [entry for entry in draft.parts if entry[0] != name]
-            draft.parts.append((name, changed_npy(random, data) if _is_file(known[name]) else text.encode()))
+            draft.parts.append(
+                (name, changed_npy(random, data) if _is_file(known[name]) else text.encode("utf-8", "replace"))
+            )
         case _ if draft.parts and _is_file(known.get(name, {})):
             draft.parts[at] = name, changed_npy(random, data)
         case _ if draft.parts:
@@ -104,7 +108,7 @@ def _is_file(schema: dict[str, Any]) -> bool:
 def form_of(parts: list[tuple[str, bytes]], boundary: bytes) -> bytes:
     """A form as a client writes it."""
     head = b'--%s\r\nContent-Disposition: form-data; name="%s"\r\n\r\n'
-    escaped = [(name.replace('"', "%22").encode(), data) for name, data in parts]
+    escaped = [(name.replace('"', "%22").encode("utf-8", "replace"), data) for name, data in parts]
     written = b"".join(head % (boundary, name) + data + b"\r\n" for name, data in escaped)
     return written + b"--%s--\r\n" % boundary
 

@@ -1,29 +1,77 @@
-# Two stages at the same path, so that the virtual environment and the kernel cache stay valid. A release gives BASE by
-# digest: --build-arg BASE=debian@sha256:...
+# The image is made from scratch: Debian's Python with the libraries it links to, the packages, the kernels and the code.
+# It has no shell, no package manager and no pip. A release gives BASE by digest: --build-arg BASE=debian@sha256:...
 ARG BASE=debian:bookworm-slim
 
 FROM ${BASE} AS build
 # Debian drops old versions of its packages, so pinning them would break the build; BASE by digest is the pin.
 # hadolint ignore=DL3008
 RUN apt-get update \
- && apt-get install --yes --no-install-recommends ca-certificates python3 python3-venv \
+ && apt-get install --yes --no-install-recommends binutils ca-certificates python3.11-venv \
  && rm -rf /var/lib/apt/lists/*
+
+# What Python needs of Debian. Its modules for curses, dbm, nis, readline and sqlite3 go, for the libraries behind them.
+FROM build AS system
+WORKDIR /packages
+RUN apt-get update \
+ && apt-get download base-files gcc-12-base libbz2-1.0 libc6 libcrypt1 libexpat1 libffi8 libgcc-s1 liblzma5 \
+    libpython3.11-minimal libpython3.11-stdlib libssl3 libstdc++6 libuuid1 python3.11-minimal zlib1g \
+ && mkdir -p /system/var/lib/dpkg/status.d \
+ && for package in *.deb; do \
+      dpkg-deb --extract "$package" /system || exit 1; \
+      # Scanners of vulnerabilities read here what is installed.
+      dpkg-deb --field "$package" > "/system/var/lib/dpkg/status.d/${package%%_*}" || exit 1; \
+    done
+WORKDIR /system
+RUN for directory in bin lib lib64 sbin; do \
+      mkdir -p "usr/$directory" "$directory" && cp -a "$directory/." "usr/$directory/" && rm -r "$directory" \
+      && ln -s "usr/$directory" "$directory" || exit 1; \
+    done \
+ && for module in _curses _dbm _sqlite3 nis readline; do rm usr/lib/python3.11/lib-dynload/$module*.so || exit 1; done \
+ && rm -rf usr/lib/*/gconv usr/share/lintian usr/share/man usr/share/doc/*/changelog* \
+ && echo 'root:x:0:0:root:/root:/usr/sbin/nologin' > etc/passwd \
+ && echo 'requant:x:65532:65532:requant:/nonexistent:/usr/sbin/nologin' >> etc/passwd \
+ && printf 'root:x:0:\nrequant:x:65532:\n' > etc/group \
+ && echo 'hosts: files dns' > etc/nsswitch.conf \
+ && python3.11 -m compileall -q --invalidation-mode unchecked-hash -s /system -p / usr/lib/python3.11
+
+FROM build AS packages
 WORKDIR /app
-COPY requirements.lock ./
-RUN python3 -m venv .venv \
- && .venv/bin/python -m pip install --no-cache-dir --disable-pip-version-check --require-hashes -r requirements.lock \
- && .venv/bin/python -m compileall -q .venv
+COPY requirements-image.lock ./
+# The secrets are optional: pip's settings of this machine, and certificates that they may name.
+RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
+    --mount=type=secret,id=ca-certificates,target=/run/ca-certificates.crt \
+    python3.11 -m venv --without-pip .venv \
+ && python3.11 -m venv /pip \
+ && /pip/bin/python -m pip --python .venv/bin/python install --no-cache-dir --disable-pip-version-check --no-compile \
+    --require-hashes -r requirements-image.lock
+# Only libraries with many symbols are stripped: those that wheels carry along (numpy.libs) would not load any more.
+WORKDIR /app/.venv/lib/python3.11/site-packages
+RUN rm -rf bench benchmarks docs \
+ && find . -type d -name tests -prune -exec rm -r {} + \
+ && find . -type f \( -name '*.a' -o -name '*.c' -o -name '*.h' -o -name '*.hpp' -o -name '*.pxd' -o -name '*.pyx' \) -delete \
+ && strip --strip-unneeded llvmlite/binding/libllvmlite.so uvloop/loop.*.so \
+ && /app/.venv/bin/python -m compileall -q --invalidation-mode unchecked-hash .
+WORKDIR /app
+
+# Only what the kernels are compiled from, so that other changes leave them in the builder's cache.
+FROM packages AS kernels
+COPY core/__init__.py ./core/
+COPY core/formats ./core/formats
+COPY core/kernels ./core/kernels
+RUN .venv/bin/python -m core.kernels.jit.baked /app/kernels
+
+FROM build AS code
+WORKDIR /app
 COPY core ./core
 COPY service ./service
-RUN .venv/bin/python -m compileall -q core service \
- && .venv/bin/python -m core.kernels.jit.baked /app/kernels
+RUN chmod -R u=rwX,go=rX . \
+ && python3.11 -m compileall -q --invalidation-mode unchecked-hash .
 
-FROM ${BASE}
-# hadolint ignore=DL3008
-RUN apt-get update \
- && apt-get install --yes --no-install-recommends python3 \
- && rm -rf /var/lib/apt/lists/*
-COPY --from=build /app /app
+FROM scratch
+COPY --from=system /system/ /
+COPY --from=packages /app/.venv /app/.venv
+COPY --from=kernels /app/kernels /app/kernels
+COPY --from=code /app /app
 WORKDIR /app
 ARG VERSION=0.1.0
 ARG REVISION=unknown
@@ -37,13 +85,19 @@ LABEL org.opencontainers.image.title="requant" \
 # Nothing is written: the kernels of this CPU's level are read where they were baked. They belong to root.
 ENV REQUANT_HOST=0.0.0.0 \
     REQUANT_PORT=8080 \
+    REQUANT_METRICS_PORT=9090 \
     REQUANT_LOG_FORMAT=json \
     REQUANT_BAKED_KERNELS=/app/kernels \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1
 USER 65532:65532
-EXPOSE 8080
+# Whatever was taken away above, the rest is whole.
+RUN ["/app/.venv/bin/python", "-c", "import grpc, opentelemetry.exporter.otlp.proto.http, service.app"]
+# HTTP, gRPC (where REQUANT_GRPC_PORT is set), metrics and probes.
+EXPOSE 8080 8081 9090
 STOPSIGNAL SIGTERM
-HEALTHCHECK --interval=5s --timeout=3s --start-period=60s --retries=3 \
-  CMD ["/app/.venv/bin/python", "-c", "import os, urllib.request as r; r.urlopen(f'http://127.0.0.1:{os.environ[\"REQUANT_PORT\"]}/healthz', timeout=2)"]
+# The port of metrics and probes is plain HTTP, whether requests come over TLS or a Unix socket. A start that has to
+# compile the kernels may take minutes.
+HEALTHCHECK --interval=5s --timeout=3s --start-period=600s --retries=3 \
+  CMD ["/app/.venv/bin/python", "-c", "import os, urllib.request as r; r.urlopen(f'http://127.0.0.1:{os.environ[\"REQUANT_METRICS_PORT\"]}/healthz', timeout=2)"]
 ENTRYPOINT ["/app/.venv/bin/python", "-m", "service"]

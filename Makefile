@@ -49,24 +49,25 @@ check: $(VENV)/check.done ## formatting, lint, types, openapi.json, the Dockerfi
 	$(BIN)/mypy
 	$(BIN)/python -m service.openapi --check
 	$(BIN)/hadolint Dockerfile
-	$(BIN)/kubernetes-validate --strict --quiet deploy/kubernetes/base/[!k]*.yaml
+	$(BIN)/kubernetes-validate --strict --quiet --no-warn deploy/kubernetes/base/[!k]*.yaml deploy/kubernetes/components/*/[!kp]*.yaml deploy/examples/*/kubernetes.yaml
 
 format: $(VENV)/check.done ## format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)-interop/done $(VENV)-mlserver/done ## measure ours beside others, write benchmarks/RESULTS.md
+bench: $(VENV)-interop/done $(VENV)-mlserver/done $(VENV)-triton/done ## measure ours beside others, write benchmarks/RESULTS.md
 	$(VENV)-interop/bin/python -m benchmarks --huge
 
 openapi: $(VENV)/serve.done ## write openapi/openapi.json
 	$(BIN)/python -m service.openapi
 
 sbom: $(VENV)/check.done ## write requant.cdx.json, the list of what the image is made of (CycloneDX)
-	$(BIN)/cyclonedx-py requirements requirements.lock --output-reproducible -o requant.cdx.json
+	$(BIN)/cyclonedx-py requirements requirements-image.lock --output-reproducible -o requant.cdx.json
 
 lock: $(VENV)/serve.done ## renew the hash-pinned requirements from pyproject.toml
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile $(UV) pyproject.toml -o requirements.lock
+	$(BIN)/uv pip compile $(UV) pyproject.toml --extra telemetry -c requirements.lock -o requirements-image.lock
 	$(BIN)/uv pip compile $(UV) pyproject.toml --extra telemetry --group check -c requirements.lock -o requirements-check.lock
 	$(BIN)/uv pip compile $(UV) pyproject.toml --group interop -c requirements.lock -o requirements-interop.lock
 	$(BIN)/uv pip compile $(UV) pyproject.toml --group generators -c requirements.lock -o requirements-generators.lock
@@ -74,12 +75,13 @@ lock: $(VENV)/serve.done ## renew the hash-pinned requirements from pyproject.to
 	$(BIN)/uv pip compile $(UV) --group clients -o requirements-clients.lock
 	$(BIN)/uv pip compile $(UV) --group tensorflow -c requirements.lock -o requirements-tensorflow.lock
 	$(BIN)/uv pip compile $(UV) --no-strip-extras --group mlserver -o requirements-mlserver.lock
+	$(BIN)/uv pip compile $(UV) --group triton -o requirements-triton.lock
 	$(BIN)/uv pip compile $(UV) --no-deps --group interop-bare -o requirements-interop-bare.lock
 
 UV := --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
 clean: ## remove environments and caches
-	rm -rf $(VENV) $(VENV)-interop $(VENV)-generators $(VENV)-clients $(VENV)-tensorflow $(VENV)-mlserver $(VENV)-onednn $(VENV)-torch-* .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-interop $(VENV)-generators $(VENV)-clients $(VENV)-tensorflow $(VENV)-mlserver $(VENV)-triton $(VENV)-onednn $(VENV)-torch-* .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 $(VENV)/python.done:
@@ -133,3 +135,9 @@ $(VENV)-mlserver/done: requirements-mlserver.lock
 	$(PYTHON) -m venv $(VENV)-mlserver
 	$(VENV)-mlserver/$(INSTALL) -r requirements-mlserver.lock
 	@touch $@
+
+# Triton's wheel is for Linux on x86-64, and what it is installed with for Python 3.11. Elsewhere `make bench` leaves it out.
+$(VENV)-triton/done: requirements-triton.lock
+	@if [ "$$($(PYTHON) -c 'import platform, sys; print(*sys.version_info[:2], platform.system(), platform.machine())')" = "3 11 Linux x86_64" ]; then \
+		$(PYTHON) -m venv $(VENV)-triton && $(VENV)-triton/$(INSTALL) -r requirements-triton.lock && touch $@; \
+	else echo "No Triton Inference Server: its environment takes Python 3.11 on x86-64 Linux."; fi

@@ -18,9 +18,11 @@ RequantError
 │   ├── LargeHeadError            its head is larger, or has more fields, than any is read
 │   ├── VersionError              it is in a version of HTTP that is not spoken
 │   ├── TransferCodingError       its body is in a transfer coding that is not decoded
+│   ├── UnimplementedError        it calls a method of the protocol that is not served
 │   ├── CrossOriginError          a page asked whether it may send it, and it may not
 │   ├── InvalidRequestError       it can be read, and a field of it is missing, unknown or wrong
 │   └── UnreadableEncodingError   it is in a media type or content coding that is not served
+├── SharedMemoryError         a region of shared memory cannot be registered or used
 ├── LimitError                a stated limit was passed
 │   └── DeadlineError             the work took longer than it may
 ├── UnauthorizedError         the request does not say who sends it
@@ -299,6 +301,12 @@ class TransferCodingError(RequestError):
     code = "transfer_coding"
 
 
+class UnimplementedError(RequestError):
+    """The message calls a method that its protocol has and this service has not."""
+
+    code = "unimplemented"
+
+
 class CrossOriginError(RequestError):
     """A page asked whether it may send a request (CORS), and its origin, the method or a field is not allowed."""
 
@@ -309,6 +317,12 @@ class UnreadableEncodingError(RequestError):
     """The media type or content coding of the message is not one that is served here."""
 
     code = "media_type"
+
+
+class SharedMemoryError(RequantError):
+    """A region of shared memory cannot be registered or used: its object is missing, too small, or not to be opened."""
+
+    code = "shared_memory"
 
 
 class LimitError(RequantError):

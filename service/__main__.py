@@ -16,6 +16,7 @@ import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from service.runtime.forced_exit import PREPARING_THREAD, Deadline, end_process, kernels_are_being_prepared
 
@@ -73,12 +74,13 @@ def _serve() -> None:
 
     import uvicorn
 
-    from service.app import create_app
+    from service.app import MonitoringApplication, create_app
     from service.runtime.logs import set_up_logs
-    from service.runtime.settings import read_settings
+    from service.runtime.settings import SettingError, given_name, read_settings
     from service.server.draining_server import DrainingServer
     from service.server.http1_protocol import http_protocol
     from service.server.malloc import keep_memory
+    from service.server.monitoring_server import MonitoringServer
     from service.server.read_timeouts import RequestLimits
 
     try:
@@ -94,26 +96,37 @@ def _serve() -> None:
     keep_memory()
     try:
         app = create_app(settings)
-    except (OSError, ValueError) as error:
-        sys.exit(f"tokens_file: {error}")
+    except SettingError as error:
+        sys.exit(f"{given_name(error.setting, sys.argv[1:])}: {error}")
+    running = app.state.runtime
+    certificate = running.certificate
+    options: dict[str, Any] = {
+        "loop": "uvloop",
+        "ws": "none",
+        "log_config": None,
+        "access_log": False,
+        "server_header": False,
+        # Nobody asks where a request comes from.
+        "proxy_headers": False,
+        "timeout_keep_alive": settings.keep_alive_seconds,
+    }
+    monitoring = None
+    if settings.metrics_port is not None:
+        monitoring = MonitoringServer(MonitoringApplication(running), settings.host, settings.metrics_port, **options)
     server = DrainingServer(
         uvicorn.Config(
             app,
             host=settings.host,
             port=settings.port,
-            http=http_protocol(limits, min(settings.drain_seconds, _LAST_SECONDS), app.state.runtime.memory_budget),
-            loop="uvloop",
-            ws="none",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            # Nobody asks where a request comes from.
-            proxy_headers=False,
-            timeout_keep_alive=settings.keep_alive_seconds,
+            uds=None if settings.uds is None else os.fspath(settings.uds),
+            ssl_context_factory=None if certificate is None else lambda *_: certificate.context,
+            http=http_protocol(limits, min(settings.drain_seconds, _LAST_SECONDS), running.memory_budget),
             timeout_graceful_shutdown=settings.shutdown_seconds,
+            **options,
         ),
-        app.state.runtime,
+        running,
         Deadline().end_within,
+        monitoring,
     )
     for each in _STOPPING:
         # uvicorn raises the signal that ended it again: a stop that was asked for is no failure.

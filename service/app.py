@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi.routing import APIRoute
@@ -33,32 +35,45 @@ from service.meta import docs, metrics
 from service.meta import routes as meta
 from service.middleware.bearer_auth import BearerAuth
 from service.middleware.cors import Cors
-from service.middleware.instrumentation import Instrumentation
+from service.middleware.instrumentation import MONITORING, PROBES, Instrumentation
 from service.middleware.request_lifecycle import RequestLifecycle
 from service.npy_api import form_routes as forms
 from service.npy_api import routes as npy
 from service.oip import routes as oip
+from service.oip.shared_memory import routes as shared_memory
 from service.openapi import document as openapi
-from service.runtime.runtime import Runtime, lifespan
+from service.runtime.runtime import Runtime
+from service.runtime.runtime import lifespan as runtime_lifespan
 from service.runtime.settings import Settings
 
 
-class Application(Starlette):
+class _RoutedStarlette(Starlette):
+    """Starlette without its two layers for errors: endpoints answer those."""
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """Return the router in its middleware."""
+        app: ASGIApp = self.router
+        for layer, arguments, options in reversed(self.user_middleware):
+            app = layer(app, *arguments, **options)
+        return app
+
+
+class Application(_RoutedStarlette):
     """The service as an ASGI application. Its threads and kernels come to life with its lifespan."""
 
     def __init__(self, settings: Settings) -> None:
-        topics = [convert, fake_quantize, compare, blocks, integer, tosa, operators, npy, forms, oip]
+        topics = [convert, fake_quantize, compare, blocks, integer, tosa, operators, npy, forms, oip, shared_memory]
         topics += [multipliers, ranges, calibration, types, translation, lowering]
         topics += [profiles, schemes, operator_catalog, meta]
         topics += [docs] if settings.docs else []
-        topics += [metrics] if settings.metrics else []
+        topics += [metrics] if settings.metrics and settings.metrics_port is None else []
         routers = [topic.router for topic in topics]
         routes = starlette_routes(routers)
         running = Runtime(settings)
         super().__init__(
             middleware=_middleware(running, {route.path for route in routes if not route.param_convertors})
         )
-        self.router = PathRouter(routes, lifespan)
+        self.router = PathRouter(routes, _lifespan)
         self.state.runtime = running
         self._described = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
         self._openapi: dict[str, Any] | None = None
@@ -70,12 +85,37 @@ class Application(Starlette):
             self._openapi = openapi.document(self._described, self.state.runtime.settings)
         return self._openapi
 
-    def build_middleware_stack(self) -> ASGIApp:
-        """Return the router in its middleware, without Starlette's two layers for errors: endpoints answer those."""
-        app: ASGIApp = self.router
-        for layer, arguments, options in reversed(self.user_middleware):
-            app = layer(app, *arguments, **options)
-        return app
+
+class MonitoringApplication(_RoutedStarlette):
+    """What the metrics port serves of the service: metrics and probes, without tokens."""
+
+    def __init__(self, running: Runtime) -> None:
+        routers = [meta.router, oip.router, *([metrics.router] if running.settings.metrics else [])]
+        routes = [route for route in starlette_routes(routers) if route.path in MONITORING]
+        paths = {route.path for route in routes}
+        super().__init__(
+            middleware=[
+                Middleware(RequestLifecycle, running),
+                Middleware(Instrumentation, running.metrics, paths, log=running.settings.access_log),
+            ]
+        )
+        self.router = PathRouter(routes)
+        self.state.runtime = running
+
+
+@asynccontextmanager
+async def _lifespan(app: Starlette) -> AsyncIterator[None]:
+    """Run the service's threads, and the gRPC server if a setting gives it a port."""
+    running: Runtime = app.state.runtime
+    async with runtime_lifespan(app):
+        if running.settings.grpc_port is None:
+            yield
+            return
+        # Takes 0.1 s to import.
+        from service.oip.grpc.server import serving_grpc
+
+        async with serving_grpc(running):
+            yield
 
 
 def _middleware(running: Runtime, paths: set[str]) -> list[Middleware]:
@@ -90,7 +130,8 @@ def _middleware(running: Runtime, paths: set[str]) -> list[Middleware]:
     if settings.cors_origins:
         layers.append(Middleware(Cors, settings.cors_origins))
     if running.tokens is not None:
-        layers.append(Middleware(BearerAuth, running.tokens))
+        open_paths = PROBES | docs.PATHS if settings.docs_public else PROBES
+        layers.append(Middleware(BearerAuth, running.tokens, open_paths))
     return layers
 
 

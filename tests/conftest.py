@@ -49,10 +49,11 @@ class Server:
     """A running service."""
 
     port: int
+    scheme: str = "http"
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{self.scheme}://127.0.0.1:{self.port}"
 
     def connect(self) -> socket.socket:
         """A plain connection, for what an HTTP client would not send."""
@@ -81,17 +82,20 @@ def _wait_until_ready(url: str, process: subprocess.Popen[bytes]) -> None:
 
 
 @contextmanager
-def started(log: Path, *arguments: str) -> Iterator[tuple[Server, subprocess.Popen[bytes]]]:
-    """Start `python -m service` and wait until it is ready. At the end it has to stop by itself on SIGTERM."""
+def started(log: Path, *arguments: str, probes: str | None = None) -> Iterator[tuple[Server, subprocess.Popen[bytes]]]:
+    """Start `python -m service` and wait until it is ready. At the end it has to stop by itself on SIGTERM.
+
+    `probes`: the URL of the metrics port, for a service that listens on no other.
+    """
     port = free_port()
     with log.open("wb") as output:
         # Clients that are installed apart have not what the service needs; another interpreter serves them.
         python = os.environ.get("SERVER_PYTHON", sys.executable)
         command = [python, "-m", "service", "--port", str(port), *arguments]
         with subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT) as process:
-            running = Server(port)
+            running = Server(port, "https" if "--tls-key" in arguments else "http")
             try:
-                _wait_until_ready(running.url, process)
+                _wait_until_ready(probes or running.url, process)
                 yield running, process
             finally:
                 process.terminate()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -21,6 +22,7 @@ from core.plan.plan import Plan
 HEADER_BYTES = 128
 OUTPUT_TYPE = "!quant.uniform<i8:f32, 0.05:3>"
 PROFILE = "onnx"
+PARAMETERS = {"output_type": OUTPUT_TYPE, "profile": PROFILE}
 
 
 @lru_cache(maxsize=16)
@@ -58,23 +60,18 @@ class Case:
 
     def as_json(self, path: str) -> bytes:
         """Return the request to our own JSON face."""
-        body = {
-            "input": {"type": f"tensor<{self.elements}xf32>", "data": self._data()},
-            "output_type": OUTPUT_TYPE,
-            "profile": PROFILE,
-        }
+        body = {"input": {"type": f"tensor<{self.elements}xf32>", "data": self._data()}, **PARAMETERS}
         return post(path, "application/json", json.dumps(body).encode())
 
-    def as_inference(self, path: str) -> bytes:
-        """Return the request to our own Open Inference Protocol, its tensors in binary."""
+    def as_inference(self, path: str, parameters: Mapping[str, str] = PARAMETERS) -> bytes:
+        """Return the request of the Open Inference Protocol with binary tensors, with the parameters of our model."""
         tensor = {
             "name": "x",
             "shape": [self.elements],
             "datatype": "FP32",
             "parameters": {"binary_data_size": 4 * self.elements},
         }
-        parameters = {"output_type": OUTPUT_TYPE, "profile": PROFILE, "binary_data_output": True}
-        head = json.dumps({"inputs": [tensor], "parameters": parameters}).encode()
+        head = json.dumps({"inputs": [tensor], "parameters": {**parameters, "binary_data_output": True}}).encode()
         length = f"Inference-Header-Content-Length: {len(head)}\r\n"
         return post(path, "application/octet-stream", head + self.npy[HEADER_BYTES:], length)
 
@@ -106,6 +103,10 @@ class Case:
         """Raise AssertionError unless the reply of an inference server holds the expected numbers."""
         (data,) = json.loads(body)["outputs"][0]["data"]
         assert base64.b64decode(data) == self.expected[HEADER_BYTES:], "the bits differ"
+
+    def check_inference(self, body: bytes) -> None:
+        """Raise AssertionError unless the reply with a binary tensor ends with the expected numbers."""
+        assert body[-self.elements :] == self.expected[HEADER_BYTES:], "the bits differ"
 
     def check_length(self, body: bytes) -> None:
         """Raise AssertionError unless the reply is as long as the file: more cannot be asked without a kernel."""

@@ -73,25 +73,29 @@ def _side_by_side(servers: Sequence[Server], case: Case, size: str, clients: int
     for _ in range(rounds):
         random.shuffle(order)
         for server in order:
-            taken[server.contender.name].append(_one_round(server, case, clients))
+            times, seconds = one_round(server.contender, server.port, case, clients)
+            samples = median(times), quantiles(times, n=100)[98], len(times) / seconds
+            taken[server.contender.name].append(samples)
     return [
         Exchanges(name, size, clients, *(median(column) for column in zip(*samples, strict=True)))
         for name, samples in taken.items()
     ]
 
 
-def _one_round(server: Server, case: Case, clients: int) -> tuple[float, float, float]:
-    """Measure on new connections: some servers hang up while it is the others' turn."""
+def one_round(contender: Contender, port: int, case: Case, clients: int) -> tuple[list[float], float]:
+    """Return the seconds of each exchange, after one that is checked, and those of all together.
+
+    Connections are new: some servers hang up while it is the others' turn.
+    """
     with ExitStack() as stack:
-        request = server.contender.request(case)
-        connections = [Connection(server.port, request) for _ in range(clients)]
+        request = contender.request(case)
+        connections = [Connection(port, request) for _ in range(clients)]
         for connection in connections:
             stack.callback(connection.close)
-        server.contender.check(case, connections[0].exchange())
+        contender.check(case, connections[0].exchange())
         for connection in connections:
             connection.body_bytes = connections[0].body_bytes
-        times, seconds = latencies(connections, _SECONDS, max(_FEWEST, clients))
-    return median(times), quantiles(times, n=100)[98], len(times) / seconds
+        return latencies(connections, _SECONDS, max(_FEWEST, clients))
 
 
 def exchange_rows(found: Sequence[Exchanges]) -> list[list[str]]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -102,6 +103,19 @@ def free_port() -> int:
         return port
 
 
+def _with_children(process: int) -> Iterator[int]:
+    yield process
+    for children in Path(f"/proc/{process}/task").glob("*/children"):
+        for child in children.read_text().split():
+            yield from _with_children(int(child))
+
+
+def _cpu_seconds(process: int) -> float:
+    # The name in front may hold spaces. proc_pid_stat(5): state is the third field, utime and stime the 14th and 15th.
+    _, _, fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")
+    return sum(map(int, fields.split()[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
 class Server:
     """A running server. `first` is the request of its first exchange, by which it is known to be ready."""
 
@@ -138,6 +152,10 @@ class Server:
         """Return what the server has written."""
         self._log.seek(0)
         return self._log.read().decode(errors="replace")
+
+    def cpu_seconds(self) -> float:
+        """Return the CPU time that the process and those that it has started have taken, in steps of 10 ms."""
+        return sum(map(_cpu_seconds, _with_children(self.process.pid)))
 
     def resident(self) -> int:
         """Return the bytes of memory that the process holds now."""

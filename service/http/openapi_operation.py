@@ -17,6 +17,7 @@ REQUEST_MODELS: list[type[BaseModel]] = []
 
 _PROBLEMS = {
     400: "Malformed request or tensor data.",
+    401: "The service asks for a bearer token, and the request has no valid one.",
     404: "Unknown name.",
     413: "Limit exceeded.",
     415: "Unsupported media type.",
@@ -69,6 +70,8 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
         headers = {**REQUEST_ID_HEADER}
         if status == 503:
             headers["Retry-After"] = _header("integer", "Seconds to wait before retrying.")
+        if status == 401:
+            headers["WWW-Authenticate"] = _header("string", "`Bearer`.")
         replies[status] = {"description": _PROBLEMS[status], "content": content, "headers": headers}
     return replies
 

@@ -160,6 +160,13 @@ _TABLE: Mapping[type[errors.RequantError], ProblemKind] = dict(
             "implemented. The connection is closed after this response.",
         ),
         _row(
+            errors.UnimplementedError,
+            501,
+            "Not implemented",
+            "The method is part of the Open Inference Protocol over gRPC or of one of its extensions, and this "
+            "service does not implement it. The detail says what there is instead.",
+        ),
+        _row(
             errors.CrossOriginError,
             403,
             "Cross-origin request not allowed",
@@ -181,6 +188,14 @@ _TABLE: Mapping[type[errors.RequantError], ProblemKind] = dict(
             "JSON routes accept application/json. Routes under /v1/npy accept application/octet-stream, "
             "application/x-npy and application/x-binary, those under /v1/multipart multipart/form-data. Routes under "
             "/v2 accept any media type. Compressed bodies (gzip, deflate) are accepted under /v2 only.",
+        ),
+        _row(
+            errors.SharedMemoryError,
+            422,
+            "Shared memory cannot be used",
+            "Shared memory is off (setting `shared_memory`), the region is registered already, or its object is "
+            "missing, may not be opened, or is smaller than stated. If the object shrank while it was used, nothing "
+            "that was written to it in that request counts.",
         ),
         _row(
             errors.LimitError,
@@ -234,14 +249,15 @@ _METHOD = ProblemKind(
     "Method not allowed",
     "The path exists, but not with this method. The `Allow` header lists the methods that it supports.",
 )
-_INTERNAL = ProblemKind(
+INTERNAL = ProblemKind(
     "internal_error",
     500,
     "Internal error",
     "An unexpected error in the service. The log has the details under the request id.",
 )
+INTERNAL_DETAIL = "unexpected error; the log has the details"
 
-PROBLEMS: Mapping[str, ProblemKind] = {kind.code: kind for kind in (*_TABLE.values(), _NOT_FOUND, _METHOD, _INTERNAL)}
+PROBLEMS: Mapping[str, ProblemKind] = {kind.code: kind for kind in (*_TABLE.values(), _NOT_FOUND, _METHOD, INTERNAL)}
 
 
 def kind_of(error: errors.RequantError) -> ProblemKind:
@@ -249,7 +265,7 @@ def kind_of(error: errors.RequantError) -> ProblemKind:
     for cls in type(error).__mro__:
         if (kind := _TABLE.get(cls)) is not None:
             return kind
-    return _INTERNAL
+    return INTERNAL
 
 
 def problem_response(
@@ -267,20 +283,27 @@ def problem_response(
         members = {"error": detail, **(members or {})}
     context = context_of(request.scope)
     status = kind.status if status is None else status
-    problem = {
+    problem = problem_document(kind, detail, members or {}, status, context.request_id)
+    common = {name.decode(): value.decode() for name, value in common_headers(context)}
+    return Response(json_text(problem), status, {**common, **(headers or {})}, MEDIA_TYPE)
+
+
+def problem_document(
+    kind: ProblemKind, detail: str, members: Mapping[str, Any], status: int, request_id: str
+) -> dict[str, Any]:
+    """Return a problem as the members of its JSON object."""
+    return {
         "type": f"/problems/{kind.code}",
         "title": kind.title,
         "status": status,
         "detail": detail,
         "code": kind.code,
-        **(members or {}),
-        "request_id": context.request_id,
+        **members,
+        "request_id": request_id,
     }
-    common = {name.decode(): value.decode() for name, value in common_headers(context)}
-    return Response(json_text(problem), status, {**common, **(headers or {})}, MEDIA_TYPE)
 
 
-def _members(error: errors.RequantError) -> dict[str, Any]:
+def problem_members(error: errors.RequantError) -> dict[str, Any]:
     """Return the extension members that an error fills."""
     members: dict[str, Any] = {}
     for name in ("offset", "line", "column", "caret", "hint", "index", "limit"):
@@ -302,7 +325,7 @@ def error_response(request: Request, error: errors.RequantError, status: int | N
     """Return the response to an error raised on purpose."""
     kind = kind_of(error)
     headers = {401: {"www-authenticate": "Bearer"}, 503: {"retry-after": "1"}}.get(kind.status)
-    return problem_response(request, kind, error.detail, _members(error), status=status, headers=headers)
+    return problem_response(request, kind, error.detail, problem_members(error), status=status, headers=headers)
 
 
 def not_found(request: Request) -> Response:
@@ -319,8 +342,7 @@ def method_not_allowed(request: Request, methods: Iterable[str]) -> Response:
 def internal_error(request: Request) -> Response:
     """Return the response to a fault of the service. It says nothing of the inside; uvicorn logs the traceback."""
     _log.error("Request %s failed.", context_of(request.scope).request_id)
-    detail = "unexpected error; the log has the details"
-    return problem_response(request, _INTERNAL, detail, headers={"connection": "close"})
+    return problem_response(request, INTERNAL, INTERNAL_DETAIL, headers={"connection": "close"})
 
 
 def invalid_request(error: ValidationError, max_values: int) -> errors.RequantError:

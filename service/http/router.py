@@ -67,7 +67,7 @@ class PathRouter(Router):
     No two routes have the same path: an endpoint itself answers the methods that it does not have.
     """
 
-    def __init__(self, routes: Sequence[Route], lifespan: Lifespan[Any]) -> None:
+    def __init__(self, routes: Sequence[Route], lifespan: Lifespan[Any] | None = None) -> None:
         super().__init__(routes, redirect_slashes=False, default=not_found, lifespan=lifespan)
         self._remembered = lru_cache(_REMEMBERED_PATHS)(self._matching)
 

@@ -21,6 +21,9 @@ _ASSETS = {
     "favicon.png": "image/png",
 }
 
+PATHS = frozenset({"/openapi.json", "/docs", *(f"/docs/assets/{name}" for name in _ASSETS)})
+"""All that a browser asks for to show the page."""
+
 # validatorUrl: Swagger UI would otherwise show a badge of an online validator.
 _PAGE = """<!DOCTYPE html>
 <html lang="en">

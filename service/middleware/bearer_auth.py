@@ -1,4 +1,4 @@
-"""Bearer tokens: with a file of them, every route but the health probes asks for one.
+"""Bearer tokens: with a file of them, every route asks for one but those that are open.
 
 Every token is compared, each in constant time, so that the time of a refusal says nothing.
 """
@@ -6,6 +6,7 @@ Every token is compared, each in constant time, so that the time of a refusal sa
 from __future__ import annotations
 
 import hmac
+from collections.abc import Collection, Sequence
 
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -14,20 +15,18 @@ from core.errors import UnauthorizedError
 from service.http.problems import error_response
 from service.runtime.tokens import Tokens
 
-# Probes come without a token. They say nothing but whether work is taken.
-_OPEN = frozenset({"/healthz", "/v2/health/live", "/v2/health/ready"})
-
 
 class BearerAuth:
-    """Pure ASGI middleware that refuses requests without one of the tokens."""
+    """Pure ASGI middleware that refuses requests without one of the tokens, but for the paths that are `open_paths`."""
 
-    def __init__(self, app: ASGIApp, tokens: Tokens) -> None:
+    def __init__(self, app: ASGIApp, tokens: Tokens, open_paths: Collection[str]) -> None:
         self.app = app
         self._tokens = tokens
+        self._open_paths = frozenset(open_paths)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on what may pass."""
-        if scope["type"] != "http" or scope["path"] in _OPEN or self._holds_a_token(scope):
+        if scope["type"] != "http" or scope["path"] in self._open_paths or self._holds_a_token(scope):
             await self.app(scope, receive, send)
             return
         error = UnauthorizedError("the request has no valid token; expected the header 'Authorization: Bearer <token>'")
@@ -35,10 +34,14 @@ class BearerAuth:
         await reply(scope, receive, send)
 
     def _holds_a_token(self, scope: Scope) -> bool:
-        given = [value for name, value in scope["headers"] if name == b"authorization"]
-        if len(given) != 1:
-            return False
-        word, _, token = given[0].partition(b" ")
-        # Not any(): it would stop at the first one.
-        matches = [hmac.compare_digest(token.strip(), known) for known in self._tokens.known]
-        return word.lower() == b"bearer" and sum(matches) > 0
+        return holds_a_token([value for name, value in scope["headers"] if name == b"authorization"], self._tokens)
+
+
+def holds_a_token(authorization: Sequence[bytes], tokens: Tokens) -> bool:
+    """Return whether the values of `Authorization` are one, and that is one of the tokens."""
+    if len(authorization) != 1:
+        return False
+    word, _, token = authorization[0].partition(b" ")
+    # Not any(): it would stop at the first one.
+    matches = [hmac.compare_digest(token.strip(), known) for known in tokens.known]
+    return word.lower() == b"bearer" and sum(matches) > 0

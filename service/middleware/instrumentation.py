@@ -9,15 +9,18 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.runtime.logs import log_request
 from service.runtime.metrics import Metrics
-from service.runtime.request_context import context_of
+from service.runtime.request_context import RequestContext, context_of
 
 _log = logging.getLogger("requant.requests")
 
 UNMATCHED = "unmatched"
 """The route of requests that no route takes."""
 
-QUIET = frozenset({"/healthz", "/v2/health/live", "/v2/health/ready", "/metrics"})
-"""The routes of probes, which are neither logged nor traced."""
+PROBES = frozenset({"/healthz", "/v2/health/live", "/v2/health/ready"})
+"""The routes of probes, which come without a token. They say nothing but whether work is taken."""
+
+MONITORING = PROBES | {"/metrics"}
+"""The routes of probes and scrapers, which are neither logged nor traced."""
 
 
 def route_of(scope: Scope, fixed: Collection[str]) -> str:
@@ -47,17 +50,23 @@ class Instrumentation:
         try:
             await self.app(scope, receive, send)
         finally:
-            context = context_of(scope)
-            seconds, route = context.elapsed, route_of(scope, self._fixed)
-            received, sent = context.bytes_received, context.bytes_sent
-            self._metrics.end(route, scope["method"], context.status, seconds, received, sent)
-            if self._logs and route not in QUIET:
-                log_request(
-                    _log,
-                    method=scope["method"],
-                    route=route,
-                    status=context.status,
-                    seconds=round(seconds, 6),
-                    received=received,
-                    sent=sent,
-                )
+            route = route_of(scope, self._fixed)
+            end_request(
+                self._metrics, context_of(scope), route, scope["method"], log=self._logs and route not in MONITORING
+            )
+
+
+def end_request(metrics: Metrics, context: RequestContext, route: str, method: str, *, log: bool) -> None:
+    """Count a request that has ended, and log it if that is asked for."""
+    seconds = context.elapsed
+    metrics.end(route, method, context.status, seconds, context.bytes_received, context.bytes_sent)
+    if log:
+        log_request(
+            _log,
+            method=method,
+            route=route,
+            status=context.status,
+            seconds=round(seconds, 6),
+            received=context.bytes_received,
+            sent=context.bytes_sent,
+        )

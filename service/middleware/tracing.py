@@ -17,7 +17,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service import VERSION
-from service.middleware.instrumentation import QUIET, route_of
+from service.middleware.instrumentation import MONITORING, route_of
 from service.runtime.request_context import context_of
 
 _PROPAGATOR = TraceContextTextMapPropagator()
@@ -46,7 +46,7 @@ class Tracing:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass everything through, from the head of the request to the end of the reply."""
-        if scope["type"] != "http" or scope["path"] in QUIET:
+        if scope["type"] != "http" or scope["path"] in MONITORING:
             await self.app(scope, receive, send)
             return
         context = context_of(scope)

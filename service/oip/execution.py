@@ -3,51 +3,95 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
 import numpy as np
 
-from core.errors import FieldFault, InvalidRequestError, PreconditionError, TensorDataError
+from core.errors import FieldFault, InvalidRequestError, PreconditionError, RequantError, TensorDataError
 from service.oip import wire as oip
 from service.oip.call import Call
 from service.oip.inference_head import InferenceHead
 from service.oip.models.conversions import check_input, named_in_model, outputs_of, report_of
-from service.oip.models.model import Answer, Model, Work
+from service.oip.models.model import Answer, Model, Work, slot_named
+from service.oip.shared_memory.tensors import SharedTensors, is_aligned
 from service.oip.tensors import InputTensor, OutputTensor
 from service.operations.calibration.quantization import DerivedScales, derive_quantization, plan_derivation
 from service.operations.conversion_call import ConversionCall, PlannedConversion, planned_conversion
-from service.operations.conversion_run import convert_array
+from service.operations.conversion_run import convert_in_memory
 from service.runtime.runtime import Runtime
 
 Reply = TypeVar("Reply")
 Reserve = Callable[[int], Awaitable[None]]
 
+# A tensor of a model that is no conversion is copied out of shared memory if it has no more bytes.
+_COPIED = 64 << 10
+
 
 async def run_in_memory(
     model: Model, head: InferenceHead, call: Call, running: Runtime, reserve: Reserve, reply: Callable[[Answer], Reply]
 ) -> Reply:
-    """Run a call whose inputs are in memory, and return what `reply` makes of its answer, in the same thread.
+    """Run a call whose inputs are in memory, and return what `reply` makes of its answer.
 
-    `reserve` reserves so many bytes of memory. Raise what is wrong with the call, with the place in the request.
+    Inputs that are in shared memory need not be in `call` yet. `reserve` reserves so many bytes of memory. Raise what
+    is wrong with the call, with the place in the request.
     """
-    weight = sum(tensor.data.nbytes for tensor in call.inputs.values())
-    if model.conversion is not None:
-        x = call.inputs[model.inputs[0].name]
-        planned, scales = await _plan_with_input(model, head, call, running, reserve)
+    run = _run_job if model.conversion is None else _run_conversion
+    if not head.uses_shared_memory:
+        return await run(model, head, call, None, running, reserve, reply)
+    shared = SharedTensors(head.input_regions, head.output_regions, running)
+    try:
+        call = await _with_shared_inputs(call, model, head, shared, running, reserve)
+        found = await run(model, head, call, shared, running, reserve, reply)
+    except RequantError:
+        # It may be about the zeros that are in the place of pages that were missing.
+        shared.check()
+        raise
+    shared.check()
+    return found
+
+
+async def _run_conversion(
+    model: Model,
+    head: InferenceHead,
+    call: Call,
+    shared: SharedTensors | None,
+    running: Runtime,
+    reserve: Reserve,
+    reply: Callable[[Answer], Reply],
+) -> Reply:
+    """Run a model that is a conversion of its first input."""
+    x = call.inputs[model.inputs[0].name]
+    planned, scales = await _plan_with_input(model, head, call, running, reserve)
+    target = None if shared is None else shared.target("y", planned.output_dtype, planned.output_bytes)
+    if target is None:
         await reserve(planned.output_bytes)
+    try:
+        check = None if shared is None else shared.check
+        found = await convert_in_memory(x.data, planned, running, target, check)
+    except (TensorDataError, PreconditionError) as error:
+        error.pointer = error.pointer or x.pointer
+        raise
+    assert isinstance(found.output, np.ndarray)
+    outputs = tuple(outputs_of(planned, found.output, multipliers=True, scales=scales))
+    report = report_of(found.result, scales)
+    if shared is None:
+        return reply(Answer(outputs, report))
+    copied = planned.output_bytes if target is None and "y" in shared.outputs else 0
+    return await running.executor.run_array(copied, lambda: reply(Answer(shared.delivered(outputs), report)))
 
-        def convert() -> Reply:
-            try:
-                found = convert_array(x.data, planned, running.metrics)
-            except (TensorDataError, PreconditionError) as error:
-                error.pointer = error.pointer or x.pointer
-                raise
-            assert isinstance(found.output, np.ndarray)
-            outputs = outputs_of(planned, found.output, multipliers=True, scales=scales)
-            return reply(Answer(tuple(outputs), report_of(found.result, scales)))
 
-        return await running.executor.run_array(weight, convert)
+async def _run_job(
+    model: Model,
+    head: InferenceHead,
+    call: Call,
+    shared: SharedTensors | None,
+    running: Runtime,
+    reserve: Reserve,
+    reply: Callable[[Answer], Reply],
+) -> Reply:
+    """Run a model that takes its inputs whole."""
     assert model.plan is not None
     job = await running.executor.run_text(call.characters, partial(model.plan, call))
     await reserve(job.byte_count)
@@ -55,8 +99,10 @@ async def run_in_memory(
     def run() -> Reply:
         for tensor in call.inputs.values():
             oip.check_booleans(tensor)
-        return reply(job.run())
+        answer = job.run()
+        return reply(answer if shared is None else replace(answer, outputs=shared.delivered(answer.outputs)))
 
+    weight = sum(tensor.data.nbytes for tensor in call.inputs.values())
     match job.work:
         case Work.TEXTS:
             return await running.executor.run_text(job.weight, run)
@@ -64,6 +110,29 @@ async def run_in_memory(
             return await running.executor.run_module(run)
         case Work.ARRAYS:
             return await running.executor.run_array(max(weight, job.weight), run)
+
+
+async def _with_shared_inputs(
+    call: Call, model: Model, head: InferenceHead, shared: SharedTensors, running: Runtime, reserve: Reserve
+) -> Call:
+    """Return a call with the inputs that are in shared memory, those in place that may be.
+
+    These are the input of a conversion that takes it piece by piece, which only kernels read, and the tensors of
+    another model's first input if they are aligned and large. The others are copied: Python looks at them repeatedly.
+    """
+    if not shared.inputs:
+        return call
+    inputs = dict(call.inputs)
+    conversion = model.conversion is not None and not model.needs_input(head.parameters)
+    for each in head.heads:
+        if each.region is not None:
+            data = shared.inputs[each.name].data
+            in_place = conversion or (len(data) > _COPIED and is_aligned(data, each.datatype.dtype))
+            if not in_place or slot_named(model.inputs[:1], each.name) is None:
+                await reserve(len(data))
+                data = await running.executor.run_array(len(data), data.copy)
+            inputs[each.name] = oip.tensor_of_blob(each, data)
+    return replace(call, inputs=inputs)
 
 
 async def plan_conversion(model: Model, head: InferenceHead, call: Call, running: Runtime) -> PlannedConversion:

@@ -99,7 +99,7 @@ async def infer(request: Request, model: Model, version: str) -> Response:
         head = await _decode(request, text, model, running)
     reply.id = head.id if cut.id is None else cut.id
     body = _Body(reader, len(text), length is not None, head)
-    arrives = model.conversion is not None and not model.needs_input(head.parameters)
+    arrives = model.conversion is not None and not model.needs_input(head.parameters) and not head.uses_shared_memory
     await body.receive(model.inputs[0].name if arrives else None, limit)
     if body.first_arrives:
         response = await _run_arriving(request, model, version, body, reply)

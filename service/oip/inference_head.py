@@ -18,6 +18,7 @@ from service.oip import schemas
 from service.oip import wire as oip
 from service.oip.models.model import Model
 from service.oip.parameters import Value, completed
+from service.oip.shared_memory.region_part import RegionPart
 from service.oip.tensors import InputTensor
 from service.operations.conversion_call import ConversionResult, PlannedConversion
 from service.runtime.settings import Settings
@@ -32,11 +33,12 @@ _LAST_BYTES = schemas.LONGEST_ID + 32
 
 @dataclass(slots=True)
 class InferenceHead:
-    """What a request asks for, apart from its binary tensors.
+    """What a request asks for, apart from the bytes of its tensors.
 
     `heads`: its inputs, in order. `inputs`: those whose elements were in the head. `wanted`: the outputs by name, each
     with whether it is sent in binary. `planned` is what it means for a model that is a conversion, if no other input
-    has a say in that; `replied` is the last result of that with the JSON of its reply.
+    has a say in that; `replied` is the last result of that with the JSON of its reply. `input_regions` and
+    `output_regions`: where in shared memory tensors are, or are wanted; `uses_shared_memory`: whether there are any.
     """
 
     heads: list[oip.InputHead]
@@ -47,11 +49,16 @@ class InferenceHead:
     id: str | None = None
     planned: PlannedConversion | None = None
     replied: tuple[ConversionResult, bytes] | None = None
+    output_regions: Mapping[str, RegionPart] = field(default_factory=dict)
+    input_regions: Mapping[str, RegionPart] = field(init=False)
+    uses_shared_memory: bool = field(init=False)
     binary: list[oip.InputHead] = field(init=False)
     blob_bytes: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.binary = [head for head in self.heads if head.values is None]
+        self.binary = [head for head in self.heads if head.is_binary]
+        self.input_regions = {head.name: head.region for head in self.heads if head.region is not None}
+        self.uses_shared_memory = bool(self.input_regions or self.output_regions)
         self.blob_bytes = sum(head.blob_bytes for head in self.binary)
 
 
@@ -100,4 +107,5 @@ def read_head(text: bytes, model: Model, settings: Settings) -> InferenceHead:
         wanted=oip.wanted_outputs(request, model),
         all_wanted=not request.outputs,
         id=request.id if "id" in request.model_fields_set else None,
+        output_regions=oip.output_regions(request),
     )

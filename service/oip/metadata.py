@@ -4,15 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
+from service import VERSION
 from service.oip import schemas
 from service.oip.models.model import Model, Slot
 from service.oip.parameters import Parameter, Value
 
-_PLATFORM = "requant"
+NAME = "requant"
+_EXTENSIONS = ("binary_tensor_data", "parameters")
+_SHARED_MEMORY = "system_shared_memory"
+
+_PLATFORM = NAME
 _ANY_SHAPE = [-1]
 
 
-def metadata(model: Model) -> schemas.ModelMetadata:
+def server_metadata(*, shared_memory: bool) -> schemas.ServerMetadata:
+    """Return what the service says of itself. `shared_memory`: whether clients may use it."""
+    extensions = [*_EXTENSIONS, *[_SHARED_MEMORY] * shared_memory]
+    return schemas.ServerMetadata(name=NAME, version=VERSION, extensions=extensions)
+
+
+def model_metadata(model: Model) -> schemas.ModelMetadata:
     """Return a model's description as the protocol gives it, with members of our own for what it has no place for."""
     return schemas.ModelMetadata(
         name=model.name,

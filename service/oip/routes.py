@@ -11,28 +11,29 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from core.errors import UnknownNameError
-from service import VERSION
 from service.http.openapi_operation import get_operation, json_operation, problems, static_operation
 from service.http.problems import error_response
 from service.http.query import no_query
 from service.http.responses import json_list_response, json_response
 from service.http.static_content import StaticContent, static_json
-from service.oip import inference, schemas
-from service.oip.metadata import metadata
+from service.oip import inference, metadata, schemas
 from service.oip.models.model import Model
 from service.oip.models.registry import MODELS, model_named
 from service.runtime.runtime import HealthStatus, require_open, runtime
 
 router = APIRouter(prefix="/v2", tags=["oip"])
 
-_EXTENSIONS = ["binary_tensor_data", "parameters"]
-_SERVER = static_json(lambda: schemas.ServerMetadata(name="requant", version=VERSION, extensions=_EXTENSIONS))
 _MODEL_LIST = static_json(lambda: schemas.ModelList(models=list(MODELS)))
 
 
 @cache
+def _server_metadata(shared_memory: bool) -> StaticContent:
+    return static_json(partial(metadata.server_metadata, shared_memory=shared_memory))
+
+
+@cache
 def _model_metadata(model: Model) -> StaticContent:
-    return static_json(partial(metadata, model))
+    return static_json(partial(metadata.model_metadata, model))
 
 
 _PLAIN = [Depends(no_query)]
@@ -46,7 +47,7 @@ _EXAMPLE = {
 @router.get("", dependencies=_PLAIN, **static_operation("oipGetServer", schemas.ServerMetadata))
 async def server_metadata(request: Request) -> Response:
     """Server metadata: name, version and protocol extensions."""
-    return await _SERVER.response(request)
+    return await _server_metadata(runtime(request).shared_memory is not None).response(request)
 
 
 @router.get("/health/live", dependencies=_PLAIN, **get_operation("oipGetLive", schemas.ServerLive))

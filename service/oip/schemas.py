@@ -16,18 +16,18 @@ from service.http.models import ABSENT, Int64, ReplyModel, RequestModel
 MOST_TENSORS = 256
 LONGEST_NAME = 64
 LONGEST_ID = 256
-_MOST_PARAMETERS = 32
+MOST_PARAMETERS = 32
 
 # More dimensions than any limit on the rank allows, so that the error is about that limit.
-_MOST_DIMENSIONS = 1024
+MOST_DIMENSIONS = 1024
 
 
 def _flat(value: Any) -> Any:
     """Check a map of parameters before it is copied."""
     if not isinstance(value, dict):
         raise PydanticCustomError("parameters", "input should be an object")
-    if len(value) > _MOST_PARAMETERS:
-        raise PydanticCustomError("parameters", "there are more than {most} parameters", {"most": _MOST_PARAMETERS})
+    if len(value) > MOST_PARAMETERS:
+        raise PydanticCustomError("parameters", "there are more than {most} parameters", {"most": MOST_PARAMETERS})
     if not all(isinstance(member, (str, int, float)) for member in value.values()):
         raise PydanticCustomError("parameters", "the value of a parameter is a text, a number or a boolean")
     return value
@@ -70,9 +70,13 @@ class InferenceInput(RequestModel):
     """An input tensor, with its elements in `data` or in binary after the JSON."""
 
     name: Name
-    shape: Annotated[list[Int64], FailFast(), Field(max_length=_MOST_DIMENSIONS)] = Field(description=_SHAPE)
+    shape: Annotated[list[Int64], FailFast(), Field(max_length=MOST_DIMENSIONS)] = Field(description=_SHAPE)
     datatype: Name
-    parameters: Parameters = Field(default={}, description="binary_data_size: the bytes of the tensor after the JSON.")
+    parameters: Parameters = Field(
+        default={},
+        description="binary_data_size: the bytes of the tensor after the JSON. shared_memory_region, "
+        "shared_memory_byte_size and shared_memory_offset (default 0): where in a registered region the tensor is.",
+    )
     data: TensorData = ABSENT
 
 
@@ -80,7 +84,11 @@ class InferenceRequestedOutput(RequestModel):
     """A requested output."""
 
     name: Name
-    parameters: Parameters = Field(default={}, description="binary_data: whether to return the output in binary.")
+    parameters: Parameters = Field(
+        default={},
+        description="binary_data: whether to return the output in binary. shared_memory_region, "
+        "shared_memory_byte_size and shared_memory_offset (default 0): where in a registered region to put it.",
+    )
 
 
 class InferenceRequest(RequestModel):
@@ -106,7 +114,8 @@ class InferenceOutput(ReplyModel):
     shape: list[Int64] = Field(description=_SHAPE)
     datatype: str
     parameters: ParameterMap = Field(
-        description="element_type: the MLIR type of the elements. binary_data_size: the bytes after the JSON."
+        description="element_type: the MLIR type of the elements. binary_data_size: the bytes after the JSON. "
+        "shared_memory_region, shared_memory_byte_size and shared_memory_offset: where in shared memory the output is."
     )
     data: list[Any] = Field(default=[], description="The elements in row-major order, flat.")
 
@@ -142,6 +151,27 @@ class ServerReady(ReplyModel):
     live: bool
 
 
+class SharedMemoryRegistration(RequestModel):
+    """The part of a shared memory object that becomes a region."""
+
+    key: str = Field(max_length=512, description="The name of the object, as given to shm_open.")
+    offset: Int64 = Field(default=0, ge=0, description="The first byte of the region in the object.")
+    byte_size: Int64 = Field(ge=1, description="The bytes of the region.")
+
+
+class SharedMemoryRegion(ReplyModel):
+    """A registered region of system shared memory."""
+
+    name: str
+    key: str
+    offset: Int64
+    byte_size: Int64
+
+
+class Done(ReplyModel):
+    """The request was carried out. There is nothing to say about it."""
+
+
 class ModelList(ReplyModel):
     """The names of all models."""
 
@@ -170,7 +200,9 @@ class TensorMetadata(ReplyModel):
     name: str
     datatype: str = Field(description="The most usual one. parameters/datatypes lists all.")
     shape: list[Int64] = Field(description="-1: any shape of any rank.")
-    parameters: ParameterMap = Field(description="datatypes, optional and description.")
+    parameters: ParameterMap = Field(
+        description="datatypes, optional, description, and variadic if there may be several."
+    )
 
 
 class ParameterMetadata(ReplyModel):

@@ -14,6 +14,7 @@ from core.mlir import print_type
 from core.mlir.types import ElementType, TensorType
 from core.plan.operands import element_name, static_shape
 from service.oip.datatypes import Datatype, datatype_of
+from service.oip.shared_memory.region_part import RegionPart
 
 Array = NDArray[Any]
 
@@ -47,8 +48,8 @@ class InputTensor:
 
 @dataclass(frozen=True, slots=True)
 class OutputTensor:
-    """A tensor of a reply. `data` is flat and contiguous, None if it is made while the reply is sent. `element_type`:
-    what its elements are, in MLIR's words.
+    """A tensor of a reply. `data` is flat and contiguous, None if it is made while the reply is sent, or if it is in
+    `region` of shared memory. `element_type`: what its elements are, in MLIR's words.
     """
 
     name: str
@@ -56,6 +57,7 @@ class OutputTensor:
     shape: tuple[int, ...]
     data: Array | None
     element_type: str
+    region: RegionPart | None = None
 
     @property
     def byte_count(self) -> int:

@@ -38,6 +38,7 @@ from service.oip.datatypes import BOOL, Datatype, datatype_named
 from service.oip.models.model import Model, Slot, slot_named
 from service.oip.parameters import pointer_to
 from service.oip.schemas import InferenceInput, InferenceRequest
+from service.oip.shared_memory.region_part import BYTE_SIZE, PARAMETERS, REGION, RegionPart, region_part
 from service.oip.tensors import InputTensor, OutputTensor
 from service.operations.types import check_rank
 from service.runtime.request_context import context_of
@@ -46,6 +47,8 @@ from service.runtime.settings import Settings
 LENGTH_HEADER = "inference-header-content-length"
 LENGTH_FIELD = LENGTH_HEADER.encode("ascii")
 BINARY_OUTPUT = "binary_data_output"
+BINARY_SIZE = "binary_data_size"
+BINARY = "binary_data"
 MAX_DIMENSION = 1 << 40
 _MOST_DIGITS = 20
 
@@ -68,13 +71,16 @@ def json_length(scope: Scope) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class InputHead:
-    """What the JSON says of one input. `values`: its elements as JSON, None if they follow in binary."""
+    """What the JSON says of one input. `values`: its elements as JSON, None if they follow in binary, or are in
+    `region` of shared memory.
+    """
 
     name: str
     datatype: Datatype
     shape: tuple[int, ...]
     index: int
     values: list[Any] | None
+    region: RegionPart | None = None
 
     @property
     def pointer(self) -> str:
@@ -87,9 +93,19 @@ class InputHead:
         return prod(self.shape)
 
     @property
+    def byte_count(self) -> int:
+        """The bytes that datatype and shape ask for."""
+        return self.elements * self.datatype.dtype.itemsize
+
+    @property
+    def is_binary(self) -> bool:
+        """Whether the bytes of this input follow the JSON."""
+        return self.values is None and self.region is None
+
+    @property
     def blob_bytes(self) -> int:
         """The bytes that follow the JSON for this input."""
-        return self.elements * self.datatype.dtype.itemsize if self.values is None else 0
+        return self.byte_count if self.is_binary else 0
 
 
 Blobs = list[tuple[InputHead, NDArray[np.uint8]]]
@@ -109,7 +125,8 @@ def input_heads(inputs: Sequence[InferenceInput], model: Model, max_rank: int) -
         datatype = datatype_named(given.datatype, f"{place}/datatype")
         if datatype.name not in slot.datatypes:
             raise _invalid(f"{place}/datatype", f"{given.name} takes {', '.join(slot.datatypes)}; not {datatype.name}")
-        head = InputHead(given.name, datatype, _shape(given.shape, place, max_rank), index, given.data)
+        region = region_part(given.parameters, place)
+        head = InputHead(given.name, datatype, _shape(given.shape, place, max_rank), index, given.data, region)
         _check_size(given, head)
         heads[given.name] = head
     for slot in model.inputs:
@@ -143,23 +160,25 @@ def _shape(shape: Sequence[int], place: str, max_rank: int) -> tuple[int, ...]:
 
 
 def _check_size(given: InferenceInput, head: InputHead) -> None:
-    """Check that the elements come in one of the two forms, and a stated size against datatype and shape."""
-    unknown = [name for name in given.parameters if name != "binary_data_size"]
+    """Check that the elements come in one of the three forms, and a stated size against datatype and shape."""
+    unknown = [name for name in given.parameters if name not in (BINARY_SIZE, *PARAMETERS)]
     if unknown:
         place = head.pointer + pointer("parameters", excerpt(unknown[0]))
-        raise _invalid(place, "not a parameter of an input; there is binary_data_size")
-    stated = given.parameters.get("binary_data_size")
-    if (stated is None) == (given.data is None):
-        raise _invalid(head.pointer, "exactly one of data and the parameter binary_data_size is required")
+        raise _invalid(place, f"not a parameter of an input; there are {', '.join((BINARY_SIZE, *PARAMETERS))}")
+    stated, name = given.parameters.get(BINARY_SIZE), BINARY_SIZE
+    if [stated is None, head.values is None, head.region is None].count(False) != 1:
+        raise _invalid(head.pointer, f"exactly one of data and the parameters {BINARY_SIZE} and {REGION} is required")
+    if head.region is not None:
+        stated, name = head.region.byte_size, BYTE_SIZE
     if stated is None:
         return
-    place = f"{head.pointer}/parameters/binary_data_size"
+    place = head.pointer + pointer("parameters", name)
     if type(stated) is not int or stated < 0:
         raise _invalid(place, "expected a number of bytes")
-    if stated != head.blob_bytes:
+    if stated != head.byte_count:
         raise TensorDataError(
-            f"binary_data_size is {_shown(stated)}; {head.name} has {head.elements} elements of "
-            f"{head.datatype.dtype.itemsize} bytes, which is {head.blob_bytes}",
+            f"{name} is {_shown(stated)}; {head.name} has {head.elements} elements of "
+            f"{head.datatype.dtype.itemsize} bytes, which is {head.byte_count}",
             pointer=place,
         )
 
@@ -252,15 +271,25 @@ def wanted_outputs(request: InferenceRequest, model: Model) -> dict[str, bool]:
             raise _invalid(f"{place}/name", f"{model.name} has {_listed('outputs', model.outputs)}; not this one")
         if output.name in wanted:
             raise _invalid(f"{place}/name", f"the output {output.name} is there more than once")
-        unknown = [name for name in output.parameters if name != "binary_data"]
+        unknown = [name for name in output.parameters if name not in (BINARY, *PARAMETERS)]
         if unknown:
+            known_ones = ", ".join((BINARY, *PARAMETERS))
             name = excerpt(unknown[0])
-            raise _invalid(place + pointer("parameters", name), "not a parameter of an output; there is binary_data")
-        binary = output.parameters.get("binary_data", default)
+            raise _invalid(place + pointer("parameters", name), f"not a parameter of an output; there are {known_ones}")
+        region = region_part(output.parameters, place)
+        binary = output.parameters.get(BINARY, default and region is None)
         if type(binary) is not bool:
-            raise _invalid(f"{place}/parameters/binary_data", "expected true or false")
+            raise _invalid(f"{place}/parameters/{BINARY}", "expected true or false")
+        if region is not None and binary:
+            raise _invalid(f"{place}/parameters/{BINARY}", f"an output is returned in binary or in {REGION}, not both")
         wanted[output.name] = binary
     return wanted
+
+
+def output_regions(request: InferenceRequest) -> dict[str, RegionPart]:
+    """Return where in shared memory outputs are wanted, for those that are."""
+    places = ((each, region_part(each.parameters, pointer("outputs", i))) for i, each in enumerate(request.outputs))
+    return {output.name: region for output, region in places if region is not None}
 
 
 def encode(
@@ -270,14 +299,16 @@ def encode(
 
     `head`: the members beside `outputs`. Each output comes with whether it is sent in binary; then it is a piece that
     is the array's own memory, unless it is still to be made. Raise LimitError for an output of more than `max_values`
-    elements that is not.
+    elements that is neither sent so nor in shared memory.
     """
     parts: list[bytes] = []
     blobs: list[Buffer] = []
     for output, binary in outputs:
         parameters: dict[str, Any] = {"element_type": output.element_type}
-        if binary:
-            parameters["binary_data_size"] = output.byte_count
+        if output.region is not None:
+            parameters |= output.region.parameters
+        elif binary:
+            parameters[BINARY_SIZE] = output.byte_count
             if output.data is not None:
                 blobs.append(output.data.view(np.uint8).data)
         described = {
@@ -287,7 +318,9 @@ def encode(
             "parameters": parameters,
         }
         text = json_text(described)
-        parts.append(text if binary else text[:-1] + b',"data":' + _numbers(output, max_values) + b"}")
+        if not binary and output.region is None:
+            text = text[:-1] + b',"data":' + _numbers(output, max_values) + b"}"
+        parts.append(text)
     text = json_text(head)[:-1] + b',"outputs":[' + b",".join(parts) + b"]}"
     return [text, *blobs], len(text) if any(binary for _, binary in outputs) else None
 

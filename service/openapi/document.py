@@ -23,7 +23,8 @@ from core.schemes import SCHEMES
 from core.translation import litert, onednn, onnx, torch, tosa
 from service import VERSION
 from service.http.models import COMPONENT, Problem
-from service.http.openapi_operation import REQUEST_MODELS, SCHEMAS
+from service.http.openapi_operation import REQUEST_MODELS, SCHEMAS, problems
+from service.middleware.instrumentation import PROBES
 from service.npy_api.derivation import OutputFormat
 from service.runtime.settings import Limits, Settings
 
@@ -85,6 +86,7 @@ def document(routes: Sequence[BaseRoute], settings: Settings) -> dict[str, Any]:
     components.update(_operator_choices())
     components.update(_translation_names())
     _drop_validation_errors(found)
+    _describe_tokens(found)
     for component in components.values():
         _tidy(component)
     return found
@@ -140,6 +142,24 @@ def _drop_validation_errors(found: dict[str, Any]) -> None:
         for operation in path.values():
             if "application/json" in operation["responses"].get("422", {}).get("content", {}):
                 del operation["responses"]["422"]
+
+
+def _describe_tokens(found: dict[str, Any]) -> None:
+    """Describe bearer tokens, which a setting asks for: the document is the same with and without them."""
+    found["components"]["securitySchemes"] = {
+        "bearer": {
+            "type": "http",
+            "scheme": "bearer",
+            "description": "One of the service's tokens. A service without the setting `tokens_file` asks for none.",
+        }
+    }
+    found["security"] = [{}, {"bearer": []}]
+    for path, operations in found["paths"].items():
+        for operation in operations.values():
+            if path in PROBES:
+                operation["security"] = []
+            else:
+                operation["responses"]["401"] = problems(401)[401]
 
 
 def _tidy(component: dict[str, Any]) -> None:

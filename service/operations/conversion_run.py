@@ -5,7 +5,7 @@ is kept: after the last byte it is done. Where the output is larger, the input i
 the client takes the reply; nothing of the tensor's size is held twice. In both cases the reply begins when the whole
 body was received: its length and its report are known by then, and a client that sends everything before it reads would
 wait for ever otherwise. Small pieces are converted on the event loop, others in threads, side by side. An input that
-was decoded from text is in memory already, and is converted by the thread that has decoded it.
+is in memory already is converted the same way, but one that was decoded from text, by the thread that has decoded it.
 """
 
 from __future__ import annotations
@@ -32,6 +32,12 @@ from service.runtime.runtime import Runtime
 _PIECE = 64 << 10
 # Elements of an input in memory that are converted before it is checked whether the client is still there.
 _CANCELLABLE = 1 << 20
+# At most so many where there are threads to take turns: a change of thread costs as much as many elements. Each thread
+# has so many pieces, if that makes shorter ones, so that they all end at about the same time.
+_LONGEST = 4 << 20
+_PIECES_FOR_THREAD = 2
+# Elements of an input at odd addresses that are copied at a time, so that they stay in a CPU's second cache.
+_COPIED = 128 << 10
 # An input up to here is one piece, and an output up to here is kept, however small the input is.
 _SMALL_INPUT = 16 << 10
 _SMALL_OUTPUT = 1 << 20
@@ -88,25 +94,91 @@ async def _convert_leaving(source: Array, planned: PlannedConversion, running: R
     return Converted(planned.result(tally, running.metrics), pieces)
 
 
-def convert_array(source: Array, planned: PlannedConversion, metrics: Metrics) -> Converted:
-    """Convert an input that is in memory: work for a thread. Raise what `convert_body` does."""
-    output = np.empty(planned.output_entries, planned.output_dtype)
+async def convert_in_memory(
+    source: Array,
+    planned: PlannedConversion,
+    running: Runtime,
+    target: Array | None = None,
+    check: Callable[[], None] | None = None,
+) -> Converted:
+    """Convert an input that is in memory. Raise what `convert_body` does.
+
+    The output is `target`, if that is given: a flat array of the dtype and the entries of the output. `check` is called
+    after each piece, and may raise what ends the work. An input at odd addresses is copied, piece by piece.
+    """
+    executor = running.executor
+    most = _largest_piece(source, planned.elements // (_PIECES_FOR_THREAD * running.settings.threads))
+    if planned.elements <= most or planned.measured:
+        work = partial(convert_array, source, planned, running.metrics, target, check)
+        return await executor.run_array(source.nbytes, work, None if planned.measured else planned.kind)
+    output = np.empty(planned.output_entries, planned.output_dtype) if target is None else target
+
+    def convert(first: int, last: int) -> Array:
+        return _convert_piece(source, output, planned, first, last, check)
+
+    async def works() -> AsyncIterator[Work]:
+        for first, last in planned.pieces(0, planned.elements, most):
+            size = (planned.input_at(last) - planned.input_at(first)) * planned.input_dtype.itemsize
+            yield size, partial(convert, first, last)
+
+    tallies = [counts async for counts in executor.run_pieces(planned.kind, works())]
+    return Converted(planned.result(merged(tallies, planned.plan.new_counts()), running.metrics), output)
+
+
+def convert_array(
+    source: Array,
+    planned: PlannedConversion,
+    metrics: Metrics,
+    target: Array | None = None,
+    check: Callable[[], None] | None = None,
+) -> Converted:
+    """Convert an input that is in memory, as `convert_in_memory` does: work for a thread."""
+    if planned.measured and not source.flags.aligned:
+        source = source.copy()
+    output = np.empty(planned.output_entries, planned.output_dtype) if target is None else target
     tally = planned.plan.new_counts()
-    if planned.elements <= _CANCELLABLE:
-        planned.step(source, output, 0, tally)
+    if planned.elements <= (most := _largest_piece(source)):
+        planned.step(_aligned(source), output, 0, tally)
+        if check is not None:
+            check()
     else:
-        for first, last in planned.pieces(0, planned.elements, _CANCELLABLE):
+        for first, last in planned.pieces(0, planned.elements, most):
             check_cancelled()
-            piece = source[planned.input_at(first) : planned.input_at(last)]
-            counts = planned.plan.new_counts()
-            planned.step(piece, output[planned.output_at(first) : planned.output_at(last)], first, counts)
-            merged([counts], tally)
+            merged([_convert_piece(source, output, planned, first, last, check)], tally)
     result = planned.result(tally, metrics)
     if planned.measured:
         plan, width = planned.plan, planned.packed_out
-        target = output if width is None else unpack(output, width, plan.elements, plan.output_dtype)
-        result = result._replace(error=conversion_error(plan, source, target))
+        numbers = output if width is None else unpack(output, width, plan.elements, plan.output_dtype)
+        result = result._replace(error=conversion_error(plan, source, numbers))
     return Converted(result, output)
+
+
+def _convert_piece(
+    source: Array,
+    output: Array,
+    planned: PlannedConversion,
+    first: int,
+    last: int,
+    check: Callable[[], None] | None,
+) -> Array:
+    """Convert the elements from `first` to before `last`. Return their tally."""
+    counts = planned.plan.new_counts()
+    piece = _aligned(source[planned.input_at(first) : planned.input_at(last)])
+    planned.step(piece, output[planned.output_at(first) : planned.output_at(last)], first, counts)
+    if check is not None:
+        check()
+    return counts
+
+
+def _largest_piece(source: Array, share: int = 0) -> int:
+    """Return how many elements of an input in memory are converted at once: about `share`, between two bounds, or fewer
+    if they have to be copied before.
+    """
+    return min(max(share, _CANCELLABLE), _LONGEST) if source.flags.aligned else _COPIED
+
+
+def _aligned(piece: Array) -> Array:
+    return piece if piece.flags.aligned else piece.copy()
 
 
 def keeps_output(conversion: Conversion) -> bool:

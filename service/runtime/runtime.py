@@ -12,8 +12,9 @@ import logging
 import threading
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
@@ -21,12 +22,15 @@ from starlette.requests import Request
 
 from core.errors import UnavailableError
 from core.self_test.self_test import prepare_kernels
+from service.runtime.certificate import Certificate
 from service.runtime.executor import Executor
 from service.runtime.forced_exit import PREPARING_THREAD
+from service.runtime.hangup import reread_on_hangup
 from service.runtime.memory_budget import MemoryBudget
 from service.runtime.metrics import Metrics
 from service.runtime.plan_cache import PlanCache
-from service.runtime.settings import Settings
+from service.runtime.settings import SettingError, Settings
+from service.runtime.shared_memory.regions import SharedMemory
 from service.runtime.tokens import Tokens
 
 _log = logging.getLogger("uvicorn.error")
@@ -43,13 +47,22 @@ class HealthStatus(StrEnum):
 
 
 class Runtime:
-    """What lives as long as the process: the threads, the status, and how many kernels are there."""
+    """What lives as long as the process: the threads, the status, and how many kernels are there.
+
+    Raises SettingError if the files of tokens or of the certificate cannot be used.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.status = HealthStatus.STARTING
+        self._status = HealthStatus.STARTING
+        self.status_listeners: list[Callable[[HealthStatus], None]] = []
+        # Set when nothing more is accepted.
+        self.closing = asyncio.Event()
         self.kernels = 0
-        self.tokens = None if settings.tokens_file is None else Tokens(settings.tokens_file)
+        self.tokens = None if settings.tokens_file is None else _tokens(settings.tokens_file)
+        self.certificate: Certificate | None = None
+        if settings.tls_certificate is not None and settings.tls_key is not None:
+            self.certificate = Certificate(settings.tls_certificate, settings.tls_key)
         self.metrics = Metrics()
         self.metrics.watch("ready", "Whether the service is ready.", lambda: float(self.status is HealthStatus.READY))
         self.memory_budget = MemoryBudget(
@@ -61,9 +74,32 @@ class Runtime:
         self.executor = Executor(
             settings.threads, settings.inline_bytes, settings.max_compute_seconds, settings.max_queued
         )
+        self.shared_memory = SharedMemory(settings.max_shared_memory_regions) if settings.shared_memory else None
+        if self.shared_memory is not None:
+            regions = self.shared_memory
+            self.metrics.watch("shared_memory_regions", "Registered shared memory regions.", lambda: len(regions))
+            self.metrics.watch(
+                "shared_memory_bytes", "Bytes of registered shared memory.", lambda: regions.mapped_bytes
+            )
         # What queries mean, and what they mean for the tensors that came with them.
         self.asked: PlanCache[Any] = PlanCache(settings.plan_cache_bytes // 4)
         self.planned: PlanCache[Any] = PlanCache(settings.plan_cache_bytes)
+
+    @property
+    def status(self) -> HealthStatus:
+        """The state of the service. `status_listeners` are called with a new one, not always on the event loop."""
+        return self._status
+
+    @status.setter
+    def status(self, status: HealthStatus) -> None:
+        self._status = status
+        for listener in self.status_listeners:
+            listener(status)
+
+    def require_ready(self) -> None:
+        """Refuse work while the kernels are not there. Raise UnavailableError."""
+        if self.status not in (HealthStatus.READY, HealthStatus.DRAINING):
+            raise UnavailableError(f"the service is {self.status}; it takes work when its kernels are compiled")
 
     async def warm_up(self) -> None:
         """Compile or load every kernel, see that they give the known answers, then be ready."""
@@ -85,6 +121,13 @@ class Runtime:
         """Say that no more work is wanted. What comes all the same is done: a balancer needs a while to see it."""
         if self.status is HealthStatus.READY:
             self.status = HealthStatus.DRAINING
+
+
+def _tokens(path: Path) -> Tokens:
+    try:
+        return Tokens(path)
+    except (OSError, ValueError) as error:
+        raise SettingError("tokens_file", error) from None
 
 
 def _in_daemon_thread(work: Callable[[], int]) -> Future[int]:
@@ -111,8 +154,7 @@ def runtime(request: Request) -> Runtime:
 def require_ready(request: Request) -> Runtime:
     """Return the runtime, or refuse the work while the kernels are not there."""
     found = runtime(request)
-    if found.status not in (HealthStatus.READY, HealthStatus.DRAINING):
-        raise UnavailableError(f"the service is {found.status}; it takes work when its kernels are compiled")
+    found.require_ready()
     return found
 
 
@@ -131,7 +173,7 @@ async def lifespan(app: Starlette) -> AsyncIterator[None]:
     warm_up = asyncio.create_task(current.warm_up())
     watch = asyncio.create_task(current.metrics.watch_loop())
     try:
-        with current.tokens.reread_on_hangup() if current.tokens else nullcontext():
+        with reread_on_hangup([each.reread for each in (current.tokens, current.certificate) if each is not None]):
             yield
     finally:
         current.status = HealthStatus.STOPPING

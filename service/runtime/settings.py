@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -82,6 +83,14 @@ def _as_reply(schema: dict[str, Any]) -> None:
     schema["additionalProperties"] = True
 
 
+class SettingError(ValueError):
+    """What a setting names cannot be used. `setting`: its name as a field of `Settings`."""
+
+    def __init__(self, setting: str, reason: object) -> None:
+        super().__init__(str(reason))
+        self.setting = setting
+
+
 class Limits(BaseModel):
     """Limits on requests, as shown by `/v1/info`."""
 
@@ -108,6 +117,7 @@ class Limits(BaseModel):
     max_head_bytes: int = _size(32 << 10, "Maximum total size of request line and header fields, in bytes.")
     max_header_fields: int = _count(100, 10_000, "Maximum number of header fields of a request.")
     max_rank: int = _count(32, 64, "Maximum rank of a tensor.")
+    max_shared_memory_regions: int = _count(64, 512, "Maximum number of registered shared memory regions.")
     max_module_bytes: int = _size(128 << 10, "Maximum length of a module, in bytes.")
     max_module_operations: int = _size(2500, "Maximum number of operations of a module.")
     max_module_constants: int = _size(1 << 20, "Maximum total number of elements of a module's constants.")
@@ -134,6 +144,31 @@ class Settings(Limits, BaseSettings):
 
     host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on.")
     port: int = Field(default=8080, ge=1, le=65535, description="Port to listen on.")
+    uds: Path | None = Field(
+        default=None,
+        description="Unix socket to listen on in place of the port. Its mode is 660. A socket that nobody listens on "
+        "is replaced, anything else is not.",
+    )
+    tls_certificate: Path | None = Field(
+        default=None,
+        description="File of the TLS certificate and its chain, as PEM. If set, the port takes TLS 1.2 and 1.3 only. "
+        "Reloaded on SIGHUP.",
+    )
+    tls_key: Path | None = Field(
+        default=None, description="File of the certificate's private key, as PEM and not encrypted. Reloaded on SIGHUP."
+    )
+    metrics_port: int | None = Field(
+        default=None,
+        ge=1,
+        le=65535,
+        description="Port for /metrics and probes: plain HTTP without tokens. /metrics is then not on the main port.",
+    )
+    grpc_port: int | None = Field(
+        default=None,
+        ge=1,
+        le=65535,
+        description="Port for gRPC (Open Inference Protocol). Default: no gRPC.",
+    )
     threads: int = Field(
         default_factory=available_cpus,
         ge=1,
@@ -160,6 +195,11 @@ class Settings(Limits, BaseSettings):
         10.0, "Read timeout for the request head, in seconds, from the connection or the first byte."
     )
     body_seconds: float = _timeout(30.0, "Read timeout for the request body, in seconds, plus one second per MiB.")
+    shared_memory: bool = Field(
+        default=False,
+        description="Let clients of the Open Inference Protocol register system shared memory. They can read and "
+        "overwrite every object in /dev/shm that this process may.",
+    )
     plan_cache_bytes: int = _bytes(16 << 20, "Size of the plan cache, in bytes.")
     keep_alive_seconds: int = Field(
         default=75,
@@ -194,6 +234,7 @@ class Settings(Limits, BaseSettings):
     )
     metrics: bool = Field(default=True, description="Serve /metrics.")
     docs: bool = Field(default=True, description="Serve /docs and /openapi.json.")
+    docs_public: bool = Field(default=False, description="Serve /docs and /openapi.json without a token.")
 
     @field_validator("cors_origins", mode="before")
     @classmethod
@@ -214,6 +255,14 @@ class Settings(Limits, BaseSettings):
                 )
         return given
 
+    @field_validator("shared_memory")
+    @classmethod
+    def _is_linux(cls, given: bool) -> bool:
+        """Refuse shared memory where its objects are no files."""
+        if given and sys.platform != "linux":
+            raise PydanticCustomError("platform", "system shared memory needs Linux")
+        return given
+
     @field_validator("memory_bytes")
     @classmethod
     def _is_there(cls, given: int) -> int:
@@ -222,7 +271,7 @@ class Settings(Limits, BaseSettings):
             raise PydanticCustomError("memory", "there are {there_is} bytes of memory", {"there_is": there_is})
         return given
 
-    @field_validator("tokens_file")
+    @field_validator("tokens_file", "uds", "tls_certificate", "tls_key")
     @classmethod
     def _is_named(cls, given: Path | None) -> Path | None:
         """Refuse an empty path: a variable that is set to nothing must not leave the service open."""
@@ -241,10 +290,31 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
     if faults:
         raise ValueError("\n".join(faults))
     try:
-        return CliApp.run(Settings, cli_args=list(arguments))
+        settings = CliApp.run(Settings, cli_args=list(arguments))
     except ValidationError as error:
         faults = [_fault(item, arguments, environment) for item in error.errors(include_url=False)]
         raise ValueError("\n".join(faults)) from None
+    if faults := [f"{given_name(name, arguments)}: {reason}" for name, reason in _contradictions(settings)]:
+        raise ValueError("\n".join(faults))
+    return settings
+
+
+def given_name(setting: str, arguments: Sequence[str]) -> str:
+    """Return the flag or the variable by which a setting is given."""
+    flag = _flag(setting)
+    return flag if any(argument.partition("=")[0] == flag for argument in arguments) else _variable(setting)
+
+
+def _contradictions(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Yield each setting that does not go with another, and why."""
+    if settings.tls_certificate is not None and settings.tls_key is None:
+        yield "tls_certificate", "TLS needs tls_key too"
+    if settings.tls_key is not None and settings.tls_certificate is None:
+        yield "tls_key", "TLS needs tls_certificate too"
+    if settings.uds is not None and settings.tls_certificate is not None:
+        yield "uds", "there is no TLS on a unix socket; unset uds, or tls_certificate and tls_key"
+    if settings.metrics_port == settings.port and settings.uds is None:
+        yield "metrics_port", f"{settings.port} is the main port"
 
 
 def _variable(name: str) -> str:
@@ -280,9 +350,6 @@ def _not_known(kind: str, name: str, known: Sequence[str]) -> str:
 
 def _fault(item: Any, arguments: Sequence[str], environment: Mapping[str, str]) -> str:
     """Say what is wrong with a setting, under the name by which it was given."""
-    name = str(item["loc"][0])
-    flag, variable = _flag(name), _variable(name)
-    if any(argument.partition("=")[0] == flag for argument in arguments):
-        return f"{flag}: {item['msg']}"
-    linked = environment.get(variable, "").startswith(("tcp://", "udp://"))
-    return f"{variable}: {item['msg']}" + (f"; {_LINKED}" if linked else "")
+    name = given_name(str(item["loc"][0]), arguments)
+    linked = environment.get(name, "").startswith(("tcp://", "udp://"))
+    return f"{name}: {item['msg']}" + (f"; {_LINKED}" if linked else "")

@@ -6,11 +6,7 @@ without a gap. A file that cannot be used when it is read again changes nothing.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 _log = logging.getLogger("uvicorn.error")
@@ -58,20 +54,3 @@ class Tokens:
             _log.error("Tokens not reloaded, the old ones stay valid: %s.", error)
         else:
             _log.info("Tokens reloaded: %d.", len(self.known))
-
-    @contextmanager
-    def reread_on_hangup(self) -> Iterator[None]:
-        """Read the file again whenever SIGHUP comes. For the event loop of the main thread; elsewhere nothing is done.
-
-        A SIGHUP to a service without tokens ends it, as the system does by default.
-        """
-        loop = asyncio.get_running_loop()
-        try:
-            loop.add_signal_handler(signal.SIGHUP, self.reread)
-        except (ValueError, RuntimeError, NotImplementedError):
-            yield
-            return
-        try:
-            yield
-        finally:
-            loop.remove_signal_handler(signal.SIGHUP)

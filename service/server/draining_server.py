@@ -21,26 +21,42 @@ from types import FrameType
 import uvicorn
 
 from service.runtime.runtime import HealthStatus, Runtime
+from service.server.listening_server import ListeningServer
+from service.server.monitoring_server import MonitoringServer
 
 _log = logging.getLogger("uvicorn.error")
 
 # What the rest takes, when requests took all of their time.
 _LAST_SECONDS = 2.0
+# What clients that have connected at the very end have for the TLS handshake.
+_HANDSHAKE_SECONDS = 1.0
 
 
-class DrainingServer(uvicorn.Server):
+class DrainingServer(ListeningServer):
     """A server that drains before it stops.
 
-    On a request to stop it calls `end_within` with the longest time that it may take, in seconds.
+    On a request to stop it calls `end_within` with the longest time that it may take, in seconds. `monitoring` is the
+    server of the metrics port, which begins before this one and ends after it.
     """
 
     def __init__(
-        self, config: uvicorn.Config, running: Runtime, end_within: Callable[[float], None] = lambda _: None
+        self,
+        config: uvicorn.Config,
+        running: Runtime,
+        end_within: Callable[[float], None] = lambda _: None,
+        monitoring: MonitoringServer | None = None,
     ) -> None:
-        super().__init__(config)
+        super().__init__(config, running.settings.head_seconds)
         self._running = running
         self._end_within = end_within
+        self._monitoring = monitoring
         self._stops_at: float | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen, on the metrics port first: probes see how the rest starts."""
+        if self._monitoring is not None:
+            await self._monitoring.startup()
+        await super().startup(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Take a signal: drain first, the first time."""
@@ -57,18 +73,23 @@ class DrainingServer(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         """See, ten times a second, whether the time has come."""
+        if self._monitoring is not None:
+            await self._monitoring.on_tick(counter)  # sets the date that its responses have
         if self._stops_at is not None and monotonic() >= self._stops_at:
             self.should_exit = True
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop listening, and then all else, but first take the connections that the system has accepted already."""
+        self._running.closing.set()
         for server in self.servers:
             kept = [socket.socket(fileno=os.dup(each.fileno())) for each in server.sockets]
             server.close()
             for listening in kept:
                 await self._take_all(listening)
         await super().shutdown(sockets)
+        if self._monitoring is not None:
+            await self._monitoring.shutdown()
 
     async def _take_all(self, listening: socket.socket) -> None:
         """Serve the connections that wait, and close: closing alone would reset them."""
@@ -77,12 +98,7 @@ class DrainingServer(uvicorn.Server):
         with listening, suppress(BlockingIOError):
             while True:
                 taken.append(listening.accept()[0])
-        loop = asyncio.get_running_loop()
-        for connection in taken:
-            await loop.connect_accepted_socket(self._protocol, connection)
-
-    def _protocol(self) -> asyncio.Protocol:
-        made: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]  # as uvicorn itself does
-            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
-        )
-        return made
+        # A client that does not go on with its TLS handshake keeps nobody waiting.
+        beginning = asyncio.gather(*map(self.serve_accepted, taken), return_exceptions=True)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(beginning, _HANDSHAKE_SECONDS)

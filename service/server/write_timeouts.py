@@ -7,11 +7,17 @@ A connection is not closed at once (RFC 9112 section 9.6): with bytes of the cli
 discard what the client has not read of the responses. A client that sends everything before it reads would never see
 why it was refused. So only our side is closed, and what the client sends is discarded until it closes its own side,
 pauses or sends too much.
+
+TLS as asyncio has it cannot close one side. There the client learns from `Connection: close` that it got the last
+response, and its connection is closed when the system has sent all of it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import struct
+import termios
 from collections.abc import Iterable
 
 from service.server.read_timeouts import BODY_BYTES_PER_SECOND
@@ -31,6 +37,7 @@ class WriteTimeoutTransport(asyncio.Transport):
     def __init__(self, transport: asyncio.Transport, seconds: float, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()
         self._transport = transport
+        self._half_closes = transport.can_write_eof()
         self._seconds = seconds
         self._loop = loop
         self._response: object = None
@@ -76,9 +83,10 @@ class WriteTimeoutTransport(asyncio.Transport):
             return
         self._closing = True
         self.cancel()
-        self._transport.write_eof()
+        if self._half_closes:
+            self._transport.write_eof()
         waiting = self._transport.get_write_buffer_size()
-        seconds = self._seconds + waiting / BODY_BYTES_PER_SECOND if waiting else _LINGER_SECONDS
+        seconds = _LINGER_SECONDS if self._is_sent() else self._seconds + waiting / BODY_BYTES_PER_SECOND
         self._due = self._loop.time() + seconds
         self._timer = self._loop.call_later(_PAUSE_SECONDS, self._on_timer)
 
@@ -90,13 +98,30 @@ class WriteTimeoutTransport(asyncio.Transport):
 
     def _on_timer(self) -> None:
         """Close if the client neither sends nor has anything left to read; reset if its time is over."""
-        if self._discarded == self._discarded_before and not self._transport.get_write_buffer_size():
+        if self._discarded == self._discarded_before and self._is_sent():
             self._transport.close()
+            if not self._half_closes:
+                # It waits for the client to say that it closes too. Many never do.
+                self._timer = self._loop.call_later(_PAUSE_SECONDS, self._transport.abort)
         elif self._loop.time() >= self._due:
             self.abort()
         else:
             self._discarded_before = self._discarded
             self._timer = self._loop.call_later(_PAUSE_SECONDS, self._on_timer)
+
+    def _is_sent(self) -> bool:
+        """Return whether all that was written was sent; with TLS, whether the client's system has received it.
+
+        What TLS has encrypted waits in a buffer below, which only the system's own send queue tells of: that is never
+        empty for long while something waits to get there.
+        """
+        if self._transport.get_write_buffer_size():
+            return False
+        if self._half_closes:
+            return True
+        descriptor = self._transport.get_extra_info("socket").fileno()
+        (unsent,) = struct.unpack("i", fcntl.ioctl(descriptor, termios.TIOCOUTQ, bytes(4)))
+        return bool(unsent == 0)
 
     def abort(self) -> None:
         """Reset the connection."""

@@ -93,8 +93,6 @@ def test_hints(client: httpx.Client, text: str, hint: str) -> None:
 @pytest.mark.parametrize(
     ("output_type", "says"),
     [
-        ("!quant.any<i8:f32>", "any"),
-        ("!quant.calibrated<f32<-1.0:1.0>>", "calibrated"),
         ("!quant.quantile<ui2:f32, {0.0, 1.0, 2.0, 3.0}>", "quantile"),
         ("!quant.uniform<!quant.quantile<ui2:f32, {0.0,1.0,2.0,3.0}>:f32, 1.0>", "quantile"),
         ("f32", "f32"),

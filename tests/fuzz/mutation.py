@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from tests.fuzz.document import POSTS, VALUES, request_fields, resolved
+from tests.fuzz.document import EXAMPLES, POSTS, VALUES, request_fields, resolved
 from tests.fuzz.json_mutation import changed, copied, dumped
 from tests.fuzz.message_mutation import (
     changed_bytes,
@@ -20,7 +20,7 @@ from tests.fuzz.message_mutation import (
     near_path,
 )
 from tests.fuzz.samples import anything
-from tests.fuzz.seeds import INDEX, INFER, INFER_VERSION, ROUTES, Draft, Model, in_binary, of_model, of_route
+from tests.fuzz.seeds import INFER, INFER_VERSION, ROUTES, Draft, Model, in_binary, of_model, of_route
 from tests.fuzz.wire import Request
 
 _DATATYPES = ["BOOL", "INT8", "UINT8", "INT16", "UINT16", "INT32", "UINT32", "INT64", "UINT64", "FP16", "FP32", "FP64",
@@ -134,7 +134,7 @@ def _draft(random: Random, models: list[Model]) -> Draft:
         for _ in range(_changes(random)):
             changed_query(random, draft, _parameters(path))
     else:
-        draft.body = copied(draft.body) if path != INDEX else random.choice([None, {}, {"ready": True}])
+        draft.body = copied(draft.body) if path in EXAMPLES else random.choice([None, {}, {"ready": True}])
         for _ in range(_changes(random)):
             draft.body = changed(random, draft.body, request_fields(path))
     if random.random() < 0.01:

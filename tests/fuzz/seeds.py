@@ -22,7 +22,6 @@ from tests.support.oip_wire import DTYPES
 
 INFER = "/v2/models/{model}/infer"
 INFER_VERSION = "/v2/models/{model}/versions/{version}/infer"
-INDEX = "/v2/repository/index"
 
 _TENSOR = re.compile(r"tensor<((?:\d+x)*)(.*)>", re.DOTALL)
 _DATATYPES = {

@@ -193,7 +193,7 @@ _INFERENCE = {
     "inference: a shape beyond 2^64": _blob([1 << 40, 1 << 40], 8, _EIGHT),
     "inference: a size that is not the shape's": _blob([2], 1 << 40, _EIGHT),
     "inference: a negative dimension": _blob([-2], 8, _EIGHT),
-    "inference: 17 inputs": request(INFER, _inference(inputs=[{"name": "x"}] * 17)),
+    "inference: 257 inputs": request(INFER, _inference(inputs=[{"name": "x"}] * 257)),
     "inference: 10 000 parameters": request(INFER, _inference(parameters={f"p{n}": 0 for n in range(10_000)})),
     "inference: an id of 1 MiB": request(INFER, _inference(id="x" * (1 << 20))),
     "inference: a list without members": request(
@@ -203,6 +203,34 @@ _INFERENCE = {
             parameters={"scales": "[]", "zps": "[3]"},
         ),
     ),
+}
+
+
+def _registration(key: str, *, offset: int = 0, byte_size: int = 64, region: str = "a") -> bytes:
+    given = {"key": key, "offset": offset, "byte_size": byte_size}
+    return _json(f"/v2/systemsharedmemory/region/{region}/register", given)
+
+
+def _in_memory(**parameters: Any) -> bytes:
+    place = {"shared_memory_region": "a", "shared_memory_byte_size": 8, **parameters}
+    return request(INFER, _inference(inputs=[{"name": "x", "shape": [2], "datatype": "FP32", "parameters": place}]))
+
+
+_SHARED_MEMORY = {
+    "shared memory: a key that is a path": _registration("/../../etc/passwd"),
+    "shared memory: a key in a folder": _registration("/a/b"),
+    "shared memory: a key that is the directory": _registration("/.."),
+    "shared memory: a NUL in a key": _registration("a\0b"),
+    "shared memory: a key of 300 bytes": _registration("a" * 300),
+    "shared memory: no such object": _registration("requant-no-such-object"),
+    "shared memory: a size of 2^70": _registration("requant-no-such-object", byte_size=1 << 70),
+    "shared memory: a negative offset": _registration("requant-no-such-object", offset=-1),
+    "shared memory: a region of 300 characters": _registration("a", region="r" * 300),
+    "shared memory: a registration of 20 KB": _registration("a" * 20_000),
+    "shared memory: a tensor in no region": _in_memory(),
+    "shared memory: a tensor of another size": _in_memory(shared_memory_byte_size=1 << 70),
+    "shared memory: a tensor at a negative offset": _in_memory(shared_memory_offset=-8),
+    "shared memory: a tensor in memory and in the body": _in_memory(binary_data_size=8),
 }
 
 _BEGUN = b"POST " + NPY.encode() + b" HTTP/1.1\r\nHost: a\r\n"
@@ -282,7 +310,7 @@ ATTACKS = {
         *(Attack(name, request(NPY, body)) for name, body in _NPY_HEADERS.items()),
         *(
             Attack(name, sent)
-            for group in (_FORMS, _JSON, _INFERENCE, _VALUES, _MESSAGES)
+            for group in (_FORMS, _JSON, _INFERENCE, _SHARED_MEMORY, _VALUES, _MESSAGES)
             for name, sent in group.items()
         ),
         *(Attack(name, sent, slow=True) for name, sent in _SLOW.items()),

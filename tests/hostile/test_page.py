@@ -30,8 +30,9 @@ def rows() -> dict[str, tuple[int, str]]:
 @pytest.fixture(scope="module")
 def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     log = tmp_path_factory.mktemp("hostile") / "log"
-    options = ("--drain-seconds", "0", "--head-seconds", "1", "--body-seconds", "1", "--access-log", "true")
-    with started(log, *options) as (server, process):
+    options = {"drain-seconds": "0", "head-seconds": "1", "body-seconds": "1"}
+    options |= {"access-log": "true", "shared-memory": "true"}
+    with started(log, *(f"--{name}={value}" for name, value in options.items())) as (server, process):
         before = peak_kib(process.pid)
         yield server
         assert httpx.get(f"{server.url}/v2/health/ready", verify=False).status_code == 200

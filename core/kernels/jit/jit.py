@@ -132,9 +132,17 @@ def kernel(
     return lambda function: Kernel(function, [returns(*arguments) for arguments in argument_lists])
 
 
-def compile_kernels() -> int:
-    """Compile, or load from the cache, all kernels that were imported. Return the number of specialisations."""
-    return sum(each.compile() for each in _registry)
+def compile_kernels(report: Callable[[int, int], None] | None = None) -> int:
+    """Compile, or load from the cache, all kernels that were imported. Return the number of specialisations.
+
+    `report` is called after each kernel with the number of specialisations that are ready, and that there are.
+    """
+    ready, total = 0, sum(len(each._signatures) for each in _registry)
+    for each in _registry:
+        ready += each.compile()
+        if report is not None:
+            report(ready, total)
+    return ready
 
 
 def came_from_cache() -> bool:

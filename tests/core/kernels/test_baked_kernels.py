@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from llvmlite import binding
 
-from core.kernels.jit import baked
+from core.kernels.jit import baked, warmup
 
 _PINS = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_CACHE_DIR")
 
@@ -90,6 +91,46 @@ def test_baking_fails_if_a_kernel_was_not_written(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(baked, "_BAKE", "print(3)")
     with pytest.raises(RuntimeError, match="of 3 compiled kernels 0 were written"):
         baked.bake(tmp_path)
+
+
+def test_a_bake_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def compile_kernels(report: Callable[[int, int], None]) -> int:
+        for ready in (1, 19, 22, 39, 61, 65):
+            report(ready, 65)
+        return 65
+
+    monkeypatch.setattr(warmup, "compile_kernels", compile_kernels)
+    baked.compile_level("x86-64-v3")
+    printed = capsys.readouterr()
+    assert printed.out == "65\n"
+    assert [line.split(" kernels")[0] for line in printed.err.splitlines()] == [
+        f"x86-64-v3: {ready} of 65" for ready in (22, 61, 65)
+    ]
+
+
+_EMIT = """
+import sys
+from llvmlite import binding
+binding.initialize_all_targets()
+binding.initialize_all_asmprinters()
+triple, cpu, features = sys.argv[1:]
+target = binding.Target.from_triple(triple).create_target_machine(cpu=cpu, features=features)
+sum_of = "define <4 x float> @f(<4 x float> %a) { %b = fadd <4 x float> %a, %a ret <4 x float> %b }"
+print(target.emit_assembly(binding.parse_assembly(sum_of)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("machine", "addition"), [("x86_64", "vaddps"), ("aarch64", "fadd\tv0.4s, v0.4s")], ids=["x86_64", "aarch64"]
+)
+def test_llvm_knows_each_level(machine: str, addition: str) -> None:
+    """It only warns of a CPU or a feature that it does not know, and compiles without."""
+    for level, features in baked._LEVELS_BY_MACHINE[machine].items():
+        pinned = [level.partition("+")[0], ",".join(f"+{feature}" for feature in features)]
+        command = [sys.executable, "-c", _EMIT, f"{machine}-unknown-linux-gnu", *pinned]
+        run = subprocess.run(command, check=True, capture_output=True, text=True)
+        assert not run.stderr, level
+        assert addition in run.stdout, level
 
 
 def test_what_is_baked_is_all_that_a_service_compiles() -> None:

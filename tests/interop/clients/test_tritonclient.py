@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -145,6 +149,17 @@ def test_a_large_tensor(triton: Any) -> None:
     parameters = {"output_type": "!quant.uniform<i8:f32, 0.05:1>"}
     y = triton.infer("quantize", [given("x", x)], parameters=parameters).as_numpy("y")
     assert y.tobytes() == np.clip(np.rint(x / np.float32(0.05) + 1), -128, 127).astype(np.int8).tobytes()
+
+
+PAGE = (Path(__file__).parents[3] / "docs" / "open_inference_protocol.md").read_text(encoding="utf-8")
+SCRIPTS = re.findall(r"```python\n([^`]*?)```\n+```\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.mark.parametrize(("script", "expected"), SCRIPTS)
+def test_a_script_of_the_page_prints_what_stands_under_it(server: Server, script: str, expected: str) -> None:
+    assert len(SCRIPTS) == PAGE.count("```python")
+    command = [sys.executable, "-c", script.replace("127.0.0.1:8080", f"127.0.0.1:{server.port}")]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == expected
 
 
 def _wire(case: Conversion) -> Array:

@@ -36,6 +36,7 @@ STATUSES = {
     "tensor_data": 400,
     "request_malformed": 400,
     "media_type": 415,
+    "shared_memory": 422,
     "limit_exceeded": 413,
     "not_ready": 503,
     "overloaded": 503,

@@ -15,6 +15,7 @@ import pytest
 from starlette.responses import PlainTextResponse
 
 from service.middleware.bearer_auth import BearerAuth
+from service.middleware.instrumentation import PROBES
 from service.runtime.tokens import Tokens, read_tokens
 from tests.conftest import started
 
@@ -30,7 +31,7 @@ def tokens(tmp_path_factory: pytest.TempPathFactory) -> Tokens:
 
 def ask(tokens: Tokens, path: str, *headers: tuple[str, str]) -> httpx.Response:
     async def send() -> httpx.Response:
-        transport = httpx.ASGITransport(BearerAuth(PlainTextResponse("in"), tokens))
+        transport = httpx.ASGITransport(BearerAuth(PlainTextResponse("in"), tokens, PROBES))
         async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
             return await client.get(path, headers=list(headers))
 

@@ -202,7 +202,7 @@ def test_booleans_that_are_none(client: httpx.Client) -> None:
         ({"datatype": "fp32"}, "/inputs/0/datatype"),
         ({"datatype": "F" * 65}, "/inputs/0/datatype"),
         ({"parameters": {"binary_data_size": 8}}, "/inputs/0"),
-        ({"parameters": {"shared_memory_region": "a"}}, "/inputs/0/parameters/shared_memory_region"),
+        ({"parameters": {"shared_memory_region": "a"}}, "/inputs/0/parameters/shared_memory_byte_size"),
         ({"parameters": {"a/b": "a"}}, "/inputs/0/parameters/a~1b"),
         ({"parameters": {"a": {}}}, "/inputs/0/parameters"),
         ({"parameters": []}, "/inputs/0/parameters"),

@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 
 from core.operators.registry import OPERATORS
+from service.oip.models.registry import MODELS as REGISTERED
 from tests.support.oip_wire import DTYPES, LENGTH, Array, Input, body_of, infer, read
 
 TARGET = "!quant.uniform<i8:f32, 0.5:3>"
 X = np.array([[0.25, 0.75, -1.5], [2.0, 100.0, np.nan]], np.float32)
 Y = [[3, 5, 0], [7, 127, -128]]
 QUANTIZE = {"output_type": TARGET, "profile": "onnx"}
-MODELS = ["quantize", "dequantize", "requantize", "compare", "quantize_blocks", "dequantize_blocks"]
+MODELS = [name for name in REGISTERED if name not in OPERATORS]
 
 
 def quantized(client: httpx.Client, inputs: list[Input], **members: Any) -> Array:

@@ -25,6 +25,9 @@ OPERATION_IDS = {
     "getProfile", "getProblem", "deriveFromRange", "deriveBias", "fakeQuantize", "tosaRescale", "listSchemes",
     "getScheme", "deriveFromTensor", "translateType", "matmul", "conv2d", "add", "lower", "evaluate",
     "oipGetServer", "oipGetLive", "oipGetReady", "oipListModels", "oipIndexModels",
+    "oipListSharedMemory", "oipGetSharedMemory", "oipRegisterSharedMemory", "oipUnregisterSharedMemory",
+    "oipUnregisterAllSharedMemory", "oipListCudaSharedMemory", "oipGetCudaSharedMemory", "oipRegisterCudaSharedMemory",
+    "oipUnregisterCudaSharedMemory", "oipUnregisterAllCudaSharedMemory",
     "oipGetModel", "oipGetModelVersion", "oipGetModelReady", "oipGetModelVersionReady", "oipInfer", "oipInferVersion",
     "quantizeForm", "dequantizeForm", "requantizeForm",
     "listOperators", "getOperator", *map(operation_id, OPERATORS.values()),
@@ -70,12 +73,24 @@ def test_one_media_type_per_request_and_reply(document: dict[str, Any]) -> None:
 def test_problems_are_documented(document: dict[str, Any]) -> None:
     for operation in operations(document):
         if "requestBody" in operation:
-            in_path = {"404"} if operation["tags"] == ["oip"] else set()
-            assert set(operation["responses"]) == {"200", "400", "413", "415", "422", "503", "504"} | in_path
+            in_path = {"404"} if operation["operationId"].startswith("oipInfer") else set()
+            assert set(operation["responses"]) == {"200", "400", "401", "413", "415", "422", "503", "504"} | in_path
             assert "Retry-After" in operation["responses"]["503"]["headers"]
         for status, reply in operation["responses"].items():
             if status != "200" and operation["operationId"] != "getHealth":
                 assert set(reply["content"]) == {"application/problem+json"}
+
+
+def test_tokens_are_documented_where_they_may_be_asked_for(document: dict[str, Any]) -> None:
+    assert document["security"] == [{}, {"bearer": []}]
+    scheme = document["components"]["securitySchemes"]["bearer"]
+    assert (scheme["type"], scheme["scheme"]) == ("http", "bearer")
+    for operation in operations(document):
+        is_probe = operation["operationId"] in ("getHealth", "oipGetLive", "oipGetReady")
+        assert operation.get("security") == ([] if is_probe else None)
+        assert ("401" in operation["responses"]) is not is_probe
+        if not is_probe:
+            assert "WWW-Authenticate" in operation["responses"]["401"]["headers"]
 
 
 def test_binary_bodies_are_binary_text(document: dict[str, Any]) -> None:
@@ -117,6 +132,7 @@ def test_requests_are_closed_and_replies_are_open(document: dict[str, Any]) -> N
     closed |= {"RangeRequest", "BiasRequest", "FakeQuantizeRequest", "RescaleRequest", "ScaleTriple"}
     closed |= {"MatmulRequest", "Conv2dRequest", "AddRequest", "QuantizeCalibration"}
     closed |= {"InferenceRequest", "InferenceInput", "InferenceRequestedOutput", "TensorParametersRequest"}
+    closed |= {"SharedMemoryRegistration"}
     closed |= {"LowerRequest", "EvaluateRequest", "TranslateRequest"}
     closed |= {f"{system}Parameters" for system in ("Onnx", "Onednn", "Litert", "Torch", "Tosa")}
     closed |= {

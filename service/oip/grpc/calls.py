@@ -1,0 +1,293 @@
+"""What all calls have in common: their context, tokens, memory, times, metrics and the log, as requests over HTTP.
+
+grpcio receives a message whole before it hands it on, and nobody knows its length before. So only as many messages are
+received at a time as would fit into half of the memory budget if each had the largest size; what a message takes is
+reserved when it is there. A stream may receive a message at any time, so the number of open streams is limited by a
+quarter of the budget.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from contextlib import asynccontextmanager
+from contextvars import Context, copy_context
+from functools import partial
+from typing import Any
+
+import grpc
+import numpy as np
+
+from core.errors import (
+    MalformedRequestError,
+    OverloadedError,
+    RequantError,
+    SlowRequestError,
+    UnauthorizedError,
+    UnavailableError,
+)
+from service.middleware.bearer_auth import holds_a_token
+from service.middleware.instrumentation import end_request
+from service.oip.grpc.statuses import Failure, failure_of, internal_failure
+from service.runtime.memory_budget import Reservation
+from service.runtime.request_context import ClientLeftError, RequestContext, current_request
+from service.runtime.runtime import Runtime
+
+_log = logging.getLogger("uvicorn.error")
+
+_METHOD = "POST"  # as gRPC over HTTP/2 says itself
+_OK = 200
+_AUTHORIZATION = "authorization"
+# Streams that tell of the health of the service. They take no memory for messages, and need no token.
+_MOST_WATCHES = 64
+# As over HTTP (`service.server.read_timeouts`).
+_BYTES_PER_SECOND = 1 << 20
+
+ServicerContext = Any
+Work = Callable[[bytes, RequestContext], Awaitable[bytes]]
+Failed = Callable[[bytes, Failure], bytes]
+
+
+class NotFoundError(Exception):
+    """Holds an error about what a message names in the place of a path: over HTTP its status would be 404."""
+
+    def __init__(self, error: RequantError) -> None:
+        super().__init__(error.detail)
+        self.error = error
+
+
+class _Places:
+    """A number of places that are taken and given back."""
+
+    def __init__(self, free: int) -> None:
+        self.free = free
+
+
+class Calls:
+    """Makes handlers of grpcio out of the work on one message. `open_routes` need no token, and are not logged."""
+
+    def __init__(self, running: Runtime, open_routes: Collection[str]) -> None:
+        settings = running.settings
+        self._running = running
+        self._open = frozenset(open_routes)
+        self.most_bytes = min(settings.max_binary_bytes + settings.max_json_bytes, running.memory_budget.budget)
+        messages = running.memory_budget.budget // self.most_bytes
+        self._places = asyncio.Semaphore(max(1, messages // 2))
+        self._streams = _Places(max(1, messages // 4))
+        self._watches = _Places(_MOST_WATCHES)
+        self._message_seconds = settings.body_seconds + self.most_bytes / _BYTES_PER_SECOND
+        self._idle: set[asyncio.Timeout] = set()
+
+    def close(self) -> None:
+        """End the streams that wait for something to happen."""
+        for each in self._idle:
+            each.reschedule(asyncio.get_running_loop().time())
+
+    def unary(self, route: str, work: Work) -> grpc.RpcMethodHandler:
+        """Return the handler of a method with one message and one reply, which `work` makes of it."""
+
+        async def handle(_: object, context: ServicerContext) -> bytes:
+            request = self._begin(context)
+            # The reply takes memory until it is sent.
+            context.add_done_callback(partial(self._end, route, request, copy_context()))
+            try:
+                self._authorize(route, context)
+                with np.errstate(all="ignore"):
+                    reply = await work(await self._receive_one(context, request), request)
+            except Exception as error:
+                failure = self._failure(request, error)
+            except (asyncio.CancelledError, ClientLeftError):
+                request.client_left = True
+                raise asyncio.CancelledError from None
+            else:
+                request.status = _OK
+                request.bytes_sent = len(reply)
+                context.set_trailing_metadata((("x-request-id", request.request_id),))
+                return reply
+            await _abort(context, failure)
+            raise AssertionError
+
+        # As a stream of one message: so it is read when there is a place for it.
+        return grpc.stream_unary_rpc_method_handler(handle)
+
+    def stream(self, route: str, work: Work, failed: Failed | None = None) -> grpc.RpcMethodHandler:
+        """Return the handler of a method that answers each message of a stream, in order.
+
+        `failed` makes the reply to a message that has failed; without it the stream ends.
+        """
+
+        async def handle(_: object, context: ServicerContext) -> None:
+            async with self._opened(route, context, self._streams):
+                async for message in self._messages(context):
+                    await self._answer(route, context, message, work, failed)
+
+        return grpc.stream_stream_rpc_method_handler(handle)
+
+    async def _answer(
+        self, route: str, context: ServicerContext, message: bytes, work: Work, failed: Failed | None
+    ) -> None:
+        request = self._begin(context)
+        request.bytes_received = len(message)
+        try:
+            try:
+                await _reservation(request).grow(len(message))
+                with np.errstate(all="ignore"):
+                    reply = await work(message, request)
+                request.status = _OK
+            except Exception as error:
+                failure = self._failure(request, error)
+                if failed is None:
+                    await _abort(context, failure)
+                    raise AssertionError from None
+                reply = failed(message, failure)
+            async with asyncio.timeout(self._running.settings.body_seconds + len(reply) / _BYTES_PER_SECOND):
+                await context.write(reply)
+            request.bytes_sent = len(reply)
+        except (asyncio.CancelledError, ClientLeftError):
+            request.client_left = True
+            raise asyncio.CancelledError from None
+        finally:
+            self._end(route, request, copy_context(), context)
+
+    def watch(
+        self,
+        route: str,
+        work: Callable[[bytes, ServicerContext], Awaitable[None]],
+        serializer: Callable[[Any], bytes],
+    ) -> grpc.RpcMethodHandler:
+        """Return the handler of a method that answers one message with a stream, which `work` writes until it ends."""
+
+        async def handle(_: object, context: ServicerContext) -> None:
+            async with self._opened(route, context, self._watches):
+                message = await self._receive(context, self._message_seconds)
+                if message is not None:
+                    await self._idling(work(message, context), None)
+
+        return grpc.stream_stream_rpc_method_handler(handle, response_serializer=serializer)
+
+    @asynccontextmanager
+    async def _opened(self, route: str, context: ServicerContext, places: _Places) -> AsyncIterator[None]:
+        """Open a stream if it has a token and there is a place for it. End the call with an error of its own."""
+        request = RequestContext(_headers(context))
+        opened = False
+        try:
+            self._authorize(route, context)
+            if places.free == 0:
+                raise OverloadedError("as many streams are open as the service has memory for")
+            places.free -= 1
+            opened = True
+            yield
+            return
+        except Exception as error:
+            failure = self._failure(request, error)
+        finally:
+            places.free += opened
+        if not opened:
+            # What was sent in the stream was counted message by message.
+            self._running.metrics.begin()
+            self._end(route, request, copy_context(), context)
+        await _abort(context, failure)
+
+    async def _messages(self, context: ServicerContext) -> AsyncIterator[bytes]:
+        """Receive the messages of a stream until the client ends it. Raise what ends it otherwise."""
+        while (message := await self._idling(context.read(), self._running.settings.keep_alive_seconds)) is not (
+            grpc.aio.EOF
+        ):
+            yield message
+
+    async def _idling(self, waiting: Awaitable[Any], seconds: float | None) -> Any:
+        """Wait for something in a stream, until the service stops or the time is over."""
+        try:
+            async with asyncio.timeout(seconds) as timeout:
+                self._idle.add(timeout)
+                try:
+                    return await waiting
+                finally:
+                    self._idle.discard(timeout)
+        except TimeoutError:
+            if self._running.closing.is_set():
+                raise UnavailableError("the service is stopping") from None
+            raise SlowRequestError(f"no request came in the stream for {seconds:g} s") from None
+
+    async def _receive_one(self, context: ServicerContext, request: RequestContext) -> bytes:
+        """Receive the only message of a call, and reserve the memory for it."""
+        if self._places.locked():
+            try:
+                async with asyncio.timeout(self._running.settings.waiting_seconds):
+                    await self._places.acquire()
+            except TimeoutError:
+                raise OverloadedError("as many messages are being received as the service has memory for") from None
+        else:
+            await self._places.acquire()
+        try:
+            message = await self._receive(context, self._message_seconds)
+        finally:
+            self._places.release()
+        if message is None:
+            raise MalformedRequestError("the call has no message")
+        request.bytes_received = len(message)
+        request.received = request.elapsed
+        await _reservation(request).grow(len(message))
+        return message
+
+    async def _receive(self, context: ServicerContext, seconds: float) -> bytes | None:
+        """Receive the next message, None if there is none."""
+        try:
+            async with asyncio.timeout(seconds):
+                message = await context.read()
+        except TimeoutError:
+            raise SlowRequestError("the message did not arrive in time") from None
+        return None if message is grpc.aio.EOF else message
+
+    def _begin(self, context: ServicerContext) -> RequestContext:
+        request = RequestContext(_headers(context), Reservation(self._running.memory_budget))
+        current_request.set(request)
+        self._running.metrics.begin()
+        return request
+
+    def _end(self, route: str, request: RequestContext, variables: Context, _: ServicerContext) -> None:
+        """Count and log a request, and give its memory back. `variables`: those of its task, for the log."""
+        if request.reservation is not None:
+            request.reservation.shrink(request.reservation.held)
+        log = self._running.settings.access_log and route not in self._open
+        variables.run(partial(end_request, self._running.metrics, request, route, _METHOD, log=log))
+
+    def _authorize(self, route: str, context: ServicerContext) -> None:
+        tokens = self._running.tokens
+        if tokens is None or route in self._open:
+            return
+        given = [value.encode() for name, value in context.invocation_metadata() if name == _AUTHORIZATION]
+        if not holds_a_token(given, tokens):
+            raise UnauthorizedError(
+                "the call has no valid token; expected the metadata 'authorization: Bearer <token>'"
+            )
+
+    def _failure(self, request: RequestContext, error: Exception) -> Failure:
+        """Return what an error means for the client. What is not the service's own goes on to grpcio."""
+        if isinstance(error, grpc.aio.BaseError):
+            raise error
+        if isinstance(error, RequantError):
+            failure = failure_of(error, request.request_id)
+        elif isinstance(error, NotFoundError):
+            failure = failure_of(error.error, request.request_id, http_status=404)
+        else:
+            _log.error("Request %s failed.", request.request_id, exc_info=error)
+            failure = internal_failure(request.request_id)
+        request.status = failure.http_status
+        return failure
+
+
+def _headers(context: ServicerContext) -> dict[bytes, bytes]:
+    """Return the metadata of a call as header fields; of a repeated one the first."""
+    given = reversed(context.invocation_metadata())
+    return {name.encode(): value.encode() if isinstance(value, str) else value for name, value in given}
+
+
+def _reservation(request: RequestContext) -> Reservation:
+    assert request.reservation is not None
+    return request.reservation
+
+
+async def _abort(context: ServicerContext, failure: Failure) -> None:
+    await context.abort(failure.code, failure.detail, failure.trailing_metadata)

@@ -1,0 +1,135 @@
+"""An inference request as a message: decoded, run as a request over HTTP is, and answered with a message."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from core.errors import LimitError, UnknownNameError
+from service.oip.call import Call
+from service.oip.execution import chosen_outputs, inputs_of, run_in_memory
+from service.oip.grpc import inference_pb2 as pb
+from service.oip.grpc.calls import NotFoundError
+from service.oip.grpc.inference_reply import described, id_field, with_outputs
+from service.oip.grpc.inference_request import blobs_of, head_of, parse
+from service.oip.grpc.request_parts import RequestParts, request_parts
+from service.oip.inference_head import InferenceHead
+from service.oip.models.model import Answer, Model
+from service.oip.models.registry import model_named
+from service.oip.parameters import Value
+from service.operations.plan_bytes import plan_bytes
+from service.runtime.request_context import RequestContext
+from service.runtime.runtime import Runtime
+
+# Heads up to here need no memory that is counted.
+_SHORT_HEAD = 16 << 10
+# What a byte of a head takes when it is parsed: two bytes can be an element of a list that takes sixty.
+_BYTES_FOR_HEAD_BYTE = 40
+# Bytes of a head that are parsed in the time of a character of a type.
+_BYTES_PER_CHARACTER = 8
+# Of a reply that leaves: the outputs, the message made of them, and grpcio's copy of it.
+_COPIES_OF_REPLY = 3
+
+
+@dataclass(slots=True)
+class _KnownHead:
+    """The head of requests, kept by its bytes: the model and version that it names, and what it means.
+
+    `replied` is the last report of a conversion, and the reply to it without `id` and tensors.
+    """
+
+    model: Model
+    version: str
+    head: InferenceHead
+    replied: tuple[Mapping[str, Value], bytes] | None = None
+
+
+async def infer(running: Runtime, message: bytes, request: RequestContext) -> bytes:
+    """Run the model that a request names, and return the reply to it. Raise what is wrong with the request."""
+    running.require_ready()
+    parts = await _cut(running, message, request)
+    key = ("grpc", parts.head)
+    known: _KnownHead | None = running.asked.get(key)
+    kept = known is not None
+    if known is None:
+        known = await _decode(running, parts.head, request)
+    head, settings = known.head, running.settings
+    identity = id_field(parts.id)
+    call = Call(known.version, inputs_of(head, blobs_of(head, parts.raw)), head.parameters, settings)
+    reply = await run_in_memory(
+        known.model,
+        head,
+        _aligned(known.model, call),
+        running,
+        lambda byte_count: _reserve(request, _COPIES_OF_REPLY * byte_count),
+        partial(_encode, known, identity),
+    )
+    if not kept and not head.inputs:
+        plan = None if head.planned is None else head.planned.plan
+        running.asked.put(key, known, plan_bytes(plan, len(parts.head)))
+    return reply
+
+
+async def _cut(running: Runtime, message: bytes, request: RequestContext) -> RequestParts:
+    """Cut a message, or have it parsed whole if it is not written as usual. Then it has to be short."""
+    parts, limit = request_parts(message), running.settings.max_json_bytes
+    if len(message if parts is None else parts.head) > limit:
+        raise LimitError(
+            f"the message has more than {limit} bytes beside raw_input_contents, or is not a ModelInferRequest",
+            limit=limit,
+        )
+    if parts is not None:
+        return parts
+    parsed = await _parsed(running, message, request)
+    raw, identity = [memoryview(each) for each in parsed.raw_input_contents], parsed.id.encode()
+    del parsed.raw_input_contents[:]
+    parsed.id = ""
+    return RequestParts(parsed.SerializeToString(), identity, raw)
+
+
+async def _parsed(running: Runtime, head: bytes, request: RequestContext) -> pb.ModelInferRequest:
+    if len(head) > _SHORT_HEAD:
+        await _reserve(request, _BYTES_FOR_HEAD_BYTE * len(head))
+    return await running.executor.run_text(len(head) // _BYTES_PER_CHARACTER, lambda: parse(pb.ModelInferRequest, head))
+
+
+async def _decode(running: Runtime, head: bytes, request: RequestContext) -> _KnownHead:
+    """Decode a head that is not known, and check it against the model that it names."""
+    parsed = await _parsed(running, head, request)
+    try:
+        model, version = model_named(parsed.model_name, parsed.model_version or None)
+    except UnknownNameError as error:
+        raise NotFoundError(error) from None
+    weight = len(head) // _BYTES_PER_CHARACTER
+    found = await running.executor.run_text(weight, lambda: head_of(parsed, model, running.settings))
+    return _KnownHead(model, version, found)
+
+
+def _aligned(model: Model, call: Call) -> Call:
+    """Return a call whose tensors are at even addresses. The input of a conversion stays: it is copied in parts."""
+    first = model.inputs[0].name if model.conversion is not None else None
+    odd = {
+        name: replace(tensor, data=tensor.data.copy())
+        for name, tensor in call.inputs.items()
+        if name != first and not tensor.data.flags.aligned
+    }
+    return replace(call, inputs={**call.inputs, **odd}) if odd else call
+
+
+def _encode(known: _KnownHead, identity: bytes, answer: Answer) -> bytes:
+    """Return the reply with an answer."""
+    outputs = [output for output, _ in chosen_outputs(answer.outputs, known.head)]
+    if known.replied is not None and known.replied[0] == answer.parameters:
+        reply = known.replied[1]
+    else:
+        reply = described(known.model.name, known.version, answer.parameters, outputs)
+        # Then the plan alone says what the outputs are.
+        if known.head.planned is not None:
+            known.replied = answer.parameters, reply
+    return with_outputs(reply, identity, outputs)
+
+
+async def _reserve(request: RequestContext, byte_count: int) -> None:
+    if request.reservation is not None:
+        await request.reservation.grow(byte_count)

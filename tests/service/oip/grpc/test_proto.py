@@ -1,0 +1,19 @@
+"""The generated code is that of the .proto."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+PROTO = "service/oip/grpc/inference.proto"
+
+
+def test_generated_code_is_current(tmp_path: Path) -> None:
+    protoc = pytest.importorskip("grpc_tools.protoc")
+    assert protoc.main(["protoc", f"-I{ROOT}", f"--python_out={tmp_path}", f"--pyi_out={tmp_path}", PROTO]) == 0
+    for name in ("inference_pb2.py", "inference_pb2.pyi"):
+        written = tmp_path / PROTO.replace("inference.proto", name)
+        assert written.read_text() == (ROOT / PROTO).with_name(name).read_text(), f"run `make proto`: {name}"

@@ -58,7 +58,7 @@ FROM packages AS kernels
 COPY core/__init__.py ./core/
 COPY core/formats ./core/formats
 COPY core/kernels ./core/kernels
-RUN .venv/bin/python -m core.kernels.jit.baked /app/kernels
+RUN .venv/bin/python -m core.kernels.jit.bake /app/kernels
 
 FROM build AS code
 WORKDIR /app
@@ -96,7 +96,7 @@ RUN ["/app/.venv/bin/python", "-c", "import grpc, opentelemetry.exporter.otlp.pr
 # HTTP, gRPC (where REQUANT_GRPC_PORT is set), metrics and probes.
 EXPOSE 8080 8081 9090
 STOPSIGNAL SIGTERM
-# The port of metrics and probes is plain HTTP, whether requests come over TLS or a Unix socket. A start that has to
+# The port of metrics and probes is plain HTTP, whether requests come over TLS or a unix socket. A start that has to
 # compile the kernels may take minutes.
 HEALTHCHECK --interval=5s --timeout=3s --start-period=600s --retries=3 \
   CMD ["/app/.venv/bin/python", "-c", "import os, urllib.request as r; r.urlopen(f'http://127.0.0.1:{os.environ[\"REQUANT_METRICS_PORT\"]}/healthz', timeout=2)"]

@@ -17,7 +17,6 @@ import numpy as np
 import uvicorn
 import uvloop
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from benchmarks.http.case import Case, npy_path, plan_for
@@ -51,6 +50,10 @@ class _Nowhere(asyncio.Transport):
         """Return False: it never ends."""
         return False
 
+    def can_write_eof(self) -> bool:
+        """Return True, as sockets do."""
+        return True
+
     def get_write_buffer_size(self) -> int:
         """Return 0: nothing waits."""
         return 0
@@ -59,22 +62,20 @@ class _Nowhere(asyncio.Transport):
         """Do nothing: it is never paused."""
 
 
-def _connection(app: ASGIApp, *, ours: bool) -> HttpProtocol | HttpToolsProtocol:
-    kind = http_protocol(RequestLimits()) if ours else HttpToolsProtocol
+def _connection(app: ASGIApp) -> HttpProtocol:
+    kind = http_protocol(RequestLimits())
     config = uvicorn.Config(app, http=kind, ws="none", log_config=None, access_log=False, proxy_headers=False)
     config.load()
-    made: HttpProtocol | HttpToolsProtocol = kind(config, ServerState(), {})
+    made = kind(config, ServerState(), {})
     made.connection_made(_Nowhere())
     return made
 
 
-async def _served(connection: HttpProtocol | HttpToolsProtocol, request: bytes) -> None:
+async def _served(connection: HttpProtocol, request: bytes) -> None:
     connection.data_received(request)
-    while True:
-        current = connection.exchange if isinstance(connection, HttpProtocol) else connection.cycle
-        assert current is not None
-        if current.response_complete:
-            return
+    exchange = connection.exchange
+    assert exchange is not None
+    while not exchange.response_complete:
         await asyncio.sleep(0)
 
 
@@ -86,11 +87,10 @@ async def _measured(request: bytes) -> list[float]:
     lifecycle = RequestLifecycle(floor, running)
     path = request.split(b" ", 2)[1].partition(b"?")[0].decode()
     stacks = [
-        _connection(floor, ours=False),
-        _connection(floor, ours=True),
-        _connection(lifecycle, ours=True),
-        _connection(RequestLifecycle(Instrumentation(floor, running.metrics, {path}, log=False), running), ours=True),
-        _connection(app, ours=True),
+        _connection(floor),
+        _connection(lifecycle),
+        _connection(RequestLifecycle(Instrumentation(floor, running.metrics, {path}, log=False), running)),
+        _connection(app),
     ]
     taken: list[list[float]] = [[] for _ in stacks]
     for connection in stacks:
@@ -120,8 +120,7 @@ def _kernel(case: Case) -> float:
 
 
 _LAYERS = (
-    "uvicorn: parser, task, reply",
-    "our protocol: limits on the head and on time",
+    "HTTP/1.1: parser, limits on the head and on time, reply",
     "memory, id, common headers, Server-Timing",
     "metrics",
     "route, body, types, report, without the kernel",

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 from python_multipart.exceptions import FormParserError
-from python_multipart.multipart import MultipartParser, MultipartState, parse_options_header
+from python_multipart.multipart import MultipartParser, parse_options_header
 
 from core.errors import (
     InvalidRequestError,
@@ -66,7 +66,8 @@ class FormReader:
         self._value = b""
         self._head: dict[bytes, bytes] = {}
         self._delimiter = b"\r\n--" + boundary
-        self._delimiters = self._parts = 0
+        self._delimiters = 0
+        self._tail = b""
         self._names: set[str] = set()
         self._part: PartReader | None = None
         self._parser = MultipartParser(
@@ -120,33 +121,29 @@ class FormReader:
             except FormParserError as error:
                 detail = f"the body is not {MEDIA_TYPE} as its Content-Type says: {excerpt(str(error))}"
                 raise MalformedRequestError(detail) from None
-            if self._parser.state == MultipartState.BOUNDARY_PADDING:
-                raise _padded()
         return self._events.popleft()
 
     @property
     def bytes_left(self) -> int | None:
-        """How many bytes of parts may come, None if the length of the body is not known."""
+        """How many bytes of parts may still be read, None if the length of the body is not known."""
         if self.body.declared is None:
             return None
         return self.body.declared - self.body.received + sum(len(data) for _, data in self._events)
 
     def _check_delimiters(self, data: bytes) -> None:
         """Refuse what takes the parser long: it steps through blanks after a boundary, and tries each boundary."""
-        found = data.count(self._delimiter)
-        if not found:
-            return
-        self._delimiters += found
+        delimiter, size = self._delimiter, len(self._delimiter)
+        # Of two chunks, what may hold a boundary that neither of them holds.
+        edge = self._tail + data[:size]
+        self._delimiters += data.count(delimiter) + (self._tail[1 - size :] + data[: size - 1]).count(delimiter)
         if self._delimiters > MOST_PARTS:
-            raise _too_many()
-        if any(self._delimiter + blank in data for blank in _BLANKS):
-            raise _padded()
+            detail = f"the form has more than {MOST_PARTS} parts, or its boundary occurs in the data of one"
+            raise LimitError(detail, limit=MOST_PARTS)
+        if any(delimiter + blank in part for part in (data, edge) for blank in _BLANKS):
+            raise MalformedRequestError("a boundary of the form is followed by blanks")
+        self._tail = (self._tail + data if len(data) < size else data)[-size:]
 
     def _begin(self) -> None:
-        self._parts += 1
-        if self._parts > MOST_PARTS:
-            # Those whose boundaries lie in two chunks each were not counted before.
-            raise _too_many()
         self._head = {}
         self._field = self._value = b""
 
@@ -164,14 +161,14 @@ class FormReader:
     def _headers_finished(self) -> None:
         disposition = self._head.get(b"content-disposition", b"")
         encoding = self._head.get(b"content-transfer-encoding", b"").strip()
-        self._events.append((_PART, disposition + b"\n" + encoding))
+        self._events.append((_PART, disposition + b"\r" + encoding))
 
     def _data(self, data: bytes, start: int, end: int) -> None:
         if end > start:
             self._events.append((_DATA, data[start:end]))
 
     def _name(self, head: bytes) -> str:
-        disposition, _, encoding = head.decode("latin-1").partition("\n")
+        disposition, _, encoding = head.decode("latin-1").partition("\r")
         kind, options = parse_options_header(disposition)
         name = options.get(b"name", b"")
         if kind != b"form-data" or not name:
@@ -203,7 +200,8 @@ class PartReader(ChunkReader):
 
     async def array(self, count: int) -> NDArray[np.uint8]:
         """Return the next `count` bytes, as `take` does. A part is no longer than what is left of the body."""
-        self.declared = self._form.bytes_left
+        left = self._form.bytes_left
+        self.declared = None if left is None else left + len(self._chunk) - self._at
         return await self.take(count)
 
     async def text(self, most: int) -> str:
@@ -219,12 +217,3 @@ class PartReader(ChunkReader):
 
 def _of(name: str, detail: str) -> str:
     return f"form field {excerpt(name)}: {detail}"
-
-
-def _too_many() -> LimitError:
-    detail = f"the form has more than {MOST_PARTS} parts, or its boundary occurs in the data of one"
-    return LimitError(detail, limit=MOST_PARTS)
-
-
-def _padded() -> MalformedRequestError:
-    return MalformedRequestError("a boundary of the form is followed by blanks")

@@ -79,7 +79,7 @@ class ConversionCall(NamedTuple):
         for each in (self.input_type, self.output_type):
             if not isinstance(each, str):
                 numbers += len(getattr(getattr(each, "element", each), "scales", ()))
-        return numbers <= _MOST_KEPT_NUMBERS
+        return not self.calibration and numbers <= _MOST_KEPT_NUMBERS
 
 
 class PlannedConversion(Conversion):

@@ -151,8 +151,8 @@ class Settings(Limits, BaseSettings):
     )
     tls_certificate: Path | None = Field(
         default=None,
-        description="File of the TLS certificate and its chain, as PEM. If set, the port takes TLS 1.2 and 1.3 only. "
-        "Reloaded on SIGHUP.",
+        description="File of the TLS certificate and its chain, as PEM. If set, HTTP and gRPC take TLS 1.2 and 1.3 "
+        "only. Reloaded on SIGHUP.",
     )
     tls_key: Path | None = Field(
         default=None, description="File of the certificate's private key, as PEM and not encrypted. Reloaded on SIGHUP."
@@ -313,8 +313,13 @@ def _contradictions(settings: Settings) -> Iterator[tuple[str, str]]:
         yield "tls_key", "TLS needs tls_certificate too"
     if settings.uds is not None and settings.tls_certificate is not None:
         yield "uds", "there is no TLS on a unix socket; unset uds, or tls_certificate and tls_key"
-    if settings.metrics_port == settings.port and settings.uds is None:
-        yield "metrics_port", f"{settings.port} is the main port"
+    taken = {} if settings.uds is not None else {settings.port: "the main port"}
+    for name in ("metrics_port", "grpc_port"):
+        port: int | None = getattr(settings, name)
+        if port in taken:
+            yield name, f"{port} is {taken[port]}"
+        elif port is not None:
+            taken[port] = name
 
 
 def _variable(name: str) -> str:

@@ -50,7 +50,9 @@ def changed_npy(random: Random, file: bytes) -> bytes:
                 array = np.resize(np.array(numbers, np.float64), shape).astype(dtype)
             return npy(np.asfortranarray(array) if random.random() < 0.05 else array)
         case 2:
-            return _NPY_HEADER.sub(lambda found: mutated(random, found[0].decode()).encode("latin-1", "replace"), file)
+            return _NPY_HEADER.sub(
+                lambda found: mutated(random, found[0].decode("latin-1")).encode("latin-1", "replace"), file
+            )
         case 3:
             described = f"'descr': {random.choice(_DESCRIPTIONS)!r}".encode()
             return re.sub(rb"'descr': '[^']*'", described, file)
@@ -73,6 +75,42 @@ def changed_query(random: Random, draft: Draft, known: dict[str, dict[str, Any]]
             at = random.randrange(len(draft.query))
             name, value = draft.query[at]
             draft.query[at] = name, str(changed_text(random, value))
+
+
+def changed_form(random: Random, draft: Draft, known: dict[str, dict[str, Any]]) -> None:
+    """Change the fields of a form: a file, a text, or which there are."""
+    at = random.randrange(len(draft.parts)) if draft.parts else 0
+    name, data = draft.parts[at] if draft.parts else ("x", b"")
+    match random.randrange(8):
+        case 0 if draft.parts and random.random() < 0.3:
+            del draft.parts[at]
+        case 1 if random.random() < 0.2:
+            draft.parts.append((random.choice(["", "x", name, 'a"b', "é", "a" * 100]), data))
+        case 2 | 3:
+            name = random.choice(list(known))
+            value = of_schema(random, name, known[name])
+            text = value if isinstance(value, str) else dumped(value)
+            draft.parts = [entry for entry in draft.parts if entry[0] != name]
+            draft.parts.append(
+                (name, changed_npy(random, data) if _is_file(known[name]) else text.encode("utf-8", "replace"))
+            )
+        case _ if draft.parts and _is_file(known.get(name, {})):
+            draft.parts[at] = name, changed_npy(random, data)
+        case _ if draft.parts:
+            changed = str(changed_text(random, data.decode("utf-8", "replace")))
+            draft.parts[at] = name, changed.encode("utf-8", "replace")
+
+
+def _is_file(schema: dict[str, Any]) -> bool:
+    return schema.get("format") == "binary"
+
+
+def form_of(parts: list[tuple[str, bytes]], boundary: bytes) -> bytes:
+    """A form as a client writes it."""
+    head = b'--%s\r\nContent-Disposition: form-data; name="%s"\r\n\r\n'
+    escaped = [(name.replace('"', "%22").encode("utf-8", "replace"), data) for name, data in parts]
+    written = b"".join(head % (boundary, name) + data + b"\r\n" for name, data in escaped)
+    return written + b"--%s--\r\n" % boundary
 
 
 def changed_fields(random: Random, fields: list[tuple[str, str]], length: int) -> None:

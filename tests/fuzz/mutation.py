@@ -10,7 +10,15 @@ from urllib.parse import quote, urlencode
 
 from tests.fuzz.document import EXAMPLES, POSTS, VALUES, request_fields, resolved
 from tests.fuzz.json_mutation import changed, copied, dumped
-from tests.fuzz.message_mutation import changed_bytes, changed_fields, changed_npy, changed_query, near_path
+from tests.fuzz.message_mutation import (
+    changed_bytes,
+    changed_fields,
+    changed_form,
+    changed_npy,
+    changed_query,
+    form_of,
+    near_path,
+)
 from tests.fuzz.samples import anything
 from tests.fuzz.seeds import INFER, INFER_VERSION, ROUTES, Draft, Model, in_binary, of_model, of_route
 from tests.fuzz.wire import Request
@@ -48,13 +56,19 @@ def _changed_inference(random: Random, draft: Draft, model: Model) -> None:
                 head["parameters"] = changed(random, head["parameters"])
 
 
+_BOUNDARY = b"5f3a9c0e7d"
+
+
 def encoded(random: Random | None, draft: Draft) -> Request:
     """The request as bytes, with changes that are made to bytes; without `random` as it is."""
     text = b"" if draft.body is None else dumped(draft.body).encode()
     fields = list(draft.fields)
     models = draft.operation in (INFER, INFER_VERSION)
     body, path = text + draft.data, draft.path
-    if models and draft.data:
+    if draft.parts:
+        body = form_of(draft.parts, _BOUNDARY)
+        fields.append(("Content-Type", f"multipart/form-data; boundary={_BOUNDARY.decode()}"))
+    elif models and draft.data:
         fields.append(("Inference-Header-Content-Length", str(len(text))))
     elif not models:
         fields.append(("Content-Type", "application/octet-stream" if draft.body is None else "application/json"))
@@ -76,6 +90,12 @@ def _parameters(path: str) -> dict[str, dict[str, Any]]:
     return {each["name"]: each["schema"] for each in POSTS[path].get("parameters", ()) if each["in"] == "query"}
 
 
+def _form_fields(path: str) -> dict[str, dict[str, Any]]:
+    content = POSTS[path]["requestBody"]["content"]["multipart/form-data"]
+    fields: dict[str, dict[str, Any]] = content["schema"]["properties"]
+    return fields
+
+
 def _changes(random: Random) -> int:
     return random.choice([0, 1, 1, 1, 1, 1, 2, 2, 3, 4, 6])
 
@@ -87,7 +107,7 @@ def _fields(path: str) -> int:
     return 2 + len(fields) + sum(map(len, parts))
 
 
-_NPY_ROUTES = [route for route in ROUTES if "/npy/" in route]
+_FILE_ROUTES = [route for route in ROUTES if "/npy/" in route or "/multipart/" in route]
 _WEIGHTS = [_fields(route) for route in ROUTES]
 
 
@@ -103,9 +123,12 @@ def _draft(random: Random, models: list[Model]) -> Draft:
         draft = of_model(model, body, version)
         _changed_inference(random, draft, model)
         return draft
-    path = random.choice(_NPY_ROUTES) if kind < 0.54 else random.choices(ROUTES, _WEIGHTS)[0]
+    path = random.choice(_FILE_ROUTES) if kind < 0.54 else random.choices(ROUTES, _WEIGHTS)[0]
     draft = of_route(path)
-    if draft.data:
+    if draft.parts:
+        for _ in range(_changes(random)):
+            changed_form(random, draft, _form_fields(path))
+    elif draft.data:
         if random.random() < 0.5:
             draft.data = changed_npy(random, draft.data)
         for _ in range(_changes(random)):

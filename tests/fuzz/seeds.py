@@ -89,7 +89,9 @@ def _model(metadata: dict[str, Any]) -> Model:
 
 @dataclass
 class Draft:
-    """A request before it is made into bytes. `body` is JSON; `data` is what is sent as it is instead, or after it."""
+    """A request before it is made into bytes. `body` is JSON; `data` is what is sent as it is instead, or after it;
+    `parts` are the fields of a form.
+    """
 
     operation: str
     path: str
@@ -97,6 +99,7 @@ class Draft:
     data: bytes = b""
     query: list[tuple[str, str]] = field(default_factory=list)
     fields: list[tuple[str, str]] = field(default_factory=list)
+    parts: list[tuple[str, bytes]] = field(default_factory=list)
 
 
 def _element(text: str) -> tuple[list[int], str] | None:
@@ -220,8 +223,33 @@ _NPY: dict[str, tuple[NDArray[Any], list[tuple[str, str]]]] = {
 }
 
 
+_SCALE, _AXIS = npy(np.array([0.5, 0.25, 0.125], np.float32)), ("axis", b"1")
+_FORMS: dict[str, list[tuple[str, bytes]]] = {
+    "/v1/multipart/quantize": [
+        ("x", npy(np.array([[0.25, 0.75, -1.5], [np.nan, np.inf, 1e9]], np.float32))),
+        ("scale", _SCALE),
+        _AXIS,
+        ("storage_type", b"i8"),
+        ("profile", b"onnx"),
+    ],
+    "/v1/multipart/dequantize": [
+        ("x", npy(np.array([[3, 5, 0]], np.int8))),
+        ("scale", _SCALE),
+        ("zero_point", npy(np.array([1, 2, 3], np.int8))),
+        _AXIS,
+    ],
+    "/v1/multipart/requantize": [
+        ("x", npy(np.array([-70000, 0, 70000], np.int32))),
+        ("input_type", b"!quant.uniform<i32:f32, 0.001>"),
+        ("output_type", _STORED.encode()),
+    ],
+}
+
+
 def of_route(path: str) -> Draft:
     """The request of a POST route that is in the document itself, or has bytes here."""
+    if path in _FORMS:
+        return Draft(path, path, parts=list(_FORMS[path]))
     if path in _NPY:
         array, query = _NPY[path]
         return Draft(path, path, None, npy(array), list(query))

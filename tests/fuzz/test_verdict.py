@@ -98,7 +98,7 @@ def test_a_good_reply_has_no_fault(asked: Request, answered: Reply) -> None:
             "quotes the body",
         ),
         (request(INFER), reply(422, PROBLEM, problem()), "inference protocol"),
-        (request(), reply(200, JSON, {**CONVERSION, "report": {}}), "not a ConversionReply"),
+        (request(), reply(200, JSON, {**CONVERSION, "report": {}}), "not a QuantizeReply"),
         (
             request(),
             reply(200, JSON, {**CONVERSION, "output": {"type": "tensor<3xi8>", "values": [1]}}),

@@ -158,8 +158,13 @@ def _inference_faults(reply: Reply) -> Iterator[str]:
 def _npy_faults(reply: Reply) -> Iterator[str]:
     file = io.BytesIO(reply.body)
     try:
-        np.load(file, allow_pickle=False)
+        found = np.load(file, allow_pickle=False)
     except ValueError as error:
         yield f"no .npy: {error}"
-    if file.read():
+        found = None
+    if isinstance(found, np.lib.npyio.NpzFile):
+        # Each array is read, and its checksum with it.
+        if {name for name in found if found[name] is not None} != {"y", "scale", "zero_point", "type"}:
+            yield f"a .npz of {list(found)}"
+    elif file.read():
         yield "bytes after the .npy"

@@ -127,7 +127,7 @@ def go_client(work: Path) -> Path:
 # Jackson, with its module for times that Debian has no package of, comes with the generator itself.
 _JARS = (
     str(Path(sysconfig.get_path("purelib")) / "openapi_generator_cli" / "openapi-generator.jar"),
-    "/usr/share/java/jakarta-annotation-api.jar",
+    *(f"/usr/share/java/{name}.jar" for name in ("jakarta-annotation-api", "httpmime", "httpcore", "httpclient")),
 )
 
 

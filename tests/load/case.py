@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import httpx
 import numpy as np
 from numpy.typing import NDArray
 
@@ -38,6 +39,21 @@ def npy_case(route: str, what: str, make: Callable[[], Array], **query: str) -> 
         return file.getvalue(), {"content-type": "application/octet-stream"}
 
     return Case(route, what, body, query)
+
+
+def form_case(route: str, what: str, make: Callable[[], dict[str, Array]], **fields: str) -> Case:
+    """A form: arrays as `.npy` files, and fields of text."""
+
+    def body() -> tuple[bytes, dict[str, str]]:
+        files = {}
+        for name, array in make().items():
+            file = io.BytesIO()
+            np.save(file, array)
+            files[name] = (f"{name}.npy", file.getvalue())
+        request = httpx.Request("POST", "http://host", data=fields, files=files)
+        return request.read(), {"content-type": request.headers["content-type"]}
+
+    return Case(route, what, body)
 
 
 def model_case(name: str, what: str, make: Callable[[], list[Input]], **parameters: Any) -> Case:

@@ -13,6 +13,7 @@ import numpy as np
 
 from tests.load.case import (
     Case,
+    form_case,
     json_case,
     model_case,
     noise,
@@ -391,6 +392,20 @@ def _models() -> Iterator[Case]:
     )
 
 
+def _forms() -> Iterator[Case]:
+    yield form_case("/v1/multipart/quantize", "60000 channels", lambda: {
+        "x": noise((250, 60_000)), "scale": positive((60_000,))}, storage_type="i8", axis="1")  # fmt: skip
+    yield form_case("/v1/multipart/quantize", "scales found, 60000 channels", lambda: {
+        "x": noise((250, 60_000))}, output_type="!quant.any<i8:f32>", axis="1", method="percentile",
+        output="npz")  # fmt: skip
+    yield form_case("/v1/multipart/dequantize", "60 million i8, 60000 channels", lambda: {
+        "x": noise((1000, 60_000), "i1"), "scale": positive((60_000,))}, storage_type="i8", axis="1")  # fmt: skip
+    yield form_case("/v1/multipart/requantize", "65536 multipliers", lambda: {
+        "x": noise((200, ENTRIES), "i4"), "multiplier": np.full(ENTRIES, 1 << 30, "i8"),
+        "shift": np.full(ENTRIES, -7, "i4")}, input_type="i32", output_type="!quant.uniform<i8:f32, 0.5>", axis="1",
+        scheme="litert")  # fmt: skip
+
+
 def _protocol() -> Iterator[Case]:
     yield model_case("quantize/versions/1", "32 million f16", lambda: [Input("x", noise((32_000_000,), "f2"))],
                      output_type="!quant.uniform<i8:f16, 0.05:3>")  # fmt: skip
@@ -400,5 +415,5 @@ def _protocol() -> Iterator[Case]:
 def cases() -> Iterator[Case]:
     """Yield all of them."""
     json_routes = (_conversions, _products, _calibration, _texts, _blocks, _modules)
-    for group in (*json_routes, _models, operation_models, _protocol, operator_cases):
+    for group in (*json_routes, _forms, _models, operation_models, _protocol, operator_cases):
         yield from group()

@@ -100,7 +100,11 @@ def uncovered(routes: Iterable[str], paths: Iterable[str], models: Iterable[str]
     """
     known, names, missing = set(routes), list(models), []
     for path in paths:
-        wanted = [path.replace("{model}", name) for name in names] if path.count("{") == 1 else [path]
+        wanted = (
+            [path.replace("{model}", name) for name in names]
+            if "{version}" not in path and "{model}" in path
+            else [path]
+        )
         for each in wanted:
             pattern = re.sub(r"\\{\w+\\}", "[^/]+", re.escape(each))
             if not any(re.fullmatch(pattern, route) for route in known):
@@ -109,8 +113,12 @@ def uncovered(routes: Iterable[str], paths: Iterable[str], models: Iterable[str]
 
 
 def post_paths() -> list[str]:
-    """Return the paths of the OpenAPI document that take POST."""
-    return [path for path, item in json.loads(COMMITTED.read_text())["paths"].items() if "post" in item]
+    """Return the paths of the OpenAPI document that take POST, but for those that register shared memory.
+
+    Their requests are short, and they are off by default.
+    """
+    paths = json.loads(COMMITTED.read_text())["paths"]
+    return [path for path, item in paths.items() if "post" in item and "sharedmemory" not in path]
 
 
 def faults(found: Iterable[Measured], missing: Iterable[str]) -> list[str]:

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from core.errors import LimitError, UnknownNameError
+import numpy as np
+
+from core.errors import LimitError, PreconditionError, TensorDataError, UnknownNameError
 from service.oip.call import Call
 from service.oip.execution import chosen_outputs, inputs_of, run_in_memory
 from service.oip.grpc import inference_pb2 as pb
 from service.oip.grpc.calls import NotFoundError
-from service.oip.grpc.inference_reply import described, id_field, with_outputs
+from service.oip.grpc.inference_reply import described, id_field, with_tensors
 from service.oip.grpc.inference_request import blobs_of, head_of, parse
 from service.oip.grpc.request_parts import RequestParts, request_parts
 from service.oip.inference_head import InferenceHead
+from service.oip.models.conversions import outputs_of, report_of
 from service.oip.models.model import Answer, Model
 from service.oip.models.registry import model_named
-from service.oip.parameters import Value
+from service.operations.conversion_call import ConversionResult
+from service.operations.conversion_run import convert_in_memory
 from service.operations.plan_bytes import plan_bytes
 from service.runtime.request_context import RequestContext
 from service.runtime.runtime import Runtime
@@ -36,13 +40,13 @@ _COPIES_OF_REPLY = 3
 class _KnownHead:
     """The head of requests, kept by its bytes: the model and version that it names, and what it means.
 
-    `replied` is the last report of a conversion, and the reply to it without `id` and tensors.
+    `converted` is the last result of a conversion, and the reply with it without `id` and tensors.
     """
 
     model: Model
     version: str
     head: InferenceHead
-    replied: tuple[Mapping[str, Value], bytes] | None = None
+    converted: tuple[ConversionResult, bytes] | None = None
 
 
 async def infer(running: Runtime, message: bytes, request: RequestContext) -> bytes:
@@ -56,6 +60,8 @@ async def infer(running: Runtime, message: bytes, request: RequestContext) -> by
         known = await _decode(running, parts.head, request)
     head, settings = known.head, running.settings
     identity = id_field(parts.id)
+    if head.planned is not None and not head.uses_shared_memory and len(head.wanted) == 1 and "y" in head.wanted:
+        return await _convert(running, known, parts.raw, identity, request)
     call = Call(known.version, inputs_of(head, blobs_of(head, parts.raw)), head.parameters, settings)
     reply = await run_in_memory(
         known.model,
@@ -106,6 +112,32 @@ async def _decode(running: Runtime, head: bytes, request: RequestContext) -> _Kn
     return _KnownHead(model, version, found)
 
 
+async def _convert(
+    running: Runtime, known: _KnownHead, raw: Sequence[memoryview], identity: bytes, request: RequestContext
+) -> bytes:
+    """Run a conversion that is planned, and has one input and one output: what most requests are."""
+    ((head, blob),), planned = blobs_of(known.head, raw), known.head.planned
+    assert planned is not None
+    await _reserve(request, _COPIES_OF_REPLY * planned.output_bytes)
+    try:
+        found = await convert_in_memory(blob.view(planned.input_dtype), planned, running)
+    except (TensorDataError, PreconditionError) as error:
+        error.pointer = error.pointer or head.pointer
+        raise
+
+    def encode() -> bytes:
+        assert isinstance(found.output, np.ndarray)
+        if known.converted is None or known.converted[0] != found.result:
+            outputs = outputs_of(planned, found.output, multipliers=False)
+            reply = described(known.model.name, known.version, report_of(found.result), outputs)
+            known.converted = found.result, reply
+        return with_tensors(known.converted[1], identity, [found.output.view(np.uint8).data])
+
+    if planned.output_bytes <= running.settings.inline_bytes:
+        return encode()
+    return await running.executor.run_array(planned.output_bytes, encode)
+
+
 def _aligned(model: Model, call: Call) -> Call:
     """Return a call whose tensors are at even addresses. The input of a conversion stays: it is copied in parts."""
     first = model.inputs[0].name if model.conversion is not None else None
@@ -120,14 +152,10 @@ def _aligned(model: Model, call: Call) -> Call:
 def _encode(known: _KnownHead, identity: bytes, answer: Answer) -> bytes:
     """Return the reply with an answer."""
     outputs = [output for output, _ in chosen_outputs(answer.outputs, known.head)]
-    if known.replied is not None and known.replied[0] == answer.parameters:
-        reply = known.replied[1]
-    else:
-        reply = described(known.model.name, known.version, answer.parameters, outputs)
-        # Then the plan alone says what the outputs are.
-        if known.head.planned is not None:
-            known.replied = answer.parameters, reply
-    return with_outputs(reply, identity, outputs)
+    reply = described(known.model.name, known.version, answer.parameters, outputs)
+    # Of one in shared memory there is an empty one: clients count.
+    tensors = [b"" if output.data is None else output.data.view(np.uint8).data for output in outputs]
+    return with_tensors(reply, identity, tensors)
 
 
 async def _reserve(request: RequestContext, byte_count: int) -> None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
-
-import numpy as np
 
 from core.errors import InvalidRequestError, LimitError, MalformedRequestError
+from service.http.responses import Buffer
 from service.oip import schemas
 from service.oip.grpc import inference_pb2 as pb
 from service.oip.grpc.request_parts import request_parts
@@ -71,13 +69,11 @@ def _varint(number: int) -> bytes:
     return bytes(written)
 
 
-def with_outputs(reply: bytes, identity: bytes, outputs: Iterable[OutputTensor]) -> bytes:
+def with_tensors(reply: bytes, identity: bytes, tensors: Iterable[Buffer]) -> bytes:
     """Return a reply with its `id` and tensors. Raise LimitError if that is more than a message can hold."""
-    pieces: list[Any] = [reply, identity]
-    for output in outputs:
-        # Of one in shared memory there is an empty one: clients count.
-        data = b"" if output.data is None else output.data.view(np.uint8).data
-        pieces += (_RAW_OUTPUT, _varint(len(data)), data)
+    pieces: list[Buffer] = [reply, identity]
+    for tensor in tensors:
+        pieces += (_RAW_OUTPUT, _varint(len(tensor)), tensor)
     size = sum(map(len, pieces))
     if size > _MOST_BYTES:
         raise LimitError(

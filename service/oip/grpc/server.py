@@ -13,6 +13,7 @@ from grpc_health.v1 import health
 
 from service.oip.grpc.calls import Calls
 from service.oip.grpc.methods import HEALTH_SERVICES, OPEN_METHODS, handlers, health_status
+from service.runtime.certificate import Certificate, CertificateFiles
 from service.runtime.runtime import HealthStatus, Runtime
 from service.runtime.settings import Settings
 
@@ -58,13 +59,16 @@ async def serving_grpc(running: Runtime) -> AsyncIterator[None]:
     )
     address = f"[{settings.host}]" if ":" in settings.host else settings.host
     try:
-        server.add_insecure_port(f"{address}:{settings.grpc_port}")
+        if running.certificate is None:
+            server.add_insecure_port(f"{address}:{settings.grpc_port}")
+        else:
+            server.add_secure_port(f"{address}:{settings.grpc_port}", _credentials(running.certificate))
     except RuntimeError:
         raise OSError(f"grpc_port: cannot listen on {address}:{settings.grpc_port}") from None
     _grpc_log.addFilter(_is_telling)
     async with _telling_health(running, servicer):
         await server.start()
-        _log.info("gRPC on %s:%d.", address, settings.grpc_port)
+        _log.info("gRPC on %s:%d%s.", address, settings.grpc_port, " with TLS" if running.certificate else "")
         stopping = asyncio.create_task(_stop(server, calls, running))
         try:
             yield
@@ -103,6 +107,23 @@ async def _telling_health(running: Runtime, servicer: Any) -> AsyncIterator[None
     finally:
         running.status_listeners.remove(listener)
         telling.cancel()
+
+
+def _credentials(certificate: Certificate) -> grpc.ServerCredentials:
+    """Return credentials with the certificate as it is at each handshake."""
+    used = certificate.current
+
+    def configuration(files: CertificateFiles) -> grpc.ServerCertificateConfiguration:
+        return grpc.ssl_server_certificate_configuration([(files.key, files.certificate)])
+
+    def changed() -> grpc.ServerCertificateConfiguration | None:
+        nonlocal used
+        if certificate.current is used:
+            return None
+        used = certificate.current
+        return configuration(used)
+
+    return grpc.dynamic_ssl_server_credentials(configuration(used), changed)
 
 
 def _options(settings: Settings, most_bytes: int) -> list[tuple[str, int]]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import ctypes
 import signal
+import threading
 from collections import deque
 from functools import cache
 
@@ -57,9 +58,13 @@ look:
   %end_at = getelementptr %mapping, ptr %mapping, i32 0, i32 1
   %end = load atomic i64, ptr %end_at acquire, align 8
   %first = load atomic i64, ptr %mapping acquire, align 8
+  ; Another thread may have reused the entry since its end was read; that of the address itself is in use.
+  %end_again = load atomic i64, ptr %end_at acquire, align 8
+  %is_whole = icmp eq i64 %end, %end_again
   %not_below = icmp uge i64 %address, %first
   %below_end = icmp ult i64 %address, %end
-  %within = and i1 %not_below, %below_end
+  %between = and i1 %not_below, %below_end
+  %within = and i1 %between, %is_whole
   br i1 %within, label %found, label %look_further
 
 look_further:
@@ -125,6 +130,9 @@ define i64 @is_lost(i64 %index) {{
 """
 
 
+_lock = threading.Lock()
+
+
 class _SignalAction(ctypes.Structure):
     """`struct sigaction` as the C library has it, in glibc and in musl."""
 
@@ -155,7 +163,7 @@ class BusErrors:
         self._publish = ctypes.CFUNCTYPE(None, number, number, number)(address("publish"))
         self._withdraw = ctypes.CFUNCTYPE(None, number)(address("withdraw"))
         self._is_lost = ctypes.CFUNCTYPE(number, number)(address("is_lost"))
-        # Without a lock: the collector may free a mapping at any time, in any thread.
+        # Not locked: the collector may free a mapping at any time, in any thread.
         self._free = deque(range(MOST_MAPPINGS))
         self._sigaction = ctypes.CDLL(None, use_errno=True).sigaction
 
@@ -168,7 +176,8 @@ class BusErrors:
             number = self._free.popleft()
         except IndexError:
             return None
-        self._install()
+        with _lock:
+            self._install()
         self._publish(number, first, end)
         return number
 
@@ -191,7 +200,12 @@ class BusErrors:
             self._sigaction(signal.SIGBUS, ctypes.byref(ours), None)
 
 
-@cache
 def bus_errors() -> BusErrors:
     """Return the one of this process. It changes nothing until a mapping is watched."""
+    with _lock:
+        return _only_one()
+
+
+@cache
+def _only_one() -> BusErrors:
     return BusErrors()

@@ -124,7 +124,7 @@ CASES = (
     # Steps of 1 from 0 to 255.
     ModelCase(
         "fake_quantize",
-        {"x": np.array([0.4, 0.6, 300.0, -1.0], np.float32), "minimum": np.array(0.0), "maximum": np.array(255.0)},
+        {"x": np.array([0.4, 0.6, 300.0, -1.0], np.float32), "minimum": np.array([0.0]), "maximum": np.array([255.0])},
         {},
         {
             "y": np.array([0, 1, 255, 0], np.float32),

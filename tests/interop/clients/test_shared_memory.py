@@ -64,11 +64,12 @@ def input_at(name: str, array: Array, offset: int) -> Any:
     return found
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.model)
+@pytest.mark.parametrize("case", [case for case in CASES if case.expected], ids=lambda case: case.model)
 @pytest.mark.parametrize("coding", [None, "gzip"])
 def test_every_model(triton: Any, regions: tuple[Any, Any], case: ModelCase, coding: str | None) -> None:
     inputs, outputs, at = [], [], 0
-    memory.set_shared_memory_region(regions[0], list(case.inputs.values()))
+    # The utility does not take arrays without dimensions.
+    memory.set_shared_memory_region(regions[0], [array.reshape(-1) for array in case.inputs.values()])
     for name, array in case.inputs.items():
         inputs.append(input_at(name, array, at))
         at += array.nbytes

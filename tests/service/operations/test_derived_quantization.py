@@ -44,6 +44,7 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
     ("!quant.any<i8:f32", {}, "type_invalid", "/output_type"),
     ("tensor<3x2x!quant.any<i8:f32>>", {}, "type_does_not_fit", "/output_type"),
     ("!quant.uniform<i8:f32, 0.5>", {"axis": 0}, "request_invalid", "/calibration/axis"),
+    ("f16", {"block_sizes": [1, 1]}, "request_invalid", "/calibration/block_sizes"),
     ("f16", {"method": "min_max"}, "request_invalid", "/calibration/method"),
     (CALIBRATED, {}, "request_invalid", "/calibration/storage"),
     (CALIBRATED, {"storage": "i8"}, "request_invalid", "/calibration/scheme"),

@@ -145,6 +145,7 @@ def test_a_variable_that_is_set_to_nothing_is_refused(
         ([], {"REQUANT_TLS_KEY": "a"}, "REQUANT_TLS_KEY: TLS needs tls_certificate too"),
         (["--tls-key=a", "--uds=b"], {"REQUANT_TLS_CERTIFICATE": "c"}, "--uds: there is no TLS on a unix socket"),
         (["--port=9090"], {"REQUANT_METRICS_PORT": "9090"}, "REQUANT_METRICS_PORT: 9090 is the main port"),
+        (["--metrics-port=9090", "--grpc-port=9090"], {}, "--grpc-port: 9090 is metrics_port"),
     ],
 )
 def test_settings_that_contradict_each_other(

@@ -14,9 +14,12 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
+import grpc
 import httpx
 import numpy as np
 import pytest
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from tests.conftest import Server, free_port, started
 from tests.support.certificates import TestCertificate, make_certificate
@@ -35,6 +38,7 @@ class Secured:
     process: subprocess.Popen[bytes]
     files: TestCertificate
     metrics_port: int
+    grpc_port: int
     log: Path
 
     @property
@@ -49,17 +53,29 @@ class Secured:
         trusted = self.files.client_context()
         return httpx.Client(base_url=self.server.url, verify=trusted, headers=headers, timeout=60)
 
+    def grpc_health(self, credentials: grpc.ChannelCredentials | None) -> int:
+        """What gRPC's health service says, with TLS or without. Raise RpcError."""
+        address = f"localhost:{self.grpc_port}"
+        channel = grpc.insecure_channel(address) if credentials is None else grpc.secure_channel(address, credentials)
+        with channel:
+            status: int = HealthStub(channel).Check(HealthCheckRequest(), timeout=30).status
+            return status
+
+    def trusted(self) -> grpc.ChannelCredentials:
+        return grpc.ssl_channel_credentials(self.files.certificate.read_bytes())
+
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     folder = tmp_path_factory.mktemp("tls")
-    files, log, metrics_port = make_certificate(folder / "files"), folder / "log", free_port()
+    files, log = make_certificate(folder / "files"), folder / "log"
+    metrics_port, grpc_port = free_port(), free_port()
     (folder / "tokens").write_text(TOKEN)
     arguments = ["--tls-certificate", str(files.certificate), "--tls-key", str(files.key)]
     arguments += ["--metrics-port", str(metrics_port), "--tokens-file", str(folder / "tokens"), "--docs-public", "true"]
-    arguments += ["--head-seconds", str(HEAD_SECONDS), "--drain-seconds", "0"]
+    arguments += ["--head-seconds", str(HEAD_SECONDS), "--drain-seconds", "0", "--grpc-port", str(grpc_port)]
     with started(log, *arguments) as (server, process):
-        yield Secured(server, process, files, metrics_port, log)
+        yield Secured(server, process, files, metrics_port, grpc_port, log)
 
 
 def until_closed(connection: socket.socket) -> bytes:
@@ -144,6 +160,12 @@ def test_the_metrics_port(secured: Secured) -> None:
         assert abs(time.time() - date.timestamp()) < 60
 
 
+def test_grpc_takes_tls_alone(secured: Secured) -> None:
+    assert secured.grpc_health(secured.trusted()) == HealthCheckResponse.SERVING
+    with pytest.raises(grpc.RpcError):
+        secured.grpc_health(None)
+
+
 def test_certificate_and_tokens_are_read_again_on_sighup(secured: Secured, tmp_path: Path) -> None:
     with secured.client(**HEADERS) as kept:
         assert kept.get("/v1/info").status_code == 200
@@ -160,6 +182,7 @@ def test_certificate_and_tokens_are_read_again_on_sighup(secured: Secured, tmp_p
         assert kept.get("/v1/info").status_code == 200
     with secured.client(**HEADERS) as client:
         assert client.get("/v1/info").status_code == 200
+    assert secured.grpc_health(secured.trusted()) == HealthCheckResponse.SERVING
 
 
 def test_the_end_waits_for_no_connection_that_is_idle_and_for_the_last_request(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import signal
 import socket
 import subprocess
 import sys
@@ -19,9 +21,14 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
+from core.errors import SlowRequestError
 from service.oip.grpc import inference_pb2 as pb
+from service.oip.grpc.calls import Calls
+from service.runtime.runtime import Runtime
+from service.runtime.settings import Settings
 from tests.conftest import ROOT, Server, free_port, started
 from tests.service.oip.grpc.conftest import UNLIMITED
+from tests.support.certificates import make_certificate
 from tests.support.inference_messages import SERVICE, call, infer, outputs_of, refused, request_of
 
 SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
@@ -358,3 +365,44 @@ def test_stop(tmp_path: Path) -> None:
         process.wait(timeout=60)
         idle.set()
         assert 1.4 < time.monotonic() - begun < 8
+
+
+def test_tls_with_a_certificate_that_is_replaced(tmp_path: Path) -> None:
+    port, files, others = free_port(), make_certificate(tmp_path / "first"), make_certificate(tmp_path / "second")
+    arguments = ["--tls-certificate", str(files.certificate), "--tls-key", str(files.key), "--drain-seconds", "0"]
+    arguments += ["--metrics-port", str(free_port())]  # where it is asked whether the service is ready
+
+    def serves(trusted: bytes) -> bool:
+        credentials = grpc.ssl_channel_credentials(trusted)
+        with grpc.secure_channel(f"localhost:{port}", credentials) as channel:
+            ready = channel.unary_unary(f"/{SERVICE}/ServerReady").future(b"", timeout=10)
+            return ready.exception() is None
+
+    first, second = files.certificate.read_bytes(), others.certificate.read_bytes()
+    with started(tmp_path / "log", *arguments, "--grpc-port", str(port)) as (_, process):
+        assert serves(first)
+        assert not serves(second)
+        others.certificate.replace(files.certificate)
+        others.key.replace(files.key)
+        process.send_signal(signal.SIGHUP)
+        until(lambda: serves(second))
+        assert not serves(first)
+
+
+def test_a_message_that_does_not_arrive_in_time() -> None:
+    class Context:
+        async def read(self) -> bytes:
+            await asyncio.sleep(60)
+            return b""
+
+    async def receive(seconds: float, cancelled_after: float | None = None) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        if cancelled_after is not None:
+            asyncio.get_running_loop().call_later(cancelled_after, task.cancel)
+        await Calls(Runtime(Settings()), ())._receive(Context(), seconds)
+
+    with pytest.raises(SlowRequestError, match="did not arrive in time"):
+        asyncio.run(receive(0.01))
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(receive(30, cancelled_after=0.01))

@@ -24,6 +24,7 @@ from service.runtime.shared_memory.mapping import Mapping
 
 ELEMENTS = 1 << 16
 THREADS = 2
+SECONDS = 200
 
 # What the other process does: to the first byte and back, as fast as it can.
 _OTHER = """
@@ -36,8 +37,8 @@ while os.getppid() != 1:
 """
 
 
-def main(seconds: float) -> dict[str, int]:
-    """Return the rounds by what they lost."""
+def main(least: int) -> dict[str, int]:
+    """Return the rounds by what they lost, after at least so many of each, or `SECONDS`."""
     source_type = parse_type(f"tensor<{ELEMENTS}xf32>")
     assert isinstance(source_type, TensorType)
     plan = plan_quantize(source_type, parse_type(f"tensor<{ELEMENTS}x!quant.uniform<i8:f32, 0.5:3>>"), "onnx")
@@ -50,10 +51,13 @@ def main(seconds: float) -> dict[str, int]:
             os.ftruncate(file, size)
         arguments = [str(number) for pair in zip(files, sizes, strict=True) for number in pair]
         with subprocess.Popen([sys.executable, "-c", _OTHER, *arguments], pass_fds=files) as other:
-            deadline = time.monotonic() + seconds
-            threads = [
-                threading.Thread(target=_work, args=(plan, files, sizes, deadline, counts)) for _ in range(THREADS)
-            ]
+            deadline = time.monotonic() + SECONDS
+
+            def work() -> None:
+                while min(counts.values()) < least and time.monotonic() < deadline:
+                    _round(plan, files, sizes, counts)
+
+            threads = [threading.Thread(target=work) for _ in range(THREADS)]
             for thread in threads:
                 thread.start()
             for thread in threads:
@@ -62,15 +66,14 @@ def main(seconds: float) -> dict[str, int]:
     return counts
 
 
-def _work(plan: Plan, files: tuple[int, int], sizes: tuple[int, int], deadline: float, counts: dict[str, int]) -> None:
-    while time.monotonic() < deadline:
-        source, target = (Mapping(file, 0, size) for file, size in zip(files, sizes, strict=True))
-        numbers: Array = source.data.view(np.float32)
-        plan.run(numbers, target.data.view(np.int8))
-        counts["input"] += source.is_lost
-        counts["output"] += target.is_lost
-        counts["neither"] += not (source.is_lost or target.is_lost)
+def _round(plan: Plan, files: tuple[int, int], sizes: tuple[int, int], counts: dict[str, int]) -> None:
+    source, target = (Mapping(file, 0, size) for file, size in zip(files, sizes, strict=True))
+    numbers: Array = source.data.view(np.float32)
+    plan.run(numbers, target.data.view(np.int8))
+    counts["input"] += source.is_lost
+    counts["output"] += target.is_lost
+    counts["neither"] += not (source.is_lost or target.is_lost)
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(main(float(sys.argv[1]))))
+    sys.stdout.write(json.dumps(main(int(sys.argv[1]))))

@@ -58,7 +58,7 @@ FROM packages AS kernels
 COPY core/__init__.py ./core/
 COPY core/formats ./core/formats
 COPY core/kernels ./core/kernels
-RUN .venv/bin/python -m core.kernels.jit.baked /app/kernels
+RUN .venv/bin/python -m core.kernels.jit.bake /app/kernels
 
 FROM build AS code
 WORKDIR /app

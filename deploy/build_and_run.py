@@ -1,14 +1,14 @@
 """Build the image with buildah, run it with podman and runc as it is meant to be run, and ask it for answers.
 
-    sudo .venv/bin/python -m deploy.build_and_run [--work DIRECTORY] [--mirror URL] [--without-kernels]
+    sudo .venv/bin/python -m deploy.build_and_run [--work DIRECTORY] [--mirror URL] [--without-kernels | --remove]
 
 For a machine without a container engine or without a registry: the base image is made with debootstrap of Debian's
 packages. It prints how far each step is, the size of the image, its layers and biggest folders, the time from start to
 ready, with files that have to be read from the disk and with files that are in the page cache, and ends with an error
 unless a quantization comes back right over each protocol and SIGTERM ends the service with exit code 0.
 
-Images are kept in DIRECTORY (3 GB), so that the next build takes from them what has not changed; delete it to start
-anew. pip gets this machine's settings (the variables PIP_*) and certificates as secrets of the build, which are not in
+Images are kept in DIRECTORY (3 GB), so that the next build takes from them what has not changed; `--remove` removes
+them. pip gets this machine's settings (the variables PIP_*) and certificates as secrets of the build, which are not in
 the image.
 """
 
@@ -254,16 +254,30 @@ def check_stop(engine: Engine, name: str) -> None:
     print(f"  SIGTERM: exit code 0 after {time.monotonic() - began:.1f} s, of which 5 s are the drain period")
 
 
+def remove(engine: Engine) -> None:
+    """Remove the images and the directory, which is in use by mounts of its own."""
+    engine.read("buildah", "rm", "--all")
+    engine.read("podman", "rmi", "--all", "--force")
+    if (mounted := engine.work / "storage" / "overlay").is_mount():
+        subprocess.run(["umount", str(mounted)], check=True)
+    shutil.rmtree(engine.work)
+
+
 def main() -> None:
     """Build, measure, run and ask."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, default=Path("/var/tmp/requant-image"), metavar="DIRECTORY")
     parser.add_argument("--mirror", default="http://deb.debian.org/debian", metavar="URL")
-    parser.add_argument("--without-kernels", action="store_true", help="measure a start that compiles its kernels too")
+    choice = parser.add_mutually_exclusive_group()
+    choice.add_argument("--without-kernels", action="store_true", help="measure a start that compiles its kernels too")
+    choice.add_argument("--remove", action="store_true", help="remove the images and DIRECTORY")
     arguments = parser.parse_args()
     check_machine()
     arguments.work.mkdir(parents=True, exist_ok=True)
     engine = Engine(arguments.work.resolve())
+    if arguments.remove:
+        remove(engine)
+        return
     if not engine.has(BASE):
         make_base(engine, arguments.mirror)
     build(engine)

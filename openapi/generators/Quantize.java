@@ -3,7 +3,7 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import io.requant.client.ApiClient;
 import io.requant.client.ApiException;
 import io.requant.client.api.OpsApi;
-import io.requant.client.model.ConversionReply;
+import io.requant.client.model.QuantizeReply;
 import io.requant.client.model.Problem;
 import io.requant.client.model.QuantizeRequest;
 import java.util.Map;
@@ -20,7 +20,7 @@ public final class Quantize {
     client.updateBaseUri(told.get("url").asText());
     OpsApi ops = new OpsApi(client);
 
-    ConversionReply quantized = ops.quantize(mapper.treeToValue(told.get("valid"), QuantizeRequest.class));
+    QuantizeReply quantized = ops.quantize(mapper.treeToValue(told.get("valid"), QuantizeRequest.class));
     Problem failed = null;
     try {
       ops.quantize(mapper.treeToValue(told.get("invalid"), QuantizeRequest.class));

@@ -11,10 +11,10 @@ from core.parameters.ranges import RANGE_RULES, RangeOptions
 from core.profiles import PROFILES
 from service.oip.call import Call
 from service.oip.datatypes import REALS
+from service.oip.models.conversions import option_parameter
 from service.oip.models.model import Answer, Job, Model, Slot
 from service.oip.models.pointers import pointing_into
 from service.oip.models.ranges import (
-    LARGEST_AXIS,
     NUDGED_RANGES,
     RANGE_OPTIONS,
     SCALES_FOUND,
@@ -25,14 +25,15 @@ from service.oip.models.ranges import (
     reals_output,
     texts_of,
 )
-from service.oip.parameters import Kind, Parameter
+from service.oip.parameters import Parameter
 from service.oip.tensors import InputTensor
 from service.operations.calibration import DEFAULT_METHOD, CalibrationRequest, GranularityName, plan_calibration
+from service.operations.calibration.options import CALIBRATION_OPTIONS
 from service.operations.parameters.ranges import BYTES_PER_RANGE
 from service.operations.parameters.rules import finished_parameters, read_expressed, read_storage
 
 _OPTIONS = tuple(field.name for kind in (RangeOptions, CalibrationOptions) for field in fields(kind))
-_PLACE = "/input"
+_NAMES = {"granularity", "axis", "block_sizes", *(field.name for field in fields(CalibrationOptions))}
 
 
 def _common_type(call: Call, tensors: list[InputTensor]) -> TensorType:
@@ -121,67 +122,7 @@ DERIVE_FROM_TENSOR = Model(
             name="expressed", description="The expressed type of the resulting type. Default: that of x.", optional=True
         ),
         *RANGE_OPTIONS,
-        Parameter(
-            name="granularity",
-            description="Default: per_axis with axis, sub_channel with block_sizes, else per_tensor.",
-            optional=True,
-            choices=tuple(GranularityName),
-        ),
-        Parameter(
-            name="axis",
-            kind=Kind.INTEGER,
-            description="For per_axis: the axis.",
-            optional=True,
-            highest=LARGEST_AXIS,
-        ),
-        Parameter(
-            name="block_sizes",
-            description="For sub_channel: the size of a block along each dimension, a JSON list as text. The last "
-            "block may be short.",
-            optional=True,
-        ),
-        Parameter(
-            name="averaging_constant",
-            kind=Kind.NUMBER,
-            description="For moving_average: the weight of a new tensor. Default: 0.01.",
-            optional=True,
-        ),
-        Parameter(
-            name="percentile",
-            kind=Kind.NUMBER,
-            description="For percentile: the percentage of elements that the range keeps. Default: 99.999.",
-            optional=True,
-        ),
-        Parameter(
-            name="magnitudes",
-            kind=Kind.BOOLEAN,
-            description="For percentile: use |x|, so that the range is symmetric.",
-            optional=True,
-        ),
-        Parameter(
-            name="bins",
-            kind=Kind.INTEGER,
-            description="Number of histogram bins. Default: 2048; for entropy 128.",
-            optional=True,
-        ),
-        Parameter(
-            name="quantized_bins",
-            kind=Kind.INTEGER,
-            description="For the entropy methods: the number of quantized bins. Default: 128.",
-            optional=True,
-        ),
-        Parameter(
-            name="first_bins",
-            kind=Kind.INTEGER,
-            description="For entropy_model_optimizer: number of bins of the smallest candidate. Default: 128.",
-            optional=True,
-        ),
-        Parameter(
-            name="candidates",
-            kind=Kind.INTEGER,
-            description="For mse: the number of candidate ranges. Default: 100.",
-            optional=True,
-        ),
+        *(option_parameter(option) for option in CALIBRATION_OPTIONS if option.name in _NAMES),
         Parameter(
             name="profile",
             description="For mse: what quantizes and dequantizes the candidates. Default: stablehlo.",

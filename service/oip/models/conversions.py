@@ -78,10 +78,11 @@ def _profile(operation: Operation) -> Parameter:
 
 
 def _options(operation: Operation) -> list[Parameter]:
-    return [_option(each) for each in OPTIONS[operation]]
+    return [option_parameter(each) for each in OPTIONS[operation]]
 
 
-def _option(option: Option) -> Parameter:
+def option_parameter(option: Option) -> Parameter:
+    """Return an option of an operation as the parameter of a model."""
     return Parameter(
         name=option.name,
         description=option.description,
@@ -166,7 +167,7 @@ QUANTIZE = Model(
         replace(
             BLOCK_SIZES, description="The size of a block along each dimension, with scale or if scales are derived."
         ),
-        *(_option(each) for each in CALIBRATION_OPTIONS if each.name not in OF_SCALES),
+        *(option_parameter(each) for each in CALIBRATION_OPTIONS if each.name not in OF_SCALES),
         _profile(Operation.QUANTIZE),
         *_options(Operation.QUANTIZE),
         Parameter(

@@ -19,10 +19,12 @@ from core.parameters.ranges import RANGE_RULES, RangeOptions
 from core.plan.lanes import widen
 from service.oip.call import Call
 from service.oip.datatypes import DATATYPES
+from service.oip.models.conversions import option_parameter
 from service.oip.models.model import Answer, Job, Model, Slot, Work
 from service.oip.models.pointers import pointing_into
 from service.oip.parameters import Kind, Parameter, Value
 from service.oip.tensors import Array, InputTensor, OutputTensor, output_tensor
+from service.operations.calibration.options import CALIBRATION_OPTIONS, LARGEST_AXIS
 from service.operations.parameters.ranges import (
     BYTES_PER_RANGE,
     RangeCall,
@@ -35,31 +37,12 @@ from service.operations.parameters.rules import CHARACTERS_PER_SCALE, finished_p
 
 _FP64, _INT64 = DATATYPES["FP64"], DATATYPES["INT64"]
 _NUMBERS = ("FP64", "FP32", "FP16", "BF16")
-LARGEST_AXIS = (1 << 31) - 1
 
 STORAGE = Parameter(name="storage", description="The storage type, with bounds if narrower: i8, u4, i8<-127:127>.")
 
 
-def _switch(name: str, description: str) -> Parameter:
-    return Parameter(name=name, kind=Kind.BOOLEAN, description=description, default=False)
-
-
-RANGE_OPTIONS = (
-    _switch("symmetric", "A range of -m to m, with a fixed zero point."),
-    _switch("narrow", "Do not use the lowest quantized value."),
-    _switch("reduced", "Use the system's reduced range of quantized values."),
-    _switch("power_of_two", "Round scales to powers of two."),
-    _switch("preserve_sparsity", "FBGEMM's symmetric range."),
-    Parameter(
-        name="minimum_real_range",
-        kind=Kind.NUMBER,
-        description="The minimum width of a range; narrower ranges are widened.",
-        optional=True,
-    ),
-    Parameter(
-        name="epsilon", kind=Kind.NUMBER, description="The smallest scale. Default: the system's.", optional=True
-    ),
-)
+_RANGE_OPTIONS = {field.name for field in fields(RangeOptions)}
+RANGE_OPTIONS = tuple(option_parameter(option) for option in CALIBRATION_OPTIONS if option.name in _RANGE_OPTIONS)
 SCALES_FOUND = (
     Slot(name="scale", description="One, one for each index of the axis, or one a block.", datatypes=("FP64",)),
     Slot(name="zero_point", description="As many.", datatypes=("INT64",)),

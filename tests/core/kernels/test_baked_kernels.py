@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from llvmlite import binding
 
-from core.kernels.jit import baked, warmup
+from core.kernels.jit import bake, baked
 
 _PINS = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_CACHE_DIR")
 
@@ -72,7 +72,7 @@ def test_a_baked_kernel_is_loaded_and_not_compiled(tmp_path: Path) -> None:
         return int(run.stdout)
 
     directory, cache = tmp_path / "baked", tmp_path / "cache"
-    assert compiled(compile_one, **baked._pinned(level), NUMBA_CACHE_DIR=str(directory / level)) > 0
+    assert compiled(compile_one, **baked.pinned(level), NUMBA_CACHE_DIR=str(directory / level)) > 0
     host = binding.get_host_cpu_features()
     if not all(host.get(feature, False) for feature in baked.LEVELS[level]):
         pytest.skip("this CPU is below the level")
@@ -88,9 +88,9 @@ def test_a_baked_kernel_is_loaded_and_not_compiled(tmp_path: Path) -> None:
 
 
 def test_baking_fails_if_a_kernel_was_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(baked, "_BAKE", "print(3)")
+    monkeypatch.setattr(bake, "_BAKE", "print(3)")
     with pytest.raises(RuntimeError, match="of 3 compiled kernels 0 were written"):
-        baked.bake(tmp_path)
+        bake.bake(tmp_path)
 
 
 def test_a_bake_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -99,8 +99,8 @@ def test_a_bake_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch, capsys: pyte
             report(ready, 65)
         return 65
 
-    monkeypatch.setattr(warmup, "compile_kernels", compile_kernels)
-    baked.compile_level("x86-64-v3")
+    monkeypatch.setattr(bake, "compile_kernels", compile_kernels)
+    bake.compile_level("x86-64-v3")
     printed = capsys.readouterr()
     assert printed.out == "65\n"
     assert [line.split(" kernels")[0] for line in printed.err.splitlines()] == [

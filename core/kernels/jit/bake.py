@@ -1,0 +1,58 @@
+"""`python -m core.kernels.jit.bake DIRECTORY`: compile the kernels for each CPU level, into a directory of its own."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from core.kernels.jit.baked import LEVELS, pinned
+from core.kernels.jit.cache_directory import CACHE_VARIABLE
+from core.kernels.jit.warmup import compile_kernels
+
+_BAKE = "import sys; from core.kernels.jit.bake import compile_level; compile_level(sys.argv[1])"
+_KERNELS_PER_LINE = 20
+
+
+def compile_level(level: str) -> None:
+    """Compile every kernel for `level`, which this process was pinned to. Write how many there are to stdout, and to
+    stderr, now and then, how many are done."""
+    began, line = time.monotonic(), 0
+
+    def report(ready: int, total: int) -> None:
+        nonlocal line
+        if ready == total or ready // _KERNELS_PER_LINE > line:
+            line = ready // _KERNELS_PER_LINE
+            sys.stderr.write(f"{level}: {ready} of {total} kernels, {time.monotonic() - began:.0f} s\n")
+
+    sys.stdout.write(f"{compile_kernels(report)}\n")
+
+
+def bake(directory: Path) -> None:
+    """Compile every kernel for each level into `directory`/<level>, the levels beside each other.
+
+    Raise CalledProcessError if one cannot be compiled, and RuntimeError if one was not written.
+    """
+
+    def bake_level(level: str) -> None:
+        environment = {**os.environ, **pinned(level), CACHE_VARIABLE: str(directory / level)}
+        command = [sys.executable, "-c", _BAKE, level]
+        run = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+        compiled, written = int(run.stdout), sum(1 for _ in (directory / level).rglob("*.kernel"))
+        if written < compiled:
+            raise RuntimeError(f"{level}: of {compiled} compiled kernels {written} were written to {directory}")
+
+    directory.mkdir(parents=True, exist_ok=True)
+    if not LEVELS:
+        sys.stderr.write(f"No level is known for {platform.machine()}: kernels will be compiled at each start.\n")
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for _ in pool.map(bake_level, LEVELS):
+            pass
+
+
+if __name__ == "__main__":
+    bake(Path(sys.argv[1]))

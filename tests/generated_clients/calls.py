@@ -79,9 +79,14 @@ _PARAMETERS = {
 
 
 def calls() -> Iterator[Call]:
-    """Every operation of the document. Raise KeyError where one has neither an example nor bytes here."""
+    """Every operation of the document but those of shared memory, which need a setting and a client's memory.
+
+    Raise KeyError where one has neither an example nor bytes here.
+    """
     document = json.loads(DOCUMENT.read_text(encoding="utf-8"))
     for path, methods in document["paths"].items():
+        if "sharedmemory" in path:
+            continue
         for method, operation in methods.items():
             name = operation["operationId"]
             given = _PARAMETERS.get(name, {})

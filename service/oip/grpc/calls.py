@@ -2,15 +2,16 @@
 
 grpcio receives a message whole before it hands it on, and nobody knows its length before. So only as many messages are
 received at a time as would fit into half of the memory budget if each had the largest size; what a message takes is
-reserved when it is there. A stream may receive a message at any time, so the number of open streams is limited by a
-quarter of the budget.
+reserved when it is there. The first of them are received before their handlers are called, which takes a sixth of a
+small call less. A stream may receive a message at any time, so the number of open streams is limited by a quarter of
+the budget.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from contextvars import Context, copy_context
 from functools import partial
@@ -29,6 +30,7 @@ from core.errors import (
 )
 from service.middleware.bearer_auth import holds_a_token
 from service.middleware.instrumentation import end_request
+from service.oip.grpc.read_ahead import ReadAhead
 from service.oip.grpc.statuses import Failure, failure_of, internal_failure
 from service.runtime.memory_budget import MemoryBudget, Reservation
 from service.runtime.request_context import ClientLeftError, RequestContext, current_request
@@ -46,6 +48,8 @@ _MOST_WATCHES = 64
 _BYTES_PER_SECOND = 1 << 20
 
 ServicerContext = Any
+Metadata = Sequence[tuple[str, Any]]
+Choice = Callable[[Metadata], grpc.RpcMethodHandler]
 Work = Callable[[bytes, RequestContext], Awaitable[bytes]]
 Failed = Callable[[bytes, Failure], bytes]
 
@@ -66,9 +70,12 @@ class _Places:
 
 
 class Calls:
-    """Makes handlers of grpcio out of the work on one message. `open_routes` need no token, and are not logged."""
+    """Makes handlers of grpcio out of the work on one message.
 
-    def __init__(self, running: Runtime, open_routes: Collection[str]) -> None:
+    `open_routes` need no token, and are not logged. `call_seconds`: the longest that a connection lasts.
+    """
+
+    def __init__(self, running: Runtime, open_routes: Collection[str], call_seconds: float) -> None:
         settings = running.settings
         self._running = running
         self._open = frozenset(open_routes)
@@ -76,11 +83,12 @@ class Calls:
         self.most_bytes = min(settings.max_binary_bytes + settings.max_json_bytes, running.memory_budget.budget)
         messages = running.memory_budget.budget // self.most_bytes
         self._receiving = MemoryBudget(
-            max(1, messages // 2) * self.most_bytes,
+            max(1, messages // 4) * self.most_bytes,
             settings.max_waiting,
             settings.waiting_seconds,
             running.metrics.rejected,
         )
+        self._read_ahead = ReadAhead(messages // 4, call_seconds)
         self._streams = _Places(max(1, messages // 4))
         self._watches = _Places(_MOST_WATCHES)
         self._message_seconds = settings.body_seconds + self.most_bytes / _BYTES_PER_SECOND
@@ -91,17 +99,17 @@ class Calls:
         for each in self._idle:
             each.reschedule(asyncio.get_running_loop().time())
 
-    def unary(self, route: str, work: Work) -> grpc.RpcMethodHandler:
-        """Return the handler of a method with one message and one reply, which `work` makes of it."""
+    def unary(self, route: str, work: Work) -> Choice:
+        """Return what chooses the handler of a method with one message and one reply, which `work` makes of it."""
 
-        async def handle(_: object, context: ServicerContext) -> bytes:
+        async def answer(context: ServicerContext, receive: Callable[[RequestContext], Awaitable[bytes]]) -> bytes:
             request = self._begin(context)
             # The reply takes memory until it is sent.
             context.add_done_callback(partial(self._end, route, request, copy_context() if self._logs else None))
             try:
-                self._authorize(route, context)
+                self._authorize(route, context.invocation_metadata())
                 with np.errstate(all="ignore"):
-                    reply = await work(await self._receive_one(context, request), request)
+                    reply = await work(await receive(request), request)
             except Exception as error:
                 failure = self._failure(request, error)
             except (asyncio.CancelledError, ClientLeftError):
@@ -116,10 +124,23 @@ class Calls:
             await _abort(context, failure)
             raise AssertionError
 
-        # As a stream of one message: so it is read when there is a place for it.
-        return grpc.stream_unary_rpc_method_handler(handle)
+        async def handle_message(message: bytes, context: ServicerContext) -> bytes:
+            self._read_ahead.give_back()
+            return await answer(context, partial(_received, message))
 
-    def stream(self, route: str, work: Work, failed: Failed | None = None) -> grpc.RpcMethodHandler:
+        async def handle(_: object, context: ServicerContext) -> bytes:
+            return await answer(context, partial(self._receive_one, context))
+
+        received = grpc.unary_unary_rpc_method_handler(handle_message)
+        # As a stream of one message: so it is read when there is a place for it.
+        reading = grpc.stream_unary_rpc_method_handler(handle)
+
+        def choose(metadata: Metadata) -> grpc.RpcMethodHandler:
+            return received if self._is_authorized(route, metadata) and self._read_ahead.take() else reading
+
+        return choose
+
+    def stream(self, route: str, work: Work, failed: Failed | None = None) -> Choice:
         """Return the handler of a method that answers each message of a stream, in order.
 
         `failed` makes the reply to a message that has failed; without it the stream ends.
@@ -130,7 +151,7 @@ class Calls:
                 async for message in self._messages(context):
                     await self._answer(route, context, message, work, failed)
 
-        return grpc.stream_stream_rpc_method_handler(handle)
+        return _always(grpc.stream_stream_rpc_method_handler(handle))
 
     async def _answer(
         self, route: str, context: ServicerContext, message: bytes, work: Work, failed: Failed | None
@@ -163,7 +184,7 @@ class Calls:
         route: str,
         work: Callable[[bytes, ServicerContext], Awaitable[None]],
         serializer: Callable[[Any], bytes],
-    ) -> grpc.RpcMethodHandler:
+    ) -> Choice:
         """Return the handler of a method that answers one message with a stream, which `work` writes until it ends."""
 
         async def handle(_: object, context: ServicerContext) -> None:
@@ -172,7 +193,7 @@ class Calls:
                 if message is not None:
                     await self._idling(work(message, context), None)
 
-        return grpc.stream_stream_rpc_method_handler(handle, response_serializer=serializer)
+        return _always(grpc.stream_stream_rpc_method_handler(handle, response_serializer=serializer))
 
     @asynccontextmanager
     async def _opened(self, route: str, context: ServicerContext, places: _Places) -> AsyncIterator[None]:
@@ -180,7 +201,7 @@ class Calls:
         request = RequestContext(_headers(context))
         opened = False
         try:
-            self._authorize(route, context)
+            self._authorize(route, context.invocation_metadata())
             if places.free == 0:
                 raise OverloadedError("as many streams are open as the service has memory for")
             places.free -= 1
@@ -228,12 +249,7 @@ class Calls:
             self._receiving.give_back(self.most_bytes)
         if message is None:
             raise MalformedRequestError("the call has no message")
-        request.bytes_received = len(message)
-        request.received = request.elapsed
-        reservation = _reservation(request)
-        if not reservation.try_grow(len(message)):
-            await reservation.grow(len(message))
-        return message
+        return await _received(message, request)
 
     async def _receive(self, context: ServicerContext, seconds: float) -> bytes | None:
         """Receive the next message, None if there is none."""
@@ -271,12 +287,14 @@ class Calls:
         end = partial(end_request, self._running.metrics, request, route, _METHOD, log=log)
         end() if variables is None else variables.run(end)
 
-    def _authorize(self, route: str, context: ServicerContext) -> None:
+    def _is_authorized(self, route: str, metadata: Metadata) -> bool:
         tokens = self._running.tokens
         if tokens is None or route in self._open:
-            return
-        given = [value.encode() for name, value in context.invocation_metadata() if name == _AUTHORIZATION]
-        if not holds_a_token(given, tokens):
+            return True
+        return holds_a_token([value.encode() for name, value in metadata if name == _AUTHORIZATION], tokens)
+
+    def _authorize(self, route: str, metadata: Metadata) -> None:
+        if not self._is_authorized(route, metadata):
             raise UnauthorizedError(
                 "the call has no valid token; expected the metadata 'authorization: Bearer <token>'"
             )
@@ -296,10 +314,24 @@ class Calls:
         return failure
 
 
+def _always(handler: grpc.RpcMethodHandler) -> Choice:
+    return lambda _: handler
+
+
 def _headers(context: ServicerContext) -> dict[bytes, bytes]:
     """Return the metadata of a call as header fields; of a repeated one the first."""
     given = reversed(context.invocation_metadata())
     return {name.encode(): value.encode() if isinstance(value, str) else value for name, value in given}
+
+
+async def _received(message: bytes, request: RequestContext) -> bytes:
+    """Return the message of a call, with memory reserved for it."""
+    request.bytes_received = len(message)
+    request.received = request.elapsed
+    reservation = _reservation(request)
+    if not reservation.try_grow(len(message)):
+        await reservation.grow(len(message))
+    return message
 
 
 def _reservation(request: RequestContext) -> Reservation:

@@ -6,14 +6,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
 
-import grpc
 from grpc_health.v1 import health, health_pb2
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from core.errors import UnimplementedError, UnknownNameError, excerpt
 from service.oip.grpc import descriptions, shared_memory
 from service.oip.grpc import inference_pb2 as pb
-from service.oip.grpc.calls import Calls, NotFoundError, ServicerContext
+from service.oip.grpc.calls import Calls, Choice, NotFoundError, ServicerContext
 from service.oip.grpc.inference import infer
 from service.oip.grpc.inference_reply import failed_in_stream, in_stream
 from service.oip.grpc.inference_request import parse
@@ -41,8 +40,11 @@ OPEN_METHODS = (f"/{SERVICE}/ServerLive", f"/{SERVICE}/ServerReady", f"/{_HEALTH
 """The methods of probes: they say nothing but whether work is taken."""
 
 
-def handlers(running: Runtime, calls: Calls, servicer: Any) -> Mapping[str, grpc.RpcMethodHandler]:
-    """Return the handlers of all methods by their paths. `servicer` is that of gRPC's health service."""
+def handlers(running: Runtime, calls: Calls, servicer: Any) -> Mapping[str, Choice]:
+    """Return what chooses the handler of a call, for all methods by their paths.
+
+    `servicer` is that of gRPC's health service.
+    """
     answers: Mapping[str, tuple[Any, Callable[[Any], Any]]] = {
         "ServerLive": (pb.ServerLiveRequest, lambda _: pb.ServerLiveResponse(live=True)),
         "ServerReady": (pb.ServerReadyRequest, lambda _: pb.ServerReadyResponse(ready=_is_ready(running))),

@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 from grpc_health.v1 import health
 
-from service.oip.grpc.calls import Calls
+from service.oip.grpc.calls import Calls, Choice
 from service.oip.grpc.methods import HEALTH_SERVICES, OPEN_METHODS, handlers, health_status
 from service.runtime.certificate import Certificate, CertificateFiles
 from service.runtime.runtime import HealthStatus, Runtime
@@ -34,11 +34,12 @@ _LAST_CALLS_SECONDS = 600
 
 
 class _Methods(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio has no types
-    def __init__(self, found: Mapping[str, grpc.RpcMethodHandler]) -> None:
+    def __init__(self, found: Mapping[str, Choice]) -> None:
         self._found = found
 
     def service(self, handler_call_details: Any) -> grpc.RpcMethodHandler | None:
-        return self._found.get(handler_call_details.method)
+        choose = self._found.get(handler_call_details.method)
+        return None if choose is None else choose(handler_call_details.invocation_metadata)
 
 
 def _is_telling(record: logging.LogRecord) -> bool:
@@ -50,7 +51,7 @@ def _is_telling(record: logging.LogRecord) -> bool:
 async def serving_grpc(running: Runtime) -> AsyncIterator[None]:
     """Serve gRPC until the service stops. Raise OSError if the port cannot be used."""
     settings = running.settings
-    calls = Calls(running, OPEN_METHODS)
+    calls = Calls(running, OPEN_METHODS, _CONNECTION_SECONDS + _LAST_CALLS_SECONDS)
     servicer = health.aio.HealthServicer()
     server = grpc.aio.server(
         handlers=[_Methods(handlers(running, calls, servicer))],

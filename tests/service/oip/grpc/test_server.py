@@ -400,7 +400,7 @@ def test_a_message_that_does_not_arrive_in_time() -> None:
         assert task is not None
         if cancelled_after is not None:
             asyncio.get_running_loop().call_later(cancelled_after, task.cancel)
-        await Calls(Runtime(Settings()), ())._receive(Context(), seconds)
+        await Calls(Runtime(Settings()), (), 1.0)._receive(Context(), seconds)
 
     with pytest.raises(SlowRequestError, match="did not arrive in time"):
         asyncio.run(receive(0.01))

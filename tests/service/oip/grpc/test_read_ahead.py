@@ -8,7 +8,7 @@ from service.oip.grpc import read_ahead
 from service.oip.grpc.read_ahead import ReadAhead
 
 
-def test_a_place_that_is_never_given_back_is_free_when_its_connection_is_closed(
+def test_a_place_that_is_never_given_back_is_free_after_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 0.0

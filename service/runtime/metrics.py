@@ -33,8 +33,9 @@ class Metrics:
         self._requests = self._counter("requests", "Requests answered.", "route", "method", "code")
         self._request_seconds = self._histogram("request_seconds", "From a request's head to its reply's end.", "route")
         self._bytes = self._counter("bytes", "Bytes of bodies.", "direction", "route")
-        self._in_flight = 0
-        self.watch("inflight_requests", "Requests that are being served.", lambda: self._in_flight)
+        self.in_flight = 0
+        """Requests that are being served."""
+        self.watch("inflight_requests", "Requests that are being served.", lambda: self.in_flight)
         self._elements = self._counter("elements", "Elements converted.", "operation", "element")
         self._saturated = self._counter("saturated", "Elements that were saturated.", "operation")
         self._work_seconds = self._histogram(
@@ -66,11 +67,11 @@ class Metrics:
 
     def begin(self) -> None:
         """A request has come in."""
-        self._in_flight += 1
+        self.in_flight += 1
 
     def end(self, route: str, method: str, status: int, seconds: float, received: int, sent: int) -> None:
         """A request was answered, or given up (status 0)."""
-        self._in_flight -= 1
+        self.in_flight -= 1
         self._requests.add((route, method if method in _METHODS else "other", str(status)))
         self._request_seconds.observe((route,), seconds)
         self._bytes.add(("in", route), received)

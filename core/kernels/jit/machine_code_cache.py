@@ -92,7 +92,8 @@ class MachineCodeCache(_Cache):
     @property
     def cache_path(self) -> str:
         """The directory in which files are written, or nothing."""
-        return str(_writable() or "")
+        # With baked kernels nothing is written, unless one of them is damaged.
+        return "" if baked.in_use else str(_writable() or "")
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the compiled function of a signature, or None if no file has it."""
@@ -100,7 +101,8 @@ class MachineCodeCache(_Cache):
             return None
         _refresh(target_context)
         key, name = self._key_and_name(sig, target_context.codegen())
-        for directory in (_baked(), _writable()):
+        for find in (_baked, _writable):
+            directory = find()
             if directory is None:
                 continue
             path = directory / name

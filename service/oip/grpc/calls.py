@@ -44,6 +44,10 @@ _AUTHORIZATION = "authorization"
 _REQUEST_ID = b"x-request-id"
 # Streams that tell of the health of the service. They take no memory for messages, and need no token.
 _MOST_WATCHES = 64
+# Calls at one time; each takes up to 100 KiB before its message is received.
+_MOST_CALLS = 1024
+# The memory of a reply up to here is given back before it is sent: to be told when that was takes a tenth of a call.
+_SMALL_REPLY = 64 << 10
 # As over HTTP (`service.server.read_timeouts`).
 _BYTES_PER_SECOND = 1 << 20
 
@@ -104,23 +108,30 @@ class Calls:
 
         async def answer(context: ServicerContext, receive: Callable[[RequestContext], Awaitable[bytes]]) -> bytes:
             request = self._begin(context)
-            # The reply takes memory until it is sent.
-            context.add_done_callback(partial(self._end, route, request, copy_context() if self._logs else None))
             try:
                 self._authorize(route, context.invocation_metadata())
+                self._take_place()
                 with np.errstate(all="ignore"):
                     reply = await work(await receive(request), request)
             except Exception as error:
                 failure = self._failure(request, error)
             except (asyncio.CancelledError, ClientLeftError):
                 request.client_left = True
+                self._end(route, request)
                 raise asyncio.CancelledError from None
             else:
                 request.status = _OK
                 request.bytes_sent = len(reply)
                 if _REQUEST_ID in request.headers:
                     context.set_trailing_metadata(((_REQUEST_ID.decode(), request.request_id),))
+                if len(reply) <= _SMALL_REPLY:
+                    self._end(route, request)
+                else:
+                    # It takes memory until it is sent.
+                    variables = copy_context() if self._logs else None
+                    context.add_done_callback(partial(self._end, route, request, variables))
                 return reply
+            self._end(route, request)
             await _abort(context, failure)
             raise AssertionError
 
@@ -279,7 +290,14 @@ class Calls:
         self._running.metrics.begin()
         return request
 
-    def _end(self, route: str, request: RequestContext, variables: Context | None, _: ServicerContext) -> None:
+    def _take_place(self) -> None:
+        """Refuse a call if too many are under way. grpcio's own limit takes a tenth of a small call."""
+        if self._running.metrics.in_flight > _MOST_CALLS:
+            raise OverloadedError(f"more than {_MOST_CALLS} requests are being served")
+
+    def _end(
+        self, route: str, request: RequestContext, variables: Context | None = None, _: ServicerContext = None
+    ) -> None:
         """Count and log a request, and give its memory back. `variables`: those of its task, if they are others."""
         if request.reservation is not None:
             request.reservation.shrink(request.reservation.held)

@@ -21,8 +21,6 @@ _log = logging.getLogger("uvicorn.error")
 # grpcio's own log.
 _grpc_log = logging.getLogger("grpc._cython.cygrpc")
 
-# Calls at one time; each takes up to 100 KiB before its message is received.
-_MOST_CALLS = 1024
 _MOST_CALLS_OF_CONNECTION = 128
 # A client that is not there any more is found out within the sum of both.
 _PING_SECONDS = 60
@@ -56,7 +54,6 @@ async def serving_grpc(running: Runtime) -> AsyncIterator[None]:
     server = grpc.aio.server(
         handlers=[_Methods(handlers(running, calls, servicer))],
         options=_options(settings, calls.most_bytes),
-        maximum_concurrent_rpcs=_MOST_CALLS,
     )
     address = f"[{settings.host}]" if ":" in settings.host else settings.host
     try:

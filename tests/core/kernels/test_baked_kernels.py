@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from llvmlite import binding
 
-from core.kernels.jit import bake, baked
+from core.kernels.jit import bake, baked, machine_code_cache
 
 _PINS = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_CACHE_DIR")
 
@@ -85,6 +85,19 @@ def test_a_baked_kernel_is_loaded_and_not_compiled(tmp_path: Path) -> None:
     assert compiled(quiet + use + compile_one, directory, NUMBA_CACHE_DIR=str(cache)) == 1
     assert compiled(quiet + use + compile_one, directory, NUMBA_CACHE_DIR=str(cache)) == 0
     assert [path.name for path in cache.rglob("*.kernel")] == [file.name]
+
+
+def test_with_baked_kernels_no_place_for_others_is_looked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Where none can be written, that would be a warning at each start, although nothing is compiled."""
+    monkeypatch.setattr(machine_code_cache, "cache_directory", lambda _: pytest.fail("a directory is looked for"))
+    path = machine_code_cache.MachineCodeCache.cache_path
+    assert isinstance(path, property)
+    assert path.fget is not None
+    monkeypatch.setattr(baked, "in_use", tmp_path)
+    assert path.fget(None) == ""
+    monkeypatch.setattr(baked, "in_use", None)
+    with pytest.raises(pytest.fail.Exception):
+        path.fget(None)
 
 
 def test_baking_fails_if_a_kernel_was_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,14 +90,12 @@ def test_a_baked_kernel_is_loaded_and_not_compiled(tmp_path: Path) -> None:
 def test_with_baked_kernels_no_place_for_others_is_looked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Where none can be written, that would be a warning at each start, although nothing is compiled."""
     monkeypatch.setattr(machine_code_cache, "cache_directory", lambda _: pytest.fail("a directory is looked for"))
-    path = machine_code_cache.MachineCodeCache.cache_path
-    assert isinstance(path, property)
-    assert path.fget is not None
+    cache_path = vars(machine_code_cache.MachineCodeCache)["cache_path"].fget
     monkeypatch.setattr(baked, "in_use", tmp_path)
-    assert path.fget(None) == ""
+    assert cache_path(None) == ""
     monkeypatch.setattr(baked, "in_use", None)
     with pytest.raises(pytest.fail.Exception):
-        path.fget(None)
+        cache_path(None)
 
 
 def test_baking_fails_if_a_kernel_was_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from contextvars import ContextVar
+from pathlib import Path
 
 import pytest
 import uvloop
 
+import service
 from service.server.eager_task import start_eagerly
 
 LOOPS = pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
@@ -100,3 +103,16 @@ def test_what_is_raised_before_the_first_wait_is_raised_to_the_caller() -> None:
             start_eagerly(work(), asyncio.get_running_loop())
 
     asyncio.run(run())
+
+
+def test_what_serves_requests_over_http_does_not_ask_for_the_current_task() -> None:
+    """There is none until a request waits for the first time. gRPC's calls are tasks of grpcio."""
+    asking = re.compile(r"asyncio\.(?:timeout|wait_for|TaskGroup|current_task|gather)\b|\banyio\b")
+    root = Path(service.__file__).parent
+    exempt = {root / "server" / "draining_server.py", *(root / "oip" / "grpc").rglob("*.py")}
+    found = [path for path in sorted(root.rglob("*.py")) if path not in exempt and asking.search(code_of(path))]
+    assert found == []
+
+
+def code_of(path: Path) -> str:
+    return re.sub(r"#.*", "", path.read_text())

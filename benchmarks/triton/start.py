@@ -42,6 +42,8 @@ def main() -> None:
     # The backend starts it from its own folder; the wheel has one for each version of Python beside it.
     stub = wheel / "backends" / "python" / "triton_python_backend_stub"
     if not stub.exists():
+        # A link to an environment that was moved leads nowhere.
+        stub.unlink(missing_ok=True)
         stub.symlink_to(wheel / "python_backend_stubs" / f"3.{sys.version_info.minor}" / stub.name)
     libraries = [sysconfig.get_config_var("LIBDIR"), str(packages.parent / "nvidia_pytriton.libs")]
     environment = os.environ | {

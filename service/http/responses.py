@@ -41,7 +41,7 @@ class BuffersResponse(Response):
     """A response whose body is a sequence of buffers, each sent as it is."""
 
     def __init__(self, buffers: Iterable[Buffer], media_type: str, headers: Sequence[Header] = ()) -> None:
-        # Not Starlette's, which takes and encodes texts: 4 us, 5 % of a small request.
+        # Not Starlette's, which takes texts, encodes them, and looks for fields that may be there already.
         self.status_code = 200
         self.background = None
         self.buffers = list(buffers)

@@ -1,6 +1,6 @@
 """Coroutines that begin at once, as `eager_start` of Python 3.12's tasks: most requests end without ever waiting.
 
-Such a request takes no task, and no turn of the event loop: 10 % of the time of a small one.
+Such a request takes no task, and no turn of the event loop (docs/architecture.md has what that saves).
 """
 
 from __future__ import annotations

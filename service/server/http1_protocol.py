@@ -4,7 +4,7 @@ Pipelined requests stay unparsed until the one ahead of them is answered (`servi
 error on a connection is always about the request that is being received, never about one whose response is being sent:
 the responses come in order, each complete, then the problem, and then the connection closes.
 
-A body of stated length is no matter of the parser, which would only copy it.
+A body of stated length does not pass through the parser, which would only copy it.
 
 An offer to switch protocols (`Upgrade: h2c`, as Java's HttpClient and `curl --http2` send it) is ignored, as RFC 9110
 section 7.8 allows. The parser, though, ends such a message with its head and leaves the rest to the other protocol: the
@@ -44,8 +44,6 @@ _STEPS = 64
 _LEAST_PIECE, _MOST_PIECE, _FEW_STEPS = 1 << 10, 16 << 10, 8
 # Most empty lines before a request (RFC 9112 section 2.2 asks for one).
 _EMPTY_LINES = 8
-
-
 # A head of at most this length is remembered.
 _REMEMBERED_BYTES = 2 << 10
 
@@ -145,15 +143,13 @@ class HttpProtocol(asyncio.Protocol):
 
         A client that has just connected, or that kept its connection, cannot know that the service stops.
         """
-        if self._is_unanswered():
-            assert self.exchange is not None
-            self.exchange.keep_alive = False
-        elif self.last_seconds:
+        if self.last_seconds and not self._is_unanswered():
             self._loop.call_later(self.last_seconds, self._end)
         else:
-            self.transport.close()
+            self._end()
 
     def _end(self) -> None:
+        """Close, after the current response if there is one."""
         if self._is_unanswered():
             assert self.exchange is not None
             self.exchange.keep_alive = False
@@ -194,7 +190,7 @@ class HttpProtocol(asyncio.Protocol):
         """Parse a head that was received in one piece, as most are, and what came with it of a body of stated length.
 
         Return what follows. A client that keeps its connection mostly sends the same head again, which is not parsed
-        again: that is a fifth of the time of a small request.
+        again.
         """
         end = data.find(b"\r\n\r\n", 0, _MOST_PIECE) + 4
         if end < 4:
@@ -356,7 +352,6 @@ class HttpProtocol(asyncio.Protocol):
             return
         target = httptools.parse_url(origin_form(method, self._url))
         path = target.path.decode("ascii")
-        fields = dict(reversed(headers))
         scope = {
             **self._connection_scope,
             "http_version": "1.1" if minor_version else "1.0",
@@ -373,7 +368,7 @@ class HttpProtocol(asyncio.Protocol):
             expects_continue=minor_version > 0 and expected != [] and expected[0].lower() == b"100-continue",
             body_bytes=body_bytes,
         )
-        if b"transfer-encoding" not in fields:
+        if all(name != b"transfer-encoding" for name, _ in headers):
             self._request_head = head
         self._begin(head)
         self._headers = []  # for trailers

@@ -2,9 +2,9 @@
 
 grpcio receives a message whole before it hands it on, and nobody knows its length before. So only as many messages are
 received at a time as would fit into half of the memory budget if each had the largest size; what a message takes is
-reserved when it is there. The first of them are received before their handlers are called, which takes a sixth of a
-small call less. A stream may receive a message at any time, so the number of open streams is limited by a quarter of
-the budget.
+reserved when it is there. The first of them are received before their handlers are called, which takes a sixth of the
+time of an echo less. A stream may receive a message at any time, so the number of open streams is limited by a quarter
+of the budget.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _REQUEST_ID = b"x-request-id"
 _MOST_WATCHES = 64
 # Calls at one time; each takes up to 100 KiB before its message is received.
 _MOST_CALLS = 1024
-# The memory of a reply up to here is given back before it is sent: to be told when that was takes a tenth of a call.
+# The memory of a reply up to here is given back before it is sent: to be told when that was takes a tenth of an echo.
 _SMALL_REPLY = 64 << 10
 # As over HTTP (`service.server.read_timeouts`).
 _BYTES_PER_SECOND = 1 << 20
@@ -291,7 +291,7 @@ class Calls:
         return request
 
     def _take_place(self) -> None:
-        """Refuse a call if too many are under way. grpcio's own limit takes a tenth of a small call."""
+        """Refuse a call if too many are under way. grpcio's own limit takes a tenth of an echo."""
         if self._running.metrics.in_flight > _MOST_CALLS:
             raise OverloadedError(f"more than {_MOST_CALLS} requests are being served")
 

@@ -7,7 +7,6 @@ import platform
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from core.kernels.jit.baked import LEVELS, pinned
@@ -33,7 +32,7 @@ def compile_level(level: str) -> None:
 
 
 def bake(directory: Path) -> None:
-    """Compile every kernel for each level into `directory`/<level>, the levels beside each other.
+    """Compile every kernel for each level into `directory`/<level>.
 
     Raise CalledProcessError if one cannot be compiled, and RuntimeError if one was not written.
     """
@@ -49,9 +48,8 @@ def bake(directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     if not LEVELS:
         sys.stderr.write(f"No level is known for {platform.machine()}: kernels will be compiled at each start.\n")
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for _ in pool.map(bake_level, LEVELS):
-            pass
+    for level in LEVELS:
+        bake_level(level)
 
 
 if __name__ == "__main__":

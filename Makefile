@@ -10,7 +10,7 @@ TORCH_TESTS = $(wildcard tests/interop/test_torch*.py tests/interop/*/test_torch
 
 # On all cores. A file's tests run in one process, and all that measure time do (tests/conftest.py).
 PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
-COMPILE := -c "from core.kernels.jit.warmup import compile_kernels; compile_kernels()"
+COMPILE := -m core.kernels.jit.warmup
 
 .DEFAULT_GOAL := help
 .PHONY: help serve test test-all interop generators check format bench openapi proto sbom lock clean

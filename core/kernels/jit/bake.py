@@ -6,29 +6,20 @@ import os
 import platform
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from core.kernels.jit.baked import LEVELS, pinned
 from core.kernels.jit.cache_directory import CACHE_VARIABLE
+from core.kernels.jit.compilation import reporting
 from core.kernels.jit.warmup import compile_kernels
 
 _BAKE = "import sys; from core.kernels.jit.bake import compile_level; compile_level(sys.argv[1])"
-_KERNELS_PER_LINE = 20
 
 
 def compile_level(level: str) -> None:
     """Compile every kernel for `level`, which this process was pinned to. Write how many there are to stdout, and to
     stderr, now and then, how many are done."""
-    began, line = time.monotonic(), 0
-
-    def report(ready: int, total: int) -> None:
-        nonlocal line
-        if ready == total or ready // _KERNELS_PER_LINE > line:
-            line = ready // _KERNELS_PER_LINE
-            sys.stderr.write(f"{level}: {ready} of {total} kernels, {time.monotonic() - began:.0f} s\n")
-
-    sys.stdout.write(f"{compile_kernels(report)}\n")
+    sys.stdout.write(f"{compile_kernels(reporting(level))}\n")
 
 
 def bake(directory: Path) -> None:

@@ -31,6 +31,8 @@ _ROOT = Path(__file__).parents[3]
 # What a first request is likely to ask for. After that the self-test goes ahead, in the order of its known answers.
 _WANTED_FIRST = ("core.kernels.scalar.reciprocal", "core.kernels.convert.quantize.native", "core.kernels.convert")
 
+_KERNELS_PER_LINE = 20
+
 # A worker takes 0.2 GB, so more of them than this would need more memory than a small container has.
 _MOST_WORKERS = 8
 
@@ -158,6 +160,19 @@ class Compilation:
 def _rank(kernel: Kernel) -> int:
     starts = enumerate(_WANTED_FIRST)
     return next((rank for rank, start in starts if kernel.name.startswith(start)), len(_WANTED_FIRST))
+
+
+def reporting(label: str) -> Callable[[int, int], None]:
+    """Return a `report` that writes a line to stderr now and then, which begins with `label`."""
+    began, line = monotonic(), 0
+
+    def report(compiled: int, total: int) -> None:
+        nonlocal line
+        if compiled == total or compiled // _KERNELS_PER_LINE > line:
+            line = compiled // _KERNELS_PER_LINE
+            sys.stderr.write(f"{label}: {compiled} of {total} kernels, {monotonic() - began:.0f} s\n")
+
+    return report
 
 
 _lock = threading.Lock()

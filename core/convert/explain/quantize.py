@@ -96,7 +96,7 @@ class _ToSmallFloats(QuantizeExplainer):
 
 @dataclass(frozen=True, slots=True)
 class _ToTable(QuantizeExplainer):
-    """x / s + z as the code of the nearest value. `entries`: the distinct values, ascending, with their lowest codes."""
+    """x / s + z as the code of the nearest value. `entries`: the distinct values, ascending, with their lowest code."""
 
     rule: OperationRule
     scales: Scales

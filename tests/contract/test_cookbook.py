@@ -1,4 +1,7 @@
-"""docs/cookbook: every block of every page prints what stands under it. What needs another system is in tests/interop."""
+"""docs/cookbook: every block of every page prints what stands under it.
+
+What needs another system is in tests/interop/test_cookbook.py and test_torch_cookbook.py.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ def test_the_remedies_for_arrays_that_are_refused(client: httpx.Client) -> None:
         params = {"output_type": output_type, "profile": "onnx", **query}
         return client.post("/v1/npy/quantize", params=params, content=file.getvalue(), headers=headers).status_code
 
-    x = np.float32([[0.25, 0.75], [1.0, 2.0]])
+    x = np.array([[0.25, 0.75], [1.0, 2.0]], np.float32)
     double, big, bfloat = x.astype(np.float64), x.astype(">f4"), x.astype(ml_dtypes.bfloat16)
     assert [status(x.T), status(double), status(big), status(bfloat)] == [400, 422, 400, 400]
     assert status(np.ascontiguousarray(x.T)) == 200

@@ -6,6 +6,7 @@ What needs another system is in tests/interop/test_cookbook.py and test_torch_co
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from tests.conftest import Server
 from tests.support.page_programs import DOCS, Reader, blocks
+from tests.support.page_table import page_table
 
 PAGES = sorted(path.name for path in (DOCS / "cookbook").glob("*.md") if path.name != "README.md")
 
@@ -47,6 +49,21 @@ def test_the_remedies_for_arrays_that_are_refused(client: httpx.Client) -> None:
     assert {status(double, "f64", profile=profile) for profile in ("stablehlo", "mlir")} == {200}
     assert status(big.astype(big.dtype.newbyteorder("="))) == 200
     assert status(bfloat.view(np.uint16), "bf16", input_type="bf16") == 200
+
+
+def test_a_layer_tells_litert_s_rules_apart() -> None:
+    """The outputs in which_litert.md are those of the layer in fully_connected.md."""
+    page = (DOCS / "cookbook" / "fully_connected.md").read_text()
+    (shown,) = (block.output for block in blocks(page) if "litert_single_rounding" in block.text and block.output)
+    expected = {}
+    for line in shown.splitlines():
+        numbers, _, options = line.partition("{")
+        rule = re.findall(r"'(\w+)'", options)[-1]
+        first = numbers.split()
+        expected[f"scheme `{rule}`" if "scheme" in options else f"`{rule}`"] = f"{first[0]}, {first[2]}, {first[3]}"
+    table = page_table("cookbook/which_litert.md", "Ask your own")
+    assert {rule.partition(":")[0]: output for output, rule in table} == expected
+    assert len(set(expected.values())) == len(expected) == 5
 
 
 def test_the_index_lists_every_page() -> None:

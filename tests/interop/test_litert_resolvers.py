@@ -6,6 +6,7 @@ its cells apart.
 
 from __future__ import annotations
 
+import platform
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -38,7 +39,10 @@ from ai_edge_litert.interpreter import OpResolverType
 
 from tests.interop.litert_models import DEQUANTIZE, QUANTIZE, Operand, model_of, one_operator, run_inputs
 
-pytestmark = pytest.mark.interop
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="the table is that of x86-64"),
+]
 
 TABLE = {row[0]: row[1:] for row in page_table("cookbook/which_litert.md", "Operators")}
 COLUMNS = (

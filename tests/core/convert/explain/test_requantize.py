@@ -95,6 +95,17 @@ def test_double_and_single_rounding() -> None:
     ]  # fmt: skip
 
 
+def test_a_product_that_saturates() -> None:
+    explainer = requantize_explainer(
+        tensor("tensor<1xi32>"), parse_type("tensor<1xi32>"), "litert", [Multiplier(-(1 << 31), 0)]
+    )
+    (explained,) = explainer.run(np.array([-(1 << 31)], np.int32)).elements
+    product = next(step for step in explained.steps if step.symbol == "h")
+    assert (product.formula, product.value, product.unrounded) == (
+        "min(floor((a * m + 2^30) / 2^31), 2^31 - 1)", "2147483647", "2147483648"
+    )  # fmt: skip
+
+
 def test_multipliers_of_a_caller() -> None:
     multipliers = [Multiplier(1 << 30, -3), Multiplier(1 << 30, -2)]
     explainer = requantize_explainer(

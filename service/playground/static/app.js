@@ -19,11 +19,15 @@ const api = new Api(
 const status = new ServiceStatus(document.getElementById("waiting"), api);
 
 let shown = null; // {view, state, leave}
+const left = new Map(); // the states of views that were left, by view
 
 function show() {
   const { view: id, values } = readFragment(location.hash);
   const view = VIEWS.find((each) => each.id === id) ?? VIEWS[0];
-  const state = { ...view.initialState, ...carried(view), ...known(view, values) };
+  const given = known(view, values);
+  const before = Object.keys(given).length ? {} : { ...left.get(view), ...carried(view) };
+  const state = { ...view.initialState, ...before, ...given };
+  if (shown) left.set(shown.view, shown.state);
   shown?.leave.abort();
   shown = { view, state, leave: new AbortController() };
   document.title = `${view.title} · Requant playground`;
@@ -75,5 +79,7 @@ function contextOf(current) {
   };
 }
 
+// The address has the state after its #, so that a link within the page cannot stand there.
+document.getElementById("skip").addEventListener("click", () => main.focus());
 window.addEventListener("hashchange", show);
 show();

@@ -1,7 +1,7 @@
 import { storedText } from "../conversion/bits.js";
 import { realText } from "../conversion/errors.js";
 import { button, element, fill } from "../dom.js";
-import { differing } from "./differences.js";
+import { differing, referenceOf } from "./differences.js";
 
 const ROWS_AT_ONCE = 100;
 
@@ -90,16 +90,23 @@ export class ComparisonTable {
         {},
         element("th", { scope: "col" }, "Element"),
         element("th", { scope: "col", class: "number" }, "x"),
-        conversions.map(({ profile }) => element("th", { scope: "col", class: "number" }, profile)),
+        conversions.map((conversion) =>
+          element(
+            "th",
+            { scope: "col", class: "number" },
+            conversion.profile,
+            conversions.length > 1 && conversion === referenceOf(conversions) && element("span", { class: "reference" }, "reference"),
+          ),
+        ),
       ),
     );
   }
 
   #row(index) {
     const { numbers, conversions, marks } = this.#data;
-    const reference = conversions.find((each) => !each.problem);
+    const reference = referenceOf(conversions);
     const why = button(
-      [String(index), marks[index] && element("span", { class: "why" }, " why?")],
+      [element("span", {}, String(index)), marks[index] && element("span", { class: "why" }, "why?")],
       () => this.#onChoose(index),
       { class: "element", "aria-pressed": "false", "aria-label": `Element ${index}${marks[index] ? ", differs: why?" : ""}` },
     );

@@ -42,6 +42,29 @@ export function sharedSteps(explained) {
   return parting < 0 ? first.length : parting;
 }
 
+/**
+ * The steps of the profiles in rows, so that the same kinds of steps stand side by side.
+ * @returns {Array<{step: string, cells: Array<Object|undefined>, differs: boolean}>} a cell for each profile
+ */
+export function alignedSteps(explained) {
+  const rows = [];
+  explained.forEach(({ element }, profile) => {
+    let above = -1;
+    for (const step of element.steps) {
+      const alike = (row, at) => at > above && row.step === step.step && row.symbol === step.symbol;
+      const found = rows.findIndex(alike);
+      above = found < 0 ? above + 1 : found;
+      if (found < 0) rows.splice(above, 0, { step: step.step, symbol: step.symbol, cells: [] });
+      rows[above].cells[profile] = step;
+    }
+  });
+  return rows.map(({ step, cells }) => ({
+    step,
+    cells: explained.map((_, profile) => cells[profile]),
+    differs: explained.some((_, profile) => (cells[profile] ?? cells[0]) !== undefined && !same(cells[profile], cells[0])),
+  }));
+}
+
 /** The profiles with the same steps, together. */
 export function groupedBySteps(explained) {
   const groups = [];

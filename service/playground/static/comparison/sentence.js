@@ -13,12 +13,12 @@ const ROUNDINGS = [
 
 const WORDS = {
   flush: (_, verb) => `${verb("take")} the subnormal for 0`,
-  scale: (step, verb) => `${verb("compute")} with the scale ${step.value}`,
+  scale: (step, verb) => step.unrounded && `${verb("round")} the scale to ${step.precision}: ${step.value}`,
   reciprocal: (step, verb) => `${verb("take")} the reciprocal of the scale: ${step.value}`,
   divide: (step, verb) => `${verb("divide")}: ${equation(step)}`,
   multiply: (step, verb) => `${verb("multiply")}: ${equation(step)}`,
   multiply_add: (step, verb) => `${verb("multiply")} and ${verb("add")} with one rounding: ${equation(step)}`,
-  convert: (step, verb) => `${verb("convert")}: ${equation(step)}`,
+  convert: (step, verb, value) => step.value !== value && `${verb("convert")} to ${step.precision}: ${equation(step)}`,
   add_zero_point: (step, verb) => `${verb("add")} the zero point: ${equation(step)}`,
   subtract_zero_point: (step, verb) => `${verb("subtract")} the zero point: ${equation(step)}`,
   round: rounding,

@@ -5,6 +5,7 @@ import { axis, Plot } from "./plot.js";
 
 const SAMPLES = 901;
 const MARKER_SIZE = 4;
+const MARKER_GROWTH = 8;
 
 /** The staircase x to dequantized of each profile, with the numbers on it. */
 export class Staircase {
@@ -62,7 +63,11 @@ export class Staircase {
       hooks: {
         draw: [
           (plot) => this.#drawChosen(plot),
-          (plot) => series.forEach(({ points }, place) => drawPoints(plot, points, looks[place])),
+          // Those below are larger, so that they show where markers coincide.
+          (plot) =>
+            series.forEach(({ points }, place) =>
+              drawPoints(plot, points, looks[place], MARKER_SIZE + (MARKER_GROWTH * (series.length - 1 - place)) / Math.max(series.length, 5)),
+            ),
         ],
       },
     };
@@ -85,9 +90,9 @@ export class Staircase {
   }
 }
 
-function drawPoints(plot, points, look) {
+function drawPoints(plot, points, look, radius) {
   const { ctx, bbox } = plot;
-  const size = MARKER_SIZE * devicePixelRatio;
+  const size = radius * devicePixelRatio;
   ctx.save();
   ctx.fillStyle = look.colour;
   ctx.strokeStyle = colour("--card");

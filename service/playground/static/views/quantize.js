@@ -7,7 +7,7 @@ import { Reason } from "../comparison/reason.js";
 import { ValuesTable } from "../comparison/values_table.js";
 import { channelOf } from "../conversion/channels.js";
 import { convertAll } from "../conversion/convert.js";
-import { errorsInSteps } from "../conversion/errors.js";
+import { errorsInSteps, realText } from "../conversion/errors.js";
 import { shapeFor } from "../conversion/shape.js";
 import { element, field, fill, select } from "../dom.js";
 import { NumbersEditor } from "../numbers/numbers_editor.js";
@@ -55,6 +55,7 @@ class QuantizeView {
   #detail = element("section", { class: "card" });
   #values = new ValuesTable();
   #results;
+  #entered = { type: summaryValue(), numbers: summaryValue(), profiles: summaryValue() };
   #parsed = null;
   #shown = null;
   #computing = null;
@@ -102,14 +103,14 @@ class QuantizeView {
 
   #drawnInputs() {
     const open = matchMedia("(min-width: 64em)").matches;
-    const group = (title, ...content) =>
-      element("details", { class: "card", open }, element("summary", {}, element("h2", {}, title)), ...content);
+    const group = (title, value, ...content) =>
+      element("details", { class: "card", open }, element("summary", {}, element("h2", {}, title), value), ...content);
     return element(
       "div",
       { class: "inputs" },
-      group("Type", this.#type.node),
-      group("Numbers", this.#numbers.node),
-      group("Profiles", this.#profiles.node, element("p", { class: "hint" }, "The first one chosen is what the others are compared with.")),
+      group("Type", this.#entered.type, this.#type.node),
+      group("Numbers", this.#entered.numbers, this.#numbers.node),
+      group("Profiles", this.#entered.profiles, this.#profiles.node, element("p", { class: "hint" }, "The first one chosen is what the others are compared with.")),
     );
   }
 
@@ -128,6 +129,7 @@ class QuantizeView {
   #typeChanged(text, parsed) {
     this.#parsed = parsed;
     this.#context.set({ type: text });
+    this.#entered.type.textContent = text;
     if (parsed) this.#compute();
     else this.#stale();
   }
@@ -148,6 +150,8 @@ class QuantizeView {
     try {
       const numbers = this.#numbers.numbers(parsed);
       if (!parsed.scales.length) throw new Error("Choose a quantized type with scales.");
+      this.#entered.numbers.textContent = numbers.length > 8 ? `${numbers.length} numbers` : numbers.map(realText).join("  ");
+      this.#entered.profiles.textContent = names(state.profiles).join(", ");
       const shape = shapeFor(state.shape, numbers.length, parsed);
       const profiles = names(state.profiles);
       if (profiles.length === 0) throw new Error("Choose a profile.");
@@ -249,6 +253,11 @@ class QuantizeView {
     this.#stale();
     this.#numbers.refuse(problem);
   }
+}
+
+/** What is entered, shown beside the title of a group that is closed. */
+function summaryValue() {
+  return element("span", { class: "summary-value" });
 }
 
 function problemNote({ profile, problem }) {

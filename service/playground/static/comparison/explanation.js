@@ -7,7 +7,8 @@ const MOST_ELEMENTS = 256;
 /**
  * The steps of one element in each profile.
  * @param {number} index of the element
- * @returns {Promise<Array<{profile: string, element: Object}>>} of the profiles that have results
+ * @returns {Promise<Array<{profile: string, element: Object, problem: Error}>>} of each profile that has results, its
+ *   steps or why there are none
  * @throws {Error} for a tensor that is too large to explain
  */
 export async function explainElement(api, index, { conversions, numbers, shape, typeText, parsed }, signal) {
@@ -16,8 +17,12 @@ export async function explainElement(api, index, { conversions, numbers, shape, 
   return Promise.all(
     profiles.map(async (profile) => {
       const body = quantizeBody(profile, sample.numbers, sample.shape, typeText, parsed.expressed);
-      const reply = await api.post("/v1/explain/quantize", body, { signal });
-      return { profile, element: reply.elements[sample.index] };
+      try {
+        const reply = await api.post("/v1/explain/quantize", body, { signal });
+        return { profile, element: reply.elements[sample.index] };
+      } catch (problem) {
+        return { profile, problem };
+      }
     }),
   );
 }

@@ -8,8 +8,14 @@ import { stepsInWords } from "./sentence.js";
 export class Reason {
   node = element("section", { class: "card reason", "aria-live": "polite" });
 
-  /** @param {Array<{profile: string, element: Object}>} explained */
-  show(index, x, explained) {
+  /** @param {Array<{profile: string, element: Object, problem: Error}>} answers */
+  show(index, x, answers) {
+    const explained = answers.filter(({ problem }) => !problem);
+    const notes = answers.filter(({ problem }) => problem).map(problemNote);
+    if (explained.length === 0) {
+      fill(this.node, notes);
+      return;
+    }
     const results = new Set(explained.map(({ element: each }) => String(each.result)));
     const differs = results.size > 1;
     const shared = sharedSteps(explained);
@@ -17,6 +23,7 @@ export class Reason {
       this.node,
       element("h2", {}, differs ? `Why element ${index} differs` : `How element ${index} is computed`),
       this.#sentences(x, explained, shared),
+      notes,
       this.#table(explained),
     );
   }
@@ -32,7 +39,7 @@ export class Reason {
   #sentences(x, explained, shared) {
     const groups = groupedBySteps(explained);
     const common = explained[0].element.steps.slice(0, shared);
-    const lead = element("p", {}, element("span", { class: "x" }, `x = ${realText(x)}. `), beginning(groups, common));
+    const lead = element("p", {}, element("span", { class: "x" }, `${inputText(x, explained[0].element)}. `), beginning(groups, common));
     if (groups.length === 1) return lead;
     return [
       lead,
@@ -57,7 +64,7 @@ export class Reason {
     const parting = rows.findIndex((row) => row.differs);
     return element(
       "div",
-      { class: "scroll", tabindex: "0", role: "region", "aria-label": "The steps of each profile, side by side" },
+      { class: "scroll whole", tabindex: "0", role: "region", "aria-label": "The steps of each profile, side by side" },
       element(
         "table",
         { class: "steps" },
@@ -84,6 +91,10 @@ export class Reason {
   }
 }
 
+function problemNote({ profile, problem }) {
+  return element("p", { class: "note" }, "The steps of ", element("strong", {}, profile), ` are not shown: ${problem.message}.`);
+}
+
 function stepRow({ step, cells }, parting) {
   return element(
     "tr",
@@ -91,6 +102,12 @@ function stepRow({ step, cells }, parting) {
     element("th", { scope: "row" }, step.replaceAll("_", " "), parting && element("span", { class: "parting-mark" }, "◆ first difference")),
     cells.map((cell) => element("td", {}, stepCell(cell))),
   );
+}
+
+/** x as it is given, and as the expressed type holds it. */
+function inputText(x, { input }) {
+  const held = Number(input);
+  return Object.is(held, x) || input === realText(x) ? `x = ${realText(x)}` : `x = ${realText(x)}, held as ${input}`;
 }
 
 /** What all profiles do, in words. */

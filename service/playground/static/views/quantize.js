@@ -68,9 +68,9 @@ class QuantizeView {
     this.#numbers = new NumbersEditor(state, MOST_NUMBERS, (changes) => this.#change(changes));
     this.#profiles = new ProfilePicker(names(state.profiles), (chosen) => this.#change({ profiles: chosen.join(",") }));
     this.#table = new ComparisonTable(
-      state.differing !== "",
+      state.differing,
       (index) => this.#choose(index),
-      (only) => context.set({ differing: only ? "1" : "" }),
+      (only) => context.set({ differing: only ? "only" : "all" }),
     );
     this.#staircase = new Staircase(context);
     this.#histograms = new ErrorHistograms(context);
@@ -117,7 +117,7 @@ class QuantizeView {
   #drawnResults() {
     return element(
       "div",
-      { class: "results" },
+      { class: "results empty" },
       element("section", { class: "card", "aria-labelledby": "summary" }, this.#summary, this.#problems, this.#table.node),
       this.#reason.node,
       element("section", { class: "card" }, element("h2", {}, "Staircase"), this.#staircase.node),
@@ -156,7 +156,12 @@ class QuantizeView {
       const profiles = names(state.profiles);
       if (profiles.length === 0) throw new Error("Choose a profile.");
       this.#results.setAttribute("aria-busy", "true");
-      const conversions = await convertAll(this.#context.api, profiles, numbers, shape, state.type, parsed, signal);
+      const conversions = await convertAll(
+        this.#context.api,
+        profiles,
+        { numbers, shape, typeText: state.type, parsed, measured: true },
+        signal,
+      );
       if (signal.aborted) return;
       this.#show({ numbers, shape, parsed, conversions, typeText: state.type, signal });
     } catch (problem) {
@@ -168,15 +173,17 @@ class QuantizeView {
     this.#shown = shown;
     this.#results.removeAttribute("aria-busy");
     this.#results.classList.remove("stale");
+    const done = shown.conversions.filter((each) => !each.problem);
+    this.#results.classList.toggle("empty", done.length === 0);
     const { numbers, shape, parsed, conversions } = shown;
     const marks = differing(conversions);
     const summary = differenceSummary(conversions, marks);
     if (this.#summary.textContent !== summary) this.#context.announce(summary);
     fill(this.#summary, summary);
     fill(this.#problems, conversions.filter((each) => each.problem).map(problemNote));
+    if (done.length === 0) return;
     this.#table.show(numbers, conversions, parsed);
-    fill(this.#counts, countsTable(conversions));
-    const done = conversions.filter((each) => !each.problem);
+    fill(this.#counts, countsTable(done));
     shown.errors = new Map(done.map(({ profile, reals }) => [profile, errorsInSteps(numbers, reals, parsed, shape)]));
     this.#histograms.show(done.map(({ profile }) => ({ profile, errors: shown.errors.get(profile) })));
     this.#showDetail();
@@ -189,10 +196,6 @@ class QuantizeView {
   #showDetail() {
     const { conversions, numbers, parsed, errors } = this.#shown;
     const done = conversions.filter((each) => !each.problem);
-    if (done.length === 0) {
-      fill(this.#detail);
-      return;
-    }
     const detail = done.find((each) => each.profile === this.#state.detail) ?? done[0];
     const picker = select(done.map(({ profile }) => profile), detail.profile, (profile) => {
       this.#context.set({ detail: profile });
@@ -245,6 +248,7 @@ class QuantizeView {
   /** What is shown belongs to something else than what is entered. */
   #stale() {
     this.#computing?.abort();
+    if (!this.#shown) this.#summary.textContent = "No result yet";
     this.#results.classList.add("stale");
     this.#results.removeAttribute("aria-busy");
   }

@@ -45,10 +45,10 @@ generators: $(VENV)-generators/done ## generate clients from openapi.json with s
 	openapi/generators/toolchains
 	$(VENV)-generators/bin/python -m pytest -m generators tests/generated_clients
 
-browser: $(VENV)-browser/done $(VENV)/serve.done ## test the pages in Chromium: features, accessibility, Content-Security-Policy
+browser: $(VENV)-browser/done $(VENV)-clients/done $(VENV)/serve.done ## test the pages in Chromium: features, accessibility, Content-Security-Policy
 	tests/browser/install_chromium
 	@$(BIN)/python $(COMPILE)
-	SERVER_PYTHON=$(BIN)/python $(VENV)-browser/bin/python -m pytest $(PARALLEL) -m browser tests/browser
+	SERVER_PYTHON=$(BIN)/python CLIENTS_PYTHON=$(VENV)-clients/bin/python $(VENV)-browser/bin/python -m pytest $(PARALLEL) -m browser tests/browser
 
 check: $(VENV)/check.done ## formatting, lint, types, openapi.json, the Dockerfile and the manifests
 	$(BIN)/ruff format --check .

@@ -1,9 +1,9 @@
 /** The page: its views by the address, what all of them share, and the panels below them. */
-import { Api } from "./api.js";
+import { Api } from "./service/api.js";
 import { element, fill } from "./dom.js";
-import { ServiceStatus } from "./service_status.js";
+import { ServiceStatus } from "./service/status.js";
 import { readFragment, writeFragment } from "./state.js";
-import { TokenForm } from "./token_form.js";
+import { TokenForm } from "./service/token_form.js";
 import { PANELS, VIEWS } from "./views/index.js";
 
 const main = document.getElementById("main");

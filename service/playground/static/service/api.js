@@ -3,6 +3,13 @@
 const PATIENCE_MILLISECONDS = 1200;
 const MOST_TRIES = 60;
 
+/** A body as JSON text. JSON.stringify writes -0 as 0. */
+export function jsonText(body, indent) {
+  const minusZero = "\u0000-0";
+  const text = JSON.stringify(body, (_, value) => (Object.is(value, -0) ? minusZero : value), indent);
+  return text.replaceAll(JSON.stringify(minusZero), "-0.0");
+}
+
 /** A reply that is an error: its fields are those of application/problem+json (RFC 9457). */
 export class Problem extends Error {
   constructor(status, body) {
@@ -40,7 +47,7 @@ export class Api {
   /** Return the reply's JSON. @throws {Problem} */
   async post(path, body, { signal } = {}) {
     const headers = { "content-type": "application/json" };
-    return this.#call(path, { method: "POST", headers, body: JSON.stringify(body), signal });
+    return this.#call(path, { method: "POST", headers, body: jsonText(body), signal });
   }
 
   /** Return what /healthz says, whatever its status; null if nothing answers. */

@@ -1,4 +1,4 @@
-import { element, field, fill } from "./dom.js";
+import { element, field, fill } from "../dom.js";
 
 /** The field for a token, shown when the service asks for one. The token is kept in memory only. */
 export class TokenForm {

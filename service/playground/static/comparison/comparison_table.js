@@ -1,0 +1,126 @@
+import { storedText } from "../conversion/bits.js";
+import { realText } from "../conversion/errors.js";
+import { button, element, fill } from "../dom.js";
+import { differing } from "./differences.js";
+
+const ROWS_AT_ONCE = 100;
+
+/**
+ * The stored integers of each profile side by side, a row for each element. An element whose row is chosen is explained.
+ */
+export class ComparisonTable {
+  node = element("div", { class: "comparison" });
+  #onChoose;
+  #onlyDiffering;
+  #rows = new Map();
+  #shown = ROWS_AT_ONCE;
+  #data = null;
+
+  /**
+   * @param {boolean} onlyDiffering
+   * @param {function(number): void} onChoose told which element is chosen
+   * @param {function(boolean): void} onFilter told whether only elements that differ are wanted
+   */
+  constructor(onlyDiffering, onChoose, onFilter) {
+    this.#onlyDiffering = onlyDiffering;
+    this.#onChoose = onChoose;
+    this.onFilter = onFilter;
+  }
+
+  show(numbers, conversions, parsed) {
+    this.#data = { numbers, conversions, parsed, marks: differing(conversions) };
+    this.#shown = ROWS_AT_ONCE;
+    this.#draw();
+  }
+
+  /** Mark the chosen element's row. */
+  choose(index) {
+    for (const [each, row] of this.#rows) {
+      row.classList.toggle("chosen", each === index);
+      row.querySelector("button").setAttribute("aria-pressed", String(each === index));
+    }
+  }
+
+  #draw() {
+    const { numbers, marks } = this.#data;
+    const indices = numbers.map((_, index) => index).filter((index) => !this.#onlyDiffering || marks[index]);
+    const shown = indices.slice(0, this.#shown);
+    this.#rows = new Map(shown.map((index) => [index, this.#row(index)]));
+    fill(
+      this.node,
+      this.#filter(marks),
+      element(
+        "div",
+        { class: "scroll", tabindex: "0", role: "region", "aria-label": "Stored values by profile" },
+        element("table", {}, this.#head(), element("tbody", {}, ...this.#rows.values())),
+      ),
+      shown.length === 0 && element("p", { class: "hint" }, "No element differs."),
+      shown.length < indices.length &&
+        element("p", {}, button(`Show ${Math.min(ROWS_AT_ONCE, indices.length - shown.length)} more of ${indices.length}`, () => this.#more())),
+    );
+  }
+
+  #more() {
+    this.#shown += ROWS_AT_ONCE;
+    this.#draw();
+  }
+
+  #filter(marks) {
+    if (marks.length < 8) return null;
+    const box = element("input", {
+      type: "checkbox",
+      checked: this.#onlyDiffering,
+      onchange: () => {
+        this.#onlyDiffering = box.checked;
+        this.onFilter(box.checked);
+        this.#draw();
+        this.node.querySelector("input").focus();
+      },
+    });
+    return element("label", { class: "check" }, box, " Only elements that differ");
+  }
+
+  #head() {
+    const { conversions } = this.#data;
+    return element(
+      "thead",
+      {},
+      element(
+        "tr",
+        {},
+        element("th", { scope: "col" }, "Element"),
+        element("th", { scope: "col", class: "number" }, "x"),
+        conversions.map(({ profile }) => element("th", { scope: "col", class: "number" }, profile)),
+      ),
+    );
+  }
+
+  #row(index) {
+    const { numbers, conversions, marks } = this.#data;
+    const reference = conversions.find((each) => !each.problem);
+    const why = button(
+      [String(index), marks[index] && element("span", { class: "why" }, " why?")],
+      () => this.#onChoose(index),
+      { class: "element", "aria-pressed": "false", "aria-label": `Element ${index}${marks[index] ? ", differs: why?" : ""}` },
+    );
+    return element(
+      "tr",
+      { class: marks[index] ? "differs" : "", onclick: (event) => event.target.closest("button") || this.#onChoose(index) },
+      element("th", { scope: "row" }, why),
+      element("td", { class: "number" }, realText(numbers[index])),
+      conversions.map((conversion) => this.#cell(conversion, reference, index)),
+    );
+  }
+
+  #cell(conversion, reference, index) {
+    if (conversion.problem) return element("td", { class: "number none" }, "–");
+    const unlike = conversion.stored[index] !== reference.stored[index];
+    return element(
+      "td",
+      { class: unlike ? "number unlike" : "number" },
+      unlike && element("span", { class: "mark", "aria-hidden": "true" }, "≠ "),
+      storedText(conversion.stored[index], this.#data.parsed),
+      unlike && element("span", { class: "unseen" }, ` unlike ${reference.profile}`),
+    );
+  }
+}

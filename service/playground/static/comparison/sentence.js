@@ -1,0 +1,70 @@
+/** Steps of an element in words. */
+
+const ROUNDINGS = [
+  [/^RNE\(/, "to nearest", "to even"],
+  [/^RNA\(/, "to nearest", "away from zero"],
+  [/^floor\(.* \+ 1\/2\)$/, "to nearest", "up"],
+  [/^ceil\(.* - 1\/2\)$/, "to nearest", "down"],
+  [/^trunc\(/, "toward zero", "toward zero"],
+  [/^floor\(.* \+ u\)$/, "stochastically", "stochastically"],
+  [/^floor\(/, "down", "down"],
+  [/^ceil\(/, "up", "up"],
+];
+
+const WORDS = {
+  flush: (_, verb) => `${verb("take")} the subnormal for 0`,
+  scale: (step, verb) => `${verb("compute")} with the scale ${step.value}`,
+  reciprocal: (step, verb) => `${verb("take")} the reciprocal of the scale: ${step.value}`,
+  divide: (step, verb) => `${verb("divide")}: ${equation(step)}`,
+  multiply: (step, verb) => `${verb("multiply")}: ${equation(step)}`,
+  multiply_add: (step, verb) => `${verb("multiply")} and ${verb("add")} with one rounding: ${equation(step)}`,
+  convert: (step, verb) => `${verb("convert")}: ${equation(step)}`,
+  add_zero_point: (step, verb) => `${verb("add")} the zero point: ${equation(step)}`,
+  subtract_zero_point: (step, verb) => `${verb("subtract")} the zero point: ${equation(step)}`,
+  round: rounding,
+  clamp: clamping,
+  nan: (step, verb) => `${verb("store")} NaN as ${step.value}`,
+  overflow: (step, verb) => `${verb("take")} what is too large as ${step.value}`,
+  encode: (step, verb) => `${verb("store")} it as ${step.value}`,
+};
+
+/**
+ * "rounds the tie 0.5 to even: 0, then adds the zero point: 0 + 3 = 3"
+ * @param {Array<Object>} steps those to tell
+ * @param {Array<Object>} before those before them
+ * @param {boolean} several whether several profiles do it
+ */
+export function stepsInWords(steps, before, several) {
+  const verb = several ? (base) => base : thirdPerson;
+  const told = [];
+  let value = before.at(-1)?.value;
+  for (const step of steps) {
+    const words = (WORDS[step.step] ?? other)(step, verb, value);
+    if (words) told.push(words);
+    value = step.value;
+  }
+  return told.join(", then ");
+}
+
+function thirdPerson(base) {
+  return base.endsWith("y") ? `${base.slice(0, -1)}ies` : `${base}s`;
+}
+
+function equation(step) {
+  return step.inserted === step.value ? step.value : `${step.inserted} = ${step.value}`;
+}
+
+function rounding(step, verb, value) {
+  const [formula, nearest, tie] = ROUNDINGS.find(([each]) => each.test(step.formula)) ?? [/^/, "", ""];
+  if (formula.source.includes("trunc")) return `${verb("truncate")} ${value} to ${step.value}`;
+  return step.tie ? `${verb("round")} the tie ${value} ${tie}: ${step.value}` : `${verb("round")} ${value} ${nearest}: ${step.value}`;
+}
+
+/** Bounds are worth a word only where they change something. */
+function clamping(step, verb, value) {
+  return step.value === value ? "" : `${verb("clamp")} ${value} to the range: ${step.value}`;
+}
+
+function other(step, verb) {
+  return `${verb("compute")} ${equation(step)}`;
+}

@@ -35,6 +35,7 @@ CORE: tuple[tuple[str, ...], ...] = (
     ("integer",),
     ("compare",),
     ("parameters",),
+    ("explain",),
     ("convert",),
     ("plan",),
     ("profiles",),

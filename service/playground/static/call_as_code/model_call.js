@@ -25,9 +25,6 @@ const MODELS = {
   "/v1/quantize": (body) => conversion("quantize", body),
   "/v1/dequantize": (body) => conversion("dequantize", body),
   "/v1/requantize": (body) => conversion("requantize", body),
-  "/v1/explain/quantize": (body) => conversion("explain_quantize", body),
-  "/v1/explain/dequantize": (body) => conversion("explain_dequantize", body),
-  "/v1/explain/requantize": (body) => conversion("explain_requantize", body),
   "/v1/parameters/multiplier": ({ factors, ...options }) =>
     factors && { model: "derive_multiplier", inputs: [vector("factor", "FP64", "f64", factors)], parameters: options },
   "/v1/types/parse": (body) => ({ model: "parse_type", inputs: [], parameters: parameters(body) }),

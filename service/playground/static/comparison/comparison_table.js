@@ -1,5 +1,4 @@
 import { storedText } from "../conversion/bits.js";
-import { realText } from "../conversion/errors.js";
 import { button, element, fill } from "../dom.js";
 import { differing } from "./differences.js";
 
@@ -12,6 +11,7 @@ export class ComparisonTable {
   node = element("div", { class: "comparison" });
   #onChoose;
   #onlyDiffering;
+  #given;
   #rows = new Map();
   #shown = ROWS_AT_ONCE;
   #data = null;
@@ -20,13 +20,16 @@ export class ComparisonTable {
    * @param {boolean} onlyDiffering
    * @param {function(number): void} onChoose told which element is chosen
    * @param {function(boolean): void} onFilter told whether only elements that differ are wanted
+   * @param {string} given the name of what was converted
    */
-  constructor(onlyDiffering, onChoose, onFilter) {
+  constructor(onlyDiffering, onChoose, onFilter, given = "x") {
     this.#onlyDiffering = onlyDiffering;
     this.#onChoose = onChoose;
     this.onFilter = onFilter;
+    this.#given = given;
   }
 
+  /** @param {string[]} numbers what was converted, as texts */
   show(numbers, conversions, parsed) {
     this.#data = { numbers, conversions, parsed, marks: differing(conversions) };
     this.#shown = ROWS_AT_ONCE;
@@ -89,7 +92,7 @@ export class ComparisonTable {
         "tr",
         {},
         element("th", { scope: "col" }, "Element"),
-        element("th", { scope: "col", class: "number" }, "x"),
+        element("th", { scope: "col", class: "number" }, this.#given),
         conversions.map(({ profile }) => element("th", { scope: "col", class: "number" }, profile)),
       ),
     );
@@ -107,7 +110,7 @@ export class ComparisonTable {
       "tr",
       { class: marks[index] ? "differs" : "", onclick: (event) => event.target.closest("button") || this.#onChoose(index) },
       element("th", { scope: "row" }, why),
-      element("td", { class: "number" }, realText(numbers[index])),
+      element("td", { class: "number" }, numbers[index]),
       conversions.map((conversion) => this.#cell(conversion, reference, index)),
     );
   }

@@ -1,4 +1,3 @@
-import { realText } from "../conversion/errors.js";
 import { element, fill } from "../dom.js";
 import { enumerated } from "./differences.js";
 import { groupedBySteps, sharedSteps } from "./explanation.js";
@@ -8,15 +7,19 @@ import { stepsInWords } from "./sentence.js";
 export class Reason {
   node = element("section", { class: "card reason", "aria-live": "polite" });
 
-  /** @param {Array<{profile: string, element: Object}>} explained */
-  show(index, x, explained) {
+  /**
+   * @param {number} index of the element
+   * @param {string} given "x = 0.25"
+   * @param {Array<{profile: string, element: Object}>} explained
+   */
+  show(index, given, explained) {
     const results = new Set(explained.map(({ element: each }) => String(each.result)));
     const differs = results.size > 1;
     const shared = sharedSteps(explained);
     fill(
       this.node,
       element("h2", {}, differs ? `Why element ${index} differs` : `How element ${index} is computed`),
-      this.#sentences(x, explained, shared),
+      this.#sentences(given, explained, shared),
       this.#table(explained, shared),
     );
   }
@@ -29,10 +32,10 @@ export class Reason {
     fill(this.node);
   }
 
-  #sentences(x, explained, shared) {
+  #sentences(given, explained, shared) {
     const groups = groupedBySteps(explained);
     const common = explained[0].element.steps.slice(0, shared);
-    const lead = element("p", {}, element("span", { class: "x" }, `x = ${realText(x)}. `), beginning(groups, common));
+    const lead = element("p", {}, element("span", { class: "x" }, `${given}. `), beginning(groups, common));
     if (groups.length === 1) return lead;
     return [
       lead,

@@ -44,6 +44,6 @@ async function convert(api, call, signal) {
   return { storedType: type, stored: values, reals: dequantized.output.values.map(Number), report: quantized.report };
 }
 
-function tensorText(shape, elementType) {
+export function tensorText(shape, elementType) {
   return `tensor<${[...shape, elementType].join("x")}>`;
 }

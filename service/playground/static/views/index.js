@@ -19,7 +19,8 @@
 import { callAsCode } from "../call_as_code/panel.js";
 import { multiplier } from "./multiplier.js";
 import { quantize } from "./quantize.js";
+import { requantize } from "./requantize.js";
 import { type } from "./type.js";
 
-export const VIEWS = [quantize, multiplier, type];
+export const VIEWS = [quantize, requantize, multiplier, type];
 export const PANELS = [callAsCode];

@@ -75,7 +75,7 @@ function table(rows, announce) {
   announce(refused ? `${refused} of ${rows.length} schemes refuse this factor` : `${rows.length} schemes`);
   return element(
     "div",
-    { class: "scrolled", role: "region", tabindex: "0", "aria-label": "Multiplier and shift in each scheme" },
+    { class: "scroll", role: "region", tabindex: "0", "aria-label": "Multiplier and shift in each scheme" },
     element(
       "table",
       { class: "multipliers" },

@@ -7,7 +7,7 @@ import { Reason } from "../comparison/reason.js";
 import { ValuesTable } from "../comparison/values_table.js";
 import { channelOf } from "../conversion/channels.js";
 import { convertAll } from "../conversion/convert.js";
-import { errorsInSteps } from "../conversion/errors.js";
+import { errorsInSteps, realText } from "../conversion/errors.js";
 import { shapeFor } from "../conversion/shape.js";
 import { element, field, fill, select } from "../dom.js";
 import { NumbersEditor } from "../numbers/numbers_editor.js";
@@ -170,7 +170,7 @@ class QuantizeView {
     if (this.#summary.textContent !== summary) this.#context.announce(summary);
     fill(this.#summary, summary);
     fill(this.#problems, conversions.filter((each) => each.problem).map(problemNote));
-    this.#table.show(numbers, conversions, parsed);
+    this.#table.show(numbers.map(realText), conversions, parsed);
     fill(this.#counts, countsTable(conversions));
     const done = conversions.filter((each) => !each.problem);
     shown.errors = new Map(done.map(({ profile, reals }) => [profile, errorsInSteps(numbers, reals, parsed, shape)]));
@@ -220,7 +220,7 @@ class QuantizeView {
     try {
       const explained = await explainElement(this.#context.api, index, shown, signal);
       if (signal.aborted) return;
-      if (explained.length) this.#reason.show(index, shown.numbers[index], explained);
+      if (explained.length) this.#reason.show(index, `x = ${realText(shown.numbers[index])}`, explained);
       else this.#reason.clear();
     } catch (problem) {
       if (!signal.aborted) this.#reason.refuse(problem);

@@ -1,5 +1,4 @@
 import { storedText } from "../conversion/bits.js";
-import { realText } from "../conversion/errors.js";
 import { button, element, fill } from "../dom.js";
 import { differing, referenceOf } from "./differences.js";
 
@@ -13,6 +12,7 @@ export class ComparisonTable {
   node = element("div", { class: "comparison" });
   #onChoose;
   #filtered;
+  #given;
   #rows = new Map();
   #chosen = null;
   #onFilter;
@@ -23,13 +23,16 @@ export class ComparisonTable {
    * @param {string} filtered "only" elements that differ, "all", or "" for whichever suits their number
    * @param {function(number): void} onChoose told which element is chosen
    * @param {function(boolean): void} onFilter told whether only elements that differ are wanted
+   * @param {string} given the name of what was converted
    */
-  constructor(filtered, onChoose, onFilter) {
+  constructor(filtered, onChoose, onFilter, given = "x") {
     this.#filtered = filtered;
     this.#onChoose = onChoose;
     this.#onFilter = onFilter;
+    this.#given = given;
   }
 
+  /** @param {string[]} numbers what was converted, as texts */
   show(numbers, conversions, parsed) {
     this.#data = { numbers, conversions, parsed, marks: differing(conversions) };
     this.#shown = ROWS_AT_ONCE;
@@ -95,7 +98,7 @@ export class ComparisonTable {
         "tr",
         {},
         element("th", { scope: "col" }, "Element"),
-        element("th", { scope: "col", class: "number" }, "x"),
+        element("th", { scope: "col", class: "number" }, this.#given),
         conversions.map((conversion) =>
           element(
             "th",
@@ -120,7 +123,7 @@ export class ComparisonTable {
       "tr",
       { class: marks[index] ? "differs" : "", onclick: (event) => event.target.closest("button") || this.#onChoose(index) },
       element("th", { scope: "row" }, why),
-      element("td", { class: "number" }, realText(numbers[index])),
+      element("td", { class: "number" }, numbers[index]),
       conversions.map((conversion) => this.#cell(conversion, reference, index)),
     );
   }

@@ -4,12 +4,18 @@ import { element, fill } from "../dom.js";
 export class ProfilePicker {
   #chosen;
   #onChange;
-  node = element("fieldset", { class: "profiles" }, element("legend", { class: "unseen" }, "Profiles"));
+  node;
   #list = element("div", { class: "chips" });
 
-  constructor(chosen, onChange) {
+  /**
+   * @param {string[]} chosen names, of which the list may offer a part
+   * @param {function(string[], string, boolean): void} onChange told the names chosen now, and which one was changed to what
+   * @param {string} title what the list offers
+   */
+  constructor(chosen, onChange, title = "Profiles") {
     this.#chosen = chosen;
     this.#onChange = onChange;
+    this.node = element("fieldset", { class: "profiles" }, element("legend", { class: "unseen" }, title));
     this.node.append(this.#list);
   }
 
@@ -37,6 +43,6 @@ export class ProfilePicker {
   #toggle(name, chosen) {
     this.#chosen = this.#chosen.filter((each) => each !== name);
     if (chosen) this.#chosen.push(name);
-    this.#onChange(this.#chosen);
+    this.#onChange(this.#chosen, name, chosen);
   }
 }

@@ -1,4 +1,3 @@
-import { realText } from "../conversion/errors.js";
 import { element, fill } from "../dom.js";
 import { enumerated } from "./differences.js";
 import { alignedSteps, groupedBySteps, sharedSteps } from "./explanation.js";
@@ -8,8 +7,12 @@ import { stepsInWords } from "./sentence.js";
 export class Reason {
   node = element("section", { class: "card reason", "aria-live": "polite" });
 
-  /** @param {Array<{profile: string, element: Object, problem: Error}>} answers */
-  show(index, x, answers) {
+  /**
+   * @param {number} index of the element
+   * @param {string} given "x = 0.25"
+   * @param {Array<{profile: string, element: Object, problem: Error}>} answers
+   */
+  show(index, given, answers) {
     const explained = answers.filter(({ problem }) => !problem);
     const notes = answers.filter(({ problem }) => problem).map(problemNote);
     if (explained.length === 0) {
@@ -22,7 +25,7 @@ export class Reason {
     fill(
       this.node,
       element("h2", {}, differs ? `Why element ${index} differs` : `How element ${index} is computed`),
-      this.#sentences(x, explained, shared),
+      this.#sentences(given, explained, shared),
       notes,
       this.#table(explained),
     );
@@ -36,10 +39,10 @@ export class Reason {
     fill(this.node);
   }
 
-  #sentences(x, explained, shared) {
+  #sentences(given, explained, shared) {
     const groups = groupedBySteps(explained);
     const common = explained[0].element.steps.slice(0, shared);
-    const lead = element("p", {}, element("span", { class: "x" }, `${inputText(x, explained[0].element)}. `), beginning(groups, common));
+    const lead = element("p", {}, element("span", { class: "x" }, `${given}. `), beginning(groups, common));
     if (groups.length === 1) return lead;
     return [
       lead,
@@ -102,12 +105,6 @@ function stepRow({ step, cells }, parting) {
     element("th", { scope: "row" }, step.replaceAll("_", " "), parting && element("span", { class: "parting-mark" }, "◆ first difference")),
     cells.map((cell) => element("td", {}, stepCell(cell))),
   );
-}
-
-/** x as it is given, and as the expressed type holds it. */
-function inputText(x, { input }) {
-  const held = Number(input);
-  return Object.is(held, x) || input === realText(x) ? `x = ${realText(x)}` : `x = ${realText(x)}, held as ${input}`;
 }
 
 /** What all profiles do, in words. */

@@ -55,6 +55,6 @@ async function errorOf(api, a, b, signal) {
   return api.post("/v1/compare", { a, b, max_reported: 0 }, { signal });
 }
 
-function tensorText(shape, elementType) {
+export function tensorText(shape, elementType) {
   return `tensor<${[...shape, elementType].join("x")}>`;
 }

@@ -182,7 +182,7 @@ class QuantizeView {
     fill(this.#summary, summary);
     fill(this.#problems, conversions.filter((each) => each.problem).map(problemNote));
     if (done.length === 0) return;
-    this.#table.show(numbers, conversions, parsed);
+    this.#table.show(numbers.map(realText), conversions, parsed);
     fill(this.#counts, countsTable(done));
     shown.errors = new Map(done.map(({ profile, reals }) => [profile, errorsInSteps(numbers, reals, parsed, shape)]));
     this.#histograms.show(done.map(({ profile }) => ({ profile, errors: shown.errors.get(profile) })));
@@ -227,7 +227,7 @@ class QuantizeView {
     try {
       const explained = await explainElement(this.#context.api, index, shown, signal);
       if (signal.aborted) return;
-      if (explained.length) this.#reason.show(index, shown.numbers[index], explained);
+      if (explained.length) this.#reason.show(index, inputText(shown.numbers[index], explained), explained);
       else this.#reason.clear();
     } catch (problem) {
       if (!signal.aborted) this.#reason.refuse(problem);
@@ -257,6 +257,12 @@ class QuantizeView {
     this.#stale();
     this.#numbers.refuse(problem);
   }
+}
+
+/** x as it is given, and as the expressed type holds it. */
+function inputText(x, explained) {
+  const held = explained.find((each) => each.element)?.element.input;
+  return held === undefined || Number(held) === x || Number.isNaN(x) ? `x = ${realText(x)}` : `x = ${realText(x)}, held as ${held}`;
 }
 
 /** What is entered, shown beside the title of a group that is closed. */

@@ -24,7 +24,7 @@ const WORDS = {
   round: rounding,
   clamp: clamping,
   nan: (step, verb) => `${verb("store")} NaN as ${step.value}`,
-  overflow: (step, verb) => `${verb("take")} what is too large as ${step.value}`,
+  overflow: (step, verb) => `${verb("give")} ${step.value} for what is too large`,
   encode: (step, verb) => `${verb("store")} it as ${step.value}`,
 };
 

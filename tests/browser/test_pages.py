@@ -12,7 +12,7 @@ from tests.conftest import Server
 
 pytestmark = pytest.mark.browser
 
-ACCESSIBLE: dict[str, str] = {}
+ACCESSIBLE = {"compare": "/", "type": "/#type"}
 OTHERS = {"docs": "/docs"}
 
 

@@ -23,6 +23,7 @@ export const requantize = {
     shift: "",
     profiles: "litert,litert_single_rounding",
     element: "",
+    call: "",
     differing: "",
   },
   render(root, state, context) {
@@ -215,10 +216,22 @@ class RequantizeView {
     fill(this.#problems, requantizations.filter((each) => each.problem).map(problemNote));
     this.#table.show(texts, requantizations, output);
     fill(this.#multipliers, element("h2", {}, "Multiplier, shift and saturation"), multipliersTable(requantizations));
-    const done = requantizations.filter((each) => !each.problem);
-    if (done.length) this.#context.lastCall = { path: "/v1/requantize", body: done[0].call };
+    this.#showCall();
     const given = this.#state.element === "" ? -1 : Number(this.#state.element);
     this.#explain(given >= 0 && given < texts.length ? given : Math.max(marks.indexOf(true), 0));
+  }
+
+  /** The call of one of the profiles and schemes. */
+  #showCall() {
+    const done = this.#shown.requantizations.filter((each) => !each.problem);
+    if (done.length === 0) return;
+    const { profile, call } = done.find((each) => each.profile === this.#state.call) ?? done[0];
+    const choose = (chosen) => {
+      this.#context.set({ call: chosen });
+      this.#showCall();
+    };
+    const choice = { label: "Profile or scheme", names: done.map((each) => each.profile), name: profile, choose };
+    this.#context.lastCall = { path: "/v1/requantize", body: call, choice };
   }
 
   #choose(index) {

@@ -55,6 +55,11 @@ class Explainer(ABC):
         return Explanation(self.plan, report, output, self.formula(), elements)
 
 
+def formulas(explained: ElementExplanation) -> tuple[str, ...]:
+    """Return the formulas of the steps of an element."""
+    return tuple(f"{step.symbol} = {step.formula}" for step in explained.steps)
+
+
 def numbers(array: Array, tensor: TensorType) -> list[int | float]:
     """Return the elements of a tensor as they are kept: floats, or stored integers and codes."""
     element = tensor.element

@@ -56,7 +56,7 @@ class Stored:
     saturated: Saturation | None = None
 
 
-def beyond(value: float | int, lowest: int, highest: int) -> Saturation | None:
+def beyond(value: float | int, lowest: float | int, highest: float | int) -> Saturation | None:
     """Return at which end a number is outside of bounds."""
     return Saturation.LOW if value < lowest else Saturation.HIGH if value > highest else None
 
@@ -107,7 +107,7 @@ class IntegerQuantization:
         lane = lanes_of(operand.expressed)
         steps = step_precision(rule, operand.expressed)
         z = operand.zero_points[parameter]
-        working.symbols |= {"z": str(z), "lo": str(operand.minimum), "hi": str(operand.maximum)}
+        working.know(z=str(z), lo=str(operand.minimum), hi=str(operand.maximum))
         if rule.flushes:
             x = _flushed(working, "x", x, lane)
         symbol = "v"
@@ -149,12 +149,12 @@ class IntegerQuantization:
         rule = self.rule
         formula = _FORMULAS[rule.rounding].format(symbol)
         if math.isinf(v):
-            working.text(StepKind.ROUND, "n", formula, working.symbols[symbol], INTEGER)
+            working.text(StepKind.ROUND, "n", formula, working.known(symbol), INTEGER)
             return v
         draw = None
         if rule.rounding is Rounding.STOCHASTIC:
             draw = Draw.of(self.seed, index)
-            working.symbols["u"] = exact_text(draw.fraction)
+            working.know(u=exact_text(draw.fraction))
         exact = Fraction(v)
         n = round_to_integer(exact, rule.rounding, draw)
         return working.integer(StepKind.ROUND, "n", formula, n, exact=exact)
@@ -170,7 +170,7 @@ class IntegerQuantization:
             if isinstance(n, int):
                 total = working.integer(StepKind.ADD_ZERO_POINT, "t", "n + z", n + z)
             else:
-                working.text(StepKind.ADD_ZERO_POINT, "t", "n + z", working.symbols["n"], INTEGER)
+                working.text(StepKind.ADD_ZERO_POINT, "t", "n + z", working.known("n"), INTEGER)
         elif not self._adds_before:
             symbol = "t"
             a = self._float_zero_point(working, z, Precision((lane,)))
@@ -178,7 +178,7 @@ class IntegerQuantization:
             total = working.float(StepKind.ADD_ZERO_POINT, "t", f"{lane.name}(n + z)", whole, lane)
         saturated = beyond(total, operand.minimum, operand.maximum)
         lowest, highest = self._bounds(steps)
-        working.symbols |= {"lo": str(lowest), "hi": str(highest)}
+        working.know(lo=str(lowest), hi=str(highest))
         q = int(min(max(total, lowest), highest))
         working.integer(StepKind.CLAMP, "q", f"clamp({symbol}, lo, hi)", q)
         if overflow is Overflow.FLOAT_CLAMP and q > _INT32_MAXIMUM:

@@ -52,7 +52,7 @@ class Scales:
     def show(self, working: Working, parameter: int, symbol: str = "s") -> float:
         """Add the step from the scale of the type to the one that is computed with, and return that."""
         scale = self.operand.scales[parameter]
-        working.symbols["scale"] = float_text(scale, F64)
+        working.know(scale=float_text(scale, F64))
         if self.left_out:
             return working.float(StepKind.SCALE, symbol, "1", Precision((F32,)).of(1.0), F32)
         result = Precision((self.element,)).of(scale)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from fractions import Fraction
+from typing import Any
 
 from core.explain.explanation import Step, StepKind
 from core.explain.float_steps import Precision, Rounded, is_tie
@@ -18,11 +20,20 @@ INTEGER = "integer"
 
 
 class Working:
-    """`symbols`: the texts of those that are known at the start."""
+    """The steps so far. Symbols have the `names` that are given for them, where two conversions follow each other."""
 
     def __init__(self, **symbols: str) -> None:
-        self.symbols = symbols
+        self.names: Mapping[str, str] = {}
         self.steps: list[Step] = []
+        self._symbols = symbols
+
+    def know(self, **symbols: str) -> None:
+        """Let symbols stand for these texts from here on."""
+        self._symbols |= {self.names.get(symbol, symbol): text for symbol, text in symbols.items()}
+
+    def known(self, symbol: str) -> str:
+        """Return the text of a symbol."""
+        return self._symbols[self.names.get(symbol, symbol)]
 
     def float(
         self,
@@ -34,48 +45,50 @@ class Working:
     ) -> float:
         """Add a step whose result is a float of `element`, and return that."""
         value = result.value
+        tie = result.exact is not None and math.isfinite(value) and _between(result.exact, value, element)
         self._add(
-            Step(
-                step,
-                symbol,
-                formula,
-                self._inserted(formula),
-                float_text(value, element),
-                element.name,
-                bits=float_bits(value, element),
-                unrounded=None if result.exact is None else exact_text(result.exact),
-                tie=result.exact is not None and math.isfinite(value) and _between(result.exact, value, element),
-            )
+            step,
+            symbol,
+            formula,
+            float_text(value, element),
+            element.name,
+            bits=None if math.isnan(value) else float_bits(value, element),
+            unrounded=None if result.exact is None else exact_text(result.exact),
+            tie=tie,
         )
         return value
 
     def integer(
-        self, step: StepKind, symbol: str, formula: str, value: int, precision: str = INTEGER,
+        self,
+        step: StepKind,
+        symbol: str,
+        formula: str,
+        value: int,
+        precision: str = INTEGER,
+        *,
         exact: Fraction | None = None,
-    ) -> int:  # fmt: skip
+    ) -> int:
         """Add a step whose result is an integer, and return that. `exact`: what was rounded to it."""
         unrounded = None if exact is None or exact == value else exact_text(exact)
         tie = exact is not None and is_tie(exact)
-        self._add(
-            Step(
-                step, symbol, formula, self._inserted(formula), str(value), precision, unrounded=unrounded, tie=tie
-            )
-        )  # fmt: skip
+        self._add(step, symbol, formula, str(value), precision, unrounded=unrounded, tie=tie)
         return value
 
-    def text(self, step: StepKind, symbol: str, formula: str, value: str, precision: str) -> None:
-        """Add a step whose result is no number that is computed with: a code, an infinity among integers."""
-        self._add(Step(step, symbol, formula, self._inserted(formula), value, precision))
+    def text(self, step: StepKind, symbol: str, formula: str, value: str, precision: str, **more: Any) -> None:
+        """Add a step with a result in words: a code, or an infinity among integers. `more`: fields of Step."""
+        self._add(step, symbol, formula, value, precision, **more)
 
-    def _add(self, step: Step) -> None:
-        self.symbols[step.symbol] = step.value
-        self.steps.append(step)
+    def _add(self, step: StepKind, symbol: str, formula: str, value: str, precision: str, **more: Any) -> None:
+        symbol = self.names.get(symbol, symbol)
+        formula = _SYMBOL.sub(lambda match: self.names.get(match[0], match[0]), formula)
+        self.steps.append(Step(step, symbol, formula, self._inserted(formula), value, precision, **more))
+        self._symbols[symbol] = value
 
     def _inserted(self, formula: str) -> str:
         """Return the formula with the numbers in the place of the symbols."""
 
         def number(match: re.Match[str]) -> str:
-            text = self.symbols.get(match[0])
+            text = self._symbols.get(match[0])
             if text is None:
                 return match[0]
             before = formula[: match.start()].rstrip()

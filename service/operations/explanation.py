@@ -8,10 +8,12 @@ from functools import partial
 from typing import Any
 
 from core.errors import LimitError
+from core.explain.dequantize import dequantize_explainer
 from core.explain.explainer import Explainer
 from core.explain.explanation import ElementExplanation, Explanation, Step
 from core.explain.number_text import float_text
 from core.explain.quantize import quantize_explainer
+from core.explain.requantize import requantize_explainer
 from core.formats.elements import FloatElement
 from core.mlir.types import ElementType
 from core.profiles import Operation
@@ -26,6 +28,8 @@ CHARACTERS_PER_ELEMENT = 512
 
 _EXPLAINERS: Mapping[Operation, Callable[..., Explainer]] = {
     Operation.QUANTIZE: quantize_explainer,
+    Operation.DEQUANTIZE: dequantize_explainer,
+    Operation.REQUANTIZE: requantize_explainer,
 }
 
 

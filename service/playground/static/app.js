@@ -81,5 +81,23 @@ function contextOf(current) {
 
 // The address has the state after its #, so that a link within the page cannot stand there.
 document.getElementById("skip").addEventListener("click", () => main.focus());
+document.getElementById("copy-link").addEventListener("click", copyLink);
+
+async function copyLink(event) {
+  const url = new URL(location.href);
+  url.hash = writeFragment(shown.view.id, shown.state);
+  let said = "Link copied";
+  try {
+    await navigator.clipboard.writeText(url.href);
+  } catch {
+    // No clipboard without HTTPS, other than on this machine: the address bar has the link.
+    history.replaceState(null, "", url);
+    said = "The link is in the address bar";
+  }
+  announcements.textContent = said;
+  event.target.textContent = said;
+  setTimeout(() => (event.target.textContent = "Copy link"), 2000);
+}
+
 window.addEventListener("hashchange", show);
 show();

@@ -57,5 +57,5 @@ export function select(options, value, onchange) {
 
 /** A button that is no submit button. */
 export function button(text, onclick, attributes = {}) {
-  return element("button", { type: "button", onclick, ...attributes }, text);
+  return element("button", { type: "button", onclick, ...attributes }, ...[text].flat());
 }

@@ -1,8 +1,9 @@
 import { storedText } from "../conversion/bits.js";
 import { button, element, fill } from "../dom.js";
-import { differing } from "./differences.js";
+import { differing, referenceOf } from "./differences.js";
 
 const ROWS_AT_ONCE = 100;
+const MANY = 16;
 
 /**
  * The stored integers of each profile side by side, a row for each element. An element whose row is chosen is explained.
@@ -10,22 +11,24 @@ const ROWS_AT_ONCE = 100;
 export class ComparisonTable {
   node = element("div", { class: "comparison" });
   #onChoose;
-  #onlyDiffering;
+  #filtered;
   #given;
   #rows = new Map();
+  #chosen = null;
+  #onFilter;
   #shown = ROWS_AT_ONCE;
   #data = null;
 
   /**
-   * @param {boolean} onlyDiffering
+   * @param {string} filtered "only" elements that differ, "all", or "" for whichever suits their number
    * @param {function(number): void} onChoose told which element is chosen
    * @param {function(boolean): void} onFilter told whether only elements that differ are wanted
    * @param {string} given the name of what was converted
    */
-  constructor(onlyDiffering, onChoose, onFilter, given = "x") {
-    this.#onlyDiffering = onlyDiffering;
+  constructor(filtered, onChoose, onFilter, given = "x") {
+    this.#filtered = filtered;
     this.#onChoose = onChoose;
-    this.onFilter = onFilter;
+    this.#onFilter = onFilter;
     this.#given = given;
   }
 
@@ -38,6 +41,7 @@ export class ComparisonTable {
 
   /** Mark the chosen element's row. */
   choose(index) {
+    this.#chosen = index;
     for (const [each, row] of this.#rows) {
       row.classList.toggle("chosen", each === index);
       row.querySelector("button").setAttribute("aria-pressed", String(each === index));
@@ -46,12 +50,13 @@ export class ComparisonTable {
 
   #draw() {
     const { numbers, marks } = this.#data;
-    const indices = numbers.map((_, index) => index).filter((index) => !this.#onlyDiffering || marks[index]);
+    const only = this.#filtered === "only" || (this.#filtered === "" && numbers.length > MANY && marks.includes(true));
+    const indices = numbers.map((_, index) => index).filter((index) => !only || marks[index]);
     const shown = indices.slice(0, this.#shown);
     this.#rows = new Map(shown.map((index) => [index, this.#row(index)]));
     fill(
       this.node,
-      this.#filter(marks),
+      numbers.length > MANY && this.#filter(only),
       element(
         "div",
         { class: "scroll", tabindex: "0", role: "region", "aria-label": "Stored values by profile" },
@@ -66,17 +71,18 @@ export class ComparisonTable {
   #more() {
     this.#shown += ROWS_AT_ONCE;
     this.#draw();
+    this.choose(this.#chosen);
   }
 
-  #filter(marks) {
-    if (marks.length < 8) return null;
+  #filter(only) {
     const box = element("input", {
       type: "checkbox",
-      checked: this.#onlyDiffering,
+      checked: only,
       onchange: () => {
-        this.#onlyDiffering = box.checked;
-        this.onFilter(box.checked);
+        this.#filtered = box.checked ? "only" : "all";
+        this.#onFilter(box.checked);
         this.#draw();
+        this.choose(this.#chosen);
         this.node.querySelector("input").focus();
       },
     });
@@ -93,16 +99,23 @@ export class ComparisonTable {
         {},
         element("th", { scope: "col" }, "Element"),
         element("th", { scope: "col", class: "number" }, this.#given),
-        conversions.map(({ profile }) => element("th", { scope: "col", class: "number" }, profile)),
+        conversions.map((conversion) =>
+          element(
+            "th",
+            { scope: "col", class: "number" },
+            conversion.profile,
+            conversions.length > 1 && conversion === referenceOf(conversions) && element("span", { class: "reference" }, "reference"),
+          ),
+        ),
       ),
     );
   }
 
   #row(index) {
     const { numbers, conversions, marks } = this.#data;
-    const reference = conversions.find((each) => !each.problem);
+    const reference = referenceOf(conversions);
     const why = button(
-      [String(index), marks[index] && element("span", { class: "why" }, " why?")],
+      [element("span", {}, String(index)), marks[index] && element("span", { class: "why" }, "why?")],
       () => this.#onChoose(index),
       { class: "element", "aria-pressed": "false", "aria-label": `Element ${index}${marks[index] ? ", differs: why?" : ""}` },
     );

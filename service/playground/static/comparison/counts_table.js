@@ -3,8 +3,6 @@ import { element } from "../dom.js";
 
 /** What saturated and was NaN, and the error against the numbers, a row for each profile. */
 export function countsTable(conversions) {
-  const done = conversions.filter((each) => !each.problem);
-  if (done.length === 0) return null;
   const heads = ["Profile", "Saturated low", "Saturated high", "NaN", "Largest error", "Mean error", "SQNR"];
   return element(
     "div",
@@ -13,13 +11,13 @@ export function countsTable(conversions) {
       "table",
       {},
       element("thead", {}, element("tr", {}, heads.map((head, index) => element("th", { scope: "col", class: index ? "number" : "" }, head)))),
-      element("tbody", {}, done.map(row)),
+      element("tbody", {}, conversions.map(row)),
     ),
   );
 }
 
-function row({ profile, report }) {
-  const { max_absolute_error: largest, mean_absolute_error: mean, sqnr_db: sqnr } = report.error ?? {};
+function row({ profile, report, error }) {
+  const { max_absolute_error: largest, mean_absolute_error: mean, sqnr_db: sqnr } = error;
   return element(
     "tr",
     {},

@@ -1,4 +1,9 @@
-/** Where conversions of the same numbers differ. The first conversion that has results is the reference. */
+/** Where conversions of the same numbers differ. */
+
+/** The first conversion that has results. */
+export function referenceOf(conversions) {
+  return conversions.find((each) => !each.problem);
+}
 
 /** @returns {boolean[]} for each element, whether two of the conversions store different things */
 export function differing(conversions) {

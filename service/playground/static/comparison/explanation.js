@@ -7,7 +7,8 @@ const MOST_ELEMENTS = 256;
 /**
  * The steps of one element in each profile.
  * @param {number} index of the element
- * @returns {Promise<Array<{profile: string, element: Object}>>} of the profiles that have results
+ * @returns {Promise<Array<{profile: string, element: Object, problem: Error}>>} of each profile that has results, its
+ *   steps or why there are none
  * @throws {Error} for a tensor that is too large to explain
  */
 export async function explainElement(api, index, { conversions, numbers, shape, typeText, parsed }, signal) {
@@ -16,8 +17,12 @@ export async function explainElement(api, index, { conversions, numbers, shape, 
   return Promise.all(
     profiles.map(async (profile) => {
       const body = quantizeBody(profile, sample.numbers, sample.shape, typeText, parsed.expressed);
-      const reply = await api.post("/v1/explain/quantize", body, { signal });
-      return { profile, element: reply.elements[sample.index] };
+      try {
+        const reply = await api.post("/v1/explain/quantize", body, { signal });
+        return { profile, element: reply.elements[sample.index] };
+      } catch (problem) {
+        return { profile, problem };
+      }
     }),
   );
 }
@@ -40,6 +45,29 @@ export function sharedSteps(explained) {
   const [first, ...others] = explained.map(({ element }) => element.steps);
   const parting = first.findIndex((step, at) => others.some((steps) => !same(steps[at], step)));
   return parting < 0 ? first.length : parting;
+}
+
+/**
+ * The steps of the profiles in rows, so that the same kinds of steps stand side by side.
+ * @returns {Array<{step: string, cells: Array<Object|undefined>, differs: boolean}>} a cell for each profile
+ */
+export function alignedSteps(explained) {
+  const rows = [];
+  explained.forEach(({ element }, profile) => {
+    let above = -1;
+    for (const step of element.steps) {
+      const alike = (row, at) => at > above && row.step === step.step && row.symbol === step.symbol;
+      const found = rows.findIndex(alike);
+      above = found < 0 ? above + 1 : found;
+      if (found < 0) rows.splice(above, 0, { step: step.step, symbol: step.symbol, cells: [] });
+      rows[above].cells[profile] = step;
+    }
+  });
+  return rows.map(({ step, cells }) => ({
+    step,
+    cells: explained.map((_, profile) => cells[profile]),
+    differs: explained.some((_, profile) => (cells[profile] ?? cells[0]) !== undefined && !same(cells[profile], cells[0])),
+  }));
 }
 
 /** The profiles with the same steps, together. */

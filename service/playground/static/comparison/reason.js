@@ -1,6 +1,6 @@
 import { element, fill } from "../dom.js";
 import { enumerated } from "./differences.js";
-import { groupedBySteps, sharedSteps } from "./explanation.js";
+import { alignedSteps, groupedBySteps, sharedSteps } from "./explanation.js";
 import { stepsInWords } from "./sentence.js";
 
 /** Why profiles store an element differently: in sentences, and step by step side by side. */
@@ -10,9 +10,15 @@ export class Reason {
   /**
    * @param {number} index of the element
    * @param {string} given "x = 0.25"
-   * @param {Array<{profile: string, element: Object}>} explained
+   * @param {Array<{profile: string, element: Object, problem: Error}>} answers
    */
-  show(index, given, explained) {
+  show(index, given, answers) {
+    const explained = answers.filter(({ problem }) => !problem);
+    const notes = answers.filter(({ problem }) => problem).map(problemNote);
+    if (explained.length === 0) {
+      fill(this.node, notes);
+      return;
+    }
     const results = new Set(explained.map(({ element: each }) => String(each.result)));
     const differs = results.size > 1;
     const shared = sharedSteps(explained);
@@ -20,7 +26,8 @@ export class Reason {
       this.node,
       element("h2", {}, differs ? `Why element ${index} differs` : `How element ${index} is computed`),
       this.#sentences(given, explained, shared),
-      this.#table(explained, shared),
+      notes,
+      this.#table(explained),
     );
   }
 
@@ -55,12 +62,12 @@ export class Reason {
     ];
   }
 
-  #table(explained, shared) {
-    const rows = Math.max(...explained.map(({ element: each }) => each.steps.length));
-    const parts = explained.length > 1 && explained.some(({ element: each }) => each.steps.length > shared);
+  #table(explained) {
+    const rows = alignedSteps(explained);
+    const parting = rows.findIndex((row) => row.differs);
     return element(
       "div",
-      { class: "scroll", tabindex: "0", role: "region", "aria-label": "The steps of each profile, side by side" },
+      { class: "scroll whole", tabindex: "0", role: "region", "aria-label": "The steps of each profile, side by side" },
       element(
         "table",
         { class: "steps" },
@@ -72,18 +79,11 @@ export class Reason {
         element(
           "tbody",
           {},
-          Array.from({ length: rows }, (_, at) =>
-            element(
-              "tr",
-              { class: parts && at === shared ? "parting" : "" },
-              element("th", { scope: "row" }, String(at + 1), parts && at === shared && element("span", { class: "parting-mark" }, " ◆ first difference")),
-              explained.map(({ element: each }) => element("td", {}, stepCell(each.steps[at]))),
-            ),
-          ),
+          rows.map((row, at) => stepRow(row, at === parting)),
           element(
             "tr",
             { class: "stored" },
-            element("th", { scope: "row" }, "Stored"),
+            element("th", { scope: "row" }, "stored"),
             explained.map(({ element: each }) =>
               element("td", {}, element("strong", {}, String(each.result)), each.saturated && ` saturated ${each.saturated}`),
             ),
@@ -92,6 +92,19 @@ export class Reason {
       ),
     );
   }
+}
+
+function problemNote({ profile, problem }) {
+  return element("p", { class: "note" }, "The steps of ", element("strong", {}, profile), ` are not shown: ${problem.message}.`);
+}
+
+function stepRow({ step, cells }, parting) {
+  return element(
+    "tr",
+    { class: parting ? "parting" : "" },
+    element("th", { scope: "row" }, step.replaceAll("_", " "), parting && element("span", { class: "parting-mark" }, "◆ first difference")),
+    cells.map((cell) => element("td", {}, stepCell(cell))),
+  );
 }
 
 /** What all profiles do, in words. */
@@ -105,9 +118,7 @@ function beginning(groups, common) {
 function stepCell(step) {
   if (!step) return element("span", { class: "none" }, "–");
   return [
-    element("span", { class: "step-name" }, step.step.replaceAll("_", " "), step.tie && " · tie"),
-    element("code", { class: "formula" }, `${step.symbol ? `${step.symbol} = ` : ""}${step.formula}`),
-    element("code", { class: "inserted" }, `${step.inserted} = `, element("b", {}, step.value)),
-    element("span", { class: "precision" }, step.precision),
+    element("span", { class: "formula" }, element("code", {}, `${step.symbol} = ${step.formula}`), step.precision !== "integer" && ` ${step.precision}`),
+    element("code", {}, `${step.inserted} = `, element("b", {}, step.value), step.tie && element("span", { class: "tie" }, "tie")),
   ];
 }

@@ -13,12 +13,12 @@ const ROUNDINGS = [
 
 const WORDS = {
   flush: (_, verb) => `${verb("take")} the subnormal for 0`,
-  scale: (step, verb) => `${verb("compute")} with the scale ${step.value}`,
+  scale: (step, verb) => step.unrounded && `${verb("round")} the scale to ${step.precision}: ${step.value}`,
   reciprocal: (step, verb) => `${verb("take")} the reciprocal of the scale: ${step.value}`,
   divide: (step, verb) => `${verb("divide")}: ${equation(step)}`,
   multiply: (step, verb) => `${verb("multiply")}: ${equation(step)}`,
   multiply_add: (step, verb) => `${verb("multiply")} and ${verb("add")} with one rounding: ${equation(step)}`,
-  convert: (step, verb) => `${verb("convert")}: ${equation(step)}`,
+  convert: (step, verb, value) => Number(step.value) !== Number(value) && `${verb("convert")} to ${step.precision}: ${equation(step)}`,
   add_zero_point: (step, verb) => `${verb("add")} the zero point: ${equation(step)}`,
   subtract_zero_point: (step, verb) => `${verb("subtract")} the zero point: ${equation(step)}`,
   round: rounding,
@@ -51,7 +51,8 @@ function thirdPerson(base) {
 }
 
 function equation(step) {
-  return step.inserted === step.value ? step.value : `${step.inserted} = ${step.value}`;
+  const text = step.inserted === step.value ? step.value : `${step.inserted} = ${step.value}`;
+  return text.replaceAll(" ", "\u00a0");
 }
 
 function rounding(step, verb, value) {
@@ -62,7 +63,7 @@ function rounding(step, verb, value) {
 
 /** Bounds are worth a word only where they change something. */
 function clamping(step, verb, value) {
-  return step.value === value ? "" : `${verb("clamp")} ${value} to the range: ${step.value}`;
+  return Number(step.value) === Number(value) ? "" : `${verb("clamp")} ${value} to the range: ${step.value}`;
 }
 
 function other(step, verb) {

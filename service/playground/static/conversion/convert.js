@@ -5,10 +5,11 @@ import { jsonNumber } from "../numbers/number_list.js";
  * @typedef {Object} Conversion
  * @property {string} profile
  * @property {Object} [call] the body for /v1/quantize
- * @property {string} storedType MLIR text of the stored tensor
  * @property {Array<number>} stored integers, or bits of float storage
  * @property {Array<number>} reals dequantized
- * @property {Object} report what saturated, NaN, and the error against the input
+ * @property {Object} output the dequantized tensor
+ * @property {Object} report what saturated and what was NaN
+ * @property {Object} [error] of the dequantized numbers against the input, as /v1/compare measures it
  * @property {Error} [problem] in the place of results: why the profile has none
  */
 
@@ -21,13 +22,18 @@ export function quantizeBody(profile, numbers, shape, typeText, expressed) {
   };
 }
 
-/** @returns {Promise<Conversion[]>} in the order of the profiles */
-export async function convertAll(api, profiles, numbers, shape, typeText, parsed, signal) {
+/**
+ * @param {boolean} measured whether the error is measured too
+ * @returns {Promise<Conversion[]>} in the order of the profiles
+ */
+export async function convertAll(api, profiles, { numbers, shape, typeText, parsed, measured }, signal) {
   return Promise.all(
     profiles.map(async (profile) => {
       const call = quantizeBody(profile, numbers, shape, typeText, parsed.expressed);
       try {
-        return { profile, call, ...(await convert(api, call, signal)) };
+        const conversion = await convert(api, call, signal);
+        const error = measured && (await errorOf(api, call.input, conversion.output, signal));
+        return { profile, call, ...conversion, error };
       } catch (problem) {
         if (signal.aborted) throw problem;
         return { profile, call, problem };
@@ -37,11 +43,16 @@ export async function convertAll(api, profiles, numbers, shape, typeText, parsed
 }
 
 async function convert(api, call, signal) {
-  const quantized = await api.post("/v1/quantize", { ...call, error: true }, { signal });
+  const quantized = await api.post("/v1/quantize", call, { signal });
   const { type, values } = quantized.output;
   const input = { type, values };
-  const dequantized = await api.post("/v1/dequantize", { input, profile: call.profile }, { signal });
-  return { storedType: type, stored: values, reals: dequantized.output.values.map(Number), report: quantized.report };
+  const { output } = await api.post("/v1/dequantize", { input, profile: call.profile }, { signal });
+  const reals = output.values.map(Number);
+  return { stored: values, reals, output: { type: output.type, values: reals.map(jsonNumber) }, report: quantized.report };
+}
+
+async function errorOf(api, a, b, signal) {
+  return api.post("/v1/compare", { a, b, max_reported: 0 }, { signal });
 }
 
 export function tensorText(shape, elementType) {

@@ -19,12 +19,11 @@ export function errorsInSteps(numbers, reals, parsed, shape) {
 export function errorText(error) {
   if (Number.isNaN(error)) return "–";
   const text = Math.abs(error) >= 1e4 || (error !== 0 && Math.abs(error) < 1e-3) ? error.toExponential(1) : String(Number(error.toPrecision(3)));
-  return (error > 0 ? `+${text}` : text).replace("-", "−");
+  return error > 0 ? `+${text}` : text;
 }
 
 /** A real number in at most nine digits, which hold every f32. */
 export function realText(value) {
-  if (Object.is(value, -0)) return "−0";
-  const text = Number.isFinite(value) ? String(Number(value.toPrecision(9))) : String(value).replace("Infinity", "∞");
-  return text.replace("-", "−");
+  if (Object.is(value, -0)) return "-0";
+  return Number.isFinite(value) ? String(Number(value.toPrecision(9))) : String(value).replace("Infinity", "inf");
 }

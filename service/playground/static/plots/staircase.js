@@ -5,6 +5,8 @@ import { axis, Plot } from "./plot.js";
 
 const SAMPLES = 901;
 const MARKER_SIZE = 4;
+const MARKER_GROWTH = 8;
+const MANY_POINTS = 48;
 
 /** The staircase x to dequantized of each profile, with the numbers on it. */
 export class Staircase {
@@ -32,7 +34,7 @@ export class Staircase {
     const range = rangeOf(series, parsed);
     const xs = Array.from({ length: SAMPLES }, (_, index) => range[0] + ((range[1] - range[0]) * index) / (SAMPLES - 1));
     const names = series.map(({ profile }) => profile);
-    const stairs = await convertAll(this.#api, names, xs, [SAMPLES], typeText, parsed, signal);
+    const stairs = await convertAll(this.#api, names, { numbers: xs, shape: [SAMPLES], typeText, parsed }, signal);
     if (signal.aborted) return;
     const data = [xs, ...stairs.map((each) => each.reals ?? xs.map(() => null))];
     fill(this.#caption, "From x to the dequantized value. The numbers are the markers on the stairs; the grey line is x itself.");
@@ -62,7 +64,11 @@ export class Staircase {
       hooks: {
         draw: [
           (plot) => this.#drawChosen(plot),
-          (plot) => series.forEach(({ points }, place) => drawPoints(plot, points, looks[place])),
+          // Those below are larger, so that they show where markers coincide.
+          (plot) =>
+            series.forEach(({ points }, place) =>
+              drawPoints(plot, points, looks[place], radiusOf(points, series.length - 1 - place, series.length)),
+            ),
         ],
       },
     };
@@ -85,13 +91,18 @@ export class Staircase {
   }
 }
 
-function drawPoints(plot, points, look) {
+function radiusOf(points, above, count) {
+  if (points.length > MANY_POINTS) return MARKER_SIZE / 2;
+  return MARKER_SIZE + (MARKER_GROWTH * above) / Math.max(count, 5);
+}
+
+function drawPoints(plot, points, look, radius) {
   const { ctx, bbox } = plot;
-  const size = MARKER_SIZE * devicePixelRatio;
+  const size = radius * devicePixelRatio;
   ctx.save();
   ctx.fillStyle = look.colour;
   ctx.strokeStyle = colour("--card");
-  ctx.lineWidth = 1.5 * devicePixelRatio;
+  ctx.lineWidth = Math.min(size / 3, 1.5 * devicePixelRatio);
   for (const [x, y] of points) {
     if (!Number.isFinite(x) || !Number.isFinite(y)) continue;
     const left = plot.valToPos(x, "x", true);

@@ -13,7 +13,7 @@ export function translations({ translations: found }) {
 
 function card(translation) {
   const { system, expressible, exact, reason, losses, rounded, rounded_count: roundedCount, operators, opset } = translation;
-  const verdict = !expressible ? "✗ cannot hold it" : exact ? "✓ exact" : "≈ with losses";
+  const verdict = !expressible ? "✗ cannot hold it" : exact ? "✓ exact" : losses.length ? "≈ with losses" : "≈ rounded";
   return element(
     "section",
     { class: "card system" },
@@ -33,7 +33,7 @@ function roundedText({ scale, becomes, quotient }) {
 /** The system's own parameters by its own names. */
 function operands(translation) {
   const own = translation[translation.system];
-  if (!own) return element("pre", { class: "code", tabindex: "0" }, translation.type);
+  if (!own) return element("pre", { class: "code" }, translation.type);
   return element("dl", { class: "facts" }, Object.entries(own).map(([name, value]) => [element("dt", {}, element("code", {}, name)), element("dd", {}, element("code", {}, valueText(value)))]));
 }
 

@@ -1,6 +1,7 @@
 import { element } from "../dom.js";
 
 const MOST_SCALES = 64;
+const ASKED = { mlir: "MLIR", qcast: "quant.qcast", dcast: "quant.dcast", scast: "quant.scast", stablehlo: "StableHLO" };
 
 /** What the service reads from a type. */
 export function typeFacts(parsed) {
@@ -25,7 +26,7 @@ export function typeFacts(parsed) {
           "li",
           { class: passes ? "passes" : "fails" },
           element("span", { class: "verdict" }, passes ? "✓ yes" : "✗ no"),
-          element("code", {}, name),
+          element("span", {}, ASKED[name] ?? name),
           reason && element("span", { class: "hint" }, ` ${reason}`),
         ),
       ),

@@ -55,6 +55,7 @@ class QuantizeView {
   #detail = element("section", { class: "card" });
   #values = new ValuesTable();
   #results;
+  #entered = { type: summaryValue(), numbers: summaryValue(), profiles: summaryValue() };
   #parsed = null;
   #shown = null;
   #computing = null;
@@ -67,9 +68,9 @@ class QuantizeView {
     this.#numbers = new NumbersEditor(state, MOST_NUMBERS, (changes) => this.#change(changes));
     this.#profiles = new ProfilePicker(names(state.profiles), (chosen) => this.#change({ profiles: chosen.join(",") }));
     this.#table = new ComparisonTable(
-      state.differing !== "",
+      state.differing,
       (index) => this.#choose(index),
-      (only) => context.set({ differing: only ? "1" : "" }),
+      (only) => context.set({ differing: only ? "only" : "all" }),
     );
     this.#staircase = new Staircase(context);
     this.#histograms = new ErrorHistograms(context);
@@ -102,21 +103,21 @@ class QuantizeView {
 
   #drawnInputs() {
     const open = matchMedia("(min-width: 64em)").matches;
-    const group = (title, ...content) =>
-      element("details", { class: "card", open }, element("summary", {}, element("h2", {}, title)), ...content);
+    const group = (title, value, ...content) =>
+      element("details", { class: "card", open }, element("summary", {}, element("h2", {}, title), value), ...content);
     return element(
       "div",
       { class: "inputs" },
-      group("Type", this.#type.node),
-      group("Numbers", this.#numbers.node),
-      group("Profiles", this.#profiles.node, element("p", { class: "hint" }, "The first one chosen is what the others are compared with.")),
+      group("Type", this.#entered.type, this.#type.node),
+      group("Numbers", this.#entered.numbers, this.#numbers.node),
+      group("Profiles", this.#entered.profiles, this.#profiles.node, element("p", { class: "hint" }, "The first one chosen is what the others are compared with.")),
     );
   }
 
   #drawnResults() {
     return element(
       "div",
-      { class: "results" },
+      { class: "results empty" },
       element("section", { class: "card", "aria-labelledby": "summary" }, this.#summary, this.#problems, this.#table.node),
       this.#reason.node,
       element("section", { class: "card" }, element("h2", {}, "Staircase"), this.#staircase.node),
@@ -128,6 +129,7 @@ class QuantizeView {
   #typeChanged(text, parsed) {
     this.#parsed = parsed;
     this.#context.set({ type: text });
+    this.#entered.type.textContent = text;
     if (parsed) this.#compute();
     else this.#stale();
   }
@@ -148,11 +150,18 @@ class QuantizeView {
     try {
       const numbers = this.#numbers.numbers(parsed);
       if (!parsed.scales.length) throw new Error("Choose a quantized type with scales.");
+      this.#entered.numbers.textContent = numbers.length > 8 ? `${numbers.length} numbers` : numbers.map(realText).join("  ");
+      this.#entered.profiles.textContent = names(state.profiles).join(", ");
       const shape = shapeFor(state.shape, numbers.length, parsed);
       const profiles = names(state.profiles);
       if (profiles.length === 0) throw new Error("Choose a profile.");
       this.#results.setAttribute("aria-busy", "true");
-      const conversions = await convertAll(this.#context.api, profiles, numbers, shape, state.type, parsed, signal);
+      const conversions = await convertAll(
+        this.#context.api,
+        profiles,
+        { numbers, shape, typeText: state.type, parsed, measured: true },
+        signal,
+      );
       if (signal.aborted) return;
       this.#show({ numbers, shape, parsed, conversions, typeText: state.type, signal });
     } catch (problem) {
@@ -164,15 +173,17 @@ class QuantizeView {
     this.#shown = shown;
     this.#results.removeAttribute("aria-busy");
     this.#results.classList.remove("stale");
+    const done = shown.conversions.filter((each) => !each.problem);
+    this.#results.classList.toggle("empty", done.length === 0);
     const { numbers, shape, parsed, conversions } = shown;
     const marks = differing(conversions);
     const summary = differenceSummary(conversions, marks);
     if (this.#summary.textContent !== summary) this.#context.announce(summary);
     fill(this.#summary, summary);
     fill(this.#problems, conversions.filter((each) => each.problem).map(problemNote));
+    if (done.length === 0) return;
     this.#table.show(numbers.map(realText), conversions, parsed);
-    fill(this.#counts, countsTable(conversions));
-    const done = conversions.filter((each) => !each.problem);
+    fill(this.#counts, countsTable(done));
     shown.errors = new Map(done.map(({ profile, reals }) => [profile, errorsInSteps(numbers, reals, parsed, shape)]));
     this.#histograms.show(done.map(({ profile }) => ({ profile, errors: shown.errors.get(profile) })));
     this.#showDetail();
@@ -185,10 +196,6 @@ class QuantizeView {
   #showDetail() {
     const { conversions, numbers, parsed, errors } = this.#shown;
     const done = conversions.filter((each) => !each.problem);
-    if (done.length === 0) {
-      fill(this.#detail);
-      return;
-    }
     const detail = done.find((each) => each.profile === this.#state.detail) ?? done[0];
     const picker = select(done.map(({ profile }) => profile), detail.profile, (profile) => {
       this.#context.set({ detail: profile });
@@ -220,7 +227,7 @@ class QuantizeView {
     try {
       const explained = await explainElement(this.#context.api, index, shown, signal);
       if (signal.aborted) return;
-      if (explained.length) this.#reason.show(index, `x = ${realText(shown.numbers[index])}`, explained);
+      if (explained.length) this.#reason.show(index, inputText(shown.numbers[index], explained), explained);
       else this.#reason.clear();
     } catch (problem) {
       if (!signal.aborted) this.#reason.refuse(problem);
@@ -241,6 +248,7 @@ class QuantizeView {
   /** What is shown belongs to something else than what is entered. */
   #stale() {
     this.#computing?.abort();
+    if (!this.#shown) this.#summary.textContent = "No result yet";
     this.#results.classList.add("stale");
     this.#results.removeAttribute("aria-busy");
   }
@@ -249,6 +257,17 @@ class QuantizeView {
     this.#stale();
     this.#numbers.refuse(problem);
   }
+}
+
+/** x as it is given, and as the expressed type holds it. */
+function inputText(x, explained) {
+  const held = explained.find((each) => each.element)?.element.input;
+  return held === undefined || Number(held) === x || Number.isNaN(x) ? `x = ${realText(x)}` : `x = ${realText(x)}, held as ${held}`;
+}
+
+/** What is entered, shown beside the title of a group that is closed. */
+function summaryValue() {
+  return element("span", { class: "summary-value" });
 }
 
 function problemNote({ profile, problem }) {

@@ -73,9 +73,9 @@ class RequantizeView {
     this.#profiles = this.#picker("Profiles");
     this.#schemes = this.#picker("Schemes");
     this.#table = new ComparisonTable(
-      state.differing !== "",
+      state.differing,
       (index) => this.#choose(index),
-      (only) => context.set({ differing: only ? "1" : "" }),
+      (only) => context.set({ differing: only ? "only" : "all" }),
       "accumulator",
     );
     this.#results = this.#drawnResults();

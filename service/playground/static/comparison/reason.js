@@ -50,11 +50,12 @@ export class Reason {
         "ul",
         { class: "sentences" },
         groups.map(({ profiles, element: each }) => {
+          const words = stepsInWords(each.steps.slice(shared), common, profiles.length > 1, each.input);
           return element(
             "li",
             {},
             element("strong", {}, enumerated(profiles)),
-            ` ${stepsInWords(each.steps.slice(shared), common, profiles.length > 1)}. `,
+            ` ${words}. `,
             element("span", { class: "result" }, `Stored: ${each.result}`),
           );
         }),
@@ -110,9 +111,9 @@ function stepRow({ step, cells }, parting) {
 /** What all profiles do, in words. */
 function beginning(groups, common) {
   const names = groups.flatMap(({ profiles }) => profiles);
-  const words = stepsInWords(common, [], names.length > 1);
+  const words = stepsInWords(common, [], names.length > 1, groups[0].element.input);
   if (groups.length === 1) return `${enumerated(names)} ${words}.`;
-  return words ? `All ${words}. Then:` : "";
+  return words ? `${names.length === 2 ? "Both" : "All"} ${words}. Then:` : "";
 }
 
 function stepCell(step) {

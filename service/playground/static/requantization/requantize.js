@@ -8,13 +8,18 @@ export function schemeLabel(name) {
   return SCHEME + name;
 }
 
+/** The service's name of a profile or scheme. */
+export function nameOf(label) {
+  return label.startsWith(SCHEME) ? label.slice(SCHEME.length) : label;
+}
+
 /**
  * The body of /v1/requantize.
  * @param {string} label of a profile or scheme
  * @param {{shape: number[], values: Array, inputType: string, outputType: string, multipliers?: Object[]}} given
  */
 export function requantizeBody(label, { shape, values, inputType, outputType, multipliers }) {
-  const arithmetic = label.startsWith(SCHEME) ? { scheme: label.slice(SCHEME.length) } : { profile: label };
+  const arithmetic = { [label.startsWith(SCHEME) ? "scheme" : "profile"]: nameOf(label) };
   return { input: { type: tensorText(shape, inputType), values }, output_type: outputType, ...arithmetic, ...(multipliers && { multipliers }) };
 }
 

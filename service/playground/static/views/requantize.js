@@ -89,7 +89,7 @@ class RequantizeView {
     try {
       const [{ profiles }, { schemes }] = await Promise.all([api.get("/v1/profiles", { signal }), api.get("/v1/schemes", { signal })]);
       this.#profiles.offer(profiles.filter((profile) => profile.operations.requantize));
-      this.#schemes.offer(schemes.map(({ name, summary }) => ({ name: schemeLabel(name), title: summary })));
+      this.#schemes.offer(schemes.map(({ name, summary }) => ({ name: schemeLabel(name), label: name, title: summary })));
     } catch (problem) {
       if (!signal.aborted) this.#fail(problem);
     }
@@ -182,8 +182,8 @@ class RequantizeView {
       const given = {
         shape: shapeFor("", accumulators.length, input),
         values: accumulators.map(({ json }) => json),
-        inputType: input.element ?? input.canonical,
-        outputType: output.element ?? output.canonical,
+        inputType: input.element ?? this.#state.input.trim(),
+        outputType: output.element ?? this.#state.output.trim(),
         multipliers: this.#givenMultipliers(),
       };
       this.#results.setAttribute("aria-busy", "true");

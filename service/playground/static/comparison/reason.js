@@ -1,4 +1,4 @@
-import { element, fill } from "../dom.js";
+import { breakable, element, fill } from "../dom.js";
 import { enumerated } from "./differences.js";
 import { alignedSteps, groupedBySteps, sharedSteps } from "./explanation.js";
 import { stepsInWords } from "./sentence.js";
@@ -75,7 +75,7 @@ export class Reason {
         element(
           "thead",
           {},
-          element("tr", {}, element("th", { scope: "col" }, "Step"), explained.map(({ profile }) => element("th", { scope: "col" }, profile))),
+          element("tr", {}, element("th", { scope: "col" }, "Step"), explained.map(({ profile }) => element("th", { scope: "col" }, breakable(profile)))),
         ),
         element(
           "tbody",

@@ -11,11 +11,12 @@ const ROUNDINGS = [
   [/^ceil\(/, "up", "up"],
 ];
 
+const SIDES = { s_in: "input ", s_out: "output " };
 const MOST_CHARACTERS = 12;
 
 const WORDS = {
   flush: (_, verb) => `${verb("take")} the subnormal for 0`,
-  scale: (step, verb) => step.unrounded && `${verb("round")} the scale to ${step.precision}: ${step.value}`,
+  scale: (step, verb) => step.unrounded && `${verb("round")} the ${SIDES[step.symbol] ?? ""}scale to ${step.precision}: ${step.value}`,
   reciprocal: (step, verb) => `${verb("take")} the reciprocal of the scale: ${step.value}`,
   divide: (step, verb) => `${verb("divide")}: ${equation(step)}`,
   multiply: (step, verb) => `${verb("multiply")}: ${equation(step)}`,

@@ -8,9 +8,14 @@ export function schemeLabel(name) {
   return SCHEME + name;
 }
 
+/** Whether a label is that of a scheme. */
+export function isScheme(label) {
+  return label.startsWith(SCHEME);
+}
+
 /** The service's name of a profile or scheme. */
 export function nameOf(label) {
-  return label.startsWith(SCHEME) ? label.slice(SCHEME.length) : label;
+  return isScheme(label) ? label.slice(SCHEME.length) : label;
 }
 
 /**
@@ -19,7 +24,7 @@ export function nameOf(label) {
  * @param {{shape: number[], values: Array, inputType: string, outputType: string, multipliers?: Object[]}} given
  */
 export function requantizeBody(label, { shape, values, inputType, outputType, multipliers }) {
-  const arithmetic = { [label.startsWith(SCHEME) ? "scheme" : "profile"]: nameOf(label) };
+  const arithmetic = { [isScheme(label) ? "scheme" : "profile"]: nameOf(label) };
   return { input: { type: tensorText(shape, inputType), values }, output_type: outputType, ...arithmetic, ...(multipliers && { multipliers }) };
 }
 

@@ -7,7 +7,7 @@ import { element, field, fill } from "../dom.js";
 import { jsonInteger, readIntegers } from "../requantization/accumulators.js";
 import { latest } from "../requantization/latest.js";
 import { multipliersTable } from "../requantization/multipliers_table.js";
-import { requantizeAll, schemeLabel } from "../requantization/requantize.js";
+import { isScheme, nameOf, requantizeAll, schemeLabel } from "../requantization/requantize.js";
 import { TypeEditor } from "../type/type_editor.js";
 
 const MOST_INTEGERS = 256;
@@ -50,6 +50,7 @@ class RequantizeView {
   #reason = new Reason();
   #multipliers = element("section", { class: "card" });
   #results;
+  #entered = []; // what is entered in each group, shown beside the title of one that is closed
   #shown = null;
   #compute;
 
@@ -76,7 +77,7 @@ class RequantizeView {
       state.differing,
       (index) => this.#choose(index),
       (only) => context.set({ differing: only ? "only" : "all" }),
-      "accumulator",
+      "q",
     );
     this.#results = this.#drawnResults();
     root.append(this.#drawnHead(), element("div", { class: "workbench" }, this.#drawnInputs(), this.#results));
@@ -138,8 +139,12 @@ class RequantizeView {
 
   #drawnInputs() {
     const wide = matchMedia("(min-width: 64em)").matches;
-    const group = (title, open, ...content) => element("details", { class: "card", open }, element("summary", {}, element("h2", {}, title)), ...content);
-    const schemesChosen = this.#chosen.some((name) => name.startsWith(schemeLabel("")));
+    const group = (title, open, ...content) => {
+      const value = element("span", { class: "summary-value" });
+      this.#entered.push(value);
+      return element("details", { class: "card", open }, element("summary", {}, element("h2", {}, title), value), ...content);
+    };
+    const schemesChosen = this.#chosen.some(isScheme);
     return element(
       "div",
       { class: "inputs" },
@@ -160,11 +165,20 @@ class RequantizeView {
   #drawnResults() {
     return element(
       "div",
-      { class: "results" },
+      { class: "results empty" },
       element("section", { class: "card", "aria-labelledby": "summary" }, this.#summary, this.#problems, this.#table.node),
       this.#reason.node,
       this.#multipliers,
     );
+  }
+
+  #showEntered() {
+    const { accumulators, input, output, multiplier, shift } = this.#state;
+    const named = (scheme) => this.#chosen.filter((label) => isScheme(label) === scheme).map(nameOf).join(", ");
+    const texts = [accumulators, named(false), named(true), input, output, multiplier && `${multiplier}, ${shift}`];
+    texts.forEach((text, index) => {
+      this.#entered[index].textContent = text;
+    });
   }
 
   #change(changes) {
@@ -173,6 +187,7 @@ class RequantizeView {
   }
 
   async #requantize(signal) {
+    this.#showEntered();
     const { input, output } = this.#types;
     if (!input || !output) return;
     try {
@@ -211,7 +226,7 @@ class RequantizeView {
     if (this.#summary.textContent !== summary) this.#context.announce(summary);
     this.#shown = { texts, requantizations };
     this.#results.removeAttribute("aria-busy");
-    this.#results.classList.remove("stale");
+    this.#results.classList.remove("stale", "empty");
     fill(this.#summary, summary);
     fill(this.#problems, requantizations.filter((each) => each.problem).map(problemNote));
     this.#table.show(texts, requantizations, output);

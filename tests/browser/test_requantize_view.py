@@ -65,7 +65,9 @@ def test_schemes_beside_profiles(page: Any, client: httpx.Client) -> None:
     page.get_by_role("columnheader", name="scheme xnnpack_rndnu").first.wait_for()
     replies = [_requantized(client, values, **arithmetic) for arithmetic in ARITHMETICS.values()]
     stored = [list(map(str, reply["output"]["values"])) for reply in replies]
-    assert [row[2:] for row in _cells(page, "Stored values by profile")] == [list(row) for row in zip(*stored, strict=True)]
+    assert [row[2:] for row in _cells(page, "Stored values by profile")] == [
+        list(row) for row in zip(*stored, strict=True)
+    ]
     assert _cells(page, "Multiplier, shift and saturation") == [
         [
             label,
@@ -82,7 +84,9 @@ def test_schemes_beside_profiles(page: Any, client: httpx.Client) -> None:
 
 
 def test_multiplier_and_shift_of_plain_integers(page: Any, client: httpx.Client) -> None:
-    page.goto("/#requantize?input=i32&output=i8&profiles=scheme+gemmlowp,scheme+cmsis_nn_single_rounding&accumulators=5+-1000+7")
+    page.goto(
+        "/#requantize?input=i32&output=i8&profiles=scheme+gemmlowp,scheme+cmsis_nn_single_rounding&accumulators=5+-1000+7"
+    )
     page.get_by_text("has no result").first.wait_for()
     page.get_by_role("heading", name="Multiplier and shift", exact=True).click()
     page.get_by_label("Multiplier", exact=True).fill("1073741824")

@@ -46,7 +46,7 @@ def test_default_shows_double_against_single_rounding(page: Any, client: httpx.C
     stored = [reply["output"]["values"] for reply in replies]
     expected = [[str(index), *map(str, row)] for index, row in enumerate(zip(values, *stored, strict=True))]
     assert _cells(page, "Stored values by profile") == expected
-    # Without a click: the first element that differs, the tie that double rounding makes, and the stage that parts them.
+    # Without a click: the first element that differs, the tie that double rounding makes, and the stage.
     page.get_by_role("heading", name="Why element 1 differs").wait_for()
     steps = page.get_by_role("region", name="The steps of each profile, side by side")
     parting = steps.get_by_role("row", name="first difference")

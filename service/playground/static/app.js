@@ -16,7 +16,11 @@ const api = new Api(
   (refused) => tokens.ask(refused),
   (slow) => status.requestsAreSlow(slow),
 );
-const status = new ServiceStatus(document.getElementById("waiting"), api);
+const status = new ServiceStatus(document.getElementById("waiting"), api, announce);
+
+function announce(text) {
+  announcements.textContent = text;
+}
 
 let shown = null; // {view, state, leave}
 const left = new Map(); // the states of views that were left, by view
@@ -62,9 +66,7 @@ function contextOf(current) {
   return {
     api,
     signal: current.leave.signal,
-    announce(text) {
-      announcements.textContent = text;
-    },
+    announce,
     set(changes) {
       Object.assign(current.state, changes);
       if (current === shown) history.replaceState(null, "", writeFragment(current.view.id, current.state));
@@ -94,7 +96,7 @@ async function copyLink(event) {
     history.replaceState(null, "", url);
     said = "The link is in the address bar";
   }
-  announcements.textContent = said;
+  announce(said);
   event.target.textContent = said;
   setTimeout(() => (event.target.textContent = "Copy link"), 2000);
 }

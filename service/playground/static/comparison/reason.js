@@ -5,14 +5,17 @@ import { stepsInWords } from "./sentence.js";
 
 /** Why profiles store an element differently: in sentences, and step by step side by side. */
 export class Reason {
+  #stored = String;
   node = element("section", { class: "card reason", "aria-live": "polite" });
 
   /**
    * @param {number} index of the element
    * @param {string} given "x = 0.25"
    * @param {Array<{profile: string, element: Object, problem: Error}>} answers
+   * @param {function(string): string} stored how a result is written
    */
-  show(index, given, answers) {
+  show(index, given, answers, stored = String) {
+    this.#stored = stored;
     const explained = answers.filter(({ problem }) => !problem);
     const notes = answers.filter(({ problem }) => problem).map(problemNote);
     if (explained.length === 0) {
@@ -56,7 +59,7 @@ export class Reason {
             {},
             element("strong", {}, enumerated(profiles)),
             ` ${words}. `,
-            element("span", { class: "result" }, `Stored: ${each.result}`),
+            element("span", { class: "result" }, `Stored: ${this.#stored(each.result)}`),
           );
         }),
       ),
@@ -86,7 +89,7 @@ export class Reason {
             { class: "stored" },
             element("th", { scope: "row" }, "stored"),
             explained.map(({ element: each }) =>
-              element("td", {}, element("strong", {}, String(each.result)), each.saturated && ` saturated ${each.saturated}`),
+              element("td", {}, element("strong", {}, this.#stored(each.result)), each.saturated && ` saturated ${each.saturated}`),
             ),
           ),
         ),

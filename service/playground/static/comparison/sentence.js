@@ -27,7 +27,7 @@ const WORDS = {
   round: rounding,
   clamp: clamping,
   nan: (step, verb) => `${verb("store")} NaN as ${step.value}`,
-  overflow: (step, verb) => `${verb("take")} what is too large as ${step.value}`,
+  overflow: (step, verb) => `${verb("give")} ${step.value} for what is too large`,
   encode: (step, verb) => `${verb("store")} it as ${step.value}`,
   factor: (step, verb) => step.symbol === "d" && `${verb("take")} the ratio of the scales: ${step.value}`,
   multiplier: (step, verb) => `${verb("take")} the multiplier ${step.value}`,

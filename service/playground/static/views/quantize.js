@@ -5,6 +5,7 @@ import { explainElement } from "../comparison/explanation.js";
 import { ProfilePicker } from "../comparison/profile_picker.js";
 import { Reason } from "../comparison/reason.js";
 import { ValuesTable } from "../comparison/values_table.js";
+import { storedText } from "../conversion/bits.js";
 import { channelOf } from "../conversion/channels.js";
 import { convertAll } from "../conversion/convert.js";
 import { errorsInSteps, realText } from "../conversion/errors.js";
@@ -227,7 +228,7 @@ class QuantizeView {
     try {
       const explained = await explainElement(this.#context.api, index, shown, signal);
       if (signal.aborted) return;
-      if (explained.length) this.#reason.show(index, inputText(shown.numbers[index], explained), explained);
+      if (explained.length) this.#reason.show(index, inputText(shown.numbers[index], explained), explained, (result) => storedText(Number(result), shown.parsed));
       else this.#reason.clear();
     } catch (problem) {
       if (!signal.aborted) this.#reason.refuse(problem);

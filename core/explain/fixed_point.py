@@ -15,11 +15,12 @@ _INT32_MAXIMUM = (1 << 31) - 1
 _TWICE = (FixedPointRule.DOUBLE, FixedPointRule.DOUBLE_UP)
 
 
-def multiply(working: Working, scheme: Scheme, stage: FixedPoint, given: Multiplier, v: int) -> int:
-    """Add the steps from v to y, the scaled integer without a zero point, and return that."""
+def multiply(working: Working, scheme: Scheme, stage: FixedPoint, given: Multiplier, difference: int) -> int:
+    """Add the steps from v, which is `difference`, to y, scaled and without a zero point, and return that."""
     prepared = stage.prepare(given)
     m = _multiplier(working, scheme, given, prepared)
     r = working.integer(StepKind.SHIFT, "r", _right_shift(scheme, given, prepared), prepared.shift)
+    v = working.integer(StepKind.SUBTRACT_ZERO_POINT, "v", "q - z_in", difference)
     if stage.rule in _TWICE:
         return _twice(working, v, m, r, up=stage.rule is FixedPointRule.DOUBLE_UP)
     p = working.integer(StepKind.MULTIPLY, "p", "v * m", v * m)

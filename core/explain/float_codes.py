@@ -15,7 +15,7 @@ from core.convert.small_floats import SmallFloat, Specials, small_float
 from core.explain.dequantize_integer import signed_zero
 from core.explain.explanation import Saturation, StepKind
 from core.explain.float_steps import F16, F32, Precision
-from core.explain.number_text import exact_text
+from core.explain.number_text import digits, exact_text
 from core.explain.working import Working
 from core.formats.elements import FLOATS, FloatElement
 from core.formats.float_format import round_exactly
@@ -181,7 +181,7 @@ def code_text(format_: SmallFloat, code: int) -> str:
     value = format_.value(code)
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    return str(np.float32(value))
+    return digits(np.float32(value))
 
 
 def code_bits(format_: SmallFloat, code: int) -> str:

@@ -61,8 +61,7 @@ class _ByScheme(Explainer):
         if not isinstance(scheme.stage, FixedPoint):
             stored = scale_by_factor(working, scheme, scheme.stage, given, factor, q, zeros, sides.target)
         else:
-            v = working.integer(StepKind.SUBTRACT_ZERO_POINT, "v", "q - z_in", q - zeros.input)
-            y = multiply(working, scheme, scheme.stage, given, v)
+            y = multiply(working, scheme, scheme.stage, given, q - zeros.input)
             wraps = sum_rule(scheme.stage, sides) is Sum.WRAPS
             total = wrap_int32(y + zeros.output) if wraps else y + zeros.output
             working.integer(StepKind.ADD_ZERO_POINT, "t", "y + z_out", total, "i32" if wraps else "integer")
@@ -74,17 +73,17 @@ class _ByScheme(Explainer):
         plan, factor = self.scaling, self.scaling.scheme.factor
         scales = []
         kind = _KINDS.get(factor, F32)
-        for symbol, operand, indices in zip(
-            ("s_in", "s_out"),
+        for side, operand, indices in zip(
+            ("in", "out"),
             (plan.sides.source, plan.sides.target),
             plan.granularity.indices[:2],
             strict=True,
         ):
             assert isinstance(operand, QuantizedOperand)
             scale = operand.scales[int(indices[block])]
-            working.know(scale=float_text(scale, F64))
+            working.know(**{f"scale_{side}": float_text(scale, F64)})
             rounded = Precision((kind,)).of(scale)
-            scales.append(working.float(StepKind.SCALE, symbol, f"{kind.name}(scale)", rounded, kind))
+            scales.append(working.float(StepKind.SCALE, f"s_{side}", f"{kind.name}(scale_{side})", rounded, kind))
         result = F64 if factor in (*_OF_F32, Factor.F64) else kind
         return working.float(StepKind.FACTOR, "d", "s_in / s_out", precision(result).divide(*scales), result)
 

@@ -20,6 +20,8 @@ from core.self_test.known_calls import KNOWN_CALLS
 from core.self_test.known_conversions import KNOWN_ANSWERS
 from core.self_test.known_sums import KNOWN_SUMS
 
+__all__ = ["Compilation", "prepare_kernels", "run_self_test"]
+
 _log = logging.getLogger(__name__)
 
 

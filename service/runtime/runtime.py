@@ -22,8 +22,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 
 from core.errors import UnavailableError
-from core.kernels.jit.compilation import Compilation
-from core.self_test.self_test import prepare_kernels
+from core.self_test.self_test import Compilation, prepare_kernels
 from service.runtime.certificate import Certificate
 from service.runtime.cgroup import available_cpus
 from service.runtime.executor import Executor

@@ -71,7 +71,10 @@ def test_behind_a_prefix(page: Any, server: Server) -> None:
     prefix = f"{server.url}/tools/requant"
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
-    page.route(f"{prefix}/**", lambda route: route.fulfill(response=route.fetch(url=route.request.url.replace(prefix, server.url))))  # fmt: skip
+    page.route(
+        f"{prefix}/**",
+        lambda route: route.fulfill(response=route.fetch(url=route.request.url.replace(prefix, server.url))),
+    )
     page.goto("/tools/requant/")
     expect(page.locator("#summary")).to_have_text("All 4 elements differ.")
     page.wait_for_load_state("networkidle")

@@ -55,6 +55,11 @@ export function select(options, value, onchange) {
   return list;
 }
 
+/** A name with its words apart where a line may break: after each underscore. */
+export function breakable(name) {
+  return name.split("_").flatMap((word, index) => (index ? ["_", element("wbr"), word] : [word]));
+}
+
 /** A button that is no submit button. */
 export function button(text, onclick, attributes = {}) {
   return element("button", { type: "button", onclick, ...attributes }, ...[text].flat());

@@ -7,16 +7,17 @@ const SHOWN_MILLISECONDS = 1500;
  * @param {string} label what it copies, for screen readers
  * @param {function(): string} text
  * @param {function(string): void} announce
+ * @param {string} shown what stands on it
  */
-export function copyButton(label, text, announce) {
+export function copyButton(label, text, announce, shown = "Copy") {
   const made = button(
-    "Copy",
+    shown,
     async () => {
       const done = await copy(text());
       made.textContent = done ? "Copied" : "Not copied";
       announce(done ? "Copied" : "The browser did not allow copying");
       setTimeout(() => {
-        made.textContent = "Copy";
+        made.textContent = shown;
       }, SHOWN_MILLISECONDS);
     },
     { class: "copy", "aria-label": `Copy ${label}` },

@@ -1,5 +1,5 @@
 /** The panel below each view: the call that the view made, to copy and run elsewhere. */
-import { button, element, fill } from "../dom.js";
+import { button, element, field, fill, select } from "../dom.js";
 import { copyButton } from "./copy_button.js";
 import { curlText } from "./curl.js";
 import { jsonText } from "./literals.js";
@@ -51,21 +51,32 @@ export const callAsCode = {
     }
 
     choose(chosen);
+    const focused = root.contains(document.activeElement) ? document.activeElement.id : "";
     fill(
       root,
-      element("h2", {}, "The same call as code"),
       element(
         "div",
-        { class: "call-as-code" },
+        { class: "card call-as-code" },
+        element("h2", {}, "The same call as code"),
         element(
           "div",
           { class: "call-bar" },
           list,
+          choiceOf(call),
           element("code", { class: "call-path" }, `POST ${call.path}`),
           copyButton("the call", text, context.announce),
         ),
         shown,
       ),
     );
+    if (focused) document.getElementById(focused)?.focus();
   },
 };
+
+/** The view made several calls at once, and which of them is shown is for the person to say. */
+function choiceOf({ choice }) {
+  if (!choice || choice.names.length < 2) return null;
+  const list = select(choice.names, choice.name, choice.choose);
+  list.id = "call-choice";
+  return field(choice.label, list);
+}

@@ -1,5 +1,5 @@
 import { storedText } from "../conversion/bits.js";
-import { button, element, fill } from "../dom.js";
+import { breakable, button, element, fill } from "../dom.js";
 import { differing, referenceOf } from "./differences.js";
 
 const ROWS_AT_ONCE = 100;
@@ -103,7 +103,7 @@ export class ComparisonTable {
           element(
             "th",
             { scope: "col", class: "number" },
-            conversion.profile,
+            breakable(conversion.profile),
             conversions.length > 1 && conversion === referenceOf(conversions) && element("span", { class: "reference" }, "reference"),
           ),
         ),

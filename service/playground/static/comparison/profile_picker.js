@@ -34,7 +34,7 @@ export class ProfilePicker {
             checked: this.#chosen.includes(profile.name),
             onchange: (event) => this.#toggle(profile.name, event.target.checked),
           }),
-          element("span", {}, profile.name),
+          element("span", {}, profile.label ?? profile.name),
         ),
       ),
     );

@@ -1,4 +1,4 @@
-import { element, fill } from "../dom.js";
+import { breakable, element, fill } from "../dom.js";
 import { enumerated } from "./differences.js";
 import { alignedSteps, groupedBySteps, sharedSteps } from "./explanation.js";
 import { stepsInWords } from "./sentence.js";
@@ -53,11 +53,12 @@ export class Reason {
         "ul",
         { class: "sentences" },
         groups.map(({ profiles, element: each }) => {
+          const words = stepsInWords(each.steps.slice(shared), common, profiles.length > 1, each.input);
           return element(
             "li",
             {},
             element("strong", {}, enumerated(profiles)),
-            ` ${stepsInWords(each.steps.slice(shared), common, profiles.length > 1)}. `,
+            ` ${words}. `,
             element("span", { class: "result" }, `Stored: ${this.#stored(each.result)}`),
           );
         }),
@@ -77,7 +78,7 @@ export class Reason {
         element(
           "thead",
           {},
-          element("tr", {}, element("th", { scope: "col" }, "Step"), explained.map(({ profile }) => element("th", { scope: "col" }, profile))),
+          element("tr", {}, element("th", { scope: "col" }, "Step"), explained.map(({ profile }) => element("th", { scope: "col" }, breakable(profile)))),
         ),
         element(
           "tbody",
@@ -113,9 +114,9 @@ function stepRow({ step, cells }, parting) {
 /** What all profiles do, in words. */
 function beginning(groups, common) {
   const names = groups.flatMap(({ profiles }) => profiles);
-  const words = stepsInWords(common, [], names.length > 1);
+  const words = stepsInWords(common, [], names.length > 1, groups[0].element.input);
   if (groups.length === 1) return `${enumerated(names)} ${words}.`;
-  return words ? `All ${words}. Then:` : "";
+  return words ? `${names.length === 2 ? "Both" : "All"} ${words}. Then:` : "";
 }
 
 function stepCell(step) {

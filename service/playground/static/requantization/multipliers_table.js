@@ -1,7 +1,8 @@
 import { element } from "../dom.js";
+import { nameOf } from "./requantize.js";
 
 const MOST_SHOWN = 4;
-const HEADS = ["Profile or scheme", "Scheme", "Multiplier", "Shift", "Saturated low", "Saturated high"];
+const HEADS = ["Profile or scheme", "Multiplier", "Shift", "Saturated low", "Saturated high"];
 
 /** The multiplier and shift that each arithmetic used, and what saturated. */
 export function multipliersTable(requantizations) {
@@ -13,7 +14,7 @@ export function multipliersTable(requantizations) {
     element(
       "table",
       {},
-      element("thead", {}, element("tr", {}, HEADS.map((head, index) => element("th", { scope: "col", class: index > 1 ? "number" : "" }, head)))),
+      element("thead", {}, element("tr", {}, HEADS.map((head, index) => element("th", { scope: "col", class: index ? "number" : "" }, head)))),
       element("tbody", {}, done.map(row)),
     ),
   );
@@ -23,12 +24,17 @@ function row({ profile, multipliers, report }) {
   return element(
     "tr",
     {},
-    element("th", { scope: "row" }, profile),
-    element("td", {}, report.scheme ?? "none: dequantizes and quantizes"),
+    element("th", { scope: "row" }, profile, usedScheme(profile, report)),
     element("td", { class: "number" }, listed(multipliers.map((each) => each.multiplier))),
     element("td", { class: "number" }, listed(multipliers.map((each) => each.shift))),
     [report.saturated_low, report.saturated_high].map((count) => element("td", { class: count ? "number some" : "number" }, String(count))),
   );
+}
+
+/** The scheme, where the name does not say it. */
+function usedScheme(profile, { scheme }) {
+  if (!scheme) return element("span", { class: "hint" }, " dequantizes and quantizes");
+  return scheme === nameOf(profile) ? null : element("span", { class: "hint" }, ` by ${scheme}`);
 }
 
 function listed(numbers) {

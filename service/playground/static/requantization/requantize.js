@@ -8,13 +8,23 @@ export function schemeLabel(name) {
   return SCHEME + name;
 }
 
+/** Whether a label is that of a scheme. */
+export function isScheme(label) {
+  return label.startsWith(SCHEME);
+}
+
+/** The service's name of a profile or scheme. */
+export function nameOf(label) {
+  return isScheme(label) ? label.slice(SCHEME.length) : label;
+}
+
 /**
  * The body of /v1/requantize.
  * @param {string} label of a profile or scheme
  * @param {{shape: number[], values: Array, inputType: string, outputType: string, multipliers?: Object[]}} given
  */
 export function requantizeBody(label, { shape, values, inputType, outputType, multipliers }) {
-  const arithmetic = label.startsWith(SCHEME) ? { scheme: label.slice(SCHEME.length) } : { profile: label };
+  const arithmetic = { [isScheme(label) ? "scheme" : "profile"]: nameOf(label) };
   return { input: { type: tensorText(shape, inputType), values }, output_type: outputType, ...arithmetic, ...(multipliers && { multipliers }) };
 }
 

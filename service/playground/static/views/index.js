@@ -10,7 +10,8 @@
  * `context`:
  * - `set(changes)`: change states and with them the address; the view is not rendered again;
  * - `api`: `get(path)` and `post(path, body)`, see service/api.js;
- * - `lastCall`: set it to `{path, body}` of the call that the view stands for; the panels show it;
+ * - `lastCall`: set it to `{path, body}` of the call that the view stands for; the panels show it. If that is one of
+ *   several calls, `choice` is `{label, names, name, choose(name)}`: what they differ in, and which one this is;
  * - `announce(text)`: say it to screen readers;
  * - `signal`: an AbortSignal that fires when the view is left or rendered again.
  *

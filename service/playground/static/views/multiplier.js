@@ -1,5 +1,5 @@
 import { copyButton } from "../call_as_code/copy_button.js";
-import { element, field, fill, select } from "../dom.js";
+import { element, field, fill } from "../dom.js";
 import { derivedBySchemes } from "../requantization/derived_multipliers.js";
 import { latest } from "../requantization/latest.js";
 
@@ -23,33 +23,48 @@ export const multiplier = {
         update();
       },
     });
-    const chosen = select([state.scheme], state.scheme, (scheme) => {
-      context.set({ scheme });
-      showCall();
-    });
-    const problem = element("p", { class: "problem", role: "alert" });
-    const results = element("div");
+    const problem = element("p", { class: "error", role: "alert" });
+    const results = element("section", { class: "card" });
     fill(
       root,
-      element("h1", {}, "Multiplier and shift"),
       element(
-        "p",
-        { class: "lead" },
-        "Integer hardware scales by a multiplier and a shift. Each scheme derives them from a real factor in its own way.",
+        "div",
+        { class: "intro" },
+        element("h1", {}, "One factor, 27 schemes"),
+        element(
+          "p",
+          {},
+          "Integer kernels scale by a multiplier and a shift. Each scheme derives them from the real factor in its own way, and reads the shift by its own convention.",
+        ),
       ),
       element(
         "div",
-        { class: "fields" },
-        field("Real factor", factor, "Decimal or C99 hexadecimal, such as 0.0123, 1e-3 or 0x1.8p-5."),
-        field("Scheme of the call below", chosen),
+        { class: "workbench" },
+        element(
+          "div",
+          { class: "inputs" },
+          element(
+            "section",
+            { class: "card" },
+            element("h2", {}, "Factor"),
+            field("Real factor", factor, "Decimal or C99 hexadecimal, such as 0.0123, 1e-3 or 0x1.8p-5. Read as binary64."),
+            problem,
+          ),
+        ),
+        element("div", { class: "results" }, results),
       ),
-      problem,
-      results,
     );
 
-    const call = () => ({ factors: [factor.value.trim()], scheme: chosen.value });
     const showCall = () => {
-      context.lastCall = { path: PATH, body: call() };
+      const choose = (scheme) => {
+        context.set({ scheme });
+        showCall();
+      };
+      context.lastCall = {
+        path: PATH,
+        body: { factors: [factor.value.trim()], scheme: state.scheme },
+        choice: { label: "Scheme", names: schemes.map(({ name }) => name), name: state.scheme, choose },
+      };
     };
     const update = latest(context.signal, async (signal) => {
       showCall();
@@ -58,38 +73,48 @@ export const multiplier = {
       const [refusal] = refusals.size === 1 ? refusals : [];
       problem.textContent = refusal ?? "";
       factor.setAttribute("aria-invalid", refusal !== undefined);
-      fill(results, refusal === undefined && table(rows, context.announce));
+      context.announce(summary(rows));
+      fill(results, refusal === undefined && resultsOf(rows, context.announce));
     });
 
     const { schemes } = await context.api.get("/v1/schemes", { signal: context.signal });
-    fill(
-      chosen,
-      schemes.map(({ name }) => element("option", { value: name, selected: name === state.scheme }, name)),
-    );
     update.now();
   },
 };
 
-function table(rows, announce) {
+function summary(rows) {
   const refused = rows.filter((row) => row.refusal !== undefined).length;
-  announce(refused ? `${refused} of ${rows.length} schemes refuse this factor` : `${rows.length} schemes`);
+  if (!refused) return `All ${rows.length} schemes take this factor.`;
+  return `${refused} of ${rows.length} schemes ${refused === 1 ? "refuses" : "refuse"} this factor.`;
+}
+
+function resultsOf(rows, announce) {
+  return [
+    element(
+      "div",
+      { class: "multipliers-head" },
+      element("h2", { class: "summary" }, summary(rows)),
+      copyButton("table", () => tabSeparated(rows), announce, "Copy table"),
+    ),
+    table(rows, announce),
+  ];
+}
+
+// On a phone a row is a card, and an element that is laid out as no table is none to a screen reader without its role.
+function table(rows, announce) {
+  const head = (title) => element("th", { role: "columnheader", scope: "col" }, title);
   return element(
     "div",
-    { class: "scroll", role: "region", tabindex: "0", "aria-label": "Multiplier and shift in each scheme" },
+    { class: "scroll multipliers-scroll", role: "region", tabindex: "0", "aria-label": "Multiplier and shift in each scheme" },
     element(
       "table",
-      { class: "multipliers" },
+      { class: "multipliers", role: "table" },
       element(
         "thead",
-        {},
-        element(
-          "tr",
-          {},
-          COLUMNS.map((title) => element("th", { scope: "col" }, title)),
-          element("th", { scope: "col" }, copyButton("the table", () => tabSeparated(rows), announce)),
-        ),
+        { role: "rowgroup" },
+        element("tr", { role: "row" }, COLUMNS.map(head), head(element("span", { class: "unseen" }, "Copy"))),
       ),
-      element("tbody", {}, rows.map((row) => tableRow(row, announce))),
+      element("tbody", { role: "rowgroup" }, rows.map((row) => tableRow(row, announce))),
     ),
   );
 }
@@ -97,23 +122,25 @@ function table(rows, announce) {
 function tableRow({ scheme, derived, refusal }, announce) {
   const name = element(
     "th",
-    { scope: "row" },
+    { role: "rowheader", scope: "row" },
     element("span", { title: scheme.summary }, scheme.name),
-    element("span", { class: "convention" }, scheme.convention),
+    element("code", { class: "convention" }, scheme.convention),
   );
+  const cell = (title, text, attributes) => element("td", { role: "cell", "data-title": title, ...attributes }, text);
   if (refusal !== undefined) {
-    return element("tr", { class: "refused" }, name, element("td", { colspan: COLUMNS.length }, `Refused: ${refusal}`));
+    return element("tr", { role: "row" }, name, cell("", `Refused: ${refusal}`, { class: "refused", colspan: COLUMNS.length }));
   }
-  const copied = () => `${derived.multiplier}, ${derived.shift}`;
+  const [, ...titles] = COLUMNS;
+  const { multiplier, shift, represented, relative_error: error } = derived;
   return element(
     "tr",
-    {},
+    { role: "row" },
     name,
-    element("td", { class: "number" }, derived.multiplier),
-    element("td", { class: "number" }, derived.shift),
-    element("td", { class: "decimal" }, derived.represented),
-    element("td", { class: "number", title: derived.relative_error }, errorText(derived.relative_error)),
-    element("td", {}, copyButton(`multiplier and shift of ${scheme.name}`, copied, announce)),
+    cell(titles[0], multiplier, { class: "number" }),
+    cell(titles[1], shift, { class: "number" }),
+    cell(titles[2], represented, { class: "decimal" }),
+    cell(titles[3], errorText(error), { class: "number", title: error }),
+    element("td", { role: "cell", class: "copied" }, copyButton(`multiplier and shift of ${scheme.name}`, () => `${multiplier}, ${shift}`, announce)),
   );
 }
 

@@ -7,7 +7,7 @@ import { element, field, fill } from "../dom.js";
 import { jsonInteger, readIntegers } from "../requantization/accumulators.js";
 import { latest } from "../requantization/latest.js";
 import { multipliersTable } from "../requantization/multipliers_table.js";
-import { requantizeAll, schemeLabel } from "../requantization/requantize.js";
+import { isScheme, nameOf, requantizeAll, schemeLabel } from "../requantization/requantize.js";
 import { TypeEditor } from "../type/type_editor.js";
 
 const MOST_INTEGERS = 256;
@@ -23,6 +23,7 @@ export const requantize = {
     shift: "",
     profiles: "litert,litert_single_rounding",
     element: "",
+    call: "",
     differing: "",
   },
   render(root, state, context) {
@@ -49,6 +50,7 @@ class RequantizeView {
   #reason = new Reason();
   #multipliers = element("section", { class: "card" });
   #results;
+  #entered = []; // what is entered in each group, shown beside the title of one that is closed
   #shown = null;
   #compute;
 
@@ -75,7 +77,7 @@ class RequantizeView {
       state.differing,
       (index) => this.#choose(index),
       (only) => context.set({ differing: only ? "only" : "all" }),
-      "accumulator",
+      "q",
     );
     this.#results = this.#drawnResults();
     root.append(this.#drawnHead(), element("div", { class: "workbench" }, this.#drawnInputs(), this.#results));
@@ -88,7 +90,7 @@ class RequantizeView {
     try {
       const [{ profiles }, { schemes }] = await Promise.all([api.get("/v1/profiles", { signal }), api.get("/v1/schemes", { signal })]);
       this.#profiles.offer(profiles.filter((profile) => profile.operations.requantize));
-      this.#schemes.offer(schemes.map(({ name, summary }) => ({ name: schemeLabel(name), title: summary })));
+      this.#schemes.offer(schemes.map(({ name, summary }) => ({ name: schemeLabel(name), label: name, title: summary })));
     } catch (problem) {
       if (!signal.aborted) this.#fail(problem);
     }
@@ -137,8 +139,12 @@ class RequantizeView {
 
   #drawnInputs() {
     const wide = matchMedia("(min-width: 64em)").matches;
-    const group = (title, open, ...content) => element("details", { class: "card", open }, element("summary", {}, element("h2", {}, title)), ...content);
-    const schemesChosen = this.#chosen.some((name) => name.startsWith(schemeLabel("")));
+    const group = (title, open, ...content) => {
+      const value = element("span", { class: "summary-value" });
+      this.#entered.push(value);
+      return element("details", { class: "card", open }, element("summary", {}, element("h2", {}, title), value), ...content);
+    };
+    const schemesChosen = this.#chosen.some(isScheme);
     return element(
       "div",
       { class: "inputs" },
@@ -159,11 +165,20 @@ class RequantizeView {
   #drawnResults() {
     return element(
       "div",
-      { class: "results" },
+      { class: "results empty" },
       element("section", { class: "card", "aria-labelledby": "summary" }, this.#summary, this.#problems, this.#table.node),
       this.#reason.node,
       this.#multipliers,
     );
+  }
+
+  #showEntered() {
+    const { accumulators, input, output, multiplier, shift } = this.#state;
+    const named = (scheme) => this.#chosen.filter((label) => isScheme(label) === scheme).map(nameOf).join(", ");
+    const texts = [accumulators, named(false), named(true), input, output, multiplier && `${multiplier}, ${shift}`];
+    texts.forEach((text, index) => {
+      this.#entered[index].textContent = text;
+    });
   }
 
   #change(changes) {
@@ -172,6 +187,7 @@ class RequantizeView {
   }
 
   async #requantize(signal) {
+    this.#showEntered();
     const { input, output } = this.#types;
     if (!input || !output) return;
     try {
@@ -181,8 +197,8 @@ class RequantizeView {
       const given = {
         shape: shapeFor("", accumulators.length, input),
         values: accumulators.map(({ json }) => json),
-        inputType: input.element ?? input.canonical,
-        outputType: output.element ?? output.canonical,
+        inputType: input.element ?? this.#state.input.trim(),
+        outputType: output.element ?? this.#state.output.trim(),
         multipliers: this.#givenMultipliers(),
       };
       this.#results.setAttribute("aria-busy", "true");
@@ -210,15 +226,27 @@ class RequantizeView {
     if (this.#summary.textContent !== summary) this.#context.announce(summary);
     this.#shown = { texts, requantizations };
     this.#results.removeAttribute("aria-busy");
-    this.#results.classList.remove("stale");
+    this.#results.classList.remove("stale", "empty");
     fill(this.#summary, summary);
     fill(this.#problems, requantizations.filter((each) => each.problem).map(problemNote));
     this.#table.show(texts, requantizations, output);
     fill(this.#multipliers, element("h2", {}, "Multiplier, shift and saturation"), multipliersTable(requantizations));
-    const done = requantizations.filter((each) => !each.problem);
-    if (done.length) this.#context.lastCall = { path: "/v1/requantize", body: done[0].call };
+    this.#showCall();
     const given = this.#state.element === "" ? -1 : Number(this.#state.element);
     this.#explain(given >= 0 && given < texts.length ? given : Math.max(marks.indexOf(true), 0));
+  }
+
+  /** The call of one of the profiles and schemes. */
+  #showCall() {
+    const done = this.#shown.requantizations.filter((each) => !each.problem);
+    if (done.length === 0) return;
+    const { profile, call } = done.find((each) => each.profile === this.#state.call) ?? done[0];
+    const choose = (chosen) => {
+      this.#context.set({ call: chosen });
+      this.#showCall();
+    };
+    const choice = { label: "Profile or scheme", names: done.map((each) => each.profile), name: profile, choose };
+    this.#context.lastCall = { path: "/v1/requantize", body: call, choice };
   }
 
   #choose(index) {

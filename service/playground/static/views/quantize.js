@@ -46,7 +46,7 @@ class QuantizeView {
   #type;
   #numbers;
   #profiles;
-  #summary = element("h2", { class: "summary", id: "summary" }, "…");
+  #summary = element("h2", { class: "summary", id: "summary" }, "Converting…");
   #problems = element("div");
   #table;
   #reason = new Reason();
@@ -243,7 +243,12 @@ class QuantizeView {
       points: numbers.map((x, each) => [x, reals[each]]).filter((_, each) => channel(each) === channel(index)),
     }));
     const one = { ...parsed, scales: [parsed.scales[channel(index)]], zero_points: [parsed.zero_points[channel(index)]] };
-    if (done.length) await this.#staircase.show(series, typeOfChannel(parsed, channel(index)), one, signal);
+    if (done.length === 0) return;
+    try {
+      await this.#staircase.show(series, typeOfChannel(parsed, channel(index)), one, signal);
+    } catch (problem) {
+      if (!signal.aborted) throw problem;
+    }
   }
 
   /** What is shown belongs to something else than what is entered. */

@@ -49,7 +49,8 @@ export function sharedSteps(explained) {
 
 /**
  * The steps of the profiles in rows, so that the same kinds of steps stand side by side.
- * @returns {Array<{step: string, cells: Array<Object|undefined>, differs: boolean}>} a cell for each profile
+ * @returns {Array<{step: string, cells: Array<Object|undefined>, differs: boolean}>} a cell for each profile, and whether
+ *   their numbers differ or one has no such step
  */
 export function alignedSteps(explained) {
   const rows = [];
@@ -66,8 +67,14 @@ export function alignedSteps(explained) {
   return rows.map(({ step, cells }) => ({
     step,
     cells: explained.map((_, profile) => cells[profile]),
-    differs: explained.some((_, profile) => (cells[profile] ?? cells[0]) !== undefined && !same(cells[profile], cells[0])),
+    differs: explained.some((_, profile) => (cells[profile] ?? cells[0]) !== undefined && !sameNumber(cells[profile], cells[0])),
   }));
+}
+
+/** Whether two steps have the same result. Texts are the shortest that read back, so that unlike precisions may share one. */
+function sameNumber(a, b) {
+  if (a?.value !== b?.value) return false;
+  return a.precision === b.precision || !(a.unrounded || b.unrounded);
 }
 
 /** The profiles with the same steps, together. */

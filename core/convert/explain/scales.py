@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from core.explain.explanation import StepKind
-from core.explain.float_steps import F32, F64, Precision, precision
-from core.explain.number_text import float_text
-from core.explain.working import Working
+from core.convert.explain.explanation import StepKind
+from core.convert.explain.float_steps import F32, F64, Precision, precision
+from core.convert.explain.number_text import float_text
+from core.convert.explain.working import Working
 from core.formats.elements import FloatElement
 from core.plan.lanes import LANES
 from core.plan.operands import QuantizedOperand
@@ -49,10 +49,15 @@ class Scales:
         """The type that scales are rounded to."""
         return self.operand.expressed if self.rule.scales is Steps.EXPRESSED else F32
 
-    def show(self, working: Working, parameter: int, symbol: str = "s") -> float:
-        """Add the step from the scale of the type to the one that is computed with, and return that."""
+    def known(self, working: Working, parameter: int) -> float:
+        """Return the scale of the type, which formulas call so."""
         scale = self.operand.scales[parameter]
         working.know(scale=float_text(scale, F64))
+        return scale
+
+    def show(self, working: Working, parameter: int, symbol: str = "s") -> float:
+        """Add the step from the scale of the type to the one that is computed with, and return that."""
+        scale = self.known(working, parameter)
         if self.left_out:
             return working.float(StepKind.SCALE, symbol, "1", Precision((F32,)).of(1.0), F32)
         result = Precision((self.element,)).of(scale)

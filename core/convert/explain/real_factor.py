@@ -6,12 +6,12 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from core.explain.dequantize_integer import integer_as
-from core.explain.explanation import Saturation, StepKind
-from core.explain.float_steps import F32, F64, Precision, Rounded, round_to_integer
-from core.explain.number_text import float_text
-from core.explain.quantize_integer import Stored, beyond
-from core.explain.working import INTEGER, Working
+from core.convert.explain.dequantize_integer import integer_as
+from core.convert.explain.explanation import Saturation, StepKind
+from core.convert.explain.float_steps import F32, F64, Precision, Rounded, round_to_integer
+from core.convert.explain.number_text import float_text
+from core.convert.explain.quantize_integer import Stored, beyond
+from core.convert.explain.working import INTEGER, Working
 from core.formats.rounding import Rounding
 from core.kernels.convert.requantize.rules import FloatRule
 from core.plan.operands import StoredOperand
@@ -45,7 +45,8 @@ def scale_by_factor(
     exact = scheme.represented(given)
     # TOSA's multipliers are rounded to f32; all others are exact in the type that is computed in.
     formula = "f32(m) * 2^-shift" if stage.precision is None else "m * 2^-shift"
-    working.float(StepKind.FACTOR, "f", formula, Rounded(f, None if Fraction(f) == exact else exact), lane)
+    # Written in f64, which holds it, so that factors of all schemes can be compared.
+    working.float(StepKind.FACTOR, "f", formula, Rounded(f, None if Fraction(f) == exact else exact), F64)
     if stage.rule is FloatRule.F32_OFFSET:
         return _with_offset(working, f, exact_factor, q, zeros, target)
     v = working.integer(StepKind.SUBTRACT_ZERO_POINT, "v", "q - z_in", q - zeros.input)

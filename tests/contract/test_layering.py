@@ -35,7 +35,6 @@ CORE: tuple[tuple[str, ...], ...] = (
     ("integer",),
     ("compare",),
     ("parameters",),
-    ("explain",),
     ("convert",),
     ("plan",),
     ("profiles",),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from core.explain.explanation import Saturation, StepKind
+from core.convert.explain.explanation import Saturation, StepKind
 from service.http.models import ABSENT, Int32, ReplyModel
 from service.json_api.schemas.conversions import ConversionReply, QuantizeReply, RequantizeReply
 

@@ -12,8 +12,8 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from core.explain.explanation import Saturation, StepKind
-from core.explain.float_steps import (
+from core.convert.explain.explanation import Saturation, StepKind
+from core.convert.explain.float_steps import (
     F64,
     Draw,
     Precision,
@@ -22,9 +22,9 @@ from core.explain.float_steps import (
     round_to_integer,
     wrap_int32,
 )
-from core.explain.number_text import exact_text
-from core.explain.scales import Scales, lanes_of, step_precision
-from core.explain.working import INTEGER, Working
+from core.convert.explain.number_text import exact_text
+from core.convert.explain.scales import Scales, lanes_of, step_precision
+from core.convert.explain.working import INTEGER, Working
 from core.formats.elements import FloatElement
 from core.formats.rounding import Rounding
 from core.formats.rules import Overflow, Quotient

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from core.explain.explanation import StepKind
-from core.explain.float_steps import round_to_integer, wrap_int32
-from core.explain.working import Working
+from core.convert.explain.explanation import StepKind
+from core.convert.explain.float_steps import round_to_integer, wrap_int32
+from core.convert.explain.working import Working
 from core.formats.rounding import Rounding
 from core.kernels.convert.requantize.rules import FixedPointRule
 from core.schemes import FixedPoint, Multiplier, Prepared, Scheme

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from core.convert.explain.dequantize_integer import signed_zero
+from core.convert.explain.explanation import Saturation, StepKind
+from core.convert.explain.float_steps import F16, F32, Precision
+from core.convert.explain.number_text import digits, exact_text
+from core.convert.explain.working import Working
 from core.convert.float_encoding import saturates, special_codes
 from core.convert.small_floats import SmallFloat, Specials, small_float
-from core.explain.dequantize_integer import signed_zero
-from core.explain.explanation import Saturation, StepKind
-from core.explain.float_steps import F16, F32, Precision
-from core.explain.number_text import digits, exact_text
-from core.explain.working import Working
 from core.formats.elements import FLOATS, FloatElement
 from core.formats.float_format import round_exactly
 from core.formats.rounding import Rounding

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from core.convert.cast import CastPlan
+from core.convert.explain.explainer import Array, Explainer, formulas, numbers
+from core.convert.explain.explanation import ElementExplanation, StepKind
+from core.convert.explain.float_codes import FloatCodes, code_bits, code_text
+from core.convert.explain.float_steps import Rounded
+from core.convert.explain.number_text import float_text
+from core.convert.explain.working import Working
 from core.convert.small_floats import SMALL_FLOATS, small_float
-from core.explain.explainer import Array, Explainer, formulas, numbers
-from core.explain.explanation import ElementExplanation, StepKind
-from core.explain.float_codes import FloatCodes, code_bits, code_text
-from core.explain.float_steps import Rounded
-from core.explain.number_text import float_text
-from core.explain.working import Working
 from core.formats.elements import FloatElement
 from core.formats.rounding import Rounding
 from core.plan.lanes import LANES

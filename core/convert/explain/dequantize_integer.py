@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from core.explain.explanation import StepKind
-from core.explain.float_steps import F16, F32, F64, Precision, Rounded, wrap_int32
-from core.explain.scales import Scales, lanes_of, step_precision
-from core.explain.working import INTEGER, Working
+from core.convert.explain.explanation import StepKind
+from core.convert.explain.float_steps import F16, F32, F64, Precision, Rounded, wrap_int32
+from core.convert.explain.scales import Scales, lanes_of, step_precision
+from core.convert.explain.working import INTEGER, Working
 from core.formats.elements import FloatElement
 from core.formats.rules import Difference
 from core.plan.operands import QuantizedOperand

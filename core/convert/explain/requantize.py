@@ -9,19 +9,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from core.convert.explain.dequantize import DequantizeExplainer, dequantize_explainer
+from core.convert.explain.explainer import Array, Explainer, formulas, numbers
+from core.convert.explain.explanation import ElementExplanation, StepKind
+from core.convert.explain.fixed_point import multiply
+from core.convert.explain.float_steps import F32, F64, Precision, precision, wrap_int32
+from core.convert.explain.number_text import float_text
+from core.convert.explain.parameter_index import parameter_index
+from core.convert.explain.quantize import QuantizeExplainer, quantize_explainer
+from core.convert.explain.real_factor import ZeroPoints, clamp, scale_by_factor
+from core.convert.explain.working import Working
 from core.convert.requantize import ScalingPlan, plan_requantize
 from core.convert.requantize.fixed_point import sum_rule
 from core.convert.requantize.through_real import ThroughRealPlan
-from core.explain.dequantize import DequantizeExplainer, dequantize_explainer
-from core.explain.explainer import Array, Explainer, formulas, numbers
-from core.explain.explanation import ElementExplanation, StepKind
-from core.explain.fixed_point import multiply
-from core.explain.float_steps import F32, F64, Precision, precision, wrap_int32
-from core.explain.number_text import float_text
-from core.explain.parameter_index import parameter_index
-from core.explain.quantize import QuantizeExplainer, quantize_explainer
-from core.explain.real_factor import ZeroPoints, clamp, scale_by_factor
-from core.explain.working import Working
 from core.formats.elements import FLOATS
 from core.mlir.types import TensorType, Type
 from core.plan.operands import QuantizedOperand, static_shape

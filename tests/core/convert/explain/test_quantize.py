@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from core.convert.explain import quantize_integer
+from core.convert.explain.explainer import ContradictionError
+from core.convert.explain.explanation import StepKind
+from core.convert.explain.quantize import quantize_explainer
 from core.convert.quantize import ROUNDINGS, NanPolicy
 from core.errors import PreconditionError, RequantError
-from core.explain import quantize_integer
-from core.explain.explainer import ContradictionError
-from core.explain.explanation import StepKind
-from core.explain.quantize import quantize_explainer
 from core.mlir import parse_type
 from core.profiles import PROFILES, Operation
 from tests.support.cases import EXHAUSTIVE

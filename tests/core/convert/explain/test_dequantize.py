@@ -7,10 +7,10 @@ import zlib
 import numpy as np
 import pytest
 
+from core.convert.explain.dequantize import dequantize_explainer
 from core.errors import RequantError
-from core.explain.dequantize import dequantize_explainer
 from core.profiles import PROFILES, Operation
-from tests.core.explain.test_quantize import TABLE
+from tests.core.convert.explain.test_quantize import TABLE
 from tests.support.cases import EXHAUSTIVE
 from tests.support.drawn_types import EXPRESSED, draw_type, drawable, stored_numbers, tensor
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from core.explain.explanation import StepKind
-from core.explain.float_steps import F32, F64, Precision, precision
-from core.explain.number_text import float_text
-from core.explain.working import Working
+from core.convert.explain.explanation import StepKind
+from core.convert.explain.float_steps import F32, F64, Precision, precision
+from core.convert.explain.number_text import float_text
+from core.convert.explain.working import Working
 from core.formats.elements import FloatElement
 from core.plan.lanes import LANES
 from core.plan.operands import QuantizedOperand

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.cancellation import checked
-from core.explain.explanation import ElementExplanation, Explanation, Saturation
+from core.convert.explain.explanation import ElementExplanation, Explanation, Saturation
 from core.formats.elements import FloatElement
 from core.mlir.types import TensorType
 from core.plan.lanes import LANES, widen

@@ -9,20 +9,20 @@ from fractions import Fraction
 from typing import Any
 
 from core.convert.cast import CastPlan
+from core.convert.explain.cast import cast_explainer
+from core.convert.explain.dequantize_integer import signed_zero
+from core.convert.explain.explainer import Array, Explainer, formulas, numbers
+from core.convert.explain.explanation import ElementExplanation, StepKind
+from core.convert.explain.float_codes import FloatCodes
+from core.convert.explain.float_steps import F32
+from core.convert.explain.number_text import exact_text, float_text
+from core.convert.explain.parameter_index import parameter_index
+from core.convert.explain.quantize_integer import IntegerQuantization, Stored, beyond, quotient_steps
+from core.convert.explain.scales import Scales, step_precision
+from core.convert.explain.working import Working
 from core.convert.quantile import table_values, zero_points_in
 from core.convert.quantize import NanPolicy, QuantizeRule, plan_quantize, quantize_rule
 from core.convert.quantize.split_bytes import Runs
-from core.explain.cast import cast_explainer
-from core.explain.dequantize_integer import signed_zero
-from core.explain.explainer import Array, Explainer, formulas, numbers
-from core.explain.explanation import ElementExplanation, StepKind
-from core.explain.float_codes import FloatCodes
-from core.explain.float_steps import F32
-from core.explain.number_text import exact_text, float_text
-from core.explain.parameter_index import parameter_index
-from core.explain.quantize_integer import IntegerQuantization, Stored, beyond, quotient_steps
-from core.explain.scales import Scales, step_precision
-from core.explain.working import Working
 from core.mlir.types import TensorType, Type
 from core.plan.operands import QuantizedOperand, float_element, static_shape
 from core.plan.plan import Plan

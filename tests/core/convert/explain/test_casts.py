@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from core.convert.explain.dequantize import dequantize_explainer
+from core.convert.explain.quantize import quantize_explainer
 from core.errors import RequantError
-from core.explain.dequantize import dequantize_explainer
-from core.explain.quantize import quantize_explainer
 from core.mlir import parse_type
 from core.profiles import PROFILES
 from tests.support.cases import EXHAUSTIVE

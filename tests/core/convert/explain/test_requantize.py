@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from core.convert.explain.requantize import requantize_explainer
 from core.errors import ParameterError, PreconditionError, RequantError
-from core.explain.requantize import requantize_explainer
 from core.mlir import parse_type
 from core.profiles import PROFILES, Operation
 from core.schemes import SCHEMES, Multiplier

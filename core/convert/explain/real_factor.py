@@ -6,12 +6,12 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from core.explain.dequantize_integer import integer_as
-from core.explain.explanation import Saturation, StepKind
-from core.explain.float_steps import F32, F64, Precision, Rounded, round_to_integer
-from core.explain.number_text import float_text
-from core.explain.quantize_integer import Stored, beyond
-from core.explain.working import INTEGER, Working
+from core.convert.explain.dequantize_integer import integer_as
+from core.convert.explain.explanation import Saturation, StepKind
+from core.convert.explain.float_steps import F32, F64, Precision, Rounded, round_to_integer
+from core.convert.explain.number_text import float_text
+from core.convert.explain.quantize_integer import Stored, beyond
+from core.convert.explain.working import INTEGER, Working
 from core.formats.rounding import Rounding
 from core.kernels.convert.requantize.rules import FloatRule
 from core.plan.operands import StoredOperand

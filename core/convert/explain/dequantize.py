@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 from core.convert.cast import CastPlan
 from core.convert.dequantize import DequantizeRule, dequantize_rule, plan_dequantize
+from core.convert.explain.cast import cast_explainer, decode
+from core.convert.explain.dequantize_integer import IntegerDequantization, expressed_as, signed_zero
+from core.convert.explain.explainer import Array, Explainer, formulas, numbers
+from core.convert.explain.explanation import ElementExplanation, StepKind
+from core.convert.explain.float_steps import F32, Precision, Rounded
+from core.convert.explain.number_text import float_text
+from core.convert.explain.parameter_index import parameter_index
+from core.convert.explain.scales import Scales, step_precision
+from core.convert.explain.working import Working
 from core.convert.quantile import table_values, zero_points_in
-from core.explain.cast import cast_explainer, decode
-from core.explain.dequantize_integer import IntegerDequantization, expressed_as, signed_zero
-from core.explain.explainer import Array, Explainer, formulas, numbers
-from core.explain.explanation import ElementExplanation, StepKind
-from core.explain.float_steps import F32, Precision, Rounded
-from core.explain.number_text import float_text
-from core.explain.parameter_index import parameter_index
-from core.explain.scales import Scales, step_precision
-from core.explain.working import Working
 from core.mlir.types import TensorType, Type
 from core.plan.operands import QuantizedOperand, static_shape
 from core.plan.plan import Plan

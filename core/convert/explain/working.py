@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from core.explain.explanation import Step, StepKind
-from core.explain.float_steps import Precision, Rounded, is_tie
-from core.explain.number_text import exact_text, float_bits, float_text
+from core.convert.explain.explanation import Step, StepKind
+from core.convert.explain.float_steps import Precision, Rounded, is_tie
+from core.convert.explain.number_text import exact_text, float_bits, float_text
 from core.formats.elements import FloatElement
 
 _SYMBOL = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")

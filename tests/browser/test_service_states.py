@@ -34,7 +34,7 @@ def _see_the_compilation(page: Any) -> None:
     from playwright.sync_api import expect
 
     health = {"status": "compiling", "kernels": {"compiled": 37, "total": 108, "seconds_left": 20}}
-    ready = []
+    ready: list[bool] = []
 
     def quantize(route: Any) -> None:
         if ready:

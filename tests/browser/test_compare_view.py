@@ -144,7 +144,7 @@ def test_a_link_holds_what_is_seen(page: Any, chromium: Any, server: Server) -> 
     page.get_by_label("Only elements that differ").click()
     page.locator(".comparison tbody button").nth(3).click()
     page.wait_for_url("**element=**")
-    page.get_by_label("Profile", exact=True).select_option("litert")
+    page.get_by_role("main").get_by_label("Profile", exact=True).select_option("litert")
     page.get_by_role("region", name="Values of litert").wait_for()
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.get_by_role("button", name="Copy link").click()

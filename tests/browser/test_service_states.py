@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +66,25 @@ def test_token(chromium: Any, tmp_path: Path) -> None:
         expect(page.locator("#summary")).to_have_text("All 4 elements differ.")
         assert page.get_by_label("Token").count() == 0
         assert TOKEN not in page.url
+        _call_reads_the_token(page)
+
+
+def _call_reads_the_token(page: Any) -> None:
+    """The call to copy takes the token from the environment, and has it nowhere."""
+    for form, command in (("curl", "bash"), ("Python", sys.executable)):
+        page.get_by_role("tab", name=form, exact=True).click()
+        text = page.get_by_role("tabpanel").locator("code").text_content()
+        assert TOKEN not in text
+        printed = subprocess.run(
+            command,
+            input=text,
+            env={**os.environ, "TOKEN": TOKEN},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        ).stdout
+        assert len(json.loads(printed)["output"]["values"]) == 4
 
 
 def test_behind_a_prefix(page: Any, server: Server) -> None:

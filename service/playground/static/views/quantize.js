@@ -198,14 +198,19 @@ class QuantizeView {
     const { conversions, numbers, parsed, errors } = this.#shown;
     const done = conversions.filter((each) => !each.problem);
     const detail = done.find((each) => each.profile === this.#state.detail) ?? done[0];
-    const picker = select(done.map(({ profile }) => profile), detail.profile, (profile) => {
+    const profiles = done.map(({ profile }) => profile);
+    const choose = (profile) => {
       this.#context.set({ detail: profile });
       this.#showDetail();
+    };
+    const picker = select(profiles, detail.profile, (profile) => {
+      choose(profile);
       this.#detail.querySelector("select").focus();
     });
     fill(this.#detail, element("h2", {}, "Values of one profile"), field("Profile", picker), this.#values.node);
     this.#values.show(numbers, detail, errors.get(detail.profile), parsed);
-    this.#context.lastCall = { path: "/v1/quantize", body: detail.call };
+    const choice = { label: "Profile", names: profiles, name: detail.profile, choose };
+    this.#context.lastCall = { path: "/v1/quantize", body: detail.call, choice };
   }
 
   #choose(index) {

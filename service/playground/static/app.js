@@ -60,9 +60,6 @@ function showNavigation() {
       element("a", { href: `./#${view.id}`, "aria-current": view === shown.view && "page" }, view.title),
     ),
   );
-  // On phones the navigation is wider than the screen.
-  const current = navigation.querySelector("[aria-current]");
-  navigation.scrollLeft = current.offsetLeft - navigation.offsetLeft - current.offsetWidth / 2;
 }
 
 function contextOf(current) {

@@ -56,13 +56,20 @@ export function alignedSteps(explained) {
   const rows = [];
   explained.forEach(({ element }, profile) => {
     let above = -1;
+    let fresh = [];
     for (const step of element.steps) {
-      const alike = (row, at) => at > above && row.step === step.step && row.symbol === step.symbol;
-      const found = rows.findIndex(alike);
-      above = found < 0 ? above + 1 : found;
-      if (found < 0) rows.splice(above, 0, { step: step.step, symbol: step.symbol, cells: [] });
-      rows[above].cells[profile] = step;
+      const found = rows.findIndex((row, at) => at > above && row.step === step.step && row.symbol === step.symbol);
+      if (found < 0) {
+        fresh.push({ step: step.step, symbol: step.symbol, cells: { [profile]: step } });
+        continue;
+      }
+      rows[found].cells[profile] = step;
+      // Just above the next row that there was: steps of the profiles before stay together.
+      rows.splice(found, 0, ...fresh);
+      above = found + fresh.length;
+      fresh = [];
     }
+    rows.splice(above + 1, 0, ...fresh);
   });
   return rows.map(({ step, cells }) => ({
     step,

@@ -1,6 +1,7 @@
 import { ComparisonTable } from "../comparison/comparison_table.js";
 import { countsTable } from "../comparison/counts_table.js";
 import { differenceSummary, differing } from "../comparison/differences.js";
+import { EXAMPLES } from "../comparison/examples.js";
 import { explainElement } from "../comparison/explanation.js";
 import { ProfilePicker } from "../comparison/profile_picker.js";
 import { Reason } from "../comparison/reason.js";
@@ -16,6 +17,7 @@ import { ErrorHistograms } from "../plots/error_histograms.js";
 import { Staircase } from "../plots/staircase.js";
 import { typeOfChannel } from "../type/mlir_text.js";
 import { TypeEditor } from "../type/type_editor.js";
+import { exampleLinks } from "./example_links.js";
 
 const MOST_NUMBERS = 4096;
 
@@ -33,6 +35,7 @@ export const quantize = {
     element: "",
     detail: "",
     differing: "",
+    staircase: "",
   },
   carries: ["type"],
   render(root, state, context) {
@@ -73,7 +76,7 @@ class QuantizeView {
       (index) => this.#choose(index),
       (only) => context.set({ differing: only ? "only" : "all" }),
     );
-    this.#staircase = new Staircase(context);
+    this.#staircase = new Staircase(context, state.staircase !== "whole", (around) => context.set({ staircase: around ? "" : "whole" }));
     this.#histograms = new ErrorHistograms(context);
     this.#results = this.#drawnResults();
     root.append(this.#drawnHead(), element("div", { class: "workbench" }, this.#drawnInputs(), this.#results));
@@ -99,6 +102,7 @@ class QuantizeView {
         {},
         "Every system quantizes by “divide by the scale, round, add the zero point”, yet they disagree. See what each stores for the same numbers, and why.",
       ),
+      exampleLinks(quantize.id, EXAMPLES),
     );
   }
 

@@ -72,7 +72,7 @@ def test_a_difference_and_its_reason_at_once(page: Any, client: httpx.Client) ->
     ]
     parting = page.locator(".steps tr", has_text="first difference")
     assert parting.count() == 1
-    assert parting.inner_text().split()[:3] == ["add", "zero", "point"]
+    assert parting.inner_text().split()[0] == "round"
     assert "element=1" in page.url
 
 
@@ -95,7 +95,7 @@ def test_examples(page: Any) -> None:
 def test_the_staircase_around_an_element(page: Any) -> None:
     from playwright.sync_api import expect
 
-    page.goto(address(generate="ramp", count="64"))
+    page.goto(address(generate="ramp", count="64", profiles="onnx,torch"))
     around = page.get_by_label("Only around the chosen element")
     expect(around).to_be_checked()
     asked: list[Any] = []
@@ -104,7 +104,7 @@ def test_the_staircase_around_an_element(page: Any) -> None:
     page.wait_for_url("**staircase=whole**")
     page.wait_for_load_state("networkidle")
     sent = [request.post_data_json["input"]["values"] for request in asked if request.url.endswith("/v1/quantize")]
-    assert len(sent) == len(PROFILES)
+    assert len(sent) == 2
     # From beyond the lowest to beyond the highest that the type holds.
     assert all((xs[0] < -65.5, xs[-1] > 62.0) == (True, True) for xs in sent)
 

@@ -58,7 +58,7 @@ export function alignedSteps(explained) {
     let above = -1;
     let fresh = [];
     for (const step of element.steps) {
-      const found = rows.findIndex((row, at) => at > above && row.step === step.step && row.symbol === step.symbol);
+      const found = rowOf(step, rows, above);
       if (found < 0) {
         fresh.push({ step: step.step, symbol: step.symbol, cells: { [profile]: step } });
         continue;
@@ -76,6 +76,13 @@ export function alignedSteps(explained) {
     cells: explained.map((_, profile) => cells[profile]),
     differs: explained.some((_, profile) => (cells[profile] ?? cells[0]) !== undefined && !sameNumber(cells[profile], cells[0])),
   }));
+}
+
+/** The next row of the same step and symbol; the zero point is added before rounding or after it, under two symbols. */
+function rowOf({ step, symbol }, rows, above) {
+  const found = rows.findIndex((row, at) => at > above && row.step === step && row.symbol === symbol);
+  if (found >= 0 || step !== "add_zero_point") return found;
+  return rows.findIndex((row, at) => at > above && row.step === step);
 }
 
 /** Whether two steps have the same result. Texts are the shortest that read back, so that unlike precisions may share one. */

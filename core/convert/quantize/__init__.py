@@ -13,7 +13,8 @@ from core.convert.quantize.general import ROUNDINGS, plan_general
 from core.convert.quantize.native import native_form, plan_native
 from core.convert.quantize.small_float import plan_small_float
 from core.convert.quantize.split_bytes import Runs, plan_split_bytes
-from core.errors import UnsupportedError, about, entry_named
+from core.errors import UnsupportedError, about
+from core.errors.names import entry_named
 from core.formats.elements import FloatElement
 from core.formats.rules import Overflow
 from core.mlir.types import TensorType, Type

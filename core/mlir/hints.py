@@ -12,14 +12,8 @@ _FLOAT_NAMES = {
     "tfloat32": "tf32", "tensorfloat32": "tf32", "fp4": "f4E2M1FN",
 }  # fmt: skip
 _INTEGER_NAMES = {
-    "bool": "i1",
-    "boolean": "i1",
-    "byte": "ui8",
-    "char": "i8",
-    "short": "i16",
-    "int": "i32",
-    "long": "i64",
-}
+    "bool": "i1", "boolean": "i1", "byte": "ui8", "char": "i8", "short": "i16", "int": "i32", "long": "i64",
+}  # fmt: skip
 # float8_e4m3fn, fp8_e4m3, e4m3, f8e4m3fn: exponent and mantissa name the format.
 _SMALL_FLOAT = re.compile(r"(?:(?:float|fp|f)[468]?)?(e[0-9]m[0-9].*)")
 _WIDTH_ALONE = re.compile(r"(?:float|fp|f)([468])")
@@ -33,6 +27,8 @@ _NEAR = 32
 
 def _float_name(word: str) -> str | None:
     """Return the float that another spelling of it means: float32, torch.float32, F32, fp8_e4m3."""
+    if len(word) > _NEAR:
+        return None
     joined = _last_part(word).lower().replace("_", "").replace("-", "")
     if joined in _FLOAT_NAMES:
         return _FLOAT_NAMES[joined]

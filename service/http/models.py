@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from service.runtime.settings import MOST_ENTRIES
@@ -24,6 +24,20 @@ _MOST_UNKNOWN = 16
 
 Int32 = Annotated[int, Field(json_schema_extra={"format": "int32"})]
 Int64 = Annotated[int, Field(json_schema_extra={"format": "int64"})]
+
+
+def _number_or_text(value: Any) -> Any:
+    if type(value) not in (int, float, str):
+        raise PydanticCustomError("number_or_text", "input should be a number, or the text of one")
+    return value
+
+
+NumberOrText = Annotated[Any, BeforeValidator(_number_or_text)]
+"""A factor or scale as a JSON number, or as decimal or C99 hexadecimal text.
+
+`JsonDocument.number_text` gives both as text: a number means what the text of the same characters means.
+"""
+
 Numbers = Annotated[list[Annotated[float, Field(allow_inf_nan=False)]], FailFast(), Field(max_length=MOST_ENTRIES)]
 
 

@@ -107,7 +107,7 @@ def test_the_worst_within_the_limit_is_refused_soon_and_shortly(name: str) -> No
 
 
 def test_wrong_factors_end_at_the_first() -> None:
-    body = json.dumps({"scheme": "litert", "factors": [0] * (MOST - 10)}).encode()
+    body = json.dumps({"scheme": "litert", "factors": [None] * (MOST - 10)}).encode()
     with pytest.raises(InvalidRequestError) as caught:
         read_json(body, MultiplierRequest, SETTINGS)
     assert [fault.pointer for fault in caught.value.faults] == ["/factors/0"]

@@ -87,6 +87,10 @@ HOSTILE = {
     "fields of the input": '{"input":{' + ",".join(f'"k{number}":0' for number in range(MOST // 3)) + "}}",
     "lists": '{"x":[' + ",".join(["[]"] * (MOST // 3)) + "]}",
     "lists in lists": '{"x":[' + ",".join(["[" * 100 + "]" * 100] * (MOST // 201)) + "]}",
+    "lists of values": '{"input":{"type":"x","values":[[' + ",".join(["[]"] * (MOST // 3 - 20)) + "]]}}",
+    "deep lists of values": '{"input":{"type":"x","values":[['
+    + ",".join(["[" * 60 + "]" * 60] * (MOST // 124))
+    + "]]}}",
     "multipliers of other fields": '{"multipliers":[' + ",".join(['{"a":0}'] * 60_000) + "]}",
     "multipliers that are numbers": '{"multipliers":[' + ",".join(["0"] * 60_000) + "]}",
 }

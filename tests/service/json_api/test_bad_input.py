@@ -110,8 +110,6 @@ def test_a_scale_count_that_does_not_match_the_axis_names_both(client: httpx.Cli
         ({"type": "tensor<1xf32>", "data": "AAAAAB=="}, "base64"),
         ({"type": "tensor<1xf32>", "data": "AAAAAA==\n"}, "base64"),
         ({"type": "tensor<2xf32>", "values": [1]}, "tensor_data"),
-        ({"type": "tensor<1xf32>", "values": ["one"]}, "tensor_data"),
-        ({"type": "tensor<1xf32>", "values": [1e39]}, "tensor_data"),
         ({"type": "tensor<4294967296xf32>", "values": [1]}, "tensor_data"),
     ],
 )
@@ -119,6 +117,41 @@ def test_data_that_are_not_what_the_type_says(client: httpx.Client, tensor: dict
     found = refused(quantize(client, tensor), 400, code)
     pointer = "/input/data" if "data" in tensor else "/input/values"
     assert found["errors"][0]["pointer"] == pointer
+
+
+@pytest.mark.parametrize(
+    ("shape", "values", "place"),
+    [
+        ("1", ["one"], "/0"),
+        ("2", [1, 1e39], "/1"),
+        ("2", [[1], [2]], "/0"),
+        ("2", [1, [2]], "/1"),
+        ("2x2", [[1, 2], [3]], "/1"),
+        ("2x2", [[1, 2], 3], "/1"),
+        ("2x2", [[1, 2]], ""),
+        ("2x2", [[1, 2], [3, None]], "/1/1"),
+        ("2x2", [[1, 2], ["x", 4]], "/1/0"),
+        ("2x2", [[1, 2], [3, [4]]], "/1/1"),
+        ("2x2", [[1, 2], [3, {}]], "/1/1"),
+        ("1x2x1", [[[1], [2, 3]]], "/0/1"),
+        ("2x0", [[], [1]], "/1"),
+    ],
+)
+def test_values_that_are_not_what_the_shape_says(client: httpx.Client, shape: str, values: Any, place: str) -> None:
+    found = refused(quantize(client, {"type": f"tensor<{shape}xf32>", "values": values}), 400, "tensor_data")
+    assert found["errors"][0]["pointer"] == "/input/values" + place
+
+
+def test_nested_values_are_counted_as_leaves(client: httpx.Client) -> None:
+    rows = {"type": "tensor<4097x1xf32>", "values": [[1]] * 4097}
+    assert refused(quantize(client, rows), 413, "limit_exceeded")["limit"] == 4096
+    row = {"type": "tensor<1x70000xf32>", "values": [[1] * 70_000]}
+    assert refused(quantize(client, row), 413, "limit_exceeded")["limit"] == 4096
+    deep: Any = 1
+    for _ in range(150):
+        deep = [deep]
+    nested = {"type": "tensor<1xf32>", "values": deep}
+    assert refused(quantize(client, nested), 422, "request_invalid")["errors"][0]["pointer"] == "/input/values/0"
 
 
 NPY = {
@@ -173,7 +206,6 @@ def test_an_npy_of_another_element_type_than_named(client: httpx.Client) -> None
         ({"input": {"type": "tensor<1xf32>"}, "output_type": TARGET}, ["/input"]),
         ({"input": {**ONE, "data": "AAAAAA=="}, "output_type": TARGET}, ["/input"]),
         ({"input": {**ONE, "values": None}, "output_type": TARGET}, ["/input/values"]),
-        ({"input": {**ONE, "values": [[1]]}, "output_type": TARGET}, ["/input/values/0"]),
         ({"input": {**ONE, "values": [True]}, "output_type": TARGET}, ["/input/values/0"]),
         ({"input": {**ONE, "values": "1"}, "output_type": TARGET}, ["/input/values"]),
         ([], [""]),
@@ -231,7 +263,11 @@ def test_multipliers_that_cannot_be_used(client: httpx.Client) -> None:
     assert found["errors"][0]["pointer"] == "/factors/1"
     found = refused(client.post("/v1/parameters/multiplier", json={**body, "scheme": "x"}), 422, "unknown_name")
     assert found["errors"][0]["pointer"] == "/scheme"
-    refused(client.post("/v1/parameters/multiplier", json={"factors": [0.5], "scheme": "tosa"}), 422, "request_invalid")
+    for wrong in (None, True, [0.5]):
+        found = refused(
+            client.post("/v1/parameters/multiplier", json={**body, "factors": [wrong]}), 422, "request_invalid"
+        )
+        assert found["errors"][0]["pointer"] == "/factors/0"
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "application/octet-stream"])

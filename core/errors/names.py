@@ -115,10 +115,18 @@ def unknown_name(kind: str, name: str, known: Collection[str], *, pointer: str |
     return UnknownNameError(detail, hint=hint, pointer=pointer)
 
 
+def not_among(kind: str, name: str, known: Collection[str]) -> str:
+    """Return what is wrong with the name of a parameter or field that is not among those that are known."""
+    hint = did_you_mean(name, known)
+    asked = f" ({hint})" if hint else ""
+    return f"not a {kind}{asked}; available: {', '.join(known) or 'none'}"
+
+
 def did_you_mean(name: str, known: Collection[str]) -> str | None:
     """Return the question whether one of the known names was meant, None if none of them is near."""
     found = nearest_names(name, known)
-    return f"did you mean {' or '.join(found)}?" if found else None
+    listed = ", ".join([*found[:-2], " or ".join(found[-2:])])
+    return f"did you mean {listed}?" if found else None
 
 
 def nearest_names(name: str, known: Collection[str]) -> list[str]:
@@ -130,7 +138,8 @@ def nearest_names(name: str, known: Collection[str]) -> list[str]:
     words = _words(name) if len(name) <= _LONGEST else []
     if not words:
         return []
-    joined = {each: "".join(_words(each)) for each in known}
+    parts = {each: _words(each) for each in known}
+    joined = {each: "".join(parts[each]) for each in known}
     asked = ["".join(words), *_other_names(words)]
     if same := [each for target in asked for each in joined if joined[each] == target]:
         return list(dict.fromkeys(same))[:_MOST]
@@ -141,9 +150,13 @@ def nearest_names(name: str, known: Collection[str]) -> list[str]:
     for target in asked if len(asked[0]) >= _SHORTEST_PART else []:
         if begun := [each for each, text in joined.items() if text and target.startswith(text)]:
             return [max(begun, key=len)]
-        if longer := [each for each, text in joined.items() if text.startswith(target) or text.endswith(target)]:
+        if longer := [each for each, text in joined.items() if text.startswith(target) or target in _ends(parts[each])]:
             return longer[:_MOST]
     return [nearest] if likeness.get(nearest, 0) >= _ALIKE else []
+
+
+def _ends(words: list[str]) -> set[str]:
+    return {"".join(words[at:]) for at in range(1, len(words))}
 
 
 def _likeness(first: str, second: str) -> float:

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from core.errors import FieldFault, InvalidRequestError, ParameterError, excerpt
+from core.errors.names import not_among
 from core.schemes.factors import parse_factor
 from service.http.problems import pointer
 from service.runtime.settings import MOST_ENTRIES
@@ -121,8 +122,7 @@ def completed(parameters: Iterable[Parameter], given: Mapping[str, Value]) -> di
 def _faults(known: Mapping[str, Parameter], given: Mapping[str, Value]) -> Iterator[FieldFault]:
     for name in given:
         if name not in known:
-            listed = f"available: {', '.join(known)}" if known else "available: none"
-            yield FieldFault(pointer_to(excerpt(name)), "extra_forbidden", f"not a parameter; {listed}")
+            yield FieldFault(pointer_to(excerpt(name)), "extra_forbidden", not_among("parameter", name, known))
     for name, parameter in known.items():
         if name not in given:
             fault = FieldFault(pointer_to(name), "missing", "required") if parameter.required else None

@@ -119,7 +119,7 @@ def input_heads(inputs: Sequence[InferenceInput], model: Model, max_rank: int) -
         place = pointer("inputs", index)
         slot = slot_named(model.inputs, given.name)
         if slot is None:
-            raise _invalid(f"{place}/name", f"{model.name} has {_listed('inputs', model.inputs)}; not this one")
+            raise _invalid(f"{place}/name", _no_such("input", given.name, model, model.inputs))
         if given.name in heads:
             raise _invalid(f"{place}/name", f"the input {given.name} is there more than once")
         datatype = datatype_named(given.datatype, f"{place}/datatype")
@@ -146,9 +146,9 @@ def _check_names(slot: Slot, names: Sequence[str]) -> None:
         raise _invalid("/inputs", f"several inputs {slot.name} are named {expected}")
 
 
-def _listed(kind: str, slots: Sequence[Slot]) -> str:
+def _no_such(kind: str, name: str, model: Model, slots: Sequence[Slot]) -> str:
     names = [f"{slot.name}_0, {slot.name}_1, ..." if slot.variadic else slot.name for slot in slots]
-    return f"the {kind} {', '.join(names)}" if names else f"no {kind}"
+    return f"{model.name} has no {kind} {excerpt(name)!r}; it has {', '.join(names) or 'none'}"
 
 
 def _shape(shape: Sequence[int], place: str, max_rank: int) -> tuple[int, ...]:
@@ -256,7 +256,7 @@ def wanted_outputs(request: InferenceRequest, model: Model) -> dict[str, bool]:
     for index, output in enumerate(request.outputs):
         place = pointer("outputs", index)
         if slot_named(model.outputs, output.name) is None:
-            raise _invalid(f"{place}/name", f"{model.name} has {_listed('outputs', model.outputs)}; not this one")
+            raise _invalid(f"{place}/name", _no_such("output", output.name, model, model.outputs))
         if output.name in wanted:
             raise _invalid(f"{place}/name", f"the output {output.name} is there more than once")
         unknown = [name for name in output.parameters if name not in (BINARY, *PARAMETERS)]

@@ -209,7 +209,7 @@ ODD = {
     "id": (lambda request: setattr(request, "id", "x" * 257), "an id has at most 256 characters"),
     "output": (
         lambda request: request.outputs.add(name="z"),
-        "quantize has the outputs y, scale, zero_point; not this one",
+        "it has y, scale, zero_point",
     ),
     "output_twice": (output_twice, "the output y is there more than once"),
     "no_value": (lambda request: request.parameters["nan"], "/parameters: the value of a parameter is a text"),

@@ -5,7 +5,8 @@ What does not fit in a query does in a form: types of many scales as text, or th
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
 
@@ -16,9 +17,8 @@ from core.errors import (
     InvalidRequestError,
     NpyError,
     PreconditionError,
+    RequantError,
     TensorDataError,
-    TypeFitError,
-    UnsupportedError,
     at,
     excerpt,
 )
@@ -161,11 +161,11 @@ async def _convert(form: _Form, operation: Operation, running: Runtime, reserve:
     named = call.input_type is not None
     check_output_format(output, call)
     if call.leaves_scales_open:
-        with at(f"/{_X}", UnsupportedError, TypeFitError), advising_numpy(header, call):
+        with _of_made_type(form), advising_numpy(header, call):
             derivation = await plan_derivation(call, characters, running)
         npy.check_dtype(header, derivation.dtype, named=named)
         return await quantize_deriving(derivation, data.view(derivation.dtype), output, running, reserve)
-    with at(f"/{_X}", UnsupportedError, TypeFitError), advising_numpy(header, call):
+    with _of_made_type(form), advising_numpy(header, call):
         planned = await planned_conversion(call, characters, running)
     npy.check_dtype(header, planned.input_dtype, named=named)
     if planned.packed_in is not None:
@@ -192,6 +192,17 @@ async def _call(form: _Form, operation: Operation, running: Runtime) -> tuple[Co
     characters = form.files["scale"].header.elements * CHARACTERS_PER_SCALE
     typed = partial(_with_scales, form, call, of_scales, settings)
     return await running.executor.run_text(characters, typed), query.characters + characters
+
+
+@contextmanager
+def _of_made_type(form: _Form) -> Iterator[None]:
+    """Point at the scale where the type that it makes is at fault."""
+    try:
+        yield
+    except RequantError as error:
+        if form.scaled and error.pointer in ("/input_type", "/output_type") and error.pointer[1:] not in form.texts:
+            error.pointer = "/scale"
+        raise
 
 
 def _check_source(form: _Form, required: str, operation: Operation) -> None:
@@ -230,6 +241,6 @@ def _with_scales(form: _Form, call: ConversionCall, texts: Mapping[str, str], se
             raise NpyError("with scale, x holds integers of 8, 16 or 32 bits")
         return call._replace(input_type=tensors.type_of_stored(call.shape, call.element, call.packing))
     tensor = input_tensor_type(call, settings)
-    with at("/input_type"):
+    with at(call.input_place):
         expressed = float_element(tensor, "input")
     return call._replace(output_type=tensors.type(expressed, static_shape(tensor)))

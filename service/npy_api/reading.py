@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from core.errors import NpyError, RequantError, UnsupportedError
+from core.errors import NpyError, UnsupportedError
 from core.formats.elements import FLOATS, FloatElement, IntegerElement, Signedness
 from core.mlir.types import ElementType, TensorType
 from core.profiles import Operation
@@ -42,19 +42,14 @@ def check_size(header: npy.NpyHeader, found: int) -> None:
 
 @contextmanager
 def advising_numpy(header: npy.NpyHeader, call: ConversionCall) -> Iterator[None]:
-    """Say of elements that the conversion does not take what to do with them in numpy, unless `input_type` names them.
-
-    An error about the type of the input points at nothing then: the type is the file's.
-    """
+    """Say what to do in numpy with elements that the conversion does not take, unless `input_type` names them."""
     try:
         yield
-    except RequantError as error:
+    except UnsupportedError as error:
         if call.input_type is None:
-            wanted = _wanted(call) if isinstance(error, UnsupportedError) else None
+            wanted = _wanted(call)
             if wanted is not None and wanted != element_of(header):
                 error.detail += f"; in numpy: {_CASTS[wanted.name]}"
-            if error.pointer == "/input_type":
-                error.pointer = None
         raise
 
 

@@ -155,7 +155,7 @@ async def _plan_with_input(
     if not conversion.leaves_scales_open:
         return await _plan(model, head, call, conversion, running), None
     x = call.inputs[model.inputs[0].name]
-    with named_in_model(call.inputs):
+    with named_in_model(call):
         derivation = await plan_derivation(conversion, call.characters, running)
         x.check_kept(derivation.tensor.element, derivation.dtype)
         return await derive_quantization(derivation, x.data, running, reserve)
@@ -169,7 +169,7 @@ async def _conversion_of(model: Model, call: Call, running: Runtime) -> Conversi
 async def _plan(
     model: Model, head: InferenceHead, call: Call, conversion: ConversionCall, running: Runtime
 ) -> PlannedConversion:
-    with named_in_model(call.inputs):
+    with named_in_model(call):
         planned = await planned_conversion(conversion, call.characters, running)
     check_input(call.inputs[model.inputs[0].name], planned)
     if len(call.inputs) == 1:

@@ -10,26 +10,26 @@ TORCH_TESTS = $(wildcard tests/interop/test_torch*.py tests/interop/*/test_torch
 
 # On all cores. A file's tests run in one process, and all that measure time do (tests/conftest.py).
 PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
-COMPILE := -c "from core.kernels.jit.warmup import compile_kernels; compile_kernels()"
+COMPILE := -m core.kernels.jit.warmup
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-all interop generators check format bench openapi proto sbom lock clean
+.PHONY: help serve test test-all interop generators docs check format bench openapi proto sbom lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 serve: $(VENV)/serve.done ## install what is needed and serve on http://127.0.0.1:8080
-	$(BIN)/python -m service
+	@$(BIN)/python -m service
 
 test: $(VENV)/check.done ## run the tests that need nothing heavy: every rule, by samples
-	@echo "The tests take about 4 minutes on 2 cores; 2 minutes more the first time, and after a change of a kernel."
+	@echo "The tests take about 4 minutes on 2 cores; a minute more the first time, and after a change of a kernel."
 	@$(BIN)/python $(COMPILE)
 	$(BIN)/python -m pytest $(PARALLEL)
 
 test-all: export REQUANT_EXHAUSTIVE := 1
 test-all: $(VENV)/check.done ## run those with all inputs instead of samples, and the fuzzer with the seed of the day
 	@$(BIN)/python $(COMPILE)
-	$(BIN)/python -m pytest $(PARALLEL) -m "not interop and not generators and not clients"
+	$(BIN)/python -m pytest $(PARALLEL) -m "not interop and not generators and not clients and not docs"
 
 interop: export REQUANT_EXHAUSTIVE := 1
 interop: $(VENV)-interop/done $(VENV)-onednn/done $(TORCH:%=$(VENV)-torch-%/done) $(VENV)-tensorflow/done $(VENV)-clients/done $(VENV)/serve.done ## run the tests against the real systems
@@ -44,6 +44,12 @@ interop: $(VENV)-interop/done $(VENV)-onednn/done $(TORCH:%=$(VENV)-torch-%/done
 generators: $(VENV)-generators/done ## generate clients from openapi.json with six generators, compile them and call the service
 	openapi/generators/toolchains
 	$(VENV)-generators/bin/python -m pytest -m generators tests/generated_clients
+
+docs: export NO_MKDOCS_2_WARNING := 1
+docs: $(VENV)-docs/done $(VENV)/check.done ## build the documentation site into site/
+	$(VENV)-docs/bin/mkdocs build --strict
+	$(BIN)/python -m pytest -q -m docs tests/contract/test_docs_site.py
+	@echo "Open site/index.html, or, with its search: $(PYTHON) -m http.server -d site -b 127.0.0.1 8000"
 
 check: $(VENV)/check.done ## formatting, lint, types, openapi.json, the Dockerfile and the manifests
 	$(BIN)/ruff format --check .
@@ -76,6 +82,7 @@ lock: $(VENV)/serve.done ## renew the hash-pinned requirements from pyproject.to
 	$(BIN)/uv pip compile $(UV) pyproject.toml --extra telemetry --group check -c requirements.lock -o requirements-check.lock
 	$(BIN)/uv pip compile $(UV) pyproject.toml --group interop -c requirements.lock -o requirements-interop.lock
 	$(BIN)/uv pip compile $(UV) pyproject.toml --group generators -c requirements.lock -o requirements-generators.lock
+	$(BIN)/uv pip compile $(UV) --group docs -o requirements-docs.lock
 	$(BIN)/uv pip compile $(UV) --group onednn -o requirements-onednn.lock
 	$(BIN)/uv pip compile $(UV) --group clients -o requirements-clients.lock
 	$(BIN)/uv pip compile $(UV) --group tensorflow -c requirements.lock -o requirements-tensorflow.lock
@@ -86,7 +93,7 @@ lock: $(VENV)/serve.done ## renew the hash-pinned requirements from pyproject.to
 UV := --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
 clean: ## remove environments and caches
-	rm -rf $(VENV) $(VENV)-interop $(VENV)-generators $(VENV)-clients $(VENV)-tensorflow $(VENV)-mlserver $(VENV)-triton $(VENV)-onednn $(VENV)-torch-* .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-interop $(VENV)-generators $(VENV)-clients $(VENV)-tensorflow $(VENV)-mlserver $(VENV)-triton $(VENV)-onednn $(VENV)-docs $(VENV)-torch-* site .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 $(VENV)/python.done:
@@ -94,7 +101,8 @@ $(VENV)/python.done:
 	@touch $@
 
 $(VENV)/serve.done: $(VENV)/python.done requirements.lock
-	$(VENV)/$(INSTALL) -r requirements.lock
+	@echo "Installing $$(grep -c '^[a-z].*==' requirements.lock) packages into $(VENV), about 0.4 GB. It takes half a minute; later starts skip it."
+	@$(VENV)/$(INSTALL) -r requirements.lock
 	@touch $@
 
 $(VENV)/check.done: $(VENV)/python.done requirements-check.lock
@@ -129,6 +137,11 @@ $(VENV)-torch-%/done: requirements-check.lock
 $(VENV)-generators/done: requirements-generators.lock
 	$(PYTHON) -m venv $(VENV)-generators
 	$(VENV)-generators/$(INSTALL) -r requirements-generators.lock
+	@touch $@
+
+$(VENV)-docs/done: requirements-docs.lock
+	$(PYTHON) -m venv $(VENV)-docs
+	$(VENV)-docs/$(INSTALL) -r requirements-docs.lock
 	@touch $@
 
 $(VENV)-clients/done: requirements-clients.lock

@@ -39,6 +39,7 @@ Errors are `application/problem+json` with a stable `code`."""
 
 _TAGS = [
     {"name": "ops", "description": "Conversions of JSON tensors."},
+    {"name": "explain", "description": "Conversions with every step of the arithmetic of each element."},
     {"name": "integer", "description": "Integer operations: matmul, conv2d and add with requantized outputs."},
     {"name": "operators", "description": "Operators of other systems under their own names, operands and attributes."},
     {"name": "npy", "description": "Conversions of .npy files."},

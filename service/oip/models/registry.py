@@ -10,6 +10,7 @@ from service.oip.models.blocks import DEQUANTIZE_BLOCKS, QUANTIZE_BLOCKS
 from service.oip.models.calibration import DERIVE_FROM_TENSOR
 from service.oip.models.comparison import COMPARE
 from service.oip.models.conversions import DEQUANTIZE, QUANTIZE, REQUANTIZE
+from service.oip.models.explanations import EXPLAIN_DEQUANTIZE, EXPLAIN_QUANTIZE, EXPLAIN_REQUANTIZE
 from service.oip.models.integer import ADD, CONV2D, MATMUL
 from service.oip.models.model import Model
 from service.oip.models.modules import EVALUATE, LOWER
@@ -22,6 +23,9 @@ _OPERATIONS = (
     QUANTIZE,
     DEQUANTIZE,
     REQUANTIZE,
+    EXPLAIN_QUANTIZE,
+    EXPLAIN_DEQUANTIZE,
+    EXPLAIN_REQUANTIZE,
     COMPARE,
     QUANTIZE_BLOCKS,
     DEQUANTIZE_BLOCKS,

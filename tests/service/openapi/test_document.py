@@ -20,6 +20,7 @@ from service.runtime.settings import Settings
 
 ROOT = Path(__file__).parents[3]
 OPERATION_IDS = {
+    "explainQuantize", "explainDequantize", "explainRequantize",
     "quantize", "dequantize", "requantize", "quantizeNpy", "dequantizeNpy", "requantizeNpy", "compare",
     "quantizeBlocks", "dequantizeBlocks", "deriveMultiplier", "parseType", "getHealth", "getInfo", "listProfiles",
     "getProfile", "getProblem", "deriveFromRange", "deriveBias", "fakeQuantize", "tosaRescale", "listSchemes",

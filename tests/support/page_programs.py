@@ -1,4 +1,4 @@
-"""docs/serving.md as a program: its blocks in order, the services that they call, and what they print."""
+"""A page of docs/ as a program: its blocks in order, the services that they call, and what they print."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.conftest import ROOT, free_port, started
+from tests.conftest import ROOT, Server, free_port, started
 
-PAGE = ROOT / "docs" / "serving.md"
+DOCS = ROOT / "docs"
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 # What the page calls the addresses and the folder of the service.
 _FOLDER = "/run/requant"
 _PORTS = {"REQUANT_PORT": "8080", "REQUANT_GRPC_PORT": "8081", "REQUANT_METRICS_PORT": "9090"}
-_OF_CLIENTS = re.compile(r"^import (tritonclient|kserve)", re.MULTILINE)
+_IMPORTS = re.compile(r"^(?:import|from) (\w+)", re.MULTILINE)
+_INSTALLED_APART = {"ai_edge_litert", "kserve", "onnxruntime", "torch", "tritonclient"}
 
 
 @dataclass(frozen=True)
@@ -33,24 +34,25 @@ class Block:
     output_language: str
 
     @property
-    def needs_clients(self) -> bool:
-        """Whether it needs what is installed apart."""
-        return bool(_OF_CLIENTS.search(self.text))
+    def needs(self) -> set[str]:
+        """The packages that are installed apart, of those that it imports."""
+        return _INSTALLED_APART & set(_IMPORTS.findall(self.text))
 
     @property
     def file(self) -> str | None:
         """The name of the file that it is."""
-        found = re.match(r"# (\w+\.py)\n", self.text)
+        found = re.match(r"(?:#|//) (\w+\.(?:py|c))\n", self.text)
         return found and found[1]
 
 
-def sections() -> dict[str, list[Block]]:
+def sections(page: Path) -> dict[str, list[Block]]:
     """The blocks under each heading."""
-    parts = re.split(r"^## (.*)$", PAGE.read_text(), flags=re.MULTILINE)
-    return {title: list(_blocks(text)) for title, text in zip(parts[1::2], parts[2::2], strict=True)}
+    parts = re.split(r"^## (.*)$", page.read_text(), flags=re.MULTILINE)
+    return {title: list(blocks(text)) for title, text in zip(parts[1::2], parts[2::2], strict=True)}
 
 
-def _blocks(text: str) -> Iterator[Block]:
+def blocks(text: str) -> Iterator[Block]:
+    """The blocks of a text, each with its output."""
     found = list(_FENCE.finditer(text))
     at = 0
     while at < len(found):
@@ -63,15 +65,18 @@ def _blocks(text: str) -> Iterator[Block]:
 
 
 class Reader:
-    """One who follows the page, in a folder: starts what it says, and runs what it shows. A context manager."""
+    """One who follows a page, in a folder: starts what it says, and runs what it shows. A context manager.
 
-    def __init__(self, folder: Path) -> None:
+    `server`: the service for a page that starts none.
+    """
+
+    def __init__(self, folder: Path, server: Server | None = None) -> None:
         self._folder = folder
         self._run = folder / "run"
         self._run.mkdir()
         self._services = ExitStack()
         self._settings: dict[str, str] = {}
-        self._ports: dict[str, str] = {}
+        self._ports = {} if server is None else {"REQUANT_PORT": str(server.port)}
 
     def __enter__(self) -> Reader:
         return self

@@ -97,7 +97,7 @@ async def _explanation(
     """Return the steps of each element as parameters of the reply: JSON as text."""
     x = call.inputs[model.inputs[0].name]
     conversion = await _conversion_of(model, call, running)
-    with named_in_model(call.inputs):
+    with named_in_model(call):
         explainer = await planned_explanation(conversion, planned, call.characters, running)
     await reserve(BYTES_PER_ELEMENT * planned.elements)
 

@@ -140,14 +140,16 @@ def nearest_names(name: str, known: Collection[str]) -> list[str]:
         return []
     parts = {each: _words(each) for each in known}
     joined = {each: "".join(parts[each]) for each in known}
-    asked = ["".join(words), *_other_names(words)]
-    if same := [each for target in asked for each in joined if joined[each] == target]:
-        return list(dict.fromkeys(same))[:_MOST]
+    own, others = "".join(words), _other_names(words)
+    asked = [own, *others]
+    for targets in ([own], others):
+        if same := [each for target in targets for each in joined if joined[each] == target]:
+            return list(dict.fromkeys(same))[:_MOST]
     likeness = {each: max(_likeness(target, text) for target in asked) for each, text in joined.items()}
     nearest = max(likeness, key=lambda each: likeness[each], default="")
     if likeness.get(nearest, 0) >= _MISSPELT:
         return [nearest]
-    for target in asked if len(asked[0]) >= _SHORTEST_PART else []:
+    for target in asked if len(own) >= _SHORTEST_PART else []:
         if begun := [each for each, text in joined.items() if text and target.startswith(text)]:
             return [max(begun, key=len)]
         if longer := [each for each, text in joined.items() if text.startswith(target) or target in _ends(parts[each])]:

@@ -118,7 +118,8 @@ async def _derive(
     data = await reader.take(header.data_bytes)
     await reader.skip_rest()
     check_size(header, reader.received - header_bytes)
-    return await quantize_deriving(derivation, data.view(derivation.dtype), asked.output, running, reserve)
+    with advising_numpy(header, call):
+        return await quantize_deriving(derivation, data.view(derivation.dtype), asked.output, running, reserve)
 
 
 async def _plan(header: npy.NpyHeader, query: ConversionQuery, running: Runtime) -> _File:

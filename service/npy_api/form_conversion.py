@@ -164,7 +164,8 @@ async def _convert(form: _Form, operation: Operation, running: Runtime, reserve:
         with _of_made_type(form), advising_numpy(header, call):
             derivation = await plan_derivation(call, characters, running)
         npy.check_dtype(header, derivation.dtype, named=named)
-        return await quantize_deriving(derivation, data.view(derivation.dtype), output, running, reserve)
+        with advising_numpy(header, call):
+            return await quantize_deriving(derivation, data.view(derivation.dtype), output, running, reserve)
     with _of_made_type(form), advising_numpy(header, call):
         planned = await planned_conversion(call, characters, running)
     npy.check_dtype(header, planned.input_dtype, named=named)

@@ -184,6 +184,66 @@ def test_npy_bodies_that_cannot_be_used(client: httpx.Client, name: str, chunked
     refused(client.post("/v1/npy/quantize", params={"output_type": TARGET}, content=content), 400, "npy")
 
 
+ADVICE: list[tuple[Any, str, Any, str]] = [
+    (np.ones((2, 3), "f8"), "x.astype(numpy.float32)", lambda x: x.astype(np.float32), TARGET),
+    (np.ones((2, 3), "f8"), "write i8:f64", lambda x: x, TARGET.replace("i8:f32", "i8:f64")),
+    (np.ones((2, 3), "f2"), "x.astype(numpy.float32)", lambda x: x.astype(np.float32), TARGET),
+    (np.ones((2, 3), "i8"), "x.astype(numpy.float32)", lambda x: x.astype(np.float32), TARGET),
+    (np.asfortranarray(np.ones((2, 3), "f4")), "numpy.ascontiguousarray(x)", np.ascontiguousarray, TARGET),
+    (np.ones((2, 3), ">f4"), "x.astype('<f4')", lambda x: x.astype("<f4"), TARGET),
+    (np.array([1, 2.5], object), "x.astype(numpy.float32)", lambda x: x.astype(np.float32), TARGET),
+    (np.array([True, False]), "x.astype(numpy.float32)", lambda x: x.astype(np.float32), TARGET),
+    (np.array(["1.5"]), "x.astype(numpy.float32)", lambda x: x.astype(np.float32), TARGET),
+    (np.ones(3, "f8"), "x.astype(numpy.float32)", lambda x: x.astype(np.float32), "!quant.any<i8:f32>"),
+]
+
+
+@pytest.mark.parametrize(("array", "advice", "follow", "target"), ADVICE, ids=range(len(ADVICE)))
+def test_what_an_npy_is_advised_to_be_is_taken(
+    client: httpx.Client, array: Any, advice: str, follow: Any, target: str
+) -> None:
+    asked = TARGET if "any" not in target else target
+    for path, send in (
+        ("/v1/npy/quantize", lambda file, type_: {"params": {"output_type": type_}, "content": file}),
+        ("/v1/multipart/quantize", lambda file, type_: {"data": {"output_type": type_}, "files": {"x": file}}),
+    ):
+        reply = client.post(path, **send(npy(array), asked))
+        assert reply.status_code in (400, 422)
+        assert advice in reply.json()["detail"], reply.text
+        assert client.post(path, **send(npy(follow(array)), target)).status_code == 200
+
+
+def test_a_file_that_curl_stripped(client: httpx.Client) -> None:
+    """As `curl -d @x.npy` sends it: without line ends and NUL characters."""
+    file = bytes(each for each in npy(np.ones(4, "f4")) if each not in b"\r\n\0")
+    kind = {"content-type": "application/x-www-form-urlencoded"}
+    reply = client.post("/v1/npy/quantize", params={"output_type": TARGET}, content=file, headers=kind)
+    assert "--data-binary" in refused(reply, 400, "npy")["detail"]
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ({"profile": "tflite"}, "did you mean litert?"),
+        ({"profile": "StableHLO"}, "did you mean stablehlo?"),
+        ({"rounding": "half_even"}, "did you mean nearest_even?"),
+        ({"outputType": "i8"}, "unknown field, did you mean output_type?"),
+        ({"nope": 1}, "available: input, output_type"),
+        ({"nan": "lowst"}, "did you mean lowest?"),
+        ({"input": [1, 2]}, "an object with type, data, values"),
+    ],
+)
+def test_what_was_probably_meant(client: httpx.Client, body: dict[str, Any], says: str) -> None:
+    reply = client.post("/v1/quantize", json={"input": ONE, "output_type": TARGET, **body})
+    assert says in refused(reply, 422, reply.json()["code"])["detail"]
+
+
+def test_a_path_that_was_probably_meant(client: httpx.Client) -> None:
+    for path in ("/v1/quantize/", "/quantize", "/v1/quantise", "/v1/Quantize"):
+        assert "did you mean /v1/quantize?" in refused(client.post(path, json={}), 404, "not_found")["hint"]
+    assert "hint" not in refused(client.get("/" + "x" * 5000), 404, "not_found")
+
+
 def test_an_npy_of_another_element_type_than_named(client: httpx.Client) -> None:
     params = {"input_type": "!quant.uniform<i8:f32, 0.5>"}
     found = refused(client.post("/v1/npy/dequantize", params=params, content=npy(np.zeros(3, "u1"))), 400, "npy")

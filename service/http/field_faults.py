@@ -19,6 +19,8 @@ _MOST_NAMED = 3
 _LONGEST_DETAIL = 400
 
 # What pydantic says of Python's types, in the terms of JSON.
+# What other systems have beside the tensor, and the types here in themselves.
+_IN_THE_TYPE = ("scale", "scales", "zero_point", "zero_points")
 _QUOTED = re.compile("'([^']*)'")
 _IN_JSON = {"model_type": "input should be an object", "list_type": "input should be an array"}
 
@@ -53,6 +55,8 @@ def _fault(item: Any, model: type[BaseModel], listed: set[str]) -> FieldFault:
         meant = did_you_mean(str(location[-1]), known)
         there_are = "" if parent in listed else f"; available: {', '.join(known)}"
         listed.add(parent)
+        if location[-1] in _IN_THE_TYPE and "output_type" in known:
+            there_are = "; scale and zero point are part of a type: !quant.uniform<i8:f32, 0.5:3>"
         detail = f"unknown field, {meant}" if meant else f"unknown field{there_are}"
         if excerpt(place) != place:
             # Too long to be shown, or unprintable.

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.errors import TensorDataError
-from core.formats.elements import FLOATS
+from core.formats.elements import FLOATS, FloatElement
 from core.plan.lanes import rounded, widen
 
 Number = int | float | str
@@ -48,6 +48,8 @@ def decode_elements(
             return decode(flat, dtype, prod(shape), flat_literals)
         return decode(flat, _BFLOAT16, prod(shape), flat_literals).view(dtype)
     except TensorDataError as error:
+        if isinstance(element, FloatElement) and dtype.kind == "u":
+            error.detail += f"; elements of {element.name} are sent as their codes"
         if flat is not values and error.pointer is not None:
             error.pointer = _place(int(error.pointer.removeprefix("/")), shape)
         raise

@@ -338,8 +338,10 @@ def method_not_allowed(request: Request, methods: Iterable[str]) -> Response:
     allow = ", ".join(sorted(methods))
     # HEAD is answered like GET.
     given = "GET" if request.method == "HEAD" else excerpt(request.method)
-    example = "; /docs has an example of its body" if allow == "POST" else ""
-    detail = f"the path takes {allow}, and not {given}{example}"
+    advice = "; /docs has an example of its body" if allow == "POST" else ""
+    if given == "POST" and request.scope["path"].startswith("/v2/models/"):
+        advice = "; a model is run by POST to its path and /infer"
+    detail = f"the path takes {allow}, and not {given}{advice}"
     return problem_response(request, _METHOD, detail, headers={"allow": allow})
 
 

@@ -186,7 +186,7 @@ def _resemblance(start: bytes) -> str:
     if start.startswith(b"\x80"):
         return "it looks like a pickle, and pickles are never read"
     if start.isascii() and start.decode("ascii").isprintable():
-        return f"it begins with the text {start.decode('ascii')!r}; curl sends a file as {_CURL_FILE}"
+        return f"it begins with text; curl sends a file as {_CURL_FILE}"
     return "it does not begin with \\x93NUMPY"
 
 

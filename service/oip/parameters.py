@@ -68,7 +68,8 @@ class Parameter:
             expected = "expected a string or a finite number"
             return None if _finite(value) is not None else FieldFault(pointer_to(self.name), "number", expected)
         if type(value) is not _PYTHON[self.kind]:
-            return FieldFault(pointer_to(self.name), f"{self.kind}_type", f"expected a {self.kind}")
+            article = "an" if self.kind is Kind.INTEGER else "a"
+            return FieldFault(pointer_to(self.name), f"{self.kind}_type", f"expected {article} {self.kind}")
         if type(value) is int and not self.lowest <= value <= self.highest:
             return FieldFault(pointer_to(self.name), "out_of_range", f"expected {self.lowest} to {self.highest}")
         return None

@@ -169,13 +169,18 @@ class QuantizedOperand(StoredOperand):
             axis = max((axis for axis, block in enumerate(self.blocks) if block > 1), default=len(self.blocks) - 1)
         return "sub_channel_outer" if prod(static_shape(self.tensor)[axis + 1 :]) > 1 else "sub_channel"
 
-    def check_expressed(self, floats: TensorType) -> None:
-        """Raise UnsupportedError unless the tensor of floats on the other side has this type's expressed type."""
+    def check_expressed(self, floats: TensorType, taken: tuple[str, ...]) -> None:
+        """Raise UnsupportedError unless the tensor of floats on the other side has this type's expressed type.
+
+        `taken`: the expressed types that the profile's rule takes.
+        """
         if floats.element != self.expressed:
-            expressed, found = self.expressed.name, print_type(floats.element)
+            expressed, found = self.expressed.name, excerpt(print_type(floats.element))
+            advice = f"make the elements {expressed}"
+            if found in taken:
+                advice = f"write {self.storage}:{found} in the type, or {advice}"
             raise UnsupportedError(
-                f"the quantized type expresses {expressed}, and the other side has elements of {excerpt(found)}; write "
-                f"{self.storage}:{excerpt(found)} in the type, or make the elements {expressed}"
+                f"the quantized type expresses {expressed}, and the other side has elements of {found}; {advice}"
             )
 
     def check_same_expressed(self, other: QuantizedOperand) -> None:

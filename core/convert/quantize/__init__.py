@@ -105,7 +105,7 @@ def quantize_rule(
     rule = replace(rule, expressed=rule.expressed + more_expressed)
     with about("output"):
         operand = quantized_operand(output_type, "output", rule, profile)
-        operand.check_expressed(input_type)
+        operand.check_expressed(input_type, rule.expressed)
     rule = rule.for_type(operand.layout_along(block_axis), operand.storage, operand.expressed.name)
     if not constant_scales:
         rule = replace(rule, unit_tolerance=None)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from bisect import bisect_left
 from dataclasses import dataclass
 from fractions import Fraction
+from operator import itemgetter
 from typing import Any
 
 from core.convert.cast import CastPlan
@@ -94,55 +96,50 @@ class _ToSmallFloats(QuantizeExplainer):
 
 @dataclass(frozen=True, slots=True)
 class _ToTable(QuantizeExplainer):
-    """x / s + z as the code of the nearest value. `values`: of the codes from the lowest on."""
+    """x / s + z as the code of the nearest value. `entries`: the distinct values, ascending, with their lowest code."""
 
     rule: OperationRule
     scales: Scales
-    values: tuple[float, ...]
+    entries: tuple[tuple[float, int], ...]
     zero_points: tuple[float, ...]
 
     def stored(self, working: Working, x: float, parameter: int, index: int) -> Stored:
         """See QuantizeExplainer.stored."""
-        operand, rule = self.operand, self.rule
-        steps = step_precision(rule, operand.expressed)
+        operand, rule, expressed = self.operand, self.rule, self.operand.expressed
+        steps = step_precision(rule, expressed)
         z = self.zero_points[parameter]
-        working.know(z=float_text(z, operand.expressed), lo=str(operand.minimum))
+        working.know(z=float_text(z, expressed), lo=str(operand.minimum))
         v = quotient_steps(working, rule, self.scales, x, parameter, steps)
         w = working.float(StepKind.ADD_ZERO_POINT, "w", "v + z", steps.add(v, z), steps.element)
         if math.isnan(w):
             if rule.missing is Missing.ZERO_POINT:
-                return Stored(working.integer(StepKind.NAN, "q", "nearest_code(z)", self._nearest(z)))
+                return Stored(working.integer(StepKind.NAN, "q", "code(nearest_value(z))", self._nearest(z)[1]))
             return Stored(working.integer(StepKind.NAN, "q", "lo", operand.minimum))
-        q = self._nearest(w)
-        value = self.values[q - operand.lowest]
-        tie = sum(self._distance(each, w) == self._distance(value, w) for each in set(self._taken)) > 1
-        working.text(
-            StepKind.ENCODE,
-            "t",
-            "nearest_value(w)",
-            float_text(value, operand.expressed),
-            operand.expressed.name,
-            unrounded=None if value == w or math.isinf(w) else exact_text(Fraction(w)),
-            tie=tie,
-        )
+        value, q, tie = self._nearest(w)
+        unrounded = None if value == w or math.isinf(w) else exact_text(Fraction(w))
+        text = float_text(value, expressed)
+        working.text(StepKind.ROUND, "t", "nearest_value(w)", text, expressed.name, unrounded=unrounded, tie=tie)
         working.integer(StepKind.ENCODE, "q", "code(t)", q)
-        return Stored(q, beyond(w, min(self._taken), max(self._taken)))
+        return Stored(q, beyond(w, self.entries[0][0], self.entries[-1][0]))
 
-    @property
-    def _taken(self) -> tuple[float, ...]:
-        lowest = self.operand.lowest
-        return self.values[self.operand.minimum - lowest : self.operand.maximum - lowest + 1]
+    def _nearest(self, w: float) -> tuple[float, int, bool]:
+        """Return the nearest value, its code, and whether another value is as near: then it is the smaller one."""
+        place = bisect_left(self.entries, w, key=itemgetter(0))
+        if place in (0, len(self.entries)) or math.isinf(w):
+            value, code = self.entries[min(place, len(self.entries) - 1)]
+            return value, code, False
+        below, above = self.entries[place - 1], self.entries[place]
+        farther = Fraction(w) - Fraction(below[0]), Fraction(above[0]) - Fraction(w)
+        value, code = above if farther[0] > farther[1] else below
+        return value, code, farther[0] == farther[1]
 
-    @staticmethod
-    def _distance(a: float, w: float) -> Fraction | float:
-        # All are equally far from an infinity.
-        return abs(Fraction(a) - Fraction(w)) if math.isfinite(w) else -a if w > 0 else a
 
-    def _nearest(self, w: float) -> int:
-        """Return the code of the nearest value: of two the smaller, of equal ones the lowest code."""
-        places = range(len(self._taken))
-        place = min(places, key=lambda place: (self._distance(self._taken[place], w), self._taken[place], place))
-        return self.operand.minimum + place
+def _entries(values: Array, operand: QuantizedOperand) -> tuple[tuple[float, int], ...]:
+    """Return the distinct values of a table, whose first one has the lowest code, within the bounds of the type."""
+    found: dict[float, int] = {}
+    for code in range(operand.minimum, operand.maximum + 1):
+        found.setdefault(float(values[code - operand.lowest]), code)
+    return tuple(sorted(found.items()))
 
 
 def quantize_explainer(
@@ -170,9 +167,9 @@ def _explainer_of(plan: Plan, found: QuantizeRule, seed: int, saturate: bool | N
         codes = FloatCodes(profile_named(plan.profile).cast_rule(), operand.storage, saturate=saturate)
         return _ToSmallFloats(plan, operand, rule, scales, codes)
     if operand.quantile is not None:
-        values = tuple(map(float, table_values(operand.quantile, operand.expressed)))
+        entries = _entries(table_values(operand.quantile, operand.expressed), operand)
         zero_points = tuple(map(float, zero_points_in(operand.expressed, operand.zero_points)))
-        return _ToTable(plan, operand, rule, scales, values, zero_points)
+        return _ToTable(plan, operand, rule, scales, entries, zero_points)
     integers = IntegerQuantization(rule, scales, seed)
     if found.alone is None:
         return _ToIntegers(plan, operand, integers, integers, frozenset())

@@ -1,7 +1,9 @@
 """From a float to an integer, step by step, as a profile's rule says.
 
-    v = x / s,  or x * r;   w = v + z, where z is added before rounding;   n, rounded;   t = n + z, where it is added
-    after that;   q, within the bounds of the type
+    v = x / s, or x * r;   w = v + z;   t, rounded;   q, within the bounds of the type
+    v = x / s, or x * r;   n, rounded;   t = n + z;   q, within the bounds of the type
+
+Symbols mean the same under all profiles, so that two explanations differ first where the first of them does.
 
 Bounds are applied last: for the profiles that clamp before they round the result is the same.
 """
@@ -65,19 +67,21 @@ def quotient_steps(
     working: Working, rule: OperationRule, scales: Scales, x: float, parameter: int, steps: Precision
 ) -> float:
     """Add the steps to v, x / s as the rule forms it, and return that. Not for a fused multiplication."""
-    s = scales.show(working, parameter)
     if rule.quotient is Quotient.DIVISION:
+        s = scales.show(working, parameter)
         return working.float(StepKind.DIVIDE, "v", "x / s", steps.divide(x, s), steps.element)
-    r = _reciprocal(working, rule, scales, s, parameter)
+    r = _reciprocal(working, rule, scales, parameter)
     return working.float(StepKind.MULTIPLY, "v", "x * r", steps.multiply(x, r), steps.element)
 
 
-def _reciprocal(working: Working, rule: OperationRule, scales: Scales, s: float, parameter: int) -> float:
+def _reciprocal(working: Working, rule: OperationRule, scales: Scales, parameter: int) -> float:
+    """Add the steps to r, and return that: of the scale of the type itself, or of s."""
     lane = lanes_of(scales.operand.expressed)
     if rule.quotient is Quotient.RECIPROCAL_OF_F64:
-        exact = 1 / Fraction(scales.operand.scales[parameter])
+        exact = 1 / Fraction(scales.known(working, parameter))
         both = Precision((F64, lane)).round(exact)
         return working.float(StepKind.RECIPROCAL, "r", f"{lane.name}(f64(1 / scale))", both, lane)
+    s = scales.show(working, parameter)
     r = working.float(StepKind.RECIPROCAL, "r", "1 / s", Precision((lane,)).divide(1.0, s), lane)
     return _flushed(working, "r", r, lane) if rule.flushes else r
 
@@ -112,7 +116,7 @@ class IntegerQuantization:
             x = _flushed(working, "x", x, lane)
         symbol = "v"
         if rule.quotient is Quotient.FUSED:
-            r = _reciprocal(working, rule, scales, scales.show(working, parameter), parameter)
+            r = _reciprocal(working, rule, scales, parameter)
             a = self._float_zero_point(working, z, precision(lane))
             value = Precision((lane,)).multiply_add(x, r, a)
             v = working.float(StepKind.MULTIPLY_ADD, "w", "fma(x, r, z)", value, lane)
@@ -125,12 +129,17 @@ class IntegerQuantization:
                 symbol = "w"
         if math.isnan(v):
             return self._missing(working, z)
-        n = self._rounded(working, symbol, v, index, steps.element)
+        n = self._rounded(working, symbol, v, index)
         return self._within_bounds(working, n, z, steps, lane)
 
     @property
     def _adds_before(self) -> bool:
         return self.rule.zero_point is ZeroPoint.BEFORE_ROUNDING or self.rule.quotient is Quotient.FUSED
+
+    @property
+    def _integer(self) -> str:
+        """The symbol of the integer that is rounded to: t, if the zero point is in it."""
+        return "t" if self._adds_before else "n"
 
     @property
     def _adds_in_float(self) -> bool:
@@ -144,12 +153,12 @@ class IntegerQuantization:
             return found.value
         return working.float(StepKind.CONVERT, "z", f"{to.element.name}(z)", found, to.element)
 
-    def _rounded(self, working: Working, symbol: str, v: float, index: int, element: FloatElement) -> float | int:
+    def _rounded(self, working: Working, symbol: str, v: float, index: int) -> float | int:
         """Round to an integer. Infinities stay."""
-        rule = self.rule
+        rule, result = self.rule, self._integer
         formula = _FORMULAS[rule.rounding].format(symbol)
         if math.isinf(v):
-            working.text(StepKind.ROUND, "n", formula, working.known(symbol), INTEGER)
+            working.text(StepKind.ROUND, result, formula, working.known(symbol), INTEGER)
             return v
         draw = None
         if rule.rounding is Rounding.STOCHASTIC:
@@ -157,22 +166,20 @@ class IntegerQuantization:
             working.know(u=exact_text(draw.fraction))
         exact = Fraction(v)
         n = round_to_integer(exact, rule.rounding, draw)
-        return working.integer(StepKind.ROUND, "n", formula, n, exact=exact)
+        return working.integer(StepKind.ROUND, result, formula, n, exact=exact)
 
     def _within_bounds(self, working: Working, n: float | int, z: int, steps: Precision, lane: FloatElement) -> Stored:
         """Add the zero point, if that is still to be done, and apply the bounds."""
         operand, overflow = self.operand, self.rule.overflow
         if overflow in (Overflow.INDEFINITE, Overflow.INDEFINITE_BELOW):
             return self._through_int32(working, n, z)
-        total, symbol = n, "n"
+        total = n
         if not self._adds_in_float:
-            symbol = "t"
             if isinstance(n, int):
                 total = working.integer(StepKind.ADD_ZERO_POINT, "t", "n + z", n + z)
             else:
                 working.text(StepKind.ADD_ZERO_POINT, "t", "n + z", working.known("n"), INTEGER)
         elif not self._adds_before:
-            symbol = "t"
             a = self._float_zero_point(working, z, Precision((lane,)))
             whole = Precision((lane,)).add(float(n), a)
             total = working.float(StepKind.ADD_ZERO_POINT, "t", f"{lane.name}(n + z)", whole, lane)
@@ -180,7 +187,7 @@ class IntegerQuantization:
         lowest, highest = self._bounds(steps)
         working.know(lo=str(lowest), hi=str(highest))
         q = int(min(max(total, lowest), highest))
-        working.integer(StepKind.CLAMP, "q", f"clamp({symbol}, lo, hi)", q)
+        working.integer(StepKind.CLAMP, "q", "clamp(t, lo, hi)", q)
         if overflow is Overflow.FLOAT_CLAMP and q > _INT32_MAXIMUM:
             q = working.integer(StepKind.CONVERT, "q", "int32(q)", _INT32_MINIMUM, "i32")
         return Stored(q, saturated)
@@ -189,10 +196,11 @@ class IntegerQuantization:
         """Convert to int32 as x86 does, add the zero point, wrapping, and clamp."""
         operand = self.operand
         fits = _INT32_MINIMUM <= n <= _INT32_MAXIMUM
+        symbol = self._integer
         if self.rule.overflow is Overflow.INDEFINITE:
-            formula, converted = "int32(n)", int(n) if fits else _INT32_MINIMUM
+            formula, converted = f"int32({symbol})", int(n) if fits else _INT32_MINIMUM
         else:
-            formula = f"int32(clamp(n, {_INT32_MINIMUM}, {_LARGEST_F32_IN_INT32}))"
+            formula = f"int32(clamp({symbol}, {_INT32_MINIMUM}, {_LARGEST_F32_IN_INT32}))"
             converted = int(min(max(n, _INT32_MINIMUM), _LARGEST_F32_IN_INT32))
         i = working.integer(StepKind.CONVERT, "i", formula, converted, "i32")
         symbol, total = "i", i

@@ -45,7 +45,8 @@ def scale_by_factor(
     exact = scheme.represented(given)
     # TOSA's multipliers are rounded to f32; all others are exact in the type that is computed in.
     formula = "f32(m) * 2^-shift" if stage.precision is None else "m * 2^-shift"
-    working.float(StepKind.FACTOR, "f", formula, Rounded(f, None if Fraction(f) == exact else exact), lane)
+    # Written in f64, which holds it, so that factors of all schemes can be compared.
+    working.float(StepKind.FACTOR, "f", formula, Rounded(f, None if Fraction(f) == exact else exact), F64)
     if stage.rule is FloatRule.F32_OFFSET:
         return _with_offset(working, f, exact_factor, q, zeros, target)
     v = working.integer(StepKind.SUBTRACT_ZERO_POINT, "v", "q - z_in", q - zeros.input)

@@ -49,10 +49,15 @@ class Scales:
         """The type that scales are rounded to."""
         return self.operand.expressed if self.rule.scales is Steps.EXPRESSED else F32
 
-    def show(self, working: Working, parameter: int, symbol: str = "s") -> float:
-        """Add the step from the scale of the type to the one that is computed with, and return that."""
+    def known(self, working: Working, parameter: int) -> float:
+        """Return the scale of the type, which formulas call so."""
         scale = self.operand.scales[parameter]
         working.know(scale=float_text(scale, F64))
+        return scale
+
+    def show(self, working: Working, parameter: int, symbol: str = "s") -> float:
+        """Add the step from the scale of the type to the one that is computed with, and return that."""
+        scale = self.known(working, parameter)
         if self.left_out:
             return working.float(StepKind.SCALE, symbol, "1", Precision((F32,)).of(1.0), F32)
         result = Precision((self.element,)).of(scale)

@@ -20,7 +20,7 @@ SERVICE: tuple[tuple[str, ...], ...] = (
     ("server",),
     ("app",),
     ("openapi",),
-    ("meta",),
+    ("meta", "playground"),
     ("json_api", "oip", "npy_api"),
     ("operations",),
     ("middleware",),

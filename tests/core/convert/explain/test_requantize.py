@@ -18,7 +18,9 @@ from tests.support.drawn_types import GRANULARITIES, INTEGERS, draw_type, stored
 from tests.support.near_ties import near_ties
 
 ROUNDS = 20 if EXHAUSTIVE else 1
-OUTPUTS = ("i8:f32, 0.25:-3", "u8:f32, 0.25:7", "i16:f32, 0.25", "i32:f32, 0.25:1", "u32:f32, 0.25:5")
+OUTPUTS = (
+    "i8:f32, 0.25:-3", "u8:f32, 0.25:7", "i16:f32, 0.25", "i32<-2147483647:2147483640>:f32, 0.25:1", "u32:f32, 0.25:5"
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", [name for name, each in PROFILES.items() if Operation.REQUANTIZE in each.operations])
@@ -49,7 +51,9 @@ def accumulators(scheme: str, derived: bool) -> list[str]:
 def test_every_scheme(scheme: str, derived: bool) -> None:
     rng, stated, done = np.random.default_rng(zlib.crc32(scheme.encode())), SCHEMES[scheme], 0
     for output in OUTPUTS * 2 * ROUNDS:
-        factor = float(np.exp2(rng.uniform(*((-7, 6) if scheme == "xnnpack_cvt8" else (-12, 4)))))
+        drawn = np.exp2(rng.uniform(*((-7, 6) if scheme == "xnnpack_cvt8" else (-12, 4))))
+        # Some have exact ties in floats too.
+        factor = float(rng.choice([drawn, drawn, 0.5, 0.375, 1.5]))
         storage = str(rng.choice(accumulators(scheme, derived)))
         options: dict[str, Any] = {"scheme": scheme}
         element = f"!quant.uniform<{storage}:f32, {factor * 0.25!r}:{int(rng.integers(-3, 4))}>"

@@ -110,6 +110,23 @@ def test_a_product_that_saturates() -> None:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("name", "output", "q", "result"),
+    [
+        # The sum with the zero point wraps.
+        ("litert_single_rounding", "i32:f32, 0.5:1", (1 << 31) - 1, -(1 << 31)),
+        # Bounds are those of f32, within the storage.
+        ("stablehlo", "i32<-2147483647:2147483640>:f32, 0.25", -(1 << 31), -(1 << 31)),
+        # An accumulator is dequantized, which Dequantize itself would not do.
+        ("onednn", "i8:f32, 0.25:3", 10, 23),
+    ],
+)
+def test_32_bits(name: str, output: str, q: int, result: int) -> None:
+    given, type_ = tensor("tensor<1x!quant.uniform<i32:f32, 0.5>>"), parse_type(f"!quant.uniform<{output}>")
+    (explained,) = requantize_explainer(given, type_, name).run(np.array([q], np.int32)).elements
+    assert explained.result == result
+
+
 def test_multipliers_of_a_caller() -> None:
     multipliers = [Multiplier(1 << 30, -3), Multiplier(1 << 30, -2)]
     explainer = requantize_explainer(

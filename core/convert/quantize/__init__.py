@@ -191,7 +191,7 @@ def plan_quantize(
     else:
         whole = plan_native(profile, rule, input_type, operand, form)
     if rule.flushes:
-        return plan_flushing(whole, operand)
+        return plan_flushing(whole, rule, operand)
     if found.alone is None:
         return whole
     return plan_split_bytes(whole, rule, operand, keeps_nan=nan is not NanPolicy.PROFILE)

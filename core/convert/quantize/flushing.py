@@ -1,7 +1,8 @@
 """Quantization by threads that take subnormal numbers for zero, where that shows.
 
-A quotient that rounds to other than 0 has |x| of at least half the scale. So subnormal x show only at scales of at most
-2^-125; everywhere else they and zeros give the same.
+To nearest or toward zero, a quotient that rounds to other than 0 has |x| of at least half the scale. So subnormal x
+show only at scales of at most 2^-125; everywhere else they and zeros give the same. By the other roundings, which a
+request can ask for, they show at every scale.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ import numpy as np
 
 from core.plan.operands import QuantizedOperand
 from core.plan.plan import Array, Plan, around, pieces
+from core.profiles import OperationRule, Rounding
 
 _SMALLEST_NORMAL = np.finfo(np.float32).smallest_normal
 _LARGEST_THAT_SHOWS = 2.0**-125
+_SHOWING = (Rounding.FLOOR, Rounding.CEILING, Rounding.STOCHASTIC)
 
 
 def flushed(values: Array) -> Array:
@@ -38,8 +41,8 @@ class FlushingPlan(Plan):
         return self.whole.explain_undefined(counts)
 
 
-def plan_flushing(whole: Plan, operand: QuantizedOperand) -> Plan:
+def plan_flushing(whole: Plan, rule: OperationRule, operand: QuantizedOperand) -> Plan:
     """Return `whole`, or a plan around it where subnormal x show."""
-    if min(operand.scales) > _LARGEST_THAT_SHOWS:
+    if rule.rounding not in _SHOWING and min(operand.scales) > _LARGEST_THAT_SHOWS:
         return whole
     return FlushingPlan(**around(whole), whole=whole)

@@ -19,7 +19,7 @@ from core.convert.explain.quantize import quantize_explainer
 from core.convert.quantize import ROUNDINGS, NanPolicy
 from core.errors import PreconditionError, RequantError
 from core.mlir import parse_type
-from core.profiles import PROFILES, Operation
+from core.profiles import PROFILES, Operation, Rounding
 from tests.support.drawn_types import EXPRESSED, as_expressed, draw_type, drawable, hard_values, tensor
 
 TABLE = "!quant.quantile<i3:f32, {-1.0, -0.5, -0.5, 0.0, 0.25, 0.5, 1.0, 3.0}>"
@@ -86,6 +86,15 @@ def test_a_reciprocal_that_is_rounded_twice() -> None:
     reciprocal = found.elements[0].steps[0]
     assert (reciprocal.formula, reciprocal.bits) == ("f32(f64(1 / scale))", "0x3F800006")
     assert 1 / Fraction(scale) < Fraction(2 * 0x800006 - 1, 2 << 23)
+
+
+def test_a_subnormal_that_is_taken_for_zero() -> None:
+    explainer = quantize_explainer(
+        tensor("tensor<2xf32>"), parse_type("!quant.uniform<i8:f32, 0.5>"), "litert_xnnpack", rounding=Rounding.CEILING
+    )
+    found = explainer.run(np.array([1e-39, 1e-30], np.float32))
+    assert [each.result for each in found.elements] == [0, 1]
+    assert found.elements[0].steps[0].step is StepKind.FLUSH
 
 
 def test_scales_that_are_left_out() -> None:

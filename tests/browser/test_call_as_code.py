@@ -97,12 +97,20 @@ def test_quotes(page: Any) -> None:
     assert json.loads(_output(sys.executable, "-", given=program))["factors"] == [QUOTED]
 
 
-def test_choice_of_the_call(page: Any) -> None:
-    page.goto("/#requantize")
-    choice = page.get_by_label("Profile or scheme")
-    choice.select_option("litert_single_rounding")
-    assert json.loads(_text(page, "JSON"))["profile"] == "litert_single_rounding"
-    assert "call=litert_single_rounding" in page.url
+@pytest.mark.parametrize(
+    ("view", "label", "member", "name"),
+    [
+        ("quantize", "Profile", "profile", "mlir"),
+        ("requantize", "Profile or scheme", "profile", "litert_single_rounding"),
+        ("multiplier", "Scheme", "scheme", "ethos_u"),
+    ],
+)
+def test_choice_of_the_call(page: Any, view: str, label: str, member: str, name: str) -> None:
+    page.goto(f"/#{view}")
+    choice = page.get_by_role("region", name="The same call as code").get_by_label(label, exact=True)
+    choice.select_option(name)
+    assert json.loads(_text(page, "JSON"))[member] == name
+    assert f"={name}" in page.url
 
 
 def test_keyboard_and_copy(page: Any) -> None:
@@ -115,3 +123,16 @@ def test_keyboard_and_copy(page: Any) -> None:
     page.get_by_role("button", name="Copy the call").click()
     page.get_by_role("status").filter(has_text="Copied").wait_for()
     assert page.evaluate("navigator.clipboard.readText()") == _text(page, "Python")
+
+
+def test_body_beyond_an_argument(page: Any) -> None:
+    page.goto("/#multiplier")
+    command = page.evaluate(
+        """async (body) => {
+          const { curlText } = await import("/playground/call_as_code/curl.js");
+          return curlText({ path: "/v1/parameters/multiplier", body }, { base: document.baseURI });
+        }""",
+        {"factors": ["0.0123".ljust(40, "0")] * 4000, "scheme": "litert"},
+    )
+    assert len(command) > 128 * 1024
+    assert len(json.loads(_output("bash", given=command))["results"]) == 4000

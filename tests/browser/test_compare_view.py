@@ -72,8 +72,41 @@ def test_a_difference_and_its_reason_at_once(page: Any, client: httpx.Client) ->
     ]
     parting = page.locator(".steps tr", has_text="first difference")
     assert parting.count() == 1
-    assert parting.inner_text().split()[:3] == ["add", "zero", "point"]
+    assert parting.inner_text().split()[0] == "round"
     assert "element=1" in page.url
+
+
+def test_examples(page: Any) -> None:
+    """Each shows a difference, with its reason."""
+    from playwright.sync_api import expect
+
+    page.goto("/")
+    titles = page.get_by_role("list", name="Examples").get_by_role("link").all_inner_texts()
+    assert len(titles) == 6
+    for title in titles:
+        page.goto("/#type")
+        page.get_by_role("navigation").get_by_role("link", name="Compare profiles").click()
+        page.get_by_role("link", name=title, exact=True).click()
+        expect(page.locator(".reason h2")).to_contain_text("differs")
+        assert len(set(page.locator(".sentences .result").all_inner_texts())) > 1, title
+        assert page.locator(".note").count() == 0, title
+
+
+def test_the_staircase_around_an_element(page: Any) -> None:
+    from playwright.sync_api import expect
+
+    page.goto(address(generate="ramp", count="64", profiles="onnx,torch"))
+    around = page.get_by_label("Only around the chosen element")
+    expect(around).to_be_checked()
+    asked: list[Any] = []
+    page.on("request", lambda request: asked.append(request))
+    around.uncheck()
+    page.wait_for_url("**staircase=whole**")
+    page.wait_for_load_state("networkidle")
+    sent = [request.post_data_json["input"]["values"] for request in asked if request.url.endswith("/v1/quantize")]
+    assert len(sent) == 2
+    # From beyond the lowest to beyond the highest that the type holds.
+    assert all((xs[0] < -65.5, xs[-1] > 62.0) == (True, True) for xs in sent)
 
 
 def test_profiles_that_agree(page: Any) -> None:
@@ -144,7 +177,7 @@ def test_a_link_holds_what_is_seen(page: Any, chromium: Any, server: Server) -> 
     page.get_by_label("Only elements that differ").click()
     page.locator(".comparison tbody button").nth(3).click()
     page.wait_for_url("**element=**")
-    page.get_by_label("Profile", exact=True).select_option("litert")
+    page.get_by_role("main").get_by_label("Profile", exact=True).select_option("litert")
     page.get_by_role("region", name="Values of litert").wait_for()
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.get_by_role("button", name="Copy link").click()

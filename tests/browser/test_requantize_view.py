@@ -110,6 +110,17 @@ def test_multiplier_and_shift_of_plain_integers(page: Any, client: httpx.Client)
     ]
 
 
+def test_integers_that_no_double_holds(page: Any) -> None:
+    page.goto(
+        "/#requantize?input=i64&output=i32&multiplier=8388608&shift=50&profiles=scheme+xnnpack_fp32"
+        "&accumulators=9007199254740993"
+    )
+    steps = page.get_by_role("region", name="The steps of each profile, side by side")
+    steps.get_by_text("9007199254740993 - 0 = 9007199254740993").wait_for()
+    page.get_by_role("tab", name="JSON").click()
+    page.get_by_role("tabpanel").get_by_text("[9007199254740993]").wait_for()
+
+
 def test_faults_are_said_where_they_are(page: Any) -> None:
     page.goto("/#requantize")
     page.get_by_role("heading", name="3 of 6").wait_for()

@@ -9,8 +9,8 @@ import { EXAMPLES } from "../requantization/examples.js";
 import { latest } from "../requantization/latest.js";
 import { multipliersTable } from "../requantization/multipliers_table.js";
 import { isScheme, nameOf, requantizeAll, schemeLabel } from "../requantization/requantize.js";
-import { writeFragment } from "../state.js";
 import { TypeEditor } from "../type/type_editor.js";
+import { exampleLinks } from "./example_links.js";
 
 const MOST_INTEGERS = 256;
 
@@ -136,11 +136,7 @@ class RequantizeView {
         {},
         "Kernels bring an accumulator to its output type by an integer multiplier and a shift, and round once or twice on the way. See each integer stage, and the first one that differs.",
       ),
-      element(
-        "ul",
-        { class: "examples", "aria-label": "Examples" },
-        EXAMPLES.map(({ title, state }) => element("li", {}, element("a", { href: writeFragment(requantize.id, state) }, title))),
-      ),
+      exampleLinks(requantize.id, EXAMPLES),
     );
   }
 

@@ -54,6 +54,7 @@ export function sharedSteps(explained) {
  */
 export function alignedSteps(explained) {
   const rows = [];
+  const idle = idleSteps(explained);
   explained.forEach(({ element }, profile) => {
     let above = -1;
     let fresh = [];
@@ -74,7 +75,7 @@ export function alignedSteps(explained) {
   return rows.map(({ step, cells }) => ({
     step,
     cells: explained.map((_, profile) => cells[profile]),
-    differs: explained.some((_, profile) => (cells[profile] ?? cells[0]) !== undefined && !sameNumber(cells[profile], cells[0])),
+    differs: explained.some((_, profile) => differ(cells[profile], cells[0], idle)),
   }));
 }
 
@@ -85,9 +86,19 @@ function rowOf({ step, symbol }, rows, above) {
   return rows.findIndex((row, at) => at > above && row.step === step);
 }
 
+/** The steps that leave the number as it is, such as a shift by 0: to have one and to have none is the same. */
+function idleSteps(explained) {
+  return new Set(explained.flatMap(({ element: { steps } }) => steps.filter((step, at) => step.value === steps[at - 1]?.value)));
+}
+
+function differ(a, b, idle) {
+  if (a && b) return !sameNumber(a, b);
+  return [a, b].some((step) => step && !idle.has(step));
+}
+
 /** Whether two steps have the same result. Texts are the shortest that read back, so that unlike precisions may share one. */
 function sameNumber(a, b) {
-  if (a?.value !== b?.value) return false;
+  if (a.value !== b.value) return false;
   return a.precision === b.precision || !(a.unrounded || b.unrounded);
 }
 

@@ -71,8 +71,9 @@ class Saturation(StrEnum):
 class Step:
     """`symbol` = `formula`, and the same with numbers.
 
-    `value` is the result: an integer, or the shortest decimal number that reads back in `precision`, whose `bits` say
-    exactly which. `unrounded` is the exact result, where that is another number. `tie`: it lay exactly between two.
+    `value` is the result: an integer, or the shortest decimal number that reads back in `precision` (all digits of a
+    whole number), whose `bits` say exactly which. `unrounded` is the exact result, where that is another number. `tie`:
+    it lay exactly between two.
     """
 
     step: StepKind

@@ -21,10 +21,14 @@ _TIE = Fraction(1, 2)
 
 @dataclass(frozen=True, slots=True)
 class Rounded:
-    """What an operation gives. `exact` is its result before rounding, where that is another number than `value`."""
+    """What an operation gives. `exact` is its result before rounding, where that is another number than `value`.
+
+    `through` names the wider type that it was rounded to first, where `value` would be another number otherwise.
+    """
 
     value: float
     exact: Fraction | None = None
+    through: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,10 @@ class Precision:
         found = float(value)
         if found == 0.0:
             found = -0.0 if negative or exact < 0 else 0.0
-        return Rounded(found, None if math.isfinite(found) and found == exact else exact)
+        if math.isfinite(found) and found == exact:
+            return Rounded(found)
+        twice = len(self.elements) > 1 and _rounded(exact, self.element) != found
+        return Rounded(found, exact, self.elements[0].name if twice else None)
 
     def of(self, number: float) -> Rounded:
         """Round a float."""

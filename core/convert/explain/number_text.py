@@ -27,14 +27,16 @@ _BITS = {"f16": ("<f2", "<u2"), "bf16": (ml_dtypes.bfloat16, "<u2"), "f32": ("<f
 
 
 def float_text(value: float, element: FloatElement) -> str:
-    """Return the shortest decimal number that reads back as `value`, a number of `element`; those of bf16 as f32."""
+    """Return a short decimal number that reads back as `value`, a number of `element`; those of bf16 as f32."""
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return digits(_SCALAR[element.name](value))
 
 
 def digits(value: np.floating[Any]) -> str:
-    """Return the fewest digits that read back as a finite number of numpy."""
+    """Return the fewest digits that read back as a finite number of numpy; of a whole number all that it has."""
+    if value == np.trunc(value) and 0 < abs(float(value)) < _LARGEST_WRITTEN_OUT:
+        return f"{int(value)}.0"
     if value == 0 or _SMALLEST_WRITTEN_OUT <= abs(float(value)) < _LARGEST_WRITTEN_OUT:
         return np.format_float_positional(value, unique=True, trim="0")
     return np.format_float_scientific(value, unique=True, trim="-")

@@ -43,8 +43,14 @@ class Working:
         result: Rounded,
         element: FloatElement,
     ) -> float:
-        """Add a step whose result is a float of `element`, and return that."""
+        """Add a step whose result is a float of `element`, and return that.
+
+        The formula says it where the result is rounded twice, and another number for that.
+        """
         value = result.value
+        if result.through is not None and f"{result.through}(" not in formula:
+            inner = formula.removeprefix(f"{element.name}(").removesuffix(")") if "(" in formula else formula
+            formula = f"{element.name}({result.through}({inner}))"
         tie = result.exact is not None and math.isfinite(value) and _between(result.exact, value, element)
         self._add(
             step,

@@ -98,7 +98,11 @@ CASES = (
             "shift": np.array([0], np.int32),
         },
         {"output_type": "i8", "scheme": "litert"},
-        {"y": np.array([3], np.int8)},
+        {
+            "y": np.array([3], np.int8),
+            "multiplier": np.array([1 << 30], np.int64),
+            "shift": np.array([0], np.int32),
+        },
         {"scheme": "litert"},
     ),
     # A cast: to the nearest f16, of which 1e-8 is none but 0.

@@ -38,6 +38,29 @@ def test_tables(expressed: str) -> None:
     explainer.run(np.arange(low, high + 1).astype(explainer.plan.input_dtype))
 
 
+@pytest.mark.parametrize(
+    ("name", "expressed", "scale", "q", "formula", "values"),
+    [
+        # The integer is a tie of bf16 only after it was rounded to f32, and so goes down.
+        (
+            "torch_decomposed",
+            "bf16",
+            1.0,
+            538968065,
+            "bf16(f32(q))",
+            ["1.0", "536870912.0", "536870912.0", "536870912.0"],
+        ),
+        # The product would be a tie of f16 if it were rounded to f32 first, and go up.
+        ("onnx_reference", "f16", 1.0009765625, 50175, "q - z", ["1.001", "50175.0", "50223.9990234375", "50208.0"]),
+    ],
+)
+def test_the_way_by_f32(name: str, expressed: str, scale: float, q: int, formula: str, values: list[str]) -> None:
+    explainer = dequantize_explainer(tensor(f"tensor<1x!quant.uniform<i32:{expressed}, {scale!r}>>"), None, name)
+    (explained,) = explainer.run(np.array([q], np.int32)).elements
+    assert [step.value for step in explained.steps] == values
+    assert explained.steps[1].formula == formula
+
+
 def test_what_two_roundings_give() -> None:
     # LiteRT multiplies in f64 and rounds once more; the others round the difference to f32 first.
     quantized = tensor("tensor<1x!quant.uniform<i32:f32, 0.1>>")

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import zlib
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -74,6 +75,17 @@ def test_the_steps_of_a_tie() -> None:
     assert (addition.inserted, addition.value) == ("2 + 3", "5")
     assert (clamp.symbol, clamp.inserted) == ("q", "clamp(5, -128, 127)")
     assert found.formula == ("s = f32(scale)", "v = x / s", "n = RNE(v)", "t = n + z", "q = clamp(t, lo, hi)")
+
+
+def test_a_reciprocal_that_is_rounded_twice() -> None:
+    # 1 / scale is below the middle of two f32, and its f64 is that middle.
+    scale = 0.9999993443493373
+    type_ = parse_type(f"!quant.uniform<i16:f32, {scale!r}>")
+    values = (np.arange(-128, 128) / 2 * scale).astype(np.float32)
+    found = quantize_explainer(tensor("tensor<256xf32>"), type_, "torch_decomposed").run(values)
+    reciprocal = found.elements[0].steps[0]
+    assert (reciprocal.formula, reciprocal.bits) == ("f32(f64(1 / scale))", "0x3F800006")
+    assert 1 / Fraction(scale) < Fraction(2 * 0x800006 - 1, 2 << 23)
 
 
 def test_each_element_has_its_own_parameters() -> None:

@@ -26,7 +26,7 @@ def test_every_profile(name: str) -> None:
     rng, done = np.random.default_rng(zlib.crc32(name.encode())), 0
     rule = PROFILES[name].operations[Operation.REQUANTIZE]
     storages = [each for each in INTEGERS if each in rule.storages]
-    for _ in range(60 * ROUNDS):
+    for _ in range(40 * ROUNDS):
         source, target = (str(rng.choice(storages)) for _ in range(2))
         granularity, expressed = str(rng.choice(GRANULARITIES[:3])), str(rng.choice(rule.expressed))
         sides = [draw_type(rng, each, expressed, granularity, zero=rng.random() < 0.5) for each in (source, target)]
@@ -48,7 +48,7 @@ def accumulators(scheme: str, derived: bool) -> list[str]:
 @pytest.mark.parametrize("derived", [True, False])
 def test_every_scheme(scheme: str, derived: bool) -> None:
     rng, stated, done = np.random.default_rng(zlib.crc32(scheme.encode())), SCHEMES[scheme], 0
-    for output in OUTPUTS * 4 * ROUNDS:
+    for output in OUTPUTS * 2 * ROUNDS:
         factor = float(np.exp2(rng.uniform(*((-7, 6) if scheme == "xnnpack_cvt8" else (-12, 4)))))
         storage = str(rng.choice(accumulators(scheme, derived)))
         options: dict[str, Any] = {"scheme": scheme}

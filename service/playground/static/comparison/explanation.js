@@ -50,11 +50,10 @@ export function sharedSteps(explained) {
 /**
  * The steps of the profiles in rows, so that the same kinds of steps stand side by side.
  * @returns {Array<{step: string, cells: Array<Object|undefined>, differs: boolean}>} a cell for each profile, and whether
- *   their numbers differ or one has no such step
+ *   the numbers that they have so far differ
  */
 export function alignedSteps(explained) {
   const rows = [];
-  const idle = idleSteps(explained);
   explained.forEach(({ element }, profile) => {
     let above = -1;
     let fresh = [];
@@ -72,11 +71,12 @@ export function alignedSteps(explained) {
     }
     rows.splice(above + 1, 0, ...fresh);
   });
-  return rows.map(({ step, cells }) => ({
-    step,
-    cells: explained.map((_, profile) => cells[profile]),
-    differs: explained.some((_, profile) => differ(cells[profile], cells[0], idle)),
-  }));
+  const last = explained.map(() => null);
+  return rows.map(({ step, cells }) => {
+    for (const [profile, cell] of Object.entries(cells)) last[profile] = cell;
+    const [first, ...others] = last.filter(Boolean);
+    return { step, cells: explained.map((_, profile) => cells[profile]), differs: others.some((other) => !sameNumber(first, other)) };
+  });
 }
 
 /** The next row of the same step and symbol; the zero point is added before rounding or after it, under two symbols. */
@@ -84,16 +84,6 @@ function rowOf({ step, symbol }, rows, above) {
   const found = rows.findIndex((row, at) => at > above && row.step === step && row.symbol === symbol);
   if (found >= 0 || step !== "add_zero_point") return found;
   return rows.findIndex((row, at) => at > above && row.step === step);
-}
-
-/** The steps that leave the number as it is, such as a shift by 0: to have one and to have none is the same. */
-function idleSteps(explained) {
-  return new Set(explained.flatMap(({ element: { steps } }) => steps.filter((step, at) => step.value === steps[at - 1]?.value)));
-}
-
-function differ(a, b, idle) {
-  if (a && b) return !sameNumber(a, b);
-  return [a, b].some((step) => step && !idle.has(step));
 }
 
 /** Whether two steps have the same result. Texts are the shortest that read back, so that unlike precisions may share one. */

@@ -97,7 +97,7 @@ async def _explanation(
     """Return the steps of each element as parameters of the reply: JSON as text."""
     x = call.inputs[model.inputs[0].name]
     conversion = await _conversion_of(model, call, running)
-    with named_in_model(call.inputs):
+    with named_in_model(call):
         explainer = await planned_explanation(conversion, planned, call.characters, running)
     await reserve(BYTES_PER_ELEMENT * planned.elements)
 
@@ -184,7 +184,7 @@ async def _plan_with_input(
     if not conversion.leaves_scales_open:
         return await _plan(model, head, call, conversion, running), None
     x = call.inputs[model.inputs[0].name]
-    with named_in_model(call.inputs):
+    with named_in_model(call):
         derivation = await plan_derivation(conversion, call.characters, running)
         x.check_kept(derivation.tensor.element, derivation.dtype)
         return await derive_quantization(derivation, x.data, running, reserve)
@@ -198,7 +198,7 @@ async def _conversion_of(model: Model, call: Call, running: Runtime) -> Conversi
 async def _plan(
     model: Model, head: InferenceHead, call: Call, conversion: ConversionCall, running: Runtime
 ) -> PlannedConversion:
-    with named_in_model(call.inputs):
+    with named_in_model(call):
         planned = await planned_conversion(conversion, call.characters, running)
     check_input(call.inputs[model.inputs[0].name], planned)
     if len(call.inputs) == 1 and not model.explained:

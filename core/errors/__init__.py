@@ -37,12 +37,10 @@ cuts it to `DETAIL_LIMIT` characters.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar
-
-Entry = TypeVar("Entry")
+from typing import ClassVar
 
 EXCERPT_LIMIT = 80
 DETAIL_LIMIT = 2000
@@ -157,16 +155,16 @@ class UnsupportedError(RequantError):
 
 
 class UnknownNameError(UnsupportedError):
-    """No profile, scheme or operator of that name. The message lists those that exist."""
+    """No profile, scheme or operator of that name. The message lists those that exist.
+
+    `hint` asks whether a similar name was meant (`core.errors.names`).
+    """
 
     code = "unknown_name"
 
-
-def entry_named(entries: Mapping[str, Entry], name: str, kind: str) -> Entry:
-    """Return the entry of that name. Raise UnknownNameError, which lists the names, if there is none."""
-    if name not in entries:
-        raise UnknownNameError(f"no {kind} is named '{excerpt(name)}'; available: {', '.join(entries)}")
-    return entries[name]
+    def __init__(self, detail: str, *, hint: str | None = None, pointer: str | None = None) -> None:
+        super().__init__(detail, pointer=pointer)
+        self.hint = hint
 
 
 class LoweringError(UnsupportedError):

@@ -56,7 +56,7 @@ def _versions() -> dict[str, str]:
     return {name: version(name) for name in _PACKAGES}
 
 
-@router.get("/healthz", **health_operation("getHealth", Health))
+@router.get("/healthz", **health_operation("getHealth", "Readiness", Health))
 async def healthz(request: Request) -> Response:
     """Readiness: 200 if the service accepts work, 503 if not."""
     status = runtime(request).status
@@ -66,7 +66,12 @@ async def healthz(request: Request) -> Response:
     return json_response(health, 503, {"retry-after": "1"})
 
 
-@router.get("/v1/info", **static_operation("getInfo", Info))
+@router.get(
+    "/v1/info",
+    **static_operation(
+        "getInfo", "Versions and limits", Info, varying=("python", "packages", "machine", "threads", "kernels")
+    ),
+)
 async def info(request: Request) -> Response:
     """Versions and limits."""
     running = runtime(request)
@@ -88,7 +93,12 @@ async def info(request: Request) -> Response:
     )
 
 
-@router.get("/problems/{code}", **static_operation("getProblem", ProblemExplanation, 404))
+@router.get(
+    "/problems/{code}",
+    **static_operation(
+        "getProblem", "Explain a problem code", ProblemExplanation, 404, path={"code": "limit_exceeded"}
+    ),
+)
 async def get_problem(request: Request, code: str) -> Response:
     """Explain a problem code."""
     kind = PROBLEMS.get(code)

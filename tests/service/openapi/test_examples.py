@@ -83,7 +83,7 @@ def test_the_document_shows_them(replies: dict[str, httpx.Response]) -> None:
             **example.query,
         }
         assert {key for key, each in parameters.items() if each["required"]} <= {*example.path, *example.query}
-        for _, content in operation.get("requestBody", {}).get("content", {}).items():
+        for content in operation.get("requestBody", {}).get("content", {}).values():
             shown = content.get("example", content.get("examples"))
             if example.json is not None:
                 assert shown == example.json

@@ -234,6 +234,9 @@ class Settings(Limits, BaseSettings):
     )
     metrics: bool = Field(default=True, description="Serve /metrics.")
     docs: bool = Field(default=True, description="Serve /docs and /openapi.json.")
+    playground: bool = Field(
+        default=True, description="Serve the playground at /. Its static files need no token, its requests do."
+    )
     docs_public: bool = Field(default=False, description="Serve /docs and /openapi.json without a token.")
 
     @field_validator("cors_origins", mode="before")

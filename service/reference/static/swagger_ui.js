@@ -1,0 +1,87 @@
+/** Swagger UI as it is set up here: one operation, opened, with its example filled in. */
+
+const BUNDLE = "docs/assets/swagger-ui-bundle.js";
+const STYLE = "docs/assets/swagger-ui.css";
+
+/** @returns {Promise<Function>} SwaggerUIBundle, which is no module */
+export function loadSwaggerUi() {
+  const style = Object.assign(document.createElement("link"), { rel: "stylesheet", href: STYLE });
+  // Before ours, which adapts it.
+  document.head.prepend(style);
+  return new Promise((resolve, reject) => {
+    const script = Object.assign(document.createElement("script"), { src: BUNDLE });
+    script.addEventListener("load", () => resolve(window.SwaggerUIBundle));
+    script.addEventListener("error", reject);
+    document.head.append(script);
+  });
+}
+
+/**
+ * @param {Function} SwaggerUIBundle
+ * @param {HTMLElement} element - where operations are shown
+ * @param {object} first - a document of one operation
+ * @returns {(next: object) => void} shows another one
+ */
+export function showOperations(SwaggerUIBundle, element, first) {
+  const ui = SwaggerUIBundle({
+    domNode: element,
+    spec: first,
+    layout: "OperationLayout",
+    plugins: [operationLayout, exampleFiles],
+    docExpansion: "full",
+    tryItOutEnabled: true,
+    displayRequestDuration: true,
+    defaultModelExpandDepth: 3,
+    // Else a badge of an online validator.
+    validatorUrl: null,
+  });
+  return (next) => ui.specActions.updateJsonSpec(next);
+}
+
+/** Show operations and the button for a token, and nothing else. */
+function operationLayout({ React, getComponent }) {
+  return {
+    components: {
+      OperationLayout: () =>
+        React.createElement(
+          "div",
+          { className: "swagger-ui" },
+          React.createElement(getComponent("AuthorizeBtnContainer", true)),
+          React.createElement(getComponent("operations", true)),
+        ),
+    },
+  };
+}
+
+/** Choose the example's files where a request takes files. */
+function exampleFiles({ React, specSelectors }) {
+  return {
+    wrapComponents: {
+      RequestBody: (Original) => (props) => {
+        const around = React.useRef(null);
+        const [, path, method] = props.specPath.toJS();
+        const operationId = specSelectors.specJson().getIn(["paths", path, method, "operationId"]);
+        React.useEffect(() => {
+          if (props.isExecute) void chooseFiles(around.current, operationId);
+        }, [props.isExecute, operationId]);
+        return React.createElement("div", { ref: around }, React.createElement(Original, props));
+      },
+    },
+  };
+}
+
+/**
+ * @param {HTMLElement} body - the part of the page with the request's body
+ * @param {string} operationId
+ */
+async function chooseFiles(body, operationId) {
+  for (const input of body.querySelectorAll("input[type=file]")) {
+    const name = input.closest("[data-property-name]")?.dataset.propertyName ?? "x";
+    const reply = await fetch(`docs/examples/${operationId}/${name}.npy`);
+    if (!reply.ok || input.files.length) continue;
+    const chosen = new DataTransfer();
+    chosen.items.add(new File([await reply.blob()], `${name}.npy`, { type: "application/octet-stream" }));
+    input.files = chosen.files;
+    input.dispatchEvent(new Event("change", { bubbles: true }));
+  }
+}

@@ -38,21 +38,40 @@ export function operationDocument(whole, { path, method, operation }) {
     }
     Object.values(node).forEach(collect);
   };
-  const shown = withExampleFields(operation);
+  const shown = withExample(operation);
   collect(shown);
   return { ...whole, tags: [], paths: { [path]: { [method]: shown } }, components };
 }
 
-/** Swagger UI fills the fields of a form with its own samples, unless each has an example. */
-function withExampleFields(operation) {
+/**
+ * Swagger UI sends the default of every parameter, and samples of its own for every field of a form. Let it send what the
+ * example has and nothing else.
+ */
+function withExample(operation) {
+  const parameters = operation.parameters?.map((parameter) => {
+    const { default: value, ...schema } = parameter.schema;
+    if (value === undefined || "example" in parameter) return parameter;
+    return { ...parameter, description: withDefault(parameter.description, value), schema };
+  });
+  const file = operation.requestBody?.content["application/octet-stream"]?.examples.npy.externalValue;
   const form = operation.requestBody?.content["multipart/form-data"];
-  if (!form) return operation;
+  if (!form) return { ...operation, parameters, "x-example-files": file ? { x: file } : {} };
+  const files = {};
   const properties = Object.fromEntries(
-    Object.entries(form.schema.properties).map(([name, { default: _, ...schema }]) => [
-      name,
-      schema.format === "binary" ? schema : { ...schema, example: form.example[name] ?? "" },
-    ]),
+    Object.entries(form.schema.properties).map(([name, { default: value, ...schema }]) => {
+      if (schema.format === "binary") {
+        if (name in form.example) files[name] = `docs/examples/${operation.operationId}/${form.example[name]}`;
+        return [name, schema];
+      }
+      const description = withDefault(schema.description, value);
+      return [name, { ...schema, description, example: form.example[name] ?? "" }];
+    }),
   );
   const content = { "multipart/form-data": { schema: { ...form.schema, properties } } };
-  return { ...operation, requestBody: { ...operation.requestBody, content } };
+  return { ...operation, requestBody: { ...operation.requestBody, content }, "x-example-files": files };
+}
+
+function withDefault(description = "", value) {
+  const stated = value === undefined || description.includes("Default:");
+  return stated ? description : `${description} Default: ${value}.`.trim();
 }

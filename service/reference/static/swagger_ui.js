@@ -38,7 +38,7 @@ export function showOperations(SwaggerUIBundle, element, first) {
   return (next) => ui.specActions.updateJsonSpec(next);
 }
 
-/** Show operations and the button for a token, and nothing else. */
+/** Show operations and the button for a token, and nothing else. A field without a value is not sent. */
 function operationLayout({ React, getComponent }) {
   return {
     components: {
@@ -49,6 +49,7 @@ function operationLayout({ React, getComponent }) {
           React.createElement(getComponent("AuthorizeBtnContainer", true)),
           React.createElement(getComponent("operations", true)),
         ),
+      ParameterIncludeEmpty: () => null,
     },
   };
 }
@@ -60,10 +61,10 @@ function exampleFiles({ React, specSelectors }) {
       RequestBody: (Original) => (props) => {
         const around = React.useRef(null);
         const [, path, method] = props.specPath.toJS();
-        const operationId = specSelectors.specJson().getIn(["paths", path, method, "operationId"]);
+        const files = specSelectors.specJson().getIn(["paths", path, method, "x-example-files"]);
         React.useEffect(() => {
-          if (props.isExecute) void chooseFiles(around.current, operationId);
-        }, [props.isExecute, operationId]);
+          if (props.isExecute) void chooseFiles(around.current, files.toJS());
+        }, [props.isExecute, files]);
         return React.createElement("div", { ref: around }, React.createElement(Original, props));
       },
     },
@@ -72,15 +73,15 @@ function exampleFiles({ React, specSelectors }) {
 
 /**
  * @param {HTMLElement} body - the part of the page with the request's body
- * @param {string} operationId
+ * @param {Record<string, string>} files - addresses by the names of fields; the field of a body that is a file is x
  */
-async function chooseFiles(body, operationId) {
+async function chooseFiles(body, files) {
   for (const input of body.querySelectorAll("input[type=file]")) {
     const name = input.closest("[data-property-name]")?.dataset.propertyName ?? "x";
-    const reply = await fetch(`docs/examples/${operationId}/${name}.npy`);
-    if (!reply.ok || input.files.length) continue;
+    if (!(name in files)) continue;
+    const content = await (await fetch(files[name])).blob();
     const chosen = new DataTransfer();
-    chosen.items.add(new File([await reply.blob()], `${name}.npy`, { type: "application/octet-stream" }));
+    chosen.items.add(new File([content], `${name}.npy`, { type: "application/octet-stream" }));
     input.files = chosen.files;
     input.dispatchEvent(new Event("change", { bubbles: true }));
   }

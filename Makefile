@@ -10,7 +10,7 @@ TORCH_TESTS = $(wildcard tests/interop/test_torch*.py tests/interop/*/test_torch
 
 # On all cores. A file's tests run in one process, and all that measure time do (tests/conftest.py).
 PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
-COMPILE := -c "from core.kernels.jit.warmup import compile_kernels; compile_kernels()"
+COMPILE := -m core.kernels.jit.warmup
 
 .DEFAULT_GOAL := help
 .PHONY: help serve test test-all interop generators check format bench openapi proto sbom lock clean
@@ -19,10 +19,10 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 serve: $(VENV)/serve.done ## install what is needed and serve on http://127.0.0.1:8080
-	$(BIN)/python -m service
+	@$(BIN)/python -m service
 
 test: $(VENV)/check.done ## run the tests that need nothing heavy: every rule, by samples
-	@echo "The tests take about 4 minutes on 2 cores; 2 minutes more the first time, and after a change of a kernel."
+	@echo "The tests take about 4 minutes on 2 cores; a minute more the first time, and after a change of a kernel."
 	@$(BIN)/python $(COMPILE)
 	$(BIN)/python -m pytest $(PARALLEL)
 
@@ -94,7 +94,8 @@ $(VENV)/python.done:
 	@touch $@
 
 $(VENV)/serve.done: $(VENV)/python.done requirements.lock
-	$(VENV)/$(INSTALL) -r requirements.lock
+	@echo "Installing $$(grep -c '^[a-z].*==' requirements.lock) packages into $(VENV), about 0.4 GB. It takes half a minute; later starts skip it."
+	@$(VENV)/$(INSTALL) -r requirements.lock
 	@touch $@
 
 $(VENV)/check.done: $(VENV)/python.done requirements-check.lock

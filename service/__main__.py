@@ -1,9 +1,9 @@
 """`python -m service`: read the settings and serve until a signal ends it.
 
 Most of the time until the service is ready goes to importing packages and to loading kernels. The latter is begun
-first, in a thread: much of it is the linker's work, which needs no GIL and goes on beside the imports. All that is made
-by then stays for good, so the garbage collector, which would go through it many times, begins when the service is ready
-(`Runtime.warm_up`).
+first, in a thread: much of it is the linker's work, which needs no GIL and goes on beside the imports. If kernels have
+to be compiled, that begins at once, in processes of their own. All that is made by then stays for good, so the garbage
+collector, which would go through it many times, begins when the service takes work (`Runtime.warm_up`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from service.runtime.cgroup import available_cpus
 from service.runtime.forced_exit import PREPARING_THREAD, Deadline, end_process, kernels_are_being_prepared
 
 # How long connections without a request stay open after the drain.
@@ -31,10 +32,10 @@ _NOT_STARTED = 3
 
 def _load_kernels() -> None:
     """Begin what `Runtime.warm_up` waits for, and reports if it fails."""
-    from core.kernels.jit.warmup import compile_kernels
+    from core.kernels.jit.warmup import start_compilation
 
     with suppress(Exception):
-        compile_kernels()
+        start_compilation(available_cpus())
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Known answers, computed anew on this machine before any work is taken.
+"""Known answers, computed anew on this machine at each start.
 
 A profile's bits never change, but the machine code that makes them does: with the CPU, with numba, with a cache that
 was made elsewhere. So each start runs every kernel, through the same plans as requests and by the rules of every
@@ -9,52 +9,96 @@ from the exact oracle.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from core.errors import SelfTestError
-from core.kernels.jit.warmup import came_from_cache, compile_kernels, recompile_kernels
+from core.kernels.jit.compilation import Compilation
+from core.kernels.jit.jit import NotCompiledError, without_waiting
+from core.kernels.jit.warmup import came_from_cache, recompile_kernels, start_compilation
 from core.self_test.known_calls import KNOWN_CALLS
 from core.self_test.known_conversions import KNOWN_ANSWERS
 from core.self_test.known_sums import KNOWN_SUMS
 
+__all__ = ["Compilation", "prepare_kernels", "run_self_test"]
+
 _log = logging.getLogger(__name__)
 
 
-def _check(name: str, run: Callable[[], str], expected: str) -> None:
-    try:
-        found = run()
-    except Exception as error:
-        # Wrong numbers of a kernel can be refused, as input would be, by what comes after it.
-        raise SelfTestError(f"{name} failed: {error}") from error
-    if found != expected:
-        raise SelfTestError(f"{name} gave {found}; expected {expected}")
+class _Check(NamedTuple):
+    name: str
+    found: Callable[[], str]
+    expected: str
+
+    def run(self) -> None:
+        """Raise SelfTestError if the answer is wrong, NotCompiledError as `without_waiting` says."""
+        try:
+            found = self.found()
+        except NotCompiledError:
+            raise
+        except Exception as error:
+            # Wrong numbers of a kernel can be refused, as input would be, by what comes after it.
+            raise SelfTestError(f"{self.name} failed: {error}") from error
+        if found != self.expected:
+            raise SelfTestError(f"{self.name} gave {found}; expected {self.expected}")
+
+
+def _checks() -> Iterator[_Check]:
+    """Yield the known answers: those of conversions first, as their kernels are compiled first."""
+    for known in KNOWN_ANSWERS:
+        name = f"{known.operation} of {known.input_element} to {known.output_element} under {known.profile}"
+        yield _Check(name, known.found, known.digest)
+    for each in KNOWN_SUMS:
+        kind = "products" if each.weights is None else f"convolution with {each.weights} weights"
+        yield _Check(f"{kind} of {each.lhs} by {each.rhs} in {each.accumulator}", each.found, each.digest)
+    for call in KNOWN_CALLS:
+        yield _Check(call.name, call.found, call.digest)
 
 
 def run_self_test() -> None:
     """Repeat every known answer. Raise SelfTestError naming the first that is wrong or that fails."""
-    for call in KNOWN_CALLS:
-        _check(call.name, call.found, call.digest)
-    for each in KNOWN_SUMS:
-        kind = "products" if each.weights is None else f"convolution with {each.weights} weights"
-        _check(f"{kind} of {each.lhs} by {each.rhs} in {each.accumulator}", each.found, each.digest)
-    for known in KNOWN_ANSWERS:
-        name = f"{known.operation} of {known.input_element} to {known.output_element} under {known.profile}"
-        _check(name, known.found, known.digest)
+    for check in _checks():
+        check.run()
 
 
-def prepare_kernels() -> int:
-    """Compile or load every kernel, and see that they give the known answers. Return the number of specialisations.
+def prepare_kernels(
+    workers: int, begin: Callable[[Compilation], None], answer: Callable[[], None] = lambda: None
+) -> int:
+    """Load or compile every kernel, and see that they give the known answers. Return the number of specialisations.
 
-    If they do not, and machine code of the cache was among them, compile all of it anew, once. Raise SelfTestError if
-    that does not help.
+    `begin` is called with the compilation. If kernels have to be compiled, `answer` is called when the known answers of
+    those that are there have been checked: others may use kernels from then on. Each of the rest is checked as soon as
+    its kernels are there.
+
+    If an answer is wrong, and machine code of the cache was among what gave it, compile all of it anew, once. Raise
+    SelfTestError if that does not help.
     """
-    count = compile_kernels()
+    compilation = start_compilation(workers)
+    begin(compilation)
     try:
-        run_self_test()
+        if not compilation.complete:
+            unchecked = list(_run_what_is_compiled())
+            answer()
+            for check in unchecked:
+                check.run()
+        else:
+            run_self_test()
+        return compilation.finish()
     except SelfTestError as error:
         if not came_from_cache():
             raise
         _log.warning("Cached machine code failed the self-test: %s. Recompiling all kernels.", error)
-        recompile_kernels()
+        compilation.finish()
+        count = recompile_kernels()
         run_self_test()
-    return count
+        return count
+
+
+def _run_what_is_compiled() -> Iterator[_Check]:
+    """Run the checks whose kernels are there. Yield the others."""
+    with without_waiting():
+        for check in _checks():
+            try:
+                check.run()
+            except NotCompiledError:
+                yield check

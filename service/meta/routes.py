@@ -44,10 +44,21 @@ class Info(ReplyModel):
     limits: Limits
 
 
+class CompiledKernels(ReplyModel):
+    """How far the compilation of kernels is, which a first start begins with."""
+
+    compiled: Int32
+    total: Int32
+    seconds_left: Int32 | None = Field(description="Expected time for the rest; null: not known yet.")
+
+
 class Health(ReplyModel):
     """Readiness of the service."""
 
-    status: HealthStatus
+    status: HealthStatus = Field(
+        description="`compiling`: requests are answered, but some wait for a kernel; not ready for a balancer yet."
+    )
+    kernels: CompiledKernels | None = Field(default=None, description="Only while kernels are compiled.")
 
 
 @cache
@@ -59,8 +70,13 @@ def _versions() -> dict[str, str]:
 @router.get("/healthz", **health_operation("getHealth", "Readiness", Health))
 async def healthz(request: Request) -> Response:
     """Readiness: 200 if the service accepts work, 503 if not."""
-    status = runtime(request).status
+    running = runtime(request)
+    status = running.status
     health = Health(status=status)
+    if running.compilation is not None and status is HealthStatus.COMPILING:
+        compiled, total, left = running.compilation.progress()
+        kernels = CompiledKernels(compiled=compiled, total=total, seconds_left=left)
+        health = Health(status=status, kernels=kernels)
     if status is HealthStatus.READY:
         return json_response(health)
     return json_response(health, 503, {"retry-after": "1"})

@@ -1,4 +1,4 @@
-"""What the control groups of this process allow it: CPUs and memory, with cgroup v1, v2 or both (Linux `cgroups(7)`).
+"""What CPUs and memory this process may use: the machine's, or what its control groups allow (Linux `cgroups(7)`).
 
 A limit of any ancestor holds too, so the smallest on the way to the root of the mount counts. `/proc/self/cgroup` names
 the process's group in each hierarchy, relative to the root of its cgroup namespace, and `/proc/self/mountinfo` says
@@ -7,6 +7,8 @@ which part of a hierarchy is mounted where: in a container that may be the group
 
 from __future__ import annotations
 
+import math
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
@@ -114,3 +116,20 @@ def _memory_v1(group: Path) -> int:
         if name == "hierarchical_memory_limit":
             limits.append(int(value))
     return min(limits)
+
+
+def available_cpus(cgroups: Cgroups | None = None) -> int:
+    """Return how many CPUs this process may use: the smaller of its affinity and its cgroup quota, at least 1.
+
+    `os.cpu_count()` is the machine's number, which in a container is often far more than the quota.
+    """
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = (cgroups or Cgroups()).cpus()
+    return max(1, cpus if quota is None else min(cpus, math.ceil(quota)))
+
+
+def available_memory(cgroups: Cgroups | None = None) -> int:
+    """Return how many bytes of memory this process may use: the machine's, or its cgroup's limit if that is less."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit = (cgroups or Cgroups()).memory()
+    return memory if limit is None else min(memory, limit)

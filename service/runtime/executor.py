@@ -53,6 +53,9 @@ _TELLING_BYTES = 16 << 10
 # A piece that took longer than expected may just have met cold memory: it counts this much. A quicker one is believed.
 _SLOWER_WEIGHT = 0.1
 
+# As many requests of a kind can wait for kernels that are being compiled.
+_WAITING_THREADS = 64
+
 # How long one thread may keep the GIL from the others. Python's own 5 ms would hold up all that wait on the loop.
 _SWITCH_SECONDS = 0.5e-3
 
@@ -62,6 +65,7 @@ class _Pool:
 
     def __init__(self, name: str, threads: int, longest_queue: int) -> None:
         self.executor = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self.waiting: ThreadPoolExecutor | None = None
         self._name = name
         self._most = threads + longest_queue
         self._present = 0
@@ -71,7 +75,7 @@ class _Pool:
         """Queue work. Raise OverloadedError if the queue is full, unless the request has had a place before."""
         if self._present >= self._most and self._name not in context.queues:
             raise OverloadedError(f"{self._present} requests wait for the threads of {self._name} already")
-        future = self.executor.submit(copy_context().run, run)
+        future = (self.waiting or self.executor).submit(copy_context().run, run)
         context.queues.add(self._name)
         self._count(1)
         # Done, failed, or cancelled before it began.
@@ -93,7 +97,9 @@ class Executor:
         self._arrays = _Pool("arrays", threads, longest_queue)
         self._texts = _Pool("texts", 1, longest_queue)
         self._modules = _Pool("modules", 1, min(longest_queue, _MOST_MODULES))
+        self._pools = (self._arrays, self._texts, self._modules)
         self._threads = threads
+        self._may_wait = False
         self._inline_bytes = inline_bytes
         self._seconds = seconds
         self._paces: dict[Hashable, float] = {}
@@ -101,6 +107,22 @@ class Executor:
     def start(self) -> None:
         """Let threads take turns often enough for the loop."""
         sys.setswitchinterval(_SWITCH_SECONDS)
+
+    def work_may_wait(self) -> None:
+        """Until `work_never_waits`, do all work in threads, of which there are many: it may wait for a kernel that is
+        being compiled, which neither the loop nor work with other kernels should."""
+        self._may_wait = True
+        for pool in self._pools:
+            pool.waiting = ThreadPoolExecutor(_WAITING_THREADS, thread_name_prefix="waiting")
+
+    def work_never_waits(self) -> None:
+        """Do light work on the loop, and heavy work in as many threads as there are CPUs."""
+        self._may_wait = False
+        for pool in self._pools:
+            if pool.waiting is not None:
+                # Threads end when they have done what they have.
+                pool.waiting.shutdown(wait=False)
+                pool.waiting = None
 
     async def run_array(self, byte_count: int, work: Callable[[], Result], kind: Hashable = None) -> Result:
         """Return the result of `work` on arrays of about `byte_count` bytes.
@@ -136,6 +158,8 @@ class Executor:
 
     def _is_light(self, byte_count: int, kind: Hashable) -> bool:
         """Return whether work is done on the event loop: by what its kind took before, else by its size."""
+        if self._may_wait:
+            return False
         pace = self._paces.get(kind)
         return byte_count <= self._inline_bytes if pace is None else pace * byte_count <= _INLINE_SECONDS
 
@@ -184,5 +208,7 @@ class Executor:
 
     def shut_down(self) -> None:
         """Take no more work, and let the threads finish what they have."""
-        for pool in (self._arrays, self._texts, self._modules):
-            pool.executor.shutdown(wait=False, cancel_futures=True)
+        for pool in self._pools:
+            for each in (pool.executor, pool.waiting):
+                if each is not None:
+                    each.shutdown(wait=False, cancel_futures=True)

@@ -1,7 +1,8 @@
-"""From start to readiness to the end: the service's threads, and the kernels compiled in them.
+"""From start to readiness to the end: the service's threads and its kernels.
 
-The server accepts connections while the kernels compile, so that probes get an answer, but no request ever waits for a
-compiler: until the last kernel is there, work is refused with 503.
+Compiled kernels are loaded and checked in a fraction of a second, in which work is refused with 503. If some have to be
+compiled, requests are answered meanwhile, each as soon as the kernels that it wants itself are there; the service is
+not ready until the last one is, so that no balancer sends requests that would wait.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 
 from core.errors import UnavailableError
-from core.self_test.self_test import prepare_kernels
+from core.self_test.self_test import Compilation, prepare_kernels
 from service.runtime.certificate import Certificate
+from service.runtime.cgroup import available_cpus
 from service.runtime.executor import Executor
 from service.runtime.forced_exit import PREPARING_THREAD
 from service.runtime.hangup import reread_on_hangup
@@ -40,10 +42,17 @@ class HealthStatus(StrEnum):
     """State of the service, as shown by `/healthz`."""
 
     STARTING = "starting"
+    COMPILING = "compiling"
     READY = "ready"
     FAILED = "failed"
     DRAINING = "draining"
     STOPPING = "stopping"
+
+
+_WORKING = (HealthStatus.COMPILING, HealthStatus.READY, HealthStatus.DRAINING)
+
+# How often the log says how far the compilation is.
+_PROGRESS_SECONDS = 10.0
 
 
 class Runtime:
@@ -59,6 +68,7 @@ class Runtime:
         # Set when nothing more is accepted.
         self.closing = asyncio.Event()
         self.kernels = 0
+        self.compilation: Compilation | None = None
         self.tokens = None if settings.tokens_file is None else _tokens(settings.tokens_file)
         self.certificate: Certificate | None = None
         if settings.tls_certificate is not None and settings.tls_key is not None:
@@ -97,14 +107,24 @@ class Runtime:
             listener(status)
 
     def require_ready(self) -> None:
-        """Refuse work while the kernels are not there. Raise UnavailableError."""
-        if self.status not in (HealthStatus.READY, HealthStatus.DRAINING):
-            raise UnavailableError(f"the service is {self.status}; it takes work when its kernels are compiled")
+        """Refuse work before the kernels that are there have been checked. Raise UnavailableError."""
+        if self.status not in _WORKING:
+            raise UnavailableError(f"the service is {self.status}; it takes no work")
 
     async def warm_up(self) -> None:
-        """Compile or load every kernel, see that they give the known answers, then be ready."""
+        """Load or compile every kernel, see that they give the known answers, then be ready."""
+        loop = asyncio.get_running_loop()
+
+        def begin(compilation: Compilation) -> None:
+            self.compilation = compilation
+
+        def answer() -> None:
+            loop.call_soon_threadsafe(self._answer_while_compiling)
+
+        log = asyncio.create_task(self._log_progress())
         try:
-            self.kernels = await asyncio.wrap_future(_in_daemon_thread(prepare_kernels))
+            workers = available_cpus()
+            self.kernels = await asyncio.wrap_future(_in_daemon_thread(lambda: prepare_kernels(workers, begin, answer)))
         except Exception:
             # Stay up and say so: a probe restarts the process, a person reads this line.
             self.status = HealthStatus.FAILED
@@ -112,10 +132,37 @@ class Runtime:
         else:
             # What is there now stays. The collector would go through all of it while requests wait.
             gc.freeze()
-            self.status = HealthStatus.READY
+            if self.status in (HealthStatus.STARTING, HealthStatus.COMPILING):
+                self.status = HealthStatus.READY
             _log.info("Ready: %d kernels, %d threads.", self.kernels, self.settings.threads)
         finally:
+            log.cancel()
+            self.compilation = None
+            self.executor.work_never_waits()
             gc.enable()
+
+    def _answer_while_compiling(self) -> None:
+        if self.status is HealthStatus.STARTING:
+            self.executor.work_may_wait()
+            self.status = HealthStatus.COMPILING
+            _log.info(
+                "Compiling kernels for this CPU. They are kept for later starts; requests are answered meanwhile, "
+                "and each waits for its own kernels only."
+            )
+            # Requests leave garbage from now on; what is there stays.
+            gc.freeze()
+            gc.enable()
+
+    async def _log_progress(self) -> None:
+        """Tell whoever waits at a terminal how long it takes."""
+        while True:
+            await asyncio.sleep(_PROGRESS_SECONDS)
+            if self.compilation is None or self.compilation.complete:
+                continue
+            compiled, total, left = self.compilation.progress()
+            if self.status is HealthStatus.COMPILING:
+                about = "" if left is None else f", about {left} s left"
+                _log.info("Compiling kernels: %d of %d%s.", compiled, total, about)
 
     def drain(self) -> None:
         """Say that no more work is wanted. What comes all the same is done: a balancer needs a while to see it."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, CliApp, NoDecode, SettingsConfigDict
 
-from service.runtime.cgroup import Cgroups
+from service.runtime.cgroup import available_cpus, available_memory
 
 # The models of `schemas` stop reading a list here, whatever a setting allows below it.
 MOST_ENTRIES = 65_536
@@ -31,23 +29,6 @@ _OTHER_VARIABLES = ("REQUANT_BAKED_KERNELS", "REQUANT_EXHAUSTIVE")
 _SERVICE_LINK = "_SERVICE_HOST"
 _LINKED = "Kubernetes sets it for a Service of that name unless the pod has enableServiceLinks: false"
 _ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^/?#\s]+")
-
-
-def available_cpus(cgroups: Cgroups | None = None) -> int:
-    """Return how many CPUs this process may use: the smaller of its affinity and its cgroup quota, at least 1.
-
-    `os.cpu_count()` is the machine's number, which in a container is often far more than the quota.
-    """
-    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    quota = (cgroups or Cgroups()).cpus()
-    return max(1, cpus if quota is None else min(cpus, math.ceil(quota)))
-
-
-def available_memory(cgroups: Cgroups | None = None) -> int:
-    """Return how many bytes of memory this process may use: the machine's, or its cgroup's limit if that is less."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    limit = (cgroups or Cgroups()).memory()
-    return memory if limit is None else min(memory, limit)
 
 
 def _size(default: int, description: str) -> Any:

@@ -34,7 +34,8 @@ class ListeningServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start the application and listen. End the process if that is not possible, as uvicorn does."""
         await super().startup(sockets=[])
-        where = self.config.uds or f"{self.config.host}:{self.config.port}"
+        host = f"[{self.config.host}]" if ":" in self.config.host else self.config.host
+        where = self.config.uds or f"http{'s' if self.config.is_ssl else ''}://{host}:{self.config.port}"
         try:
             self.servers = [await self._listen()]
         except OSError as error:
@@ -42,7 +43,7 @@ class ListeningServer(uvicorn.Server):
             _log.error("%s: cannot listen on %s: %s.", setting, where, error.strerror or error)
             await self.lifespan.shutdown()
             sys.exit(STARTUP_FAILURE)
-        _log.info("Listening on %s%s.", where, " with TLS" if self.config.is_ssl else "")
+        _log.info("Listening on %s", where)
 
     async def _listen(self) -> asyncio.Server:
         loop = asyncio.get_running_loop()

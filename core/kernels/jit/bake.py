@@ -6,34 +6,24 @@ import os
 import platform
 import subprocess
 import sys
-import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from core.kernels.jit.baked import LEVELS, pinned
 from core.kernels.jit.cache_directory import CACHE_VARIABLE
+from core.kernels.jit.compilation import reporting
 from core.kernels.jit.warmup import compile_kernels
 
 _BAKE = "import sys; from core.kernels.jit.bake import compile_level; compile_level(sys.argv[1])"
-_KERNELS_PER_LINE = 20
 
 
 def compile_level(level: str) -> None:
     """Compile every kernel for `level`, which this process was pinned to. Write how many there are to stdout, and to
     stderr, now and then, how many are done."""
-    began, line = time.monotonic(), 0
-
-    def report(ready: int, total: int) -> None:
-        nonlocal line
-        if ready == total or ready // _KERNELS_PER_LINE > line:
-            line = ready // _KERNELS_PER_LINE
-            sys.stderr.write(f"{level}: {ready} of {total} kernels, {time.monotonic() - began:.0f} s\n")
-
-    sys.stdout.write(f"{compile_kernels(report)}\n")
+    sys.stdout.write(f"{compile_kernels(reporting(level))}\n")
 
 
 def bake(directory: Path) -> None:
-    """Compile every kernel for each level into `directory`/<level>, the levels beside each other.
+    """Compile every kernel for each level into `directory`/<level>.
 
     Raise CalledProcessError if one cannot be compiled, and RuntimeError if one was not written.
     """
@@ -49,9 +39,8 @@ def bake(directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     if not LEVELS:
         sys.stderr.write(f"No level is known for {platform.machine()}: kernels will be compiled at each start.\n")
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for _ in pool.map(bake_level, LEVELS):
-            pass
+    for level in LEVELS:
+        bake_level(level)
 
 
 if __name__ == "__main__":

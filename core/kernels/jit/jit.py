@@ -1,14 +1,16 @@
 """The one decorator under every kernel, and the one place that names numba's options.
 
 A kernel is a serial loop over 1-D C-contiguous arrays and scalars. It releases the GIL, never checks bounds, never uses
-fast-math, and is compiled for a fixed list of signatures: by `compile_kernels` before the service is ready, or by its
-first call. It refuses any other argument types instead of compiling for them in the middle of a request.
+fast-math, and is compiled for a fixed list of signatures: by its first call, unless `core.kernels.jit.compilation` has
+done so before or does so in other processes. It refuses any other argument types instead of compiling for them in the
+middle of a request.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
 import numba
@@ -16,7 +18,7 @@ from numba import types
 from numba.core.registry import cpu_target
 from numba.core.typing.templates import Signature
 
-from core.kernels.jit.machine_code_cache import MachineCodeCache
+from core.kernels.jit.machine_code_cache import MachineCodeCache, described
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -29,6 +31,29 @@ intrinsic: Callable[[Callable[..., Any]], Callable[..., Any]] = numba.extending.
 
 _registry: list[Kernel] = []
 _lock = threading.Lock()
+
+_compiles_elsewhere: Callable[[Kernel], None] | None = None
+_this_thread = threading.local()
+
+
+class NotCompiledError(Exception):
+    """A kernel is not compiled yet, in a thread that does not wait for compilers (`without_waiting`)."""
+
+
+@contextmanager
+def without_waiting() -> Iterator[None]:
+    """Let calls of kernels that are not compiled yet raise NotCompiledError, in this thread."""
+    _this_thread.waits = False
+    try:
+        yield
+    finally:
+        _this_thread.waits = True
+
+
+def compile_elsewhere(wait_for: Callable[[Kernel], None] | None) -> None:
+    """Let `wait_for` make a kernel ready that is called before it is compiled. None: it is compiled by the call."""
+    global _compiles_elsewhere
+    _compiles_elsewhere = wait_for
 
 
 def target_features() -> frozenset[str]:
@@ -83,6 +108,26 @@ class Kernel:
         self._call: Any = self._compile_and_call
         self._ready = False
 
+    @property
+    def name(self) -> str:
+        """The function's module and name. Kernels of one template share it."""
+        return f"{self._function.__module__}.{self._function.__qualname__}"
+
+    @property
+    def description(self) -> str:
+        """What tells this kernel from every other one, in every process."""
+        return f"{described(self._function)} {self._signatures}"
+
+    @property
+    def ready(self) -> bool:
+        """Whether every signature is compiled."""
+        return self._ready
+
+    def is_cached(self) -> bool:
+        """Whether the cache has a file for every signature."""
+        cache, target = self._dispatcher._cache, self._dispatcher.targetctx
+        return all(cache.has(signature, target) for signature in self._signatures)
+
     def compile(self) -> int:
         """Compile, or load from the cache, every signature. Return how many there are."""
         with _lock:
@@ -100,7 +145,7 @@ class Kernel:
 
     def compiled(self) -> Callable[..., Any]:
         """Return the compiled code itself, for plans of tensors so small that a call of `Kernel` would count."""
-        self.compile()
+        self._make_ready()
         return cast(Callable[..., Any], self._call)
 
     def assembly(self) -> str:
@@ -116,8 +161,18 @@ class Kernel:
             self._reset()
         return self.compile()
 
+    def _make_ready(self) -> None:
+        if self._ready:
+            return
+        if not getattr(_this_thread, "waits", True):
+            raise NotCompiledError(self.name)
+        if _compiles_elsewhere is None:
+            self.compile()
+        else:
+            _compiles_elsewhere(self)
+
     def _compile_and_call(self, *arguments: Any) -> Any:
-        self.compile()
+        self._make_ready()
         return self._call(*arguments)
 
     def __call__(self, *arguments: Any) -> Any:
@@ -132,17 +187,9 @@ def kernel(
     return lambda function: Kernel(function, [returns(*arguments) for arguments in argument_lists])
 
 
-def compile_kernels(report: Callable[[int, int], None] | None = None) -> int:
-    """Compile, or load from the cache, all kernels that were imported. Return the number of specialisations.
-
-    `report` is called after each kernel with the number of specialisations that are ready, and that there are.
-    """
-    ready, total = 0, sum(len(each._signatures) for each in _registry)
-    for each in _registry:
-        ready += each.compile()
-        if report is not None:
-            report(ready, total)
-    return ready
+def all_kernels() -> Sequence[Kernel]:
+    """Return every kernel of the modules that were imported, in the order in which they were: not always the same."""
+    return _registry
 
 
 def came_from_cache() -> bool:

@@ -20,7 +20,7 @@ import pickle
 import re
 import stat
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from types import FunctionType
@@ -83,6 +83,9 @@ class MachineCodeCache(_Cache):
     loaded = 0
     """How many specialisations of all kernels came from files."""
 
+    handed_over: Path | None = None
+    """A directory in which other processes put what they compile for this one, where nothing is kept for the next."""
+
     _keeps = True
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -95,14 +98,19 @@ class MachineCodeCache(_Cache):
         # With baked kernels nothing is written, unless one of them is damaged.
         return "" if baked.in_use else str(_writable() or "")
 
+    def has(self, sig: Any, target_context: Any) -> bool:
+        """Whether there is a file for a signature. Only loading it tells whether it can be used."""
+        _refresh(target_context)
+        _, name = self._key_and_name(sig, target_context.codegen())
+        return any(directory is not None and (directory / name).exists() for directory in _directories())
+
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the compiled function of a signature, or None if no file has it."""
         if not MachineCodeCache.reads:
             return None
         _refresh(target_context)
         key, name = self._key_and_name(sig, target_context.codegen())
-        for find in (_baked, _writable):
-            directory = find()
+        for directory in _directories():
             if directory is None:
                 continue
             path = directory / name
@@ -184,8 +192,17 @@ def _sources_of(file: str) -> str:
 _FOLDER = f"kernels-{_SOURCES[:16]}"
 
 
-def _baked() -> Path | None:
-    return baked.in_use / _FOLDER if baked.in_use else None
+def _directories() -> Iterator[Path | None]:
+    """Yield where there may be files. The first that has one is enough: the others are not even looked for."""
+    yield baked.in_use / _FOLDER if baked.in_use else None
+    yield _writable()
+    yield MachineCodeCache.handed_over / _FOLDER if MachineCodeCache.handed_over else None
+
+
+def kept_in() -> Path | None:
+    """Return the directory in which compiled kernels are kept for the next start, as `NUMBA_CACHE_DIR` names it."""
+    directory = _writable()
+    return None if directory is None else directory.parent
 
 
 def _writable() -> Path | None:

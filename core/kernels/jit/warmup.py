@@ -1,15 +1,25 @@
-"""Make every kernel ready, so that no request waits for a compiler."""
+"""Every kernel, imported: what is defined registers itself.
+
+`python -m core.kernels.jit.warmup` compiles what the cache does not have, and says how far it is.
+"""
 
 from __future__ import annotations
 
+import os
 import pkgutil
 from importlib import import_module
 
 import core.kernels
-from core.kernels.jit.jit import came_from_cache, compile_kernels, recompile_kernels
+from core.kernels.jit.compilation import compile_kernels, reporting, start_compilation
+from core.kernels.jit.jit import came_from_cache, recompile_kernels
 
-__all__ = ["came_from_cache", "compile_kernels", "recompile_kernels"]
+__all__ = ["came_from_cache", "compile_kernels", "recompile_kernels", "start_compilation"]
 
-# All of them, for the kernels in them, which register themselves.
 for _module in pkgutil.walk_packages(core.kernels.__path__, "core.kernels."):
-    import_module(_module.name)
+    # Programs are run, not imported.
+    if not _module.name.startswith("core.kernels.jit."):
+        import_module(_module.name)
+
+if __name__ == "__main__":
+    if not start_compilation(os.cpu_count() or 1).complete:
+        compile_kernels(reporting("Compiling kernels"))

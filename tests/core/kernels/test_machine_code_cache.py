@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -398,7 +399,12 @@ def test_other_options_of_the_compiler_are_other_machine_code(option: str, monke
 def test_cached_code_that_computes_wrongly_is_compiled_anew_once(
     helps: bool, loaded: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    done = []
+    done: list[str] = []
+    begun: list[Any] = []
+
+    def recompile() -> int:
+        done.append("compiled anew")
+        return 7
 
     def run_self_test() -> None:
         done.append("tested")
@@ -407,19 +413,22 @@ def test_cached_code_that_computes_wrongly_is_compiled_anew_once(
 
     monkeypatch.setattr(MachineCodeCache, "loaded", loaded)
 
-    def compile_kernels() -> int:
-        done.append("compiled")
-        return 7
+    class Compiled:
+        complete = True
 
-    monkeypatch.setattr("core.self_test.self_test.compile_kernels", compile_kernels)
-    monkeypatch.setattr("core.self_test.self_test.recompile_kernels", lambda: done.append("compiled anew"))
+        def finish(self) -> int:
+            return 7
+
+    monkeypatch.setattr("core.self_test.self_test.start_compilation", lambda _: Compiled())
+    monkeypatch.setattr("core.self_test.self_test.recompile_kernels", recompile)
     monkeypatch.setattr("core.self_test.self_test.run_self_test", run_self_test)
     if helps and loaded:
-        assert prepare_kernels() == 7
+        assert prepare_kernels(2, begun.append) == 7
     else:
         with pytest.raises(SelfTestError):
-            prepare_kernels()
-    assert done == ["compiled", "tested", *(["compiled anew", "tested"] if loaded else [])]
+            prepare_kernels(2, begun.append)
+    assert len(begun) == 1
+    assert done == ["tested", *(["compiled anew", "tested"] if loaded else [])]
     assert len(caplog.messages) == loaded
 
 

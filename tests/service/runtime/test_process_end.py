@@ -30,7 +30,7 @@ _SERVE = "from service.__main__ import main; main()"
 _READY = """
 from core.kernels.jit import warmup
 from core.self_test import self_test
-warmup.compile_kernels = self_test.prepare_kernels = lambda: 0
+warmup.start_compilation = self_test.prepare_kernels = lambda *_: 0
 """
 
 # A thread of each executor has work that outlives everything.

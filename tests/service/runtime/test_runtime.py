@@ -27,7 +27,7 @@ def replies(app_status: lifespan.HealthStatus) -> dict[str, httpx.Response]:
     return asyncio.run(ask())
 
 
-WORKING = (lifespan.HealthStatus.READY, lifespan.HealthStatus.DRAINING)
+WORKING = (lifespan.HealthStatus.COMPILING, lifespan.HealthStatus.READY, lifespan.HealthStatus.DRAINING)
 
 
 @pytest.mark.parametrize("status", [s for s in lifespan.HealthStatus if s not in WORKING])
@@ -58,7 +58,7 @@ def test_ready_is_ready() -> None:
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_ready_follows_the_kernels(fails: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    def prepare_kernels() -> int:
+    def prepare_kernels(*_: object) -> int:
         if fails:
             raise OSError("no compiler")
         return 7

@@ -10,7 +10,8 @@ import pytest
 from pydantic import ValidationError
 from pydantic_settings import CliApp
 
-from service.runtime.settings import Settings, available_memory, read_settings
+from service.runtime.cgroup import available_memory
+from service.runtime.settings import Settings, read_settings
 from tests.conftest import ROOT
 from tests.support.cases import sample
 

@@ -20,8 +20,8 @@ _EARLY = """
 import logging
 from core.kernels.jit import warmup
 from core.self_test import self_test
-warmup.compile_kernels = lambda: logging.getLogger("core.kernels").warning("a file of the cache is not used")
-self_test.prepare_kernels = lambda: 0
+warmup.start_compilation = lambda _: logging.getLogger("core.kernels").warning("a file of the cache is not used")
+self_test.prepare_kernels = lambda *_: 0
 from service.__main__ import main
 main()
 """

@@ -157,7 +157,7 @@ def test_a_service_that_cannot_listen_names_the_setting(tmp_path: Path, caplog: 
             ("port", ListeningServer(config)),
             ("metrics_port", MonitoringServer(echo, "127.0.0.1", port, log_config=None)),
         ):
-            assert reason_to_end(caplog, server).startswith(f"{setting}: cannot listen on 127.0.0.1:{port}: ")
+            assert reason_to_end(caplog, server).startswith(f"{setting}: cannot listen on http://127.0.0.1:{port}: ")
 
 
 @pytest.fixture(scope="module")

@@ -21,6 +21,7 @@ from service.json_api.routes import (
     calibration,
     compare,
     convert,
+    explain,
     fake_quantize,
     integer,
     lowering,
@@ -63,7 +64,8 @@ class Application(_RoutedStarlette):
     """The service as an ASGI application. Its threads and kernels come to life with its lifespan."""
 
     def __init__(self, settings: Settings) -> None:
-        topics = [convert, fake_quantize, compare, blocks, integer, tosa, operators, npy, forms, oip, shared_memory]
+        topics = [convert, explain, fake_quantize, compare, blocks, integer, tosa, operators]
+        topics += [npy, forms, oip, shared_memory]
         topics += [multipliers, ranges, calibration, types, translation, lowering]
         topics += [profiles, schemes, operator_catalog, meta]
         topics += [reference] if settings.docs else []

@@ -47,7 +47,7 @@ class SpecialCodes:
     nan_flip: int = 0
 
 
-def _saturates(rule: CastRule, format_: SmallFloat, saturate: bool | None) -> bool:
+def saturates(rule: CastRule, format_: SmallFloat, saturate: bool | None) -> bool:
     """Return whether an overflow gives the largest value."""
     if saturate is not None:
         return saturate
@@ -64,7 +64,7 @@ def special_codes(rule: CastRule, target: str, source: str = "f32", saturate: bo
         flip = sign if rule.finite_nan is FiniteNan.OPPOSITE_ZERO else 0
         infinity = 0 if rule.finite_infinity_zero else largest
         return SpecialCodes(largest, infinity, 0, nan_sign=sign, nan_flip=flip)
-    saturating = format_.width == 8 and _saturates(rule, format_, saturate)
+    saturating = format_.width == 8 and saturates(rule, format_, saturate)
     if format_.specials is Specials.FNUZ:
         overflow = largest if saturating else sign
         return SpecialCodes(overflow, overflow, sign)
@@ -210,7 +210,7 @@ def encoder(
         raise UnsupportedError(f"{rule.authority} leaves no choice of saturation to {target}", pointer="/saturate")
     rounding = _chosen_rounding(rule, target, rounding)
     array = source if source in LANES else "f32"
-    saturating = _saturates(rule, format_, saturate)
+    saturating = saturates(rule, format_, saturate)
     if format_.specials is Specials.SCALE:
         return ScaleEncoder(array, rounding, _scale_numbers(rule, rounding, saturating), refuses_nan)
     special = special_codes(rule, target, source, saturate)

@@ -39,7 +39,7 @@ def reads_back(text: str, value: float, element: FloatElement) -> bool:
         return approximate == value
     else:
         return _rounds_to_finer(text, value, element)
-    return _rounded_exactly(Fraction(text), element) == value
+    return round_exactly(Fraction(text), element) == value
 
 
 def _rounds_to_finer(text: str, value: float, element: FloatElement) -> bool:
@@ -74,7 +74,8 @@ def power_of_ten(exponent: int) -> int:
     return int(10**exponent)
 
 
-def _rounded_exactly(number: Fraction, element: FloatElement) -> Fraction:
+def round_exactly(number: Fraction, element: FloatElement) -> Fraction:
+    """Return `number` rounded to the nearest number of `element`, ties to even, as if its exponents never ended."""
     if number == 0:
         return number
     # The quotient of two integers of these lengths is off by at most one binade.

@@ -66,14 +66,14 @@ class Conversion:
 
     def check(self, source: Array, start: int) -> None:
         """Raise TensorDataError if a number of the piece that begins at element `start` is not of its type."""
-        self.plan.check_bounds(self._unpacked(source, start), start)
+        self.plan.check_bounds(self.unpacked(source, start), start)
 
     def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
         """Convert the piece `source` that begins at element `start` into `target`, both as they travel.
 
         Raise TensorDataError for a number that its type does not hold. `counts` is that of Plan.step.
         """
-        source = self._unpacked(source, start)
+        source = self.unpacked(source, start)
         if self._checks_bounds:
             self.plan.check_bounds(source, start)
         if self._packed_out is None:
@@ -83,7 +83,8 @@ class Conversion:
         self.plan.step(source, result, start, counts)
         pack_into(target, result, self._packed_out)
 
-    def _unpacked(self, source: Array, start: int) -> Array:
+    def unpacked(self, source: Array, start: int) -> Array:
+        """Return the numbers of the piece `source`, as it travels, that begins at element `start`."""
         if self._packed_in is None:
             return source
         stop = self.element_at(self.input_at(start) + source.size)

@@ -16,6 +16,7 @@ class Tag(NamedTuple):
 GROUPS: dict[str, tuple[Tag, ...]] = {
     "Conversions": (
         Tag("ops", "JSON", "Quantize, dequantize, requantize and compare tensors in JSON."),
+        Tag("explain", "Explained", "Conversions with every step of the arithmetic of each element, in JSON."),
         Tag("npy", ".npy files", "Conversions of one `.npy` file, types in the query."),
         Tag("multipart", "Forms", "Conversions of `.npy` files in forms, with scales beside the tensor."),
     ),

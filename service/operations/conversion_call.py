@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from core.compare.error_report import ErrorReport
 from core.convert.dequantize import plan_dequantize
@@ -33,6 +33,8 @@ from service.runtime.executor import CHARACTERS_PER_FACTOR
 from service.runtime.metrics import Metrics
 from service.runtime.runtime import Runtime
 from service.runtime.settings import Settings
+
+Made = TypeVar("Made")
 
 _PLANS: Mapping[Operation, Callable[..., Plan]] = {
     Operation.QUANTIZE: plan_quantize,
@@ -129,6 +131,11 @@ async def planned_conversion(call: ConversionCall, characters: int, running: Run
 
 def plan_call(call: ConversionCall, settings: Settings) -> PlannedConversion:
     """Plan a call: work on texts. Raise what is wrong with it, pointing at the field."""
+    return PlannedConversion(call, made_of_call(call, _PLANS[call.operation], settings))
+
+
+def made_of_call(call: ConversionCall, make: Callable[..., Made], settings: Settings) -> Made:
+    """Return what a function that takes the arguments of a plan's makes of a call. Errors point at the field."""
     if call.calibration:
         detail = "calibration is for an output_type that leaves its scales open, such as !quant.any<i8:f32>"
         raise InvalidRequestError.of_field(f"/calibration/{call.calibration[0][0]}", "extra_forbidden", detail)
@@ -146,8 +153,7 @@ def plan_call(call: ConversionCall, settings: Settings) -> PlannedConversion:
         of_multipliers = at("/multipliers", ParameterError, PreconditionError)
     types = sides(input="/input_type", output="/output_type")
     with at("/profile", UnsupportedError), types, of_multipliers:
-        plan = _PLANS[call.operation](input_type, output_type, call.profile, **arguments)
-    return PlannedConversion(call, plan)
+        return make(input_type, output_type, call.profile, **arguments)
 
 
 def _read(given: Type | str | None, settings: Settings, pointer: str) -> Type | None:

@@ -36,6 +36,7 @@ CORE: tuple[tuple[str, ...], ...] = (
     ("integer",),
     ("compare",),
     ("parameters",),
+    ("explain",),
     ("convert",),
     ("plan",),
     ("profiles",),

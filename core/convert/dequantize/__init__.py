@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from core.convert.cast import plan_widening
 from core.convert.dequantize.general import plan_general
@@ -12,11 +12,48 @@ from core.convert.quantile import plan_dequantize_quantile
 from core.errors import about
 from core.formats.elements import FLOATS, FloatElement
 from core.mlir.types import TensorType, Type
-from core.plan.operands import bind, float_element, quantized_operand, static_shape
+from core.plan.operands import QuantizedOperand, bind, float_element, quantized_operand, static_shape
 from core.plan.plan import Plan
-from core.profiles import Operation, profile_named
+from core.profiles import Operation, OperationRule, profile_named
 
-__all__ = ["plan_dequantize"]
+__all__ = ["DequantizeRule", "dequantize_rule", "plan_dequantize"]
+
+
+@dataclass(frozen=True, slots=True)
+class DequantizeRule:
+    """What decides a conversion of the stored numbers of `operand` to floats of `target`."""
+
+    rule: OperationRule
+    operand: QuantizedOperand
+    target: TensorType
+
+
+def dequantize_rule(
+    input_type: TensorType,
+    output_type: Type | None,
+    profile: str,
+    *,
+    more_storages: tuple[str, ...] = (),
+    more_granularities: tuple[str, ...] = (),
+    constant_scales: bool = True,
+) -> DequantizeRule:
+    """Return the rule of `plan_dequantize`, whose arguments these are, for a static tensor that is quantized."""
+    stated = profile_named(profile).rule(Operation.DEQUANTIZE)
+    stated = replace(
+        stated,
+        storages=stated.storages + more_storages,
+        granularities=stated.granularities + more_granularities,
+    )
+    with about("input"):
+        operand = quantized_operand(input_type, "input", stated, profile)
+    with about("output"):
+        target = bind(operand.expressed if output_type is None else output_type, static_shape(input_type))
+        float_element(target, "output")
+        operand.check_expressed(target)
+    rule = stated.for_type(operand.layout_along(), operand.storage, operand.expressed.name)
+    if not constant_scales:
+        rule = replace(rule, unit_tolerance=None)
+    return DequantizeRule(rule, operand, target)
 
 
 def plan_dequantize(
@@ -35,28 +72,22 @@ def plan_dequantize(
     `constant_scales` are known to the real system at run time only, so that it leaves none out. Raise UnknownNameError,
     UnsupportedError or TypeFitError, as `core.plan.operands` says.
     """
-    named = profile_named(profile)
+    profile_named(profile)
     with about("input"):
         shape = static_shape(input_type)
     if isinstance(input_type.element, FloatElement):
         with about("output"):
             target = bind(FLOATS["f32"] if output_type is None else output_type, shape)
         return plan_widening(input_type, target, profile)
-    stated = named.rule(Operation.DEQUANTIZE)
-    stated = replace(
-        stated,
-        storages=stated.storages + more_storages,
-        granularities=stated.granularities + more_granularities,
+    found = dequantize_rule(
+        input_type,
+        output_type,
+        profile,
+        more_storages=more_storages,
+        more_granularities=more_granularities,
+        constant_scales=constant_scales,
     )
-    with about("input"):
-        operand = quantized_operand(input_type, "input", stated, profile)
-    with about("output"):
-        target = bind(operand.expressed if output_type is None else output_type, shape)
-        float_element(target, "output")
-        operand.check_expressed(target)
-    rule = stated.for_type(operand.layout_along(), operand.storage, operand.expressed.name)
-    if not constant_scales:
-        rule = replace(rule, unit_tolerance=None)
+    rule, operand, target = found.rule, found.operand, found.target
     if operand.is_float:
         return plan_small_float(profile, rule, operand, target)
     if operand.quantile is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from core.convert.cast import plan_narrowing
@@ -17,12 +17,20 @@ from core.errors import UnsupportedError, about, entry_named
 from core.formats.elements import FloatElement
 from core.formats.rules import Overflow
 from core.mlir.types import TensorType, Type
-from core.plan.operands import bind, float_element, quantized_operand, static_shape
+from core.plan.operands import QuantizedOperand, bind, float_element, quantized_operand, static_shape
 from core.plan.plan import Plan
 from core.profiles import Operation, OperationRule, Rounding, profile_named
 from core.profiles.rule import Missing
 
-__all__ = ["ROUNDINGS", "NanPolicy", "plan_quantize", "rounding_named"]
+__all__ = [
+    "ROUNDINGS",
+    "NanPolicy",
+    "QuantizeRule",
+    "bound_output",
+    "plan_quantize",
+    "quantize_rule",
+    "rounding_named",
+]
 """The roundings that can replace the profile's."""
 
 
@@ -63,6 +71,71 @@ def _refuses_nan(nan: NanPolicy, storage: str) -> bool:
     return nan is NanPolicy.ERROR
 
 
+@dataclass(frozen=True, slots=True)
+class QuantizeRule:
+    """What decides a conversion to the stored numbers of `operand`: the profile's rule, with what replaces parts of it.
+
+    `encoder` is there for small floats. `alone` is the rule of the 4-bit elements that share their byte with none of
+    the same run of one scale (`core.convert.quantize.split_bytes`), where it is not that of the others.
+    """
+
+    rule: OperationRule
+    operand: QuantizedOperand
+    encoder: Encoder | None = None
+    alone: OperationRule | None = None
+
+
+def quantize_rule(
+    input_type: TensorType,
+    output_type: TensorType,
+    profile: str,
+    *,
+    rounding: Rounding | None = None,
+    nan: NanPolicy = NanPolicy.PROFILE,
+    saturate: bool | None = None,
+    zero_point_given: bool = True,
+    more_expressed: tuple[str, ...] = (),
+    block_axis: int | None = None,
+    constant_scales: bool = True,
+) -> QuantizeRule:
+    """Return the rule of `plan_quantize`, whose arguments these are, for a bound type that is uniformly quantized."""
+    stated = profile_named(profile)
+    rule = stated.rule(Operation.QUANTIZE)
+    rule = replace(rule, expressed=rule.expressed + more_expressed)
+    with about("output"):
+        operand = quantized_operand(output_type, "output", rule, profile)
+        operand.check_expressed(input_type)
+    rule = rule.for_type(operand.layout_along(block_axis), operand.storage, operand.expressed.name)
+    if not constant_scales:
+        rule = replace(rule, unit_tolerance=None)
+    if operand.is_float:
+        rule = rule if zero_point_given else replace(rule, float_zero_point=False)
+        chosen = encoder(
+            stated.cast_rule(),
+            operand.storage,
+            rounding=rounding,
+            saturate=saturate,
+            refuses_nan=_refuses_nan(nan, operand.storage),
+        )
+        assert isinstance(chosen, Encoder), operand.storage
+        return QuantizeRule(rule, operand, encoder=chosen)
+    if saturate is not None:
+        raise UnsupportedError(f"saturate is a choice for small floats; this is {operand.storage}", pointer="/saturate")
+    if operand.quantile is not None:
+        if rounding is not None:
+            raise UnsupportedError("tables have no other rounding than to the nearest value", pointer="/rounding")
+        return QuantizeRule(_overridden(rule, None, nan), operand)
+    rule = _overridden(rule, rounding, nan)
+    if not (rule.split_bytes and operand.width == _HALF_BYTE and operand.elements):
+        return QuantizeRule(rule, operand)
+    missing = Missing.INDEFINITE if nan is NanPolicy.PROFILE else rule.missing
+    alone = replace(rule, overflow=Overflow.INDEFINITE, missing=missing)
+    runs = Runs.of(operand)
+    if runs.length == 1:
+        return QuantizeRule(alone, operand)
+    return QuantizeRule(rule, operand, alone=alone if runs.split_bytes else None)
+
+
 def plan_quantize(
     input_type: TensorType,
     output_type: Type,
@@ -88,45 +161,28 @@ def plan_quantize(
 
     Raise UnknownNameError, UnsupportedError or TypeFitError, as `core.plan.operands` says.
     """
-    stated = profile_named(profile)
-    with about("input"):
-        shape = static_shape(input_type)
-        float_element(input_type, "input")
-    with about("output"):
-        bound = bind(output_type, shape)
+    profile_named(profile)
+    bound = bound_output(input_type, output_type)
     if isinstance(bound.element, FloatElement):
         refuses_nan = _refuses_nan(nan, bound.element.name)
         return plan_narrowing(input_type, bound, profile, rounding=rounding, saturate=saturate, refuses_nan=refuses_nan)
-    rule = stated.rule(Operation.QUANTIZE)
-    rule = replace(rule, expressed=rule.expressed + more_expressed)
-    with about("output"):
-        operand = quantized_operand(bound, "output", rule, profile)
-        operand.check_expressed(input_type)
-    rule = rule.for_type(operand.layout_along(block_axis), operand.storage, operand.expressed.name)
-    if not constant_scales:
-        rule = replace(rule, unit_tolerance=None)
-    if operand.is_float:
-        rule = rule if zero_point_given else replace(rule, float_zero_point=False)
-        chosen = encoder(
-            stated.cast_rule(),
-            operand.storage,
-            rounding=rounding,
-            saturate=saturate,
-            refuses_nan=_refuses_nan(nan, operand.storage),
-        )
-        assert isinstance(chosen, Encoder), operand.storage
-        return plan_small_float(profile, rule, chosen, input_type, operand)
-    if saturate is not None:
-        raise UnsupportedError(f"saturate is a choice for small floats; this is {operand.storage}", pointer="/saturate")
+    found = quantize_rule(
+        input_type,
+        bound,
+        profile,
+        rounding=rounding,
+        nan=nan,
+        saturate=saturate,
+        zero_point_given=zero_point_given,
+        more_expressed=more_expressed,
+        block_axis=block_axis,
+        constant_scales=constant_scales,
+    )
+    rule, operand = found.rule, found.operand
+    if found.encoder is not None:
+        return plan_small_float(profile, rule, found.encoder, input_type, operand)
     if operand.quantile is not None:
-        if rounding is not None:
-            raise UnsupportedError("tables have no other rounding than to the nearest value", pointer="/rounding")
-        return plan_quantize_quantile(profile, _overridden(rule, None, nan), operand.quantile, input_type, operand)
-    rule = _overridden(rule, rounding, nan)
-    splits = rule.split_bytes and operand.width == _HALF_BYTE
-    if splits and operand.elements and Runs.of(operand).length == 1:
-        missing = Missing.INDEFINITE if nan is NanPolicy.PROFILE else rule.missing
-        rule, splits = replace(rule, overflow=Overflow.INDEFINITE, missing=missing), False
+        return plan_quantize_quantile(profile, rule, operand.quantile, input_type, operand)
     form = native_form(rule, operand)
     whole: Plan
     if form is None:
@@ -135,4 +191,15 @@ def plan_quantize(
         whole = plan_native(profile, rule, input_type, operand, form)
     if rule.flushes:
         return plan_flushing(whole, operand)
-    return plan_split_bytes(whole, rule, operand, keeps_nan=nan is not NanPolicy.PROFILE) if splits else whole
+    if found.alone is None:
+        return whole
+    return plan_split_bytes(whole, rule, operand, keeps_nan=nan is not NanPolicy.PROFILE)
+
+
+def bound_output(input_type: TensorType, output_type: Type) -> TensorType:
+    """Return the output type of a quantization of the shape of its input, which has to be a static tensor of floats."""
+    with about("input"):
+        shape = static_shape(input_type)
+        float_element(input_type, "input")
+    with about("output"):
+        return bind(output_type, shape)

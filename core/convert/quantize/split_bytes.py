@@ -119,9 +119,7 @@ class SplitBytesPlan(Plan):
 
 
 def plan_split_bytes(whole: Plan, rule: OperationRule, operand: QuantizedOperand, *, keeps_nan: bool) -> Plan:
-    """Return `whole`, or a plan around it where a byte is split between runs. There are at least two to a run."""
-    if operand.elements == 0 or not (runs := Runs.of(operand)).split_bytes:
-        return whole
+    """Return a plan around `whole`, for a tensor in which a byte is split between runs of at least two elements."""
     channels = operand.channels.as_runs()
     zero_points = np.array(operand.zero_points, np.int64)
     indefinite = stored_nans(replace(rule, missing=Missing.INDEFINITE), operand)
@@ -131,7 +129,7 @@ def plan_split_bytes(whole: Plan, rule: OperationRule, operand: QuantizedOperand
     return SplitBytesPlan(
         **around(whole),
         whole=whole,
-        runs=runs,
+        runs=Runs.of(operand),
         layout=channels.scalars,
         scales=channels.lay_out(scales, "<f4"),
         indefinite=channels.lay_out(indefinite, operand.dtype.str),

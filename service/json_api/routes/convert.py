@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from core.errors import InvalidRequestError, RequantError, at
+from core.explain.explanation import Explanation
 from core.mlir.types import Type
 from core.plan.packing import Packing, check_spare_bits
 from core.plan.plan import Array
@@ -40,6 +41,7 @@ from service.operations.conversion_call import ConversionCall, planned_conversio
 from service.operations.conversion_options import given_options
 from service.operations.conversion_run import Converted, convert_array
 from service.operations.error_measures import error_measures
+from service.operations.explanation import CHARACTERS_PER_ELEMENT, explanation_members, planned_explanation
 from service.runtime.request_context import reserve_memory
 from service.runtime.runtime import require_ready
 from service.runtime.settings import Settings
@@ -66,7 +68,7 @@ _QUANTIZED = "tensor<2x2x!quant.uniform<i8:f32, 0.5:3>>"
 )
 async def quantize(request: Request) -> Response:
     """Quantize a tensor to a given type, or cast it to a narrower float."""
-    return await _convert(request, Operation.QUANTIZE, QuantizeRequest)
+    return await answer_conversion(request, Operation.QUANTIZE, QuantizeRequest)
 
 
 @router.post(
@@ -81,7 +83,7 @@ async def quantize(request: Request) -> Response:
 )
 async def dequantize(request: Request) -> Response:
     """Dequantize a tensor, or widen a tensor of small floats."""
-    return await _convert(request, Operation.DEQUANTIZE, DequantizeRequest)
+    return await answer_conversion(request, Operation.DEQUANTIZE, DequantizeRequest)
 
 
 @router.post(
@@ -99,11 +101,13 @@ async def dequantize(request: Request) -> Response:
 )
 async def requantize(request: Request) -> Response:
     """Requantize quantized values or accumulators to another scale in integer arithmetic."""
-    return await _convert(request, Operation.REQUANTIZE, RequantizeRequest)
+    return await answer_conversion(request, Operation.REQUANTIZE, RequantizeRequest)
 
 
-async def _convert(request: Request, operation: Operation, model: type[ConversionRequest]) -> Response:
-    """Receive, read, plan, convert and reply."""
+async def answer_conversion(
+    request: Request, operation: Operation, model: type[ConversionRequest], *, explained: bool = False
+) -> Response:
+    """Receive, read, plan, convert and reply. `explained`: with the steps of each element."""
     running = require_ready(request)
     asked, body = await receive_json(request, model, running)
     in_values, characters = asked.input.in_values, len(asked.input.type) + len(asked.output_type)
@@ -120,6 +124,7 @@ async def _convert(request: Request, operation: Operation, model: type[Conversio
             planned, scales = await derive_quantization(derivation, source, running, reserve)
         else:
             planned = await planned_conversion(call, characters, running)
+        explainer = await planned_explanation(call, planned, characters, running) if explained else None
     except RequantError as error:
         error.pointer = "/input/type" if error.pointer == "/input_type" else error.pointer
         raise
@@ -140,8 +145,12 @@ async def _convert(request: Request, operation: Operation, model: type[Conversio
 
     def work() -> Response:
         elements = read() if scales is None else source
-        return _reply(convert_array(elements, planned, running.metrics), scales, in_values=in_values)
+        found = convert_array(elements, planned, running.metrics)
+        explanation = None if explainer is None else explainer.run(planned.unpacked(elements, 0))
+        return _reply(found, scales, explanation, in_values=in_values)
 
+    if explained:
+        return await running.executor.run_text(len(body) + CHARACTERS_PER_ELEMENT * planned.elements, work)
     kind = None if in_values or planned.measured or scales is not None else ("base64", *planned.kind)
     return await running.executor.run_array(len(body), work, kind)
 
@@ -169,7 +178,9 @@ def _call(asked: ConversionRequest, operation: Operation, settings: Settings, *,
     )
 
 
-def _reply(found: Converted, scales: DerivedScales | None, *, in_values: bool) -> Response:
+def _reply(
+    found: Converted, scales: DerivedScales | None, explanation: Explanation | None, *, in_values: bool
+) -> Response:
     assert isinstance(found.output, np.ndarray)
     planned = found.result.planned
     report = found.result.report._asdict() | planned.scheme
@@ -181,6 +192,9 @@ def _reply(found: Converted, scales: DerivedScales | None, *, in_values: bool) -
         tail += b',"multipliers":' + _multipliers_text(planned.plan.multipliers)
     if scales is not None:
         tail += b',"parameters":' + json_text(scales.members())
+    if explanation is not None:
+        # Without its own braces.
+        tail += b"," + json_text(explanation_members(explanation))[1:-1]
     return BuffersResponse([b'{"output":', *output, tail + b"}"], MEDIA_TYPE)
 
 

@@ -1,0 +1,81 @@
+"""Conversions with the steps of each element: what explains a call, and what is told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from functools import partial
+from typing import Any
+
+from core.errors import LimitError
+from core.explain.dequantize import dequantize_explainer
+from core.explain.explainer import Explainer
+from core.explain.explanation import ElementExplanation, Explanation, Step
+from core.explain.number_text import float_text
+from core.explain.quantize import quantize_explainer
+from core.explain.requantize import requantize_explainer
+from core.formats.elements import FloatElement
+from core.mlir.types import ElementType
+from core.profiles import Operation
+from service.operations.conversion_call import ConversionCall, PlannedConversion, made_of_call
+from service.runtime.runtime import Runtime
+from service.runtime.settings import Settings
+
+MOST_EXPLAINED = 256
+"""Elements of a tensor that is explained."""
+CHARACTERS_PER_ELEMENT = 512
+"""What the steps of an element cost, in characters."""
+
+_EXPLAINERS: Mapping[Operation, Callable[..., Explainer]] = {
+    Operation.QUANTIZE: quantize_explainer,
+    Operation.DEQUANTIZE: dequantize_explainer,
+    Operation.REQUANTIZE: requantize_explainer,
+}
+
+
+def explainer_of(call: ConversionCall, planned: PlannedConversion, settings: Settings) -> Explainer:
+    """Return the explanation of a call that was planned: work on texts."""
+    if planned.elements > MOST_EXPLAINED:
+        raise LimitError(
+            f"the tensor has {planned.elements} elements; at most {MOST_EXPLAINED} are explained",
+            limit=MOST_EXPLAINED,
+            pointer="/input_type",
+        )
+    # The type with its scales, where they were derived.
+    finished = call._replace(output_type=planned.plan.output_type, calibration=())
+    return made_of_call(finished, _EXPLAINERS[call.operation], settings)
+
+
+async def planned_explanation(
+    call: ConversionCall, planned: PlannedConversion, characters: int, running: Runtime
+) -> Explainer:
+    """Return the explanation of a call that was planned, whose types have so many `characters` as texts."""
+    return await running.executor.run_text(characters, partial(explainer_of, call, planned, running.settings))
+
+
+def explanation_members(explanation: Explanation) -> dict[str, Any]:
+    """Return what replies of all protocols say of an explanation."""
+    element = explanation.plan.output_type.element
+    elements = [_element(each, element) for each in explanation.elements]
+    return {"formula": list(explanation.formula), "elements": elements}
+
+
+def _element(explained: ElementExplanation, element: ElementType) -> dict[str, Any]:
+    result = str(explained.result)
+    if isinstance(explained.result, float) and isinstance(element, FloatElement):
+        result = float_text(explained.result, element)
+    members: dict[str, Any] = {
+        "input": explained.input,
+        "parameter": explained.parameter,
+        "steps": [_step(each) for each in explained.steps],
+        "result": result,
+    }
+    if explained.saturated is not None:
+        members["saturated"] = str(explained.saturated)
+    return members
+
+
+def _step(step: Step) -> dict[str, Any]:
+    """Return what a step says: a tie only where there is one."""
+    members = {each.name: getattr(step, each.name) for each in fields(step)}
+    return {name: value for name, value in members.items() if value is not None and value is not False}

@@ -13,7 +13,7 @@ PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 COMPILE := -m core.kernels.jit.warmup
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-all interop generators check format bench openapi proto sbom lock clean
+.PHONY: help serve test test-all interop generators browser check format bench openapi proto sbom lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,7 +29,7 @@ test: $(VENV)/check.done ## run the tests that need nothing heavy: every rule, b
 test-all: export REQUANT_EXHAUSTIVE := 1
 test-all: $(VENV)/check.done ## run those with all inputs instead of samples, and the fuzzer with the seed of the day
 	@$(BIN)/python $(COMPILE)
-	$(BIN)/python -m pytest $(PARALLEL) -m "not interop and not generators and not clients"
+	$(BIN)/python -m pytest $(PARALLEL) -m "not interop and not generators and not clients and not browser"
 
 interop: export REQUANT_EXHAUSTIVE := 1
 interop: $(VENV)-interop/done $(VENV)-onednn/done $(TORCH:%=$(VENV)-torch-%/done) $(VENV)-tensorflow/done $(VENV)-clients/done $(VENV)/serve.done ## run the tests against the real systems
@@ -44,6 +44,11 @@ interop: $(VENV)-interop/done $(VENV)-onednn/done $(TORCH:%=$(VENV)-torch-%/done
 generators: $(VENV)-generators/done ## generate clients from openapi.json with six generators, compile them and call the service
 	openapi/generators/toolchains
 	$(VENV)-generators/bin/python -m pytest -m generators tests/generated_clients
+
+browser: $(VENV)-browser/done $(VENV)-clients/done $(VENV)/serve.done ## test the pages in Chromium: features, accessibility, Content-Security-Policy
+	tests/browser/install_chromium
+	@$(BIN)/python $(COMPILE)
+	SERVER_PYTHON=$(BIN)/python CLIENTS_PYTHON=$(VENV)-clients/bin/python $(VENV)-browser/bin/python -m pytest $(PARALLEL) -m browser tests/browser
 
 check: $(VENV)/check.done ## formatting, lint, types, openapi.json, the Dockerfile and the manifests
 	$(BIN)/ruff format --check .
@@ -78,6 +83,7 @@ lock: $(VENV)/serve.done ## renew the hash-pinned requirements from pyproject.to
 	$(BIN)/uv pip compile $(UV) pyproject.toml --group generators -c requirements.lock -o requirements-generators.lock
 	$(BIN)/uv pip compile $(UV) --group onednn -o requirements-onednn.lock
 	$(BIN)/uv pip compile $(UV) --group clients -o requirements-clients.lock
+	$(BIN)/uv pip compile $(UV) --group browser -o requirements-browser.lock
 	$(BIN)/uv pip compile $(UV) --group tensorflow -c requirements.lock -o requirements-tensorflow.lock
 	$(BIN)/uv pip compile $(UV) --no-strip-extras --group mlserver -o requirements-mlserver.lock
 	$(BIN)/uv pip compile $(UV) --group triton -o requirements-triton.lock
@@ -86,7 +92,7 @@ lock: $(VENV)/serve.done ## renew the hash-pinned requirements from pyproject.to
 UV := --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
 clean: ## remove environments and caches
-	rm -rf $(VENV) $(VENV)-interop $(VENV)-generators $(VENV)-clients $(VENV)-tensorflow $(VENV)-mlserver $(VENV)-triton $(VENV)-onednn $(VENV)-torch-* .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-interop $(VENV)-generators $(VENV)-clients $(VENV)-browser $(VENV)-tensorflow $(VENV)-mlserver $(VENV)-triton $(VENV)-onednn $(VENV)-torch-* .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 $(VENV)/python.done:
@@ -135,6 +141,11 @@ $(VENV)-generators/done: requirements-generators.lock
 $(VENV)-clients/done: requirements-clients.lock
 	$(PYTHON) -m venv $(VENV)-clients
 	$(VENV)-clients/$(INSTALL) -r requirements-clients.lock
+	@touch $@
+
+$(VENV)-browser/done: requirements-browser.lock
+	$(PYTHON) -m venv $(VENV)-browser
+	$(VENV)-browser/$(INSTALL) -r requirements-browser.lock
 	@touch $@
 
 $(VENV)-mlserver/done: requirements-mlserver.lock

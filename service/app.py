@@ -43,6 +43,7 @@ from service.npy_api import routes as npy
 from service.oip import routes as oip
 from service.oip.shared_memory import routes as shared_memory
 from service.openapi import document as openapi
+from service.playground import routes as playground
 from service.reference import routes as reference
 from service.runtime.runtime import Runtime
 from service.runtime.runtime import lifespan as runtime_lifespan
@@ -69,6 +70,7 @@ class Application(_RoutedStarlette):
         topics += [multipliers, ranges, calibration, types, translation, lowering]
         topics += [profiles, schemes, operator_catalog, meta]
         topics += [reference] if settings.docs else []
+        topics += [playground] if settings.playground else []
         topics += [metrics] if settings.metrics and settings.metrics_port is None else []
         routers = [topic.router for topic in topics]
         routes = starlette_routes(routers)
@@ -134,7 +136,8 @@ def _middleware(running: Runtime, paths: set[str]) -> list[Middleware]:
     if settings.cors_origins:
         layers.append(Middleware(Cors, settings.cors_origins))
     if running.tokens is not None:
-        open_paths = PROBES | reference.reference_paths() if settings.docs_public else PROBES
+        open_paths = PROBES | (reference.reference_paths() if settings.docs_public else set())
+        open_paths |= playground.PATHS if settings.playground else set()
         layers.append(Middleware(BearerAuth, running.tokens, open_paths))
     return layers
 

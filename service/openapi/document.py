@@ -40,6 +40,7 @@ Tensors are row-major and little-endian. JSON routes accept them as base64 or, i
 Inference Protocol, with JSON or binary tensors.
 Errors are `application/problem+json` with a stable `code`."""
 
+
 def document(routes: Sequence[BaseRoute], settings: Settings) -> dict[str, Any]:
     """Return the document for these routes."""
     found = get_openapi(

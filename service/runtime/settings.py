@@ -204,8 +204,8 @@ class Settings(Limits, BaseSettings):
     access_log: bool = Field(default=False, description="Log every request except probes.")
     tokens_file: Path | None = Field(
         default=None,
-        description="File of bearer tokens, one per line. If set, every request except probes needs one. Reloaded "
-        "on SIGHUP.",
+        description="File of bearer tokens, one per line. If set, every request except probes and the playground's "
+        "files needs one. Reloaded on SIGHUP.",
     )
     cors_origins: Annotated[list[str], NoDecode] = Field(
         default=[], description="Allowed CORS origins, comma-separated; * allows all."

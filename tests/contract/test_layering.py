@@ -21,7 +21,7 @@ SERVICE: tuple[tuple[str, ...], ...] = (
     ("app",),
     ("reference",),
     ("openapi",),
-    ("meta",),
+    ("meta", "playground"),
     ("json_api", "oip", "npy_api"),
     ("operations",),
     ("middleware",),

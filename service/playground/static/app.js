@@ -1,0 +1,105 @@
+/** The page: its views by the address, what all of them share, and the panels below them. */
+import { Api } from "./service/api.js";
+import { element, fill } from "./dom.js";
+import { ServiceStatus } from "./service/status.js";
+import { readFragment, writeFragment } from "./state.js";
+import { TokenForm } from "./service/token_form.js";
+import { PANELS, VIEWS } from "./views/index.js";
+
+const main = document.getElementById("main");
+const navigation = document.getElementById("views");
+const announcements = document.getElementById("announcements");
+const panels = document.getElementById("call");
+
+const tokens = new TokenForm(document.getElementById("token"));
+const api = new Api(
+  (refused) => tokens.ask(refused),
+  (slow) => status.requestsAreSlow(slow),
+);
+const status = new ServiceStatus(document.getElementById("waiting"), api, announce);
+
+function announce(text) {
+  announcements.textContent = text;
+}
+
+let shown = null; // {view, state, leave}
+const left = new Map(); // the states of views that were left, by view
+
+function show() {
+  const { view: id, values } = readFragment(location.hash);
+  const view = VIEWS.find((each) => each.id === id) ?? VIEWS[0];
+  const given = known(view, values);
+  const before = Object.keys(given).length ? {} : { ...left.get(view), ...carried(view) };
+  const state = { ...view.initialState, ...before, ...given };
+  if (shown) left.set(shown.view, shown.state);
+  shown?.leave.abort();
+  shown = { view, state, leave: new AbortController() };
+  document.title = `${view.title} · Requant playground`;
+  fill(main);
+  fill(panels);
+  showNavigation();
+  view.render(main, state, contextOf(shown));
+}
+
+/** Only states that the view has: an address is anybody's text. */
+function known(view, values) {
+  return Object.fromEntries(Object.entries(values).filter(([name]) => Object.hasOwn(view.initialState, name)));
+}
+
+function carried(view) {
+  if (!shown || shown.view === view) return {};
+  const names = (view.carries ?? []).filter((name) => shown.view.carries?.includes(name));
+  return Object.fromEntries(names.map((name) => [name, shown.state[name]]));
+}
+
+function showNavigation() {
+  fill(
+    navigation,
+    VIEWS.map((view) =>
+      element("a", { href: `#${view.id}`, "aria-current": view === shown.view && "page" }, view.title),
+    ),
+  );
+}
+
+function contextOf(current) {
+  let call = null;
+  return {
+    api,
+    signal: current.leave.signal,
+    announce,
+    set(changes) {
+      Object.assign(current.state, changes);
+      if (current === shown) history.replaceState(null, "", writeFragment(current.view.id, current.state));
+    },
+    get lastCall() {
+      return call;
+    },
+    set lastCall(given) {
+      call = given;
+      if (current === shown) for (const panel of PANELS) panel.render(panels, call, this);
+    },
+  };
+}
+
+// The address has the state after its #, so that a link within the page cannot stand there.
+document.getElementById("skip").addEventListener("click", () => main.focus());
+document.getElementById("copy-link").addEventListener("click", copyLink);
+
+async function copyLink(event) {
+  const url = new URL(location.href);
+  url.hash = writeFragment(shown.view.id, shown.state);
+  let said = "Link copied";
+  try {
+    await navigator.clipboard.writeText(url.href);
+  } catch {
+    // No clipboard without HTTPS, other than on this machine: the address bar has the link.
+    history.replaceState(null, "", url);
+    said = "The link is in the address bar";
+  }
+  announce(said);
+  event.target.textContent = said;
+  setTimeout(() => (event.target.textContent = "Copy link"), 2000);
+}
+
+window.addEventListener("hashchange", show);
+show();

@@ -1,0 +1,75 @@
+/** Calls of the JSON API as calls of the same operations as models of the Open Inference Protocol. */
+
+const INTEGER_DATATYPES = [8, 16, 32, 64];
+const FLOAT_DATATYPES = { f16: "FP16", bf16: "BF16", f32: "FP32", f64: "FP64" };
+
+/**
+ * @typedef {Object} ModelInput
+ * @property {string} name
+ * @property {string} datatype
+ * @property {number[]} shape
+ * @property {string} element MLIR element type that the values are numbers of
+ * @property {Array} [values]
+ * @property {string} [data] base64 in the place of values
+ */
+
+/**
+ * @returns {{model: string, inputs: ModelInput[], parameters: Object}|null} null for a call that has no such form here
+ */
+export function modelCall({ path, body }) {
+  const make = MODELS[path];
+  return make ? make(body) : null;
+}
+
+const MODELS = {
+  "/v1/quantize": (body) => conversion("quantize", body),
+  "/v1/dequantize": (body) => conversion("dequantize", body),
+  "/v1/requantize": (body) => conversion("requantize", body),
+  "/v1/parameters/multiplier": ({ factors, ...options }) =>
+    factors && { model: "derive_multiplier", inputs: [vector("factor", "FP64", "f64", factors)], parameters: options },
+  "/v1/types/parse": (body) => ({ model: "parse_type", inputs: [], parameters: parameters(body) }),
+  "/v1/types/translate": (body) => ({ model: "translate_type", inputs: [], parameters: parameters(body) }),
+};
+
+function conversion(model, { input, multipliers, ...options }) {
+  const { dimensions, element } = tensorType(input.type);
+  const datatype = datatypeOf(element);
+  if (!datatype || !dimensions) return null;
+  const { type, values, data, ...more } = input;
+  const inputs = [{ name: "x", datatype, shape: dimensions, element, values: values?.flat(Infinity), data }];
+  if (multipliers) {
+    inputs.push(vector("multiplier", "INT64", "i64", multipliers.map((each) => each.multiplier)));
+    inputs.push(vector("shift", "INT32", "i32", multipliers.map((each) => each.shift)));
+  }
+  return { model, inputs, parameters: { input_type: element, ...parameters({ ...more, ...options }) } };
+}
+
+function vector(name, datatype, element, values) {
+  return { name, datatype, shape: [values.length], element, values };
+}
+
+/** Lists and objects are JSON texts there. The members of `calibration` are parameters themselves. */
+function parameters({ calibration, ...options }) {
+  return Object.fromEntries(
+    Object.entries({ ...options, ...calibration }).map(([name, value]) => [
+      name,
+      value !== null && typeof value === "object" ? JSON.stringify(value) : value,
+    ]),
+  );
+}
+
+function tensorType(text) {
+  const found = /^\s*tensor\s*<\s*((?:\d+\s*x\s*)*)(.*)>\s*$/s.exec(text);
+  if (!found) return { dimensions: null, element: text };
+  return { dimensions: (found[1].match(/\d+/g) ?? []).map(Number), element: found[2].trim() };
+}
+
+/** What the elements are stored as: integers of 8 bits and more, and floats below 16 bits as bytes. */
+function datatypeOf(element) {
+  const stored = /^!quant\.\w+<\s*(\w+)/.exec(element)?.[1] ?? element;
+  if (stored in FLOAT_DATATYPES) return FLOAT_DATATYPES[stored];
+  if (/^f[468]E\d/.test(stored)) return "UINT8";
+  const [, unsigned, bits] = /^s?(u?)i?(\d+)$/.exec(stored) ?? [];
+  const width = INTEGER_DATATYPES.find((each) => bits <= each);
+  return width && `${unsigned ? "UINT" : "INT"}${width}`;
+}

@@ -1,0 +1,90 @@
+/** The steps of an element, from /v1/explain/quantize. */
+import { channelOf } from "../conversion/channels.js";
+import { quantizeBody } from "../conversion/convert.js";
+
+const MOST_ELEMENTS = 256;
+
+/**
+ * The steps of one element in each profile.
+ * @param {number} index of the element
+ * @returns {Promise<Array<{profile: string, element: Object, problem: Error}>>} of each profile that has results, its
+ *   steps or why there are none
+ * @throws {Error} for a tensor that is too large to explain
+ */
+export async function explainElement(api, index, { conversions, numbers, shape, typeText, parsed }, signal) {
+  const sample = sampleOf(index, numbers, shape, parsed);
+  const profiles = conversions.filter((each) => !each.problem).map((each) => each.profile);
+  return Promise.all(
+    profiles.map(async (profile) => {
+      const body = quantizeBody(profile, sample.numbers, sample.shape, typeText, parsed.expressed);
+      try {
+        const reply = await api.post("/v1/explain/quantize", body, { signal });
+        return { profile, element: reply.elements[sample.index] };
+      } catch (problem) {
+        return { profile, problem };
+      }
+    }),
+  );
+}
+
+/** The element within a tensor that is small enough: alone, or among one element for each scale. */
+function sampleOf(index, numbers, shape, parsed) {
+  if (numbers.length <= MOST_ELEMENTS) return { numbers, shape, index };
+  const kind = parsed.element_kind ?? parsed.kind;
+  if (!parsed.element && kind === "uniform") return { numbers: [numbers[index]], shape: [1], index: 0 };
+  if (!parsed.element && kind === "uniform_per_axis" && parsed.scales.length <= MOST_ELEMENTS) {
+    const channel = channelOf(parsed, shape)(index);
+    const channels = parsed.scales.map((_, each) => (each === channel ? numbers[index] : 0));
+    return { numbers: channels, shape: shape.map((_, axis) => (axis === parsed.axis ? channels.length : 1)), index: channel };
+  }
+  throw new Error(`The steps are shown for tensors of this type of up to ${MOST_ELEMENTS} elements.`);
+}
+
+/** How many steps all profiles have in common at the start. */
+export function sharedSteps(explained) {
+  const [first, ...others] = explained.map(({ element }) => element.steps);
+  const parting = first.findIndex((step, at) => others.some((steps) => !same(steps[at], step)));
+  return parting < 0 ? first.length : parting;
+}
+
+/**
+ * The steps of the profiles in rows, so that the same kinds of steps stand side by side.
+ * @returns {Array<{step: string, cells: Array<Object|undefined>, differs: boolean}>} a cell for each profile
+ */
+export function alignedSteps(explained) {
+  const rows = [];
+  explained.forEach(({ element }, profile) => {
+    let above = -1;
+    for (const step of element.steps) {
+      const alike = (row, at) => at > above && row.step === step.step && row.symbol === step.symbol;
+      const found = rows.findIndex(alike);
+      above = found < 0 ? above + 1 : found;
+      if (found < 0) rows.splice(above, 0, { step: step.step, symbol: step.symbol, cells: [] });
+      rows[above].cells[profile] = step;
+    }
+  });
+  return rows.map(({ step, cells }) => ({
+    step,
+    cells: explained.map((_, profile) => cells[profile]),
+    differs: explained.some((_, profile) => (cells[profile] ?? cells[0]) !== undefined && !same(cells[profile], cells[0])),
+  }));
+}
+
+/** The profiles with the same steps, together. */
+export function groupedBySteps(explained) {
+  const groups = [];
+  for (const { profile, element } of explained) {
+    const alike = groups.find((group) => sameSteps(group.element.steps, element.steps));
+    if (alike) alike.profiles.push(profile);
+    else groups.push({ profiles: [profile], element });
+  }
+  return groups;
+}
+
+function sameSteps(a, b) {
+  return a.length === b.length && a.every((step, at) => same(step, b[at]));
+}
+
+function same(a, b) {
+  return a !== undefined && b !== undefined && ["step", "formula", "inserted", "value"].every((part) => a[part] === b[part]);
+}

@@ -1,0 +1,128 @@
+import { breakable, element, fill } from "../dom.js";
+import { enumerated } from "./differences.js";
+import { alignedSteps, groupedBySteps, sharedSteps } from "./explanation.js";
+import { stepsInWords } from "./sentence.js";
+
+/** Why profiles store an element differently: in sentences, and step by step side by side. */
+export class Reason {
+  #stored = String;
+  node = element("section", { class: "card reason", "aria-live": "polite" });
+
+  /**
+   * @param {number} index of the element
+   * @param {string} given "x = 0.25"
+   * @param {Array<{profile: string, element: Object, problem: Error}>} answers
+   * @param {function(string): string} stored how a result is written
+   */
+  show(index, given, answers, stored = String) {
+    this.#stored = stored;
+    const explained = answers.filter(({ problem }) => !problem);
+    const notes = answers.filter(({ problem }) => problem).map(problemNote);
+    if (explained.length === 0) {
+      fill(this.node, notes);
+      return;
+    }
+    const results = new Set(explained.map(({ element: each }) => String(each.result)));
+    const differs = results.size > 1;
+    const shared = sharedSteps(explained);
+    fill(
+      this.node,
+      element("h2", {}, differs ? `Why element ${index} differs` : `How element ${index} is computed`),
+      this.#sentences(given, explained, shared),
+      notes,
+      this.#table(explained),
+    );
+  }
+
+  refuse(error) {
+    fill(this.node, element("p", { class: "error" }, error.message));
+  }
+
+  clear() {
+    fill(this.node);
+  }
+
+  #sentences(given, explained, shared) {
+    const groups = groupedBySteps(explained);
+    const common = explained[0].element.steps.slice(0, shared);
+    const lead = element("p", {}, element("span", { class: "x" }, `${given}. `), beginning(groups, common));
+    if (groups.length === 1) return lead;
+    return [
+      lead,
+      element(
+        "ul",
+        { class: "sentences" },
+        groups.map(({ profiles, element: each }) => {
+          const words = stepsInWords(each.steps.slice(shared), common, profiles.length > 1, each.input);
+          return element(
+            "li",
+            {},
+            element("strong", {}, enumerated(profiles)),
+            ` ${words}. `,
+            element("span", { class: "result" }, `Stored: ${this.#stored(each.result)}`),
+          );
+        }),
+      ),
+    ];
+  }
+
+  #table(explained) {
+    const rows = alignedSteps(explained);
+    const parting = rows.findIndex((row) => row.differs);
+    return element(
+      "div",
+      { class: "scroll whole", tabindex: "0", role: "region", "aria-label": "The steps of each profile, side by side" },
+      element(
+        "table",
+        { class: "steps" },
+        element(
+          "thead",
+          {},
+          element("tr", {}, element("th", { scope: "col" }, "Step"), explained.map(({ profile }) => element("th", { scope: "col" }, breakable(profile)))),
+        ),
+        element(
+          "tbody",
+          {},
+          rows.map((row, at) => stepRow(row, at === parting)),
+          element(
+            "tr",
+            { class: "stored" },
+            element("th", { scope: "row" }, "stored"),
+            explained.map(({ element: each }) =>
+              element("td", {}, element("strong", {}, this.#stored(each.result)), each.saturated && ` saturated ${each.saturated}`),
+            ),
+          ),
+        ),
+      ),
+    );
+  }
+}
+
+function problemNote({ profile, problem }) {
+  return element("p", { class: "note" }, "The steps of ", element("strong", {}, profile), ` are not shown: ${problem.message}.`);
+}
+
+function stepRow({ step, cells }, parting) {
+  return element(
+    "tr",
+    { class: parting ? "parting" : "" },
+    element("th", { scope: "row" }, step.replaceAll("_", " "), parting && element("span", { class: "parting-mark" }, "◆ first difference")),
+    cells.map((cell) => element("td", {}, stepCell(cell))),
+  );
+}
+
+/** What all profiles do, in words. */
+function beginning(groups, common) {
+  const names = groups.flatMap(({ profiles }) => profiles);
+  const words = stepsInWords(common, [], names.length > 1, groups[0].element.input);
+  if (groups.length === 1) return `${enumerated(names)} ${words}.`;
+  return words ? `${names.length === 2 ? "Both" : "All"} ${words}. Then:` : "";
+}
+
+function stepCell(step) {
+  if (!step) return element("span", { class: "none" }, "–");
+  return [
+    element("span", { class: "formula" }, element("code", {}, `${step.symbol} = ${step.formula}`), step.precision !== "integer" && ` ${step.precision}`),
+    element("code", {}, `${step.inserted} = `, element("b", {}, step.value), step.tie && element("span", { class: "tie" }, "tie")),
+  ];
+}

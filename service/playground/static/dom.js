@@ -1,0 +1,66 @@
+/**
+ * An element with attributes, listeners and children.
+ *
+ * `on...` attributes are listeners. `true` sets an attribute without a value; `false`, null and undefined set none.
+ * Children are nodes or text; null, undefined and false are left out, arrays are flattened.
+ * @param {string} tag
+ * @param {Object<string, *>} [attributes]
+ * @param {...*} children
+ * @returns {HTMLElement}
+ */
+export function element(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes ?? {})) {
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else if (name === "value") made.value = value;
+    else if (value === true) made.setAttribute(name, "");
+    else if (value !== false && value !== null && value !== undefined) made.setAttribute(name, value);
+  }
+  made.append(...present(children));
+  return made;
+}
+
+/** Replace what is in an element. */
+export function fill(parent, ...children) {
+  parent.replaceChildren(...present(children));
+}
+
+function present(children) {
+  return children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false);
+}
+
+let ids = 0;
+
+/** An id that no other element of the page has. */
+export function freshId(prefix) {
+  ids += 1;
+  return `${prefix}-${ids}`;
+}
+
+/** A labelled control: the label above it, a hint below it. */
+export function field(label, control, hint) {
+  control.id ||= freshId("field");
+  const hinted = hint && element("p", { class: "hint", id: `${control.id}-hint` }, hint);
+  if (hinted) control.setAttribute("aria-describedby", hinted.id);
+  return element("div", { class: "field" }, element("label", { for: control.id }, label), control, hinted);
+}
+
+/** A drop-down list. `options`: values, or pairs of value and text. */
+export function select(options, value, onchange) {
+  const list = element("select", { onchange: (event) => onchange(event.target.value) });
+  for (const option of options) {
+    const [each, text] = Array.isArray(option) ? option : [option, option];
+    list.append(element("option", { value: each, selected: each === value }, text));
+  }
+  return list;
+}
+
+/** A name with its words apart where a line may break: after each underscore. */
+export function breakable(name) {
+  return name.split("_").flatMap((word, index) => (index ? ["_", element("wbr"), word] : [word]));
+}
+
+/** A button that is no submit button. */
+export function button(text, onclick, attributes = {}) {
+  return element("button", { type: "button", onclick, ...attributes }, ...[text].flat());
+}

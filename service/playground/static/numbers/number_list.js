@@ -1,0 +1,49 @@
+/** Numbers as people type and paste them. */
+
+const WORDS = new Map([
+  ["nan", NaN],
+  ["inf", Infinity],
+  ["infinity", Infinity],
+  ["-inf", -Infinity],
+  ["-infinity", -Infinity],
+  ["+inf", Infinity],
+  ["+infinity", Infinity],
+]);
+const DECIMAL = /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i;
+
+/**
+ * Read numbers with white space, commas or semicolons between them and any brackets around them.
+ * @throws {Error} that says which item is not a number, or that there are too many or none
+ */
+export function readNumbers(text, most) {
+  const items = text.split(/[\s,;[\](){}]+/).filter(Boolean);
+  if (items.length === 0) throw new Error("Enter one number or more.");
+  if (items.length > most) throw new Error(`These are ${items.length} numbers; at most ${most} are taken.`);
+  return items.map((item, index) => {
+    const lower = item.toLowerCase();
+    if (WORDS.has(lower)) return WORDS.get(lower);
+    if (!DECIMAL.test(item)) throw new Error(`Item ${index + 1} is not a number. NaN, inf and -inf are.`);
+    return Number(item);
+  });
+}
+
+/** A number as it is typed and read back. */
+export function numberText(value) {
+  if (Object.is(value, -0)) return "-0";
+  if (Math.abs(value) === Infinity) return value > 0 ? "inf" : "-inf";
+  return String(value);
+}
+
+/** A number as it travels in JSON. */
+export function jsonNumber(value) {
+  return Number.isFinite(value) ? value : String(value);
+}
+
+/** The fewest digits that give the same f32. */
+export function shortestFloat32(value) {
+  for (let digits = 6; digits < 9; digits += 1) {
+    const short = Number(value.toPrecision(digits));
+    if (Object.is(Math.fround(short), value)) return short;
+  }
+  return Number.isFinite(value) ? Number(value.toPrecision(9)) : value;
+}

@@ -1,0 +1,22 @@
+/**
+ * Derive the multiplier and shift of a factor in each scheme.
+ * @param {Api} api
+ * @param {{name: string}[]} schemes of GET /v1/schemes
+ * @param {string} factor
+ * @param {AbortSignal} signal
+ * @returns {Promise<{scheme: Object, derived?: Object, refusal?: string}[]>} `derived` of the reply, or why the scheme refuses
+ */
+export function derivedBySchemes(api, schemes, factor, signal) {
+  return Promise.all(
+    schemes.map(async (scheme) => {
+      try {
+        const body = { factors: [factor], scheme: scheme.name };
+        const { results } = await api.post("/v1/parameters/multiplier", body, { signal });
+        return { scheme, derived: results[0] };
+      } catch (error) {
+        if (error.name === "AbortError") throw error;
+        return { scheme, refusal: error.message };
+      }
+    }),
+  );
+}

@@ -1,0 +1,158 @@
+import { copyButton } from "../call_as_code/copy_button.js";
+import { element, field, fill } from "../dom.js";
+import { derivedBySchemes } from "../requantization/derived_multipliers.js";
+import { latest } from "../requantization/latest.js";
+
+const PATH = "/v1/parameters/multiplier";
+const COLUMNS = ["Scheme", "Multiplier", "Shift", "Represented value", "Relative error"];
+
+export const multiplier = {
+  id: "multiplier",
+  title: "Multiplier and shift",
+  initialState: { factor: "0.0123", scheme: "litert" },
+
+  async render(root, state, context) {
+    const factor = element("input", {
+      type: "text",
+      value: state.factor,
+      spellcheck: "false",
+      autocomplete: "off",
+      autocapitalize: "off",
+      oninput: () => {
+        context.set({ factor: factor.value });
+        update();
+      },
+    });
+    const problem = element("p", { class: "error", role: "alert" });
+    const results = element("section", { class: "card" });
+    fill(
+      root,
+      element(
+        "div",
+        { class: "intro" },
+        element("h1", {}, "One factor, 27 schemes"),
+        element(
+          "p",
+          {},
+          "Integer kernels scale by a multiplier and a shift. Each scheme derives them from the real factor in its own way, and reads the shift by its own convention.",
+        ),
+      ),
+      element(
+        "div",
+        { class: "workbench" },
+        element(
+          "div",
+          { class: "inputs" },
+          element(
+            "section",
+            { class: "card" },
+            element("h2", {}, "Factor"),
+            field("Real factor", factor, "Decimal or C99 hexadecimal, such as 0.0123, 1e-3 or 0x1.8p-5. Read as binary64."),
+            problem,
+          ),
+        ),
+        element("div", { class: "results" }, results),
+      ),
+    );
+
+    const showCall = () => {
+      const choose = (scheme) => {
+        context.set({ scheme });
+        showCall();
+      };
+      context.lastCall = {
+        path: PATH,
+        body: { factors: [factor.value.trim()], scheme: state.scheme },
+        choice: { label: "Scheme", names: schemes.map(({ name }) => name), name: state.scheme, choose },
+      };
+    };
+    const update = latest(context.signal, async (signal) => {
+      showCall();
+      const rows = await derivedBySchemes(context.api, schemes, factor.value.trim(), signal);
+      const refusals = new Set(rows.map((row) => row.refusal));
+      const [refusal] = refusals.size === 1 ? refusals : [];
+      problem.textContent = refusal ?? "";
+      factor.setAttribute("aria-invalid", refusal !== undefined);
+      context.announce(summary(rows));
+      fill(results, refusal === undefined && resultsOf(rows, context.announce));
+    });
+
+    const { schemes } = await context.api.get("/v1/schemes", { signal: context.signal });
+    update.now();
+  },
+};
+
+function summary(rows) {
+  const refused = rows.filter((row) => row.refusal !== undefined).length;
+  if (!refused) return `All ${rows.length} schemes take this factor.`;
+  return `${refused} of ${rows.length} schemes ${refused === 1 ? "refuses" : "refuse"} this factor.`;
+}
+
+function resultsOf(rows, announce) {
+  return [
+    element(
+      "div",
+      { class: "multipliers-head" },
+      element("h2", { class: "summary" }, summary(rows)),
+      copyButton("table", () => tabSeparated(rows), announce, "Copy table"),
+    ),
+    table(rows, announce),
+  ];
+}
+
+// On a phone a row is a card, and an element that is laid out as no table is none to a screen reader without its role.
+function table(rows, announce) {
+  const head = (title) => element("th", { role: "columnheader", scope: "col" }, title);
+  return element(
+    "div",
+    { class: "scroll multipliers-scroll", role: "region", tabindex: "0", "aria-label": "Multiplier and shift in each scheme" },
+    element(
+      "table",
+      { class: "multipliers", role: "table" },
+      element(
+        "thead",
+        { role: "rowgroup" },
+        element("tr", { role: "row" }, COLUMNS.map(head), head(element("span", { class: "unseen" }, "Copy"))),
+      ),
+      element("tbody", { role: "rowgroup" }, rows.map((row) => tableRow(row, announce))),
+    ),
+  );
+}
+
+function tableRow({ scheme, derived, refusal }, announce) {
+  const name = element(
+    "th",
+    { role: "rowheader", scope: "row" },
+    element("span", { title: scheme.summary }, scheme.name),
+    element("code", { class: "convention" }, scheme.convention),
+  );
+  const cell = (title, text, attributes) => element("td", { role: "cell", "data-title": title, ...attributes }, text);
+  if (refusal !== undefined) {
+    return element("tr", { role: "row" }, name, cell("", `Refused: ${refusal}`, { class: "refused", colspan: COLUMNS.length }));
+  }
+  const [, ...titles] = COLUMNS;
+  const { multiplier, shift, represented, relative_error: error } = derived;
+  return element(
+    "tr",
+    { role: "row" },
+    name,
+    cell(titles[0], multiplier, { class: "number" }),
+    cell(titles[1], shift, { class: "number" }),
+    cell(titles[2], represented, { class: "decimal" }),
+    cell(titles[3], errorText(error), { class: "number", title: error }),
+    element("td", { role: "cell", class: "copied" }, copyButton(`multiplier and shift of ${scheme.name}`, () => `${multiplier}, ${shift}`, announce)),
+  );
+}
+
+function errorText(error) {
+  return error === 0 ? "exact" : error.toExponential(2);
+}
+
+function tabSeparated(rows) {
+  const lines = rows.map(({ scheme, derived, refusal }) =>
+    derived
+      ? [scheme.name, derived.multiplier, derived.shift, derived.represented, derived.relative_error]
+      : [scheme.name, refusal],
+  );
+  return [COLUMNS, ...lines].map((cells) => cells.join("\t")).join("\n");
+}

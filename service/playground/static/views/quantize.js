@@ -1,0 +1,280 @@
+import { ComparisonTable } from "../comparison/comparison_table.js";
+import { countsTable } from "../comparison/counts_table.js";
+import { differenceSummary, differing } from "../comparison/differences.js";
+import { explainElement } from "../comparison/explanation.js";
+import { ProfilePicker } from "../comparison/profile_picker.js";
+import { Reason } from "../comparison/reason.js";
+import { ValuesTable } from "../comparison/values_table.js";
+import { storedText } from "../conversion/bits.js";
+import { channelOf } from "../conversion/channels.js";
+import { convertAll } from "../conversion/convert.js";
+import { errorsInSteps, realText } from "../conversion/errors.js";
+import { shapeFor } from "../conversion/shape.js";
+import { element, field, fill, select } from "../dom.js";
+import { NumbersEditor } from "../numbers/numbers_editor.js";
+import { ErrorHistograms } from "../plots/error_histograms.js";
+import { Staircase } from "../plots/staircase.js";
+import { typeOfChannel } from "../type/mlir_text.js";
+import { TypeEditor } from "../type/type_editor.js";
+
+const MOST_NUMBERS = 4096;
+
+export const quantize = {
+  id: "quantize",
+  title: "Compare profiles",
+  initialState: {
+    type: "!quant.uniform<i8:f32, 0.5:3>",
+    numbers: "-0.25 0.25 0.75 1.25",
+    generate: "",
+    count: "64",
+    seed: "1",
+    shape: "",
+    profiles: "onnx,stablehlo,litert,mlir",
+    element: "",
+    detail: "",
+    differing: "",
+  },
+  carries: ["type"],
+  render(root, state, context) {
+    new QuantizeView(root, state, context).start();
+  },
+};
+
+class QuantizeView {
+  #state;
+  #context;
+  #type;
+  #numbers;
+  #profiles;
+  #summary = element("h2", { class: "summary", id: "summary" }, "…");
+  #problems = element("div");
+  #table;
+  #reason = new Reason();
+  #counts = element("div");
+  #staircase;
+  #histograms;
+  #detail = element("section", { class: "card" });
+  #values = new ValuesTable();
+  #results;
+  #entered = { type: summaryValue(), numbers: summaryValue(), profiles: summaryValue() };
+  #parsed = null;
+  #shown = null;
+  #computing = null;
+  #explaining = null;
+
+  constructor(root, state, context) {
+    this.#state = state;
+    this.#context = context;
+    this.#type = new TypeEditor(state.type, context, (text, parsed) => this.#typeChanged(text, parsed));
+    this.#numbers = new NumbersEditor(state, MOST_NUMBERS, (changes) => this.#change(changes));
+    this.#profiles = new ProfilePicker(names(state.profiles), (chosen) => this.#change({ profiles: chosen.join(",") }));
+    this.#table = new ComparisonTable(
+      state.differing,
+      (index) => this.#choose(index),
+      (only) => context.set({ differing: only ? "only" : "all" }),
+    );
+    this.#staircase = new Staircase(context);
+    this.#histograms = new ErrorHistograms(context);
+    this.#results = this.#drawnResults();
+    root.append(this.#drawnHead(), element("div", { class: "workbench" }, this.#drawnInputs(), this.#results));
+  }
+
+  async start() {
+    this.#type.parse();
+    try {
+      const { profiles } = await this.#context.api.get("/v1/profiles", { signal: this.#context.signal });
+      this.#profiles.offer(profiles.filter((profile) => profile.operations.quantize && profile.operations.dequantize));
+    } catch (problem) {
+      this.#fail(problem);
+    }
+  }
+
+  #drawnHead() {
+    return element(
+      "div",
+      { class: "intro" },
+      element("h1", {}, "Same numbers, different systems"),
+      element(
+        "p",
+        {},
+        "Every system quantizes by “divide by the scale, round, add the zero point”, yet they disagree. See what each stores for the same numbers, and why.",
+      ),
+    );
+  }
+
+  #drawnInputs() {
+    const open = matchMedia("(min-width: 64em)").matches;
+    const group = (title, value, ...content) =>
+      element("details", { class: "card", open }, element("summary", {}, element("h2", {}, title), value), ...content);
+    return element(
+      "div",
+      { class: "inputs" },
+      group("Type", this.#entered.type, this.#type.node),
+      group("Numbers", this.#entered.numbers, this.#numbers.node),
+      group("Profiles", this.#entered.profiles, this.#profiles.node, element("p", { class: "hint" }, "The first one chosen is what the others are compared with.")),
+    );
+  }
+
+  #drawnResults() {
+    return element(
+      "div",
+      { class: "results empty" },
+      element("section", { class: "card", "aria-labelledby": "summary" }, this.#summary, this.#problems, this.#table.node),
+      this.#reason.node,
+      element("section", { class: "card" }, element("h2", {}, "Staircase"), this.#staircase.node),
+      element("section", { class: "card" }, element("h2", {}, "Errors and saturation"), this.#counts, this.#histograms.node),
+      this.#detail,
+    );
+  }
+
+  #typeChanged(text, parsed) {
+    this.#parsed = parsed;
+    this.#context.set({ type: text });
+    this.#entered.type.textContent = text;
+    if (parsed) this.#compute();
+    else this.#stale();
+  }
+
+  #change(changes) {
+    this.#context.set(changes);
+    this.#compute();
+  }
+
+  /** Convert the numbers, and show what came of it unless something changed meanwhile. */
+  async #compute() {
+    if (!this.#parsed) return;
+    const parsed = this.#parsed;
+    const state = this.#state;
+    this.#computing?.abort();
+    this.#computing = new AbortController();
+    const signal = AbortSignal.any([this.#context.signal, this.#computing.signal]);
+    try {
+      const numbers = this.#numbers.numbers(parsed);
+      if (!parsed.scales.length) throw new Error("Choose a quantized type with scales.");
+      this.#entered.numbers.textContent = numbers.length > 8 ? `${numbers.length} numbers` : numbers.map(realText).join("  ");
+      this.#entered.profiles.textContent = names(state.profiles).join(", ");
+      const shape = shapeFor(state.shape, numbers.length, parsed);
+      const profiles = names(state.profiles);
+      if (profiles.length === 0) throw new Error("Choose a profile.");
+      this.#results.setAttribute("aria-busy", "true");
+      const conversions = await convertAll(
+        this.#context.api,
+        profiles,
+        { numbers, shape, typeText: state.type, parsed, measured: true },
+        signal,
+      );
+      if (signal.aborted) return;
+      this.#show({ numbers, shape, parsed, conversions, typeText: state.type, signal });
+    } catch (problem) {
+      if (!signal.aborted) this.#fail(problem);
+    }
+  }
+
+  #show(shown) {
+    this.#shown = shown;
+    this.#results.removeAttribute("aria-busy");
+    this.#results.classList.remove("stale");
+    const done = shown.conversions.filter((each) => !each.problem);
+    this.#results.classList.toggle("empty", done.length === 0);
+    const { numbers, shape, parsed, conversions } = shown;
+    const marks = differing(conversions);
+    const summary = differenceSummary(conversions, marks);
+    if (this.#summary.textContent !== summary) this.#context.announce(summary);
+    fill(this.#summary, summary);
+    fill(this.#problems, conversions.filter((each) => each.problem).map(problemNote));
+    if (done.length === 0) return;
+    this.#table.show(numbers.map(realText), conversions, parsed);
+    fill(this.#counts, countsTable(done));
+    shown.errors = new Map(done.map(({ profile, reals }) => [profile, errorsInSteps(numbers, reals, parsed, shape)]));
+    this.#histograms.show(done.map(({ profile }) => ({ profile, errors: shown.errors.get(profile) })));
+    this.#showDetail();
+    const given = this.#state.element === "" ? -1 : Number(this.#state.element);
+    const first = Math.max(marks.indexOf(true), 0);
+    this.#explain(given >= 0 && given < numbers.length ? given : first);
+  }
+
+  /** Show one profile's values, of those that have any. */
+  #showDetail() {
+    const { conversions, numbers, parsed, errors } = this.#shown;
+    const done = conversions.filter((each) => !each.problem);
+    const detail = done.find((each) => each.profile === this.#state.detail) ?? done[0];
+    const picker = select(done.map(({ profile }) => profile), detail.profile, (profile) => {
+      this.#context.set({ detail: profile });
+      this.#showDetail();
+      this.#detail.querySelector("select").focus();
+    });
+    fill(this.#detail, element("h2", {}, "Values of one profile"), field("Profile", picker), this.#values.node);
+    this.#values.show(numbers, detail, errors.get(detail.profile), parsed);
+    this.#context.lastCall = { path: "/v1/quantize", body: detail.call };
+  }
+
+  #choose(index) {
+    this.#context.set({ element: String(index) });
+    this.#explain(index);
+  }
+
+  /** Show the steps of an element, and the staircase of its scale. */
+  async #explain(index) {
+    const shown = this.#shown;
+    this.#table.choose(index);
+    this.#staircase.choose(shown.numbers[index]);
+    this.#explaining?.abort();
+    this.#explaining = new AbortController();
+    const signal = AbortSignal.any([shown.signal, this.#explaining.signal]);
+    await Promise.all([this.#showReason(index, shown, signal), this.#showStaircase(index, shown, signal)]);
+  }
+
+  async #showReason(index, shown, signal) {
+    try {
+      const explained = await explainElement(this.#context.api, index, shown, signal);
+      if (signal.aborted) return;
+      if (explained.length) this.#reason.show(index, inputText(shown.numbers[index], explained), explained, (result) => storedText(Number(result), shown.parsed));
+      else this.#reason.clear();
+    } catch (problem) {
+      if (!signal.aborted) this.#reason.refuse(problem);
+    }
+  }
+
+  async #showStaircase(index, { numbers, shape, parsed, conversions }, signal) {
+    const channel = channelOf(parsed, shape);
+    const done = conversions.filter((each) => !each.problem);
+    const series = done.map(({ profile, reals }) => ({
+      profile,
+      points: numbers.map((x, each) => [x, reals[each]]).filter((_, each) => channel(each) === channel(index)),
+    }));
+    const one = { ...parsed, scales: [parsed.scales[channel(index)]], zero_points: [parsed.zero_points[channel(index)]] };
+    if (done.length) await this.#staircase.show(series, typeOfChannel(parsed, channel(index)), one, signal);
+  }
+
+  /** What is shown belongs to something else than what is entered. */
+  #stale() {
+    this.#computing?.abort();
+    if (!this.#shown) this.#summary.textContent = "No result yet";
+    this.#results.classList.add("stale");
+    this.#results.removeAttribute("aria-busy");
+  }
+
+  #fail(problem) {
+    this.#stale();
+    this.#numbers.refuse(problem);
+  }
+}
+
+/** x as it is given, and as the expressed type holds it. */
+function inputText(x, explained) {
+  const held = explained.find((each) => each.element)?.element.input;
+  return held === undefined || Number(held) === x || Number.isNaN(x) ? `x = ${realText(x)}` : `x = ${realText(x)}, held as ${held}`;
+}
+
+/** What is entered, shown beside the title of a group that is closed. */
+function summaryValue() {
+  return element("span", { class: "summary-value" });
+}
+
+function problemNote({ profile, problem }) {
+  return element("p", { class: "note" }, element("strong", {}, profile), ` has no result: ${problem.message}.`);
+}
+
+function names(text) {
+  return text.split(",").filter(Boolean);
+}

@@ -1,0 +1,280 @@
+import { ComparisonTable } from "../comparison/comparison_table.js";
+import { differenceSummary, differing } from "../comparison/differences.js";
+import { ProfilePicker } from "../comparison/profile_picker.js";
+import { Reason } from "../comparison/reason.js";
+import { shapeFor } from "../conversion/shape.js";
+import { element, field, fill } from "../dom.js";
+import { jsonInteger, readIntegers } from "../requantization/accumulators.js";
+import { latest } from "../requantization/latest.js";
+import { multipliersTable } from "../requantization/multipliers_table.js";
+import { isScheme, nameOf, requantizeAll, schemeLabel } from "../requantization/requantize.js";
+import { TypeEditor } from "../type/type_editor.js";
+
+const MOST_INTEGERS = 256;
+
+export const requantize = {
+  id: "requantize",
+  title: "Requantize",
+  initialState: {
+    input: "!quant.uniform<i32:f32, 0.00098>",
+    output: "!quant.uniform<i8:f32, 0.25:-1>",
+    accumulators: "-1000 127 382 500 892 30000",
+    multiplier: "",
+    shift: "",
+    profiles: "litert,litert_single_rounding",
+    element: "",
+    call: "",
+    differing: "",
+  },
+  render(root, state, context) {
+    new RequantizeView(root, state, context).start();
+  },
+};
+
+class RequantizeView {
+  #state;
+  #context;
+  #input;
+  #output;
+  #types = { input: null, output: null };
+  #accumulators;
+  #multiplier;
+  #shift;
+  #profiles;
+  #schemes;
+  #chosen;
+  #refusal = element("div", { role: "status" });
+  #summary = element("h2", { class: "summary", id: "summary" }, "…");
+  #problems = element("div");
+  #table;
+  #reason = new Reason();
+  #multipliers = element("section", { class: "card" });
+  #results;
+  #entered = []; // what is entered in each group, shown beside the title of one that is closed
+  #shown = null;
+  #compute;
+
+  constructor(root, state, context) {
+    this.#state = state;
+    this.#context = context;
+    this.#compute = latest(context.signal, (signal) => this.#requantize(signal));
+    this.#input = this.#typeEditor("input");
+    this.#output = this.#typeEditor("output");
+    this.#accumulators = element("textarea", {
+      class: "code",
+      rows: "3",
+      value: state.accumulators,
+      spellcheck: "false",
+      autocomplete: "off",
+      oninput: () => this.#change({ accumulators: this.#accumulators.value }),
+    });
+    this.#multiplier = this.#integer("multiplier");
+    this.#shift = this.#integer("shift");
+    this.#chosen = state.profiles.split(",").filter(Boolean);
+    this.#profiles = this.#picker("Profiles");
+    this.#schemes = this.#picker("Schemes");
+    this.#table = new ComparisonTable(
+      state.differing,
+      (index) => this.#choose(index),
+      (only) => context.set({ differing: only ? "only" : "all" }),
+      "q",
+    );
+    this.#results = this.#drawnResults();
+    root.append(this.#drawnHead(), element("div", { class: "workbench" }, this.#drawnInputs(), this.#results));
+  }
+
+  async start() {
+    this.#input.parse();
+    this.#output.parse();
+    const { api, signal } = this.#context;
+    try {
+      const [{ profiles }, { schemes }] = await Promise.all([api.get("/v1/profiles", { signal }), api.get("/v1/schemes", { signal })]);
+      this.#profiles.offer(profiles.filter((profile) => profile.operations.requantize));
+      this.#schemes.offer(schemes.map(({ name, summary }) => ({ name: schemeLabel(name), label: name, title: summary })));
+    } catch (problem) {
+      if (!signal.aborted) this.#fail(problem);
+    }
+  }
+
+  #typeEditor(side) {
+    return new TypeEditor(this.#state[side], this.#context, (text, parsed) => {
+      this.#types[side] = parsed;
+      this.#context.set({ [side]: text });
+      if (parsed) this.#compute.now();
+      else this.#stale();
+    });
+  }
+
+  #integer(name) {
+    const input = element("input", {
+      value: this.#state[name],
+      inputmode: "numeric",
+      autocomplete: "off",
+      oninput: () => this.#change({ [name]: input.value.trim() }),
+    });
+    return input;
+  }
+
+  /** Profiles and schemes are chosen in two lists, and compared in the order of their choice. */
+  #picker(title) {
+    return new ProfilePicker(this.#chosen, (_, name, chosen) => {
+      this.#chosen = this.#chosen.filter((each) => each !== name);
+      if (chosen) this.#chosen.push(name);
+      this.#change({ profiles: this.#chosen.join(",") });
+    }, title);
+  }
+
+  #drawnHead() {
+    return element(
+      "div",
+      { class: "intro" },
+      element("h1", {}, "Same accumulators, different roundings"),
+      element(
+        "p",
+        {},
+        "Kernels bring an accumulator to its output type by an integer multiplier and a shift, and round once or twice on the way. See each integer stage, and the first one that differs.",
+      ),
+    );
+  }
+
+  #drawnInputs() {
+    const wide = matchMedia("(min-width: 64em)").matches;
+    const group = (title, open, ...content) => {
+      const value = element("span", { class: "summary-value" });
+      this.#entered.push(value);
+      return element("details", { class: "card", open }, element("summary", {}, element("h2", {}, title), value), ...content);
+    };
+    const schemesChosen = this.#chosen.some(isScheme);
+    return element(
+      "div",
+      { class: "inputs" },
+      group("Accumulators", wide, field("Integers", this.#accumulators, `At most ${MOST_INTEGERS}.`), this.#refusal),
+      group("Profiles", wide, this.#profiles.node, element("p", { class: "hint" }, "The first one chosen is what the others are compared with.")),
+      group("Schemes", schemesChosen, this.#schemes.node),
+      group("Input type", false, this.#input.node),
+      group("Output type", false, this.#output.node),
+      group(
+        "Multiplier and shift",
+        this.#state.multiplier !== "",
+        element("div", { class: "parts" }, field("Multiplier", this.#multiplier), field("Shift", this.#shift)),
+        element("p", { class: "hint" }, "In the place of those that follow from the scales. Plain integer types, such as i32, need them. Each scheme has its own sign convention for the shift."),
+      ),
+    );
+  }
+
+  #drawnResults() {
+    return element(
+      "div",
+      { class: "results empty" },
+      element("section", { class: "card", "aria-labelledby": "summary" }, this.#summary, this.#problems, this.#table.node),
+      this.#reason.node,
+      this.#multipliers,
+    );
+  }
+
+  #showEntered() {
+    const { accumulators, input, output, multiplier, shift } = this.#state;
+    const named = (scheme) => this.#chosen.filter((label) => isScheme(label) === scheme).map(nameOf).join(", ");
+    const texts = [accumulators, named(false), named(true), input, output, multiplier && `${multiplier}, ${shift}`];
+    texts.forEach((text, index) => {
+      this.#entered[index].textContent = text;
+    });
+  }
+
+  #change(changes) {
+    this.#context.set(changes);
+    this.#compute();
+  }
+
+  async #requantize(signal) {
+    this.#showEntered();
+    const { input, output } = this.#types;
+    if (!input || !output) return;
+    try {
+      fill(this.#refusal);
+      const accumulators = readIntegers(this.#state.accumulators, MOST_INTEGERS);
+      if (this.#chosen.length === 0) throw new Error("Choose a profile or a scheme.");
+      const given = {
+        shape: shapeFor("", accumulators.length, input),
+        values: accumulators.map(({ json }) => json),
+        inputType: input.element ?? this.#state.input.trim(),
+        outputType: output.element ?? this.#state.output.trim(),
+        multipliers: this.#givenMultipliers(),
+      };
+      this.#results.setAttribute("aria-busy", "true");
+      const requantizations = await requantizeAll(this.#context.api, this.#chosen, given, signal);
+      if (!signal.aborted) this.#show(accumulators, requantizations, output);
+    } catch (problem) {
+      if (!signal.aborted) this.#fail(problem);
+    }
+  }
+
+  #givenMultipliers() {
+    const { multiplier, shift } = this.#state;
+    if (multiplier === "" && shift === "") return undefined;
+    const integer = (name, text) => {
+      if (!/^[-+]?\d{1,19}$/.test(text)) throw new Error(`The ${name} is not an integer.`);
+      return jsonInteger(String(BigInt(text.replace("+", ""))));
+    };
+    return [{ multiplier: integer("multiplier", multiplier), shift: integer("shift", shift) }];
+  }
+
+  #show(accumulators, requantizations, output) {
+    const texts = accumulators.map(({ text }) => text);
+    const marks = differing(requantizations);
+    const summary = differenceSummary(requantizations, marks);
+    if (this.#summary.textContent !== summary) this.#context.announce(summary);
+    this.#shown = { texts, requantizations };
+    this.#results.removeAttribute("aria-busy");
+    this.#results.classList.remove("stale", "empty");
+    fill(this.#summary, summary);
+    fill(this.#problems, requantizations.filter((each) => each.problem).map(problemNote));
+    this.#table.show(texts, requantizations, output);
+    fill(this.#multipliers, element("h2", {}, "Multiplier, shift and saturation"), multipliersTable(requantizations));
+    this.#showCall();
+    const given = this.#state.element === "" ? -1 : Number(this.#state.element);
+    this.#explain(given >= 0 && given < texts.length ? given : Math.max(marks.indexOf(true), 0));
+  }
+
+  /** The call of one of the profiles and schemes. */
+  #showCall() {
+    const done = this.#shown.requantizations.filter((each) => !each.problem);
+    if (done.length === 0) return;
+    const { profile, call } = done.find((each) => each.profile === this.#state.call) ?? done[0];
+    const choose = (chosen) => {
+      this.#context.set({ call: chosen });
+      this.#showCall();
+    };
+    const choice = { label: "Profile or scheme", names: done.map((each) => each.profile), name: profile, choose };
+    this.#context.lastCall = { path: "/v1/requantize", body: call, choice };
+  }
+
+  #choose(index) {
+    this.#context.set({ element: String(index) });
+    this.#explain(index);
+  }
+
+  #explain(index) {
+    const { texts, requantizations } = this.#shown;
+    const explained = requantizations
+      .filter((each) => !each.problem)
+      .map(({ profile, elements }) => ({ profile, element: elements[index] }));
+    this.#table.choose(index);
+    if (explained.length) this.#reason.show(index, `q = ${texts[index]}`, explained);
+    else this.#reason.clear();
+  }
+
+  #stale() {
+    this.#results.classList.add("stale");
+    this.#results.removeAttribute("aria-busy");
+  }
+
+  #fail(problem) {
+    this.#stale();
+    fill(this.#refusal, element("p", { class: "error" }, problem.message));
+  }
+}
+
+function problemNote({ profile, problem }) {
+  return element("p", { class: "note" }, element("strong", {}, profile), ` has no result: ${problem.message}.`);
+}

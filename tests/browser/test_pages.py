@@ -1,0 +1,37 @@
+"""Each page in light and dark, at desktop and phone size: it does nothing that it may not do, and is accessible."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.browser.accessibility import violations
+from tests.browser.watched_page import COLOR_SCHEMES, SIZES, screenshot, watched_page
+from tests.conftest import Server
+
+pytestmark = pytest.mark.browser
+
+ACCESSIBLE = {
+    "compare": "/",
+    "requantize": "/#requantize",
+    "multiplier": "/#multiplier?factor=3",
+    "type": "/#type",
+}
+OTHERS = {"docs": "/docs"}
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", ACCESSIBLE | OTHERS)
+def test_page(chromium: Any, server: Server, name: str, size: str) -> None:
+    path = (ACCESSIBLE | OTHERS)[name]
+    for color_scheme in COLOR_SCHEMES:
+        with watched_page(chromium, server.url, color_scheme=color_scheme, **SIZES[size]) as page:
+            page.goto(path, wait_until="networkidle")
+            screenshot(page, f"{name}-{size}-{color_scheme}")
+            if name in ACCESSIBLE:
+                found = violations(page)
+                assert not found, f"{color_scheme}\n" + "\n".join(found)
+                # A phone zooms out to show what is too wide: innerWidth is no measure.
+                width = page.evaluate("document.documentElement.scrollWidth")
+                assert width <= page.viewport_size["width"], f"{width} pixels wide"

@@ -23,6 +23,10 @@ FILES = "docs/examples"
 """Where the files of the examples are served, relative to the document."""
 
 
+EXAMPLE_REQUEST_ID = "example"
+"""The request id in examples of problems."""
+
+
 class RecordedReply(TypedDict, total=False):
     """A reply: `json`, of which a list of `entries` is an excerpt; or `file`, in base64, with header fields."""
 
@@ -34,7 +38,7 @@ class RecordedReply(TypedDict, total=False):
 
 @cache
 def recorded_replies() -> dict[str, RecordedReply]:
-    """Return the recorded replies by operationId."""
+    """Return the recorded replies by operationId, and problems by their status."""
     if not RECORDED.exists():
         return {}
     found: dict[str, RecordedReply] = json.loads(RECORDED.read_text(encoding="utf-8"))

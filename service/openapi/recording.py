@@ -19,10 +19,26 @@ from urllib.parse import urlencode
 from uuid import uuid4
 
 from service.http.openapi_operation import BINARY, EXAMPLES, NPY_HEADERS, Example
-from service.openapi.examples import FORM, JSON, RECORDED, RecordedReply, recorded_replies
+from service.openapi.examples import EXAMPLE_REQUEST_ID, FORM, JSON, RECORDED, RecordedReply, recorded_replies
 
 _START_SECONDS = 600
 _SHARED_MEMORY = Path("/dev/shm")
+
+
+def refused_requests() -> dict[int, tuple[str, str, bytes | None, dict[str, str]]]:
+    """Return a request for each status of a problem that a request can have: method, path, body and header fields."""
+    json_type = {"content-type": JSON}
+    quantize = EXAMPLES["quantize"].json
+    assert quantize is not None
+    many = {**quantize, "input": {"type": "tensor<5000xf32>", "values": [0] * 5000}}
+    unclosed = {**quantize, "output_type": "!quant.uniform<i8:f32, 0.5:3"}
+    return {
+        400: ("POST", "/v1/quantize", b'{"input": ', json_type),
+        404: ("GET", "/v1/profiles/tflite", None, {}),
+        413: ("POST", "/v1/quantize", json.dumps(many).encode(), json_type),
+        415: ("POST", "/v1/quantize", b"", {"content-type": "text/plain"}),
+        422: ("POST", "/v1/quantize", json.dumps(unclosed).encode(), json_type),
+    }
 
 
 @contextmanager
@@ -97,7 +113,13 @@ def record(document: Mapping[str, Any]) -> None:
                 for member in example.varying:
                     reply["json"][member] = known[name]["json"].get(member, reply["json"][member])
             replies[name] = reply
-    text = json.dumps(replies, indent=1, sort_keys=True, ensure_ascii=False)
+        for status, (method, path, body, headers) in refused_requests().items():
+            headers = {**headers, "x-request-id": EXAMPLE_REQUEST_ID}
+            found, problem, _ = _exchange(urllib.request.Request(url + path, body, headers, method=method))
+            assert found == status, f"{method} {path} is answered with {found}"
+            replies[str(status)] = {"json": json.loads(problem)}
+    # The members of a reply stay in the order in which the service writes them.
+    text = json.dumps(dict(sorted(replies.items())), indent=1, ensure_ascii=False)
     RECORDED.write_text(text + "\n", encoding="utf-8")
     recorded_replies.cache_clear()
 
@@ -105,11 +127,20 @@ def record(document: Mapping[str, Any]) -> None:
 def _send(url: str, method: str, path: str, example: Example) -> RecordedReply:
     body, headers = encoded_request(example)
     request = urllib.request.Request(url + example_url(path, example), body, headers, method=method)
+    status, content, fields = _exchange(request)
+    if status != 200:
+        sys.exit(f"{method} {path} answers its example with {status}: {content.decode()}")
+    return reply_to_record(example, content, fields)
+
+
+def _exchange(request: urllib.request.Request) -> tuple[int, bytes, Mapping[str, str]]:
+    """Return status, body and header fields of the reply to a request."""
     try:
-        with urllib.request.urlopen(request) as reply:
-            return reply_to_record(example, reply.read(), reply.headers)
+        reply = urllib.request.urlopen(request)
     except urllib.error.HTTPError as error:
-        sys.exit(f"{method} {path} answers its example with {error.code}: {error.read().decode()}")
+        reply = error
+    with reply:
+        return reply.status, reply.read(), reply.headers
 
 
 @contextmanager

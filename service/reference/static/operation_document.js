@@ -38,9 +38,19 @@ export function operationDocument(whole, { path, method, operation }) {
     }
     Object.values(node).forEach(collect);
   };
-  const shown = withExample(operation);
+  const shown = withExample(withDescribedFile(operation));
   collect(shown);
   return { ...whole, tags: [], paths: { [path]: { [method]: shown } }, components };
+}
+
+/** Swagger UI shows the file of a reply as text, of which nothing can be read. Its summary says what is in it. */
+function withDescribedFile(operation) {
+  const file = operation.responses[200].content["application/octet-stream"];
+  if (!file) return operation;
+  const { externalValue: _, ...npy } = file.examples.npy;
+  const schema = { type: "string" };
+  const content = { "application/octet-stream": { schema, examples: { npy: { ...npy, value: npy.summary } } } };
+  return { ...operation, responses: { ...operation.responses, 200: { ...operation.responses[200], content } } };
 }
 
 /**

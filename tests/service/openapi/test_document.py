@@ -23,6 +23,7 @@ _SYSTEMS = {operator.system for operator in OPERATORS.values()}
 OPERATION_IDS = {
     "quantize", "dequantize", "requantize", "quantizeNpy", "dequantizeNpy", "requantizeNpy", "compare",
     "quantizeBlocks", "dequantizeBlocks", "deriveMultiplier", "parseType", "getHealth", "getInfo", "listProfiles",
+    "explainQuantize", "explainDequantize", "explainRequantize",
     "getProfile", "getProblem", "deriveFromRange", "deriveBias", "fakeQuantize", "tosaRescale", "listSchemes",
     "getScheme", "deriveFromTensor", "translateType", "matmul", "conv2d", "add", "lower", "evaluate",
     "oipGetServer", "oipGetLive", "oipGetReady", "oipListModels", "oipIndexModels",

@@ -14,8 +14,14 @@ import jsonschema
 import pytest
 
 from service.http.openapi_operation import EXAMPLES, Example
-from service.openapi.examples import example_files, recorded_replies
-from service.openapi.recording import encoded_request, example_url, reply_to_record, shared_memory_object
+from service.openapi.examples import EXAMPLE_REQUEST_ID, example_files, recorded_replies
+from service.openapi.recording import (
+    encoded_request,
+    example_url,
+    refused_requests,
+    reply_to_record,
+    shared_memory_object,
+)
 from tests.support.asgi import ready_app
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="objects of shared memory are files on Linux")
@@ -53,6 +59,29 @@ def replies() -> dict[str, httpx.Response]:
     """What the service answers to every example now."""
     with shared_memory_object():
         return asyncio.run(answers())
+
+
+async def refusals() -> dict[str, Any]:
+    found = {}
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(ready_app()), base_url="http://requant") as client:
+        for method, path, body, headers in refused_requests().values():
+            sent = {**headers, "x-request-id": EXAMPLE_REQUEST_ID}
+            reply = await client.request(method, path, content=body, headers=sent)
+            found[str(reply.status_code)] = reply.json()
+    return found
+
+
+def test_problems_are_the_ones_that_are_shown() -> None:
+    found = asyncio.run(refusals())
+    assert found.keys() == {str(status) for status in refused_requests()}
+    for response in DOCUMENT["components"]["responses"].values():
+        (content,) = response["content"].values()
+        example = content["example"]
+        status = str(example["status"])
+        assert example == found.pop(status, example)
+        schema = {"$ref": "#/components/schemas/Problem", "components": DOCUMENT["components"]}
+        jsonschema.validate(example, schema, cls=jsonschema.Draft202012Validator)
+    assert not found
 
 
 def without(reply: Mapping[str, Any], example: Example) -> dict[str, Any]:

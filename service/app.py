@@ -83,7 +83,7 @@ class Application(_RoutedStarlette):
         self._described = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
         self._openapi: dict[str, Any] | None = None
         self.document = StaticContent(lambda: json_text(self.openapi()))
-        self.reference_page = reference.reference_page(self.openapi, settings)
+        self.reference_page = reference.reference_page(self._described, settings)
 
     def openapi(self) -> dict[str, Any]:
         """Return the OpenAPI document, made once."""

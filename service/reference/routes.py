@@ -5,13 +5,13 @@ The page lists the operations itself. Swagger UI, from the package fastapi-offli
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from fastapi import APIRouter
+from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -66,10 +66,10 @@ def reference_paths() -> frozenset[str]:
     return frozenset({"/openapi.json", "/docs", *assets, *(_PREFIX + path for path in _example_files())})
 
 
-def reference_page(document: Callable[[], dict[str, Any]], settings: Settings) -> StaticContent:
-    """Return the page of an application's document."""
+def reference_page(routes: Sequence[APIRoute], settings: Settings) -> StaticContent:
+    """Return the page for the routes of an application."""
     return StaticContent(
-        lambda: render_page(document(), playground=settings.playground).encode(),
+        lambda: render_page(routes, playground=settings.playground).encode(),
         "text/html; charset=utf-8",
         {"content-security-policy": _POLICY},
     )

@@ -58,7 +58,7 @@ function withDescribedFile(operation) {
  * example has and nothing else.
  */
 function withExample(operation) {
-  const parameters = operation.parameters?.map((parameter) => {
+  const parameters = (operation.parameters ?? []).map((parameter) => {
     const { default: value, ...schema } = parameter.schema;
     if (value === undefined || "example" in parameter) return parameter;
     return { ...parameter, description: withDefault(parameter.description, value), schema };
@@ -74,7 +74,7 @@ function withExample(operation) {
         return [name, schema];
       }
       const description = withDefault(schema.description, value);
-      return [name, { ...schema, description, example: form.example[name] ?? "" }];
+      return [name, { ...schema, ...(description && { description }), example: form.example[name] ?? "" }];
     }),
   );
   const content = { "multipart/form-data": { schema: { ...form.schema, properties } } };

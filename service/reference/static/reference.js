@@ -2,7 +2,7 @@
 
 import { findOperation, operationDocument } from "./operation_document.js";
 import { filterOperations, markCurrent } from "./operation_list.js";
-import { loadSwaggerUi, showOperations } from "./swagger_ui.js";
+import { loadSwaggerUi, preloadSwaggerUi, showOperations } from "./swagger_ui.js";
 
 const element = (id) => document.getElementById(id);
 const list = element("operations");
@@ -13,33 +13,39 @@ const followColorScheme = () => document.documentElement.classList.toggle("dark-
 dark.addEventListener("change", followColorScheme);
 followColorScheme();
 
-// The list is there already; let it be painted before the renderer, which is large, is parsed.
-const ready = new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve))).then(() =>
-  Promise.all([fetch("openapi.json").then((reply) => reply.json()), loadSwaggerUi()]),
-);
-let show = null;
+// The list is there already; let it be painted first.
+const specification = new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve))).then(async () => {
+  preloadSwaggerUi();
+  return (await fetch("openapi.json")).json();
+});
+/** @type {Promise<(part: object) => void> | null} */
+let renderer = null;
 
 async function showChosen() {
   // #/tag/operationId. Another fragment, such as that of the skip link, leaves the page as it is.
   const [, operationId] = location.hash.match(/^#\/(?:[^/]*\/)?([^/]+)$/) ?? [];
   if (location.hash && !operationId) return;
+  markCurrent(list, operationId ?? null);
   element("introduction").hidden = Boolean(operationId);
   element("operation").hidden = !operationId;
-  markCurrent(list, operationId ?? null);
   if (!operationId) return;
-  element("loading").hidden = show !== null;
-  const [whole, SwaggerUIBundle] = await ready;
-  element("loading").hidden = true;
+  element("loading").hidden = renderer !== null;
+  const whole = await specification;
   const place = findOperation(whole, operationId);
-  if (!place) {
-    element("introduction").hidden = false;
-    element("operation").hidden = true;
-    return;
+  if (place) {
+    document.title = `${place.operation.summary} · Requant API reference`;
+    element("main").scrollTop = 0;
+    const part = operationDocument(whole, place);
+    if (renderer) {
+      (await renderer)(part);
+    } else {
+      renderer = loadSwaggerUi().then((bundle) => showOperations(bundle, element("operation"), part));
+      await renderer;
+    }
   }
-  document.title = `${place.operation.summary} · Requant API reference`;
-  const part = operationDocument(whole, place);
-  if (show) show(part);
-  else show = showOperations(SwaggerUIBundle, element("operation"), part);
+  element("introduction").hidden = Boolean(place);
+  element("operation").hidden = !place;
+  element("loading").hidden = true;
 }
 
 addEventListener("hashchange", showChosen);

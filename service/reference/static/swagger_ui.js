@@ -3,6 +3,13 @@
 const BUNDLE = "docs/assets/swagger-ui-bundle.js";
 const STYLE = "docs/assets/swagger-ui.css";
 
+/** Fetch what is loaded when the first operation is chosen. It is large: to run it takes half a second. */
+export function preloadSwaggerUi() {
+  for (const [href, as] of [[BUNDLE, "script"], [STYLE, "style"]]) {
+    document.head.append(Object.assign(document.createElement("link"), { rel: "preload", href, as }));
+  }
+}
+
 /** @returns {Promise<Function>} SwaggerUIBundle, which is no module */
 export function loadSwaggerUi() {
   const style = Object.assign(document.createElement("link"), { rel: "stylesheet", href: STYLE });

@@ -49,7 +49,8 @@ _POLICY = (
 
 def _asset(name: str) -> StaticContent:
     folder, media_type = _ASSETS[name]
-    return StaticContent((folder / name).read_bytes, media_type)
+    headers = {"cache-control": "public, max-age=86400"} if folder is _SWAGGER_UI else None
+    return StaticContent((folder / name).read_bytes, media_type, headers)
 
 
 @cache

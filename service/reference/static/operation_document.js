@@ -40,6 +40,10 @@ export function operationDocument(whole, { path, method, operation }) {
   };
   const shown = withExample(withDescribedFile(operation));
   collect(shown);
+  for (const [what, { content }] of [["request", shown.requestBody ?? {}], ["reply", shown.responses[200]]]) {
+    const name = content?.["application/json"]?.schema.$ref?.split("/")[3];
+    if (name) components.schemas[name] = { ...components.schemas[name], title: `${operation.summary}: ${what}` };
+  }
   return { ...whole, tags: [], paths: { [path]: { [method]: shown } }, components };
 }
 

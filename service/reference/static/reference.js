@@ -2,7 +2,7 @@
 
 import { findOperation, operationDocument } from "./operation_document.js";
 import { filterOperations, markCurrent } from "./operation_list.js";
-import { loadSwaggerUi, preloadSwaggerUi, showOperations } from "./swagger_ui.js";
+import { loadSwaggerUi, prefetchSwaggerUi, showOperations } from "./swagger_ui.js";
 
 const element = (id) => document.getElementById(id);
 const list = element("operations");
@@ -15,7 +15,7 @@ followColorScheme();
 
 // The list is there already; let it be painted first.
 const specification = new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve))).then(async () => {
-  preloadSwaggerUi();
+  prefetchSwaggerUi();
   return (await fetch("openapi.json")).json();
 });
 /** @type {Promise<(part: object) => void> | null} */

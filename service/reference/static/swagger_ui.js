@@ -4,9 +4,9 @@ const BUNDLE = "docs/assets/swagger-ui-bundle.js";
 const STYLE = "docs/assets/swagger-ui.css";
 
 /** Fetch what is loaded when the first operation is chosen. It is large: to run it takes half a second. */
-export function preloadSwaggerUi() {
-  for (const [href, as] of [[BUNDLE, "script"], [STYLE, "style"]]) {
-    document.head.append(Object.assign(document.createElement("link"), { rel: "preload", href, as }));
+export function prefetchSwaggerUi() {
+  for (const href of [BUNDLE, STYLE]) {
+    document.head.append(Object.assign(document.createElement("link"), { rel: "prefetch", href }));
   }
 }
 
@@ -83,10 +83,12 @@ function exampleFiles({ React, specSelectors }) {
  * @param {Record<string, string>} files - addresses by the names of fields; the field of a body that is a file is x
  */
 async function chooseFiles(body, files) {
-  for (const input of body.querySelectorAll("input[type=file]")) {
-    const name = input.closest("[data-property-name]")?.dataset.propertyName ?? "x";
-    if (!(name in files)) continue;
-    const content = await (await fetch(files[name])).blob();
+  const contents = await Promise.all(
+    Object.entries(files).map(async ([name, address]) => [name, await (await fetch(address)).blob()]),
+  );
+  for (const [name, content] of contents) {
+    const row = body.querySelector(`[data-property-name="${name}"]`) ?? body;
+    const input = row.querySelector("input[type=file]");
     const chosen = new DataTransfer();
     chosen.items.add(new File([content], `${name}.npy`, { type: "application/octet-stream" }));
     input.files = chosen.files;

@@ -82,7 +82,7 @@ class Application(_RoutedStarlette):
         self.state.runtime = running
         self._described = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
         self._openapi: dict[str, Any] | None = None
-        self.document = StaticContent(lambda: json_text(self.openapi()))
+        self.document = StaticContent(lambda: json_text(self.openapi()), compressed=True)
         self.reference_page = reference.reference_page(self._described, settings)
 
     def openapi(self) -> dict[str, Any]:

@@ -28,6 +28,7 @@ _STATIC = Path(__file__).parent / "static"
 _SWAGGER_UI = files("fastapi_offline") / "static"
 _JAVASCRIPT = "text/javascript; charset=utf-8"
 _CSS = "text/css; charset=utf-8"
+_PNG = "image/png"
 _ASSETS = {
     "reference.css": (_STATIC, _CSS),
     "reference.js": (_STATIC, _JAVASCRIPT),
@@ -36,7 +37,7 @@ _ASSETS = {
     "swagger_ui.js": (_STATIC, _JAVASCRIPT),
     "swagger-ui-bundle.js": (_SWAGGER_UI, _JAVASCRIPT),
     "swagger-ui.css": (_SWAGGER_UI, _CSS),
-    "favicon.png": (_SWAGGER_UI, "image/png"),
+    "favicon.png": (_SWAGGER_UI, _PNG),
 }
 _PREFIX = f"/{FILES}/"
 
@@ -50,7 +51,7 @@ _POLICY = (
 def _asset(name: str) -> StaticContent:
     folder, media_type = _ASSETS[name]
     headers = {"cache-control": "public, max-age=86400"} if folder is _SWAGGER_UI else None
-    return StaticContent((folder / name).read_bytes, media_type, headers)
+    return StaticContent((folder / name).read_bytes, media_type, headers, compressed=media_type != _PNG)
 
 
 @cache
@@ -73,6 +74,7 @@ def reference_page(routes: Sequence[APIRoute], settings: Settings) -> StaticCont
         lambda: render_page(routes, playground=settings.playground).encode(),
         "text/html; charset=utf-8",
         {"content-security-policy": _POLICY},
+        compressed=True,
     )
 
 

@@ -13,7 +13,7 @@ PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 COMPILE := -m core.kernels.jit.warmup
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-all interop generators browser check format bench openapi proto sbom lock clean
+.PHONY: help serve test test-all interop generators browser docs check format bench openapi proto sbom lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,7 +29,7 @@ test: $(VENV)/check.done ## run the tests that need nothing heavy: every rule, b
 test-all: export REQUANT_EXHAUSTIVE := 1
 test-all: $(VENV)/check.done ## run those with all inputs instead of samples, and the fuzzer with the seed of the day
 	@$(BIN)/python $(COMPILE)
-	$(BIN)/python -m pytest $(PARALLEL) -m "not interop and not generators and not clients and not browser"
+	$(BIN)/python -m pytest $(PARALLEL) -m "not interop and not generators and not clients and not browser and not docs"
 
 interop: export REQUANT_EXHAUSTIVE := 1
 interop: $(VENV)-interop/done $(VENV)-onednn/done $(TORCH:%=$(VENV)-torch-%/done) $(VENV)-tensorflow/done $(VENV)-clients/done $(VENV)/serve.done ## run the tests against the real systems
@@ -49,6 +49,12 @@ browser: $(VENV)-browser/done $(VENV)-clients/done $(VENV)/serve.done ## test th
 	tests/browser/install_chromium
 	@$(BIN)/python $(COMPILE)
 	SERVER_PYTHON=$(BIN)/python CLIENTS_PYTHON=$(VENV)-clients/bin/python $(VENV)-browser/bin/python -m pytest $(PARALLEL) -m browser tests/browser
+
+docs: export NO_MKDOCS_2_WARNING := 1
+docs: $(VENV)-docs/done $(VENV)/check.done ## build the documentation site into site/
+	$(VENV)-docs/bin/mkdocs build --strict
+	$(BIN)/python -m pytest -q -m docs tests/contract/test_docs_site.py
+	@echo "Open site/index.html, or, with its search: $(PYTHON) -m http.server -d site -b 127.0.0.1 8000"
 
 check: $(VENV)/check.done ## formatting, lint, types, openapi.json, the Dockerfile and the manifests
 	$(BIN)/ruff format --check .
@@ -81,6 +87,7 @@ lock: $(VENV)/serve.done ## renew the hash-pinned requirements from pyproject.to
 	$(BIN)/uv pip compile $(UV) pyproject.toml --extra telemetry --group check -c requirements.lock -o requirements-check.lock
 	$(BIN)/uv pip compile $(UV) pyproject.toml --group interop -c requirements.lock -o requirements-interop.lock
 	$(BIN)/uv pip compile $(UV) pyproject.toml --group generators -c requirements.lock -o requirements-generators.lock
+	$(BIN)/uv pip compile $(UV) --group docs -o requirements-docs.lock
 	$(BIN)/uv pip compile $(UV) --group onednn -o requirements-onednn.lock
 	$(BIN)/uv pip compile $(UV) --group clients -o requirements-clients.lock
 	$(BIN)/uv pip compile $(UV) --group browser -o requirements-browser.lock
@@ -92,7 +99,7 @@ lock: $(VENV)/serve.done ## renew the hash-pinned requirements from pyproject.to
 UV := --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
 clean: ## remove environments and caches
-	rm -rf $(VENV) $(VENV)-interop $(VENV)-generators $(VENV)-clients $(VENV)-browser $(VENV)-tensorflow $(VENV)-mlserver $(VENV)-triton $(VENV)-onednn $(VENV)-torch-* .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-interop $(VENV)-generators $(VENV)-clients $(VENV)-browser $(VENV)-tensorflow $(VENV)-mlserver $(VENV)-triton $(VENV)-onednn $(VENV)-docs $(VENV)-torch-* site .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 $(VENV)/python.done:
@@ -136,6 +143,11 @@ $(VENV)-torch-%/done: requirements-check.lock
 $(VENV)-generators/done: requirements-generators.lock
 	$(PYTHON) -m venv $(VENV)-generators
 	$(VENV)-generators/$(INSTALL) -r requirements-generators.lock
+	@touch $@
+
+$(VENV)-docs/done: requirements-docs.lock
+	$(PYTHON) -m venv $(VENV)-docs
+	$(VENV)-docs/$(INSTALL) -r requirements-docs.lock
 	@touch $@
 
 $(VENV)-clients/done: requirements-clients.lock

@@ -60,12 +60,19 @@ class CastPlan(Plan):
         return "this element is NaN"
 
 
+# The bits of the floats that are dequantized as they are, by a cast.
+_NARROW = 16
+
+
 def _float(tensor: TensorType, side: str, taken: tuple[str, ...], authority: str) -> FloatElement:
     element = tensor.element
     if not isinstance(element, FloatElement) or element.name not in taken:
+        found, way = excerpt(print_type(element)), "from" if side == "input" else "to"
+        of_reals = ""
+        if side == "input" and isinstance(element, FloatElement) and element.width > _NARROW:
+            of_reals = "; numbers to dequantize have a quantized type, such as !quant.uniform<i8:f32, 0.5:3>"
         raise UnsupportedError(
-            f"the {side} has elements of {excerpt(print_type(element))}; {authority} casts "
-            f"{'from' if side == 'input' else 'to'} {', '.join(taken)} here"
+            f"the {side} has elements of {found}; {authority} casts {way} {', '.join(taken)} here{of_reals}"
         )
     return element
 

@@ -62,7 +62,7 @@ def _read_type(stream: TokenStream, depth: int) -> Type:
     if element is not None:
         stream.advance()
         return element
-    word = "function" if token.text == "(" else token.text
+    word = "function" if token.text == "(" and depth < MAXIMUM_DEPTH else token.text
     if word in _REFUSED:
         raise stream.error(token.start, f"{shown(token.text)} is not a supported type", _REFUSED[word])
     raise stream.unexpected("a type", type_hint(stream.text, token.start, token.text))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from core.formats.elements import FLOATS, FloatElement, IntegerElement
 from core.formats.float_format import round_to_format
 from core.mlir.diagnostics import shown
-from core.mlir.hints import expressed_hint, parameters_hint, storage_hint
+from core.mlir.hints import after_parameters_hint, expressed_hint, parameters_hint, storage_hint
 from core.mlir.lexer import MAXIMUM_DEPTH, MAXIMUM_LIST_LENGTH, Token, TokenKind, TokenStream, body_end
 from core.mlir.parameter_list import ParameterReader
 from core.mlir.terminals import element_at, read_float, read_integer
@@ -109,7 +109,7 @@ def _read_uniform(stream: TokenStream) -> UniformQuantizedType:
         result = _read_sub_channel(stream, storage, expressed)
     else:
         result = _read_per_axis(stream, storage, expressed)
-    stream.expect(">", "to close `uniform<`")
+    stream.expect(">", "to close `uniform<`", after_parameters_hint(stream.text, stream.token.start))
     return result
 
 

@@ -14,6 +14,7 @@ from core.errors import (
     UnsupportedError,
     excerpt,
 )
+from core.errors.names import unknown_name
 from core.mlir.printer import print_type
 from core.mlir.types import (
     TensorType,
@@ -55,8 +56,10 @@ def implementation_named(operator: Operator, name: str) -> str:
     if not name:
         return operator.default_implementation
     if choices is None or name not in choices.values:
-        listed = "the operator has only one" if choices is None else f"available: {', '.join(choices.values)}"
-        raise UnknownNameError(f"no implementation is named {excerpt(name)!r}; {listed}", pointer="/implementation")
+        if choices is not None:
+            raise unknown_name("implementation", name, choices.values, pointer="/implementation")
+        detail = f"no implementation is named '{excerpt(name)}'; the operator has only one"
+        raise UnknownNameError(detail, pointer="/implementation")
     return name
 
 
@@ -110,8 +113,7 @@ def _check_value(operator: Operator, attribute: Attribute, value: Value, version
             pointer=place,
         )
     if attribute.choices is not None and value not in attribute.choices.values:
-        listed = ", ".join(attribute.choices.values)
-        raise UnknownNameError(f"{attribute.name} is {excerpt(str(value))!r}; available: {listed}", pointer=place)
+        raise unknown_name(attribute.name, str(value), attribute.choices.values, pointer=place)
     for index, each in enumerate(value if isinstance(value, (list, tuple)) else [value]):
         if type(each) is int and not attribute.lowest <= each <= attribute.highest:
             raise ParameterError(

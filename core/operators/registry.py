@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from core.errors import UnknownNameError, excerpt
+from core.errors.names import entry_named
 from core.operators import litert, mlir, onednn, onnx, stablehlo, torch, tosa
 from core.operators.description import Operator
 
@@ -16,7 +16,4 @@ OPERATORS: Mapping[str, Operator] = {
 
 def operator_named(name: str) -> Operator:
     """Return the operator of a full name, such as onnx.QuantizeLinear, or raise UnknownNameError listing them."""
-    operator = OPERATORS.get(name)
-    if operator is None:
-        raise UnknownNameError(f"no operator is named {excerpt(name)!r}; available: {', '.join(OPERATORS)}")
-    return operator
+    return entry_named(OPERATORS, name, "operator")

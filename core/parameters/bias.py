@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.convert.quantize import plan_quantize
-from core.errors import ParameterError, PreconditionError, TypeFitError, entry_named
+from core.errors import ParameterError, PreconditionError, TypeFitError
+from core.errors.names import entry_named
 from core.formats.elements import FLOATS, IntegerElement
 from core.mlir.types import StorageType, TensorType
 from core.parameters.finished_type import Granularity, PerAxis, PerTensor, finish_type

@@ -20,8 +20,8 @@ from core.errors import (
     PreconditionError,
     TypeFitError,
     UnsupportedError,
-    entry_named,
 )
+from core.errors.names import entry_named
 from core.formats.elements import FLOATS, IntegerElement
 from core.kernels.convert.fake_quantize import FAKE_QUANTIZE, Step
 from core.kernels.jit.jit import Kernel

@@ -29,6 +29,7 @@ from core.mlir.types import (
     UniformSubChannelType,
     UniformType,
 )
+from core.mlir.verifier import MAXIMUM_STORAGE_WIDTH
 from core.plan.channels import Channels, channels_of, whole_blocks
 from core.plan.lanes import LANES
 from core.profiles import OperationRule
@@ -168,12 +169,26 @@ class QuantizedOperand(StoredOperand):
             axis = max((axis for axis, block in enumerate(self.blocks) if block > 1), default=len(self.blocks) - 1)
         return "sub_channel_outer" if prod(static_shape(self.tensor)[axis + 1 :]) > 1 else "sub_channel"
 
-    def check_expressed(self, floats: TensorType) -> None:
-        """Raise UnsupportedError unless the tensor of floats on the other side has this type's expressed type."""
+    def check_expressed(self, floats: TensorType, taken: tuple[str, ...]) -> None:
+        """Raise UnsupportedError unless the tensor of floats on the other side has this type's expressed type.
+
+        `taken`: the expressed types that the profile's rule takes.
+        """
         if floats.element != self.expressed:
+            expressed, found = self.expressed.name, excerpt(print_type(floats.element))
+            advice = f"make the elements {expressed}"
+            if found in taken:
+                advice = f"write {self.storage}:{found} in the type, or {advice}"
             raise UnsupportedError(
-                f"the quantized type expresses {self.expressed.name}, and the other side has elements of "
-                f"{excerpt(print_type(floats.element))}; they must be the same"
+                f"the quantized type expresses {expressed}, and the other side has elements of {found}; {advice}"
+            )
+
+    def check_same_expressed(self, other: QuantizedOperand) -> None:
+        """Raise UnsupportedError unless both types have the same expressed type."""
+        if other.expressed != self.expressed:
+            raise UnsupportedError(
+                f"the input's type expresses {self.expressed.name}, and the output's {other.expressed.name}; they must "
+                "be the same"
             )
 
 
@@ -274,6 +289,14 @@ def check_type_rules(tensor: TensorType, side: str, rule: OperationRule) -> None
         raise UnsupportedError(f"{system} does not take the {side}: {reason}")
 
 
+def _example_type(element: ElementType) -> str:
+    """Return a quantized type, of the same storage where the element type is one of integers that are stored."""
+    storage = "i8"
+    if isinstance(element, IntegerElement) and element.width <= MAXIMUM_STORAGE_WIDTH:
+        storage = f"{'i' if element.signed else 'u'}{element.width}"
+    return f"!quant.uniform<{storage}:f32, 0.5:3>"
+
+
 def quantized_operand(tensor: TensorType, side: str, rule: OperationRule, profile: str) -> QuantizedOperand:
     """Check a tensor type for a rule of a profile and take it apart. `side` is "input" or "output".
 
@@ -284,7 +307,8 @@ def quantized_operand(tensor: TensorType, side: str, rule: OperationRule, profil
     element = tensor.element
     if not isinstance(element, UniformQuantizedType):
         raise UnsupportedError(
-            f"the {side} has elements of {excerpt(print_type(element))}; this operation takes !quant.uniform there"
+            f"the {side} has elements of {excerpt(print_type(element))}; this operation takes a quantized type there, "
+            f"such as {_example_type(element)}"
         )
     storage = element.storage
     name = storage_name(storage)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from core.errors import entry_named
+from core.errors.names import entry_named
 from core.formats.rounding import Rounding
 from core.profiles import litert, ml_dtypes, mlir, onednn, onnx, quantile, stablehlo, torch, tosa
 from core.profiles.rule import Operation, OperationRule, Profile, ZeroPoint

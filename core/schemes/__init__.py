@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from core.errors import entry_named
+from core.errors.names import entry_named
 from core.schemes import cmsis_nn, ethos_u, fbgemm, gemmlowp, litert, onnx, stablehlo, tosa, xnnpack
 from core.schemes.scheme import Factor, FixedPoint, Float, Multiplier, Prepared, Scheme, Sum
 

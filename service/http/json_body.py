@@ -14,9 +14,9 @@ from starlette.requests import Request
 from starlette.types import Scope
 
 from core.errors import LimitError, MalformedRequestError, RequantError
+from service.http.field_faults import invalid_request
 from service.http.json_document import JsonDocument
 from service.http.json_slices import SLICE_TOKENS, SlicedDocument, Text
-from service.http.problems import invalid_request
 from service.http.request_body import BodyReader, require_media_type
 from service.runtime.executor import TOKENS_PER_CHARACTER
 from service.runtime.request_context import reserve_memory
@@ -106,12 +106,22 @@ def _read(body: Text, model: type[Model], settings: Settings, *, in_slices: bool
                 return model.model_validate(document.value)
         return model.model_validate(from_json(body, cache_strings=False))
     except ValidationError as error:
-        return invalid_request(error, settings.max_values)
+        return invalid_request(error, model, settings.max_values)
     except ValueError as error:
-        return MalformedRequestError(f"the body is not JSON: {error}")
+        return MalformedRequestError(_not_json(body, error))
     finally:
         if document is not None:
             document.release()
+
+
+def _not_json(body: Text, error: ValueError) -> str:
+    if not body.strip():
+        return "the body is empty; this route reads a JSON object"
+    if body.startswith(b"\x93NUMPY"):
+        return "the body is a .npy file, not JSON; the routes under /v1/npy read those"
+    if body.lstrip()[:1] not in b"{[":
+        return f"the body is not JSON: {error}; it begins with neither {{ nor [. curl sends a file as `-d @body.json`"
+    return f"the body is not JSON: {error}"
 
 
 def token_bound(body: Text) -> int:

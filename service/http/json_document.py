@@ -47,17 +47,28 @@ class JsonDocument:
 
     @cached_property
     def _written(self) -> Any:
-        return json.loads(self.text, parse_float=str, parse_int=str)
+        return json.loads(self.text, parse_float=str, parse_int=str, parse_constant=str)
 
-    def values(self, field: str) -> list[str]:
-        """Return the `values` of the tensor in a field, `input` or `inputs/3`, as they were written.
+    def number_text(self, value: float | str, field: str) -> str:
+        """Return the number in a field, `factors/3`, as it was written, as a JSON number or as a text.
 
-        The document is parsed again when they are first asked for: binary64 is enough for most.
+        `value`: what the parser made of it, which has lost the sign of `-0` and all that a double does not hold.
+        """
+        return value if isinstance(value, str) else cast(str, self._at(field))
+
+    def values(self, field: str) -> list[Any]:
+        """Return the `values` of the tensor in a field, `input` or `inputs/3`, as they were written."""
+        return cast(list[Any], self._at(f"{field}/values"))
+
+    def _at(self, field: str) -> Any:
+        """Return what is in a field, with the texts of numbers.
+
+        The document is parsed again when that is first asked for: binary64 is enough for most.
         """
         found = self._written
-        for key in (*field.split("/"), "values"):
+        for key in field.split("/"):
             found = found[int(key)] if isinstance(found, list) else found[key]
-        return cast(list[str], found)
+        return found
 
 
 def _without_long_texts(body: Text, long: dict[str, memoryview]) -> Text:

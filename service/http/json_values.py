@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from decimal import Decimal
+from math import prod
 from typing import Any
 
 import ml_dtypes
@@ -17,24 +18,67 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.errors import TensorDataError
-from core.formats.elements import FLOATS
+from core.formats.elements import FLOATS, FloatElement
 from core.plan.lanes import rounded, widen
 
 Number = int | float | str
-Literals = Callable[[], Sequence[str]]
+Literals = Callable[[], Sequence[Any]]
 
 _BF16 = FLOATS["bf16"]
 _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+_TEXTS = '"NaN", "Infinity" and "-Infinity"'
 
 
 def decode_elements(
-    values: Sequence[Number], element: object, dtype: np.dtype[Any], elements: int, literals: Literals
+    values: Sequence[Any], element: object, dtype: np.dtype[Any], shape: Sequence[int], literals: Literals
 ) -> NDArray[Any]:
-    """Return `values` as elements of a type, as they are kept. Those of bf16 are real numbers too, not bit patterns."""
-    if element != _BF16:
-        return decode(values, dtype, elements, literals)
-    return decode(values, _BFLOAT16, elements, literals).view(dtype)
+    """Return `values`, flat or nested as `shape`, as flat elements of a type, as they are kept.
+
+    Those of bf16 are real numbers too, not bit patterns. `literals` gives the same lists with the texts of numbers.
+    Raise TensorDataError pointing at the value or list at fault: `/3`, or `/1/0` where lists are nested.
+    """
+    flat = flattened(values, shape)
+
+    def flat_literals() -> Sequence[str]:
+        return flattened(literals(), shape)
+
+    try:
+        if element != _BF16:
+            return decode(flat, dtype, prod(shape), flat_literals)
+        return decode(flat, _BFLOAT16, prod(shape), flat_literals).view(dtype)
+    except TensorDataError as error:
+        if isinstance(element, FloatElement) and dtype.kind == "u":
+            error.detail += f"; elements of {element.name} are sent as their codes"
+        if flat is not values and error.pointer is not None:
+            error.pointer = _place(int(error.pointer.removeprefix("/")), shape)
+        raise
+
+
+def flattened(values: Sequence[Any], shape: Sequence[int]) -> Sequence[Any]:
+    """Return the elements of a flat list, which is not looked at, or of lists that are nested exactly as `shape`.
+
+    Raise TensorDataError pointing at the first list that is not.
+    """
+    if not values or not isinstance(values[0], list):
+        return values
+    level: Sequence[Any] = [values]
+    for axis, size in enumerate(shape):
+        for index, members in enumerate(level):
+            if not isinstance(members, list) or len(members) != size:
+                found = f"has {len(members)} members" if isinstance(members, list) else "is none"
+                raise TensorDataError(
+                    f"the values are neither {prod(shape)} numbers nor lists nested as the shape "
+                    f"{'x'.join(map(str, shape))}: axis {axis} needs lists of {size}, and this one {found}",
+                    pointer=_place(index, shape[:axis]),
+                )
+        level = [member for members in level for member in members]
+    return level
+
+
+def _place(index: int, shape: Sequence[int]) -> str:
+    """Return the JSON pointer to an element, given its index in row-major order."""
+    return "".join(f"/{each}" for each in np.unravel_index(index, shape)) if shape else ""
 
 
 def encode_elements(element: object, array: NDArray[Any]) -> bytes:
@@ -45,7 +89,8 @@ def encode_elements(element: object, array: NDArray[Any]) -> bytes:
 def decode(values: Sequence[Number], dtype: np.dtype[Any], elements: int, literals: Literals) -> NDArray[Any]:
     """Return `values` as `elements` values of `dtype`. `literals` gives the same numbers as texts."""
     if len(values) != elements:
-        raise TensorDataError(f"there are {len(values)} values; the type has {elements} elements")
+        found, needed = _counted(len(values), "value"), _counted(elements, "element")
+        raise TensorDataError(f"there {'is' if len(values) == 1 else 'are'} {found}; the type has {needed}")
     if dtype.kind == "f" or dtype == _BFLOAT16:
         return _floats(values, dtype, literals)
     return _integers(values, dtype)
@@ -56,9 +101,9 @@ def _integers(values: Sequence[Number], dtype: np.dtype[Any]) -> NDArray[Any]:
     low, high = int(limits.min), int(limits.max)
     for index, value in enumerate(values):
         if type(value) is not int:
-            raise TensorDataError(f"value {index} is not an integer; the element type takes {low} to {high}")
+            raise _wrong(index, f"is not an integer; the element type takes {low} to {high}, without a decimal point")
         if not low <= value <= high:
-            raise TensorDataError(f"value {index} is outside of {low} to {high}")
+            raise _wrong(index, f"is outside of {low} to {high}, which the element type takes")
     return np.array(values, dtype)
 
 
@@ -77,8 +122,8 @@ def _floats(values: Sequence[Number], dtype: np.dtype[Any], literals: Literals) 
                 narrow[index] = _narrowed(np.asarray([beside]), dtype)[0]
     overflowed = np.flatnonzero(np.isinf(narrow) & np.isfinite(wide))
     if overflowed.size:
-        raise TensorDataError(
-            f'value {overflowed[0]} is too large for the element type; infinity is written as the text "Infinity"'
+        raise _wrong(
+            int(overflowed[0]), 'is too large for the element type; infinity is written as the text "Infinity"'
         )
     return narrow
 
@@ -96,17 +141,27 @@ def _wide(index: int, value: Number) -> float:
     """Return a value as the nearest binary64."""
     if isinstance(value, str):
         if value not in _NON_FINITE:
-            raise TensorDataError(f"value {index} is an invalid string; expected one of {', '.join(_NON_FINITE)}")
+            raise _wrong(index, f"is a text; numbers are not quoted, and the only texts are {_TEXTS}")
         return _NON_FINITE[value]
+    if type(value) not in (int, float):
+        raise _wrong(index, "is not a number")
     try:
         wide = float(value)
     except OverflowError:
         wide = math.inf
     if not math.isfinite(wide):
-        raise TensorDataError(
-            f'value {index} is out of range; write "NaN", "Infinity" or "-Infinity" for non-finite values'
+        raise _wrong(
+            index, f"is not finite, or larger than any double; values that are not finite are the texts {_TEXTS}"
         )
     return wide
+
+
+def _wrong(index: int, detail: str) -> TensorDataError:
+    return TensorDataError(f"value {index} {detail}", pointer=f"/{index}")
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _ties(wide: NDArray[np.float64], narrow: NDArray[Any]) -> NDArray[np.intp]:

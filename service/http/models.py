@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from core.mlir.parser import MAXIMUM_RANK
 from service.runtime.settings import MOST_ENTRIES
 
 # Marks a field whose schema is the enum component of that name; `service.openapi` puts the reference there.
@@ -24,6 +25,29 @@ _MOST_UNKNOWN = 16
 
 Int32 = Annotated[int, Field(json_schema_extra={"format": "int32"})]
 Int64 = Annotated[int, Field(json_schema_extra={"format": "int64"})]
+
+
+def _number_or_text(value: Any) -> Any:
+    if type(value) not in (int, float, str):
+        raise PydanticCustomError("number_or_text", "input should be a number, or the text of one")
+    return value
+
+
+def copied_lists(members: list[Any], depth: int = MAXIMUM_RANK) -> list[Any]:
+    """Return a copy of lists that are nested as a tensor is: pydantic keeps an `Any` by reference, and the document is
+    freed after reading. Lists that are nested deeper than a shape can be are refused.
+    """
+    if depth == 0:
+        raise PydanticCustomError("nesting", "input should be lists that are nested as the shape")
+    return [copied_lists(each, depth - 1) if type(each) is list else each for each in members]
+
+
+NumberOrText = Annotated[Any, BeforeValidator(_number_or_text)]
+"""A factor or scale as a JSON number, or as decimal or C99 hexadecimal text.
+
+`JsonDocument.number_text` gives both as text: a number means what the text of the same characters means.
+"""
+
 Numbers = Annotated[list[Annotated[float, Field(allow_inf_nan=False)]], FailFast(), Field(max_length=MOST_ENTRIES)]
 
 

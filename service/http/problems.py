@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
 from core import errors
+from core.errors import excerpt
+from core.errors.names import did_you_mean
 from service.http.responses import common_headers, json_text
 from service.runtime.request_context import context_of
 
 _log = logging.getLogger("uvicorn.error")
 
 MEDIA_TYPE = "application/problem+json"
-_MOST_FAULTS = 16
-
-# What pydantic says of Python's types, in the terms of JSON.
-_IN_JSON = {"model_type": "input should be an object", "list_type": "input should be an array"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,41 +325,30 @@ def error_response(request: Request, error: errors.RequantError, status: int | N
     return problem_response(request, kind, error.detail, problem_members(error), status=status, headers=headers)
 
 
-def not_found(request: Request) -> Response:
-    """Return the response to a path that no route has."""
-    return problem_response(request, _NOT_FOUND, "no route matches this path")
+def not_found(request: Request, paths: Collection[str] = ()) -> Response:
+    """Return the response to a path that no route has. `paths`: those that there are."""
+    hint = did_you_mean(request.scope.get("path", ""), paths)
+    members = {} if hint is None else {"hint": hint}
+    detail = "no route matches this path" + ("" if hint is None else f"; {hint}")
+    return problem_response(request, _NOT_FOUND, detail, members)
 
 
 def method_not_allowed(request: Request, methods: Iterable[str]) -> Response:
     """Return the response to a method that a route does not have."""
     allow = ", ".join(sorted(methods))
-    return problem_response(request, _METHOD, f"the path takes {allow}", headers={"allow": allow})
+    # HEAD is answered like GET.
+    given = "GET" if request.method == "HEAD" else excerpt(request.method)
+    advice = "; /docs has an example of its body" if allow == "POST" else ""
+    if given == "POST" and request.scope["path"].startswith("/v2/models/"):
+        advice = "; a model is run by POST to its path and /infer"
+    detail = f"the path takes {allow}, and not {given}{advice}"
+    return problem_response(request, _METHOD, detail, headers={"allow": allow})
 
 
 def internal_error(request: Request) -> Response:
     """Return the response to a fault of the service. It says nothing of the inside; uvicorn logs the traceback."""
     _log.error("Request %s failed.", context_of(request.scope).request_id)
     return problem_response(request, INTERNAL, INTERNAL_DETAIL, headers={"connection": "close"})
-
-
-def invalid_request(error: ValidationError, max_values: int) -> errors.RequantError:
-    """Return what pydantic found as our own error, without the input that it would repeat.
-
-    `max_values` is the limit that a list of values has passed before it was found too long here.
-    """
-    found = error.errors(include_url=False, include_input=False)
-    if found[0]["type"] == "too_long":
-        place = found[0]["loc"]
-        limit = max_values if place[-1] == "values" else found[0]["ctx"]["max_length"]
-        return errors.LimitError(f"a list has more than {limit} entries", limit=limit, pointer=pointer(*place))
-    faults = []
-    for item in found[:_MOST_FAULTS]:
-        path = pointer(*item["loc"])
-        detail = _IN_JSON.get(item["type"]) or item["msg"][:1].lower() + item["msg"][1:]
-        faults.append(errors.FieldFault(errors.excerpt(path), item["type"], errors.excerpt(detail)))
-    first = f"{faults[0].pointer or 'the body'}: {faults[0].detail}"
-    more = "" if len(found) == 1 else f" (and {len(found) - 1} more)"
-    return errors.InvalidRequestError(first + more, tuple(faults))
 
 
 def pointer(*location: int | str) -> str:

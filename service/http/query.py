@@ -8,9 +8,11 @@ from urllib.parse import parse_qsl
 from starlette.requests import Request
 
 from core.errors import FieldFault, InvalidRequestError, excerpt
+from core.errors.names import not_among
 from service.http.problems import pointer
 
 _MOST_PARAMETERS = 16
+_MISSING = "required; in a shell, a URL with & in it needs quotes"
 
 
 def read_query(request: Request, known: Collection[str], required: Collection[str] = ()) -> dict[str, str]:
@@ -25,16 +27,22 @@ def read_query(request: Request, known: Collection[str], required: Collection[st
     for name, value in pairs:
         place = pointer(excerpt(name))
         if name not in known:
-            there_are = f"available: {', '.join(known)}" if known else "available: none"
-            faults.append(FieldFault(place, "extra_forbidden", f"not a parameter; {there_are}"))
+            faults.append(FieldFault(place, "extra_forbidden", _not_known(name, known, request.method)))
         elif name in query:
             faults.append(FieldFault(place, "repeated", "given more than once"))
         query[name] = value
-    faults += [FieldFault(pointer(name), "missing", "required") for name in required if name not in query]
+    faults += [FieldFault(pointer(name), "missing", _MISSING) for name in required if name not in query]
     if faults:
         first = faults[0]
         raise InvalidRequestError(f"query parameter {first.pointer[1:]}: {first.detail}", tuple(faults))
     return query
+
+
+def _not_known(name: str, known: Collection[str], method: str) -> str:
+    if known:
+        return not_among("parameter", name, known)
+    options = "; options are fields of the body" if method == "POST" else ""
+    return f"not a parameter; this route has none in its query{options}"
 
 
 async def no_query(request: Request) -> None:

@@ -20,6 +20,12 @@ from starlette.types import Receive, Scope
 from core.errors import LimitError, MalformedRequestError, UnreadableEncodingError, excerpt
 from service.runtime.request_context import context_of, reserve_memory
 
+_FORM = "application/x-www-form-urlencoded"
+_ELSEWHERE = {
+    "multipart/form-data": "forms are read by the routes under /v1/multipart",
+    "application/json": "JSON is read by /v1/quantize and its like",
+    "application/octet-stream": ".npy files are read by the routes under /v1/npy",
+}
 _FIRST_ROOM = 64 << 10
 
 
@@ -27,12 +33,19 @@ def require_media_type(headers: Mapping[str, str], served: Collection[str]) -> N
     """Refuse a body in another media type than the `served` ones. No media type at all is taken for the right one."""
     given = headers.get("content-type", "").partition(";")[0].strip().lower()
     if given and given not in served:
-        raise UnreadableEncodingError(
-            f"the content type is {excerpt(given)!r}; this route reads {' or '.join(sorted(served))}"
-        )
+        raise UnreadableEncodingError(_other_media_type(given, served))
     coding = headers.get("content-encoding", "identity").strip().lower()
     if coding not in ("", "identity"):
         raise UnreadableEncodingError(f"the content encoding is {excerpt(coding)!r}; bodies are read uncompressed")
+
+
+def _other_media_type(given: str, served: Collection[str]) -> str:
+    """Say what a route reads. curl and HTML forms send the type of a form unless they are told another one."""
+    reads = " or ".join(sorted(each for each in served if each != _FORM))
+    of_curl = ", which curl sends if no other is given" if given == _FORM else ""
+    advice = f": send the header `Content-Type: {reads}`" if len(served) == 1 and "multipart" not in reads else ""
+    elsewhere = next((f"; {where}" for kind, where in _ELSEWHERE.items() if given == kind), "")
+    return f"the content type is {excerpt(given)!r}{of_curl}; this route reads {reads}{advice}{elsewhere}"
 
 
 class ChunkReader(ABC):

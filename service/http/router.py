@@ -68,7 +68,7 @@ class PathRouter(Router):
     """
 
     def __init__(self, routes: Sequence[Route], lifespan: Lifespan[Any] | None = None) -> None:
-        super().__init__(routes, redirect_slashes=False, default=not_found, lifespan=lifespan)
+        super().__init__(routes, redirect_slashes=False, default=self._not_found, lifespan=lifespan)
         self._remembered = lru_cache(_REMEMBERED_PATHS)(self._matching)
 
     def matching(self, path: str) -> tuple[Route, Scope] | None:
@@ -93,8 +93,8 @@ class PathRouter(Router):
         scope.update(matched)
         await found[0].app(scope, receive, send)
 
-
-async def not_found(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer a request that no route takes."""
-    response = problems.not_found(Request(scope))
-    await response(scope, receive, send)
+    async def _not_found(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request that no route takes."""
+        paths = [route.path for route in self.routes if isinstance(route, Route)]
+        response = problems.not_found(Request(scope), paths)
+        await response(scope, receive, send)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.errors import InvalidRequestError, LimitError, at
+from core.errors import InvalidRequestError, LimitError, at, below
 from core.mlir import print_type
 from core.mlir.types import TensorType
 from core.plan.operands import static_shape
@@ -51,16 +51,18 @@ def read_elements(
         message = "values are numbers and not packed; send data"
         raise InvalidRequestError.of_field("/packing", "packing_of_values", "only data can be packed", message=message)
 
-    def literals() -> list[str]:
+    def literals() -> list[Any]:
         return document.values(field)
 
-    with at(f"/{field}/values"):
-        if len(tensor.values) > settings.max_values:
+    with below(f"/{field}/values"):
+        count = elements if any(isinstance(each, list) for each in tensor.values[:1]) else len(tensor.values)
+        if count > settings.max_values:
             raise LimitError(
-                f"there are {len(tensor.values)} values; more than {settings.max_values} elements are sent as data",
+                f"there are {count} values; more than {settings.max_values} elements are sent as data",
                 limit=settings.max_values,
             )
-        return values.decode_elements(tensor.values, type_.element, dtype, elements, literals)
+        shape = static_shape(type_) if elements == prod(static_shape(type_)) else (elements,)
+        return values.decode_elements(tensor.values, type_.element, dtype, shape, literals)
 
 
 def output_pieces(

@@ -11,7 +11,7 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from core.errors import UnknownNameError, excerpt
+from core.errors.names import unknown_name
 from core.profiles import PROFILES
 from core.schemes import SCHEMES
 from service import VERSION
@@ -119,10 +119,9 @@ async def info(request: Request) -> Response:
 )
 async def get_problem(request: Request, code: str) -> Response:
     """Explain a problem code."""
-    kind = PROBLEMS.get(code)
-    if kind is None:
-        error = UnknownNameError(f"no problem has the code {excerpt(code)!r}; available: {', '.join(PROBLEMS)}")
-        return error_response(request, error, status=404)
+    if code not in PROBLEMS:
+        return error_response(request, unknown_name("problem", code, PROBLEMS), status=404)
+    kind = PROBLEMS[code]
     return tagged_json(
         request,
         ProblemExplanation(code=kind.code, status=kind.status, title=kind.title, explanation=kind.explanation),

@@ -22,7 +22,7 @@ from service.http.request_body import BodyReader, require_media_type
 from service.http.responses import Header
 from service.npy_api import format as npy
 from service.npy_api.derivation import OutputFormat, check_output_format, quantize_deriving, read_output_format
-from service.npy_api.reading import check_size, element_of, header_text
+from service.npy_api.reading import advising_numpy, check_size, element_of, header_text
 from service.npy_api.replies import npy_head, npy_response, reply_headers
 from service.operations.calibration.options import flat_pointers
 from service.operations.calibration.quantization import plan_derivation
@@ -110,14 +110,16 @@ async def _derive(
     named = query.conversion.input_type is not None
     with at("/input_type"):
         call = query.call(header.shape, None if named else element_of(header))
-    derivation = await plan_derivation(call, query.characters, running)
+    with advising_numpy(header, call):
+        derivation = await plan_derivation(call, query.characters, running)
     npy.check_dtype(header, derivation.dtype, named=named)
     if reader.declared is not None:
         check_size(header, reader.declared - header_bytes)
     data = await reader.take(header.data_bytes)
     await reader.skip_rest()
     check_size(header, reader.received - header_bytes)
-    return await quantize_deriving(derivation, data.view(derivation.dtype), asked.output, running, reserve)
+    with advising_numpy(header, call):
+        return await quantize_deriving(derivation, data.view(derivation.dtype), asked.output, running, reserve)
 
 
 async def _plan(header: npy.NpyHeader, query: ConversionQuery, running: Runtime) -> _File:
@@ -125,7 +127,7 @@ async def _plan(header: npy.NpyHeader, query: ConversionQuery, running: Runtime)
     named = query.conversion.input_type is not None
     with at("/input_type"):
         call = query.call(header.shape, None if named else element_of(header))
-    with flat_pointers():
+    with flat_pointers(), advising_numpy(header, call):
         planned = await planned_conversion(call, query.characters, running)
     npy.check_dtype(header, planned.input_dtype, named=named)
     if planned.packed_in is not None:

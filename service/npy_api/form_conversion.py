@@ -5,14 +5,24 @@ What does not fit in a query does in a form: types of many scales as text, or th
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from core.errors import InvalidRequestError, NpyError, PreconditionError, TensorDataError, at, excerpt
+from core.errors import (
+    InvalidRequestError,
+    NpyError,
+    PreconditionError,
+    RequantError,
+    TensorDataError,
+    at,
+    excerpt,
+)
+from core.errors.names import not_among
 from core.formats.elements import IntegerElement
 from core.plan.operands import float_element, static_shape
 from core.plan.packing import check_dense_bytes
@@ -23,7 +33,7 @@ from service.http.problems import pointer
 from service.http.request_body import BodyReader
 from service.npy_api import format as npy
 from service.npy_api.derivation import check_output_format, quantize_deriving, read_output_format
-from service.npy_api.reading import check_size, element_of, header_text
+from service.npy_api.reading import advising_numpy, check_size, element_of, header_text
 from service.npy_api.replies import npy_head, npy_response, reply_headers
 from service.operations.calibration.options import (
     CALIBRATION_OPTIONS,
@@ -127,7 +137,7 @@ async def _receive(form: FormReader, operation: Operation, settings: Settings) -
             limit = settings.max_type_bytes if part.name in _TYPES else _LONGEST_TEXT
             texts[part.name] = await part.text(limit)
         else:
-            detail = f"not a field; available: {', '.join((*named, *texted))}"
+            detail = not_among("field", part.name, (*named, *texted))
             raise InvalidRequestError.of_field(pointer(excerpt(part.name)), "extra_forbidden", detail)
     if _X not in files:
         raise InvalidRequestError.of_field("/x", "missing", "required", message="x: required; the tensor, a .npy file")
@@ -151,10 +161,13 @@ async def _convert(form: _Form, operation: Operation, running: Runtime, reserve:
     named = call.input_type is not None
     check_output_format(output, call)
     if call.leaves_scales_open:
-        derivation = await plan_derivation(call, characters, running)
+        with _of_made_type(form), advising_numpy(header, call):
+            derivation = await plan_derivation(call, characters, running)
         npy.check_dtype(header, derivation.dtype, named=named)
-        return await quantize_deriving(derivation, data.view(derivation.dtype), output, running, reserve)
-    planned = await planned_conversion(call, characters, running)
+        with advising_numpy(header, call):
+            return await quantize_deriving(derivation, data.view(derivation.dtype), output, running, reserve)
+    with _of_made_type(form), advising_numpy(header, call):
+        planned = await planned_conversion(call, characters, running)
     npy.check_dtype(header, planned.input_dtype, named=named)
     if planned.packed_in is not None:
         check_dense_bytes(header.elements, planned.elements, planned.packed_in)
@@ -180,6 +193,17 @@ async def _call(form: _Form, operation: Operation, running: Runtime) -> tuple[Co
     characters = form.files["scale"].header.elements * CHARACTERS_PER_SCALE
     typed = partial(_with_scales, form, call, of_scales, settings)
     return await running.executor.run_text(characters, typed), query.characters + characters
+
+
+@contextmanager
+def _of_made_type(form: _Form) -> Iterator[None]:
+    """Point at the scale where the type that it makes is at fault."""
+    try:
+        yield
+    except RequantError as error:
+        if form.scaled and error.pointer in ("/input_type", "/output_type") and error.pointer[1:] not in form.texts:
+            error.pointer = "/scale"
+        raise
 
 
 def _check_source(form: _Form, required: str, operation: Operation) -> None:
@@ -218,6 +242,6 @@ def _with_scales(form: _Form, call: ConversionCall, texts: Mapping[str, str], se
             raise NpyError("with scale, x holds integers of 8, 16 or 32 bits")
         return call._replace(input_type=tensors.type_of_stored(call.shape, call.element, call.packing))
     tensor = input_tensor_type(call, settings)
-    with at("/input_type"):
+    with at(call.input_place):
         expressed = float_element(tensor, "input")
     return call._replace(output_type=tensors.type(expressed, static_shape(tensor)))

@@ -30,6 +30,10 @@ MAX_DIMENSION = 1 << 40
 NUMBERS = frozenset({"|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f2", "<f4", "<f8"})
 VOIDS = {"|V1": 1, "|V2": 2, "<V2": 2}
 
+_CURL_FILE = "`--data-binary @x.npy`, and in a form as `-F x=@x.npy`"
+# What curl does with a file that is given as -d.
+_STRIPPED = "; `curl -d` drops bytes of a file, `--data-binary` sends all"
+
 _KEY = re.compile(r" *(['\"])(descr|fortran_order|shape)\1 *: *")
 _TEXT = re.compile(r"(['\"])([^'\"]*)\1")
 _BOOLEAN = re.compile(r"True|False")
@@ -80,27 +84,27 @@ def length_field_bytes(start: bytes) -> int:
     if start[: len(MAGIC)] != MAGIC:
         raise NpyError(f"the body is not a .npy file: {_resemblance(start)}")
     if len(start) < START_BYTES:
-        raise NpyError("the body ends inside of the .npy header")
+        raise _short_header()
     major, minor = start[6], start[7]
     if major not in (1, 2, 3) or minor != 0:
-        raise NpyError(f"the .npy format version is {major}.{minor}; versions 1.0, 2.0 and 3.0 are served")
+        raise NpyError(f"the .npy format version is {major}.{minor}; versions 1.0, 2.0 and 3.0 are served{_STRIPPED}")
     return 2 if major == 1 else 4
 
 
 def header_length(field: bytes, field_bytes: int) -> int:
     """Return the length of the header text."""
     if len(field) < field_bytes:
-        raise NpyError("the body ends inside of the .npy header")
+        raise _short_header()
     length = int.from_bytes(field, "little")
     if length > MAX_HEADER_BYTES:
-        raise NpyError(f"the .npy header has {length} bytes; at most {MAX_HEADER_BYTES} are read")
+        raise NpyError(f"the .npy header has {length} bytes; at most {MAX_HEADER_BYTES} are read{_STRIPPED}")
     return length
 
 
 def parse_header(data: bytes, length: int, max_rank: int) -> NpyHeader:
     """Parse the header text of `length` bytes: the three keys, each once, in any order."""
     if len(data) < length:
-        raise NpyError("the body ends inside of the .npy header")
+        raise _short_header()
     if not data.isascii():
         raise NpyError("the .npy header has characters outside of ASCII")
     text = data.decode("ascii")
@@ -137,13 +141,13 @@ def parse_header(data: bytes, length: int, max_rank: int) -> NpyHeader:
 
 def _read_descr(text: str, at: int) -> tuple[str, int]:
     if text.startswith(("[", "("), at):
-        raise NpyError("the .npy holds structured elements; one number per element is served")
+        raise NpyError("the .npy holds structured elements; save one field, such as x['name']")
     match = _TEXT.match(text, at)
     if match is None:
         raise _unreadable(text, at)
     descr = match[2]
     if descr not in NUMBERS and descr not in VOIDS:
-        raise NpyError(f"the .npy holds {_description(descr)}; served are {', '.join(sorted(NUMBERS))}")
+        raise NpyError(f"the .npy holds {_description(descr)}; save {_remedy(descr)}")
     return descr, match.end()
 
 
@@ -152,7 +156,7 @@ def _read_order(text: str, at: int) -> int:
     if match is None:
         raise _unreadable(text, at)
     if match[0] == "True":
-        raise NpyError("the .npy is in Fortran order; row-major is served (numpy.ascontiguousarray)")
+        raise NpyError("the .npy is in Fortran order; row-major is served: save numpy.ascontiguousarray(x)")
     return match.end()
 
 
@@ -181,7 +185,13 @@ def _resemblance(start: bytes) -> str:
         return "it looks like a .npz or zip archive; send its arrays as fields of a form, under /v1/multipart"
     if start.startswith(b"\x80"):
         return "it looks like a pickle, and pickles are never read"
+    if start.isascii() and start.decode("ascii").isprintable():
+        return f"it begins with text; curl sends a file as {_CURL_FILE}"
     return "it does not begin with \\x93NUMPY"
+
+
+def _short_header() -> NpyError:
+    return NpyError(f"the body ends inside of the .npy header{_STRIPPED}")
 
 
 _KINDS = {
@@ -193,8 +203,24 @@ _KINDS = {
     "M": "dates",
     "m": "time spans",
     "V": "raw records",
+    "f": "floats of a width that is not served",
+    "i": "integers of a width that is not served",
+    "u": "integers of a width that is not served",
     "b": "booleans",
 }
+
+
+def _remedy(descr: str) -> str:
+    """Say what to save instead of elements of a kind that is not served."""
+    swapped = "<" + descr[1:]
+    if descr.startswith(">") and swapped in NUMBERS:
+        return f"x.astype({swapped!r})"
+    kind = descr.lstrip("<>|=")[:1]
+    if kind == "b":
+        return "x.astype(numpy.uint8), or x.astype(numpy.float32) where real numbers are wanted"
+    if kind == "c":
+        return "x.real or x.imag"
+    return "x.astype(numpy.float32)"
 
 
 def _description(descr: str) -> str:
@@ -243,4 +269,9 @@ def check_dtype(header: NpyHeader, dtype: np.dtype[Any], *, named: bool) -> None
     else:
         fits = np.dtype(header.descr) == dtype
     if not fits:
-        raise NpyError(f"the .npy holds {header.descr!r}; the input type is kept as {dtype.str!r}")
+        found = np.dtype(header.descr)
+        advice = f": save x.astype(numpy.{dtype.name})" if (found.kind == "f") == (dtype.kind == "f") else ""
+        raise NpyError(
+            f"the .npy holds {found.name} ({header.descr!r}); the input type is kept as {dtype.name} "
+            f"({dtype.str!r}){advice}"
+        )

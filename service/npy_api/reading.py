@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 
-from core.errors import NpyError
-from core.formats.elements import FLOATS, IntegerElement, Signedness
-from core.mlir.types import ElementType
+from core.errors import NpyError, UnsupportedError
+from core.formats.elements import FLOATS, FloatElement, IntegerElement, Signedness
+from core.mlir.types import ElementType, TensorType
+from core.profiles import Operation
 from service.http.request_body import ChunkReader
 from service.npy_api import format as npy
+from service.operations.conversion_call import ConversionCall
 
 
 async def header_text(reader: ChunkReader) -> tuple[bytes, int]:
@@ -33,6 +38,37 @@ def check_size(header: npy.NpyHeader, found: int) -> None:
             f"the .npy promises {header.elements} elements of {header.item_bytes} bytes, which is {header.data_bytes}; "
             f"the body has {found} bytes of data"
         )
+
+
+@contextmanager
+def advising_numpy(header: npy.NpyHeader, call: ConversionCall) -> Iterator[None]:
+    """Say what to do in numpy with elements that the conversion does not take, unless `input_type` names them."""
+    try:
+        yield
+    except UnsupportedError as error:
+        if call.input_type is None:
+            wanted = _wanted(call)
+            if wanted is not None and wanted != element_of(header):
+                error.detail += f"; in numpy: {_CASTS[wanted.name]}"
+        raise
+
+
+_CASTS = {
+    "f16": "x.astype(numpy.float16)",
+    "bf16": "x.astype(ml_dtypes.bfloat16), sent with input_type=bf16",
+    "f32": "x.astype(numpy.float32)",
+    "f64": "x.astype(numpy.float64)",
+}
+
+
+def _wanted(call: ConversionCall) -> FloatElement | None:
+    """Return the real numbers that a quantization reads, as far as its output type says it."""
+    given = call.output_type
+    element = given.element if isinstance(given, TensorType) else given
+    if call.operation is not Operation.QUANTIZE or isinstance(element, str | None):
+        return None
+    expressed = getattr(element, "expressed", None) or FLOATS["f32"]
+    return expressed if expressed.name in _CASTS else None
 
 
 def element_of(header: npy.NpyHeader) -> ElementType:

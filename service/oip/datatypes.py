@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from core.errors import FieldFault, InvalidRequestError, excerpt
+from core.errors import InvalidRequestError
+from core.errors.names import unknown_name
 from core.formats.elements import FLOATS, FloatElement, IntegerElement, Signedness
 from core.mlir.types import ElementType
 
@@ -63,11 +64,9 @@ _OF_DTYPE = {datatype.dtype: datatype for datatype in DATATYPES.values() if data
 
 def datatype_named(name: str, pointer: str) -> Datatype:
     """Return the datatype of that name, or raise InvalidRequestError listing those that are served."""
-    datatype = DATATYPES.get(name)
-    if datatype is None:
-        detail = f"no datatype {excerpt(name)!r} is served; available: {', '.join(DATATYPES)}"
-        raise InvalidRequestError(detail, (FieldFault(pointer, "enum", detail),))
-    return datatype
+    if name not in DATATYPES:
+        raise InvalidRequestError.of_field(pointer, "enum", unknown_name("datatype", name, DATATYPES).detail)
+    return DATATYPES[name]
 
 
 def datatype_of(element: ElementType, dtype: np.dtype[Any]) -> Datatype:

@@ -9,17 +9,25 @@ from typing import TypeVar
 
 import numpy as np
 
-from core.errors import FieldFault, InvalidRequestError, PreconditionError, RequantError, TensorDataError
+from core.errors import FieldFault, InvalidRequestError, PreconditionError, RequantError, TensorDataError, at
+from service.http.responses import json_text
 from service.oip import wire as oip
 from service.oip.call import Call
 from service.oip.inference_head import InferenceHead
 from service.oip.models.conversions import check_input, named_in_model, outputs_of, report_of
 from service.oip.models.model import Answer, Model, Work, slot_named
+from service.oip.parameters import Value
 from service.oip.shared_memory.tensors import SharedTensors, is_aligned
 from service.oip.tensors import InputTensor, OutputTensor
 from service.operations.calibration.quantization import DerivedScales, derive_quantization, plan_derivation
 from service.operations.conversion_call import ConversionCall, PlannedConversion, planned_conversion
 from service.operations.conversion_run import convert_in_memory
+from service.operations.explanation import (
+    BYTES_PER_ELEMENT,
+    CHARACTERS_PER_ELEMENT,
+    explanation_members,
+    planned_explanation,
+)
 from service.runtime.runtime import Runtime
 
 Reply = TypeVar("Reply")
@@ -64,6 +72,7 @@ async def _run_conversion(
     """Run a model that is a conversion of its first input."""
     x = call.inputs[model.inputs[0].name]
     planned, scales = await _plan_with_input(model, head, call, running, reserve)
+    told = await _explanation(model, call, planned, running, reserve) if model.explained else {}
     target = None if shared is None else shared.target("y", planned.output_dtype, planned.output_bytes)
     if target is None:
         await reserve(planned.output_bytes)
@@ -75,11 +84,31 @@ async def _run_conversion(
         raise
     assert isinstance(found.output, np.ndarray)
     outputs = tuple(outputs_of(planned, found.output, multipliers=True, scales=scales))
-    report = report_of(found.result, scales)
+    report = {**report_of(found.result, scales), **told}
     if shared is None:
         return reply(Answer(outputs, report))
     copied = planned.output_bytes if target is None and "y" in shared.outputs else 0
     return await running.executor.run_array(copied, lambda: reply(Answer(shared.delivered(outputs), report)))
+
+
+async def _explanation(
+    model: Model, call: Call, planned: PlannedConversion, running: Runtime, reserve: Reserve
+) -> Mapping[str, Value]:
+    """Return the steps of each element as parameters of the reply: JSON as text."""
+    x = call.inputs[model.inputs[0].name]
+    conversion = await _conversion_of(model, call, running)
+    with named_in_model(call):
+        explainer = await planned_explanation(conversion, planned, call.characters, running)
+    await reserve(BYTES_PER_ELEMENT * planned.elements)
+
+    def work() -> Mapping[str, Value]:
+        with at(x.pointer, TensorDataError, PreconditionError):
+            members = explanation_members(explainer.run(planned.unpacked(x.data, 0)))
+        # `elements` is how many there are.
+        told = {"formula": members["formula"], "explained": members["elements"]}
+        return {name: json_text(value).decode() for name, value in told.items()}
+
+    return await running.executor.run_text(CHARACTERS_PER_ELEMENT * planned.elements, work)
 
 
 async def _run_job(
@@ -155,7 +184,7 @@ async def _plan_with_input(
     if not conversion.leaves_scales_open:
         return await _plan(model, head, call, conversion, running), None
     x = call.inputs[model.inputs[0].name]
-    with named_in_model(call.inputs):
+    with named_in_model(call):
         derivation = await plan_derivation(conversion, call.characters, running)
         x.check_kept(derivation.tensor.element, derivation.dtype)
         return await derive_quantization(derivation, x.data, running, reserve)
@@ -169,10 +198,10 @@ async def _conversion_of(model: Model, call: Call, running: Runtime) -> Conversi
 async def _plan(
     model: Model, head: InferenceHead, call: Call, conversion: ConversionCall, running: Runtime
 ) -> PlannedConversion:
-    with named_in_model(call.inputs):
+    with named_in_model(call):
         planned = await planned_conversion(conversion, call.characters, running)
     check_input(call.inputs[model.inputs[0].name], planned)
-    if len(call.inputs) == 1:
+    if len(call.inputs) == 1 and not model.explained:
         head.planned = planned
     return planned
 

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from core.errors import FieldFault, InvalidRequestError, ParameterError, excerpt
+from core.errors.names import not_among
 from core.schemes.factors import parse_factor
 from service.http.problems import pointer
 from service.runtime.settings import MOST_ENTRIES
@@ -39,7 +40,8 @@ _BOOLEANS = {"true": True, "false": False}
 class Parameter:
     """A parameter that a model takes. Without `default` it is required, or `optional` and absent.
 
-    Integers are `lowest` to `highest`. `choices` are for people to see: the model itself refuses others, and its
+    Integers are `lowest` to `highest`. A string that `may_be_number` is given as a number too, which stands for its
+    text. `choices` are for people to see: the model itself refuses others, and its
     message says more.
     """
 
@@ -51,6 +53,7 @@ class Parameter:
     choices: tuple[str, ...] = ()
     lowest: int = 0
     highest: int = LARGEST_INTEGER
+    may_be_number: bool = False
 
     @property
     def required(self) -> bool:
@@ -61,16 +64,22 @@ class Parameter:
         if self.kind is Kind.NUMBER:
             expected = "expected a finite number, or its text"
             return None if _finite(value) is not None else FieldFault(pointer_to(self.name), "number", expected)
+        if self.may_be_number and type(value) in (int, float):
+            expected = "expected a string or a finite number"
+            return None if _finite(value) is not None else FieldFault(pointer_to(self.name), "number", expected)
         if type(value) is not _PYTHON[self.kind]:
-            return FieldFault(pointer_to(self.name), f"{self.kind}_type", f"expected a {self.kind}")
+            article = "an" if self.kind is Kind.INTEGER else "a"
+            return FieldFault(pointer_to(self.name), f"{self.kind}_type", f"expected {article} {self.kind}")
         if type(value) is int and not self.lowest <= value <= self.highest:
             return FieldFault(pointer_to(self.name), "out_of_range", f"expected {self.lowest} to {self.highest}")
         return None
 
     def read(self, value: Value) -> Value:
-        """Return a value without a fault as the model gets it: a number as a float."""
+        """Return a value without a fault as the model gets it: a number as a float, or as its text."""
         number = _finite(value) if self.kind is Kind.NUMBER else None
-        return value if number is None else number
+        if number is not None:
+            return number
+        return repr(value) if self.may_be_number and not isinstance(value, str) else value
 
     def from_text(self, text: str) -> Value:
         """Return the value that a text of a query stands for; what stands for none is left to `fault`."""
@@ -114,8 +123,7 @@ def completed(parameters: Iterable[Parameter], given: Mapping[str, Value]) -> di
 def _faults(known: Mapping[str, Parameter], given: Mapping[str, Value]) -> Iterator[FieldFault]:
     for name in given:
         if name not in known:
-            listed = f"available: {', '.join(known)}" if known else "available: none"
-            yield FieldFault(pointer_to(excerpt(name)), "extra_forbidden", f"not a parameter; {listed}")
+            yield FieldFault(pointer_to(excerpt(name)), "extra_forbidden", not_among("parameter", name, known))
     for name, parameter in known.items():
         if name not in given:
             fault = FieldFault(pointer_to(name), "missing", "required") if parameter.required else None

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, FailFast, Field
 from pydantic_core import PydanticCustomError
 
-from service.http.models import ABSENT, Int64, ReplyModel, RequestModel
+from service.http.models import ABSENT, Int64, ReplyModel, RequestModel, copied_lists
 
 MOST_TENSORS = 256
 LONGEST_NAME = 64
@@ -34,7 +34,7 @@ def _flat(value: Any) -> Any:
 
 
 def _list_or_null(value: Any) -> Any:
-    """Return a copy of nested lists: pydantic keeps an `Any` by reference, and the document is freed after reading.
+    """Return a copy of nested lists.
 
     Null stands for absence: KServe's client writes it beside an empty tensor.
     """
@@ -42,11 +42,7 @@ def _list_or_null(value: Any) -> Any:
         return None
     if not isinstance(value, list):
         raise PydanticCustomError("list_type", "input should be an array")
-    return _copied(value)
-
-
-def _copied(members: list[Any]) -> list[Any]:
-    return [_copied(each) if isinstance(each, list) else each for each in members]
+    return copied_lists(value)
 
 
 # openapi-generator stumbles over a property of this name whose members are described as `true`.

@@ -28,7 +28,7 @@ from core.errors import (
     MalformedRequestError,
     RequantError,
     TensorDataError,
-    at,
+    below,
     excerpt,
 )
 from service.http import json_values as values
@@ -119,7 +119,7 @@ def input_heads(inputs: Sequence[InferenceInput], model: Model, max_rank: int) -
         place = pointer("inputs", index)
         slot = slot_named(model.inputs, given.name)
         if slot is None:
-            raise _invalid(f"{place}/name", f"{model.name} has {_listed('inputs', model.inputs)}; not this one")
+            raise _invalid(f"{place}/name", _no_such("input", given.name, model, model.inputs))
         if given.name in heads:
             raise _invalid(f"{place}/name", f"the input {given.name} is there more than once")
         datatype = datatype_named(given.datatype, f"{place}/datatype")
@@ -146,9 +146,9 @@ def _check_names(slot: Slot, names: Sequence[str]) -> None:
         raise _invalid("/inputs", f"several inputs {slot.name} are named {expected}")
 
 
-def _listed(kind: str, slots: Sequence[Slot]) -> str:
+def _no_such(kind: str, name: str, model: Model, slots: Sequence[Slot]) -> str:
     names = [f"{slot.name}_0, {slot.name}_1, ..." if slot.variadic else slot.name for slot in slots]
-    return f"the {kind} {', '.join(names)}" if names else f"no {kind}"
+    return f"{model.name} has no {kind} {excerpt(name)!r}; it has {', '.join(names) or 'none'}"
 
 
 def _shape(shape: Sequence[int], place: str, max_rank: int) -> tuple[int, ...]:
@@ -204,49 +204,37 @@ def tensor_of_json(head: InputHead, body: bytes, settings: Settings) -> InputTen
     """Return an input that came as JSON. `body` is the whole JSON: the literals decide what a rounded number cannot."""
     assert head.values is not None
     place = f"{head.pointer}/data"
-    with at(place):
+    with below(place):
         if head.elements > settings.max_values:
             limit = settings.max_values
             raise LimitError(f"{head.elements} elements; more than {limit} are sent in binary", limit=limit)
-        numbers = _flattened(head.values, head)
-        if any(type(number) is float and not math.isfinite(number) for number in numbers):
+        numbers: Sequence[Any] = head.values
+        flat = values.flattened(numbers, head.shape)
+        if any(type(number) is float and not math.isfinite(number) for number in flat):
             # NaN and Infinity as some writers of JSON write them become texts; 1e999 stays what it is.
-            numbers = _flattened(_data_again(body, head, parse_constant=str), head)
+            numbers = _data_again(body, head, parse_constant=str)
         if head.datatype is BOOL:
-            numbers = [int(number) if type(number) is bool else number for number in numbers]
-        for index, number in enumerate(numbers):
-            if type(number) not in (int, float, str):
-                raise TensorDataError(f"value {index} is not a number")
+            numbers = _numbers_for_booleans(numbers)
 
-        def literals() -> list[str]:
-            return _flattened(_data_again(body, head, parse_float=str, parse_int=str), head)
+        def literals() -> list[Any]:
+            return _data_again(body, head, parse_float=str, parse_int=str)
 
         element, dtype = head.datatype.element, head.datatype.dtype
-        data = values.decode_elements(numbers, element, dtype, head.elements, literals)
+        data = values.decode_elements(numbers, element, dtype, head.shape, literals)
     return InputTensor(head.name, head.datatype, head.shape, data, head.pointer)
+
+
+def _numbers_for_booleans(members: Sequence[Any]) -> list[Any]:
+    return [
+        _numbers_for_booleans(each) if isinstance(each, list) else int(each) if type(each) is bool else each
+        for each in members
+    ]
 
 
 def _data_again(body: bytes, head: InputHead, **readers: Any) -> list[Any]:
     """Read the data of an input once more, with other readers of its numbers."""
     found: list[Any] = json.loads(body, **readers)["inputs"][head.index]["data"]
     return found
-
-
-def _flattened(data: list[Any], head: InputHead) -> list[Any]:
-    """Return the elements of a flat list, or of lists that are nested as the shape says."""
-    if not data or not isinstance(data[0], list):
-        return data
-    level: list[Any] = [data]
-    for axis, size in enumerate(head.shape):
-        for members in level:
-            if not isinstance(members, list) or len(members) != size:
-                found = len(members) if isinstance(members, list) else "no"
-                raise TensorDataError(
-                    f"the data are neither {head.elements} numbers nor lists nested as the shape: "
-                    f"a list along axis {axis} has {found} members, and the axis {size}"
-                )
-        level = [member for members in level for member in members]
-    return level
 
 
 def check_booleans(tensor: InputTensor) -> None:
@@ -268,7 +256,7 @@ def wanted_outputs(request: InferenceRequest, model: Model) -> dict[str, bool]:
     for index, output in enumerate(request.outputs):
         place = pointer("outputs", index)
         if slot_named(model.outputs, output.name) is None:
-            raise _invalid(f"{place}/name", f"{model.name} has {_listed('outputs', model.outputs)}; not this one")
+            raise _invalid(f"{place}/name", _no_such("output", output.name, model, model.outputs))
         if output.name in wanted:
             raise _invalid(f"{place}/name", f"the output {output.name} is there more than once")
         unknown = [name for name in output.parameters if name not in (BINARY, *PARAMETERS)]

@@ -75,6 +75,11 @@ class ConversionCall(NamedTuple):
         return self.operation is Operation.QUANTIZE and isinstance(element, (AnyType, CalibratedType))
 
     @property
+    def input_place(self) -> str:
+        """The pointer to what says the type of the input: its own, or the input, whose elements say it."""
+        return "/input" if self.input_type is None else "/input_type"
+
+    @property
     def is_kept(self) -> bool:
         """Whether it is worth the time to look whether such a call was planned before."""
         numbers = len(self.multipliers or ())
@@ -151,7 +156,7 @@ def made_of_call(call: ConversionCall, make: Callable[..., Made], settings: Sett
     if call.multipliers is not None:
         arguments["multipliers"] = call.multipliers
         of_multipliers = at("/multipliers", ParameterError, PreconditionError)
-    types = sides(input="/input_type", output="/output_type")
+    types = sides(input=call.input_place, output="/output_type")
     with at("/profile", UnsupportedError), types, of_multipliers:
         return make(input_type, output_type, call.profile, **arguments)
 
@@ -166,7 +171,7 @@ def input_tensor_type(call: ConversionCall, settings: Settings) -> TensorType:
         assert isinstance(call.input_type, str)
         return read_tensor_type(call.input_type, settings, "/input_type")
     given = _read(call.input_type, settings, "/input_type")
-    with at("/input_type"):
+    with at(call.input_place):
         if given is None:
             assert call.element is not None
             return TensorType(call.shape, call.element)

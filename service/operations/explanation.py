@@ -7,13 +7,13 @@ from dataclasses import fields
 from functools import partial
 from typing import Any
 
+from core.convert.explain.dequantize import dequantize_explainer
+from core.convert.explain.explainer import Explainer
+from core.convert.explain.explanation import ElementExplanation, Explanation, Step
+from core.convert.explain.number_text import float_text
+from core.convert.explain.quantize import quantize_explainer
+from core.convert.explain.requantize import requantize_explainer
 from core.errors import LimitError
-from core.explain.dequantize import dequantize_explainer
-from core.explain.explainer import Explainer
-from core.explain.explanation import ElementExplanation, Explanation, Step
-from core.explain.number_text import float_text
-from core.explain.quantize import quantize_explainer
-from core.explain.requantize import requantize_explainer
 from core.formats.elements import FloatElement
 from core.mlir.types import ElementType
 from core.profiles import Operation
@@ -23,8 +23,10 @@ from service.runtime.settings import Settings
 
 MOST_EXPLAINED = 256
 """Elements of a tensor that is explained."""
-CHARACTERS_PER_ELEMENT = 512
+CHARACTERS_PER_ELEMENT = 256
 """What the steps of an element cost, in characters."""
+BYTES_PER_ELEMENT = 16 << 10
+"""About how much memory they take, and their JSON."""
 
 _EXPLAINERS: Mapping[Operation, Callable[..., Explainer]] = {
     Operation.QUANTIZE: quantize_explainer,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from core.errors import UnsupportedError, excerpt
+from core.errors import RequantError, UnsupportedError, excerpt
 from core.mlir import print_type
 from core.mlir.types import TensorType
 from core.operators.checks import checked_call
@@ -35,6 +36,19 @@ def operand_dtype(tensor: TensorType) -> np.dtype[Any]:
     return dtype
 
 
+@contextmanager
+def _at_given(attributes: Mapping[str, Value]) -> Iterator[None]:
+    """Point at no attribute that has its default: the request does not have it."""
+    try:
+        yield
+    except RequantError as error:
+        _, part, name = [*(error.pointer or "//").split("/"), "", ""][:3]
+        if part == "attributes" and name and name not in attributes:
+            error.detail += f" ({name} has its default)"
+            error.pointer = None
+        raise
+
+
 def plan_operator(
     operator: Operator,
     opset: int | None,
@@ -47,6 +61,7 @@ def plan_operator(
 
     Raise LimitError for an output of too many elements or products.
     """
-    work = operator.work_of(checked_call(operator, opset, implementation, operands, attributes))
+    with _at_given(attributes):
+        work = operator.work_of(checked_call(operator, opset, implementation, operands, attributes))
     check_size(work.elements, work.products, settings)
     return PlannedOperator(work.run, work.working_bytes(operands), weight_of(work.elements, work.products))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,30 +16,36 @@ import pytest
 
 pytestmark = pytest.mark.browser
 
-# What the client prints of each view's call, from the reply of the JSON API.
-CALLS = {
-    "/#multiplier?factor=0x1.8p-5&scheme=tosa": lambda reply: [
-        f"{name} [{reply['results'][0][name]}]" for name in ("multiplier", "shift")
-    ],
-    "/#requantize?call=litert_single_rounding": lambda reply: [_array(reply["output"]["values"])],
-    "/#requantize?input=i32&output=i8&multiplier=1073741824&shift=0&accumulators=5+7": lambda reply: [
-        _array(reply["output"]["values"]),
-        "multiplier [1073741824]",
-    ],
-    "/#quantize?type=!quant.uniform<i4:f32,0.5>&numbers=-1+0.25+NaN+inf&profiles=stablehlo": lambda reply: [
-        _array(reply["output"]["values"])
-    ],
-    "/#quantize?type=!quant.uniform<f8E4M3FN:f32,0.5>&numbers=-1+0.3&profiles=onnx": lambda reply: [
-        _array(reply["output"]["values"])
-    ],
-    "/#type?type=!quant.uniform<i8:f32,0.5:3>": lambda reply: [f'"system":"{reply["translations"][0]["system"]}"'],
+# Outputs of the model by name, as they stand in the reply of the JSON API.
+CALLS: dict[str, Callable[[Any], dict[str, list[int]]]] = {
+    "/#multiplier?factor=0x1.8p-5&scheme=tosa": lambda reply: {
+        name: [reply["results"][0][name]] for name in ("multiplier", "shift")
+    },
+    "/#requantize?call=litert_single_rounding": lambda reply: {"y": reply["output"]["values"]},
+    "/#requantize?input=i32&output=i8&multiplier=1073741824&shift=0&accumulators=5+7": lambda reply: {
+        "y": reply["output"]["values"],
+        "multiplier": [1 << 30],
+    },
+    "/#quantize?type=!quant.uniform<i4:f32,0.5>&numbers=-0+0.25+NaN+inf&profiles=stablehlo": lambda reply: {
+        "y": reply["output"]["values"]
+    },
+    "/#quantize?type=!quant.uniform<f8E4M3FN:f32,0.5>&numbers=-1+0.3&profiles=onnx": lambda reply: {
+        "y": reply["output"]["values"]
+    },
+    "/#quantize?type=!quant.uniform<u8:bf16,0.5:9>&numbers=-1+0.3+2+3&shape=2x2&profiles=mlir": lambda reply: {
+        "y": reply["output"]["values"]
+    },
+    "/#type?type=!quant.uniform<i8:f32,0.5:3>": lambda reply: {},
 }
 # Signs that a shell and Python have uses for.
 QUOTED = 'it\'s "$HOME" `id` \\n \\\\ ! %s é'
 
 
-def _array(values: list[int]) -> str:
-    return f"y [{' '.join(f'{value:{max(len(str(each)) for each in values)}}' for value in values)}]"
+def _printed(text: str, name: str) -> list[int]:
+    """Return an array of integers that numpy printed after its name."""
+    found = re.search(rf"^{name} (\[[-\d\s\[\]]+\])", text, re.MULTILINE)
+    assert found, text
+    return [int(number) for number in re.findall(r"-?\d+", found[1])]
 
 
 def _text(page: Any, form: str) -> str:
@@ -71,8 +79,10 @@ def test_each_form_runs(page: Any, client: httpx.Client, address: str) -> None:
     assert json.loads(_output("bash", given=_text(page, "curl"))) == expected
     assert json.loads(_output(sys.executable, "-", given=_text(page, "Python"))) == expected
     printed = _output(str(Path(python).absolute()), "-", given=_text(page, "tritonclient"))
-    for text in CALLS[address](expected):
-        assert text in printed
+    outputs = CALLS[address](expected)
+    assert {name: _printed(printed, name) for name in outputs} == outputs
+    # A type's translations are parameters of the reply.
+    assert outputs or '"system":"onnx"' in printed
 
 
 def test_quotes(page: Any) -> None:
@@ -87,12 +97,20 @@ def test_quotes(page: Any) -> None:
     assert json.loads(_output(sys.executable, "-", given=program))["factors"] == [QUOTED]
 
 
-def test_choice_of_the_call(page: Any) -> None:
-    page.goto("/#requantize")
-    choice = page.get_by_label("Profile or scheme")
-    choice.select_option("litert_single_rounding")
-    assert json.loads(_text(page, "JSON"))["profile"] == "litert_single_rounding"
-    assert "call=litert_single_rounding" in page.url
+@pytest.mark.parametrize(
+    ("view", "label", "member", "name"),
+    [
+        ("quantize", "Profile", "profile", "mlir"),
+        ("requantize", "Profile or scheme", "profile", "litert_single_rounding"),
+        ("multiplier", "Scheme", "scheme", "ethos_u"),
+    ],
+)
+def test_choice_of_the_call(page: Any, view: str, label: str, member: str, name: str) -> None:
+    page.goto(f"/#{view}")
+    choice = page.get_by_role("region", name="The same call as code").get_by_label(label, exact=True)
+    choice.select_option(name)
+    assert json.loads(_text(page, "JSON"))[member] == name
+    assert f"={name}" in page.url
 
 
 def test_keyboard_and_copy(page: Any) -> None:
@@ -105,3 +123,16 @@ def test_keyboard_and_copy(page: Any) -> None:
     page.get_by_role("button", name="Copy the call").click()
     page.get_by_role("status").filter(has_text="Copied").wait_for()
     assert page.evaluate("navigator.clipboard.readText()") == _text(page, "Python")
+
+
+def test_body_beyond_an_argument(page: Any) -> None:
+    page.goto("/#multiplier")
+    command = page.evaluate(
+        """async (body) => {
+          const { curlText } = await import("/playground/call_as_code/curl.js");
+          return curlText({ path: "/v1/parameters/multiplier", body }, { base: document.baseURI });
+        }""",
+        {"factors": ["0.0123".ljust(40, "0")] * 4000, "scheme": "litert"},
+    )
+    assert len(command) > 128 * 1024
+    assert len(json.loads(_output("bash", given=command))["results"]) == 4000

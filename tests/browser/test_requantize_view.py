@@ -110,6 +110,17 @@ def test_multiplier_and_shift_of_plain_integers(page: Any, client: httpx.Client)
     ]
 
 
+def test_integers_that_no_double_holds(page: Any) -> None:
+    page.goto(
+        "/#requantize?input=i64&output=i32&multiplier=8388608&shift=50&profiles=scheme+xnnpack_fp32"
+        "&accumulators=9007199254740993"
+    )
+    steps = page.get_by_role("region", name="The steps of each profile, side by side")
+    steps.get_by_text("9007199254740993 - 0 = 9007199254740993").wait_for()
+    page.get_by_role("tab", name="JSON").click()
+    page.get_by_role("tabpanel").get_by_text("[9007199254740993]").wait_for()
+
+
 def test_faults_are_said_where_they_are(page: Any) -> None:
     page.goto("/#requantize")
     page.get_by_role("heading", name="3 of 6").wait_for()
@@ -117,3 +128,18 @@ def test_faults_are_said_where_they_are(page: Any) -> None:
     page.get_by_text("Item 3 is not an integer.").wait_for()
     page.get_by_label("Integers").fill("1 2 9999999999")
     page.get_by_text("has no result").first.wait_for()
+
+
+def test_examples_differ(page: Any) -> None:
+    page.goto("/#requantize")
+    examples = page.get_by_role("list", name="Examples").get_by_role("link")
+    assert examples.count() == 4
+    for index in range(4):
+        examples.nth(index).click()
+        page.get_by_role("heading", name="elements differ.").wait_for()
+        page.get_by_role("row", name="first difference").wait_for()
+        assert page.get_by_text("has no result").count() == 0
+        page.goto("/#multiplier")
+        page.get_by_role("rowheader").first.wait_for()
+        page.goto("/#requantize?profiles=litert")
+        page.get_by_role("heading", name="litert converted 6 elements").wait_for()

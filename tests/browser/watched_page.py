@@ -19,6 +19,8 @@ PHONE: dict[str, Any] = {
 }
 SIZES = {"desktop": DESKTOP, "phone": PHONE}
 COLOR_SCHEMES = ("light", "dark")
+MOST_MILLISECONDS = 30_000
+"""How long a page may take to show what is expected."""
 
 # A page shows what the API refuses; Chromium calls the status an error all the same.
 _REFUSED = re.compile(r"Failed to load resource: the server responded with a status of 4\d\d ")
@@ -47,7 +49,7 @@ def watched_page(chromium: Any, origin: str, complaints: list[str] | None = None
 
     def on_page(page: Any) -> None:
         page.on("pageerror", lambda error: noted.append(f"exception: {error}"))
-        page.set_default_timeout(10_000)
+        page.set_default_timeout(MOST_MILLISECONDS)
 
     with chromium.new_context(base_url=origin, **(DESKTOP | options)) as context:
         context.on("page", on_page)
@@ -61,7 +63,10 @@ def watched_page(chromium: Any, origin: str, complaints: list[str] | None = None
         assert not noted, "\n".join(noted)
 
 
-def screenshot(page: Any, name: str) -> None:
-    """Write `name`.png, of the whole page, to the directory that the environment variable SCREENSHOTS names, if any."""
+def screenshot(page: Any, name: str, *, whole: bool = True) -> None:
+    """Write `name`.png to the directory that the environment variable SCREENSHOTS names, if any.
+
+    `whole`: of the whole page, not of what is on the screen.
+    """
     if directory := os.environ.get("SCREENSHOTS"):
-        page.screenshot(path=Path(directory) / f"{name}.png", full_page=True)
+        page.screenshot(path=Path(directory) / f"{name}.png", full_page=whole)

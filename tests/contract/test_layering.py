@@ -36,7 +36,6 @@ CORE: tuple[tuple[str, ...], ...] = (
     ("integer",),
     ("compare",),
     ("parameters",),
-    ("explain",),
     ("convert",),
     ("plan",),
     ("profiles",),

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.serving_page import Reader, sections
+from tests.support.page_programs import DOCS, Reader, sections
 
-SECTIONS = sections()
+SECTIONS = sections(DOCS / "serving.md")
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
 @pytest.mark.parametrize("title", SECTIONS)
 def test_every_block_prints_what_stands_under_it(reader: Reader, title: str) -> None:
     for block in SECTIONS[title]:
-        if not block.needs_clients:
+        if not block.needs:
             reader.follow(block)
 
 

@@ -77,6 +77,23 @@ def _conversions() -> Iterator[Case]:
         "input": tensor(f"tensor<55000x!quant.uniform<i32:f32:0, {scale_list(55_000, zeros=False)}>>",
                          noise((55_000,), "i4")),
         "output_type": f"!quant.uniform<i8:f32:0, {scale_list(55_000)}>", "profile": "torch"})  # fmt: skip
+    yield json_case("/v1/explain/quantize", "256 subnormals to f64", lambda: {
+        "input": tensor("tensor<256xf64>", np.arange(1, 257, dtype="u8").view("f8")),
+        "output_type": "!quant.uniform<i32:f64, 1.0e-300:3>"})  # fmt: skip
+    yield json_case("/v1/explain/quantize", "256 elements, a table of 65536 values", lambda: {
+        "input": tensor("tensor<256xf32>", noise((256,))),
+        "output_type": f"!quant.uniform<{_table()}:f32, 0.5>", "profile": "quantile"})  # fmt: skip
+    yield json_case(
+        "/v1/explain/dequantize",
+        "256 i32",
+        lambda: {
+            "input": tensor("tensor<256x!quant.uniform<i32:f32, 0.05:3>>", noise((256,), "i4")),
+            "profile": "litert",
+        },
+    )
+    yield json_case("/v1/explain/requantize", "256 i32", lambda: {
+        "input": tensor("tensor<256x!quant.uniform<i32:f32, 0.01>>", noise((256,), "i4")),
+        "output_type": "!quant.uniform<i8:f32, 0.05:3>", "profile": "torch_decomposed"})  # fmt: skip
     wide = (16_700_000,)
     yield npy_case(
         "/v1/npy/quantize", "16 million f32", lambda: noise(wide), output_type="!quant.uniform<i8:f32, 0.05:3>"
@@ -375,6 +392,17 @@ def _models() -> Iterator[Case]:
         storage_type="i8", axis=1)  # fmt: skip
     yield model_case("dequantize", "60 million i8", lambda: [Input("x", noise((60 << 20,), "i1"))],
                  input_type="!quant.uniform<i8:f32, 0.05:3>")  # fmt: skip
+    yield model_case(
+        "explain_quantize",
+        "256 subnormals to f64",
+        lambda: [Input("x", np.arange(1, 257, dtype="u8").view("f8"))],
+        output_type="!quant.uniform<i32:f64, 1.0e-300:3>",
+    )
+    yield model_case("explain_dequantize", "256 i32", lambda: [Input("x", noise((256,), "i4"))],
+                     input_type="!quant.uniform<i32:f32, 0.05:3>", profile="litert")  # fmt: skip
+    yield model_case("explain_requantize", "256 i32", lambda: [Input("x", noise((256,), "i4"))],
+                     input_type="!quant.uniform<i32:f32, 0.01>", output_type="!quant.uniform<i8:f32, 0.05:3>",
+                     profile="torch_decomposed")  # fmt: skip
     yield model_case("requantize", "16 million i32", lambda: [Input("x", noise((16_700_000,), "i4"))],
                  input_type="!quant.uniform<i32:f32, 0.01>", output_type="!quant.uniform<i8:f32, 0.05:3>")  # fmt: skip
     yield model_case("requantize", "50000 scales on both sides",

@@ -13,12 +13,15 @@ from numpy.typing import NDArray
 from core.mlir import parse_type
 from core.mlir.types import TensorType
 from core.plan.plan import Plan
+from core.profiles import OperationRule
+from tests.support.cases import EXHAUSTIVE
 from tests.support.float_samples import SPECIAL, neighbours, patterns
 
 EXPRESSED = ("f32", "f16", "bf16", "f64")
 INTEGERS = ("i2", "u2", "i4", "u4", "i8", "u8", "i12", "i16", "u16", "i32", "u32")
 FLOATS = ("f8E4M3FN", "f8E5M2", "f8E4M3FNUZ", "f8E5M2FNUZ", "f4E2M1FN", "f6E2M3FN", "f6E3M2FN")
-SCALES = ("0.5", "0.1", "0.0237", "3.0", "1.0", "1.0000005", "1.0e-40", "1.0e-5", "2.0e38", "6.0e-8")
+SCALES = ("0.5", "0.1", "0.0237", "3.0", "1.0", "1.0000009", "1.0e-40", "1.5e-38", "1.0e-5", "2.0e38", "6.0e-8")
+_FEW, _MANY = 50, 1500
 GRANULARITIES = ("per_tensor", "per_axis", "sub_channel", "sub_channel_outer")
 
 
@@ -79,10 +82,15 @@ def _rows(texts: list[str], length: int) -> str:
     return ", ".join(f"{{{', '.join(texts[begin : begin + length])}}}" for begin in range(0, len(texts), length))
 
 
-def drawable(
+def drawable(rule: OperationRule) -> list[tuple[str, str, str]]:
+    """All kinds of type that a rule takes, again and again until they are 50 or more, or many."""
+    kinds = [*_kinds(rule.storages, rule.expressed, rule.granularities)]
+    return kinds * ((_MANY if EXHAUSTIVE else _FEW) // len(kinds) + 1)
+
+
+def _kinds(
     storages: Iterable[str], expressed: Iterable[str], granularities: Iterable[str]
 ) -> Iterator[tuple[str, str, str]]:
-    """All kinds of type that a rule takes."""
     for storage in (each for each in (*INTEGERS, *FLOATS) if each in storages):
         for each in expressed:
             for granularity in GRANULARITIES:

@@ -24,7 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.convert.blocks.blocking import block_count, check_length, flat_f32
-from core.errors import PreconditionError, UnknownNameError, excerpt
+from core.errors import PreconditionError
+from core.errors.names import entry_named
 from core.kernels.convert import blocks as kernels
 
 Array = NDArray[Any]
@@ -71,9 +72,7 @@ class GgufTensor:
 
 def gguf_format(name: str) -> GgufFormat:
     """Return the format of a name, or raise UnknownNameError."""
-    if name not in GGUF_FORMATS:
-        raise UnknownNameError(f"'{excerpt(name)}' is not a GGUF format; those are: {', '.join(GGUF_FORMATS)}")
-    return GGUF_FORMATS[name]
+    return entry_named(GGUF_FORMATS, name, "GGUF format")
 
 
 def _reciprocals(source: Array, extremes: Array, scales: Array) -> Array:

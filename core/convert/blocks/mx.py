@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from core.convert.blocks.blocking import block_count, check_length, flat_f32
 from core.convert.small_floats import check_codes, decode_table, small_float
-from core.errors import UnknownNameError, excerpt
+from core.errors.names import entry_named
 from core.kernels.convert import blocks as kernels
 
 Array = NDArray[Any]
@@ -73,9 +73,7 @@ class MxTensor:
 
 def mx_element(format_name: str) -> str | None:
     """Return the element type of an MX format (None for mxint8), or raise UnknownNameError."""
-    if format_name not in MX_ELEMENTS:
-        raise UnknownNameError(f"'{excerpt(format_name)}' is not an MX format; those are: {', '.join(MX_ELEMENTS)}")
-    return MX_ELEMENTS[format_name]
+    return entry_named(MX_ELEMENTS, format_name, "MX format")
 
 
 def _nan_element(element: str | None, rule: MxRule) -> tuple[int, int]:

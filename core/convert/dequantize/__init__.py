@@ -49,7 +49,7 @@ def dequantize_rule(
     with about("output"):
         target = bind(operand.expressed if output_type is None else output_type, static_shape(input_type))
         float_element(target, "output")
-        operand.check_expressed(target)
+        operand.check_expressed(target, stated.expressed)
     rule = stated.for_type(operand.layout_along(), operand.storage, operand.expressed.name)
     if not constant_scales:
         rule = replace(rule, unit_tolerance=None)

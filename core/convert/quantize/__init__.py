@@ -13,7 +13,8 @@ from core.convert.quantize.general import ROUNDINGS, plan_general
 from core.convert.quantize.native import native_form, plan_native
 from core.convert.quantize.small_float import plan_small_float
 from core.convert.quantize.split_bytes import Runs, plan_split_bytes
-from core.errors import UnsupportedError, about, entry_named
+from core.errors import UnsupportedError, about
+from core.errors.names import entry_named
 from core.formats.elements import FloatElement
 from core.formats.rules import Overflow
 from core.mlir.types import TensorType, Type
@@ -104,7 +105,7 @@ def quantize_rule(
     rule = replace(rule, expressed=rule.expressed + more_expressed)
     with about("output"):
         operand = quantized_operand(output_type, "output", rule, profile)
-        operand.check_expressed(input_type)
+        operand.check_expressed(input_type, rule.expressed)
     rule = rule.for_type(operand.layout_along(block_axis), operand.storage, operand.expressed.name)
     if not constant_scales:
         rule = replace(rule, unit_tolerance=None)

@@ -59,7 +59,7 @@ def _operand(tensor: TensorType, side: str, rule: OperationRule, profile: str) -
 def _pair_rule(rule: OperationRule, source: StoredOperand, target: StoredOperand, profile: str) -> OperationRule:
     """Return the rule for a pair of sides, or raise UnsupportedError where the profile's system refuses it."""
     if isinstance(source, QuantizedOperand) and isinstance(target, QuantizedOperand):
-        source.check_expressed(TensorType((), target.expressed))
+        source.check_same_expressed(target)
         if rule.rescale:
             check_rescale(source, target)
         rule = rule.for_pair(source.storage, target.storage)

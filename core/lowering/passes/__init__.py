@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from core.errors import UnknownNameError, excerpt
+from core.errors.names import unknown_name
 from core.lowering.module import Module
 from core.lowering.passes.chlo_to_stablehlo import CHLO_TO_STABLEHLO
 from core.lowering.passes.lower_quant_ops import LOWER_QUANT_OPS
@@ -45,7 +46,7 @@ def parse_pass(text: str) -> tuple[Pass, Options]:
     match = _SPELLING.fullmatch(text)
     found = PASSES.get(match[1]) if match else None
     if match is None or found is None:
-        raise UnknownNameError(f"no pass is named {excerpt(text)!r}; available: {', '.join(PASSES)}")
+        raise unknown_name("pass", text, PASSES)
     given = {}
     for entry in (match[2] or "").split():
         name, _, value = entry.partition("=")

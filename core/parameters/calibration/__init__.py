@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from core.errors import entry_named
+from core.errors.names import entry_named
 from core.parameters.calibration.entropy import ENTROPY
 from core.parameters.calibration.mean_squared_error import MEAN_SQUARED_ERROR
 from core.parameters.calibration.method import CalibrationMethod, CalibrationOptions, FoundRanges, Target

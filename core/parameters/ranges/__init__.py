@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from core.errors import entry_named
+from core.errors.names import entry_named
 from core.parameters.ranges.litert import LITERT, LITERT_CONVERTER, LITERT_HYBRID
 from core.parameters.ranges.mlir import MLIR
 from core.parameters.ranges.onednn import ONEDNN

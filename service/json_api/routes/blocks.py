@@ -67,7 +67,7 @@ async def quantize_in_blocks(request: Request) -> Response:
             element = blocks.real_element(input_type)
         source = read_elements(call.input, input_type, element.tensor_dtype, "input", body, settings)
         with at("/global_scale"):
-            global_scale = blocks.read_global_scale(call.global_scale)
+            global_scale = blocks.read_global_scale(body.number_text(call.global_scale, "global_scale"))
         tensor = blocks.quantize(source, input_type, call.format, call.rule, global_scale)
         pieces: list[Buffer] = [b'{"format":' + json_text(tensor.format)]
         for name, part in tensor.parts.items():
@@ -108,7 +108,8 @@ async def dequantize_from_blocks(request: Request) -> Response:
                 message, detail = f"{call.format} has no {name}", f"{call.format} has none"
                 raise InvalidRequestError.of_field(f"/{name}", "extra_forbidden", detail, message=message)
         with at("/global_scale"):
-            scale = parse_factor(call.global_scale) if call.given("global_scale") else None
+            given_scale = call.given("global_scale").get("global_scale")
+            scale = None if given_scale is None else parse_factor(body.number_text(given_scale, "global_scale"))
         real = wanted.run(parts, scale)
         in_values = any(given[name].in_values for name in parts)
         return BuffersResponse([b'{"output":', *output_pieces(output, real, in_values=in_values), b"}"], MEDIA_TYPE)

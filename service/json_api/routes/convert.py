@@ -11,8 +11,8 @@ from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
+from core.convert.explain.explanation import Explanation
 from core.errors import InvalidRequestError, RequantError, at
-from core.explain.explanation import Explanation
 from core.mlir.types import Type
 from core.plan.packing import Packing, check_spare_bits
 from core.plan.plan import Array
@@ -41,7 +41,12 @@ from service.operations.conversion_call import ConversionCall, planned_conversio
 from service.operations.conversion_options import given_options
 from service.operations.conversion_run import Converted, convert_array
 from service.operations.error_measures import error_measures
-from service.operations.explanation import CHARACTERS_PER_ELEMENT, explanation_members, planned_explanation
+from service.operations.explanation import (
+    BYTES_PER_ELEMENT,
+    CHARACTERS_PER_ELEMENT,
+    explanation_members,
+    planned_explanation,
+)
 from service.runtime.request_context import reserve_memory
 from service.runtime.runtime import require_ready
 from service.runtime.settings import Settings
@@ -130,7 +135,8 @@ async def answer_conversion(
         raise
     # The result, and base64 of it. A type that promises more elements than the body has bits will be refused.
     result_bytes = min(planned.elements, 8 * len(body)) * planned.plan.output_dtype.itemsize
-    await reserve_memory(request.scope, result_bytes + result_bytes * 4 // 3)
+    told_bytes = BYTES_PER_ELEMENT * planned.elements if explained else 0
+    await reserve_memory(request.scope, result_bytes + result_bytes * 4 // 3 + told_bytes)
     if in_values and asked.packing is Packing.DENSE and operation is not Operation.QUANTIZE:
         message = "values are numbers and not packed; send data"
         raise InvalidRequestError.of_field("/packing", "packing_of_values", "only data can be packed", message=message)

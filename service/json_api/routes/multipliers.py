@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.http.json_body import receive_json
+from service.http.json_document import JsonDocument
 from service.http.openapi_operation import json_operation
 from service.http.query import no_query
 from service.http.responses import json_response
@@ -26,7 +27,7 @@ from service.runtime.runtime import require_ready
 router = APIRouter(prefix="/v1/parameters", tags=["params"], dependencies=[Depends(no_query)])
 
 
-_EXAMPLE = {"factors": ["0.0123", "0x1.8p-5"], "scheme": "litert"}
+_EXAMPLE = {"factors": [0.0123, "0x1.8p-5"], "scheme": "litert"}
 
 
 @router.post(
@@ -38,20 +39,25 @@ _EXAMPLE = {"factors": ["0.0123", "0x1.8p-5"], "scheme": "litert"}
 async def derive_multipliers(request: Request) -> Response:
     """Derive the integer multiplier and shift for each factor, and the value that they represent."""
     running = require_ready(request)
-    call, _ = await receive_json(request, MultiplierRequest, running)
+    call, body = await receive_json(request, MultiplierRequest, running)
     [(field, given)] = call.given("factors", "scales").items()
     scheme = scheme_for(call.scheme, len(given), field, running.settings)
 
     def work() -> Response:
         if field == "factors":
-            found = derive_from_factors(call.factors, scheme)
+            texts = [body.number_text(factor, f"factors/{index}") for index, factor in enumerate(call.factors)]
+            found = derive_from_factors(texts, scheme)
         else:
-            found = derive_from_each_scales([_texts(scales) for scales in call.scales], scheme)
+            scales = [_texts(each, body, f"scales/{index}") for index, each in enumerate(call.scales)]
+            found = derive_from_each_scales(scales, scheme)
         results = [models.DerivedMultiplier(**asdict(each)) for each in found]
         return json_response(MultiplierReply(scheme=scheme, results=results))
 
     return await running.executor.run_text(derivation_characters(len(given)), work)
 
 
-def _texts(scales: ScaleTriple) -> Scales:
-    return scales.input, scales.weight if "weight" in scales.model_fields_set else None, scales.output
+def _texts(scales: ScaleTriple, body: JsonDocument, field: str) -> Scales:
+    def text(name: str) -> str:
+        return body.number_text(getattr(scales, name), f"{field}/{name}")
+
+    return text("input"), text("weight") if "weight" in scales.model_fields_set else None, text("output")

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from core.convert.blocks.block_tensor import BlockFormat
 from core.convert.blocks.mx import MxRule
-from service.http.models import ABSENT, ReplyModel, RequestModel
+from service.http.models import ABSENT, NumberOrText, ReplyModel, RequestModel
 from service.json_api.schemas.tensors import OutputTensor, Tensor
 
 _ELEMENTS = "Codes, one per byte; for mxint8 integers in units of 1/64 of the scale. Absent for GGUF."
@@ -21,10 +21,10 @@ class QuantizeBlocksRequest(RequestModel):
     input: Tensor
     format: BlockFormat = Field(strict=False)
     rule: MxRule = Field(default=MxRule.OCP, strict=False, description="MX formats: the rule for the shared exponent.")
-    global_scale: str = Field(
+    global_scale: NumberOrText = Field(
         default="derived",
-        description="nvfp4 only: `derived` (from the largest magnitude), `absent`, or a number as text.",
-        max_length=128,
+        description="nvfp4 only: `derived` (from the largest magnitude), `absent`, or a number, also as text. It is "
+        "read as the nearest binary64, which is rounded to f32.",
     )
 
 
@@ -46,7 +46,9 @@ class DequantizeBlocksRequest(RequestModel):
     elements: Tensor = Field(default=ABSENT, description=_ELEMENTS)
     scales: Tensor = Field(default=ABSENT, description=_SCALES)
     blocks: Tensor = Field(default=ABSENT, description=_BLOCKS)
-    global_scale: str = Field(default="", description=f"{_GLOBAL} Default: block scales only.", max_length=128)
+    global_scale: NumberOrText = Field(
+        default="", description="nvfp4 only: the tensor-level scale, a number or its text. Default: block scales only."
+    )
 
 
 class DequantizeBlocksReply(ReplyModel):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from core.explain.explanation import Saturation, StepKind
+from core.convert.explain.explanation import Saturation, StepKind
 from service.http.models import ABSENT, Int32, ReplyModel
 from service.json_api.schemas.conversions import ConversionReply, QuantizeReply, RequantizeReply
 
@@ -20,7 +20,8 @@ class ExplainedStep(ReplyModel):
     formula: str = Field(examples=["x / s"])
     inserted: str = Field(description="The formula with the numbers of this element.", examples=["0.25 / 0.5"])
     value: str = Field(
-        description="The result: an integer, or the shortest decimal number that reads back in `precision`.",
+        description="The result: an integer, or the shortest decimal number that reads back in `precision`; all digits "
+        "of a whole number.",
         examples=["0.5"],
     )
     precision: str = Field(

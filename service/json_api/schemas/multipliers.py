@@ -7,24 +7,29 @@ from typing import Annotated
 from pydantic import FailFast, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from service.http.models import Int32, Int64, ReplyModel, RequestModel, component
+from service.http.models import Int32, Int64, NumberOrText, ReplyModel, RequestModel, component
+
+_SCALE = "A number, or decimal or C99 hexadecimal text."
 
 
 class ScaleTriple(RequestModel):
-    """The scales of one factor, each as decimal or C99 hexadecimal text."""
+    """The scales of one factor, each a number, or decimal or C99 hexadecimal text, read as the nearest binary64."""
 
-    input: str = Field(examples=["0.05"])
-    weight: str = Field(default="", description="The scale of the second operand of a product. Default: none.")
-    output: str = Field(examples=["0.25"])
+    input: NumberOrText = Field(description=f"The scale of the input. {_SCALE}", examples=[0.05])
+    weight: NumberOrText = Field(
+        default="", description=f"The scale of the second operand of a product. {_SCALE} Default: none."
+    )
+    output: NumberOrText = Field(description=f"The scale of the output. {_SCALE}", examples=["0.25"])
 
 
 class MultiplierRequest(RequestModel):
     """Real factors, or the scales to compute them from."""
 
-    factors: Annotated[list[str], FailFast()] = Field(
+    factors: Annotated[list[NumberOrText], FailFast()] = Field(
         default=[],
-        description="Decimal or C99 hexadecimal texts, read as binary64.",
-        examples=[["0.0123", "0x1.8p-5"]],
+        description="Numbers, or decimal or C99 hexadecimal texts. Each is read as the nearest binary64, ties to "
+        "even; a number means what the text of the same characters means.",
+        examples=[[0.0123, "0x1.8p-5"]],
     )
     scales: Annotated[list[ScaleTriple], FailFast()] = Field(
         default=[],

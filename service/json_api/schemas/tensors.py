@@ -8,23 +8,28 @@ from pydantic import BeforeValidator, FailFast, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from core.plan.packing import Packing
-from service.http.models import ReplyModel, RequestModel
+from service.http.models import ReplyModel, RequestModel, copied_lists
 from service.runtime.settings import MOST_ENTRIES
 
 
-def _number(value: Any) -> Any:
+def _number_or_list(value: Any) -> Any:
+    """Check a number, or copy a list, of which the shape decides whether it is right (`service.json_api.tensors`)."""
+    if type(value) is list:
+        return copied_lists(value)
     if type(value) not in (int, float, str):
         raise PydanticCustomError("number", 'input should be a number, "NaN", "Infinity" or "-Infinity"')
     return value
 
 
 Values = Annotated[
-    list[Annotated[Any, BeforeValidator(_number)]],
+    list[Annotated[Any, BeforeValidator(_number_or_list)]],
     FailFast(),
     Field(
         max_length=MOST_ENTRIES,
-        description='The elements in row-major order, as numbers. Non-finite floats are the strings "NaN", '
-        '"Infinity" and "-Infinity". At most `max_values` elements (4096 by default).',
+        description="The elements in row-major order as numbers, in a flat list or in lists nested exactly as the "
+        "shape; replies are flat. A decimal number is rounded once to the element type, to nearest, ties to even; "
+        'non-finite floats are the strings "NaN", "Infinity" and "-Infinity". At most `max_values` elements (4096 by '
+        "default).",
     ),
 ]
 Data = Annotated[

@@ -13,7 +13,8 @@ from google.protobuf.message import DecodeError
 from pydantic import ValidationError
 
 from core.errors import InvalidRequestError, MalformedRequestError, RequantError, TensorDataError
-from service.http.problems import invalid_request, pointer
+from service.http.field_faults import invalid_request
+from service.http.problems import pointer
 from service.oip import schemas
 from service.oip import wire as oip
 from service.oip.datatypes import DATATYPES, Datatype
@@ -63,7 +64,7 @@ def head_of(parsed: pb.ModelInferRequest, model: Model, settings: Settings) -> I
     try:
         request = schemas.InferenceRequest.model_validate(given)
     except ValidationError as error:
-        raise invalid_request(error, settings.max_values) from None
+        raise invalid_request(error, schemas.InferenceRequest, settings.max_values) from None
     heads = oip.input_heads(request.inputs, model, settings.max_rank)
     inputs: dict[str, InputTensor] = {}
     for head, each in zip(heads, parsed.inputs, strict=True):

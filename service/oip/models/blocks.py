@@ -70,8 +70,9 @@ QUANTIZE_BLOCKS = Model(
         ),
         Parameter(
             name="global_scale",
-            description="nvfp4: derived (from the largest magnitude), absent, or a number as text.",
+            description="nvfp4: derived (from the largest magnitude), absent, or a number, also as text.",
             default="derived",
+            may_be_number=True,
         ),
     ),
     plan=_plan_quantize,
@@ -121,7 +122,12 @@ DEQUANTIZE_BLOCKS = Model(
     parameters=(
         _FORMAT,
         Parameter(name="output_type", description="MLIR text: the type of y, such as tensor<4x64xf32>."),
-        Parameter(name="global_scale", description="nvfp4: the second level of scale, as text.", optional=True),
+        Parameter(
+            name="global_scale",
+            description="nvfp4: the second level of scale, a number or its text.",
+            optional=True,
+            may_be_number=True,
+        ),
     ),
     plan=_plan_dequantize,
 )

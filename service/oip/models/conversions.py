@@ -121,7 +121,7 @@ def _conversion(call: Call, operation: Operation, **members: Any) -> ConversionC
 
 def _quantization(call: Call) -> ConversionCall:
     members: dict[str, Any] = {"measured": call.boolean("error") is True}
-    with named_in_model(call.inputs):
+    with named_in_model(call):
         if check_one_source(call, "output_type"):
             check_scales_are_given(name for name, value in call.parameters.items() if value is not None)
             tensor = call.tensor_type("x", "input_type")
@@ -188,7 +188,7 @@ def _dequantization(call: Call) -> ConversionCall:
         check_unused(call, *(parameter.name for parameter in (STORAGE_TYPE, AXIS, BLOCK_SIZES)))
         return _conversion(call, Operation.DEQUANTIZE)
     x = call.inputs["x"]
-    with named_in_model(call.inputs):
+    with named_in_model(call):
         packing = call.choice("packing", Packing)
         found = parameter_tensors(call).type_of_stored(x.shape, x.datatype.element, packing)
     return _conversion(call, Operation.DEQUANTIZE, input_type=found)
@@ -252,26 +252,30 @@ REQUANTIZE = Model(
 
 
 @contextmanager
-def named_in_model(inputs: Mapping[str, InputTensor]) -> Iterator[None]:
+def named_in_model(call: Call) -> Iterator[None]:
     """Point at the parameter or the input that has what the error of a conversion is about."""
     try:
         with flat_pointers("/x"):
             yield
     except RequantError as error:
-        error.pointer = _pointer_in_model(error.pointer, inputs)
+        error.pointer = _pointer_in_model(error.pointer, call)
         if isinstance(error, InvalidRequestError):
-            faults = (replace(fault, pointer=_pointer_in_model(fault.pointer, inputs)) for fault in error.faults)
+            faults = (replace(fault, pointer=_pointer_in_model(fault.pointer, call)) for fault in error.faults)
             error.faults = tuple(faults)
         raise
 
 
-def _pointer_in_model(field: str | None, inputs: Mapping[str, InputTensor]) -> Any:
+def _pointer_in_model(field: str | None, call: Call) -> Any:
+    inputs = call.inputs
     if field is None or field.startswith(("/inputs", "/parameters")):
         return field
     if field.startswith("/multipliers"):
         return inputs["shift" if field.endswith("/shift") else "multiplier"].pointer
     if field == "/x" or field.startswith("/x/"):
         return inputs["x"].pointer + field.removeprefix("/x")
+    if field in ("/input_type", "/output_type") and "scale" in inputs and not call.has(field[1:]):
+        # The type that the scale makes.
+        return inputs["scale"].pointer
     return f"/parameters{field}"
 
 

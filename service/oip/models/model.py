@@ -80,7 +80,7 @@ class Model:
 
     A model that is a conversion of its first input has `conversion` in the place of that: what a call of it means,
     found without the data of that input, which may still be arriving, unless the parameters are such that it
-    `needs_input`.
+    `needs_input`. One that is `explained` tells the steps of each element, and needs it always.
 
     `versions` are those of the arithmetic contract, oldest first; the last one answers where none is named.
     """
@@ -94,3 +94,4 @@ class Model:
     plan: Callable[[Call], Job] | None = None
     conversion: Callable[[Call], ConversionCall] | None = None
     needs_input: Callable[[Mapping[str, Value | None]], bool] = lambda parameters: False
+    explained: bool = False

@@ -65,7 +65,7 @@ _KINDS = {Kind.BOOLEAN: oip.Kind.BOOLEAN, Kind.INTEGER: oip.Kind.INTEGER, Kind.N
 def _parameter(attribute: Attribute) -> Parameter:
     said = attribute.description
     if attribute.kind in (Kind.INTEGERS, Kind.NUMBERS):
-        said += " A JSON list as text."
+        said += " A JSON list as text, or one number."
     default = attribute.default
     stated = default if default is None or isinstance(default, (bool, int, float, str)) else json.dumps(default)
     return Parameter(
@@ -77,6 +77,7 @@ def _parameter(attribute: Attribute) -> Parameter:
         choices=() if attribute.choices is None else attribute.choices.values,
         lowest=attribute.lowest,
         highest=attribute.highest,
+        may_be_number=attribute.kind in (Kind.INTEGERS, Kind.NUMBERS),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.errors import FieldFault, InvalidRequestError
+from core.errors import InvalidRequestError
 from service.oip.call import Call
 from service.oip.datatypes import REALS, STORED
 from service.oip.models.model import Slot
@@ -40,7 +40,8 @@ def check_one_source(call: Call, type_parameter: str) -> bool:
     by_tensor = "scale" in call.inputs
     if by_tensor == (call.has(type_parameter)):
         detail = f"exactly one of the parameter {type_parameter} and the input scale is required"
-        raise InvalidRequestError(detail, (FieldFault(pointer_to(type_parameter), "type_form", detail),))
+        code = "type_form" if by_tensor else "missing"
+        raise InvalidRequestError.of_field(pointer_to(type_parameter), code, detail)
     if not by_tensor and "zero_point" in call.inputs:
         raise InvalidRequestError("input zero_point needs the input scale")
     return by_tensor

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from core.errors import UnknownNameError, excerpt
+from core.errors.names import entry_named
 from service.oip.models.blocks import DEQUANTIZE_BLOCKS, QUANTIZE_BLOCKS
 from service.oip.models.calibration import DERIVE_FROM_TENSOR
 from service.oip.models.comparison import COMPARE
 from service.oip.models.conversions import DEQUANTIZE, QUANTIZE, REQUANTIZE
+from service.oip.models.explanations import EXPLAIN_DEQUANTIZE, EXPLAIN_QUANTIZE, EXPLAIN_REQUANTIZE
 from service.oip.models.integer import ADD, CONV2D, MATMUL
 from service.oip.models.model import Model
 from service.oip.models.modules import EVALUATE, LOWER
@@ -21,6 +23,9 @@ _OPERATIONS = (
     QUANTIZE,
     DEQUANTIZE,
     REQUANTIZE,
+    EXPLAIN_QUANTIZE,
+    EXPLAIN_DEQUANTIZE,
+    EXPLAIN_REQUANTIZE,
     COMPARE,
     QUANTIZE_BLOCKS,
     DEQUANTIZE_BLOCKS,
@@ -42,9 +47,7 @@ MODELS: Mapping[str, Model] = {**{model.name: model for model in _OPERATIONS}, *
 
 def model_named(name: str, version: str | None) -> tuple[Model, str]:
     """Return a model and which of its versions is meant: the one named, or the last. Raise UnknownNameError."""
-    model = MODELS.get(name)
-    if model is None:
-        raise UnknownNameError(f"no model is named {excerpt(name)!r}; available: {', '.join(MODELS)}")
+    model = entry_named(MODELS, name, "model")
     if version is not None and version not in model.versions:
         raise UnknownNameError(f"{name} has no version {excerpt(version)!r}; available: {', '.join(model.versions)}")
     return model, model.versions[-1] if version is None else version

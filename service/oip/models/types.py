@@ -15,9 +15,9 @@ import numpy as np
 from pydantic import BaseModel, ValidationError
 
 from core.errors import InvalidRequestError, MalformedRequestError, RequantError
+from service.http.field_faults import invalid_request
 from service.http.json_body import bytes_for_objects, read_json, tokens_of
 from service.http.models import RequestModel
-from service.http.problems import invalid_request
 from service.http.responses import json_text, model_text
 from service.oip.call import Call
 from service.oip.models.model import Answer, Job, Model, Slot, Work
@@ -141,7 +141,7 @@ def _request(call: Call) -> TranslateRequest:
     try:
         return TranslateRequest.model_validate(members)
     except ValidationError as error:
-        found = invalid_request(error, call.settings.max_values)
+        found = invalid_request(error, TranslateRequest, call.settings.max_values)
     raise found
 
 

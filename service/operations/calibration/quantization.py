@@ -129,7 +129,7 @@ class Derivation:
             return self.known
         assert self.search is not None
         target = self.search.target
-        with _named():
+        with _named(self.call.input_place):
             ranges, found = self.search.run((source,), (PLACE,))
         with at("/output_type", PreconditionError, ParameterError):
             type_ = target.type_of(found)
@@ -182,7 +182,7 @@ def _plan_derivation(call: ConversionCall, settings: Settings) -> Derivation:
     assert given is not None
     assert not isinstance(given, str)
     tensor = input_tensor_type(call, settings)
-    with at("/input_type"):
+    with at(call.input_place):
         shape = static_shape(tensor)
         float_element(tensor, "input")
     with at("/output_type"):
@@ -194,7 +194,7 @@ def _plan_derivation(call: ConversionCall, settings: Settings) -> Derivation:
     if "storage" in asked:
         detail = "the output type states the storage; this is for calibrated types"
         raise _wrong("/calibration/storage", "extra_forbidden", detail)
-    with _named():
+    with _named(call.input_place):
         search = plan_calibration(CalibrationRequest.of(asked), tensor, element.storage, element.expressed)
     return Derivation(call, given, tensor, search)
 
@@ -216,24 +216,26 @@ def _of_range(element: CalibratedType, asked: dict[str, Any]) -> DerivedScales:
     options = CalibrationRequest.of(asked).range_options
     ends = np.array([element.minimum]), np.array([element.maximum])
     with at("/output_type", ParameterError, PreconditionError), at("/calibration/storage", UnsupportedError):
-        with _named():
+        with _named("/input"):
             found = rule.derive_all(*ends, storage, options)
         type_ = finish_type(found.storage, element.expressed, found.scales, found.zero_points, PerTensor())
     return DerivedScales(rule, element.expressed, PerTensor(), found, type_)
 
 
 @contextmanager
-def _named() -> Iterator[None]:
-    """Point at the fields of the call instead of those of a calibration."""
+def _named(input_place: str) -> Iterator[None]:
+    """Point at the fields of the call instead of those of a calibration. `input_place`: where the input's type is."""
     try:
         yield
     except RequantError as error:
-        error.pointer = _pointer(error.pointer)
+        error.pointer = _pointer(error.pointer, input_place)
         if isinstance(error, InvalidRequestError):
-            error.faults = tuple(replace(fault, pointer=_pointer(fault.pointer) or "") for fault in error.faults)
+            error.faults = tuple(
+                replace(fault, pointer=_pointer(fault.pointer, input_place) or "") for fault in error.faults
+            )
         raise
 
 
-def _pointer(pointer: str | None) -> str | None:
-    known = {f"{PLACE}/type": "/input_type", PLACE: PLACE, "/storage": "/output_type"}
+def _pointer(pointer: str | None, input_place: str) -> str | None:
+    known = {f"{PLACE}/type": input_place, PLACE: PLACE, "/storage": "/output_type"}
     return None if pointer is None else known.get(pointer, f"/calibration{pointer}")

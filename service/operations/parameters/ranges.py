@@ -112,7 +112,7 @@ def _granularity(call: RangeCall, settings: Settings) -> Granularity:
         block_sizes = call.block_sizes or ()
         if len(call.shape) != len(block_sizes):
             detail = f"there are {len(block_sizes)} block_sizes for {len(call.shape)} dimensions of shape"
-            raise _wrong("/block_sizes", "wrong_length", detail)
+            raise _wrong("/block_sizes", "missing" if call.block_sizes is None else "wrong_length", detail)
         check_rank("shape", len(call.shape), settings.max_rank, "/shape")
         blocks = PerBlock(call.shape, block_sizes)
         if blocks.count != count:

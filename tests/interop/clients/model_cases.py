@@ -75,6 +75,36 @@ CASES = (
             "shift": np.array([0], np.int32),
         },
     ),
+    # As quantize, requantize and dequantize; the steps are said in JSON.
+    ModelCase(
+        "explain_quantize",
+        {"x": np.array([0.25], np.float32)},
+        {"output_type": _STORED, "profile": "onnx"},
+        {"y": np.array([3], np.int8)},
+        {"formula": '["s = f32(scale)","v = x / s","n = RNE(v)","t = n + z","q = clamp(t, lo, hi)"]'},
+    ),
+    ModelCase(
+        "explain_dequantize",
+        {"x": np.array([5], np.int8)},
+        {"input_type": _STORED, "profile": "onednn"},
+        {"y": np.array([1], np.float32)},
+        {"formula": '["s = f32(scale)","d = q - z","y = d * s"]'},
+    ),
+    ModelCase(
+        "explain_requantize",
+        {
+            "x": np.array([5], np.int64),
+            "multiplier": np.array([1 << 30], np.int64),
+            "shift": np.array([0], np.int32),
+        },
+        {"output_type": "i8", "scheme": "litert"},
+        {
+            "y": np.array([3], np.int8),
+            "multiplier": np.array([1 << 30], np.int64),
+            "shift": np.array([0], np.int32),
+        },
+        {"scheme": "litert"},
+    ),
     # A cast: to the nearest f16, of which 1e-8 is none but 0.
     ModelCase(
         "quantize",

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.serving_page import Reader, sections
+from tests.support.page_programs import DOCS, Reader, sections
 
 pytestmark = pytest.mark.clients
 
 # With what they need: services, files, and commands that prepare something.
 SECTIONS = {
-    title: [block for block in blocks if block.needs_clients or block.output is None]
-    for title, blocks in sections().items()
+    title: [block for block in blocks if block.needs or block.output is None]
+    for title, blocks in sections(DOCS / "serving.md").items()
 }
 
 
@@ -30,4 +30,4 @@ def test_the_programs_print_what_stands_under_them(reader: Reader, title: str) -
 
 
 def test_there_are_programs() -> None:
-    assert sum(block.needs_clients for blocks in SECTIONS.values() for block in blocks) >= 5
+    assert sum(bool(block.needs) for blocks in SECTIONS.values() for block in blocks) >= 5

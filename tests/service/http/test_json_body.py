@@ -87,6 +87,10 @@ HOSTILE = {
     "fields of the input": '{"input":{' + ",".join(f'"k{number}":0' for number in range(MOST // 3)) + "}}",
     "lists": '{"x":[' + ",".join(["[]"] * (MOST // 3)) + "]}",
     "lists in lists": '{"x":[' + ",".join(["[" * 100 + "]" * 100] * (MOST // 201)) + "]}",
+    "lists of values": '{"input":{"type":"x","values":[[' + ",".join(["[]"] * (MOST // 3 - 20)) + "]]}}",
+    "deep lists of values": '{"input":{"type":"x","values":[['
+    + ",".join(["[" * 60 + "]" * 60] * (MOST // 124))
+    + "]]}}",
     "multipliers of other fields": '{"multipliers":[' + ",".join(['{"a":0}'] * 60_000) + "]}",
     "multipliers that are numbers": '{"multipliers":[' + ",".join(["0"] * 60_000) + "]}",
 }
@@ -107,7 +111,7 @@ def test_the_worst_within_the_limit_is_refused_soon_and_shortly(name: str) -> No
 
 
 def test_wrong_factors_end_at_the_first() -> None:
-    body = json.dumps({"scheme": "litert", "factors": [0] * (MOST - 10)}).encode()
+    body = json.dumps({"scheme": "litert", "factors": [None] * (MOST - 10)}).encode()
     with pytest.raises(InvalidRequestError) as caught:
         read_json(body, MultiplierRequest, SETTINGS)
     assert [fault.pointer for fault in caught.value.faults] == ["/factors/0"]

@@ -105,7 +105,7 @@ def decode_narrow(text: str, narrow: Narrow) -> int:
         written: list[str] = json.loads(text, parse_float=str, parse_int=str)
         return written
 
-    decoded = values.decode_elements(numbers, element, element.tensor_dtype, len(numbers), literals)
+    decoded = values.decode_elements(numbers, element, element.tensor_dtype, [len(numbers)], literals)
     return int(decoded.view(narrow.dtype)[0])
 
 

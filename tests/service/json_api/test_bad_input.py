@@ -110,8 +110,6 @@ def test_a_scale_count_that_does_not_match_the_axis_names_both(client: httpx.Cli
         ({"type": "tensor<1xf32>", "data": "AAAAAB=="}, "base64"),
         ({"type": "tensor<1xf32>", "data": "AAAAAA==\n"}, "base64"),
         ({"type": "tensor<2xf32>", "values": [1]}, "tensor_data"),
-        ({"type": "tensor<1xf32>", "values": ["one"]}, "tensor_data"),
-        ({"type": "tensor<1xf32>", "values": [1e39]}, "tensor_data"),
         ({"type": "tensor<4294967296xf32>", "values": [1]}, "tensor_data"),
     ],
 )
@@ -119,6 +117,41 @@ def test_data_that_are_not_what_the_type_says(client: httpx.Client, tensor: dict
     found = refused(quantize(client, tensor), 400, code)
     pointer = "/input/data" if "data" in tensor else "/input/values"
     assert found["errors"][0]["pointer"] == pointer
+
+
+@pytest.mark.parametrize(
+    ("shape", "values", "place"),
+    [
+        ("1", ["one"], "/0"),
+        ("2", [1, 1e39], "/1"),
+        ("2", [[1], [2]], "/0"),
+        ("2", [1, [2]], "/1"),
+        ("2x2", [[1, 2], [3]], "/1"),
+        ("2x2", [[1, 2], 3], "/1"),
+        ("2x2", [[1, 2]], ""),
+        ("2x2", [[1, 2], [3, None]], "/1/1"),
+        ("2x2", [[1, 2], ["x", 4]], "/1/0"),
+        ("2x2", [[1, 2], [3, [4]]], "/1/1"),
+        ("2x2", [[1, 2], [3, {}]], "/1/1"),
+        ("1x2x1", [[[1], [2, 3]]], "/0/1"),
+        ("2x0", [[], [1]], "/1"),
+    ],
+)
+def test_values_that_are_not_what_the_shape_says(client: httpx.Client, shape: str, values: Any, place: str) -> None:
+    found = refused(quantize(client, {"type": f"tensor<{shape}xf32>", "values": values}), 400, "tensor_data")
+    assert found["errors"][0]["pointer"] == "/input/values" + place
+
+
+def test_nested_values_are_counted_as_leaves(client: httpx.Client) -> None:
+    rows = {"type": "tensor<4097x1xf32>", "values": [[1]] * 4097}
+    assert refused(quantize(client, rows), 413, "limit_exceeded")["limit"] == 4096
+    row = {"type": "tensor<1x70000xf32>", "values": [[1] * 70_000]}
+    assert refused(quantize(client, row), 413, "limit_exceeded")["limit"] == 4096
+    deep: Any = 1
+    for _ in range(150):
+        deep = [deep]
+    nested = {"type": "tensor<1xf32>", "values": deep}
+    assert refused(quantize(client, nested), 422, "request_invalid")["errors"][0]["pointer"] == "/input/values/0"
 
 
 NPY = {
@@ -151,6 +184,66 @@ def test_npy_bodies_that_cannot_be_used(client: httpx.Client, name: str, chunked
     refused(client.post("/v1/npy/quantize", params={"output_type": TARGET}, content=content), 400, "npy")
 
 
+ADVICE: list[tuple[Any, str, Any, str]] = [
+    (np.ones((2, 3), "f8"), "x.astype(numpy.float32)", lambda x: x.astype(np.float32), TARGET),
+    (np.ones((2, 3), "f8"), "write i8:f64", lambda x: x, TARGET.replace("i8:f32", "i8:f64")),
+    (np.ones((2, 3), "f2"), "x.astype(numpy.float32)", lambda x: x.astype(np.float32), TARGET),
+    (np.ones((2, 3), "i8"), "x.astype(numpy.float32)", lambda x: x.astype(np.float32), TARGET),
+    (np.asfortranarray(np.ones((2, 3), "f4")), "numpy.ascontiguousarray(x)", np.ascontiguousarray, TARGET),
+    (np.ones((2, 3), ">f4"), "x.astype('<f4')", lambda x: x.astype("<f4"), TARGET),
+    (np.array([1, 2.5], object), "x.astype(numpy.float32)", lambda x: x.astype(np.float32), TARGET),
+    (np.array([True, False]), "x.astype(numpy.float32)", lambda x: x.astype(np.float32), TARGET),
+    (np.array(["1.5"]), "x.astype(numpy.float32)", lambda x: x.astype(np.float32), TARGET),
+    (np.ones(3, "f8"), "x.astype(numpy.float32)", lambda x: x.astype(np.float32), "!quant.any<i8:f32>"),
+]
+
+
+@pytest.mark.parametrize(("array", "advice", "follow", "target"), ADVICE, ids=range(len(ADVICE)))
+def test_what_an_npy_is_advised_to_be_is_taken(
+    client: httpx.Client, array: Any, advice: str, follow: Any, target: str
+) -> None:
+    asked = TARGET if "any" not in target else target
+    for path, send in (
+        ("/v1/npy/quantize", lambda file, type_: {"params": {"output_type": type_}, "content": file}),
+        ("/v1/multipart/quantize", lambda file, type_: {"data": {"output_type": type_}, "files": {"x": file}}),
+    ):
+        reply = client.post(path, **send(npy(array), asked))
+        assert reply.status_code in (400, 422)
+        assert advice in reply.json()["detail"], reply.text
+        assert client.post(path, **send(npy(follow(array)), target)).status_code == 200
+
+
+def test_a_file_that_curl_stripped(client: httpx.Client) -> None:
+    """As `curl -d @x.npy` sends it: without line ends and NUL characters."""
+    file = bytes(each for each in npy(np.ones(4, "f4")) if each not in b"\r\n\0")
+    kind = {"content-type": "application/x-www-form-urlencoded"}
+    reply = client.post("/v1/npy/quantize", params={"output_type": TARGET}, content=file, headers=kind)
+    assert "--data-binary" in refused(reply, 400, "npy")["detail"]
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ({"profile": "tflite"}, "did you mean litert?"),
+        ({"profile": "StableHLO"}, "did you mean stablehlo?"),
+        ({"rounding": "half_even"}, "did you mean nearest_even?"),
+        ({"outputType": "i8"}, "unknown field, did you mean output_type?"),
+        ({"nope": 1}, "available: input, output_type"),
+        ({"nan": "lowst"}, "did you mean lowest?"),
+        ({"input": [1, 2]}, "an object with type, data, values"),
+    ],
+)
+def test_what_was_probably_meant(client: httpx.Client, body: dict[str, Any], says: str) -> None:
+    reply = client.post("/v1/quantize", json={"input": ONE, "output_type": TARGET, **body})
+    assert says in refused(reply, 422, reply.json()["code"])["detail"]
+
+
+def test_a_path_that_was_probably_meant(client: httpx.Client) -> None:
+    for path in ("/v1/quantize/", "/quantize", "/v1/quantise", "/v1/Quantize"):
+        assert "did you mean /v1/quantize?" in refused(client.post(path, json={}), 404, "not_found")["hint"]
+    assert "hint" not in refused(client.get("/" + "x" * 5000), 404, "not_found")
+
+
 def test_an_npy_of_another_element_type_than_named(client: httpx.Client) -> None:
     params = {"input_type": "!quant.uniform<i8:f32, 0.5>"}
     found = refused(client.post("/v1/npy/dequantize", params=params, content=npy(np.zeros(3, "u1"))), 400, "npy")
@@ -173,7 +266,6 @@ def test_an_npy_of_another_element_type_than_named(client: httpx.Client) -> None
         ({"input": {"type": "tensor<1xf32>"}, "output_type": TARGET}, ["/input"]),
         ({"input": {**ONE, "data": "AAAAAA=="}, "output_type": TARGET}, ["/input"]),
         ({"input": {**ONE, "values": None}, "output_type": TARGET}, ["/input/values"]),
-        ({"input": {**ONE, "values": [[1]]}, "output_type": TARGET}, ["/input/values/0"]),
         ({"input": {**ONE, "values": [True]}, "output_type": TARGET}, ["/input/values/0"]),
         ({"input": {**ONE, "values": "1"}, "output_type": TARGET}, ["/input/values"]),
         ([], [""]),
@@ -231,7 +323,11 @@ def test_multipliers_that_cannot_be_used(client: httpx.Client) -> None:
     assert found["errors"][0]["pointer"] == "/factors/1"
     found = refused(client.post("/v1/parameters/multiplier", json={**body, "scheme": "x"}), 422, "unknown_name")
     assert found["errors"][0]["pointer"] == "/scheme"
-    refused(client.post("/v1/parameters/multiplier", json={"factors": [0.5], "scheme": "tosa"}), 422, "request_invalid")
+    for wrong in (None, True, [0.5]):
+        found = refused(
+            client.post("/v1/parameters/multiplier", json={**body, "factors": [wrong]}), 422, "request_invalid"
+        )
+        assert found["errors"][0]["pointer"] == "/factors/0"
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "application/octet-stream"])

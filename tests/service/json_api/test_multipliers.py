@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from fractions import Fraction
 from typing import Any
 
@@ -51,6 +52,59 @@ def test_the_longest_fraction_is_whole(client: httpx.Client) -> None:
     (result,) = results(client, factors=["5e-324"], scheme="litert_float")
     assert result["fraction"] == f"1/{2**1074}"
     assert Fraction(result["represented"]) == Fraction(1, 2**1074)
+
+
+# Seventeen digits and more, ties of binary64 and of binary32, subnormals, and numbers that no double holds.
+HARD = [
+    "0.1", "0.30000000000000004", "0.10000000000000000555111512312578270211815834045410156", "1e-46", "7e-46",
+    "9007199254740993", "9007199254740992.9999999999999999", "1.00000000000000011102230246251565404236316680908203125",
+    "1.00000000000000011102230246251565404236316680908203126", "1.000000059604644775390625",
+    "1.0000000596046447753906250000000000000001", "2.4703282292062327e-324", "2.4703282292062328e-324", "5e-324",
+    "1e-400", "0", "0.0", "1E+2", "123456789012345678901234567890", "1.7976931348623157e308",
+    "-0", "-0.0", "-1", "1e400", "1.7976931348623159e308", "9" * 400, "0." + "1" * 200,
+]  # fmt: skip
+
+
+def of_written(client: httpx.Client, path: str, body: str) -> Any:
+    reply = client.post(path, content=body.encode(), headers={"content-type": "application/json"})
+    return reply.json() | {"request_id": reply.status_code}
+
+
+@pytest.mark.parametrize("scheme", ["litert", "onnxruntime", "litert_float"])
+def test_a_number_means_what_the_text_of_the_same_characters_means(client: httpx.Client, scheme: str) -> None:
+    answered = 0
+    for written in HARD:
+        for body in (
+            {"factors": [0.5, "@"], "scheme": scheme},
+            {"scales": [{"input": "@", "weight": 0.1, "output": 0.5}], "scheme": scheme},
+            {"scales": [{"input": 1, "output": "@"}], "scheme": scheme},
+        ):
+            sent = json.dumps(body)
+            number, text = (
+                of_written(client, "/v1/parameters/multiplier", sent.replace('"@"', each))
+                for each in (written, f'"{written}"')
+            )
+            assert number == text, (written, body)
+            answered += "results" in number
+            if "results" in number and "factors" in body:
+                # The nearest double, of the decimal and not of a rounded one.
+                assert float(number["results"][1]["factor"]) == float(Fraction(written))
+    assert answered > 40
+
+
+def test_a_global_scale_is_a_number_or_its_text(client: httpx.Client) -> None:
+    values = [0.1 * step for step in range(16)]
+    body = {"input": {"type": "tensor<16xf32>", "values": values}, "format": "nvfp4", "global_scale": "@"}
+    found = set()
+    for written in ("0.001", "1.000000059604644775390625", "1.0000000596046447753906250000000000000001", "-0", "1e-46"):
+        text = json.dumps(body)
+        number, quoted = (
+            of_written(client, "/v1/blocks/quantize", text.replace('"@"', each)) for each in (written, f'"{written}"')
+        )
+        assert number == quoted, written
+        found.add(number.get("global_scale"))
+    # By way of the nearest double, which is a tie of f32, where the decimal itself is just above it.
+    assert found == {"0.0010000000474974513", "1.0", None}
 
 
 def of_scales(scheme: str, *triples: dict[str, Any]) -> dict[str, Any]:

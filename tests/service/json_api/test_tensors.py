@@ -73,6 +73,8 @@ def test_every_shape_is_taken_flat_and_nested(
     tensor = {"name": "x", "shape": shape, "datatype": "FP32", "data": data}
     reply = send(app, "/v2/models/quantize/infer", {"inputs": [tensor], "parameters": parameters})
     assert reply["outputs"][0]["data"] == expected(array)
+    written = {"type": f"tensor<{''.join(f'{size}x' for size in shape)}f32>", "values": data}
+    assert send(app, "/v1/quantize", {"input": written, "output_type": TYPE})["output"]["values"] == expected(array)
 
 
 @settings(max_examples=examples(20))

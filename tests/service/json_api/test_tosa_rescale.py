@@ -187,8 +187,8 @@ def test_lists_beyond_the_limit(client: httpx.Client, name: str) -> None:
     ("tensor", "code", "pointer"),
     [
         ({"type": "tensor<2xi8>", "values": [1]}, "tensor_data", "/input/values"),
-        ({"type": "tensor<1xi8>", "values": [200]}, "tensor_data", "/input/values"),
-        ({"type": "tensor<1xi8>", "values": [1.5]}, "tensor_data", "/input/values"),
+        ({"type": "tensor<1xi8>", "values": [200]}, "tensor_data", "/input/values/0"),
+        ({"type": "tensor<1xi8>", "values": [1.5]}, "tensor_data", "/input/values/0"),
         ({"type": "tensor<1xi48>", "data": "AAAAAAAA"}, "tensor_data", "/input/data"),
         ({"type": "tensor<1000000x1000000xi8>", "data": "AAAA"}, "tensor_data", "/input/data"),
         ({"type": "tensor<1xi8>", "data": "!"}, "base64", "/input/data"),

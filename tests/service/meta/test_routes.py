@@ -194,7 +194,7 @@ def test_other_request_ids_are_replaced(client: httpx.Client, given: str) -> Non
 def test_other_methods_and_paths(client: httpx.Client) -> None:
     wrong = client.get("/v1/quantize")
     assert (wrong.status_code, wrong.headers["allow"], wrong.json()["code"]) == (405, "POST", "method_not_allowed")
-    for path in ("/v1/quantize/", "/v1/quantise", "/redoc"):
+    for path in ("/nothing", "/v1/quantize/", "/v1/quantise", "/redoc"):
         missing = client.get(path)
         assert (missing.status_code, missing.json()["code"]) == (404, "not_found")
         assert missing.headers["content-type"] == "application/problem+json"

@@ -153,27 +153,27 @@ def test_shapes(client: httpx.Client, shape: Any, kind: Kind) -> None:
 
 
 @pytest.mark.parametrize(
-    "data",
+    ("data", "place"),
     [
-        [1],
-        [1, 2, 3],
-        [[1, 2]],
-        [[1], [2]],
-        [[1, 2], 3],
-        [1, [2]],
-        [None, 1],
-        [True, 1],
-        ["one", 2],
-        [{}, 1],
-        [1e39, 1],
-        [],
-        [[]],
-        [10**400, 1],
+        ([1], ""),
+        ([1, 2, 3], ""),
+        ([[1, 2]], ""),
+        ([[1], [2]], "/0"),
+        ([[1, 2], 3], "/0"),
+        ([1, [2]], "/1"),
+        ([None, 1], "/0"),
+        ([True, 1], "/0"),
+        (["one", 2], "/0"),
+        ([{}, 1], "/0"),
+        ([1, 1e39], "/1"),
+        ([], ""),
+        ([[]], ""),
+        ([10**400, 1], "/0"),
     ],
 )
-def test_data_that_are_not_what_the_shape_says(client: httpx.Client, data: list[Any]) -> None:
+def test_data_that_are_not_what_the_shape_says(client: httpx.Client, data: list[Any], place: str) -> None:
     found = refused(post(client, text_of({**X, "data": data})), DATA)
-    assert found["errors"][0]["pointer"] == "/inputs/0/data"
+    assert found["errors"][0]["pointer"] == "/inputs/0/data" + place
 
 
 @pytest.mark.parametrize(

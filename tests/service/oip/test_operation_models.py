@@ -182,6 +182,21 @@ def test_one_scale_is_that_of_all_factors(client: httpx.Client) -> None:
     assert found["represented"].tolist() == found["factor"].tolist()
 
 
+@pytest.mark.parametrize("written", [0.001, 1.0000000596046448, 3, -0.0, 1e-46, 10**30])
+def test_a_parameter_is_a_number_or_its_text(client: httpx.Client, written: float) -> None:
+    x = Input("x", np.linspace(-2, 2, 32, dtype=np.float32).reshape(1, 32))
+    ranges, parameters = [LOW, HIGH], {**RANGE, "scheme": "torch"}
+    for model, inputs, name, given in (
+        ("quantize_blocks", [x], "global_scale", {"format": "nvfp4"}),
+        ("derive_from_range", ranges, "epsilon", parameters),
+        ("onednn.Quantize", [x], "scales", {"zps": 0}),
+    ):
+        number, text = (
+            infer(client, model, inputs, parameters={**given, name: value}) for value in (written, str(written))
+        )
+        assert number.content == text.content or number.json()["detail"] == text.json()["detail"], (model, number.text)
+
+
 def test_outputs_of_an_evaluation_are_chosen_by_number(client: httpx.Client) -> None:
     two = (
         "func.func @main(%x: tensor<2xi8>, %y: tensor<i1>) -> (tensor<i1>, tensor<2xi8>) {\n"

@@ -21,6 +21,7 @@ from service.runtime.settings import Settings
 ROOT = Path(__file__).parents[3]
 _SYSTEMS = {operator.system for operator in OPERATORS.values()}
 OPERATION_IDS = {
+    "explainQuantize", "explainDequantize", "explainRequantize",
     "quantize", "dequantize", "requantize", "quantizeNpy", "dequantizeNpy", "requantizeNpy", "compare",
     "quantizeBlocks", "dequantizeBlocks", "deriveMultiplier", "parseType", "getHealth", "getInfo", "listProfiles",
     "explainQuantize", "explainDequantize", "explainRequantize",

@@ -145,7 +145,7 @@ def test_types_that_cannot_be_compared(
         ({"max_reported": -1}, 422, "request_invalid", "/max_reported"),
         ({"bits": True}, 422, "request_invalid", "/bits"),
         ({"b": {"type": "tensor<2xi8>", "values": [1]}}, 400, "tensor_data", "/b/values"),
-        ({"a": {"type": "tensor<2xi8>", "values": [1, 128]}}, 400, "tensor_data", "/a/values"),
+        ({"a": {"type": "tensor<2xi8>", "values": [1, 128]}}, 400, "tensor_data", "/a/values/1"),
         ({"a": {"type": "tensor<2xi8>", "data": "AA=="}}, 400, "tensor_data", "/a/data"),
         ({"b": {"type": "tensor<2xi8>", "data": "!!!!"}}, 400, "base64", "/b/data"),
     ],

@@ -1,15 +1,16 @@
 /** JSON and Python literals, laid out for reading: what fits stands on one line, lists of numbers always do. */
+import { jsonText } from "../service/api.js";
 
 const WIDTH = 96;
 const INDENT = "  ";
 
 /** @returns {string} JSON text */
-export function jsonText(value, margin = "") {
-  return laidOut(value, margin, INDENT, JSON.stringify);
+export function jsonLiteral(value, margin = "") {
+  return laidOut(value, margin, INDENT, (scalar) => jsonText(scalar));
 }
 
 /** @returns {string} a Python literal of what `json.loads` would make of the JSON */
-export function pythonText(value, margin = "") {
+export function pythonLiteral(value, margin = "") {
   return laidOut(value, margin, INDENT.repeat(2), pythonScalar);
 }
 
@@ -18,7 +19,7 @@ function pythonScalar(value) {
   if (value === null) return "None";
   if (value === true) return "True";
   if (value === false) return "False";
-  return JSON.stringify(value);
+  return jsonText(value);
 }
 
 function laidOut(value, margin, indent, scalar) {

@@ -1,4 +1,4 @@
-/** Calls of the JSON API as calls of the same operations as models of the Open Inference Protocol. */
+/** The views' calls of the JSON API as calls of the same operations as models of the Open Inference Protocol. */
 
 const INTEGER_DATATYPES = [8, 16, 32, 64];
 const FLOAT_DATATYPES = { f16: "FP16", bf16: "BF16", f32: "FP32", f64: "FP64" };
@@ -8,9 +8,7 @@ const FLOAT_DATATYPES = { f16: "FP16", bf16: "BF16", f32: "FP32", f64: "FP64" };
  * @property {string} name
  * @property {string} datatype
  * @property {number[]} shape
- * @property {string} element MLIR element type that the values are numbers of
- * @property {Array} [values]
- * @property {string} [data] base64 in the place of values
+ * @property {Array} values numbers, and texts of numbers
  */
 
 /**
@@ -23,39 +21,29 @@ export function modelCall({ path, body }) {
 
 const MODELS = {
   "/v1/quantize": (body) => conversion("quantize", body),
-  "/v1/dequantize": (body) => conversion("dequantize", body),
   "/v1/requantize": (body) => conversion("requantize", body),
-  "/v1/parameters/multiplier": ({ factors, ...options }) =>
-    factors && { model: "derive_multiplier", inputs: [vector("factor", "FP64", "f64", factors)], parameters: options },
-  "/v1/types/parse": (body) => ({ model: "parse_type", inputs: [], parameters: parameters(body) }),
-  "/v1/types/translate": (body) => ({ model: "translate_type", inputs: [], parameters: parameters(body) }),
+  "/v1/parameters/multiplier": ({ factors, scheme }) => ({
+    model: "derive_multiplier",
+    inputs: [vector("factor", "FP64", factors)],
+    parameters: { scheme },
+  }),
+  "/v1/types/translate": (body) => ({ model: "translate_type", inputs: [], parameters: body }),
 };
 
 function conversion(model, { input, multipliers, ...options }) {
   const { dimensions, element } = tensorType(input.type);
   const datatype = datatypeOf(element);
   if (!datatype || !dimensions) return null;
-  const { type, values, data, ...more } = input;
-  const inputs = [{ name: "x", datatype, shape: dimensions, element, values: values?.flat(Infinity), data }];
+  const inputs = [{ name: "x", datatype, shape: dimensions, values: input.values }];
   if (multipliers) {
-    inputs.push(vector("multiplier", "INT64", "i64", multipliers.map((each) => each.multiplier)));
-    inputs.push(vector("shift", "INT32", "i32", multipliers.map((each) => each.shift)));
+    inputs.push(vector("multiplier", "INT64", multipliers.map((each) => each.multiplier)));
+    inputs.push(vector("shift", "INT32", multipliers.map((each) => each.shift)));
   }
-  return { model, inputs, parameters: { input_type: element, ...parameters({ ...more, ...options }) } };
+  return { model, inputs, parameters: { input_type: element, ...options } };
 }
 
-function vector(name, datatype, element, values) {
-  return { name, datatype, shape: [values.length], element, values };
-}
-
-/** Lists and objects are JSON texts there. The members of `calibration` are parameters themselves. */
-function parameters({ calibration, ...options }) {
-  return Object.fromEntries(
-    Object.entries({ ...options, ...calibration }).map(([name, value]) => [
-      name,
-      value !== null && typeof value === "object" ? JSON.stringify(value) : value,
-    ]),
-  );
+function vector(name, datatype, values) {
+  return { name, datatype, shape: [values.length], values };
 }
 
 function tensorType(text) {
@@ -64,11 +52,11 @@ function tensorType(text) {
   return { dimensions: (found[1].match(/\d+/g) ?? []).map(Number), element: found[2].trim() };
 }
 
-/** What the elements are stored as: integers of 8 bits and more, and floats below 16 bits as bytes. */
+/** What the elements are stored as: integers of 8 bits and more, or floats of 16. */
 function datatypeOf(element) {
   const stored = /^!quant\.\w+<\s*(\w+)/.exec(element)?.[1] ?? element;
   if (stored in FLOAT_DATATYPES) return FLOAT_DATATYPES[stored];
-  if (/^f[468]E\d/.test(stored)) return "UINT8";
+  // Such as i8, si8, ui8, and u8 within quantized types.
   const [, unsigned, bits] = /^s?(u?)i?(\d+)$/.exec(stored) ?? [];
   const width = INTEGER_DATATYPES.find((each) => bits <= each);
   return width && `${unsigned ? "UINT" : "INT"}${width}`;

@@ -2,7 +2,7 @@
 import { button, element, field, fill, select } from "../dom.js";
 import { copyButton } from "./copy_button.js";
 import { curlText } from "./curl.js";
-import { jsonText } from "./literals.js";
+import { jsonLiteral } from "./literals.js";
 import { pythonProgram } from "./python.js";
 import { tritonclientProgram } from "./tritonclient.js";
 
@@ -10,7 +10,7 @@ const FORMS = [
   { id: "curl", title: "curl", text: curlText },
   { id: "python", title: "Python", text: pythonProgram },
   { id: "tritonclient", title: "tritonclient", text: tritonclientProgram },
-  { id: "json", title: "JSON", text: ({ body }) => jsonText(body) },
+  { id: "json", title: "JSON", text: ({ body }) => jsonLiteral(body) },
 ];
 
 let chosen = FORMS[0];
@@ -22,7 +22,7 @@ export const callAsCode = {
       return;
     }
     const code = element("code");
-    const text = () => chosen.text(call, document.baseURI);
+    const text = () => chosen.text(call, { base: document.baseURI, token: context.api.usesToken });
     const tabs = FORMS.map((form) =>
       button(form.title, () => choose(form), { role: "tab", id: `call-${form.id}`, "aria-controls": "call-text" }),
     );

@@ -49,25 +49,46 @@ export function sharedSteps(explained) {
 
 /**
  * The steps of the profiles in rows, so that the same kinds of steps stand side by side.
- * @returns {Array<{step: string, cells: Array<Object|undefined>, differs: boolean}>} a cell for each profile
+ * @returns {Array<{step: string, cells: Array<Object|undefined>, differs: boolean}>} a cell for each profile, and whether
+ *   their numbers differ or one has no such step
  */
 export function alignedSteps(explained) {
   const rows = [];
   explained.forEach(({ element }, profile) => {
     let above = -1;
+    let fresh = [];
     for (const step of element.steps) {
-      const alike = (row, at) => at > above && row.step === step.step && row.symbol === step.symbol;
-      const found = rows.findIndex(alike);
-      above = found < 0 ? above + 1 : found;
-      if (found < 0) rows.splice(above, 0, { step: step.step, symbol: step.symbol, cells: [] });
-      rows[above].cells[profile] = step;
+      const found = rowOf(step, rows, above);
+      if (found < 0) {
+        fresh.push({ step: step.step, symbol: step.symbol, cells: { [profile]: step } });
+        continue;
+      }
+      rows[found].cells[profile] = step;
+      // Just above the next row that there was: steps of the profiles before stay together.
+      rows.splice(found, 0, ...fresh);
+      above = found + fresh.length;
+      fresh = [];
     }
+    rows.splice(above + 1, 0, ...fresh);
   });
   return rows.map(({ step, cells }) => ({
     step,
     cells: explained.map((_, profile) => cells[profile]),
-    differs: explained.some((_, profile) => (cells[profile] ?? cells[0]) !== undefined && !same(cells[profile], cells[0])),
+    differs: explained.some((_, profile) => (cells[profile] ?? cells[0]) !== undefined && !sameNumber(cells[profile], cells[0])),
   }));
+}
+
+/** The next row of the same step and symbol; the zero point is added before rounding or after it, under two symbols. */
+function rowOf({ step, symbol }, rows, above) {
+  const found = rows.findIndex((row, at) => at > above && row.step === step && row.symbol === symbol);
+  if (found >= 0 || step !== "add_zero_point") return found;
+  return rows.findIndex((row, at) => at > above && row.step === step);
+}
+
+/** Whether two steps have the same result. Texts are the shortest that read back, so that unlike precisions may share one. */
+function sameNumber(a, b) {
+  if (a?.value !== b?.value) return false;
+  return a.precision === b.precision || !(a.unrounded || b.unrounded);
 }
 
 /** The profiles with the same steps, together. */

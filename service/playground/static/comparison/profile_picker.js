@@ -6,6 +6,8 @@ export class ProfilePicker {
   #onChange;
   node;
   #list = element("div", { class: "chips" });
+  #titles = element("dl", { class: "profile-titles" });
+  #offered = [];
 
   /**
    * @param {string[]} chosen names, of which the list may offer a part
@@ -16,11 +18,13 @@ export class ProfilePicker {
     this.#chosen = chosen;
     this.#onChange = onChange;
     this.node = element("fieldset", { class: "profiles" }, element("legend", { class: "unseen" }, title));
-    this.node.append(this.#list);
+    this.node.append(this.#list, this.#titles);
   }
 
   /** Show the catalog's entries. */
   offer(profiles) {
+    this.#offered = profiles;
+    this.#showTitles();
     fill(
       this.#list,
       profiles.map((profile) =>
@@ -43,6 +47,16 @@ export class ProfilePicker {
   #toggle(name, chosen) {
     this.#chosen = this.#chosen.filter((each) => each !== name);
     if (chosen) this.#chosen.push(name);
+    this.#showTitles();
     this.#onChange(this.#chosen, name, chosen);
+  }
+
+  /** Say what the names stand for, of those chosen. */
+  #showTitles() {
+    const named = this.#chosen.map((name) => this.#offered.find((each) => each.name === name)).filter((each) => each?.title);
+    fill(
+      this.#titles,
+      named.map(({ name, label, title }) => element("div", {}, element("dt", {}, label ?? name), element("dd", {}, title))),
+    );
   }
 }

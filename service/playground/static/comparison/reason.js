@@ -6,7 +6,10 @@ import { stepsInWords } from "./sentence.js";
 /** Why profiles store an element differently: in sentences, and step by step side by side. */
 export class Reason {
   #stored = String;
-  node = element("section", { class: "card reason", "aria-live": "polite" });
+  // The sentences are said when they change, the table is there to be read.
+  #told = element("div", { "aria-live": "polite" });
+  #steps = element("div");
+  node = element("section", { class: "card reason" }, this.#told, this.#steps);
 
   /**
    * @param {number} index of the element
@@ -19,27 +22,30 @@ export class Reason {
     const explained = answers.filter(({ problem }) => !problem);
     const notes = answers.filter(({ problem }) => problem).map(problemNote);
     if (explained.length === 0) {
-      fill(this.node, notes);
+      fill(this.#told, notes);
+      fill(this.#steps);
       return;
     }
     const results = new Set(explained.map(({ element: each }) => String(each.result)));
     const differs = results.size > 1;
     const shared = sharedSteps(explained);
     fill(
-      this.node,
+      this.#told,
       element("h2", {}, differs ? `Why element ${index} differs` : `How element ${index} is computed`),
       this.#sentences(given, explained, shared),
       notes,
-      this.#table(explained),
     );
+    fill(this.#steps, this.#table(explained));
   }
 
   refuse(error) {
-    fill(this.node, element("p", { class: "error" }, error.message));
+    fill(this.#told, element("p", { class: "error" }, error.message));
+    fill(this.#steps);
   }
 
   clear() {
-    fill(this.node);
+    fill(this.#told);
+    fill(this.#steps);
   }
 
   #sentences(given, explained, shared) {

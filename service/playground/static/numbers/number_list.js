@@ -41,9 +41,10 @@ export function jsonNumber(value) {
 
 /** The fewest digits that give the same f32. */
 export function shortestFloat32(value) {
+  if (!Number.isFinite(value) || value === 0) return value;
   for (let digits = 6; digits < 9; digits += 1) {
     const short = Number(value.toPrecision(digits));
-    if (Object.is(Math.fround(short), value)) return short;
+    if (Math.fround(short) === value) return short;
   }
-  return Number.isFinite(value) ? Number(value.toPrecision(9)) : value;
+  return Number(value.toPrecision(9));
 }

@@ -7,6 +7,8 @@ const SAMPLES = 901;
 const MARKER_SIZE = 4;
 const MARKER_GROWTH = 8;
 const MANY_POINTS = 48;
+const MANY_STEPS = 40;
+const STEPS_AROUND = 6;
 
 /** The staircase x to dequantized of each profile, with the numbers on it. */
 export class Staircase {
@@ -16,13 +18,23 @@ export class Staircase {
   #legend = element("ul", { class: "legend" });
   #caption = element("figcaption");
   #chosen = null;
+  #around;
+  #onAround;
+  #zoom = element("div");
+  #drawing = null;
   node;
 
-  constructor(context) {
+  /**
+   * @param {boolean} around whether only the surroundings of the chosen number are shown, if there are many steps
+   * @param {function(boolean): void} onAround told when that is changed
+   */
+  constructor(context, around, onAround) {
+    this.#around = around;
+    this.#onAround = onAround;
     this.#api = context.api;
     this.#signal = context.signal;
     this.#plot = new Plot("The staircase from x to the dequantized value", 300, context.signal);
-    this.node = element("figure", {}, this.#caption, this.#plot.node, this.#legend);
+    this.node = element("figure", {}, this.#zoom, this.#caption, this.#plot.node, this.#legend);
   }
 
   /**
@@ -31,7 +43,9 @@ export class Staircase {
    * @param {Object} parsed that type
    */
   async show(series, typeText, parsed, signal) {
-    const range = rangeOf(series, parsed);
+    this.#drawing = [series, typeText, parsed, signal];
+    const whole = rangeOf(series, parsed);
+    const range = this.#rangeShown(whole, Number(parsed.scales[0]));
     const xs = Array.from({ length: SAMPLES }, (_, index) => range[0] + ((range[1] - range[0]) * index) / (SAMPLES - 1));
     const names = series.map(({ profile }) => profile);
     const stairs = await convertAll(this.#api, names, { numbers: xs, shape: [SAMPLES], typeText, parsed }, signal);
@@ -43,6 +57,29 @@ export class Staircase {
       series.map(({ profile }, place) => element("li", {}, sample(place), profile)),
     );
     this.#plot.show(() => ({ options: this.#options(series, range), data: [...data, xs] }));
+  }
+
+  /** The whole range, or the surroundings of the chosen number, with the choice between them where it makes sense. */
+  #rangeShown(whole, step) {
+    const x = this.#chosen;
+    const offered = whole[1] - whole[0] > MANY_STEPS * step && x >= whole[0] && x <= whole[1];
+    if (!offered) {
+      fill(this.#zoom);
+      return whole;
+    }
+    if (!this.#zoom.firstChild) {
+      const box = element("input", { type: "checkbox", checked: this.#around, onchange: () => this.#zoomed(box.checked) });
+      fill(this.#zoom, element("label", { class: "check" }, box, " Only around the chosen element"));
+    }
+    return this.#around ? [x - STEPS_AROUND * step, x + STEPS_AROUND * step] : whole;
+  }
+
+  #zoomed(around) {
+    this.#around = around;
+    this.#onAround(around);
+    this.show(...this.#drawing).catch((problem) => {
+      if (!this.#drawing[3].aborted) throw problem;
+    });
   }
 
   /** Mark a number by a vertical line. */
@@ -67,7 +104,7 @@ export class Staircase {
           // Those below are larger, so that they show where markers coincide.
           (plot) =>
             series.forEach(({ points }, place) =>
-              drawPoints(plot, points, looks[place], radiusOf(points, series.length - 1 - place, series.length)),
+              drawPoints(plot, points, looks[place], radiusOf(points, range, series.length - 1 - place, series.length)),
             ),
         ],
       },
@@ -91,8 +128,8 @@ export class Staircase {
   }
 }
 
-function radiusOf(points, above, count) {
-  if (points.length > MANY_POINTS) return MARKER_SIZE / 2;
+function radiusOf(points, [low, high], above, count) {
+  if (points.filter(([x]) => x >= low && x <= high).length > MANY_POINTS) return MARKER_SIZE / 2;
   return MARKER_SIZE + (MARKER_GROWTH * above) / Math.max(count, 5);
 }
 

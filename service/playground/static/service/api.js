@@ -39,6 +39,11 @@ export class Api {
     this.#onPending = onPending;
   }
 
+  /** Whether the service asked for a token. */
+  get usesToken() {
+    return this.#token !== "";
+  }
+
   /** Return the reply's JSON. @throws {Problem} */
   async get(path, { signal } = {}) {
     return this.#call(path, { method: "GET", signal });

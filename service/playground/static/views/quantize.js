@@ -1,6 +1,7 @@
 import { ComparisonTable } from "../comparison/comparison_table.js";
 import { countsTable } from "../comparison/counts_table.js";
 import { differenceSummary, differing } from "../comparison/differences.js";
+import { EXAMPLES } from "../comparison/examples.js";
 import { explainElement } from "../comparison/explanation.js";
 import { ProfilePicker } from "../comparison/profile_picker.js";
 import { Reason } from "../comparison/reason.js";
@@ -16,6 +17,7 @@ import { ErrorHistograms } from "../plots/error_histograms.js";
 import { Staircase } from "../plots/staircase.js";
 import { typeOfChannel } from "../type/mlir_text.js";
 import { TypeEditor } from "../type/type_editor.js";
+import { exampleLinks } from "./example_links.js";
 
 const MOST_NUMBERS = 4096;
 
@@ -33,6 +35,7 @@ export const quantize = {
     element: "",
     detail: "",
     differing: "",
+    staircase: "",
   },
   carries: ["type"],
   render(root, state, context) {
@@ -46,7 +49,7 @@ class QuantizeView {
   #type;
   #numbers;
   #profiles;
-  #summary = element("h2", { class: "summary", id: "summary" }, "…");
+  #summary = element("h2", { class: "summary", id: "summary" }, "Converting…");
   #problems = element("div");
   #table;
   #reason = new Reason();
@@ -73,7 +76,7 @@ class QuantizeView {
       (index) => this.#choose(index),
       (only) => context.set({ differing: only ? "only" : "all" }),
     );
-    this.#staircase = new Staircase(context);
+    this.#staircase = new Staircase(context, state.staircase !== "whole", (around) => context.set({ staircase: around ? "" : "whole" }));
     this.#histograms = new ErrorHistograms(context);
     this.#results = this.#drawnResults();
     root.append(this.#drawnHead(), element("div", { class: "workbench" }, this.#drawnInputs(), this.#results));
@@ -99,6 +102,7 @@ class QuantizeView {
         {},
         "Every system quantizes by “divide by the scale, round, add the zero point”, yet they disagree. See what each stores for the same numbers, and why.",
       ),
+      exampleLinks(quantize.id, EXAMPLES),
     );
   }
 
@@ -198,14 +202,19 @@ class QuantizeView {
     const { conversions, numbers, parsed, errors } = this.#shown;
     const done = conversions.filter((each) => !each.problem);
     const detail = done.find((each) => each.profile === this.#state.detail) ?? done[0];
-    const picker = select(done.map(({ profile }) => profile), detail.profile, (profile) => {
+    const profiles = done.map(({ profile }) => profile);
+    const choose = (profile) => {
       this.#context.set({ detail: profile });
       this.#showDetail();
+    };
+    const picker = select(profiles, detail.profile, (profile) => {
+      choose(profile);
       this.#detail.querySelector("select").focus();
     });
     fill(this.#detail, element("h2", {}, "Values of one profile"), field("Profile", picker), this.#values.node);
     this.#values.show(numbers, detail, errors.get(detail.profile), parsed);
-    this.#context.lastCall = { path: "/v1/quantize", body: detail.call };
+    const choice = { label: "Profile", names: profiles, name: detail.profile, choose };
+    this.#context.lastCall = { path: "/v1/quantize", body: detail.call, choice };
   }
 
   #choose(index) {
@@ -243,7 +252,12 @@ class QuantizeView {
       points: numbers.map((x, each) => [x, reals[each]]).filter((_, each) => channel(each) === channel(index)),
     }));
     const one = { ...parsed, scales: [parsed.scales[channel(index)]], zero_points: [parsed.zero_points[channel(index)]] };
-    if (done.length) await this.#staircase.show(series, typeOfChannel(parsed, channel(index)), one, signal);
+    if (done.length === 0) return;
+    try {
+      await this.#staircase.show(series, typeOfChannel(parsed, channel(index)), one, signal);
+    } catch (problem) {
+      if (!signal.aborted) throw problem;
+    }
   }
 
   /** What is shown belongs to something else than what is entered. */

@@ -5,10 +5,12 @@ import { Reason } from "../comparison/reason.js";
 import { shapeFor } from "../conversion/shape.js";
 import { element, field, fill } from "../dom.js";
 import { jsonInteger, readIntegers } from "../requantization/accumulators.js";
+import { EXAMPLES } from "../requantization/examples.js";
 import { latest } from "../requantization/latest.js";
 import { multipliersTable } from "../requantization/multipliers_table.js";
 import { isScheme, nameOf, requantizeAll, schemeLabel } from "../requantization/requantize.js";
 import { TypeEditor } from "../type/type_editor.js";
+import { exampleLinks } from "./example_links.js";
 
 const MOST_INTEGERS = 256;
 
@@ -134,6 +136,7 @@ class RequantizeView {
         {},
         "Kernels bring an accumulator to its output type by an integer multiplier and a shift, and round once or twice on the way. See each integer stage, and the first one that differs.",
       ),
+      exampleLinks(requantize.id, EXAMPLES),
     );
   }
 
@@ -142,15 +145,14 @@ class RequantizeView {
     const group = (title, open, ...content) => {
       const value = element("span", { class: "summary-value" });
       this.#entered.push(value);
-      return element("details", { class: "card", open }, element("summary", {}, element("h2", {}, title), value), ...content);
+      return element("details", { class: "card", open }, element("summary", {}, element("h2", {}, title), value), element("div", { role: "group", "aria-label": title, class: "group" }, ...content));
     };
-    const schemesChosen = this.#chosen.some(isScheme);
     return element(
       "div",
       { class: "inputs" },
       group("Accumulators", wide, field("Integers", this.#accumulators, `At most ${MOST_INTEGERS}.`), this.#refusal),
       group("Profiles", wide, this.#profiles.node, element("p", { class: "hint" }, "The first one chosen is what the others are compared with.")),
-      group("Schemes", schemesChosen, this.#schemes.node),
+      group("Schemes", wide && this.#chosen.some(isScheme), this.#schemes.node),
       group("Input type", false, this.#input.node),
       group("Output type", false, this.#output.node),
       group(

@@ -92,6 +92,7 @@ SAME = [
         {},
     ),
     ("quantize_blocks", {"x": np.linspace(-9, 9, 96, dtype=np.float32).reshape(3, 32)}, {"format": "mxfp8_e4m3"}),
+    ("quantize_blocks", {"x": np.ones(32, np.float32)}, {"format": "nvfp4", "global_scale": 0.001}),
 ]
 
 
@@ -202,13 +203,13 @@ ODD = {
     "other_contents": (contents("int_contents", [1] * 4), "FP32 is sent in fp32_contents"),
     "bytes": (contents("bytes_contents", [b"1"] * 4), "FP32 is sent in fp32_contents"),
     "fp16": (contents("fp32_contents", [1.0] * 4, "FP16"), "FP16 has no contents; send it in raw_input_contents"),
-    "bytes_datatype": (contents("bytes_contents", [b"1"] * 4, "BYTES"), "no datatype 'BYTES' is served"),
+    "bytes_datatype": (contents("bytes_contents", [b"1"] * 4, "BYTES"), "no datatype is named 'BYTES'"),
     "negative": (lambda request: request.inputs[0].shape.append(-1), "a dimension is a number from 0 to 2^40"),
     "overflow": (lambda request: request.inputs[0].shape.extend([1 << 40] * 2), "raw_input_contents 0 has 16 bytes"),
     "id": (lambda request: setattr(request, "id", "x" * 257), "an id has at most 256 characters"),
     "output": (
         lambda request: request.outputs.add(name="z"),
-        "quantize has the outputs y, scale, zero_point; not this one",
+        "it has y, scale, zero_point",
     ),
     "output_twice": (output_twice, "the output y is there more than once"),
     "no_value": (lambda request: request.parameters["nan"], "/parameters: the value of a parameter is a text"),

@@ -1,0 +1,89 @@
+"""Casts between floats, explained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from core.convert.cast import CastPlan
+from core.convert.explain.explainer import Array, Explainer, formulas, numbers
+from core.convert.explain.explanation import ElementExplanation, StepKind
+from core.convert.explain.float_codes import FloatCodes, code_bits, code_text
+from core.convert.explain.float_steps import Rounded
+from core.convert.explain.number_text import float_text
+from core.convert.explain.working import Working
+from core.convert.small_floats import SMALL_FLOATS, small_float
+from core.formats.elements import FloatElement
+from core.formats.rounding import Rounding
+from core.plan.lanes import LANES
+from core.plan.operands import float_element
+from core.profiles import profile_named
+
+
+@dataclass(frozen=True, slots=True)
+class CastExplainer(Explainer):
+    """From any float to another. From element `tail_start` on `tail` holds; without codes the result is exact."""
+
+    codes: FloatCodes | None
+    tail: FloatCodes | None
+    tail_start: int
+
+    def element(self, index: int, source: Array) -> ElementExplanation:
+        """See Explainer.element."""
+        (x,) = numbers(source[index : index + 1], self.plan.input_type)
+        return self._explained(x, index)
+
+    def formula(self) -> tuple[str, ...]:
+        """See Explainer.formula."""
+        is_code = self._source.name not in LANES
+        return formulas(self._explained(0 if is_code else 0.0, 0)) if self.plan.elements else ()
+
+    @property
+    def _source(self) -> FloatElement:
+        element = self.plan.input_type.element
+        assert isinstance(element, FloatElement)
+        return element
+
+    def _explained(self, x: int | float, index: int) -> ElementExplanation:
+        working = Working()
+        if isinstance(x, int):
+            text, symbol, value = str(x), "v", decode(working, "x", x, self._source.name)
+        else:
+            text, symbol, value = float_text(x, self._source), "x", x
+            working.know(x=text)
+        codes = self.tail if self.tail is not None and index >= self.tail_start else self.codes
+        if codes is None:
+            target = float_element(self.plan.output_type, "output")
+            working.float(StepKind.CONVERT, "y", f"{target.name}({symbol})", Rounded(value), target)
+            return ElementExplanation(text, 0, tuple(working.steps), value)
+        found = codes.explain(working, symbol, value)
+        result: int | float = found.code
+        if codes.target in LANES:
+            result = codes.format.value(found.code)
+        return ElementExplanation(text, 0, tuple(working.steps), result, found.saturated)
+
+
+def decode(working: Working, symbol: str, code: int, name: str) -> float:
+    """Add the step from a code of a small float to its value, and return that."""
+    format_ = small_float(name)
+    working.know(**{symbol: str(code)})
+    working.text(
+        StepKind.DECODE, "v", f"{name}({symbol})", code_text(format_, code), name, bits=code_bits(format_, code)
+    )
+    return format_.value(code)
+
+
+def cast_explainer(plan: CastPlan, *, rounding: Rounding | None = None, saturate: bool | None = None) -> CastExplainer:
+    """Return the explanation of a cast. `rounding` and `saturate` replace the profile's own."""
+    rule = profile_named(plan.profile).cast_rule()
+    source, target = plan.input_type.element, plan.output_type.element
+    assert isinstance(source, FloatElement)
+    assert isinstance(target, FloatElement)
+    if target.name not in SMALL_FLOATS:
+        return CastExplainer(plan, None, None, 0)
+    codes = FloatCodes(rule, target.name, source.name, saturate, rounding)
+    conversion = f"{source.name} {target.name}"
+    last = rule.nan_tails.get(conversion)
+    if plan.tail is None or last is None:
+        return CastExplainer(plan, codes, None, 0)
+    one_by_one = replace(rule, nans={**rule.nans, conversion: last.code})
+    return CastExplainer(plan, codes, replace(codes, rule=one_by_one), plan.tail_start)

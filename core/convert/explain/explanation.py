@@ -1,0 +1,113 @@
+"""What explains a conversion: for each element the steps of its arithmetic, with the numbers that they were done on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from numpy.typing import NDArray
+
+from core.plan.plan import Plan
+from core.plan.report import Report
+
+
+class StepKind(StrEnum):
+    """What is done in a step."""
+
+    FLUSH = "flush"
+    """A subnormal number is taken for zero."""
+    SCALE = "scale"
+    """The scale of the type becomes the one that is computed with."""
+    RECIPROCAL = "reciprocal"
+    """1 / s."""
+    DIVIDE = "divide"
+    MULTIPLY = "multiply"
+    MULTIPLY_ADD = "multiply_add"
+    """Product and sum, rounded once."""
+    CONVERT = "convert"
+    """An integer becomes a float, a float another float or an int32."""
+    ADD_ZERO_POINT = "add_zero_point"
+    SUBTRACT_ZERO_POINT = "subtract_zero_point"
+    ROUND = "round"
+    """A float becomes an integer."""
+    CLAMP = "clamp"
+    NAN = "nan"
+    """What the profile stores for NaN."""
+    DECODE = "decode"
+    """The value of a code: of a small float, or of a table."""
+    ENCODE = "encode"
+    """The code of a value."""
+    OVERFLOW = "overflow"
+    """What the profile gives for a value beyond the largest one of a small float."""
+    FACTOR = "factor"
+    """The ratio of the scales."""
+    MULTIPLIER = "multiplier"
+    """The integer that stands for the factor, together with a shift."""
+    SHIFT = "shift"
+    """The shift that goes with the multiplier."""
+    REDUCE = "reduce"
+    """The multiplier is cut to 16 bits."""
+    SHIFT_LEFT = "shift_left"
+    HIGH_MULTIPLY = "high_multiply"
+    """The upper half of twice a product, rounded: the first of two roundings."""
+    NUDGE = "nudge"
+    """What TOSA's DOUBLE_ROUND adds to the product before it is shifted."""
+    SHIFT_RIGHT = "shift_right"
+    """A rounding shift to the right."""
+    OFFSET = "offset"
+    """The zero points of both sides as one number."""
+    ADD_OFFSET = "add_offset"
+
+
+class Saturation(StrEnum):
+    """At which end an element saturated."""
+
+    LOW = "low"
+    HIGH = "high"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """`symbol` = `formula`, and the same with numbers.
+
+    `value` is the result: an integer, or the shortest decimal number that reads back in `precision` (all digits of a
+    whole number), whose `bits` say exactly which. `unrounded` is the exact result, where that is another number. `tie`:
+    it lay exactly between two.
+    """
+
+    step: StepKind
+    symbol: str
+    formula: str
+    inserted: str
+    value: str
+    precision: str
+    bits: str | None = None
+    unrounded: str | None = None
+    tie: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ElementExplanation:
+    """The steps of one element, and the number that they end in, as the output holds it.
+
+    `input` is the element as text; `parameter` the index of its scale and zero point in the type, on the quantized
+    side. `result` is an integer, or a float for floats.
+    """
+
+    input: str
+    parameter: int
+    steps: tuple[Step, ...]
+    result: int | float
+    saturated: Saturation | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A conversion, explained. `formula`: the steps of an ordinary element, in order, each `symbol = formula`."""
+
+    plan: Plan
+    report: Report
+    output: NDArray[Any]
+    formula: tuple[str, ...]
+    elements: tuple[ElementExplanation, ...]

@@ -1,0 +1,64 @@
+"""The scales and zero points of a type as a rule computes with them, one step for each element that uses them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from core.convert.explain.explanation import StepKind
+from core.convert.explain.float_steps import F32, F64, Precision, precision
+from core.convert.explain.number_text import float_text
+from core.convert.explain.working import Working
+from core.formats.elements import FloatElement
+from core.plan.lanes import LANES
+from core.plan.operands import QuantizedOperand
+from core.profiles import OperationRule
+from core.profiles.rule import Steps
+
+
+def lanes_of(expressed: FloatElement) -> FloatElement:
+    """Return the type that a computation on an expressed type has at least: f32, or f64."""
+    return F64 if LANES[expressed.name] == "<f8" else F32
+
+
+def step_precision(rule: OperationRule, expressed: FloatElement) -> Precision:
+    """Return what the rule rounds each step to."""
+    return precision(expressed if rule.steps is Steps.EXPRESSED else lanes_of(expressed))
+
+
+@dataclass(frozen=True, slots=True)
+class Scales:
+    """The scales of an operand under a rule. `left_out`: all are within the rule's tolerance of 1, which it takes."""
+
+    rule: OperationRule
+    operand: QuantizedOperand
+    left_out: bool
+
+    @classmethod
+    def of(cls, rule: OperationRule, operand: QuantizedOperand) -> Scales:
+        """Return those of an operand."""
+        tolerance = rule.unit_tolerance
+        if tolerance is None:
+            return cls(rule, operand, left_out=False)
+        # The differences are exact in f64.
+        most = Precision((F32,)).of(tolerance).value
+        nearest = (Precision((F32,)).of(scale).value for scale in operand.scales)
+        return cls(rule, operand, left_out=all(abs(scale - 1.0) <= most for scale in nearest))
+
+    @property
+    def element(self) -> FloatElement:
+        """The type that scales are rounded to."""
+        return self.operand.expressed if self.rule.scales is Steps.EXPRESSED else F32
+
+    def known(self, working: Working, parameter: int) -> float:
+        """Return the scale of the type, which formulas call so."""
+        scale = self.operand.scales[parameter]
+        working.know(scale=float_text(scale, F64))
+        return scale
+
+    def show(self, working: Working, parameter: int, symbol: str = "s") -> float:
+        """Add the step from the scale of the type to the one that is computed with, and return that."""
+        scale = self.known(working, parameter)
+        if self.left_out:
+            return working.float(StepKind.SCALE, symbol, "1", Precision((F32,)).of(1.0), F32)
+        result = Precision((self.element,)).of(scale)
+        return working.float(StepKind.SCALE, symbol, f"{self.element.name}(scale)", result, self.element)

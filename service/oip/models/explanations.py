@@ -1,0 +1,25 @@
+"""The three conversions as models that tell the steps of each element, as JSON text in the parameters of the reply."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from service.oip.models.conversions import DEQUANTIZE, QUANTIZE, REQUANTIZE
+from service.oip.models.model import Model
+from service.operations.explanation import MOST_EXPLAINED
+
+
+def _explained(model: Model, description: str) -> Model:
+    told = f"of at most {MOST_EXPLAINED} elements, with the parameters `formula` and `explained`: the steps of each."
+    return replace(
+        model,
+        name=f"explain_{model.name}",
+        description=f"{description}, {told}",
+        needs_input=lambda parameters: True,
+        explained=True,
+    )
+
+
+EXPLAIN_QUANTIZE = _explained(QUANTIZE, "As quantize")
+EXPLAIN_DEQUANTIZE = _explained(DEQUANTIZE, "As dequantize")
+EXPLAIN_REQUANTIZE = _explained(REQUANTIZE, "As requantize")

@@ -1,0 +1,102 @@
+"""Quantize, explained: under every rule the steps end in what the kernels compute.
+
+`Explainer.run` compares each element with the conversion itself, and how many saturated.
+"""
+
+from __future__ import annotations
+
+import zlib
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from core.convert.explain import quantize_integer
+from core.convert.explain.explainer import ContradictionError
+from core.convert.explain.explanation import StepKind
+from core.convert.explain.quantize import quantize_explainer
+from core.convert.quantize import ROUNDINGS, NanPolicy
+from core.errors import PreconditionError, RequantError
+from core.mlir import parse_type
+from core.profiles import PROFILES, Operation
+from tests.support.drawn_types import EXPRESSED, as_expressed, draw_type, drawable, hard_values, tensor
+
+TABLE = "!quant.quantile<i3:f32, {-1.0, -0.5, -0.5, 0.0, 0.25, 0.5, 1.0, 3.0}>"
+DEFINING = [name for name, each in PROFILES.items() if Operation.QUANTIZE in each.operations and name != "quantile"]
+
+
+@pytest.mark.parametrize("name", DEFINING)
+def test_every_profile(name: str) -> None:
+    rule, rng, done = PROFILES[name].operations[Operation.QUANTIZE], np.random.default_rng(zlib.crc32(name.encode())), 0
+    for storage, expressed, granularity in drawable(rule):
+        drawn = draw_type(rng, storage, expressed, granularity)
+        options: dict[str, Any] = {}
+        if storage[0] != "f":
+            options["seed"] = 7
+            options["rounding"] = rng.choice(np.array([None] * 6 + [*ROUNDINGS], object))
+            options["nan"] = rng.choice(
+                np.array([NanPolicy.PROFILE] * 4 + [NanPolicy.LOWEST, NanPolicy.ZERO_POINT], object)
+            )
+        try:
+            given = tensor(f"tensor<{drawn.shape}x{expressed}>")
+            explainer = quantize_explainer(given, parse_type(drawn.text), name, **options)
+        except RequantError:
+            continue
+        source = hard_values(rng, drawn, explainer.plan.elements, expressed)
+        if name == "mlir":
+            # Nothing else has a result.
+            source = as_expressed(rng.uniform(-2, 2, source.size) * drawn.scales[0], expressed)
+        try:
+            done += len(explainer.run(source).elements)
+        except PreconditionError:
+            continue
+    assert done > 200
+
+
+@pytest.mark.parametrize("expressed", EXPRESSED)
+def test_tables(expressed: str) -> None:
+    rng = np.random.default_rng(3)
+    for scale, zero_point in (("0.5", 0), ("0.1", 1), ("3.0", -2)):
+        quantized = parse_type(f"!quant.uniform<{TABLE}:{expressed}, {scale}:{zero_point}>")
+        explainer = quantize_explainer(tensor(f"tensor<40x{expressed}>"), quantized, "quantile")
+        few = np.array([np.nan, np.inf, -np.inf, 1e30, -0.0])
+        values = np.concatenate([rng.integers(-20, 20, 30) / 8, few, rng.normal(size=5)])
+        explainer.run(as_expressed((values - zero_point) * float(scale), expressed))
+
+
+def test_the_steps_of_a_tie() -> None:
+    explainer = quantize_explainer(tensor("tensor<1xf32>"), parse_type("!quant.uniform<i8:f32, 0.1:3>"), "onnx")
+    found = explainer.run(np.array([0.25], np.float32))
+    _, division, rounding, addition, clamp = found.elements[0].steps
+    assert (division.step, division.inserted, division.value) == (StepKind.DIVIDE, "0.25 / 0.1", "2.5")
+    assert division.unrounded == "2.4999999627470975704…"
+    assert (rounding.inserted, rounding.value, rounding.tie) == ("RNE(2.5)", "2", True)
+    assert (addition.inserted, addition.value) == ("2 + 3", "5")
+    assert (clamp.symbol, clamp.inserted) == ("q", "clamp(5, -128, 127)")
+    assert found.formula == ("s = f32(scale)", "v = x / s", "n = RNE(v)", "t = n + z", "q = clamp(t, lo, hi)")
+
+
+def test_a_reciprocal_that_is_rounded_twice() -> None:
+    # 1 / scale is below the middle of two f32, and its f64 is that middle.
+    scale = 0.9999993443493373
+    type_ = parse_type(f"!quant.uniform<i16:f32, {scale!r}>")
+    values = (np.arange(-128, 128) / 2 * scale).astype(np.float32)
+    found = quantize_explainer(tensor("tensor<256xf32>"), type_, "torch_decomposed").run(values)
+    reciprocal = found.elements[0].steps[0]
+    assert (reciprocal.formula, reciprocal.bits) == ("f32(f64(1 / scale))", "0x3F800006")
+    assert 1 / Fraction(scale) < Fraction(2 * 0x800006 - 1, 2 << 23)
+
+
+def test_each_element_has_its_own_parameters() -> None:
+    text = "!quant.uniform<i8:f32:{0:1, 1:3}, {{0.5:1, 0.25:2}, {2.0:3, 4.0:4}}>"
+    found = quantize_explainer(tensor("tensor<2x6xf32>"), parse_type(text), "onnx").run(np.ones(12, np.float32))
+    assert [each.parameter for each in found.elements] == [0] * 3 + [1] * 3 + [2] * 3 + [3] * 3
+    assert [each.steps[0].value for each in found.elements[::3]] == ["0.5", "0.25", "2.0", "4.0"]
+
+
+def test_a_wrong_rule_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quantize_integer, "round_to_integer", lambda number, *_: int(number))
+    explainer = quantize_explainer(tensor("tensor<1xf32>"), parse_type("!quant.uniform<i8:f32, 0.5>"), "onnx")
+    with pytest.raises(ContradictionError, match="element 0"):
+        explainer.run(np.array([0.75], np.float32))

@@ -24,7 +24,6 @@ OPERATION_IDS = {
     "explainQuantize", "explainDequantize", "explainRequantize",
     "quantize", "dequantize", "requantize", "quantizeNpy", "dequantizeNpy", "requantizeNpy", "compare",
     "quantizeBlocks", "dequantizeBlocks", "deriveMultiplier", "parseType", "getHealth", "getInfo", "listProfiles",
-    "explainQuantize", "explainDequantize", "explainRequantize",
     "getProfile", "getProblem", "deriveFromRange", "deriveBias", "fakeQuantize", "tosaRescale", "listSchemes",
     "getScheme", "deriveFromTensor", "translateType", "matmul", "conv2d", "add", "lower", "evaluate",
     "oipGetServer", "oipGetLive", "oipGetReady", "oipListModels", "oipIndexModels",

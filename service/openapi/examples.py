@@ -97,5 +97,6 @@ def _add_reply(operation: dict[str, Any], name: str, reply: RecordedReply) -> No
 
 def _file(path: str, file: bytes, description: str | None = None) -> dict[str, Any]:
     array = np.load(io.BytesIO(file))
-    example = {"summary": f"{array.dtype} {list(array.shape)}: {array.tolist()}", "externalValue": f"{FILES}/{path}"}
+    # Not externalValue, which some generators look for beside the document.
+    example = {"summary": f"{array.dtype} {list(array.shape)}: {array.tolist()}", "x-file": f"{FILES}/{path}"}
     return {"npy": example if description is None else {**example, "description": description}}

@@ -51,7 +51,7 @@ export function operationDocument(whole, { path, method, operation }) {
 function withDescribedFile(operation) {
   const file = operation.responses[200].content["application/octet-stream"];
   if (!file) return operation;
-  const { externalValue: _, ...npy } = file.examples.npy;
+  const { "x-file": _, ...npy } = file.examples.npy;
   const schema = { type: "string" };
   const content = { "application/octet-stream": { schema, examples: { npy: { ...npy, value: npy.summary } } } };
   return { ...operation, responses: { ...operation.responses, 200: { ...operation.responses[200], content } } };
@@ -67,7 +67,7 @@ function withExample(operation) {
     if (value === undefined || "example" in parameter) return parameter;
     return { ...parameter, description: withDefault(parameter.description, value), schema };
   });
-  const file = operation.requestBody?.content["application/octet-stream"]?.examples.npy.externalValue;
+  const file = operation.requestBody?.content["application/octet-stream"]?.examples.npy["x-file"];
   const form = operation.requestBody?.content["multipart/form-data"];
   if (!form) return { ...operation, parameters, "x-example-files": file ? { x: file } : {} };
   const files = {};

@@ -117,12 +117,12 @@ def test_the_document_shows_them(replies: dict[str, httpx.Response]) -> None:
             if example.json is not None:
                 assert shown == example.json
             elif example.npy is not None:
-                assert files[shown["npy"]["externalValue"].removeprefix("docs/examples/")] == example.npy
+                assert files[shown["npy"]["x-file"].removeprefix("docs/examples/")] == example.npy
             else:
                 assert shown.keys() == example.form.keys()
         (content,) = operation["responses"]["200"]["content"].values()
         if "file" in reply:
-            path = content["examples"]["npy"]["externalValue"].removeprefix("docs/examples/")
+            path = content["examples"]["npy"]["x-file"].removeprefix("docs/examples/")
             assert files[path] == replies[name].content
         elif "entries" in reply:
             assert content["examples"]["excerpt"]["value"] == reply["json"]

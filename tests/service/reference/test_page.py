@@ -68,7 +68,7 @@ def test_it_lists_every_operation(client: httpx.Client, page: httpx.Response) ->
 
 def test_the_files_of_examples_are_served(client: httpx.Client) -> None:
     document = client.get("/openapi.json").text
-    files = re.findall(r'"externalValue": ?"([^"]+)"', document)
+    files = re.findall(r'"x-file": ?"([^"]+)"', document)
     assert len(files) == 9
     for file in files:
         reply = client.get(f"/{file}")

@@ -10,8 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.browser.accessibility import violations
-from tests.browser.watched_page import COLOR_SCHEMES, screenshot, watched_page
+from tests.browser.watched_page import watched_page
 from tests.conftest import Server, started
 
 pytestmark = pytest.mark.browser
@@ -121,14 +120,3 @@ def test_an_address_leads_to_its_operation(chromium: Any, page: Any) -> None:
     assert page.title() == "Quantize · Requant API reference"
     page.goto("/docs#/ops/nope")
     page.locator("#introduction").wait_for()
-
-
-def test_the_list_and_the_introduction_are_accessible(chromium: Any, shared: Server) -> None:
-    for color_scheme in COLOR_SCHEMES:
-        with watched_page(chromium, shared.url, color_scheme=color_scheme) as page:
-            page.goto("/docs")
-            page.locator("#operations a").first.wait_for()
-            assert not violations(page)
-            page.goto("/docs#/npy/quantizeNpy")
-            page.locator("#operation .responses-wrapper .response").first.wait_for()
-            screenshot(page, f"docs-operation-{color_scheme}")

@@ -34,7 +34,7 @@ export function showOperations(SwaggerUIBundle, element, first) {
     domNode: element,
     spec: first,
     layout: "OperationLayout",
-    plugins: [operationLayout, exampleFiles],
+    plugins: [operationLayout, exampleFiles, accessible],
     docExpansion: "full",
     tryItOutEnabled: true,
     displayRequestDuration: true,
@@ -78,6 +78,27 @@ function exampleFiles({ React, specSelectors }) {
   };
 }
 
+/** Label fields for screen readers, and let the keyboard scroll what is too long. */
+function accessible({ React }) {
+  const adapted = (adapt) => (Original) => (props) => {
+    const around = React.useRef(null);
+    React.useEffect(() => adapt(around.current, props));
+    return React.createElement("div", { ref: around }, React.createElement(Original, props));
+  };
+  const label = (element, text) => {
+    for (const field of element.querySelectorAll("input, select")) field.ariaLabel = text;
+  };
+  return {
+    wrapComponents: {
+      JsonSchemaForm: adapted((element, { description }) => label(element, description)),
+      ExamplesSelect: adapted((element) => label(element, "Example")),
+      HighlightCode: adapted((element) => {
+        for (const text of element.querySelectorAll("pre")) text.tabIndex = 0;
+      }),
+    },
+  };
+}
+
 /**
  * @param {HTMLElement} body - the part of the page with the request's body
  * @param {Record<string, string>} files - addresses by the names of fields; the field of a body that is a file is x
@@ -89,6 +110,7 @@ async function chooseFiles(body, files) {
   for (const [name, content] of contents) {
     const row = body.querySelector(`[data-property-name="${name}"]`) ?? body;
     const input = row.querySelector("input[type=file]");
+    input.ariaLabel = name;
     const chosen = new DataTransfer();
     chosen.items.add(new File([content], `${name}.npy`, { type: "application/octet-stream" }));
     input.files = chosen.files;

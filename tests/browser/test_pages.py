@@ -17,8 +17,10 @@ ACCESSIBLE = {
     "requantize": "/#requantize",
     "multiplier": "/#multiplier?factor=3",
     "type": "/#type",
+    "docs": "/docs",
+    "docs-operation": "/docs#/npy/quantizeNpy",
 }
-OTHERS = {"docs": "/docs"}
+OTHERS: dict[str, str] = {}
 
 
 @pytest.mark.parametrize("size", SIZES)

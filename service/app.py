@@ -32,7 +32,7 @@ from service.json_api.routes import (
     translation,
     types,
 )
-from service.meta import docs, metrics
+from service.meta import metrics
 from service.meta import routes as meta
 from service.middleware.bearer_auth import BearerAuth
 from service.middleware.cors import Cors
@@ -44,6 +44,7 @@ from service.oip import routes as oip
 from service.oip.shared_memory import routes as shared_memory
 from service.openapi import document as openapi
 from service.playground import routes as playground
+from service.reference import routes as reference
 from service.runtime.runtime import Runtime
 from service.runtime.runtime import lifespan as runtime_lifespan
 from service.runtime.settings import Settings
@@ -68,7 +69,7 @@ class Application(_RoutedStarlette):
         topics += [npy, forms, oip, shared_memory]
         topics += [multipliers, ranges, calibration, types, translation, lowering]
         topics += [profiles, schemes, operator_catalog, meta]
-        topics += [docs] if settings.docs else []
+        topics += [reference] if settings.docs else []
         topics += [playground] if settings.playground else []
         topics += [metrics] if settings.metrics and settings.metrics_port is None else []
         routers = [topic.router for topic in topics]
@@ -81,7 +82,8 @@ class Application(_RoutedStarlette):
         self.state.runtime = running
         self._described = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
         self._openapi: dict[str, Any] | None = None
-        self.document = StaticContent(lambda: json_text(self.openapi()))
+        self.document = StaticContent(lambda: json_text(self.openapi()), compressed=True)
+        self.reference_page = reference.reference_page(self._described, settings)
 
     def openapi(self) -> dict[str, Any]:
         """Return the OpenAPI document, made once."""
@@ -134,7 +136,7 @@ def _middleware(running: Runtime, paths: set[str]) -> list[Middleware]:
     if settings.cors_origins:
         layers.append(Middleware(Cors, settings.cors_origins))
     if running.tokens is not None:
-        open_paths = PROBES | (docs.PATHS if settings.docs_public else set())
+        open_paths = PROBES | (reference.reference_paths() if settings.docs_public else set())
         open_paths |= playground.PATHS if settings.playground else set()
         layers.append(Middleware(BearerAuth, running.tokens, open_paths))
     return layers

@@ -54,8 +54,9 @@ Numbers = Annotated[list[Annotated[float, Field(allow_inf_nan=False)]], FailFast
 def _drop_absent(schema: dict[str, Any]) -> None:
     """Drop the defaults that only stand for an absent field: an empty text, an empty list, zero."""
     for field in schema.get("properties", {}).values():
-        if not field.get("default", True):
-            del field["default"]
+        # Of a field without a type, generators for Java would write the default as code.
+        if not field.get("default", True) or not {"type", "$ref", "allOf"} & field.keys():
+            field.pop("default", None)
 
 
 def _open_reply(schema: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import BaseModel
@@ -14,6 +15,37 @@ PROBLEM = "application/problem+json"
 
 REQUEST_MODELS: list[type[BaseModel]] = []
 """The models of the JSON bodies of all routes that were described, for the components of the document."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """A request that is answered with 200.
+
+    `path` and `query` are parameters, `json` is a body in JSON, `npy` a body that is one `.npy` file, and `form` the
+    fields of a form, files as bytes. `after` is the operationId of the example that has to be sent before.
+    Of the reply, `varying` members depend on the machine or the time, and of the list that is member
+    `excerpt`, or that is the whole reply if `excerpt` is empty, only the first entry is shown.
+    """
+
+    path: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str] = field(default_factory=dict)
+    json: Mapping[str, Any] | None = None
+    npy: bytes | None = None
+    form: Mapping[str, str | int | bytes] = field(default_factory=dict)
+    after: str | None = None
+    varying: Collection[str] = ()
+    excerpt: str | None = None
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        """The files of the request. The one that is a body is called x, as in forms."""
+        if self.npy is not None:
+            return {"x": self.npy}
+        return {name: value for name, value in self.form.items() if isinstance(value, bytes)}
+
+
+EXAMPLES: dict[str, Example] = {}
+"""The examples of all routes that were described, by operationId."""
 
 _PROBLEMS = {
     400: "Malformed request or tensor data.",
@@ -82,23 +114,35 @@ def _ok(headers: dict[str, Any], content: dict[str, Any] | None = None) -> dict[
 
 
 def json_operation(
-    operation_id: str, body: type[BaseModel], reply: type[BaseModel], example: dict[str, Any]
+    operation_id: str,
+    title: str,
+    body: type[BaseModel],
+    reply: type[BaseModel],
+    example: Mapping[str, Any],
+    **rest: Any,
 ) -> dict[str, Any]:
-    """Return the arguments of a POST route that reads and writes JSON. `example` is a request that works."""
+    """Return the arguments of a POST route that reads and writes JSON.
+
+    `example` is a body that is answered with 200, `rest` what else its `Example` has.
+    """
     REQUEST_MODELS.append(body)
-    content = {"application/json": {"schema": {"$ref": SCHEMAS + body.__name__}, "example": example}}
+    EXAMPLES[operation_id] = Example(json=example, **rest)
+    content = {"application/json": {"schema": {"$ref": SCHEMAS + body.__name__}}}
     return {
         "operation_id": operation_id,
+        "summary": title,
         "response_model": reply,
         "responses": {**_ok({}), **problems(400, 413, 415, 422, 503, 504)},
         "openapi_extra": {"requestBody": {"required": True, "content": content}},
     }
 
 
-def npy_operation(operation_id: str, parameters: list[dict[str, Any]]) -> dict[str, Any]:
+def npy_operation(operation_id: str, title: str, parameters: list[dict[str, Any]], example: Example) -> dict[str, Any]:
     """Return the arguments of a POST route that reads and writes one `.npy`."""
+    EXAMPLES[operation_id] = example
     return {
         "operation_id": operation_id,
+        "summary": title,
         "response_class": BinaryResponse,
         "responses": {**_ok(NPY_HEADERS, _BINARY_CONTENT), **problems(400, 413, 415, 422, 503, 504)},
         "openapi_extra": {
@@ -109,12 +153,18 @@ def npy_operation(operation_id: str, parameters: list[dict[str, Any]]) -> dict[s
 
 
 def form_operation(
-    operation_id: str, files: Mapping[str, str], texts: list[dict[str, Any]], required: Collection[str]
+    operation_id: str,
+    title: str,
+    files: Mapping[str, str],
+    texts: list[dict[str, Any]],
+    required: Collection[str],
+    example: Example,
 ) -> dict[str, Any]:
     """Return the arguments of a POST route that reads a form and writes one file.
 
     `files`: the fields that are files, with what each is. `texts`: the others, as parameters of a query.
     """
+    EXAMPLES[operation_id] = example
     file = _BINARY_CONTENT[BINARY]["schema"]
     properties: dict[str, Any] = {name: {**file, "description": said} for name, said in files.items()}
     for text in texts:
@@ -129,6 +179,7 @@ def form_operation(
     }
     return {
         "operation_id": operation_id,
+        "summary": title,
         "response_class": BinaryResponse,
         "responses": {**_ok(NPY_HEADERS, _BINARY_CONTENT), **problems(400, 413, 415, 422, 503, 504)},
         "openapi_extra": {
@@ -141,24 +192,28 @@ def form_operation(
     }
 
 
-def get_operation(operation_id: str, reply: Any, *statuses: int) -> dict[str, Any]:
-    """Return the arguments of a route that reads no body and writes JSON, with the problems that it can answer with."""
+def get_operation(operation_id: str, title: str, reply: Any, *statuses: int, **example: Any) -> dict[str, Any]:
+    """Return the arguments of a route that reads no body and writes JSON, with the problems that it can answer with.
+
+    `example` is what its `Example` has.
+    """
+    EXAMPLES[operation_id] = Example(**example)
     replies = {**_ok({}), **problems(*statuses, 422)}
-    return {"operation_id": operation_id, "response_model": reply, "responses": replies}
+    return {"operation_id": operation_id, "summary": title, "response_model": reply, "responses": replies}
 
 
-def static_operation(operation_id: str, reply: Any, *statuses: int) -> dict[str, Any]:
+def static_operation(operation_id: str, title: str, reply: Any, *statuses: int, **example: Any) -> dict[str, Any]:
     """Return the arguments of a route as `get_operation` does, whose reply has an ETag."""
-    described = get_operation(operation_id, reply, *statuses)
+    described = get_operation(operation_id, title, reply, *statuses, **example)
     described["responses"][200]["headers"]["ETag"] = _header(
         "string", "Entity tag of the response. A request with a matching If-None-Match gets 304 without a body."
     )
     return described
 
 
-def health_operation(operation_id: str, reply: type[BaseModel]) -> dict[str, Any]:
+def health_operation(operation_id: str, title: str, reply: type[BaseModel], **example: Any) -> dict[str, Any]:
     """Return the arguments of the GET route that has the same reply with 200 and with 503."""
-    described = get_operation(operation_id, reply)
+    described = get_operation(operation_id, title, reply, **example)
     unready = problems(503)[503]
     del unready["content"]
     described["responses"][503] = {**unready, "model": reply}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 from collections.abc import Callable, Mapping
 from hashlib import sha256
 from threading import Lock
@@ -15,27 +16,43 @@ from service.http.responses import model_text
 
 _JSON = "application/json"
 _DIGITS = 32
+_GZIP = {"content-encoding": "gzip", "vary": "accept-encoding"}
 
 
 class StaticContent:
-    """Content that `make` returns when it is first asked for; that may take a second, and happens in a thread."""
+    """Content that `make` returns when it is first asked for; that may take a second, and happens in a thread.
+
+    `compressed`: to clients that accept gzip it is sent so, compressed once.
+    """
 
     def __init__(
-        self, make: Callable[[], bytes], media_type: str = _JSON, headers: Mapping[str, str] | None = None
+        self,
+        make: Callable[[], bytes],
+        media_type: str = _JSON,
+        headers: Mapping[str, str] | None = None,
+        *,
+        compressed: bool = False,
     ) -> None:
         self._make = make
         self._media_type = media_type
         self._headers = headers
         self._lock = Lock()
         self._made: tuple[bytes, str] | None = None
+        self._gzip = StaticContent(self._compress, media_type, {**(headers or {}), **_GZIP}) if compressed else None
 
     async def response(self, request: Request) -> Response:
         """Return the reply to a request: the content, or 304 for a client that has it."""
+        if self._gzip is not None and accepts_gzip(request):
+            return await self._gzip.response(request)
         made = self._made
         if made is None:
             made = await asyncio.to_thread(self._made_once)
         body, tag = made
-        return _reply(request, body, tag, self._media_type, self._headers)
+        headers = self._headers if self._gzip is None else {**(self._headers or {}), "vary": "accept-encoding"}
+        return _reply(request, body, tag, self._media_type, headers)
+
+    def _compress(self) -> bytes:
+        return gzip.compress(self._made_once()[0], mtime=0)
 
     def _made_once(self) -> tuple[bytes, str]:
         with self._lock:
@@ -44,6 +61,16 @@ class StaticContent:
                 body = self._make()
                 made = self._made = body, entity_tag(body)
             return made
+
+
+def accepts_gzip(request: Request) -> bool:
+    """Return whether Accept-Encoding names gzip, with another weight than zero (RFC 9110 12.5.3)."""
+    given = ",".join(request.headers.getlist("accept-encoding")).lower()
+    for each in given.split(","):
+        coding, _, weight = each.partition(";")
+        if coding.strip() == "gzip":
+            return weight.strip().removeprefix("q=").strip("0.") != "" or not weight
+    return False
 
 
 def static_json(make: Callable[[], BaseModel]) -> StaticContent:

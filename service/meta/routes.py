@@ -15,7 +15,7 @@ from core.errors.names import unknown_name
 from core.profiles import PROFILES
 from core.schemes import SCHEMES
 from service import VERSION
-from service.http.models import Int32, ProblemExplanation, ReplyModel
+from service.http.models import ABSENT, Int32, ProblemExplanation, ReplyModel
 from service.http.openapi_operation import health_operation, static_operation
 from service.http.problems import PROBLEMS, error_response
 from service.http.query import no_query
@@ -49,7 +49,7 @@ class CompiledKernels(ReplyModel):
 
     compiled: Int32
     total: Int32
-    seconds_left: Int32 | None = Field(description="Expected time for the rest; null: not known yet.")
+    seconds_left: Int32 = Field(default=ABSENT, description="Expected time for the rest; absent until it is known.")
 
 
 class Health(ReplyModel):
@@ -58,7 +58,7 @@ class Health(ReplyModel):
     status: HealthStatus = Field(
         description="`compiling`: requests are answered, but some wait for a kernel; not ready for a balancer yet."
     )
-    kernels: CompiledKernels | None = Field(default=None, description="Only while kernels are compiled.")
+    kernels: CompiledKernels = Field(default=ABSENT, description="Only while kernels are compiled.")
 
 
 @cache
@@ -67,7 +67,7 @@ def _versions() -> dict[str, str]:
     return {name: version(name) for name in _PACKAGES}
 
 
-@router.get("/healthz", **health_operation("getHealth", Health))
+@router.get("/healthz", **health_operation("getHealth", "Readiness", Health))
 async def healthz(request: Request) -> Response:
     """Readiness: 200 if the service accepts work, 503 if not."""
     running = runtime(request)
@@ -75,14 +75,21 @@ async def healthz(request: Request) -> Response:
     health = Health(status=status)
     if running.compilation is not None and status is HealthStatus.COMPILING:
         compiled, total, left = running.compilation.progress()
-        kernels = CompiledKernels(compiled=compiled, total=total, seconds_left=left)
+        kernels = CompiledKernels(compiled=compiled, total=total)
+        if left is not None:
+            kernels = CompiledKernels(compiled=compiled, total=total, seconds_left=left)
         health = Health(status=status, kernels=kernels)
     if status is HealthStatus.READY:
         return json_response(health)
     return json_response(health, 503, {"retry-after": "1"})
 
 
-@router.get("/v1/info", **static_operation("getInfo", Info))
+@router.get(
+    "/v1/info",
+    **static_operation(
+        "getInfo", "Versions and limits", Info, varying=("python", "packages", "machine", "threads", "kernels")
+    ),
+)
 async def info(request: Request) -> Response:
     """Versions and limits."""
     running = runtime(request)
@@ -104,7 +111,12 @@ async def info(request: Request) -> Response:
     )
 
 
-@router.get("/problems/{code}", **static_operation("getProblem", ProblemExplanation, 404))
+@router.get(
+    "/problems/{code}",
+    **static_operation(
+        "getProblem", "Explain a problem code", ProblemExplanation, 404, path={"code": "limit_exceeded"}
+    ),
+)
 async def get_problem(request: Request, code: str) -> Response:
     """Explain a problem code."""
     if code not in PROBLEMS:

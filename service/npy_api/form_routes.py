@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
 from core.profiles import Operation
-from service.http.openapi_operation import form_operation, query_parameter
+from service.http.openapi_operation import Example, form_operation, query_parameter
 from service.http.query import no_query
 from service.npy_api.form_conversion import convert_form, file_fields, form_fields
-from service.npy_api.routes import OUTPUT
+from service.npy_api.format import write_npy
+from service.npy_api.routes import EXAMPLE_TENSORS, I8, OUTPUT
 from service.operations.calibration.options import CALIBRATION_OPTIONS, OF_SCALES
 from service.operations.conversion_query import described_fields, schema_of
 
@@ -25,6 +27,16 @@ _FILES = {
     "zero_point": "With scale: as many zero points, a .npy file. Default: 0.",
     "multiplier": "Replace the derived multipliers: one, or one per channel, a .npy file of int64.",
     "shift": "With multiplier: as many shifts, a .npy file of int32.",
+}
+_SCALES = write_npy(np.array([0.5, 0.25, 0.125, 0.0625], np.float32))
+_EXAMPLE_FIELDS: dict[Operation, dict[str, str | int | bytes]] = {
+    Operation.QUANTIZE: {"scale": _SCALES, "axis": 0, "storage_type": "i8", "profile": "onnx"},
+    Operation.DEQUANTIZE: {"scale": _SCALES, "axis": 0},
+    Operation.REQUANTIZE: {
+        "output_type": I8,
+        "multiplier": write_npy(np.array([1 << 30], np.int64)),
+        "shift": write_npy(np.array([-8], np.int32)),
+    },
 }
 
 
@@ -39,7 +51,14 @@ def _described(operation: Operation, input_type: str, output_type: str) -> dict[
             described.setdefault(option.name, query_parameter(option.name, said, schema=schema_of(option)))
     files = {name: _FILES[name] for name in file_fields(operation)}
     required = {"x", "output_type"} if operation is Operation.REQUANTIZE else {"x"}
-    return form_operation(f"{operation}Form", files, [described[name] for name in names], required)
+    return form_operation(
+        f"{operation}Form",
+        f"{operation.capitalize()} .npy files in a form",
+        files,
+        [described[name] for name in names],
+        required,
+        Example(form={"x": EXAMPLE_TENSORS[operation], **_EXAMPLE_FIELDS[operation]}),
+    )
 
 
 _OF_SCALES = {

@@ -246,6 +246,11 @@ def write_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
     return MAGIC + b"\x01\x00" + len(body).to_bytes(2, "little") + body
 
 
+def write_npy(array: NDArray[Any]) -> bytes:
+    """Return a row-major array as a file."""
+    return write_header(array.dtype, array.shape) + array.tobytes()
+
+
 def as_dtype(header: NpyHeader, data: NDArray[np.uint8], dtype: np.dtype[Any], *, named: bool) -> NDArray[Any]:
     """Return the received bytes as an array of `dtype`, if the header's element kind means that (`check_dtype`)."""
     check_dtype(header, dtype, named=named)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
 from core.profiles import Operation
-from service.http.openapi_operation import SCHEMAS, npy_operation, query_parameter
+from service.http.openapi_operation import SCHEMAS, Example, npy_operation, query_parameter
 from service.npy_api.conversion import convert_npy
+from service.npy_api.format import write_npy
 from service.operations.conversion_query import described_fields
 
 router = APIRouter(prefix="/v1/npy", tags=["npy"])
@@ -25,8 +27,26 @@ OUTPUT = query_parameter(
 )
 
 
+I8 = "!quant.uniform<i8:f32, 0.5:3>"
+EXAMPLE_TENSORS = {
+    Operation.QUANTIZE: write_npy(np.array([-0.25, 0.25, 0.75, 100], np.float32)),
+    Operation.DEQUANTIZE: write_npy(np.array([3, 4, 0, 127], np.int8)),
+    Operation.REQUANTIZE: write_npy(np.array([-70000, -750, 750, 70000], np.int32)),
+}
+_QUERIES = {
+    Operation.QUANTIZE: {"output_type": I8, "profile": "onnx"},
+    Operation.DEQUANTIZE: {"input_type": I8},
+    Operation.REQUANTIZE: {"input_type": "!quant.uniform<i32:f32, 0.001>", "output_type": I8},
+}
+
+
 def _described(operation: Operation, input_type: str, output_type: str, *others: dict[str, Any]) -> dict[str, Any]:
-    return npy_operation(f"{operation}Npy", [*described_fields(operation, input_type, output_type), *others])
+    return npy_operation(
+        f"{operation}Npy",
+        f"{operation.capitalize()} a .npy file",
+        [*described_fields(operation, input_type, output_type), *others],
+        Example(query=_QUERIES[operation], npy=EXAMPLE_TENSORS[operation]),
+    )
 
 
 @router.post(

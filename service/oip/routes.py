@@ -37,6 +37,8 @@ def _model_metadata(model: Model) -> StaticContent:
 
 
 _PLAIN = [Depends(no_query)]
+_MODEL = {"model": "quantize"}
+_VERSION = {**_MODEL, "version": "1"}
 _EXAMPLE = {
     "id": "1",
     "parameters": {"output_type": "!quant.uniform<i8:f32, 0.5:3>", "profile": "onnx"},
@@ -44,32 +46,44 @@ _EXAMPLE = {
 }
 
 
-@router.get("", dependencies=_PLAIN, **static_operation("oipGetServer", schemas.ServerMetadata))
+@router.get("", dependencies=_PLAIN, **static_operation("oipGetServer", "Server metadata", schemas.ServerMetadata))
 async def server_metadata(request: Request) -> Response:
     """Server metadata: name, version and protocol extensions."""
     return await _server_metadata(runtime(request).shared_memory is not None).response(request)
 
 
-@router.get("/health/live", dependencies=_PLAIN, **get_operation("oipGetLive", schemas.ServerLive))
+@router.get("/health/live", dependencies=_PLAIN, **get_operation("oipGetLive", "Liveness", schemas.ServerLive))
 async def live(request: Request) -> Response:
     """Liveness: the process responds."""
     return json_response(schemas.ServerLive(live=True))
 
 
-@router.get("/health/ready", dependencies=_PLAIN, **get_operation("oipGetReady", schemas.ServerReady, 503))
+@router.get(
+    "/health/ready",
+    dependencies=_PLAIN,
+    **get_operation("oipGetReady", "Readiness of all models", schemas.ServerReady, 503),
+)
 async def ready(request: Request) -> Response:
     """Readiness: 200 if every model can be used, 503 if not."""
     require_open(request)
     return json_response(schemas.ServerReady(ready=True, live=True))
 
 
-@router.get("/models", dependencies=_PLAIN, **static_operation("oipListModels", schemas.ModelList))
+@router.get(
+    "/models",
+    dependencies=_PLAIN,
+    **static_operation("oipListModels", "List models", schemas.ModelList, excerpt="models"),
+)
 async def list_models(request: Request) -> Response:
     """List the names of all models."""
     return await _MODEL_LIST.response(request)
 
 
-@router.post("/repository/index", dependencies=_PLAIN, **get_operation("oipIndexModels", list[schemas.ModelState]))
+@router.post(
+    "/repository/index",
+    dependencies=_PLAIN,
+    **get_operation("oipIndexModels", "Repository index", list[schemas.ModelState], excerpt=""),
+)
 async def index_models(request: Request) -> Response:
     """Repository index: every version of every model, and its state."""
     status = runtime(request).status
@@ -82,7 +96,11 @@ async def index_models(request: Request) -> Response:
     )
 
 
-@router.get("/models/{model}", dependencies=_PLAIN, **static_operation("oipGetModel", schemas.ModelMetadata, 404))
+@router.get(
+    "/models/{model}",
+    dependencies=_PLAIN,
+    **static_operation("oipGetModel", "Model metadata", schemas.ModelMetadata, 404, path=_MODEL),
+)
 async def get_model(request: Request, model: str) -> Response:
     """Model metadata: inputs, outputs and parameters."""
     return await _with_model(request, model, None, _metadata)
@@ -91,7 +109,7 @@ async def get_model(request: Request, model: str) -> Response:
 @router.get(
     "/models/{model}/versions/{version}",
     dependencies=_PLAIN,
-    **static_operation("oipGetModelVersion", schemas.ModelMetadata, 404),
+    **static_operation("oipGetModelVersion", "Metadata of a version", schemas.ModelMetadata, 404, path=_VERSION),
 )
 async def get_model_version(request: Request, model: str, version: str) -> Response:
     """Metadata of one version of a model."""
@@ -99,7 +117,9 @@ async def get_model_version(request: Request, model: str, version: str) -> Respo
 
 
 @router.get(
-    "/models/{model}/ready", dependencies=_PLAIN, **get_operation("oipGetModelReady", schemas.ModelReady, 404, 503)
+    "/models/{model}/ready",
+    dependencies=_PLAIN,
+    **get_operation("oipGetModelReady", "Readiness of a model", schemas.ModelReady, 404, 503, path=_MODEL),
 )
 async def get_model_ready(request: Request, model: str) -> Response:
     """Readiness of a model: 200 if it can be used, 503 if not."""
@@ -109,20 +129,22 @@ async def get_model_ready(request: Request, model: str) -> Response:
 @router.get(
     "/models/{model}/versions/{version}/ready",
     dependencies=_PLAIN,
-    **get_operation("oipGetModelVersionReady", schemas.ModelReady, 404, 503),
+    **get_operation("oipGetModelVersionReady", "Readiness of a version", schemas.ModelReady, 404, 503, path=_VERSION),
 )
 async def get_model_version_ready(request: Request, model: str, version: str) -> Response:
     """Readiness of one version of a model: 200 if it can be used, 503 if not."""
     return await _with_model(request, model, version, _ready)
 
 
-def _infer_operation(operation_id: str) -> dict[str, Any]:
-    described = json_operation(operation_id, schemas.InferenceRequest, schemas.InferenceReply, _EXAMPLE)
+def _infer_operation(operation_id: str, title: str, path: dict[str, str]) -> dict[str, Any]:
+    described = json_operation(
+        operation_id, title, schemas.InferenceRequest, schemas.InferenceReply, _EXAMPLE, path=path
+    )
     described["responses"] |= problems(404)
     return described
 
 
-@router.post("/models/{model}/infer", **_infer_operation("oipInfer"))
+@router.post("/models/{model}/infer", **_infer_operation("oipInfer", "Run a model", _MODEL))
 async def infer(request: Request, model: str) -> Response:
     """Run a model, with tensors as JSON. For binary tensors see docs/open_inference_protocol.md.
 
@@ -131,7 +153,10 @@ async def infer(request: Request, model: str) -> Response:
     return await _with_model(request, model, None, inference.infer)
 
 
-@router.post("/models/{model}/versions/{version}/infer", **_infer_operation("oipInferVersion"))
+@router.post(
+    "/models/{model}/versions/{version}/infer",
+    **_infer_operation("oipInferVersion", "Run a version of a model", _VERSION),
+)
 async def infer_version(request: Request, model: str, version: str) -> Response:
     """Run one version of a model."""
     return await _with_model(request, model, version, inference.infer)

@@ -1,4 +1,7 @@
-"""`python -m service.openapi` writes `openapi/openapi.json`; `--check` says whether that is current."""
+"""`python -m service.openapi` records the replies to the examples and writes `openapi/openapi.json`.
+
+`--check` says whether that file is current. That the replies are is a test.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import sys
 from pathlib import Path
 
 from service.app import create_app
+from service.openapi.recording import record
 from service.runtime.settings import Settings
 
 COMMITTED = Path(__file__).parents[2] / "openapi" / "openapi.json"
@@ -18,14 +22,15 @@ def text(settings: Settings) -> str:
 
 
 def main() -> None:
-    """Write the document to its committed place; with `--check`, fail if that would change it."""
+    """Record the replies, then write the document to its place; with `--check`, fail if that would change it."""
     current = text(Settings())
     if "--check" in sys.argv[1:]:
         if not COMMITTED.exists() or COMMITTED.read_text(encoding="utf-8") != current:
             sys.exit("openapi/openapi.json is not current: run `make openapi`")
         return
+    record(create_app(Settings()).openapi())
     COMMITTED.parent.mkdir(parents=True, exist_ok=True)
-    COMMITTED.write_text(current, encoding="utf-8")
+    COMMITTED.write_text(text(Settings()), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -26,6 +26,9 @@ from service.http.models import COMPONENT, Problem
 from service.http.openapi_operation import REQUEST_MODELS, SCHEMAS, problems
 from service.middleware.instrumentation import PROBES
 from service.npy_api.derivation import OutputFormat
+from service.openapi.examples import add_examples
+from service.openapi.shared_responses import share_responses
+from service.openapi.tags import described_tags, tag_groups
 from service.runtime.settings import Limits, Settings
 
 TITLE = "Requant"
@@ -37,23 +40,6 @@ Tensors are row-major and little-endian. JSON routes accept them as base64 or, i
 Inference Protocol, with JSON or binary tensors.
 Errors are `application/problem+json` with a stable `code`."""
 
-_TAGS = [
-    {"name": "ops", "description": "Conversions of JSON tensors."},
-    {"name": "explain", "description": "Conversions with every step of the arithmetic of each element."},
-    {"name": "integer", "description": "Integer operations: matmul, conv2d and add with requantized outputs."},
-    {"name": "operators", "description": "Operators of other systems under their own names, operands and attributes."},
-    {"name": "npy", "description": "Conversions of .npy files."},
-    {"name": "multipart", "description": "Conversions of .npy files in forms, with scales beside the tensor."},
-    {
-        "name": "oip",
-        "description": "Conversions, comparison, block formats and operators as models of the Open Inference Protocol.",
-    },
-    {"name": "params", "description": "Profiles, schemes, and derivation of quantization parameters."},
-    {"name": "types", "description": "The type language."},
-    {"name": "modules", "description": "MLIR modules: lowering passes and an evaluator."},
-    {"name": "meta", "description": "Health, versions, limits and problems."},
-]
-
 
 def document(routes: Sequence[BaseRoute], settings: Settings) -> dict[str, Any]:
     """Return the document for these routes."""
@@ -62,11 +48,12 @@ def document(routes: Sequence[BaseRoute], settings: Settings) -> dict[str, Any]:
         version=VERSION,
         description=_DESCRIPTION,
         routes=routes,
-        tags=_TAGS,
+        tags=described_tags(),
         servers=[{"url": "/"}],
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
         separate_input_output_schemas=False,
     )
+    found["x-tagGroups"] = tag_groups()
     found["info"]["x-limits"] = {name: getattr(settings, name) for name in Limits.model_fields}
     components = found["components"]["schemas"]
     components.update(_request_components())
@@ -87,7 +74,10 @@ def document(routes: Sequence[BaseRoute], settings: Settings) -> dict[str, Any]:
     components.update(_operator_choices())
     components.update(_translation_names())
     _drop_validation_errors(found)
+    _drop_made_up_titles(found)
     _describe_tokens(found)
+    share_responses(found)
+    add_examples(found)
     for component in components.values():
         _tidy(component)
     return found
@@ -143,6 +133,17 @@ def _drop_validation_errors(found: dict[str, Any]) -> None:
         for operation in path.values():
             if "application/json" in operation["responses"].get("422", {}).get("content", {}):
                 del operation["responses"]["422"]
+
+
+def _drop_made_up_titles(found: dict[str, Any]) -> None:
+    """Drop the titles that FastAPI makes of the names of functions and parameters, such as Response Oiplistmodels."""
+    for path in found["paths"].values():
+        for operation in path.values():
+            for parameter in operation.get("parameters", ()):
+                parameter["schema"].pop("title", None)
+            for response in operation["responses"].values():
+                for content in response.get("content", {}).values():
+                    content["schema"].pop("title", None)
 
 
 def _describe_tokens(found: dict[str, Any]) -> None:

@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[2]
 SERVICE: tuple[tuple[str, ...], ...] = (
     ("server",),
     ("app",),
+    ("reference",),
     ("openapi",),
     ("meta", "playground"),
     ("json_api", "oip", "npy_api"),

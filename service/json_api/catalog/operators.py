@@ -20,7 +20,7 @@ from service.http.problems import error_response
 from service.http.query import no_query
 from service.http.static_content import static_json
 
-router = APIRouter(tags=["operators"], dependencies=[Depends(no_query)])
+router = APIRouter(tags=["catalogs"], dependencies=[Depends(no_query)])
 
 
 class TypeSince(ReplyModel):
@@ -130,13 +130,16 @@ _PAGES = {name: static_json(partial(operator_page, operator)) for name, operator
 _LIST = static_json(lambda: OperatorList(operators=[operator_page(operator) for operator in OPERATORS.values()]))
 
 
-@router.get("/v1/operators", **static_operation("listOperators", OperatorList))
+@router.get("/v1/operators", **static_operation("listOperators", "List operators", OperatorList, excerpt="operators"))
 async def list_operators(request: Request) -> Response:
     """List the operators of other systems, with operands, attributes and versions."""
     return await _LIST.response(request)
 
 
-@router.get("/v1/operators/{name}", **static_operation("getOperator", OperatorPage, 404))
+@router.get(
+    "/v1/operators/{name}",
+    **static_operation("getOperator", "Describe an operator", OperatorPage, 404, path={"name": "onnx.QuantizeLinear"}),
+)
 async def get_operator(request: Request, name: str) -> Response:
     """Describe one operator, such as onnx.QuantizeLinear."""
     try:

@@ -23,7 +23,7 @@ from service.http.problems import error_response
 from service.http.query import no_query
 from service.http.static_content import static_json
 
-router = APIRouter(tags=["meta"], dependencies=[Depends(no_query)])
+router = APIRouter(tags=["catalogs"], dependencies=[Depends(no_query)])
 
 # overflow, infinity and NaN, each with its negative, and -0, in the order of the fields of SpecialCodes.
 _SPECIAL = np.array(
@@ -222,13 +222,15 @@ _PAGES = {name: static_json(partial(profile_page, name)) for name in profiles.PR
 _LIST = static_json(lambda: ProfileList(profiles=[profile_page(name) for name in profiles.PROFILES]))
 
 
-@router.get("/v1/profiles", **static_operation("listProfiles", ProfileList))
+@router.get("/v1/profiles", **static_operation("listProfiles", "List profiles", ProfileList, excerpt="profiles"))
 async def list_profiles(request: Request) -> Response:
     """List the profiles: arithmetic contracts in words and formulas."""
     return await _LIST.response(request)
 
 
-@router.get("/v1/profiles/{name}", **static_operation("getProfile", Profile, 404))
+@router.get(
+    "/v1/profiles/{name}", **static_operation("getProfile", "Describe a profile", Profile, 404, path={"name": "litert"})
+)
 async def get_profile(request: Request, name: str) -> Response:
     """Describe one profile."""
     try:

@@ -17,7 +17,7 @@ from service.http.problems import error_response
 from service.http.query import no_query
 from service.http.static_content import static_json
 
-router = APIRouter(tags=["meta"], dependencies=[Depends(no_query)])
+router = APIRouter(tags=["catalogs"], dependencies=[Depends(no_query)])
 
 
 class Bounds(ReplyModel):
@@ -74,13 +74,15 @@ _PAGES = {name: static_json(partial(scheme_page, name)) for name in SCHEMES}
 _LIST = static_json(lambda: SchemeList(schemes=[scheme_page(name) for name in SCHEMES]))
 
 
-@router.get("/v1/schemes", **static_operation("listSchemes", SchemeList))
+@router.get("/v1/schemes", **static_operation("listSchemes", "List schemes", SchemeList, excerpt="schemes"))
 async def list_schemes(request: Request) -> Response:
     """List the requantization schemes, in words and formulas."""
     return await _LIST.response(request)
 
 
-@router.get("/v1/schemes/{name}", **static_operation("getScheme", Scheme, 404))
+@router.get(
+    "/v1/schemes/{name}", **static_operation("getScheme", "Describe a scheme", Scheme, 404, path={"name": "litert"})
+)
 async def get_scheme(request: Request, name: str) -> Response:
     """Describe one requantization scheme."""
     try:

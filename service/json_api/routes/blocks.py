@@ -49,7 +49,12 @@ _PARTS_EXAMPLE = {
 }
 
 
-@router.post("/quantize", **json_operation("quantizeBlocks", QuantizeBlocksRequest, BlockParts, example=_EXAMPLE))
+@router.post(
+    "/quantize",
+    **json_operation(
+        "quantizeBlocks", "Quantize to a block format", QuantizeBlocksRequest, BlockParts, example=_EXAMPLE
+    ),
+)
 async def quantize_in_blocks(request: Request) -> Response:
     """Quantize a tensor to a block format, deriving the shared scales."""
     running = require_ready(request)
@@ -77,7 +82,13 @@ async def quantize_in_blocks(request: Request) -> Response:
 
 @router.post(
     "/dequantize",
-    **json_operation("dequantizeBlocks", DequantizeBlocksRequest, DequantizeBlocksReply, example=_PARTS_EXAMPLE),
+    **json_operation(
+        "dequantizeBlocks",
+        "Dequantize from a block format",
+        DequantizeBlocksRequest,
+        DequantizeBlocksReply,
+        example=_PARTS_EXAMPLE,
+    ),
 )
 async def dequantize_from_blocks(request: Request) -> Response:
     """Dequantize a tensor in a block format to f32."""

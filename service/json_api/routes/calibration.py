@@ -34,7 +34,14 @@ _EXAMPLE = {
 
 
 @router.post(
-    "/tensor", **json_operation("deriveFromTensor", TensorParametersRequest, TensorParametersReply, example=_EXAMPLE)
+    "/tensor",
+    **json_operation(
+        "deriveFromTensor",
+        "Scale and zero point from a tensor",
+        TensorParametersRequest,
+        TensorParametersReply,
+        example=_EXAMPLE,
+    ),
 )
 async def derive_from_tensor(request: Request) -> Response:
     """Calibrate: find ranges in data by the method of a system, and derive scales and zero points."""

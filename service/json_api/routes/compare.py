@@ -26,7 +26,9 @@ _TYPE = "tensor<2x2x!quant.uniform<i8:f32, 0.5:3>>"
 _EXAMPLE = {"a": {"type": _TYPE, "values": [3, 4, 0, 127]}, "b": {"type": _TYPE, "values": [3, 5, 0, 100]}}
 
 
-@router.post("/v1/compare", **json_operation("compare", CompareRequest, ComparisonReply, example=_EXAMPLE))
+@router.post(
+    "/v1/compare", **json_operation("compare", "Compare two tensors", CompareRequest, ComparisonReply, example=_EXAMPLE)
+)
 async def compare(request: Request) -> Response:
     """Compare two tensors of the same shape."""
     running = require_ready(request)

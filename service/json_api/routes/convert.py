@@ -62,6 +62,7 @@ _QUANTIZED = "tensor<2x2x!quant.uniform<i8:f32, 0.5:3>>"
     "/v1/quantize",
     **json_operation(
         "quantize",
+        "Quantize",
         QuantizeRequest,
         QuantizeReply,
         example={
@@ -79,6 +80,7 @@ async def quantize(request: Request) -> Response:
     "/v1/dequantize",
     **json_operation(
         "dequantize",
+        "Dequantize",
         DequantizeRequest,
         ConversionReply,
         example={"input": {"type": _QUANTIZED, "values": [3, 4, 0, 127]}},
@@ -93,6 +95,7 @@ async def dequantize(request: Request) -> Response:
     "/v1/requantize",
     **json_operation(
         "requantize",
+        "Requantize",
         RequantizeRequest,
         RequantizeReply,
         example={

@@ -20,6 +20,7 @@ router = APIRouter(prefix="/v1/explain", tags=["explain"], dependencies=[Depends
     "/quantize",
     **json_operation(
         "explainQuantize",
+        "Explain: quantize",
         QuantizeRequest,
         ExplainedQuantization,
         example={
@@ -41,6 +42,7 @@ async def explain_quantize(request: Request) -> Response:
     "/dequantize",
     **json_operation(
         "explainDequantize",
+        "Explain: dequantize",
         DequantizeRequest,
         ExplainedDequantization,
         example={"input": {"type": "tensor<3x!quant.uniform<i8:f32, 0.1:3>>", "values": [3, 4, -128]}},
@@ -55,6 +57,7 @@ async def explain_dequantize(request: Request) -> Response:
     "/requantize",
     **json_operation(
         "explainRequantize",
+        "Explain: requantize",
         RequantizeRequest,
         ExplainedRequantization,
         example={

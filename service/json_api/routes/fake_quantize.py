@@ -29,7 +29,8 @@ _EXAMPLE = {
 
 
 @router.post(
-    "/v1/fake_quantize", **json_operation("fakeQuantize", FakeQuantizeRequest, FakeQuantizeReply, example=_EXAMPLE)
+    "/v1/fake_quantize",
+    **json_operation("fakeQuantize", "Fake-quantize", FakeQuantizeRequest, FakeQuantizeReply, example=_EXAMPLE),
 )
 async def fake_quantize(request: Request) -> Response:
     """Fake-quantize a tensor: round each element to the nearest step of a nudged range."""

@@ -112,7 +112,7 @@ _MATMUL = {
 }
 
 
-@router.post("/v1/matmul", **json_operation("matmul", MatmulRequest, ProductReply, example=_MATMUL))
+@router.post("/v1/matmul", **json_operation("matmul", "Matmul", MatmulRequest, ProductReply, example=_MATMUL))
 async def matmul(request: Request) -> Response:
     """Multiply quantized matrices: accumulate, correct for zero points, add a bias, scale, add a zero point, clamp."""
 
@@ -133,7 +133,7 @@ _CONV2D = {
 }
 
 
-@router.post("/v1/conv2d", **json_operation("conv2d", Conv2dRequest, ProductReply, example=_CONV2D))
+@router.post("/v1/conv2d", **json_operation("conv2d", "Conv2d", Conv2dRequest, ProductReply, example=_CONV2D))
 async def conv2d(request: Request) -> Response:
     """Convolve a quantized input with quantized weights. The stages are those of matmul."""
 
@@ -162,7 +162,7 @@ _ADD = {
 }
 
 
-@router.post("/v1/add", **json_operation("add", AddRequest, AddReply, example=_ADD))
+@router.post("/v1/add", **json_operation("add", "Add", AddRequest, AddReply, example=_ADD))
 async def add(request: Request) -> Response:
     """Add quantized tensors: rescale both to a common scale, add, and rescale the sum to the output."""
 

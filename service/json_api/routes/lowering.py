@@ -38,7 +38,7 @@ _EXAMPLE = {
 }
 
 
-@router.post("/lower", **json_operation("lower", LowerRequest, LowerReply, _EXAMPLE))
+@router.post("/lower", **json_operation("lower", "Lower a module", LowerRequest, LowerReply, _EXAMPLE))
 async def lower(request: Request) -> Response:
     """Run passes on a module and print the result."""
     running = require_ready(request)
@@ -63,7 +63,7 @@ _EVALUATED = {
 }
 
 
-@router.post("/evaluate", **json_operation("evaluate", EvaluateRequest, EvaluateReply, _EVALUATED))
+@router.post("/evaluate", **json_operation("evaluate", "Evaluate a module", EvaluateRequest, EvaluateReply, _EVALUATED))
 async def evaluate(request: Request) -> Response:
     """Evaluate a function of a module, quantized or lowered, on tensors."""
     running = require_ready(request)

@@ -30,7 +30,12 @@ router = APIRouter(prefix="/v1/parameters", tags=["params"], dependencies=[Depen
 _EXAMPLE = {"factors": [0.0123, "0x1.8p-5"], "scheme": "litert"}
 
 
-@router.post("/multiplier", **json_operation("deriveMultiplier", MultiplierRequest, MultiplierReply, _EXAMPLE))
+@router.post(
+    "/multiplier",
+    **json_operation(
+        "deriveMultiplier", "Multiplier and shift from a factor", MultiplierRequest, MultiplierReply, _EXAMPLE
+    ),
+)
 async def derive_multipliers(request: Request) -> Response:
     """Derive the integer multiplier and shift for each factor, and the value that they represent."""
     running = require_ready(request)

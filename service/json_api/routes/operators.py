@@ -32,7 +32,7 @@ from service.runtime.request_context import reserve_memory
 from service.runtime.runtime import require_ready
 from service.runtime.settings import Settings
 
-router = APIRouter(tags=["operators"], dependencies=[Depends(no_query)])
+router = APIRouter(dependencies=[Depends(no_query)])
 
 
 def _read_input(name: str, given: Tensor, body: JsonDocument, settings: Settings) -> OperandTensor:
@@ -104,10 +104,12 @@ for _operator in OPERATORS.values():
         route_path(_operator),
         _handler(_operator),
         methods=["POST"],
+        tags=[_operator.system],
         **json_operation(
             operation_id(_operator),
+            _operator.full_name,
             request_model(_operator),
             reply_model(_operator),
-            example=dict(_operator.example),
+            example=_operator.example,
         ),
     )

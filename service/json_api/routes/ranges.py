@@ -31,7 +31,10 @@ _BIAS_EXAMPLE = {
 }
 
 
-@router.post("/range", **json_operation("deriveFromRange", RangeRequest, ParametersReply, _EXAMPLE))
+@router.post(
+    "/range",
+    **json_operation("deriveFromRange", "Scale and zero point from a range", RangeRequest, ParametersReply, _EXAMPLE),
+)
 async def derive_from_range(request: Request) -> Response:
     """Derive scale and zero point from a range, by the rule of a system."""
     running = require_ready(request)
@@ -56,7 +59,7 @@ async def derive_from_range(request: Request) -> Response:
     return await running.executor.run_text(len(call.minimums) * CHARACTERS_PER_SCALE, work)
 
 
-@router.post("/bias", **json_operation("deriveBias", BiasRequest, BiasReply, _BIAS_EXAMPLE))
+@router.post("/bias", **json_operation("deriveBias", "Scale of a bias", BiasRequest, BiasReply, _BIAS_EXAMPLE))
 async def derive_bias(request: Request) -> Response:
     """Derive the scale of a bias from the scales of input and weights, and quantize the bias to int32."""
     running = require_ready(request)

@@ -20,7 +20,7 @@ from service.operations.types import read_tensor_type, read_type
 from service.runtime.executor import CHARACTERS_PER_FACTOR
 from service.runtime.runtime import require_ready
 
-router = APIRouter(prefix="/v1/tosa", tags=["operators"], dependencies=[Depends(no_query)])
+router = APIRouter(prefix="/v1/tosa", tags=["tosa"], dependencies=[Depends(no_query)])
 
 _EXAMPLE = {
     "input": {"type": "tensor<2x2xi32>", "values": [1000, -2000, 3000, 70000]},
@@ -32,7 +32,16 @@ _EXAMPLE = {
 }
 
 
-@router.post("/rescale", **json_operation("tosaRescale", RescaleRequest, RescaleReply, example=_EXAMPLE))
+@router.post(
+    "/rescale",
+    **json_operation(
+        "tosaRescale",
+        "tosa.RESCALE with parameters as numbers",
+        RescaleRequest,
+        RescaleReply,
+        example=_EXAMPLE,
+    ),
+)
 async def rescale(request: Request) -> Response:
     """TOSA RESCALE: subtract the zero point, multiply and shift, add the zero point, clamp."""
     running = require_ready(request)

@@ -20,7 +20,9 @@ router = APIRouter(prefix="/v1/types", tags=["types"], dependencies=[Depends(no_
 _EXAMPLE = {"type": "tensor<4x64x!quant.uniform<i8:f32:0, {0.5:3, 0.25, 0.125, 1.0}>>"}
 
 
-@router.post("/translate", **json_operation("translateType", TranslateRequest, TranslateReply, _EXAMPLE))
+@router.post(
+    "/translate", **json_operation("translateType", "Translate a type", TranslateRequest, TranslateReply, _EXAMPLE)
+)
 async def translate_type(request: Request) -> Response:
     """Translate a quantized type to the operands of other systems, or a system's operands to a type."""
     running = runtime(request)

@@ -26,7 +26,7 @@ router = APIRouter(prefix="/v1/types", tags=["types"], dependencies=[Depends(no_
 _EXAMPLE = {"text": "tensor<2x3x!quant.uniform<i8:f32:1, {0.5:3, 0.25, 0.125}>>"}
 
 
-@router.post("/parse", **json_operation("parseType", ParseTypeRequest, ParsedType, _EXAMPLE))
+@router.post("/parse", **json_operation("parseType", "Parse a type", ParseTypeRequest, ParsedType, _EXAMPLE))
 async def parse_type(request: Request) -> Response:
     """Parse an MLIR type. An invalid text gets the offset of the first error."""
     running = runtime(request)

@@ -23,8 +23,8 @@ class QuantizeBlocksRequest(RequestModel):
     rule: MxRule = Field(default=MxRule.OCP, strict=False, description="MX formats: the rule for the shared exponent.")
     global_scale: NumberOrText = Field(
         default="derived",
-        description="nvfp4 only: `derived` (from the largest magnitude), `absent`, or a number, also as text. It is "
-        "read as the nearest binary64, which is rounded to f32.",
+        description="nvfp4 only: `derived` (the default: from the largest magnitude), `absent`, or a number, also as "
+        "text. It is read as the nearest binary64, which is rounded to f32.",
     )
 
 

@@ -24,13 +24,19 @@ from service.oip.shared_memory.tensors import registered_regions, without_cuda
 from service.runtime.runtime import runtime
 from service.runtime.shared_memory.regions import RegionStatus, SharedMemory
 
-router = APIRouter(prefix="/v2", tags=["oip"], dependencies=[Depends(no_query)])
+router = APIRouter(prefix="/v2", tags=["shared_memory"], dependencies=[Depends(no_query)])
 
 _LONGEST_BODY = 16 << 10
-_EXAMPLE = {"key": "/input_data", "offset": 0, "byte_size": 64}
+_REGION = {"region": "input"}
+_EXAMPLE = {"key": "/requant_example", "offset": 0, "byte_size": 64}
 
 
-@router.get("/systemsharedmemory/status", **get_operation("oipListSharedMemory", list[schemas.SharedMemoryRegion]))
+@router.get(
+    "/systemsharedmemory/status",
+    **get_operation(
+        "oipListSharedMemory", "List regions", list[schemas.SharedMemoryRegion], after="oipRegisterSharedMemory"
+    ),
+)
 async def list_regions(request: Request) -> Response:
     """List the registered regions of system shared memory."""
     return json_list_response(map(_described, _regions(request).statuses()))
@@ -38,7 +44,14 @@ async def list_regions(request: Request) -> Response:
 
 @router.get(
     "/systemsharedmemory/region/{region}/status",
-    **get_operation("oipGetSharedMemory", list[schemas.SharedMemoryRegion], 404),
+    **get_operation(
+        "oipGetSharedMemory",
+        "Status of a region",
+        list[schemas.SharedMemoryRegion],
+        404,
+        path=_REGION,
+        after="oipRegisterSharedMemory",
+    ),
 )
 async def get_region(request: Request, region: str) -> Response:
     """Status of a region: a list of one, as Triton answers it."""
@@ -52,7 +65,14 @@ async def get_region(request: Request, region: str) -> Response:
 
 @router.post(
     "/systemsharedmemory/region/{region}/register",
-    **json_operation("oipRegisterSharedMemory", schemas.SharedMemoryRegistration, schemas.Done, _EXAMPLE),
+    **json_operation(
+        "oipRegisterSharedMemory",
+        "Register a region",
+        schemas.SharedMemoryRegistration,
+        schemas.Done,
+        _EXAMPLE,
+        path=_REGION,
+    ),
 )
 async def register_region(request: Request, region: str) -> Response:
     """Register a part of a shared memory object as a region. No content type is asked for."""
@@ -65,7 +85,15 @@ async def register_region(request: Request, region: str) -> Response:
 
 
 @router.post(
-    "/systemsharedmemory/region/{region}/unregister", **get_operation("oipUnregisterSharedMemory", schemas.Done, 404)
+    "/systemsharedmemory/region/{region}/unregister",
+    **get_operation(
+        "oipUnregisterSharedMemory",
+        "Unregister a region",
+        schemas.Done,
+        404,
+        path=_REGION,
+        after="oipRegisterSharedMemory",
+    ),
 )
 async def unregister_region(request: Request, region: str) -> Response:
     """Unregister a region. Requests that use it are not disturbed."""
@@ -78,7 +106,10 @@ async def unregister_region(request: Request, region: str) -> Response:
     return json_response(schemas.Done())
 
 
-@router.post("/systemsharedmemory/unregister", **get_operation("oipUnregisterAllSharedMemory", schemas.Done))
+@router.post(
+    "/systemsharedmemory/unregister",
+    **get_operation("oipUnregisterAllSharedMemory", "Unregister all regions", schemas.Done),
+)
 async def unregister_regions(request: Request) -> Response:
     """Unregister all regions of system shared memory."""
     running = runtime(request)
@@ -87,33 +118,37 @@ async def unregister_regions(request: Request) -> Response:
     return json_response(schemas.Done())
 
 
-@router.get("/cudasharedmemory/status", **get_operation("oipListCudaSharedMemory", list[schemas.SharedMemoryRegion]))
+@router.get(
+    "/cudasharedmemory/status",
+    **get_operation("oipListCudaSharedMemory", "List CUDA regions", list[schemas.SharedMemoryRegion]),
+)
 async def list_cuda_regions(request: Request) -> Response:
     """List the registered regions of CUDA shared memory: there are none."""
     return json_list_response([])
 
 
-@router.post("/cudasharedmemory/unregister", **get_operation("oipUnregisterAllCudaSharedMemory", schemas.Done))
+@router.post(
+    "/cudasharedmemory/unregister",
+    **get_operation("oipUnregisterAllCudaSharedMemory", "Unregister all CUDA regions", schemas.Done),
+)
 async def unregister_cuda_regions(request: Request) -> Response:
     """Unregister all regions of CUDA shared memory: there are none."""
     return json_response(schemas.Done())
 
 
-@router.get("/cudasharedmemory/region/{region}/status", **get_operation("oipGetCudaSharedMemory", schemas.Done))
+@router.get("/cudasharedmemory/region/{region}/status", include_in_schema=False)
 async def get_cuda_region(request: Request, region: str) -> Response:
     """Not supported."""
     raise without_cuda()
 
 
-@router.post("/cudasharedmemory/region/{region}/register", **get_operation("oipRegisterCudaSharedMemory", schemas.Done))
+@router.post("/cudasharedmemory/region/{region}/register", include_in_schema=False)
 async def register_cuda_region(request: Request, region: str) -> Response:
     """Not supported."""
     raise without_cuda()
 
 
-@router.post(
-    "/cudasharedmemory/region/{region}/unregister", **get_operation("oipUnregisterCudaSharedMemory", schemas.Done)
-)
+@router.post("/cudasharedmemory/region/{region}/unregister", include_in_schema=False)
 async def unregister_cuda_region(request: Request, region: str) -> Response:
     """Not supported."""
     raise without_cuda()

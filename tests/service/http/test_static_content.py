@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import threading
 import time
 
@@ -48,3 +49,25 @@ def test_what_could_not_be_made_is_tried_again() -> None:
     with pytest.raises(OSError, match="no such file"):
         asyncio.run(content.response(request()))
     assert asyncio.run(content.response(request())).body == b"x"
+
+
+@pytest.mark.parametrize("accepted", [b"gzip", b"br, GZIP ;q=0.1", b"deflate,gzip;q=1.0"])
+def test_it_is_compressed_for_those_who_accept_that(accepted: bytes) -> None:
+    content = StaticContent(lambda: b"{}" * 100, compressed=True)
+    asked = request((b"accept-encoding", accepted))
+    reply = asyncio.run(content.response(asked))
+    assert gzip.decompress(bytes(reply.body)) == b"{}" * 100
+    assert (reply.headers["content-encoding"], reply.headers["vary"]) == ("gzip", "accept-encoding")
+    known = request((b"accept-encoding", accepted), (b"if-none-match", reply.headers["etag"].encode()))
+    assert asyncio.run(content.response(known)).status_code == 304
+    plain = asyncio.run(content.response(request()))
+    assert (plain.body, plain.headers["vary"]) == (b"{}" * 100, "accept-encoding")
+    assert plain.headers["etag"] != reply.headers["etag"]
+
+
+@pytest.mark.parametrize("refused", [b"", b"identity", b"gzip;q=0", b"gzip; q=0.000", b"xgzip", b"*;q=0"])
+def test_it_is_plain_for_all_others(refused: bytes) -> None:
+    content = StaticContent(lambda: b"{}", compressed=True)
+    reply = asyncio.run(content.response(request((b"accept-encoding", refused))))
+    assert reply.body == b"{}"
+    assert "content-encoding" not in reply.headers

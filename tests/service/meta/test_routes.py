@@ -136,21 +136,6 @@ def test_every_problem_is_explained(client: httpx.Client) -> None:
         assert len(explained["explanation"]) > 40
 
 
-def test_the_documentation_needs_no_internet(client: httpx.Client) -> None:
-    page = client.get("/docs")
-    assert page.headers["content-type"].startswith("text/html")
-    assert "//" not in page.text
-    assert "default-src 'self'" in page.headers["content-security-policy"]
-    links = re.findall(r'(?:src|href|url)[=:] ?"([^"]+)"', page.text)
-    assert {"docs/assets/swagger-ui-bundle.js", "docs/assets/swagger-ui.css", "openapi.json"} <= set(links)
-    kinds = {"js": "text/javascript", "css": "text/css", "png": "image/png", "json": "application/json"}
-    for link in links:
-        asset = client.get(f"/{link}")
-        assert asset.status_code == 200, link
-        assert asset.headers["content-type"].startswith(kinds[link.rpartition(".")[2]])
-    assert client.get("/docs/assets/redoc.standalone.js").status_code == 404
-
-
 @pytest.mark.parametrize("path", ["/healthz", "/v1/info", "/nope", "/docs"])
 def test_every_reply_has_the_common_headers(client: httpx.Client, path: str) -> None:
     reply = client.get(path, headers={"X-Request-Id": "a.b-c_9"})

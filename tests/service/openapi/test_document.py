@@ -19,6 +19,7 @@ from service.operations.calibration.options import CALIBRATION_OPTIONS
 from service.runtime.settings import Settings
 
 ROOT = Path(__file__).parents[3]
+_SYSTEMS = {operator.system for operator in OPERATORS.values()}
 OPERATION_IDS = {
     "explainQuantize", "explainDequantize", "explainRequantize",
     "quantize", "dequantize", "requantize", "quantizeNpy", "dequantizeNpy", "requantizeNpy", "compare",
@@ -27,8 +28,7 @@ OPERATION_IDS = {
     "getScheme", "deriveFromTensor", "translateType", "matmul", "conv2d", "add", "lower", "evaluate",
     "oipGetServer", "oipGetLive", "oipGetReady", "oipListModels", "oipIndexModels",
     "oipListSharedMemory", "oipGetSharedMemory", "oipRegisterSharedMemory", "oipUnregisterSharedMemory",
-    "oipUnregisterAllSharedMemory", "oipListCudaSharedMemory", "oipGetCudaSharedMemory", "oipRegisterCudaSharedMemory",
-    "oipUnregisterCudaSharedMemory", "oipUnregisterAllCudaSharedMemory",
+    "oipUnregisterAllSharedMemory", "oipListCudaSharedMemory", "oipUnregisterAllCudaSharedMemory",
     "oipGetModel", "oipGetModelVersion", "oipGetModelReady", "oipGetModelVersionReady", "oipInfer", "oipInferVersion",
     "quantizeForm", "dequantizeForm", "requantizeForm",
     "listOperators", "getOperator", *map(operation_id, OPERATORS.values()),
@@ -38,6 +38,12 @@ OPERATION_IDS = {
 @pytest.fixture(scope="module")
 def document() -> dict[str, Any]:
     return create_app(Settings()).openapi()
+
+
+def response(document: dict[str, Any], operation: dict[str, Any], status: str) -> dict[str, Any]:
+    """A response as it is, or as the component that it refers to."""
+    found: dict[str, Any] = operation["responses"][status]
+    return document["components"]["responses"][found["$ref"].rpartition("/")[2]] if "$ref" in found else found
 
 
 def operations(document: dict[str, Any]) -> list[dict[str, Any]]:
@@ -61,7 +67,9 @@ def test_operations_have_stable_ids(document: dict[str, Any]) -> None:
 def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
     for node in schemas_within(document):
         if "$ref" in node:
-            assert node["$ref"].removeprefix("#/components/schemas/") in document["components"]["schemas"]
+            root, components, kind, name = node["$ref"].split("/")
+            assert (root, components) == ("#", "components")
+            assert name in document["components"][kind]
 
 
 def test_one_media_type_per_request_and_reply(document: dict[str, Any]) -> None:
@@ -76,10 +84,11 @@ def test_problems_are_documented(document: dict[str, Any]) -> None:
         if "requestBody" in operation:
             in_path = {"404"} if operation["operationId"].startswith("oipInfer") else set()
             assert set(operation["responses"]) == {"200", "400", "401", "413", "415", "422", "503", "504"} | in_path
-            assert "Retry-After" in operation["responses"]["503"]["headers"]
-        for status, reply in operation["responses"].items():
+            assert "Retry-After" in response(document, operation, "503")["headers"]
+        for status in operation["responses"]:
             if status != "200" and operation["operationId"] != "getHealth":
-                assert set(reply["content"]) == {"application/problem+json"}
+                assert operation["responses"][status].keys() == {"$ref"}
+                assert set(response(document, operation, status)["content"]) == {"application/problem+json"}
 
 
 def test_tokens_are_documented_where_they_may_be_asked_for(document: dict[str, Any]) -> None:
@@ -91,7 +100,7 @@ def test_tokens_are_documented_where_they_may_be_asked_for(document: dict[str, A
         assert operation.get("security") == ([] if is_probe else None)
         assert ("401" in operation["responses"]) is not is_probe
         if not is_probe:
-            assert "WWW-Authenticate" in operation["responses"]["401"]["headers"]
+            assert "WWW-Authenticate" in response(document, operation, "401")["headers"]
 
 
 def test_binary_bodies_are_binary_text(document: dict[str, Any]) -> None:
@@ -115,6 +124,25 @@ def test_required_query_parameters_are_marked(document: dict[str, Any]) -> None:
         names |= {"scheme", "multipliers", "axis"} if name == "requantize" else set()
         assert {parameter["name"] for parameter in parameters} == names
         assert {parameter["name"] for parameter in parameters if parameter["required"]} == expected
+
+
+def test_operations_are_grouped_and_have_titles(document: dict[str, Any]) -> None:
+    """Every tag is described and in one group; titles are unique in a group, and those of operators their names."""
+    tags = [tag["name"] for tag in document["tags"]]
+    assert tags == [name for group in document["x-tagGroups"] for name in group["tags"]]
+    titles = [(operation["tags"][0], operation["summary"]) for operation in operations(document)]
+    assert {tag for tag, _ in titles} == set(tags)
+    assert len(titles) == len(set(titles))
+    assert {title for tag, title in titles if tag in _SYSTEMS} == {
+        *OPERATORS,
+        "tosa.RESCALE with parameters as numbers",
+    }
+
+
+def test_schemas_have_no_titles_made_of_identifiers(document: dict[str, Any]) -> None:
+    for node in schemas_within([document["components"]["schemas"], document["paths"]]):
+        if "title" in node and isinstance(node["title"], str) and "$schema" not in node:
+            assert " " in node["title"] or "type" not in node
 
 
 def test_no_unions_no_nulls_and_named_enums(document: dict[str, Any]) -> None:

@@ -1,0 +1,52 @@
+/** The page: the operation that the address names is shown, and the list is filtered. */
+
+import { findOperation, operationDocument } from "./operation_document.js";
+import { filterOperations, markCurrent } from "./operation_list.js";
+import { loadSwaggerUi, prefetchSwaggerUi, showOperations } from "./swagger_ui.js";
+
+const element = (id) => document.getElementById(id);
+const list = element("operations");
+filterOperations(list, element("filter"), element("found"));
+
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const followColorScheme = () => document.documentElement.classList.toggle("dark-mode", dark.matches);
+dark.addEventListener("change", followColorScheme);
+followColorScheme();
+
+// The list is there already; let it be painted first.
+const specification = new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve))).then(async () => {
+  prefetchSwaggerUi();
+  return (await fetch("openapi.json")).json();
+});
+/** @type {Promise<(part: object) => void> | null} */
+let renderer = null;
+
+async function showChosen() {
+  // #/tag/operationId. Another fragment, such as that of the skip link, leaves the page as it is.
+  const [, operationId] = location.hash.match(/^#\/(?:[^/]*\/)?([^/]+)$/) ?? [];
+  if (location.hash && !operationId) return;
+  markCurrent(list, operationId ?? null);
+  element("introduction").hidden = Boolean(operationId);
+  element("operation").hidden = !operationId;
+  if (!operationId) return;
+  element("loading").hidden = renderer !== null;
+  const whole = await specification;
+  const place = findOperation(whole, operationId);
+  if (place) {
+    document.title = `${place.operation.summary} · Requant API reference`;
+    element("main").scrollTop = 0;
+    const part = operationDocument(whole, place);
+    if (renderer) {
+      (await renderer)(part);
+    } else {
+      renderer = loadSwaggerUi().then((bundle) => showOperations(bundle, element("operation"), part));
+      await renderer;
+    }
+  }
+  element("introduction").hidden = Boolean(place);
+  element("operation").hidden = !place;
+  element("loading").hidden = true;
+}
+
+addEventListener("hashchange", showChosen);
+await showChosen();

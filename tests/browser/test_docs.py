@@ -1,0 +1,122 @@
+"""The reference in Chromium: every operation is executed as shown; the list is there at once and can be filtered."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.browser.watched_page import watched_page
+from tests.conftest import Server, started
+
+pytestmark = pytest.mark.browser
+
+SHARED_MEMORY = "/v2/systemsharedmemory"
+# Members of replies that differ from machine to machine.
+VARYING = {"getInfo": {"python", "packages", "machine", "threads", "kernels"}}
+MOST_MILLISECONDS = 1000
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A service with shared memory."""
+    options = ("--shared-memory", "true", "--drain-seconds", "0")
+    with started(tmp_path_factory.mktemp("docs") / "log", *options) as (server, _):
+        yield server
+
+
+@pytest.fixture(scope="module")
+def document(shared: Server) -> dict[str, Any]:
+    found: dict[str, Any] = httpx.get(f"{shared.url}/openapi.json").json()
+    return found
+
+
+@pytest.fixture
+def register(shared: Server, document: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The example of a registration, whose object is there."""
+    operation = document["paths"][f"{SHARED_MEMORY}/region/{{region}}/register"]["post"]
+    example: dict[str, Any] = operation["requestBody"]["content"]["application/json"]["example"]
+    path = Path("/dev/shm") / example["key"].lstrip("/")
+    path.write_bytes(bytes(example["byte_size"]))
+    yield example
+    path.unlink()
+
+
+def executed(page: Any, operation_id: str) -> tuple[str, str]:
+    """Choose an operation in the list, press Execute, and return the status and the body that are shown."""
+    page.locator(f"#operations a[href$='/{operation_id}']").click()
+    shown = page.locator(f"#operation .opblock[id$='-{operation_id}']")
+    shown.locator(".responses-wrapper .response").first.wait_for()
+    files = shown.locator("input[type=file]")
+    if files.count():
+        # All are chosen at once. The first is that of the tensor, which every example has.
+        page.wait_for_function("input => input.files.length", arg=files.first.element_handle())
+    shown.get_by_role("button", name="Execute").click()
+    live = shown.locator(".live-responses-table .response").first
+    live.wait_for()
+    status = live.locator(".response-col_status").inner_text().split()[0]
+    body = live.locator(".response-col_description .highlight-code code")
+    return status, body.inner_text() if body.count() else ""
+
+
+def test_every_operation_is_executed_as_shown(
+    chromium: Any, shared: Server, document: dict[str, Any], register: dict[str, Any]
+) -> None:
+    wrong = {}
+    with watched_page(chromium, shared.url) as page:
+        page.goto("/docs")
+        for path, methods in document["paths"].items():
+            for operation in methods.values():
+                name = operation["operationId"]
+                if path.startswith(SHARED_MEMORY):
+                    httpx.post(f"{shared.url}{SHARED_MEMORY}/unregister").raise_for_status()
+                    if name in ("oipGetSharedMemory", "oipUnregisterSharedMemory", "oipListSharedMemory"):
+                        url = f"{shared.url}{SHARED_MEMORY}/region/input/register"
+                        httpx.post(url, json=register).raise_for_status()
+                status, body = executed(page, name)
+                (content,) = operation["responses"]["200"]["content"].values()
+                if status != "200":
+                    wrong[name] = f"{status}: {body[:300]}"
+                elif "example" in content and without(name, json.loads(body)) != without(name, content["example"]):
+                    wrong[name] = f"another reply than the one that is shown: {body[:300]}"
+    assert not wrong
+
+
+def without(name: str, reply: Any) -> Any:
+    varying = VARYING.get(name, set())
+    return {key: value for key, value in reply.items() if key not in varying} if varying else reply
+
+
+def test_the_list_is_painted_at_once_and_filtered(page: Any) -> None:
+    page.goto("/docs")
+    paint = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
+    page.wait_for_function("performance.getEntriesByName('first-contentful-paint').length")
+    assert page.evaluate(paint) < MOST_MILLISECONDS
+    entries = page.locator("#operations li")
+    every = entries.count()
+    page.get_by_label("Filter operations").fill("onnx quantizelinear")
+    visible = page.locator("#operations li:visible")
+    assert [each.split("\n")[0] for each in visible.all_inner_texts()] == [
+        "onnx.QuantizeLinear",
+        "onnx.DequantizeLinear",
+        "onnx.DynamicQuantizeLinear",
+    ]
+    assert page.locator("#found").inner_text() == f"3 of {every} operations"
+    assert page.locator("#operations h2:visible").all_inner_texts() == ["Operators of other systems"]
+    page.get_by_label("Filter operations").press("Enter")
+    assert page.url.endswith("#/onnx/onnxQuantizeLinear")
+    page.get_by_label("Filter operations").fill("")
+    assert visible.count() == every
+
+
+def test_an_address_leads_to_its_operation(chromium: Any, page: Any) -> None:
+    page.goto("/docs#/ops/quantize")
+    page.locator("#operation .opblock[id$='-quantize']").wait_for()
+    assert page.locator("#operations a[aria-current=page]").inner_text().startswith("Quantize")
+    assert page.title() == "Quantize · Requant API reference"
+    page.goto("/docs#/ops/nope")
+    page.locator("#introduction").wait_for()

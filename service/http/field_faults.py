@@ -55,7 +55,7 @@ def _fault(item: Any, model: type[BaseModel], listed: set[str]) -> FieldFault:
         meant = did_you_mean(str(location[-1]), known)
         there_are = "" if parent in listed else f"; available: {', '.join(known)}"
         listed.add(parent)
-        if location[-1] in _IN_THE_TYPE and "output_type" in known:
+        if there_are and location[-1] in _IN_THE_TYPE and "output_type" in known:
             there_are = "; scale and zero point are part of a type: !quant.uniform<i8:f32, 0.5:3>"
         detail = f"unknown field, {meant}" if meant else f"unknown field{there_are}"
         if excerpt(place) != place:

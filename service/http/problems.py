@@ -66,7 +66,8 @@ _TABLE: Mapping[type[errors.RequantError], ProblemKind] = dict(
             422,
             "Unknown name",
             "The request names a profile, scheme, operator or model that does not exist. The detail lists the "
-            "valid names. If the name is part of the path, the status is 404.",
+            "valid names, and `hint` asks whether a similar one was meant. If the name is part of the path, the status "
+            "is 404.",
         ),
         _row(
             errors.LoweringError,

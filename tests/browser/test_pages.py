@@ -26,15 +26,17 @@ OTHERS: dict[str, str] = {}
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", ACCESSIBLE | OTHERS)
 def test_page(chromium: Any, server: Server, name: str, size: str) -> None:
-    path = (ACCESSIBLE | OTHERS)[name]
-    for color_scheme in COLOR_SCHEMES:
-        with watched_page(chromium, server.url, color_scheme=color_scheme, **SIZES[size]) as page:
-            page.goto(path, wait_until="networkidle")
+    with watched_page(chromium, server.url, **SIZES[size]) as page:
+        page.goto((ACCESSIBLE | OTHERS)[name], wait_until="networkidle")
+        for color_scheme in COLOR_SCHEMES:
+            page.emulate_media(color_scheme=color_scheme)
             screenshot(page, f"{name}-{size}-{color_scheme}", whole=name in ACCESSIBLE)
-            if name in ACCESSIBLE:
-                page.evaluate("for (const closed of document.querySelectorAll('details')) closed.open = true")
+        if name in ACCESSIBLE:
+            page.evaluate("for (const closed of document.querySelectorAll('details')) closed.open = true")
+            for color_scheme in COLOR_SCHEMES:
+                page.emulate_media(color_scheme=color_scheme)
                 found = violations(page)
                 assert not found, f"{color_scheme}\n" + "\n".join(found)
-                # A phone zooms out to show what is too wide: innerWidth is no measure.
-                width = page.evaluate("document.documentElement.scrollWidth")
-                assert width <= page.viewport_size["width"], f"{width} pixels wide"
+            # A phone zooms out to show what is too wide: innerWidth is no measure.
+            width = page.evaluate("document.documentElement.scrollWidth")
+            assert width <= page.viewport_size["width"], f"{width} pixels wide"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from core.convert.cast import CastPlan
 from core.convert.explain.explainer import Array, Explainer, formulas, numbers
@@ -21,21 +21,22 @@ from core.profiles import profile_named
 
 @dataclass(frozen=True, slots=True)
 class CastExplainer(Explainer):
-    """From any float to another. From element `tail_start` on `tail` holds; without codes the result is exact."""
+    """From any float to another. Without codes the result is exact.
+
+    Which NaN the elements at the end of a tensor become (`CastRule.nan_tails`) is not told: as a number it is a NaN.
+    """
 
     codes: FloatCodes | None
-    tail: FloatCodes | None
-    tail_start: int
 
     def element(self, index: int, source: Array) -> ElementExplanation:
         """See Explainer.element."""
         (x,) = numbers(source[index : index + 1], self.plan.input_type)
-        return self._explained(x, index)
+        return self._explained(x)
 
     def formula(self) -> tuple[str, ...]:
         """See Explainer.formula."""
         is_code = self._source.name not in LANES
-        return formulas(self._explained(0 if is_code else 0.0, 0)) if self.plan.elements else ()
+        return formulas(self._explained(0 if is_code else 0.0)) if self.plan.elements else ()
 
     @property
     def _source(self) -> FloatElement:
@@ -43,22 +44,21 @@ class CastExplainer(Explainer):
         assert isinstance(element, FloatElement)
         return element
 
-    def _explained(self, x: int | float, index: int) -> ElementExplanation:
+    def _explained(self, x: int | float) -> ElementExplanation:
         working = Working()
         if isinstance(x, int):
             text, symbol, value = str(x), "v", decode(working, "x", x, self._source.name)
         else:
             text, symbol, value = float_text(x, self._source), "x", x
             working.know(x=text)
-        codes = self.tail if self.tail is not None and index >= self.tail_start else self.codes
-        if codes is None:
+        if self.codes is None:
             target = float_element(self.plan.output_type, "output")
             working.float(StepKind.CONVERT, "y", f"{target.name}({symbol})", Rounded(value), target)
             return ElementExplanation(text, 0, tuple(working.steps), value)
-        found = codes.explain(working, symbol, value)
+        found = self.codes.explain(working, symbol, value)
         result: int | float = found.code
-        if codes.target in LANES:
-            result = codes.format.value(found.code)
+        if self.codes.target in LANES:
+            result = self.codes.format.value(found.code)
         return ElementExplanation(text, 0, tuple(working.steps), result, found.saturated)
 
 
@@ -79,11 +79,5 @@ def cast_explainer(plan: CastPlan, *, rounding: Rounding | None = None, saturate
     assert isinstance(source, FloatElement)
     assert isinstance(target, FloatElement)
     if target.name not in SMALL_FLOATS:
-        return CastExplainer(plan, None, None, 0)
-    codes = FloatCodes(rule, target.name, source.name, saturate, rounding)
-    conversion = f"{source.name} {target.name}"
-    last = rule.nan_tails.get(conversion)
-    if plan.tail is None or last is None:
-        return CastExplainer(plan, codes, None, 0)
-    one_by_one = replace(rule, nans={**rule.nans, conversion: last.code})
-    return CastExplainer(plan, codes, replace(codes, rule=one_by_one), plan.tail_start)
+        return CastExplainer(plan, None)
+    return CastExplainer(plan, FloatCodes(rule, target.name, source.name, saturate, rounding))

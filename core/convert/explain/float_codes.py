@@ -160,12 +160,14 @@ class FloatCodes:
         working.integer(StepKind.DECODE, "E", f"exponent_field({symbol})", exponent)
         working.integer(StepKind.DECODE, "M", f"mantissa_field({symbol})", mantissa)
         half = 1 << 22
+        # A tie between the two smallest scales goes down where subnormals are read by their fields as they are.
+        goes_up = exponent > 0 or before
         formula, up = {
             Rounding.CEILING: ("E + (M > 0)", mantissa > 0),
             Rounding.FLOOR: ("E", False),
             Rounding.NEAREST_UP: (
-                "E + (M > 2^22)" if exponent == 0 else "E + (M >= 2^22)",
-                mantissa > half if exponent == 0 else mantissa >= half,
+                "E + (M >= 2^22)" if goes_up else "E + (M > 2^22)",
+                mantissa >= half if goes_up else mantissa > half,
             ),
         }[rounding]
         code = exponent + up

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.convert.explain.dequantize import DequantizeExplainer, dequantize_explainer
-from core.convert.explain.explainer import Array, Explainer, formulas, numbers
+from core.convert.explain.explainer import Array, ContradictionError, Explainer, formulas, numbers
 from core.convert.explain.explanation import ElementExplanation, StepKind
 from core.convert.explain.fixed_point import multiply
 from core.convert.explain.float_steps import F32, F64, Precision, precision, wrap_int32
@@ -71,7 +71,7 @@ class _ByScheme(Explainer):
     def _factor(self, working: Working, block: int) -> float:
         """Add the steps from the scales of an element to its factor, and return that."""
         plan, factor = self.scaling, self.scaling.scheme.factor
-        scales = []
+        stated, scales = [], []
         kind = _KINDS.get(factor, F32)
         for side, operand, indices in zip(
             ("in", "out"),
@@ -81,11 +81,15 @@ class _ByScheme(Explainer):
         ):
             assert isinstance(operand, QuantizedOperand)
             scale = operand.scales[int(indices[block])]
+            stated.append(scale)
             working.know(**{f"scale_{side}": float_text(scale, F64)})
             rounded = Precision((kind,)).of(scale)
             scales.append(working.float(StepKind.SCALE, f"s_{side}", f"{kind.name}(scale_{side})", rounded, kind))
         result = F64 if factor in (*_OF_F32, Factor.F64) else kind
-        return working.float(StepKind.FACTOR, "d", "s_in / s_out", precision(result).divide(*scales), result)
+        ratio = working.float(StepKind.FACTOR, "d", "s_in / s_out", precision(result).divide(*scales), result)
+        if ratio != factor.of(stated[0], None, stated[1]):
+            raise ContradictionError(f"block {block}: the factor is not {ratio}")
+        return ratio
 
     def _multiplier(self, working: Working, given: Multiplier) -> None:
         """Add the multiplier and the shift, and the number that they stand for where it is not a factor itself."""

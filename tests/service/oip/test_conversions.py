@@ -123,7 +123,7 @@ ONE = {"multiplier": np.array([1 << 30], np.int64), "shift": np.array([0], np.in
 @pytest.mark.parametrize(
     ("model", "inputs", "parameters", "code", "pointer"),
     [
-        ("requantize", {"x": I32}, {"output_type": TO_I8}, "unsupported", "/parameters/input_type"),
+        ("requantize", {"x": I32}, {"output_type": TO_I8}, "unsupported", "/inputs/0"),
         ("requantize", {"x": I32, **ONE}, {**OF_I32, "scheme": "nosuch"}, "unknown_name", "/parameters/scheme"),
         ("requantize", {"x": I32}, {**OF_I32, "axis": 0}, "unsupported", "/parameters/axis"),
         ("requantize", {"x": I32}, {**OF_I32, "axis": 256}, "request_invalid", "/parameters/axis"),

@@ -91,7 +91,7 @@ REFUSED: list[tuple[str, list[Input], dict[str, Any], str, str | None]] = [
      "type_does_not_fit", "/parameters/block_sizes"),
     ("parse_type", [], {"text": "tensor<2x"}, "type_invalid", "/parameters/text"),
     ("parse_type", [X], {"text": "f32"}, "request_invalid", "/inputs/0/name"),
-    ("translate_type", [], {}, "request_invalid", "/parameters"),
+    ("translate_type", [], {}, "request_invalid", ""),
     ("translate_type", [], {"type": "f32"}, "unsupported", "/parameters/type"),
     ("translate_type", [], {"type": I8, "systems": '["nope"]'}, "request_invalid", "/parameters/systems"),
     ("translate_type", [], {"onnx": "{"}, "request_invalid", "/parameters/onnx"),

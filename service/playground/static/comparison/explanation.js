@@ -50,7 +50,7 @@ export function sharedSteps(explained) {
 /**
  * The steps of the profiles in rows, so that the same kinds of steps stand side by side.
  * @returns {Array<{step: string, cells: Array<Object|undefined>, differs: boolean}>} a cell for each profile, and whether
- *   their numbers differ or one has no such step
+ *   the numbers that they have so far differ
  */
 export function alignedSteps(explained) {
   const rows = [];
@@ -71,11 +71,12 @@ export function alignedSteps(explained) {
     }
     rows.splice(above + 1, 0, ...fresh);
   });
-  return rows.map(({ step, cells }) => ({
-    step,
-    cells: explained.map((_, profile) => cells[profile]),
-    differs: explained.some((_, profile) => (cells[profile] ?? cells[0]) !== undefined && !sameNumber(cells[profile], cells[0])),
-  }));
+  const last = explained.map(() => null);
+  return rows.map(({ step, cells }) => {
+    for (const [profile, cell] of Object.entries(cells)) last[profile] = cell;
+    const [first, ...others] = last.filter(Boolean);
+    return { step, cells: explained.map((_, profile) => cells[profile]), differs: others.some((other) => !sameNumber(first, other)) };
+  });
 }
 
 /** The next row of the same step and symbol; the zero point is added before rounding or after it, under two symbols. */
@@ -87,7 +88,7 @@ function rowOf({ step, symbol }, rows, above) {
 
 /** Whether two steps have the same result. Texts are the shortest that read back, so that unlike precisions may share one. */
 function sameNumber(a, b) {
-  if (a?.value !== b?.value) return false;
+  if (a.value !== b.value) return false;
   return a.precision === b.precision || !(a.unrounded || b.unrounded);
 }
 

@@ -52,11 +52,11 @@ export class Staircase {
     if (signal.aborted) return;
     const data = [xs, ...stairs.map((each) => each.reals ?? xs.map(() => null))];
     fill(this.#caption, "From x to the dequantized value. The numbers are the markers on the stairs; the grey line is x itself.");
-    fill(
-      this.#legend,
-      series.map(({ profile }, place) => element("li", {}, sample(place), profile)),
-    );
-    this.#plot.show(() => ({ options: this.#options(series, range), data: [...data, xs] }));
+    // Drawn again whenever the plot is: its colours are those of the theme.
+    this.#plot.show(() => {
+      this.#showLegend(series);
+      return { options: this.#options(series, range), data: [...data, xs] };
+    });
   }
 
   /** The whole range, or the surroundings of the chosen number, with the choice between them where it makes sense. */
@@ -80,6 +80,13 @@ export class Staircase {
     this.show(...this.#drawing).catch((problem) => {
       if (!this.#drawing[3].aborted) throw problem;
     });
+  }
+
+  #showLegend(series) {
+    fill(
+      this.#legend,
+      series.map(({ profile }, place) => element("li", {}, sample(place), profile)),
+    );
   }
 
   /** Mark a number by a vertical line. */

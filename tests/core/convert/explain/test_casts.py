@@ -19,17 +19,18 @@ from tests.support.float_samples import SPECIAL, neighbours, patterns
 
 ROUNDS = 20 if EXHAUSTIVE else 1
 CASTING = [name for name, profile in PROFILES.items() if profile.casts is not None]
-# Where formats end, and where some authorities slip.
+# Where formats end, and where some authorities slip; and the smallest scales, and the ties between them.
 ENDS = np.array([448, 464, 480, 495.9, 496, 57344, 61440, 65535.9, 65536, 240, 248], np.float32)
+SMALLEST = np.array([4, 5, 6, 7, 8, 12], np.float32) * np.float32(2.0**-129)
 
 
 def hard_values(rng: np.random.Generator) -> NDArray[np.float64]:
-    """48 numbers: the ends of formats, specials, ties of few bits at all exponents, and patterns."""
+    """46 numbers: the ends of formats, specials, ties of few bits at all exponents, and patterns."""
     ties = np.exp2(rng.integers(-140, 140, 24)) * rng.choice([1, 1.5, 1.25, -1, -1.75, 1.125], 24)
     few = rng.integers(-40, 40, 19) * np.exp2(rng.integers(-20, 8, 19).astype(float))
     with np.errstate(all="ignore"):
         values = np.concatenate([neighbours(ENDS), SPECIAL, patterns(20, rng), ties, few]).astype(np.float64)
-    return rng.permutation(values)[:48]
+    return np.concatenate([rng.permutation(values)[:40], SMALLEST])
 
 
 @pytest.mark.parametrize("name", CASTING)

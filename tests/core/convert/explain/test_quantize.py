@@ -88,6 +88,14 @@ def test_a_reciprocal_that_is_rounded_twice() -> None:
     assert 1 / Fraction(scale) < Fraction(2 * 0x800006 - 1, 2 << 23)
 
 
+def test_scales_that_are_left_out() -> None:
+    explainer = quantize_explainer(tensor("tensor<2xf32>"), parse_type("!quant.uniform<i8:f32, 1.0000009>"), "onednn")
+    found = explainer.run(np.array([0.50000036, 2.5], np.float32))
+    assert [each.steps[0].inserted for each in found.elements] == ["1", "1"]
+    # 0.50000036 / 1.0000009 would be rounded down.
+    assert [each.result for each in found.elements] == [1, 2]
+
+
 def test_each_element_has_its_own_parameters() -> None:
     text = "!quant.uniform<i8:f32:{0:1, 1:3}, {{0.5:1, 0.25:2}, {2.0:3, 4.0:4}}>"
     found = quantize_explainer(tensor("tensor<2x6xf32>"), parse_type(text), "onnx").run(np.ones(12, np.float32))

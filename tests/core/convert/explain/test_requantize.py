@@ -18,7 +18,9 @@ from tests.support.drawn_types import GRANULARITIES, INTEGERS, draw_type, stored
 from tests.support.near_ties import near_ties
 
 ROUNDS = 20 if EXHAUSTIVE else 1
-OUTPUTS = ("i8:f32, 0.25:-3", "u8:f32, 0.25:7", "i16:f32, 0.25", "i32:f32, 0.25:1", "u32:f32, 0.25:5")
+OUTPUTS = (
+    "i8:f32, 0.25:-3", "u8:f32, 0.25:7", "i16:f32, 0.25", "i32<-2147483647:2147483640>:f32, 0.25:1", "u32:f32, 0.25:5"
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", [name for name, each in PROFILES.items() if Operation.REQUANTIZE in each.operations])
@@ -49,7 +51,9 @@ def accumulators(scheme: str, derived: bool) -> list[str]:
 def test_every_scheme(scheme: str, derived: bool) -> None:
     rng, stated, done = np.random.default_rng(zlib.crc32(scheme.encode())), SCHEMES[scheme], 0
     for output in OUTPUTS * 2 * ROUNDS:
-        factor = float(np.exp2(rng.uniform(*((-7, 6) if scheme == "xnnpack_cvt8" else (-12, 4)))))
+        drawn = np.exp2(rng.uniform(*((-7, 6) if scheme == "xnnpack_cvt8" else (-12, 4))))
+        # Some have exact ties in floats too.
+        factor = float(rng.choice([drawn, drawn, 0.5, 0.375, 1.5]))
         storage = str(rng.choice(accumulators(scheme, derived)))
         options: dict[str, Any] = {"scheme": scheme}
         element = f"!quant.uniform<{storage}:f32, {factor * 0.25!r}:{int(rng.integers(-3, 4))}>"
@@ -93,6 +97,34 @@ def test_double_and_single_rounding() -> None:
         ("multiply", "p", "15032385280", None), ("shift_right", "y", "3", "3.499999940395355224609375"),
         ("add_zero_point", "t", "3", None), ("clamp", "q_out", "3", None),
     ]  # fmt: skip
+
+
+def test_a_product_that_saturates() -> None:
+    explainer = requantize_explainer(
+        tensor("tensor<1xi32>"), parse_type("tensor<1xi32>"), "litert", [Multiplier(-(1 << 31), 0)]
+    )
+    (explained,) = explainer.run(np.array([-(1 << 31)], np.int32)).elements
+    product = next(step for step in explained.steps if step.symbol == "h")
+    assert (product.formula, product.value, product.unrounded) == (
+        "min(floor((a * m + 2^30) / 2^31), 2^31 - 1)", "2147483647", "2147483648"
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "output", "q", "result"),
+    [
+        # The sum with the zero point wraps.
+        ("litert_single_rounding", "i32:f32, 0.5:1", (1 << 31) - 1, -(1 << 31)),
+        # Bounds are those of f32, within the storage.
+        ("stablehlo", "i32<-2147483647:2147483640>:f32, 0.25", -(1 << 31), -(1 << 31)),
+        # An accumulator is dequantized, which Dequantize itself would not do.
+        ("onednn", "i8:f32, 0.25:3", 10, 23),
+    ],
+)
+def test_32_bits(name: str, output: str, q: int, result: int) -> None:
+    given, type_ = tensor("tensor<1x!quant.uniform<i32:f32, 0.5>>"), parse_type(f"!quant.uniform<{output}>")
+    (explained,) = requantize_explainer(given, type_, name).run(np.array([q], np.int32)).elements
+    assert explained.result == result
 
 
 def test_multipliers_of_a_caller() -> None:

@@ -112,7 +112,10 @@ def test_a_registered_model_is_described() -> None:
     assert ask(lambda client: client.get("/v2/models/onnx.Greater/versions/8")).status_code == 404
 
 
-@pytest.mark.parametrize("status", [s for s in HealthStatus if s not in (HealthStatus.READY, HealthStatus.DRAINING)])
+WORKING = (HealthStatus.COMPILING, HealthStatus.READY, HealthStatus.DRAINING)
+
+
+@pytest.mark.parametrize("status", [s for s in HealthStatus if s not in WORKING])
 def test_until_ready_work_is_refused_and_the_process_is_live(status: HealthStatus) -> None:
     for path in ("/v2/health/ready", "/v2/models/quantize/ready", "/v2/models/quantize/versions/1/ready"):
         reply = ask(partial(httpx.AsyncClient.get, url=path), status)

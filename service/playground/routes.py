@@ -32,7 +32,7 @@ _HEADERS = {
 
 
 def _content(path: Path) -> StaticContent:
-    return StaticContent(path.read_bytes, _MEDIA_TYPES[path.suffix], _HEADERS)
+    return StaticContent(path.read_bytes, _MEDIA_TYPES[path.suffix], _HEADERS, compressed=True)
 
 
 _INDEX = _content(_PAGE)

@@ -18,6 +18,14 @@ _JSON = "application/json"
 _DIGITS = 32
 _GZIP = {"content-encoding": "gzip", "vary": "accept-encoding"}
 
+PAGE_HEADERS = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+}
+"""The headers of a page that loads only its own files. Icons may be in data: URLs."""
+
 
 class StaticContent:
     """Content that `make` returns when it is first asked for; that may take a second, and happens in a thread.

@@ -1,4 +1,4 @@
-"""The playground: a page on which people try the service, made of static files that need nothing from elsewhere."""
+"""The playground: a page to try the service on, made of static files that load nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.http.problems import not_found
-from service.http.static_content import StaticContent
+from service.http.static_content import PAGE_HEADERS, StaticContent
 
 router = APIRouter(include_in_schema=False)
 
@@ -23,16 +23,10 @@ _MEDIA_TYPES = {
     ".md": "text/plain; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-_HEADERS = {
-    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
-    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "referrer-policy": "no-referrer",
-    "x-content-type-options": "nosniff",
-}
 
 
 def _content(path: Path) -> StaticContent:
-    return StaticContent(path.read_bytes, _MEDIA_TYPES[path.suffix], _HEADERS, compressed=True)
+    return StaticContent(path.read_bytes, _MEDIA_TYPES[path.suffix], PAGE_HEADERS, compressed=True)
 
 
 _INDEX = _content(_PAGE)

@@ -17,7 +17,7 @@ from starlette.responses import Response
 
 from service.http.openapi_operation import BINARY
 from service.http.problems import not_found
-from service.http.static_content import StaticContent
+from service.http.static_content import PAGE_HEADERS, StaticContent
 from service.openapi.examples import FILES, example_files
 from service.reference.page import render_page
 from service.runtime.settings import Settings
@@ -40,12 +40,6 @@ _ASSETS = {
     "favicon.png": (_SWAGGER_UI, _PNG),
 }
 _PREFIX = f"/{FILES}/"
-
-# Swagger UI has its icons in data: URLs.
-_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
 
 
 def _asset(name: str) -> StaticContent:
@@ -73,7 +67,7 @@ def reference_page(routes: Sequence[APIRoute], settings: Settings) -> StaticCont
     return StaticContent(
         lambda: render_page(routes, playground=settings.playground).encode(),
         "text/html; charset=utf-8",
-        {"content-security-policy": _POLICY},
+        PAGE_HEADERS,
         compressed=True,
     )
 

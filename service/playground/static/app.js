@@ -1,4 +1,4 @@
-/** The page: its views by the address, what all of them share, and the panels below them. */
+/** The page: the view that the address names, what all views share, and the panels below them. */
 import { Api } from "./service/api.js";
 import { element, fill } from "./dom.js";
 import { ServiceStatus } from "./service/status.js";
@@ -56,7 +56,7 @@ function showNavigation() {
   fill(
     navigation,
     VIEWS.map((view) =>
-      // Not a bare fragment, which a link off the screen would make a skip link of in the eyes of checkers.
+      // Not a bare fragment: accessibility checkers take an off-screen link to a fragment for a skip link.
       element("a", { href: `./#${view.id}`, "aria-current": view === shown.view && "page" }, view.title),
     ),
   );
@@ -82,7 +82,7 @@ function contextOf(current) {
   };
 }
 
-// The address has the state after its #, so that a link within the page cannot stand there.
+// A button, as the part of the address after its # holds the state.
 document.getElementById("skip").addEventListener("click", () => main.focus());
 document.getElementById("copy-link").addEventListener("click", copyLink);
 

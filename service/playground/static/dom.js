@@ -32,7 +32,7 @@ function present(children) {
 let ids = 0;
 
 /** An id that no other element of the page has. */
-export function freshId(prefix) {
+function freshId(prefix) {
   ids += 1;
   return `${prefix}-${ids}`;
 }

@@ -28,7 +28,7 @@ function split(text, separator) {
   return at < 0 ? [text] : [text.slice(0, at), text.slice(at + 1)];
 }
 
-// Signs that are allowed there and easier to read as they are.
+// Characters that are allowed there and easier to read as they are.
 function encode(text) {
   return encodeURIComponent(text).replaceAll("%20", "+").replaceAll("%2C", ",").replaceAll("%3A", ":");
 }

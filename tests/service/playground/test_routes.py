@@ -12,7 +12,9 @@ import httpx
 import pytest
 
 from service.app import Application
+from service.operations.explanation import MOST_EXPLAINED
 from service.playground import routes
+from service.runtime.settings import Settings
 from tests.support.asgi import ready_app
 
 STATIC = Path(routes.__file__).parent / "static"
@@ -117,6 +119,15 @@ def test_the_files_need_no_token_and_the_api_does(tmp_path: Path) -> None:
     assert get(app, "/v1/profiles").status_code == 401
     closed = ready_app(tokens_file=tokens, playground=False)
     assert get(closed, "/").status_code == 401
+
+
+def test_the_limits_of_the_page_are_those_of_the_service() -> None:
+    def number(name: str, file: str) -> int:
+        (found,) = re.findall(rf"const {name} = (\d+);", (STATIC / file).read_text())
+        return int(found)
+
+    assert number("MOST_EXPLAINED", "comparison/explanation.js") == MOST_EXPLAINED
+    assert number("MOST_NUMBERS", "views/quantize.js") == Settings().max_values
 
 
 def test_the_vendored_files_are_those_that_their_readme_names() -> None:

@@ -34,7 +34,7 @@ async function copy(text) {
   }
 }
 
-// Without TLS browsers have the clipboard on this host only, and this old way everywhere.
+// Without TLS the clipboard API exists only on localhost; this older way works everywhere.
 function copySelected(text) {
   const area = element("textarea", { value: text, class: "unseen", "aria-hidden": "true" });
   const focused = document.activeElement;

@@ -1,4 +1,4 @@
-/** JSON and Python literals, laid out for reading: what fits stands on one line, lists of numbers always do. */
+/** JSON and Python literals, laid out for reading: what fits is on one line, and lists of numbers always are. */
 import { jsonText } from "../service/api.js";
 
 const WIDTH = 96;
@@ -14,7 +14,7 @@ export function pythonLiteral(value, margin = "") {
   return laidOut(value, margin, INDENT.repeat(2), pythonScalar);
 }
 
-// Strings: each escape of JSON means the same in Python.
+// Strings: JSON's escapes mean the same in Python.
 function pythonScalar(value) {
   if (value === null) return "None";
   if (value === true) return "True";

@@ -1,4 +1,4 @@
-/** The views' calls of the JSON API as calls of the same operations as models of the Open Inference Protocol. */
+/** The views' calls of the JSON API as calls of the corresponding models of the Open Inference Protocol. */
 
 const INTEGER_DATATYPES = [8, 16, 32, 64];
 const FLOAT_DATATYPES = { f16: "FP16", bf16: "BF16", f32: "FP32", f64: "FP64" };

@@ -73,7 +73,7 @@ export const callAsCode = {
   },
 };
 
-/** The view made several calls at once, and which of them is shown is for the person to say. */
+/** Where the view made several calls at once, the choice of the one that is shown. */
 function choiceOf({ choice }) {
   if (!choice || choice.names.length < 2) return null;
   const list = select(choice.names, choice.name, choice.choose);

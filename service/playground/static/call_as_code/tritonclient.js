@@ -46,7 +46,7 @@ function arrayOf({ datatype, shape, values }) {
   return `np.array([${values.map(number).join(", ")}], ${dtype})${reshaped}`;
 }
 
-// Numbers that JSON has no signs for travel as texts, and so do factors.
+// Numbers that JSON cannot write are texts, and so are factors.
 function number(value) {
   if (typeof value !== "string") return jsonText(value);
   const text = JSON.stringify(value.trim());

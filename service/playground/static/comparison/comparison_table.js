@@ -6,7 +6,7 @@ const ROWS_AT_ONCE = 100;
 const MANY = 16;
 
 /**
- * The stored integers of each profile side by side, a row for each element. An element whose row is chosen is explained.
+ * The stored integers of each profile side by side, a row for each element. Choosing a row explains its element.
  */
 export class ComparisonTable {
   node = element("div", { class: "comparison" });
@@ -20,7 +20,7 @@ export class ComparisonTable {
   #data = null;
 
   /**
-   * @param {string} filtered "only" elements that differ, "all", or "" for whichever suits their number
+   * @param {string} filtered "only" elements that differ, "all", or "" to decide by their number
    * @param {function(number): void} onChoose told which element is chosen
    * @param {function(boolean): void} onFilter told whether only elements that differ are wanted
    * @param {string} given the name of what was converted

@@ -2,13 +2,14 @@
 import { channelOf } from "../conversion/channels.js";
 import { quantizeBody } from "../conversion/convert.js";
 
-const MOST_ELEMENTS = 256;
+/** Elements of a tensor that the service explains. */
+export const MOST_EXPLAINED = 256;
 
 /**
  * The steps of one element in each profile.
  * @param {number} index of the element
- * @returns {Promise<Array<{profile: string, element: Object, problem: Error}>>} of each profile that has results, its
- *   steps or why there are none
+ * @returns {Promise<Array<{profile: string, element: Object, problem: Error}>>} for each profile that has results, its
+ *   steps, or why there are none
  * @throws {Error} for a tensor that is too large to explain
  */
 export async function explainElement(api, index, { conversions, numbers, shape, typeText, parsed }, signal) {
@@ -27,17 +28,17 @@ export async function explainElement(api, index, { conversions, numbers, shape, 
   );
 }
 
-/** The element within a tensor that is small enough: alone, or among one element for each scale. */
+/** A tensor small enough to be explained that has the element: the tensor itself, the element alone, or one element per scale. */
 function sampleOf(index, numbers, shape, parsed) {
-  if (numbers.length <= MOST_ELEMENTS) return { numbers, shape, index };
+  if (numbers.length <= MOST_EXPLAINED) return { numbers, shape, index };
   const kind = parsed.element_kind ?? parsed.kind;
   if (!parsed.element && kind === "uniform") return { numbers: [numbers[index]], shape: [1], index: 0 };
-  if (!parsed.element && kind === "uniform_per_axis" && parsed.scales.length <= MOST_ELEMENTS) {
+  if (!parsed.element && kind === "uniform_per_axis" && parsed.scales.length <= MOST_EXPLAINED) {
     const channel = channelOf(parsed, shape)(index);
     const channels = parsed.scales.map((_, each) => (each === channel ? numbers[index] : 0));
     return { numbers: channels, shape: shape.map((_, axis) => (axis === parsed.axis ? channels.length : 1)), index: channel };
   }
-  throw new Error(`The steps are shown for tensors of this type of up to ${MOST_ELEMENTS} elements.`);
+  throw new Error(`Steps are shown for tensors of this type with up to ${MOST_EXPLAINED} elements.`);
 }
 
 /** How many steps all profiles have in common at the start. */
@@ -50,7 +51,7 @@ export function sharedSteps(explained) {
 /**
  * The steps of the profiles in rows, so that the same kinds of steps stand side by side.
  * @returns {Array<{step: string, cells: Array<Object|undefined>, differs: boolean}>} a cell for each profile, and whether
- *   the numbers that they have so far differ
+ *   their numbers so far differ
  */
 export function alignedSteps(explained) {
   const rows = [];
@@ -86,13 +87,13 @@ function rowOf({ step, symbol }, rows, above) {
   return rows.findIndex((row, at) => at > above && row.step === step);
 }
 
-/** Whether two steps have the same result. Texts are the shortest that read back, so that unlike precisions may share one. */
+/** Whether two steps have the same result. Texts are the shortest that read back: numbers of two precisions may share one. */
 function sameNumber(a, b) {
   if (a.value !== b.value) return false;
   return a.precision === b.precision || !(a.unrounded || b.unrounded);
 }
 
-/** The profiles with the same steps, together. */
+/** Groups the profiles that have the same steps. */
 export function groupedBySteps(explained) {
   const groups = [];
   for (const { profile, element } of explained) {

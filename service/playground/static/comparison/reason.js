@@ -6,7 +6,7 @@ import { stepsInWords } from "./sentence.js";
 /** Why profiles store an element differently: in sentences, and step by step side by side. */
 export class Reason {
   #stored = String;
-  // The sentences are said when they change, the table is there to be read.
+  // Screen readers announce the sentences when they change, but not the table.
   #told = element("div", { "aria-live": "polite" });
   #steps = element("div");
   node = element("section", { class: "card reason" }, this.#told, this.#steps);
@@ -105,7 +105,7 @@ export class Reason {
 }
 
 function problemNote({ profile, problem }) {
-  return element("p", { class: "note" }, "The steps of ", element("strong", {}, profile), ` are not shown: ${problem.message}.`);
+  return element("p", { class: "note" }, "No steps for ", element("strong", {}, profile), `: ${problem.message}.`);
 }
 
 function stepRow({ step, cells }, parting) {

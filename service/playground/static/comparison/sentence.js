@@ -15,7 +15,7 @@ const SIDES = { s_in: "input ", s_out: "output " };
 const MOST_CHARACTERS = 12;
 
 const WORDS = {
-  flush: (_, verb) => `${verb("take")} the subnormal for 0`,
+  flush: (_, verb) => `${verb("flush")} the subnormal to 0`,
   scale: (step, verb) => step.unrounded && `${verb("round")} the ${SIDES[step.symbol] ?? ""}scale to ${step.precision}: ${step.value}`,
   reciprocal: (step, verb) => `${verb("take")} the reciprocal of the scale: ${step.value}`,
   divide: (step, verb) => `${verb("divide")}: ${equation(step)}`,
@@ -27,12 +27,12 @@ const WORDS = {
   round: rounding,
   clamp: clamping,
   nan: (step, verb) => `${verb("store")} NaN as ${step.value}`,
-  overflow: (step, verb) => `${verb("give")} ${step.value} for what is too large`,
+  overflow: (step, verb) => `${verb("store")} ${step.value} for a value out of range`,
   encode: (step, verb) => `${verb("store")} it as ${step.value}`,
   factor: (step, verb) => step.symbol === "d" && `${verb("take")} the ratio of the scales: ${step.value}`,
   multiplier: (step, verb) => `${verb("take")} the multiplier ${step.value}`,
   shift: (step, verb) => step.symbol === "shift" && `${verb("take")} the shift ${step.value}`,
-  reduce: (step, verb) => `${verb("cut")} the multiplier to 16 bits: ${step.value}`,
+  reduce: (step, verb) => `${verb("reduce")} the multiplier: ${step.value}`,
   shift_left: (step, verb, value, input) => step.value !== input && `${verb("shift")} left: ${equation(step)}`,
   high_multiply: (step, verb) =>
     step.unrounded ? `${verb("round")} the high half of the product, ${brief(step.unrounded)}, to ${step.value}` : `${verb("take")} the high half of the product: ${step.value}`,
@@ -44,8 +44,8 @@ const WORDS = {
 
 /**
  * "rounds the tie 0.5 to even: 0, then adds the zero point: 0 + 3 = 3"
- * @param {Array<Object>} steps those to tell
- * @param {Array<Object>} before those before them
+ * @param {Array<Object>} steps those to describe
+ * @param {Array<Object>} before the steps that precede them
  * @param {boolean} several whether several profiles do it
  * @param {string} input the element
  */
@@ -62,7 +62,8 @@ export function stepsInWords(steps, before, several, input) {
 }
 
 function thirdPerson(base) {
-  return base.endsWith("y") ? `${base.slice(0, -1)}ies` : `${base}s`;
+  if (base.endsWith("y")) return `${base.slice(0, -1)}ies`;
+  return base.endsWith("sh") ? `${base}es` : `${base}s`;
 }
 
 function equation(step) {
@@ -92,7 +93,7 @@ function rounding(step, verb, value) {
   return step.tie ? `${verb("round")} the tie ${value} ${tie}: ${step.value}` : `${verb("round")} ${value} ${nearest}: ${step.value}`;
 }
 
-/** Bounds are worth a word only where they change something. */
+/** Bounds are mentioned only where they change something. */
 function clamping(step, verb, value) {
   return Number(step.value) === Number(value) ? "" : `${verb("clamp")} ${value} to the range: ${step.value}`;
 }

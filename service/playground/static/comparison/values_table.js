@@ -4,7 +4,7 @@ import { button, element, fill } from "../dom.js";
 
 const ROWS_AT_ONCE = 100;
 
-/** One profile's conversion of each element: the stored integer, its bits, the real value, the error in steps. */
+/** One profile's conversion, a row for each element: the stored integer, its bits, the real value, the error in steps. */
 export class ValuesTable {
   node = element("div");
   #shown = ROWS_AT_ONCE;

@@ -10,6 +10,6 @@ export function storedText(stored, parsed) {
   return `0x${stored.toString(16).toUpperCase().padStart(Math.ceil(parsed.bits / 4), "0")}`;
 }
 
-export function isFloat(storage) {
+function isFloat(storage) {
   return /^(f\d|bf)/.test(storage);
 }

@@ -18,7 +18,7 @@ export function channelOf(parsed, shape) {
 }
 
 /** The indices of an element along each dimension. */
-export function position(index, shape) {
+function position(index, shape) {
   const places = [];
   for (let axis = shape.length - 1; axis >= 0; axis -= 1) {
     places.unshift(index % shape[axis]);

@@ -1,4 +1,4 @@
-/** A tensor through quantize and dequantize of several profiles. All results are the service's. */
+/** A tensor quantized and dequantized by several profiles. All results are the service's. */
 import { jsonNumber } from "../numbers/number_list.js";
 
 /**
@@ -10,7 +10,7 @@ import { jsonNumber } from "../numbers/number_list.js";
  * @property {Object} output the dequantized tensor
  * @property {Object} report what saturated and what was NaN
  * @property {Object} [error] of the dequantized numbers against the input, as /v1/compare measures it
- * @property {Error} [problem] in the place of results: why the profile has none
+ * @property {Error} [problem] instead of results: why the profile has none
  */
 
 /** The body of /v1/quantize for numbers of a shape, whose elements are of the type's expressed type. */

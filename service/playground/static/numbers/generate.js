@@ -2,9 +2,9 @@
 
 export const KINDS = [
   ["normal", "normal distribution"],
-  ["ties", "ties: half steps"],
+  ["ties", "ties (half steps)"],
   ["ramp", "ramp over the range"],
-  ["odd", "odd values"],
+  ["odd", "special values"],
 ];
 
 // Smallest and largest subnormal, smallest and largest normal.
@@ -17,7 +17,7 @@ const EXTREMES = {
 
 /**
  * @param {string} kind one of KINDS
- * @param {number} count how many; of odd values there are as many as there are
+ * @param {number} count how many; not used for special values
  * @param {number} seed
  * @param {Object} parsed what /v1/types/parse says of the type; the first scale and zero point are used
  * @returns {number[]}
@@ -38,7 +38,7 @@ export function generate(kind, count, seed, parsed) {
       return indices.map((index) => Number((start + index * step).toPrecision(5)));
     }
     case "odd":
-      return oddValues(parsed.expressed);
+      return specialValues(parsed.expressed);
     default: {
       // Three standard deviations reach the ends of the range.
       const normal = normalNumbers(seed);
@@ -47,7 +47,7 @@ export function generate(kind, count, seed, parsed) {
   }
 }
 
-function oddValues(expressed) {
+function specialValues(expressed) {
   const extremes = EXTREMES[expressed] ?? EXTREMES.f32;
   return [NaN, Infinity, -Infinity, 0, -0, ...extremes.flatMap((value) => [value, -value])];
 }

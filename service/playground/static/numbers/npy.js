@@ -11,9 +11,9 @@ const READERS = {
 /**
  * Read an array of float16, float32 or float64.
  * @param {ArrayBuffer} file
- * @param {number} most how many elements are taken
+ * @param {number} most how many elements are accepted
  * @returns {{values: number[], shape: number[]}} the elements in C order
- * @throws {Error} that says what was expected and how to make it
+ * @throws {Error} that says what was expected, and what to do
  */
 export function readNpy(file, most) {
   const { header, start } = headerOf(file);
@@ -27,9 +27,9 @@ export function readNpy(file, most) {
   const shape = shapeText.split(",").map((size) => size.trim()).filter(Boolean).map(Number);
   const count = shape.reduce((product, size) => product * size, 1);
   const [width, read] = READERS[dtype];
-  if (count > most) throw new Error(`The array has ${count} elements; at most ${most} are taken.`);
+  if (count > most) throw new Error(`The array has ${count} elements; at most ${most} are accepted.`);
   if (count === 0) throw new Error("The array is empty.");
-  if (file.byteLength !== start + count * width) throw new Error("The file’s length does not fit its header.");
+  if (file.byteLength !== start + count * width) throw new Error("The length of the file does not match its header.");
   const view = new DataView(file, start);
   return { values: Array.from({ length: count }, (_, index) => read(view, index * width)), shape };
 }
@@ -50,7 +50,7 @@ function latin1(file, start, length) {
 
 function wrongType(dtype) {
   if (/^>f[248]$/.test(dtype ?? "")) return "The array is big-endian. Save array.astype(numpy.float32).";
-  return "The array is not one of float16, float32 and float64. Save array.astype(numpy.float32).";
+  return "The array is not float16, float32 or float64. Save array.astype(numpy.float32).";
 }
 
 function float16(bits) {

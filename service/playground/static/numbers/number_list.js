@@ -1,4 +1,5 @@
 /** Numbers as people type and paste them. */
+import { itemsOf } from "./items.js";
 
 const WORDS = new Map([
   ["nan", NaN],
@@ -16,13 +17,10 @@ const DECIMAL = /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i;
  * @throws {Error} that says which item is not a number, or that there are too many or none
  */
 export function readNumbers(text, most) {
-  const items = text.split(/[\s,;[\](){}]+/).filter(Boolean);
-  if (items.length === 0) throw new Error("Enter one number or more.");
-  if (items.length > most) throw new Error(`These are ${items.length} numbers; at most ${most} are taken.`);
-  return items.map((item, index) => {
+  return itemsOf(text, most, "number").map((item, index) => {
     const lower = item.toLowerCase();
     if (WORDS.has(lower)) return WORDS.get(lower);
-    if (!DECIMAL.test(item)) throw new Error(`Item ${index + 1} is not a number. NaN, inf and -inf are.`);
+    if (!DECIMAL.test(item)) throw new Error(`Item ${index + 1} is not a number. NaN, inf and -inf are accepted.`);
     return Number(item);
   });
 }

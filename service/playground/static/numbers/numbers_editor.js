@@ -34,7 +34,7 @@ export class NumbersEditor {
     this.#onChange = onChange;
     this.#shape = element("input", {
       value: state.shape,
-      placeholder: "as the type asks",
+      placeholder: "from the type",
       autocomplete: "off",
       oninput: () => this.#later({ shape: this.#shape.value.trim() }),
     });
@@ -64,8 +64,7 @@ export class NumbersEditor {
   }
 
   #say(text) {
-    this.#text.toggleAttribute("aria-invalid", text !== "");
-    if (text) this.#text.setAttribute("aria-invalid", "true");
+    this.#text.setAttribute("aria-invalid", String(text !== ""));
     fill(this.#message, text && element("p", { class: "error" }, text));
   }
 
@@ -139,7 +138,7 @@ export class NumbersEditor {
           if (event.dataTransfer.files.length) this.#readFile(event.dataTransfer.files[0]);
         },
       },
-      field("Numbers", this.#text, "Type or paste them, or drop an .npy file here. NaN, inf and -inf are numbers too."),
+      field("Numbers", this.#text, "Type or paste them, or drop an .npy file here. NaN, inf and -inf are accepted."),
       this.#message,
       element(
         "div",

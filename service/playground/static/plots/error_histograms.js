@@ -6,7 +6,7 @@ import { axis, Plot } from "./plot.js";
 const BINS_IN_A_STEP = 8;
 const REACH = 1;
 
-/** The histogram of the errors, in steps, of each profile. What is a step or more off is in the outermost bars. */
+/** The histogram of the errors, in steps, of each profile. Errors of a step or more are in the outermost bars. */
 export class ErrorHistograms {
   #signal;
   #leave = null;
@@ -14,7 +14,7 @@ export class ErrorHistograms {
   node = element(
     "figure",
     {},
-    element("figcaption", {}, "Errors in steps, dequantized minus x. The outermost bars hold all that is a step or more off."),
+    element("figcaption", {}, "Errors in steps: dequantized minus x. The outermost bars count errors of a step or more."),
     this.#grid,
   );
 

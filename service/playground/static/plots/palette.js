@@ -1,4 +1,4 @@
-/** What profiles look like in plots: a colour, a marker and a dash each, so that colour alone says nothing. */
+/** What profiles look like in plots: a colour, a marker and a dash each, so that nothing depends on colour alone. */
 
 const COUNT = 6;
 const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3], [4, 4], [14, 4]];

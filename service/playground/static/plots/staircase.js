@@ -10,7 +10,7 @@ const MANY_POINTS = 48;
 const MANY_STEPS = 40;
 const STEPS_AROUND = 6;
 
-/** The staircase x to dequantized of each profile, with the numbers on it. */
+/** The dequantized value against x, a staircase for each profile, with the numbers on it. */
 export class Staircase {
   #api;
   #signal;
@@ -51,7 +51,7 @@ export class Staircase {
     const stairs = await convertAll(this.#api, names, { numbers: xs, shape: [SAMPLES], typeText, parsed }, signal);
     if (signal.aborted) return;
     const data = [xs, ...stairs.map((each) => each.reals ?? xs.map(() => null))];
-    fill(this.#caption, "From x to the dequantized value. The numbers are the markers on the stairs; the grey line is x itself.");
+    fill(this.#caption, "The dequantized value against x. The markers are the numbers; the grey line is x itself.");
     // Drawn again whenever the plot is: its colours are those of the theme.
     this.#plot.show(() => {
       this.#showLegend(series);
@@ -108,7 +108,7 @@ export class Staircase {
       hooks: {
         draw: [
           (plot) => this.#drawChosen(plot),
-          // Those below are larger, so that they show where markers coincide.
+          // The lower ones are larger, so that all show where markers coincide.
           (plot) =>
             series.forEach(({ points }, place) =>
               drawPoints(plot, points, looks[place], radiusOf(points, range, series.length - 1 - place, series.length)),

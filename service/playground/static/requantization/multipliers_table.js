@@ -4,7 +4,7 @@ import { nameOf } from "./requantize.js";
 const MOST_SHOWN = 4;
 const HEADS = ["Profile or scheme", "Multiplier", "Shift", "Saturated low", "Saturated high"];
 
-/** The multiplier and shift that each arithmetic used, and what saturated. */
+/** The multiplier and shift that each profile or scheme used, and what saturated. */
 export function multipliersTable(requantizations) {
   const done = requantizations.filter((each) => !each.problem);
   if (done.length === 0) return null;
@@ -31,7 +31,7 @@ function row({ profile, multipliers, report }) {
   );
 }
 
-/** The scheme, where the name does not say it. */
+/** The scheme, unless the name says it. */
 function usedScheme(profile, { scheme }) {
   if (!scheme) return element("span", { class: "hint" }, " dequantizes and quantizes");
   return scheme === nameOf(profile) ? null : element("span", { class: "hint" }, ` by ${scheme}`);

@@ -1,9 +1,9 @@
-/** Integers through requantization in several arithmetics: profiles, or schemes in the place of that of a profile. */
+/** Integers requantized by several profiles, or schemes that replace a profile's own. */
 import { tensorText } from "../conversion/convert.js";
 
 const SCHEME = "scheme ";
 
-/** The name that the page gives a scheme, beside profiles, some of which have the same names. */
+/** The name that the page gives a scheme: some profiles have the same names. */
 export function schemeLabel(name) {
   return SCHEME + name;
 }
@@ -23,7 +23,7 @@ export function nameOf(label) {
  * @param {string} label of a profile or scheme
  * @param {{shape: number[], values: Array, inputType: string, outputType: string, multipliers?: Object[]}} given
  */
-export function requantizeBody(label, { shape, values, inputType, outputType, multipliers }) {
+function requantizeBody(label, { shape, values, inputType, outputType, multipliers }) {
   const arithmetic = { [isScheme(label) ? "scheme" : "profile"]: nameOf(label) };
   return { input: { type: tensorText(shape, inputType), values }, output_type: outputType, ...arithmetic, ...(multipliers && { multipliers }) };
 }
@@ -36,7 +36,7 @@ export function requantizeBody(label, { shape, values, inputType, outputType, mu
  * @property {{multiplier: number, shift: number}[]} multipliers
  * @property {Object} report
  * @property {Object[]} elements the steps of each element
- * @property {Error} [problem] in the place of results
+ * @property {Error} [problem] instead of results
  */
 
 /** @returns {Promise<Requantization[]>} in the order of the labels */

@@ -11,7 +11,7 @@ export function jsonText(body, indent) {
 }
 
 /** A reply that is an error: its fields are those of application/problem+json (RFC 9457). */
-export class Problem extends Error {
+class Problem extends Error {
   constructor(status, body) {
     super(body.detail ?? body.title ?? `the service answered ${status}`);
     this.status = status;

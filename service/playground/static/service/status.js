@@ -43,7 +43,7 @@ function described(health) {
   const { compiled, total, seconds_left: left } = health.kernels ?? {};
   if (Number.isFinite(compiled) && Number.isFinite(total) && compiled < total) {
     const time = Number.isFinite(left) ? `, about ${left > 120 ? `${Math.round(left / 60)} min` : `${Math.ceil(left)} s`} left` : "";
-    return `The service is compiling its kernels: ${compiled} of ${total}${time}. An answer comes as soon as its own kernel is ready.`;
+    return `The service is compiling its kernels: ${compiled} of ${total}${time}. Each answer comes as soon as its own kernels are ready.`;
   }
   if (health.status && health.status !== "ready") return `The service is not ready yet (${health.status}).`;
   return "Waiting for the service…";

@@ -13,7 +13,7 @@ export function translations({ translations: found }) {
 
 function card(translation) {
   const { system, expressible, exact, reason, losses, rounded, rounded_count: roundedCount, operators, opset } = translation;
-  const verdict = !expressible ? "✗ cannot hold it" : exact ? "✓ exact" : losses.length ? "≈ with losses" : "≈ rounded";
+  const verdict = !expressible ? "✗ not expressible" : exact ? "✓ exact" : losses.length ? "≈ with losses" : "≈ rounded";
   return element(
     "section",
     { class: "card system" },

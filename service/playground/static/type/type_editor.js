@@ -11,7 +11,7 @@ const GRANULARITIES = [
 const PAUSE_MILLISECONDS = 250;
 
 /**
- * The editor of a quantized type: its MLIR text and its parts, of which each follows the other.
+ * The editor of a quantized type: its MLIR text and its parts. Each follows the other.
  *
  * `onType(text, parsed)` is called for each text that the service can parse, and `onType(text, null)` for others.
  */
@@ -96,7 +96,7 @@ export class TypeEditor {
   #showForm() {
     const parts = this.#parts;
     if (!parts) {
-      fill(this.#form, element("p", { class: "hint" }, "The fields below the text are for uniform quantized types."));
+      fill(this.#form, element("p", { class: "hint" }, "Only uniform quantized types can be edited in fields."));
       return;
     }
     const focused = this.#form.contains(document.activeElement) ? document.activeElement.dataset.part : null;

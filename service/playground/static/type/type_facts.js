@@ -3,7 +3,7 @@ import { element } from "../dom.js";
 const MOST_SCALES = 64;
 const ASKED = { mlir: "MLIR", qcast: "quant.qcast", dcast: "quant.dcast", scast: "quant.scast", stablehlo: "StableHLO" };
 
-/** What the service reads from a type. */
+/** What the service's parser says of a type. */
 export function typeFacts(parsed) {
   const facts = [
     ["Canonical text", element("code", {}, parsed.canonical)],
@@ -15,7 +15,7 @@ export function typeFacts(parsed) {
     parsed.shape.length > 0 && ["Shape", parsed.shape.map((size) => (size < 0 ? "?" : size)).join(" × ")],
   ];
   return [
-    element("h2", {}, "As read"),
+    element("h2", {}, "As parsed"),
     element("dl", { class: "facts" }, facts.filter(Boolean).map(([name, value]) => [element("dt", {}, name), element("dd", {}, value)])),
     element("h3", {}, "Accepted by"),
     element(

@@ -4,13 +4,13 @@
  * A view is an object of
  * - `id`: its name in the address; `title`: its name in the navigation;
  * - `initialState`: texts by name, all of them in the address;
- * - `carries` (optional): names of states that a change of views takes along, if both views carry them;
+ * - `carries` (optional): names of states that are kept when the view changes, if both views carry them;
  * - `render(root, state, context)`: build the view in `root`, which is empty.
  *
  * `context`:
  * - `set(changes)`: change states and with them the address; the view is not rendered again;
  * - `api`: `get(path)` and `post(path, body)`, see service/api.js;
- * - `lastCall`: set it to `{path, body}` of the call that the view stands for; the panels show it. If that is one of
+ * - `lastCall`: set it to `{path, body}` of the call behind the view; the panels show it. If that is one of
  *   several calls, `choice` is `{label, names, name, choose(name)}`: what they differ in, and which one this is;
  * - `announce(text)`: say it to screen readers;
  * - `signal`: an AbortSignal that fires when the view is left or rendered again.

@@ -30,11 +30,11 @@ export const multiplier = {
       element(
         "div",
         { class: "intro" },
-        element("h1", {}, "One factor, 27 schemes"),
+        element("h1", {}, "One factor, every scheme"),
         element(
           "p",
           {},
-          "Integer kernels scale by a multiplier and a shift. Each scheme derives them from the real factor in its own way, and reads the shift by its own convention.",
+          "Integer kernels scale by a multiplier and a shift. Each scheme derives them from the real factor in its own way, and has its own convention for the shift.",
         ),
       ),
       element(
@@ -100,7 +100,7 @@ function resultsOf(rows, announce) {
   ];
 }
 
-// On a phone a row is a card, and an element that is laid out as no table is none to a screen reader without its role.
+// On a phone each row is a card. A table with another display loses its semantics for screen readers unless it has roles.
 function table(rows, announce) {
   const head = (title) => element("th", { role: "columnheader", scope: "col" }, title);
   return element(

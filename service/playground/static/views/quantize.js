@@ -3,6 +3,7 @@ import { countsTable } from "../comparison/counts_table.js";
 import { differenceSummary, differing } from "../comparison/differences.js";
 import { EXAMPLES } from "../comparison/examples.js";
 import { explainElement } from "../comparison/explanation.js";
+import { problemNote } from "../comparison/problem_note.js";
 import { ProfilePicker } from "../comparison/profile_picker.js";
 import { Reason } from "../comparison/reason.js";
 import { ValuesTable } from "../comparison/values_table.js";
@@ -100,7 +101,7 @@ class QuantizeView {
       element(
         "p",
         {},
-        "Every system quantizes by “divide by the scale, round, add the zero point”, yet they disagree. See what each stores for the same numbers, and why.",
+        "All systems divide by the scale, round and add the zero point, yet they disagree. See what each one stores for the same numbers, and why.",
       ),
       exampleLinks(quantize.id, EXAMPLES),
     );
@@ -115,7 +116,7 @@ class QuantizeView {
       { class: "inputs" },
       group("Type", this.#entered.type, this.#type.node),
       group("Numbers", this.#entered.numbers, this.#numbers.node),
-      group("Profiles", this.#entered.profiles, this.#profiles.node, element("p", { class: "hint" }, "The first one chosen is what the others are compared with.")),
+      group("Profiles", this.#entered.profiles, this.#profiles.node, element("p", { class: "hint" }, "The others are compared with the first one chosen.")),
     );
   }
 
@@ -260,7 +261,7 @@ class QuantizeView {
     }
   }
 
-  /** What is shown belongs to something else than what is entered. */
+  /** What is shown no longer belongs to what is entered. */
   #stale() {
     this.#computing?.abort();
     if (!this.#shown) this.#summary.textContent = "No result yet";
@@ -283,10 +284,6 @@ function inputText(x, explained) {
 /** What is entered, shown beside the title of a group that is closed. */
 function summaryValue() {
   return element("span", { class: "summary-value" });
-}
-
-function problemNote({ profile, problem }) {
-  return element("p", { class: "note" }, element("strong", {}, profile), ` has no result: ${problem.message}.`);
 }
 
 function names(text) {

@@ -1,5 +1,7 @@
 import { ComparisonTable } from "../comparison/comparison_table.js";
 import { differenceSummary, differing } from "../comparison/differences.js";
+import { MOST_EXPLAINED } from "../comparison/explanation.js";
+import { problemNote } from "../comparison/problem_note.js";
 import { ProfilePicker } from "../comparison/profile_picker.js";
 import { Reason } from "../comparison/reason.js";
 import { shapeFor } from "../conversion/shape.js";
@@ -11,8 +13,6 @@ import { multipliersTable } from "../requantization/multipliers_table.js";
 import { isScheme, nameOf, requantizeAll, schemeLabel } from "../requantization/requantize.js";
 import { TypeEditor } from "../type/type_editor.js";
 import { exampleLinks } from "./example_links.js";
-
-const MOST_INTEGERS = 256;
 
 export const requantize = {
   id: "requantize",
@@ -134,7 +134,7 @@ class RequantizeView {
       element(
         "p",
         {},
-        "Kernels bring an accumulator to its output type by an integer multiplier and a shift, and round once or twice on the way. See each integer stage, and the first one that differs.",
+        "Kernels scale an accumulator to the output type by an integer multiplier and a shift, and round once or twice on the way. See each integer stage, and the first one that differs.",
       ),
       exampleLinks(requantize.id, EXAMPLES),
     );
@@ -150,8 +150,8 @@ class RequantizeView {
     return element(
       "div",
       { class: "inputs" },
-      group("Accumulators", wide, field("Integers", this.#accumulators, `At most ${MOST_INTEGERS}.`), this.#refusal),
-      group("Profiles", wide, this.#profiles.node, element("p", { class: "hint" }, "The first one chosen is what the others are compared with.")),
+      group("Accumulators", wide, field("Integers", this.#accumulators, `At most ${MOST_EXPLAINED}.`), this.#refusal),
+      group("Profiles", wide, this.#profiles.node, element("p", { class: "hint" }, "The others are compared with the first one chosen.")),
       group("Schemes", wide && this.#chosen.some(isScheme), this.#schemes.node),
       group("Input type", false, this.#input.node),
       group("Output type", false, this.#output.node),
@@ -159,7 +159,7 @@ class RequantizeView {
         "Multiplier and shift",
         this.#state.multiplier !== "",
         element("div", { class: "parts" }, field("Multiplier", this.#multiplier), field("Shift", this.#shift)),
-        element("p", { class: "hint" }, "In the place of those that follow from the scales. Plain integer types, such as i32, need them. Each scheme has its own sign convention for the shift."),
+        element("p", { class: "hint" }, "Used instead of those derived from the scales; required for plain integer types, such as i32. The sign of the shift follows the scheme’s convention."),
       ),
     );
   }
@@ -194,7 +194,7 @@ class RequantizeView {
     if (!input || !output) return;
     try {
       fill(this.#refusal);
-      const accumulators = readIntegers(this.#state.accumulators, MOST_INTEGERS);
+      const accumulators = readIntegers(this.#state.accumulators, MOST_EXPLAINED);
       if (this.#chosen.length === 0) throw new Error("Choose a profile or a scheme.");
       const given = {
         shape: shapeFor("", accumulators.length, input),
@@ -275,8 +275,4 @@ class RequantizeView {
     this.#stale();
     fill(this.#refusal, element("p", { class: "error" }, problem.message));
   }
-}
-
-function problemNote({ profile, problem }) {
-  return element("p", { class: "note" }, element("strong", {}, profile), ` has no result: ${problem.message}.`);
 }

@@ -38,7 +38,7 @@ export const type = {
         "div",
         { class: "intro" },
         element("h1", {}, "One type, seven systems"),
-        element("p", {}, "A quantized type as ONNX, oneDNN, LiteRT, PyTorch, TOSA, StableHLO and MLIR hold it, and what is lost on the way."),
+        element("p", {}, "A quantized type as ONNX, oneDNN, LiteRT, PyTorch, TOSA, StableHLO and MLIR hold it, and what is lost."),
       ),
       element("div", { class: "workbench" }, element("div", { class: "inputs" }, element("section", { class: "card" }, element("h2", {}, "Type"), editor.node)), results),
     );

@@ -1,6 +1,6 @@
 """`python -m service.openapi` records the replies to the examples and writes `openapi/openapi.json`.
 
-`--check` says whether that file is current. That the replies are is a test.
+`--check` says whether that file is current; a test checks the replies.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The examples of the document: requests that stand beside the routes, and the replies that the service gave.
+"""The examples of the document: requests, which are stated with the routes, and the recorded replies.
 
 `recording.py` writes the replies; a test compares each with what the service answers now.
 """

@@ -1,4 +1,4 @@
-"""Asks a running service every example of the document, and records what it answers."""
+"""Sends every example of the document to a running service, and records the replies."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SHARED_MEMORY = Path("/dev/shm")
 
 
 def refused_requests() -> dict[int, tuple[str, str, bytes | None, dict[str, str]]]:
-    """Return a request for each status of a problem that a request can have: method, path, body and header fields."""
+    """Return a request for each status that a faulty request can get: method, path, body and header fields."""
     json_type = {"content-type": JSON}
     quantize = EXAMPLES["quantize"].json
     assert quantize is not None
@@ -108,7 +108,7 @@ def record(document: Mapping[str, Any]) -> None:
             if example.after is not None:
                 _send(url, *operations[example.after], EXAMPLES[example.after])
             reply = _send(url, *operations[name], example)
-            # Else every machine would record others.
+            # Keep them, or each recording would differ.
             if name in known:
                 for member in example.varying:
                     reply["json"][member] = known[name]["json"].get(member, reply["json"][member])

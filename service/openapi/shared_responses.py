@@ -1,4 +1,4 @@
-"""What many operations answer alike stands once in the components: problems, and header fields."""
+"""Moves what operations share, problem responses and header fields, to the components of the document."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NAMES = {
     "504": "DeadlineExceeded",
 }
 
-# What cannot be asked for when replies are recorded.
+# Problems that cannot be provoked while replies are recorded.
 _RARE = {
     "401": UnauthorizedError("the request has no valid token; expected the header 'Authorization: Bearer <token>'"),
     "503": UnavailableError("the service is draining"),

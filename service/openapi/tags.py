@@ -16,9 +16,9 @@ class Tag(NamedTuple):
 GROUPS: dict[str, tuple[Tag, ...]] = {
     "Conversions": (
         Tag("ops", "JSON", "Quantize, dequantize, requantize and compare tensors in JSON."),
-        Tag("explain", "Explained", "Conversions with every step of the arithmetic of each element, in JSON."),
+        Tag("explain", "Explanations", "Conversions with each step of the arithmetic of each element, in JSON."),
         Tag("npy", ".npy files", "Conversions of one `.npy` file, types in the query."),
-        Tag("multipart", "Forms", "Conversions of `.npy` files in forms, with scales beside the tensor."),
+        Tag("multipart", "Forms", "Conversions of `.npy` files in forms, with the scales as files of their own."),
     ),
     "Arithmetic": (
         Tag("integer", "Integer operations", "Matmul, conv2d and add with requantized outputs."),

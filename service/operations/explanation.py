@@ -1,4 +1,4 @@
-"""Conversions with the steps of each element: what explains a call, and what is told of it."""
+"""Conversions with the steps of each element: the explainer of a call, and what replies say."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from service.runtime.runtime import Runtime
 from service.runtime.settings import Settings
 
 MOST_EXPLAINED = 256
-"""Elements of a tensor that is explained."""
+"""The most elements of a tensor that is explained."""
 CHARACTERS_PER_ELEMENT = 256
-"""What the steps of an element cost, in characters."""
+"""The cost of explaining an element, in characters of text that cost the same."""
 BYTES_PER_ELEMENT = 16 << 10
-"""About how much memory they take, and their JSON."""
+"""About how much memory the steps of an element and their JSON take."""
 
 _EXPLAINERS: Mapping[Operation, Callable[..., Explainer]] = {
     Operation.QUANTIZE: quantize_explainer,
@@ -36,14 +36,14 @@ _EXPLAINERS: Mapping[Operation, Callable[..., Explainer]] = {
 
 
 def explainer_of(call: ConversionCall, planned: PlannedConversion, settings: Settings) -> Explainer:
-    """Return the explanation of a call that was planned: work on texts."""
+    """Return the explainer of a planned call. Raise LimitError for a tensor that is too large."""
     if planned.elements > MOST_EXPLAINED:
         raise LimitError(
             f"the tensor has {planned.elements} elements; at most {MOST_EXPLAINED} are explained",
             limit=MOST_EXPLAINED,
             pointer="/input_type",
         )
-    # The type with its scales, where they were derived.
+    # With the scales, if they were derived.
     finished = call._replace(output_type=planned.plan.output_type, calibration=())
     return made_of_call(finished, _EXPLAINERS[call.operation], settings)
 
@@ -51,12 +51,12 @@ def explainer_of(call: ConversionCall, planned: PlannedConversion, settings: Set
 async def planned_explanation(
     call: ConversionCall, planned: PlannedConversion, characters: int, running: Runtime
 ) -> Explainer:
-    """Return the explanation of a call that was planned, whose types have so many `characters` as texts."""
+    """Return the explainer of a planned call, whose type texts have so many `characters`."""
     return await running.executor.run_text(characters, partial(explainer_of, call, planned, running.settings))
 
 
 def explanation_members(explanation: Explanation) -> dict[str, Any]:
-    """Return what replies of all protocols say of an explanation."""
+    """Return the members of an explanation in the replies of all protocols."""
     element = explanation.plan.output_type.element
     elements = [_element(each, element) for each in explanation.elements]
     return {"formula": list(explanation.formula), "elements": elements}
@@ -78,6 +78,6 @@ def _element(explained: ElementExplanation, element: ElementType) -> dict[str, A
 
 
 def _step(step: Step) -> dict[str, Any]:
-    """Return what a step says: a tie only where there is one."""
+    """Return the members of a step, without those that do not apply."""
     members = {each.name: getattr(step, each.name) for each in fields(step)}
     return {name: value for name, value in members.items() if value is not None and value is not False}

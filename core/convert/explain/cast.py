@@ -1,4 +1,4 @@
-"""Casts between floats, explained."""
+"""Explains casts between floats."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from core.profiles import profile_named
 class CastExplainer(Explainer):
     """From any float to another. Without codes the result is exact.
 
-    Which NaN the elements at the end of a tensor become (`CastRule.nan_tails`) is not told: as a number it is a NaN.
+    Steps show every NaN as NaN, also those at the end of a tensor that get other bits (`CastRule.nan_tails`).
     """
 
     codes: FloatCodes | None

@@ -1,4 +1,4 @@
-"""Dequantize, explained: which rule applies to an element, and the real number that it becomes."""
+"""Explains dequantize: which rule applies to an element, and the real number that it becomes."""
 
 from __future__ import annotations
 

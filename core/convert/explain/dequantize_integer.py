@@ -1,4 +1,4 @@
-"""From a stored integer to a float, step by step, as a profile's rule says: y = (q - z) * s."""
+"""Steps from a stored integer to a float, by a profile's rule for y = (q - z) * s."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class IntegerDequantization:
         steps = step_precision(rule, expressed)
         if rule.difference not in _OF_FLOATS:
             return expressed_as(working, "y", self._of_integer(working, q, z, s, steps), expressed)
-        # An integer that passes through f32 on its way is rounded by both.
+        # An integer that passes through f32 is rounded twice.
         through = steps if rule.difference is Difference.FLOATS_OF_F32 else Precision((steps.element,))
         left, right = (integer_as(working, name, number, through) for name, number in (("q", q), ("z", z)))
         return expressed_as(working, "y", self._of_floats(working, left, right, s, steps), expressed)
@@ -71,7 +71,7 @@ class IntegerDequantization:
 
 
 def integer_as(working: Working, symbol: str, number: int, to: Precision) -> float:
-    """Return an integer as a float. That is a step where it gives another number."""
+    """Return an integer as a float. Add a step if that is another number."""
     found = to.round(Fraction(number))
     if found.exact is not None or found.value != number:
         working.float(StepKind.CONVERT, symbol, f"{to.element.name}({symbol})", found, to.element)
@@ -79,17 +79,17 @@ def integer_as(working: Working, symbol: str, number: int, to: Precision) -> flo
 
 
 def convert(working: Working, symbol: str, value: float, to: FloatElement) -> float:
-    """Add the step from a float to a float of a narrower type, and return that."""
+    """Add the step from a float to a float of a narrower type, and return its result."""
     return working.float(StepKind.CONVERT, symbol, f"{to.name}({symbol})", Precision((to,)).of(value), to)
 
 
 def expressed_as(working: Working, symbol: str, value: float, expressed: FloatElement) -> float:
-    """Return a float as one of the expressed type. That is a step where the last one was in another type."""
+    """Return a float as one of the expressed type. Add a step if the last one was in another type."""
     if working.steps[-1].precision == expressed.name:
         return value
     return convert(working, symbol, value, expressed)
 
 
 def signed_zero(value: float) -> Rounded:
-    """Return `value` + 0, which is `value` but for the sign of a zero."""
+    """Return `value` + 0, which differs from `value` only in the sign of a zero."""
     return Rounded(value + 0.0)

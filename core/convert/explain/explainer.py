@@ -1,4 +1,4 @@
-"""A conversion that is explained: its plan, and what works out one element of it. The two are compared each time."""
+"""Explains the elements of a conversion, and checks every explanation against the conversion itself."""
 
 from __future__ import annotations
 
@@ -19,24 +19,23 @@ from core.plan.plan import Plan
 
 Array = NDArray[Any]
 
-
-# Elements that are explained before it is checked whether the client is still there.
+# Elements explained between two checks for cancellation.
 _CANCELLABLE = 16
 
 
 class ContradictionError(RuntimeError):
-    """Steps that end in another number than the conversion itself: a fault of the explanation, which is not shown."""
+    """An explanation and the conversion disagree: a defect of the explanation, which is not returned."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explainer(ABC):
-    """The explanation of what a plan converts."""
+    """Explains the conversion of a plan."""
 
     plan: Plan
 
     @abstractmethod
     def element(self, index: int, source: Array) -> ElementExplanation:
-        """Work out the element at a flat index of a tensor, `source`, which is kept as the input of the plan is."""
+        """Return the explanation of the element at a flat index of `source`, a tensor as the plan takes it."""
 
     @abstractmethod
     def formula(self) -> tuple[str, ...]:
@@ -45,7 +44,7 @@ class Explainer(ABC):
     def run(self, source: Array) -> Explanation:
         """Convert a flat tensor and explain each element.
 
-        Raise what `Plan.run` raises, and ContradictionError if an explanation does not end in what it explains.
+        Raise what `Plan.run` raises, and ContradictionError if an explanation ends in another result.
         """
         output = np.empty(self.plan.elements, self.plan.output_dtype)
         report = self.plan.run(source, output)
@@ -74,7 +73,7 @@ def numbers(array: Array, tensor: TensorType) -> list[int | float]:
 
 
 def _same(a: int | float, b: int | float) -> bool:
-    """Return whether two numbers are the same. NaN are, whatever their sign, and zeros are not."""
+    """Return whether two numbers are the same: all NaNs are, zeros of different sign are not."""
     if isinstance(a, int) or isinstance(b, int):
         return a == b
     return math.isnan(b) if math.isnan(a) else (a, math.copysign(1.0, a)) == (b, math.copysign(1.0, b))

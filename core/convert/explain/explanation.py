@@ -1,4 +1,4 @@
-"""What explains a conversion: for each element the steps of its arithmetic, with the numbers that they were done on."""
+"""The explanation of a conversion: for each element the steps of its arithmetic, with its numbers."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class StepKind(StrEnum):
     """What is done in a step."""
 
     FLUSH = "flush"
-    """A subnormal number is taken for zero."""
+    """A subnormal number is flushed to zero."""
     SCALE = "scale"
-    """The scale of the type becomes the one that is computed with."""
+    """The scale of the type is rounded as the profile or scheme holds it."""
     RECIPROCAL = "reciprocal"
     """1 / s."""
     DIVIDE = "divide"
@@ -30,24 +30,24 @@ class StepKind(StrEnum):
     ADD_ZERO_POINT = "add_zero_point"
     SUBTRACT_ZERO_POINT = "subtract_zero_point"
     ROUND = "round"
-    """A float becomes an integer."""
+    """A float becomes an integer, or a small float."""
     CLAMP = "clamp"
     NAN = "nan"
     """What the profile stores for NaN."""
     DECODE = "decode"
-    """The value of a code: of a small float, or of a table."""
+    """The value of a code of a small float or a table; the fields of an f32."""
     ENCODE = "encode"
     """The code of a value."""
     OVERFLOW = "overflow"
     """What the profile gives for a value beyond the largest one of a small float."""
     FACTOR = "factor"
-    """The ratio of the scales."""
+    """The ratio of the scales, or the number that a multiplier and shift represent."""
     MULTIPLIER = "multiplier"
-    """The integer that stands for the factor, together with a shift."""
+    """The integer that represents the factor, together with a shift."""
     SHIFT = "shift"
-    """The shift that goes with the multiplier."""
+    """The shift that belongs to the multiplier, or the right shift of the whole product."""
     REDUCE = "reduce"
-    """The multiplier is cut to 16 bits."""
+    """The multiplier is reduced to 16 bits, or taken as 0 if the shift leaves nothing of the product."""
     SHIFT_LEFT = "shift_left"
     HIGH_MULTIPLY = "high_multiply"
     """The upper half of twice a product, rounded: the first of two roundings."""
@@ -56,7 +56,7 @@ class StepKind(StrEnum):
     SHIFT_RIGHT = "shift_right"
     """A rounding shift to the right."""
     OFFSET = "offset"
-    """The zero points of both sides as one number."""
+    """The zero points of both sides, merged into one number."""
     ADD_OFFSET = "add_offset"
 
 
@@ -72,8 +72,8 @@ class Step:
     """`symbol` = `formula`, and the same with numbers.
 
     `value` is the result: an integer, or the shortest decimal number that reads back in `precision` (all digits of a
-    whole number), whose `bits` say exactly which. `unrounded` is the exact result, where that is another number. `tie`:
-    it lay exactly between two.
+    whole number); `bits` say exactly which float it is. `unrounded` is the exact result, if that is another number.
+    `tie`: the exact result lies halfway between two numbers.
     """
 
     step: StepKind
@@ -89,10 +89,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class ElementExplanation:
-    """The steps of one element, and the number that they end in, as the output holds it.
+    """The steps of one element, and their result, as the output holds it.
 
-    `input` is the element as text; `parameter` the index of its scale and zero point in the type, on the quantized
-    side. `result` is an integer, or a float for floats.
+    `input` is the element as text, `parameter` the index of its scale and zero point in the quantized type. `result`
+    is a float if the output type is, else an integer.
     """
 
     input: str

@@ -1,4 +1,4 @@
-"""From an integer to another by a multiplier and a shift, step by step, as a scheme says."""
+"""Steps of scaling an integer by a multiplier and a shift, by the rule of a scheme."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TWICE = (FixedPointRule.DOUBLE, FixedPointRule.DOUBLE_UP)
 
 
 def multiply(working: Working, scheme: Scheme, stage: FixedPoint, given: Multiplier, difference: int) -> int:
-    """Add the steps from v, which is `difference`, to y, scaled and without a zero point, and return that."""
+    """Add the steps from v, which is `difference`, to y, the scaled integer without a zero point, and return y."""
     prepared = stage.prepare(given)
     m = _multiplier(working, scheme, given, prepared)
     r = working.integer(StepKind.SHIFT, "r", _right_shift(scheme, given, prepared), prepared.shift)
@@ -37,10 +37,10 @@ def multiply(working: Working, scheme: Scheme, stage: FixedPoint, given: Multipl
 
 
 def _multiplier(working: Working, scheme: Scheme, given: Multiplier, prepared: Prepared) -> int:
-    """Return the multiplier that is computed with. That is a step where it is not the one that is given."""
+    """Return the multiplier that is computed with. Add a step if it is not the given one."""
     if prepared.multiplier == given.multiplier:
         return prepared.multiplier
-    # Beyond the shifts that leave anything the multiplier is taken for 0.
+    # A shift that leaves nothing of the product: the multiplier is taken as 0.
     formula = "min(floor((m + 2^15) / 2^16), 2^15 - 1)" if scheme.reduced is not None else "0"
     return working.integer(StepKind.REDUCE, "m", formula, prepared.multiplier)
 
@@ -57,7 +57,7 @@ def _right_shift(scheme: Scheme, given: Multiplier, prepared: Prepared) -> str:
 
 
 def _twice(working: Working, v: int, m: int, r: int, *, up: bool) -> int:
-    """Add the steps of two roundings: at 31 fraction bits, and at what is left of the shift."""
+    """Add the steps of two roundings: to the high half of the doubled product, and after the rest of the shift."""
     left, right = max(31 - r, 0), max(r - 31, 0)
     working.know(left=str(left), right=str(right))
     a = working.integer(StepKind.SHIFT_LEFT, "a", "wrap32(v * 2^left)", wrap_int32(v << left), "i32")

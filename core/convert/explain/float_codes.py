@@ -1,4 +1,4 @@
-"""From a number to the code of a float of at most 16 bits, step by step, as an authority's rule for casts says."""
+"""Steps from a number to the code of a float of at most 16 bits, by a profile's rule for casts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ class Code:
 
 @dataclass(frozen=True, slots=True)
 class FloatCodes:
-    """The conversion of numbers that were `source` to the codes of `target`. The last two replace the rule's own."""
+    """The conversion of numbers of type `source` to codes of `target`.
+
+    `saturate` and `rounding` replace the rule's own.
+    """
 
     rule: CastRule
     target: str
@@ -49,7 +52,7 @@ class FloatCodes:
         return small_float(self.target)
 
     def explain(self, working: Working, symbol: str, y: float) -> Code:
-        """Add the steps from y, the number of a symbol, to its code, and return that."""
+        """Add the steps from y, the value of `symbol`, to its code, and return the code."""
         if self.source == "f64" and not self._in_f64:
             y = working.float(StepKind.CONVERT, symbol, f"f32({symbol})", Precision((F32,)).of(y), F32)
         if self.format.specials is Specials.SCALE:
@@ -121,7 +124,7 @@ class FloatCodes:
         self._add(working, StepKind.OVERFLOW, symbol, code)
 
     def _add(self, working: Working, step: StepKind, symbol: str, code: int, **more: Any) -> None:
-        """Add the step to a code. The bits of a NaN of f16 and bf16 are not told: as a number it is a NaN."""
+        """Add the step to a code. A NaN of f16 and bf16 has no bits there: explanations do not tell NaNs apart."""
         text = code_text(self.format, code)
         if self.format.width <= 8 or text != "NaN":
             more["bits"] = code_bits(self.format, code)
@@ -192,6 +195,6 @@ def code_bits(format_: SmallFloat, code: int) -> str:
 
 
 def _is_middle(number: Fraction, nearest: Fraction, element: FloatElement) -> bool:
-    """Return whether a number lies exactly between the nearest one of a format and its neighbour."""
+    """Return whether a number lies halfway between the nearest one of a format and its neighbour."""
     other = 2 * number - nearest
     return round_exactly(other, element) == other

@@ -1,4 +1,4 @@
-"""One operation on floats at a time: its exact result, and the number of a precision that it is rounded to.
+"""Single operations on floats: the exact result, and the number that it is rounded to.
 
 Floats are Python's: f64 holds every number of f16, bf16, f32 and f64. Exact results are fractions.
 """
@@ -21,9 +21,9 @@ _TIE = Fraction(1, 2)
 
 @dataclass(frozen=True, slots=True)
 class Rounded:
-    """What an operation gives. `exact` is its result before rounding, where that is another number than `value`.
+    """The result of an operation. `exact` is the result before rounding, if that is another number than `value`.
 
-    `through` names the wider type that it was rounded to first, where `value` would be another number otherwise.
+    `through` names the wider type that it was rounded to first, if `value` would be another number otherwise.
     """
 
     value: float
@@ -33,9 +33,9 @@ class Rounded:
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """What each operation is rounded to: the last of `elements`, by way of those before it.
+    """The type that each operation is rounded to: the last of `elements`, after those before it.
 
-    The narrower types are computed by way of f32. Overflow gives infinity.
+    f16 and bf16 are computed by way of f32. Overflow gives infinity.
     """
 
     elements: tuple[FloatElement, ...]
@@ -109,7 +109,7 @@ def _negative(number: float) -> bool:
 
 
 def _by_hardware(operation: np.ufunc, a: float, b: float) -> float:
-    """Infinities and NaN, whose sign too is that of the processor."""
+    """Return the result for infinities and NaN as the processor computes it, sign included."""
     with np.errstate(all="ignore"):
         return float(operation(np.float64(a), np.float64(b)))
 
@@ -123,7 +123,7 @@ def _rounded(exact: Fraction, element: FloatElement) -> Fraction | float:
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """The 32 bits that stochastic rounding draws for an element: the finalizer of SplitMix64 of a counter."""
+    """The 32 bits that stochastic rounding draws for an element: SplitMix64's finalizer, applied to a counter."""
 
     bits: int
 
@@ -138,7 +138,7 @@ class Draw:
 
     @property
     def fraction(self) -> Fraction:
-        """The number from 0 to below 1 that the bits stand for."""
+        """The bits as a number in [0, 1)."""
         return Fraction(self.bits, 1 << 32)
 
 
@@ -167,7 +167,7 @@ def round_to_integer(number: Fraction, rounding: Rounding, draw: Draw | None = N
 
 
 def is_tie(number: Fraction) -> bool:
-    """Return whether a number lies exactly between two integers."""
+    """Return whether a number lies halfway between two integers."""
     return number.denominator == 2
 
 

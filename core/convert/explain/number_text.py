@@ -1,4 +1,4 @@
-"""Numbers as texts: floats with the fewest digits that read back, and exact results, which may have no end."""
+"""Numbers as texts: floats with the fewest digits that read back, and exact results, which may never end."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def float_text(value: float, element: FloatElement) -> str:
 
 
 def digits(value: np.floating[Any]) -> str:
-    """Return the fewest digits that read back as a finite number of numpy; of a whole number all that it has."""
+    """Return the fewest digits that read back as a finite number of numpy, or all digits of a whole number."""
     if value == np.trunc(value) and 0 < abs(float(value)) < _LARGEST_WRITTEN_OUT:
         return f"{int(value)}.0"
     if value == 0 or _SMALLEST_WRITTEN_OUT <= abs(float(value)) < _LARGEST_WRITTEN_OUT:
@@ -63,7 +63,7 @@ def exact_text(number: Fraction) -> str:
 def _lower(number: Decimal) -> str:
     text = str(number).lower()
     mantissa, e, exponent = text.partition("e")
-    # Powers of ten that are short are written out: 1e+3 is how Decimal says 1000.
+    # Decimal writes 1000 as 1e+3; short powers of ten are written out.
     if e and 0 <= int(exponent) < _DIGITS_OF_LONGER:
         return str(int(number))
     return f"{mantissa}{e}{exponent}"

@@ -8,7 +8,7 @@ from core.plan.channels import block_counts
 
 
 def parameter_index(shape: Sequence[int], blocks: Sequence[int], element: int) -> int:
-    """Return the index of the parameter of an element, both row-major. `blocks` has the size along each dimension."""
+    """Return the index of an element's parameter, both row-major. `blocks`: the block size along each dimension."""
     index, weight = 0, 1
     for size, block, count in zip(
         reversed(shape), reversed(blocks), reversed(block_counts(shape, blocks)), strict=True

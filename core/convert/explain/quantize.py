@@ -1,4 +1,4 @@
-"""Quantize, explained: which rule applies to an element, and the number that it becomes."""
+"""Explains quantize: which rule applies to an element, and the number that it becomes."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class _ToSmallFloats(QuantizeExplainer):
 
     def stored(self, working: Working, x: float, parameter: int, index: int) -> Stored:
         """See QuantizeExplainer.stored."""
-        # x / s is formed in f32 and then rounded to the steps of the rule.
+        # x / s is computed in f32 and then rounded to the precision of the rule.
         v = quotient_steps(
             working, self.rule, self.scales, x, parameter, step_precision(self.rule, self.operand.expressed)
         )
@@ -123,7 +123,7 @@ class _ToTable(QuantizeExplainer):
         return Stored(q, beyond(w, self.entries[0][0], self.entries[-1][0]))
 
     def _nearest(self, w: float) -> tuple[float, int, bool]:
-        """Return the nearest value, its code, and whether another value is as near: then it is the smaller one."""
+        """Return the nearest value, its code, and whether it is a tie, of which the smaller value is taken."""
         place = bisect_left(self.entries, w, key=itemgetter(0))
         if place in (0, len(self.entries)) or math.isinf(w):
             value, code = self.entries[min(place, len(self.entries) - 1)]
@@ -135,7 +135,7 @@ class _ToTable(QuantizeExplainer):
 
 
 def _entries(values: Array, operand: QuantizedOperand) -> tuple[tuple[float, int], ...]:
-    """Return the distinct values of a table, whose first one has the lowest code, within the bounds of the type."""
+    """Return the distinct values of a table with their lowest codes, within the bounds of the type."""
     found: dict[float, int] = {}
     for code in range(operand.minimum, operand.maximum + 1):
         found.setdefault(float(values[code - operand.lowest]), code)

@@ -1,11 +1,11 @@
-"""From a float to an integer, step by step, as a profile's rule says.
+"""Steps from a float to a stored integer, by a profile's rule.
 
     v = x / s, or x * r;   w = v + z;   t, rounded;   q, within the bounds of the type
     v = x / s, or x * r;   n, rounded;   t = n + z;   q, within the bounds of the type
 
-Symbols mean the same under all profiles, so that two explanations differ first where the first of them does.
+Symbols mean the same under all profiles: the first symbol whose value differs is where two explanations diverge.
 
-Bounds are applied last: for the profiles that clamp before they round the result is the same.
+Bounds are applied last. Profiles that clamp before they round have the same results.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ class Stored:
 
 
 def beyond(value: float | int, lowest: float | int, highest: float | int) -> Saturation | None:
-    """Return at which end a number is outside of bounds."""
+    """Return at which end a number is out of bounds, None within them."""
     return Saturation.LOW if value < lowest else Saturation.HIGH if value > highest else None
 
 
 def quotient_steps(
     working: Working, rule: OperationRule, scales: Scales, x: float, parameter: int, steps: Precision
 ) -> float:
-    """Add the steps to v, x / s as the rule forms it, and return that. Not for a fused multiplication."""
+    """Add the steps to v, x / s as the rule computes it, and return v. Not for a fused multiplication."""
     if rule.quotient is Quotient.DIVISION:
         s = scales.show(working, parameter)
         return working.float(StepKind.DIVIDE, "v", "x / s", steps.divide(x, s), steps.element)
@@ -75,7 +75,7 @@ def quotient_steps(
 
 
 def _reciprocal(working: Working, rule: OperationRule, scales: Scales, parameter: int) -> float:
-    """Add the steps to r, and return that: of the scale of the type itself, or of s."""
+    """Add the steps to r, the reciprocal of the type's scale or of s, and return r."""
     lane = lanes_of(scales.operand.expressed)
     if rule.quotient is Quotient.RECIPROCAL_OF_F64:
         exact = 1 / Fraction(scales.known(working, parameter))
@@ -138,7 +138,7 @@ class IntegerQuantization:
 
     @property
     def _integer(self) -> str:
-        """The symbol of the integer that is rounded to: t, if the zero point is in it."""
+        """The symbol of the result of rounding: t if it includes the zero point, else n."""
         return "t" if self._adds_before else "n"
 
     @property
@@ -147,7 +147,7 @@ class IntegerQuantization:
 
     @staticmethod
     def _float_zero_point(working: Working, z: int, to: Precision) -> float:
-        """Return the zero point as a float; a step where that is another number."""
+        """Return the zero point as a float. Add a step if that is another number."""
         found = Precision((to.element,)).round(Fraction(z))
         if found.exact is None:
             return found.value
@@ -169,7 +169,7 @@ class IntegerQuantization:
         return working.integer(StepKind.ROUND, result, formula, n, exact=exact)
 
     def _within_bounds(self, working: Working, n: float | int, z: int, steps: Precision, lane: FloatElement) -> Stored:
-        """Add the zero point, if that is still to be done, and apply the bounds."""
+        """Add the zero point, unless it has been added, and apply the bounds."""
         operand, overflow = self.operand, self.rule.overflow
         if overflow in (Overflow.INDEFINITE, Overflow.INDEFINITE_BELOW):
             return self._through_int32(working, n, z)
@@ -211,12 +211,12 @@ class IntegerQuantization:
         working.integer(StepKind.CLAMP, "q", f"clamp({symbol}, lo, hi)", q)
         saturated = beyond(total, operand.minimum, operand.maximum)
         if self.rule.overflow is Overflow.INDEFINITE and not fits and saturated is None:
-            # Not clamped, but no less wrong: it counts as -2^31 does.
+            # Clamping changed nothing, but the value was out of range: it counts as saturated low.
             saturated = Saturation.LOW
         return Stored(q, saturated)
 
     def _bounds(self, steps: Precision) -> tuple[int, int]:
-        """Return the bounds as they are applied: those applied to a float are rounded to its type."""
+        """Return the bounds as they are applied: to a float, rounded to its type."""
         rule, operand = self.rule, self.operand
         if not self._adds_in_float or rule.overflow is Overflow.UNDEFINED:
             return operand.minimum, operand.maximum
@@ -228,7 +228,7 @@ class IntegerQuantization:
         return int(max(low, operand.lowest)), int(min(high, operand.highest))
 
     def _missing(self, working: Working, z: int) -> Stored:
-        """Say what NaN is stored as."""
+        """Add the steps for NaN, and return what it is stored as."""
         operand, missing = self.operand, self.rule.missing
         lowest, highest = operand.minimum, operand.maximum
         formulas = {

@@ -1,4 +1,4 @@
-"""From an integer to another by a real factor, step by step, as a scheme says."""
+"""Steps of scaling an integer by a real factor, by the rule of a scheme."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def scale_by_factor(
     exact = scheme.represented(given)
     # TOSA's multipliers are rounded to f32; all others are exact in the type that is computed in.
     formula = "f32(m) * 2^-shift" if stage.precision is None else "m * 2^-shift"
-    # Written in f64, which holds it, so that factors of all schemes can be compared.
+    # Written as an f64, which is exact, so that factors of all schemes can be compared.
     working.float(StepKind.FACTOR, "f", formula, Rounded(f, None if Fraction(f) == exact else exact), F64)
     if stage.rule is FloatRule.F32_OFFSET:
         return _with_offset(working, f, exact_factor, q, zeros, target)
@@ -67,7 +67,7 @@ def scale_by_factor(
 def _with_offset(
     working: Working, f: float, exact_factor: float, q: int, zeros: ZeroPoints, target: StoredOperand
 ) -> Stored:
-    """f32(f32(q) * f) and the zero points of both sides, merged to one number."""
+    """Add the steps of f32(f32(q) * f) plus the zero points of both sides, merged into one number."""
     steps, wide = Precision((F32,)), Precision((F64,))
     working.know(ratio=float_text(exact_factor, F64))
     product = wide.multiply(float(zeros.input), exact_factor)

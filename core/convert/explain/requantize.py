@@ -1,4 +1,4 @@
-"""Requantize, explained: the factor, the multiplier and shift that stand for it, and what an element becomes by them.
+"""Explains requantize: the factor, the multiplier and shift that represent it, and what an element becomes by them.
 
 Where a profile has no scheme, an element is dequantized and quantized again.
 """

@@ -1,4 +1,4 @@
-"""The scales and zero points of a type as a rule computes with them, one step for each element that uses them."""
+"""The scales of a type as a rule computes with them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from core.profiles.rule import Steps
 
 
 def lanes_of(expressed: FloatElement) -> FloatElement:
-    """Return the type that a computation on an expressed type has at least: f32, or f64."""
+    """Return the narrowest type that an expressed type is computed in: f32, or f64."""
     return F64 if LANES[expressed.name] == "<f8" else F32
 
 
@@ -27,7 +27,7 @@ def step_precision(rule: OperationRule, expressed: FloatElement) -> Precision:
 
 @dataclass(frozen=True, slots=True)
 class Scales:
-    """The scales of an operand under a rule. `left_out`: all are within the rule's tolerance of 1, which it takes."""
+    """The scales of an operand under a rule. `left_out`: all are so close to 1 that the rule takes 1."""
 
     rule: OperationRule
     operand: QuantizedOperand
@@ -50,13 +50,13 @@ class Scales:
         return self.operand.expressed if self.rule.scales is Steps.EXPRESSED else F32
 
     def known(self, working: Working, parameter: int) -> float:
-        """Return the scale of the type, which formulas call so."""
+        """Return the scale of the type, which formulas call `scale`."""
         scale = self.operand.scales[parameter]
         working.know(scale=float_text(scale, F64))
         return scale
 
     def show(self, working: Working, parameter: int, symbol: str = "s") -> float:
-        """Add the step from the scale of the type to the one that is computed with, and return that."""
+        """Add the step from the type's scale to the one that is computed with, and return the latter."""
         scale = self.known(working, parameter)
         if self.left_out:
             return working.float(StepKind.SCALE, symbol, "1", Precision((F32,)).of(1.0), F32)

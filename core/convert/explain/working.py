@@ -1,4 +1,4 @@
-"""The steps of one element while they are worked out, and the numbers that its symbols stand for so far."""
+"""The steps of one element as they are worked out, and the current values of its symbols."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ INTEGER = "integer"
 
 
 class Working:
-    """The steps so far. Symbols have the `names` that are given for them, where two conversions follow each other."""
+    """The steps so far. `names` renames symbols, for a conversion that follows another."""
 
     def __init__(self, **symbols: str) -> None:
         self.names: Mapping[str, str] = {}
@@ -28,7 +28,7 @@ class Working:
         self._symbols = symbols
 
     def know(self, **symbols: str) -> None:
-        """Let symbols stand for these texts from here on."""
+        """Set the texts of symbols."""
         self._symbols |= {self.names.get(symbol, symbol): text for symbol, text in symbols.items()}
 
     def known(self, symbol: str) -> str:
@@ -45,7 +45,7 @@ class Working:
     ) -> float:
         """Add a step whose result is a float of `element`, and return that.
 
-        The formula says it where the result is rounded twice, and another number for that.
+        The formula shows a first rounding to a wider type if it changes the result.
         """
         value = result.value
         if result.through is not None and f"{result.through}(" not in formula:
@@ -91,7 +91,7 @@ class Working:
         self._symbols[symbol] = value
 
     def _inserted(self, formula: str) -> str:
-        """Return the formula with the numbers in the place of the symbols."""
+        """Return the formula with numbers for its symbols."""
 
         def number(match: re.Match[str]) -> str:
             text = self._symbols.get(match[0])
@@ -104,6 +104,6 @@ class Working:
 
 
 def _between(exact: Fraction, value: float, element: FloatElement) -> bool:
-    """Return whether an exact result lies exactly between `value`, the nearest number of a type, and its neighbour."""
+    """Return whether an exact result lies halfway between `value`, the nearest number of a type, and its neighbour."""
     neighbour = Precision((element,)).round(2 * exact - Fraction(value))
     return neighbour.exact is None and math.isfinite(neighbour.value)

@@ -1,4 +1,4 @@
-"""The three conversions in JSON, with every step of the arithmetic of each element."""
+"""The three conversions in JSON, with each step of the arithmetic of each element."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ router = APIRouter(prefix="/v1/explain", tags=["explain"], dependencies=[Depends
     ),
 )
 async def explain_quantize(request: Request) -> Response:
-    """Quantize at most 256 elements and show how each one became what it is.
+    """Quantize up to 256 elements and return each step of the arithmetic of each one.
 
     The steps are worked out in exact arithmetic from the rules of the profile, and compared with the conversion itself.
     """
@@ -49,7 +49,7 @@ async def explain_quantize(request: Request) -> Response:
     ),
 )
 async def explain_dequantize(request: Request) -> Response:
-    """Dequantize at most 256 elements and show how each one became what it is."""
+    """Dequantize up to 256 elements and return each step of the arithmetic of each one."""
     return await answer_conversion(request, Operation.DEQUANTIZE, DequantizeRequest, explained=True)
 
 
@@ -68,9 +68,8 @@ async def explain_dequantize(request: Request) -> Response:
     ),
 )
 async def explain_requantize(request: Request) -> Response:
-    """Requantize at most 256 elements and show how each one became what it is.
+    """Requantize up to 256 elements and return each step of the arithmetic of each one.
 
-    The steps are those of the scheme: factor, multiplier and shift, and every integer or float between v and the
-    output.
+    The steps are those of the scheme: the factor, its multiplier and shift, and every intermediate value.
     """
     return await answer_conversion(request, Operation.REQUANTIZE, RequantizeRequest, explained=True)

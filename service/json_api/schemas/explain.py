@@ -1,4 +1,4 @@
-"""What the explained conversions answer: a conversion's reply, and the steps of each element.
+"""Replies of the explained conversions: the reply of the conversion, and the steps of each element.
 
 Numbers are decimal texts, because they are integers in one step and floats in another, and may be NaN.
 """
@@ -25,8 +25,8 @@ class ExplainedStep(ReplyModel):
         examples=["0.5"],
     )
     precision: str = Field(
-        description="What the result is rounded to: f16, bf16, f32, f64 or a small float; i32 and i64 wrap; integer "
-        "has any size."
+        description="What the result is rounded to: f16, bf16, f32, f64 or a small float; i32 wraps; integer has any "
+        "size."
     )
     bits: str = Field(default=ABSENT, description="The bits of a float, in hexadecimal.")
     unrounded: str = Field(

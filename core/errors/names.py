@@ -1,6 +1,6 @@
-"""Names that are looked up, of profiles, schemes or operators, and what was probably meant by one that does not exist.
+"""Looks up profiles, schemes and operators by name, and suggests what was probably meant by an unknown name.
 
-Only the message knows other names for a thing: a request has to use the name itself.
+Other names for a thing appear only in messages: a request has to use the name itself.
 """
 
 from __future__ import annotations
@@ -93,9 +93,9 @@ _OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
 }
 
 _SEPARATORS = re.compile(r"[^0-9a-z]+")
-# How alike two names are, from 0 to 1, if one is a misspelling of the other, or may be.
+# The likeness of two names, from 0 to 1, from which one is a misspelling of the other, or may be.
 _MISSPELT, _ALIKE = 0.88, 0.75
-# The letters of a part of a name, and of a name that is compared with others at all.
+# The fewest letters of a part that is looked for in names, and the most of a name that is compared.
 _SHORTEST_PART, _LONGEST = 3, 64
 _MOST = 3
 
@@ -108,7 +108,7 @@ def entry_named(entries: Mapping[str, Entry], name: str, kind: str) -> Entry:
 
 
 def unknown_name(kind: str, name: str, known: Collection[str], *, pointer: str | None = None) -> UnknownNameError:
-    """Return the error about a name that is not among those that are known, which the message lists."""
+    """Return the error about a name that is not among the known ones, which the message lists."""
     hint = did_you_mean(name, known)
     asked = f" ({hint})" if hint else ""
     detail = f"no {kind} is named '{excerpt(name)}'{asked}; available: {', '.join(known)}"
@@ -116,14 +116,14 @@ def unknown_name(kind: str, name: str, known: Collection[str], *, pointer: str |
 
 
 def not_among(kind: str, name: str, known: Collection[str]) -> str:
-    """Return what is wrong with the name of a parameter or field that is not among those that are known."""
+    """Return the fault of a parameter or field whose name is not among the known ones."""
     hint = did_you_mean(name, known)
     asked = f" ({hint})" if hint else ""
     return f"not a {kind}{asked}; available: {', '.join(known) or 'none'}"
 
 
 def did_you_mean(name: str, known: Collection[str]) -> str | None:
-    """Return the question whether one of the known names was meant, None if none of them is near."""
+    """Return the question whether one of the known names was meant, None if none of them is similar."""
     found = nearest_names(name, known)
     listed = ", ".join([*found[:-2], " or ".join(found[-2:])])
     return f"did you mean {listed}?" if found else None
@@ -132,8 +132,8 @@ def did_you_mean(name: str, known: Collection[str]) -> str | None:
 def nearest_names(name: str, known: Collection[str]) -> list[str]:
     """Return up to three of the known names that were probably meant.
 
-    Letter case and separators do not count. After the same letters come other names for the thing, misspellings, and
-    names that begin or end alike.
+    Letter case and separators do not count. In this order: names of the same letters, other names for the thing,
+    misspellings, and names that begin or end alike.
     """
     words = _words(name) if len(name) <= _LONGEST else []
     if not words:
@@ -168,7 +168,7 @@ def _likeness(first: str, second: str) -> float:
 
 
 def _other_names(words: list[str]) -> list[str]:
-    """Return what other names of the thing, or of the system that its first word names, would make of its words."""
+    """Return the names by which the thing, or the system that its first word names, is known here."""
     found = list(_OTHER_NAMES.get("".join(words), ()))
     if len(words) > 1:
         found += [other + "".join(words[1:]) for other in _OTHER_NAMES.get(words[0], ())]

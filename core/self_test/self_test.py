@@ -44,7 +44,7 @@ class _Check(NamedTuple):
 
 
 def _checks() -> Iterator[_Check]:
-    """Yield the known answers: those of conversions first, as their kernels are compiled first."""
+    """Yield the known answers, conversions first, because their kernels are compiled first."""
     for known in KNOWN_ANSWERS:
         name = f"{known.operation} of {known.input_element} to {known.output_element} under {known.profile}"
         yield _Check(name, known.found, known.digest)
@@ -64,14 +64,14 @@ def run_self_test() -> None:
 def prepare_kernels(
     workers: int, begin: Callable[[Compilation], None], answer: Callable[[], None] = lambda: None
 ) -> int:
-    """Load or compile every kernel, and see that they give the known answers. Return the number of specialisations.
+    """Load or compile every kernel, and check the known answers. Return the number of specialisations.
 
-    `begin` is called with the compilation. If kernels have to be compiled, `answer` is called when the known answers of
-    those that are there have been checked: others may use kernels from then on. Each of the rest is checked as soon as
-    its kernels are there.
+    `begin` is called with the compilation. If kernels have to be compiled, `answer` is called once the known answers of
+    those from the cache have been checked: requests may use kernels from then on. Each of the rest is checked as soon
+    as its kernels are compiled.
 
-    If an answer is wrong, and machine code of the cache was among what gave it, compile all of it anew, once. Raise
-    SelfTestError if that does not help.
+    If an answer is wrong and any machine code came from the cache, recompile all kernels, once. Raise SelfTestError if
+    that does not help.
     """
     compilation = start_compilation(workers)
     begin(compilation)
@@ -95,7 +95,7 @@ def prepare_kernels(
 
 
 def _run_what_is_compiled() -> Iterator[_Check]:
-    """Run the checks whose kernels are there. Yield the others."""
+    """Run the checks whose kernels are compiled. Yield the others."""
     with without_waiting():
         for check in _checks():
             try:

@@ -28,9 +28,9 @@ PAGE_HEADERS = {
 
 
 class StaticContent:
-    """Content that `make` returns when it is first asked for; that may take a second, and happens in a thread.
+    """Content that `make` returns when it is first requested, in a thread, as it may take a second.
 
-    `compressed`: to clients that accept gzip it is sent so, compressed once.
+    `compressed`: it is sent with gzip to clients that accept it, compressed once.
     """
 
     def __init__(

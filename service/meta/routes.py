@@ -45,18 +45,18 @@ class Info(ReplyModel):
 
 
 class CompiledKernels(ReplyModel):
-    """How far the compilation of kernels is, which a first start begins with."""
+    """Progress of the compilation of kernels at start."""
 
     compiled: Int32
     total: Int32
-    seconds_left: Int32 = Field(default=ABSENT, description="Expected time for the rest; absent until it is known.")
+    seconds_left: Int32 = Field(default=ABSENT, description="Expected seconds for the rest; absent until known.")
 
 
 class Health(ReplyModel):
     """Readiness of the service."""
 
     status: HealthStatus = Field(
-        description="`compiling`: requests are answered, but some wait for a kernel; not ready for a balancer yet."
+        description="`compiling`: requests are answered, but some wait for a kernel; not ready for a load balancer yet."
     )
     kernels: CompiledKernels = Field(default=ABSENT, description="Only while kernels are compiled.")
 

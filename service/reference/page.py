@@ -1,6 +1,6 @@
-"""The page as HTML: the list of operations, so that it is read before any script has run.
+"""The page as HTML, with the list of operations, which can be read before any script has run.
 
-It is made of the routes and not of the OpenAPI document, which takes a second to make.
+It is made from the routes, not from the OpenAPI document, which takes a second to make.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _groups(routes: Mapping[str, Sequence[APIRoute]]) -> Iterator[str]:
         yield f"<section><h2>{escape(group)}</h2>"
         for tag in tags:
             yield f'<section><h3 title="{escape(tag.description)}">{escape(tag.title)}</h3><ul>'
-            # The anchors of Swagger UI's own pages, so that links to them stay good.
+            # The anchors of Swagger UI's own pages, so that links to those still work.
             yield from (_operation(route, f"#/{tag.name}/{route.operation_id}") for route in routes[tag.name])
             yield "</ul></section>"
         yield "</section>"

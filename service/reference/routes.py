@@ -1,4 +1,4 @@
-"""The reference: a page that shows every operation with an example, and runs it. All that it needs is served from here.
+"""The reference: a page that shows every operation with an example and runs it. All of its files are served here.
 
 The page lists the operations itself. Swagger UI, from the package fastapi-offline, shows the one that is chosen.
 """
@@ -95,6 +95,6 @@ async def asset(request: Request, name: str) -> Response:
 
 @router.get(_PREFIX + "{operation}/{name}")
 async def example_file(request: Request, operation: str, name: str) -> Response:
-    """A `.npy` file that an example sends or is answered with."""
+    """A `.npy` file that an example sends, or that is the reply to it."""
     file = _example_files().get(f"{operation}/{name}")
     return not_found(request) if file is None else await file.response(request)

@@ -1,4 +1,4 @@
-"""What CPUs and memory this process may use: the machine's, or what its control groups allow (Linux `cgroups(7)`).
+"""The CPUs and memory that this process may use: the machine's, or what its control groups allow (`cgroups(7)`).
 
 A limit of any ancestor holds too, so the smallest on the way to the root of the mount counts. `/proc/self/cgroup` names
 the process's group in each hierarchy, relative to the root of its cgroup namespace, and `/proc/self/mountinfo` says

@@ -53,7 +53,7 @@ _TELLING_BYTES = 16 << 10
 # A piece that took longer than expected may just have met cold memory: it counts this much. A quicker one is believed.
 _SLOWER_WEIGHT = 0.1
 
-# As many requests of a kind can wait for kernels that are being compiled.
+# Threads of each kind while kernels are compiled: as many requests can wait for theirs.
 _WAITING_THREADS = 64
 
 # How long one thread may keep the GIL from the others. Python's own 5 ms would hold up all that wait on the loop.
@@ -109,8 +109,10 @@ class Executor:
         sys.setswitchinterval(_SWITCH_SECONDS)
 
     def work_may_wait(self) -> None:
-        """Until `work_never_waits`, do all work in threads, of which there are many: it may wait for a kernel that is
-        being compiled, which neither the loop nor work with other kernels should."""
+        """Do all work in threads, of which there are many, until `work_never_waits`.
+
+        Work may then wait for a kernel that is being compiled, without holding up the loop or work with other kernels.
+        """
         self._may_wait = True
         for pool in self._pools:
             pool.waiting = ThreadPoolExecutor(_WAITING_THREADS, thread_name_prefix="waiting")
@@ -120,7 +122,7 @@ class Executor:
         self._may_wait = False
         for pool in self._pools:
             if pool.waiting is not None:
-                # Threads end when they have done what they have.
+                # Its threads end after the work that they have.
                 pool.waiting.shutdown(wait=False)
                 pool.waiting = None
 

@@ -1,8 +1,8 @@
 """From start to readiness to the end: the service's threads and its kernels.
 
 Compiled kernels are loaded and checked in a fraction of a second, in which work is refused with 503. If some have to be
-compiled, requests are answered meanwhile, each as soon as the kernels that it wants itself are there; the service is
-not ready until the last one is, so that no balancer sends requests that would wait.
+compiled, requests are answered meanwhile, each as soon as its own kernels are compiled; the service is not ready until
+the last one is, so that no load balancer sends requests that would wait.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class HealthStatus(StrEnum):
 
 _WORKING = (HealthStatus.COMPILING, HealthStatus.READY, HealthStatus.DRAINING)
 
-# How often the log says how far the compilation is.
+# How often the log shows the progress of the compilation.
 _PROGRESS_SECONDS = 10.0
 
 
@@ -107,12 +107,12 @@ class Runtime:
             listener(status)
 
     def require_ready(self) -> None:
-        """Refuse work before the kernels that are there have been checked. Raise UnavailableError."""
+        """Refuse work before the kernels in the cache have been checked. Raise UnavailableError."""
         if self.status not in _WORKING:
             raise UnavailableError(f"the service is {self.status}; it takes no work")
 
     async def warm_up(self) -> None:
-        """Load or compile every kernel, see that they give the known answers, then be ready."""
+        """Load or compile every kernel, check the known answers, then be ready."""
         loop = asyncio.get_running_loop()
 
         def begin(compilation: Compilation) -> None:
@@ -149,12 +149,12 @@ class Runtime:
                 "Compiling kernels for this CPU. They are kept for later starts; requests are answered meanwhile, "
                 "and each waits for its own kernels only."
             )
-            # Requests leave garbage from now on; what is there stays.
+            # Requests leave garbage from now on. What exists already stays, and need not be searched.
             gc.freeze()
             gc.enable()
 
     async def _log_progress(self) -> None:
-        """Tell whoever waits at a terminal how long it takes."""
+        """Log the progress, for whoever waits at a terminal."""
         while True:
             await asyncio.sleep(_PROGRESS_SECONDS)
             if self.compilation is None or self.compilation.complete:

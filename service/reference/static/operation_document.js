@@ -47,7 +47,7 @@ export function operationDocument(whole, { path, method, operation }) {
   return { ...whole, tags: [], paths: { [path]: { [method]: shown } }, components };
 }
 
-/** Swagger UI shows the file of a reply as text, of which nothing can be read. Its summary says what is in it. */
+/** Swagger UI would show the file of a reply as unreadable text. Show its summary, which has its contents, instead. */
 function withDescribedFile(operation) {
   const file = operation.responses[200].content["application/octet-stream"];
   if (!file) return operation;
@@ -58,8 +58,8 @@ function withDescribedFile(operation) {
 }
 
 /**
- * Swagger UI sends the default of every parameter, and samples of its own for every field of a form. Let it send what the
- * example has and nothing else.
+ * Swagger UI sends the default of every parameter, and samples of its own for every field of a form. Make it send only
+ * what the example has.
  */
 function withExample(operation) {
   const parameters = (operation.parameters ?? []).map((parameter) => {

@@ -1,4 +1,4 @@
-/** The list of operations: what the filter leaves, and which one is shown. */
+/** The list of operations: filtered, with the current one marked. */
 
 /**
  * Hide the operations that do not contain every word of the filter in title, path, operationId or heading.

@@ -1,4 +1,4 @@
-/** The page: the operation that the address names is shown, and the list is filtered. */
+/** The page: shows the operation that the address names, and filters the list. */
 
 import { findOperation, operationDocument } from "./operation_document.js";
 import { filterOperations, markCurrent } from "./operation_list.js";
@@ -22,7 +22,7 @@ const specification = new Promise((resolve) => requestAnimationFrame(() => setTi
 let renderer = null;
 
 async function showChosen() {
-  // #/tag/operationId. Another fragment, such as that of the skip link, leaves the page as it is.
+  // #/tag/operationId. Any other fragment, such as the skip link's, leaves the page as it is.
   const [, operationId] = location.hash.match(/^#\/(?:[^/]*\/)?([^/]+)$/) ?? [];
   if (location.hash && !operationId) return;
   markCurrent(list, operationId ?? null);

@@ -1,9 +1,9 @@
-/** Swagger UI as it is set up here: one operation, opened, with its example filled in. */
+/** Swagger UI, configured to show one operation, opened, with its example filled in. */
 
 const BUNDLE = "docs/assets/swagger-ui-bundle.js";
 const STYLE = "docs/assets/swagger-ui.css";
 
-/** Fetch what is loaded when the first operation is chosen. It is large: to run it takes half a second. */
+/** Fetch what the first chosen operation needs. It is large, and takes half a second to run. */
 export function prefetchSwaggerUi() {
   for (const href of [BUNDLE, STYLE]) {
     document.head.append(Object.assign(document.createElement("link"), { rel: "prefetch", href }));
@@ -39,7 +39,7 @@ export function showOperations(SwaggerUIBundle, element, first) {
     tryItOutEnabled: true,
     displayRequestDuration: true,
     defaultModelExpandDepth: 3,
-    // Else a badge of an online validator.
+    // No badge of an online validator.
     validatorUrl: null,
   });
   return (next) => ui.specActions.updateJsonSpec(next);
@@ -78,7 +78,7 @@ function exampleFiles({ React, specSelectors }) {
   };
 }
 
-/** Label fields for screen readers, and let the keyboard scroll what is too long. */
+/** Label fields for screen readers, and let the keyboard scroll long texts. */
 function accessible({ React }) {
   const adapted = (adapt) => (Original) => (props) => {
     const around = React.useRef(null);
@@ -101,7 +101,7 @@ function accessible({ React }) {
 
 /**
  * @param {HTMLElement} body - the part of the page with the request's body
- * @param {Record<string, string>} files - addresses by the names of fields; the field of a body that is a file is x
+ * @param {Record<string, string>} files - addresses by field name; a body that is a file has the name x
  */
 async function chooseFiles(body, files) {
   const contents = await Promise.all(

@@ -105,5 +105,9 @@ class Working:
 
 def _between(exact: Fraction, value: float, element: FloatElement) -> bool:
     """Return whether an exact result lies halfway between `value`, the nearest number of a type, and its neighbour."""
-    neighbour = Precision((element,)).round(2 * exact - Fraction(value))
+    of_type = Precision((element,))
+    if of_type.round(exact).exact is None:
+        # A number of the type that was flushed, or rounded to a narrower one.
+        return False
+    neighbour = of_type.round(2 * exact - Fraction(value))
     return neighbour.exact is None and math.isfinite(neighbour.value)

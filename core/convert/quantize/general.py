@@ -71,8 +71,8 @@ class GeneralPlan(Plan):
         """See Plan.explain_undefined."""
         lowest, highest = self.bounds[4:].tolist()
         return (
-            f"profile {self.profile} gives no result for this element: it is NaN, or what it is rounded to is not "
-            f"between {lowest} and {highest}"
+            f"profile {self.profile} is undefined for this element: it is NaN, or rounds to a number outside "
+            f"{lowest} to {highest}"
         )
 
 

@@ -1,4 +1,4 @@
-"""The three conversions as models that return the steps of each element as JSON text, in the parameters of the reply."""
+"""The three conversions as models that return the steps of each element as JSON text in the reply's parameters."""
 
 from __future__ import annotations
 

@@ -88,13 +88,14 @@ def test_a_reciprocal_that_is_rounded_twice() -> None:
     assert 1 / Fraction(scale) < Fraction(2 * 0x800006 - 1, 2 << 23)
 
 
-def test_a_subnormal_that_is_taken_for_zero() -> None:
+def test_a_subnormal_that_is_flushed_to_zero() -> None:
     explainer = quantize_explainer(
         tensor("tensor<2xf32>"), parse_type("!quant.uniform<i8:f32, 0.5>"), "litert_xnnpack", rounding=Rounding.CEILING
     )
     found = explainer.run(np.array([1e-39, 1e-30], np.float32))
     assert [each.result for each in found.elements] == [0, 1]
-    assert found.elements[0].steps[0].step is StepKind.FLUSH
+    flush = found.elements[0].steps[0]
+    assert (flush.step, flush.value, flush.tie) == (StepKind.FLUSH, "0.0", False)
 
 
 def test_scales_that_are_left_out() -> None:

@@ -135,3 +135,14 @@ def test_multipliers_of_a_caller() -> None:
     found = explainer.run(np.array([8, 24, 40, 8, 24, 40], np.int32))
     assert [each.parameter for each in found.elements] == [0, 0, 0, 1, 1, 1]
     assert [each.result for each in found.elements] == [1, 2, 3, 1, 3, 5]
+
+
+def test_a_multiplier_that_is_rounded_to_f32_is_no_tie() -> None:
+    source, target = (
+        tensor("tensor<1x!quant.uniform<i8:f32, 0.0317:3>>"),
+        parse_type("!quant.uniform<i8:f32, 0.123:-1>"),
+    )
+    found = requantize_explainer(source, target, scheme="tosa_inexact_round").run(np.array([1], np.int8))
+    (factor,) = (step for step in found.elements[0].steps if step.formula == "f32(m) * 2^-shift")
+    assert (factor.value, factor.unrounded) == ("0.2577235698699951", "0.257723577320575714111328125")
+    assert not factor.tie

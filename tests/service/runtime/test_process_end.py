@@ -110,8 +110,8 @@ def ended(process: subprocess.Popen[bytes], sent: signal.Signals, within: float)
     return time.monotonic() - began
 
 
-def wait_for(process: subprocess.Popen[bytes], port: int, path: str) -> None:
-    deadline = time.monotonic() + 120
+def wait_for(process: subprocess.Popen[bytes], port: int, path: str, seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
     while status(port, path) != 200:
         assert process.poll() is None
         assert time.monotonic() < deadline

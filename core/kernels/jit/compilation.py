@@ -1,8 +1,8 @@
-"""All kernels made ready: those of the cache loaded, the others compiled in processes of their own.
+"""Load kernels from the cache, and compile the others in worker processes.
 
-The compiler holds the GIL: in a process that serves, it would stop the event loop for seconds at a time. So worker
-processes compile into the cache, as many as there are CPUs, and this process loads what they made, which takes some
-milliseconds for each kernel. A kernel that is called before its turn is compiled next, and only its caller waits.
+The compiler holds the GIL: in a serving process it would block the event loop for seconds at a time. Worker processes,
+one per CPU, compile into the cache instead, and this process loads the machine code, a few milliseconds per kernel. A
+kernel that is called before its turn is compiled next, and only its caller waits.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MOST_WORKERS = 8
 
 
 class Progress(NamedTuple):
-    """How many kernels are ready, of how many, and how long the rest will take as far as is known."""
+    """Kernels that are ready, their total, and the expected seconds for the rest: None until the first is compiled."""
 
     compiled: int
     total: int
@@ -46,7 +46,7 @@ class Progress(NamedTuple):
 
 
 class Compilation:
-    """What makes all kernels ready, in the background."""
+    """The compilation of every kernel that is not in the cache, in the background."""
 
     def __init__(self) -> None:
         self._kernels = all_kernels()
@@ -66,14 +66,14 @@ class Compilation:
         return all(each.ready for each in self._kernels)
 
     def progress(self) -> Progress:
-        """Return how far it is."""
+        """Return the progress."""
         missing = sum(not each.ready for each in self._kernels)
         done = self._first_missing - missing
         left = round((monotonic() - self._began) / done * missing) if done and missing else None
         return Progress(len(self._kernels) - missing, len(self._kernels), left if missing else 0)
 
     def start(self, workers: int) -> None:
-        """Begin to compile what is missing. With one worker or with many, this process goes on."""
+        """Start worker processes for what is missing, and return at once."""
         if not self._queue:
             return
         try:
@@ -90,7 +90,7 @@ class Compilation:
     def finish(self, report: Callable[[int, int], None] | None = None) -> int:
         """Wait until every kernel is ready. Return the number of specialisations.
 
-        `report` is called each time that there are more, with their number and that of all.
+        `report` is called with the number of ready kernels and the total, whenever the former has grown.
         """
         reported = -1
         while any(each.is_alive() for each in self._workers) and not self.complete:
@@ -99,7 +99,7 @@ class Compilation:
             if report is not None and self.progress().compiled > reported:
                 reported = self.progress().compiled
                 report(reported, len(self._kernels))
-        # Nothing is left to do here unless workers failed.
+        # Compiles here what failed workers left.
         count = sum(each.compile() for each in self._kernels)
         compile_elsewhere(None)
         if self._directory is not None:
@@ -110,7 +110,7 @@ class Compilation:
         return count
 
     def _shared_directory(self) -> Path:
-        """Return where workers write and this process reads: where kernels are kept, else a directory for now."""
+        """Return where workers write and this process reads: the cache, or a temporary directory if there is none."""
         if (kept := kept_in()) is not None:
             return kept
         self._directory = tempfile.TemporaryDirectory(prefix="requant-kernels-")
@@ -122,7 +122,7 @@ class Compilation:
             return self._queue.popleft() if self._queue else None
 
     def _work(self, environment: dict[str, str]) -> None:
-        """Give one worker process a kernel after the other, and load what it made."""
+        """Run one worker process: send it a kernel at a time, and load the result."""
         command, kernel = [sys.executable, "-m", _WORKER], None
         try:
             with subprocess.Popen(
@@ -147,7 +147,7 @@ class Compilation:
             self._changed.notify_all()
 
     def _wait_for(self, kernel: Kernel) -> None:
-        """Return when `kernel` is ready. It is the next that a worker takes."""
+        """Move `kernel` to the front of the queue, and return when it is ready."""
         with self._changed:
             if kernel in self._queue:
                 self._queue.remove(kernel)
@@ -163,7 +163,7 @@ def _rank(kernel: Kernel) -> int:
 
 
 def reporting(label: str) -> Callable[[int, int], None]:
-    """Return a `report` that writes a line to stderr now and then, which begins with `label`."""
+    """Return a `report` that writes progress to stderr, on lines that begin with `label`."""
     began, line = monotonic(), 0
 
     def report(compiled: int, total: int) -> None:
@@ -180,9 +180,9 @@ _started: Compilation | None = None
 
 
 def start_compilation(workers: int) -> Compilation:
-    """Load every kernel that the cache has, and begin to compile the others with `workers` processes.
+    """Load every kernel that is in the cache, and start to compile the others in at most `workers` processes.
 
-    There is one compilation at a time: until it is complete, the same is returned.
+    There is one compilation at a time: until it is complete, later calls return the same one.
     """
     global _started
     with _lock:
@@ -195,6 +195,6 @@ def start_compilation(workers: int) -> Compilation:
 def compile_kernels(report: Callable[[int, int], None] | None = None) -> int:
     """Compile, or load from the cache, all kernels that were imported. Return the number of specialisations.
 
-    `report` is called now and then with the number of kernels that are ready, and that there are.
+    `report` is called with the number of ready kernels and the total, as compilation proceeds.
     """
     return start_compilation(os.cpu_count() or 1).finish(report)

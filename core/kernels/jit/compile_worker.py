@@ -1,7 +1,7 @@
 """`python -m core.kernels.jit.compile_worker`: compile kernels for another process, into the cache.
 
-Each line on stdin describes a kernel (`Kernel.description`); an empty line is the answer when it is in the cache. Ends
-with its input, and so with the process that asks.
+Each line on stdin is the description of a kernel (`Kernel.description`). The reply is an empty line, when the kernel is
+in the cache. The worker ends with its input, and thus with the process that started it.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import sys
 from core.kernels.jit import warmup  # noqa: F401  # for all kernels
 from core.kernels.jit.jit import all_kernels
 
-# Requests that the other process answers meanwhile go first.
+# Requests that are served meanwhile go first.
 _NICENESS = 10
 
 
 def main() -> None:
-    """Compile what is asked for."""
+    """Compile the kernels that are requested."""
     # Ctrl-C reaches every process of a terminal; this one ends with its input.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(_NICENESS)

@@ -37,12 +37,12 @@ _this_thread = threading.local()
 
 
 class NotCompiledError(Exception):
-    """A kernel is not compiled yet, in a thread that does not wait for compilers (`without_waiting`)."""
+    """A kernel was called inside `without_waiting` before it was compiled."""
 
 
 @contextmanager
 def without_waiting() -> Iterator[None]:
-    """Let calls of kernels that are not compiled yet raise NotCompiledError, in this thread."""
+    """In this thread, let calls of kernels that are not compiled raise NotCompiledError."""
     _this_thread.waits = False
     try:
         yield
@@ -51,7 +51,7 @@ def without_waiting() -> Iterator[None]:
 
 
 def compile_elsewhere(wait_for: Callable[[Kernel], None] | None) -> None:
-    """Let `wait_for` make a kernel ready that is called before it is compiled. None: it is compiled by the call."""
+    """Let `wait_for` compile a kernel that is called before it is ready. None: the call compiles it in place."""
     global _compiles_elsewhere
     _compiles_elsewhere = wait_for
 

@@ -1,6 +1,6 @@
-"""Every kernel, imported: what is defined registers itself.
+"""Import every module with kernels; kernels register themselves.
 
-`python -m core.kernels.jit.warmup` compiles what the cache does not have, and says how far it is.
+`python -m core.kernels.jit.warmup` compiles what is not in the cache, and reports its progress.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from core.kernels.jit.jit import came_from_cache, recompile_kernels
 __all__ = ["came_from_cache", "compile_kernels", "recompile_kernels", "start_compilation"]
 
 for _module in pkgutil.walk_packages(core.kernels.__path__, "core.kernels."):
-    # Programs are run, not imported.
+    # Without the programs among them.
     if not _module.name.startswith("core.kernels.jit."):
         import_module(_module.name)
 

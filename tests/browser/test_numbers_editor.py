@@ -38,7 +38,7 @@ def test_pasted(page: Any) -> None:
     assert cells.all_inner_texts() == ["0.5", "0.25", "-0.001", "NaN", "inf", "-inf"]
     for wrong, said in {
         "1 2 x": "Item 3 is not a number",
-        " ": "Enter one number",
+        " ": "Enter at least one number",
         "1 " * 4097: "at most 4096",
     }.items():
         numbers.fill(wrong)
@@ -69,7 +69,7 @@ def test_npy_that_is_not_read(page: Any) -> None:
     }
     files = {said: _npy(array) for said, array in wrong.items()}
     files["not an .npy file"] = {**_npy(np.zeros(2)), "buffer": b"PK\x03\x04 and so on"}
-    files["does not fit its header"] = {**_npy(np.zeros(2)), "buffer": _npy(np.zeros(2))["buffer"][:-1]}
+    files["does not match its header"] = {**_npy(np.zeros(2)), "buffer": _npy(np.zeros(2))["buffer"][:-1]}
     for said, file in files.items():
         page.get_by_label("Numbers from an .npy file").set_input_files(file)
         expect(page.locator(".numbers-editor .error")).to_contain_text(said)

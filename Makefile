@@ -22,7 +22,7 @@ serve: $(VENV)/serve.done ## install what is needed and serve on http://127.0.0.
 	@$(BIN)/python -m service
 
 test: $(VENV)/check.done ## run the tests that need nothing heavy: every rule, by samples
-	@echo "The tests take about 4 minutes on 2 cores; a minute more the first time, and after a change of a kernel."
+	@echo "The tests take about 6 minutes on 2 cores; a minute more the first time, and after a change of a kernel."
 	@$(BIN)/python $(COMPILE)
 	$(BIN)/python -m pytest $(PARALLEL)
 

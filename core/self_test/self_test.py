@@ -15,7 +15,7 @@ from typing import NamedTuple
 from core.errors import SelfTestError
 from core.kernels.jit.compilation import Compilation
 from core.kernels.jit.jit import NotCompiledError, without_waiting
-from core.kernels.jit.warmup import came_from_cache, recompile_kernels, start_compilation
+from core.kernels.jit.warmup import recompile_kernels, start_compilation
 from core.self_test.known_calls import KNOWN_CALLS
 from core.self_test.known_conversions import KNOWN_ANSWERS
 from core.self_test.known_sums import KNOWN_SUMS
@@ -62,31 +62,32 @@ def run_self_test() -> None:
 
 
 def prepare_kernels(
-    workers: int, begin: Callable[[Compilation], None], answer: Callable[[], None] = lambda: None
+    workers: int, begin: Callable[[Compilation], None], answering: Callable[[bool], None] = lambda _: None
 ) -> int:
     """Load or compile every kernel, and check the known answers. Return the number of specialisations.
 
-    `begin` is called with the compilation. If kernels have to be compiled, `answer` is called once the known answers of
-    those from the cache have been checked: requests may use kernels from then on. Each of the rest is checked as soon
-    as its kernels are compiled.
+    `begin` is called with the compilation. If kernels have to be compiled, `answering` is called with True once the
+    known answers of those from the cache have been checked: requests may use kernels from then on. Each of the rest is
+    checked as soon as its kernels are compiled.
 
-    If an answer is wrong and any machine code came from the cache, recompile all kernels, once. Raise SelfTestError if
-    that does not help.
+    If an answer is wrong and any machine code was cached before this start, call `answering` with False and recompile
+    all kernels, once. Raise SelfTestError if that does not help.
     """
     compilation = start_compilation(workers)
     begin(compilation)
     try:
         if not compilation.complete:
             unchecked = list(_run_what_is_compiled())
-            answer()
+            answering(True)
             for check in unchecked:
                 check.run()
         else:
             run_self_test()
         return compilation.finish()
     except SelfTestError as error:
-        if not came_from_cache():
+        if not compilation.used_cache:
             raise
+        answering(False)
         _log.warning("Cached machine code failed the self-test: %s. Recompiling all kernels.", error)
         compilation.finish()
         count = recompile_kernels()

@@ -118,13 +118,15 @@ class Runtime:
         def begin(compilation: Compilation) -> None:
             self.compilation = compilation
 
-        def answer() -> None:
-            loop.call_soon_threadsafe(self._answer_while_compiling)
+        def answering(may: bool) -> None:
+            loop.call_soon_threadsafe(self._answer_while_compiling if may else self._refuse_while_recompiling)
 
         log = asyncio.create_task(self._log_progress())
         try:
             workers = available_cpus()
-            self.kernels = await asyncio.wrap_future(_in_daemon_thread(lambda: prepare_kernels(workers, begin, answer)))
+            self.kernels = await asyncio.wrap_future(
+                _in_daemon_thread(lambda: prepare_kernels(workers, begin, answering))
+            )
         except Exception:
             # Stay up and say so: a probe restarts the process, a person reads this line.
             self.status = HealthStatus.FAILED
@@ -152,6 +154,10 @@ class Runtime:
             # Requests leave garbage from now on. What exists already stays, and need not be searched.
             gc.freeze()
             gc.enable()
+
+    def _refuse_while_recompiling(self) -> None:
+        if self.status is HealthStatus.COMPILING:
+            self.status = HealthStatus.STARTING
 
     async def _log_progress(self) -> None:
         """Log the progress, for whoever waits at a terminal."""

@@ -54,6 +54,8 @@ class Compilation:
         for each in self._kernels:
             if each.is_cached():
                 each.compile()
+        self.used_cache = MachineCodeCache.loaded > 0
+        """Whether any machine code was cached before this start; later, workers put theirs into the cache."""
         self._queue = deque(sorted((each for each in self._kernels if not each.ready), key=_rank))
         self._first_missing = len(self._queue)
         self._began = monotonic()

@@ -192,11 +192,6 @@ def all_kernels() -> Sequence[Kernel]:
     return _registry
 
 
-def came_from_cache() -> bool:
-    """Whether any of the machine code was made by another process."""
-    return MachineCodeCache.loaded > 0
-
-
 def recompile_kernels() -> int:
     """Compile all kernels anew, and replace what the cache has. Return the number of specialisations."""
     MachineCodeCache.reads = False

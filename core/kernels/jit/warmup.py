@@ -11,9 +11,9 @@ from importlib import import_module
 
 import core.kernels
 from core.kernels.jit.compilation import compile_kernels, reporting, start_compilation
-from core.kernels.jit.jit import came_from_cache, recompile_kernels
+from core.kernels.jit.jit import recompile_kernels
 
-__all__ = ["came_from_cache", "compile_kernels", "recompile_kernels", "start_compilation"]
+__all__ = ["compile_kernels", "recompile_kernels", "start_compilation"]
 
 for _module in pkgutil.walk_packages(core.kernels.__path__, "core.kernels."):
     # Without the programs among them.

@@ -45,6 +45,21 @@ export function field(label, control, hint) {
   return element("div", { class: "field" }, element("label", { for: control.id }, label), control, hinted);
 }
 
+/** What is entered, shown beside the title of a group of controls. */
+export function summaryValue() {
+  return element("span", { class: "summary-value" });
+}
+
+/** A group of controls that opens and closes. `value`: a `summaryValue`. */
+export function controlGroup(title, value, open, ...content) {
+  return element(
+    "details",
+    { class: "card", open },
+    element("summary", {}, element("h2", {}, title), value),
+    element("div", { role: "group", "aria-label": title, class: "group" }, ...content),
+  );
+}
+
 /** A drop-down list. `options`: values, or pairs of value and text. */
 export function select(options, value, onchange) {
   const list = element("select", { onchange: (event) => onchange(event.target.value) });

@@ -396,11 +396,13 @@ def test_other_options_of_the_compiler_are_other_machine_code(option: str, monke
 
 @pytest.mark.parametrize("helps", [True, False])
 @pytest.mark.parametrize("loaded", [0, 1])
+@pytest.mark.parametrize("complete", [True, False])
 def test_cached_code_that_computes_wrongly_is_compiled_anew_once(
-    helps: bool, loaded: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    helps: bool, loaded: int, complete: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     done: list[str] = []
     begun: list[Any] = []
+    answering: list[bool] = []
 
     def recompile() -> int:
         done.append("compiled anew")
@@ -411,23 +413,28 @@ def test_cached_code_that_computes_wrongly_is_compiled_anew_once(
         if not (helps and "compiled anew" in done):
             raise SelfTestError("a kernel gives 1; it has to give 2")
 
-    monkeypatch.setattr(MachineCodeCache, "loaded", loaded)
-
-    class Compiled:
-        complete = True
+    class Started:
+        def __init__(self) -> None:
+            self.complete = complete
+            self.used_cache = bool(loaded)
 
         def finish(self) -> int:
             return 7
 
-    monkeypatch.setattr("core.self_test.self_test.start_compilation", lambda _: Compiled())
+    class Check:
+        run = staticmethod(run_self_test)
+
+    monkeypatch.setattr("core.self_test.self_test.start_compilation", lambda _: Started())
+    monkeypatch.setattr("core.self_test.self_test._run_what_is_compiled", lambda: [Check])
     monkeypatch.setattr("core.self_test.self_test.recompile_kernels", recompile)
     monkeypatch.setattr("core.self_test.self_test.run_self_test", run_self_test)
     if helps and loaded:
-        assert prepare_kernels(2, begun.append) == 7
+        assert prepare_kernels(2, begun.append, answering.append) == 7
     else:
         with pytest.raises(SelfTestError):
-            prepare_kernels(2, begun.append)
+            prepare_kernels(2, begun.append, answering.append)
     assert len(begun) == 1
+    assert answering == [True] * (not complete) + [False] * loaded
     assert done == ["tested", *(["compiled anew", "tested"] if loaded else [])]
     assert len(caplog.messages) == loaded
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Callable
 
 import httpx
 import pytest
 
+from core.errors import UnavailableError
 from service.app import create_app
 from service.runtime import runtime as lifespan
 from service.runtime.settings import Settings
@@ -79,3 +82,31 @@ def test_ready_follows_the_kernels(fails: bool, monkeypatch: pytest.MonkeyPatch)
     assert reached is (lifespan.HealthStatus.FAILED if fails else lifespan.HealthStatus.READY)
     assert runtime.kernels == (0 if fails else 7)
     assert str(runtime.status) == "stopping"
+
+
+def test_work_is_refused_while_wrong_kernels_are_compiled_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = threading.Event()
+
+    def prepare_kernels(_: int, begin: object, answering: Callable[[bool], None]) -> int:
+        answering(True)
+        answering(False)
+        refused.wait(30)
+        return 7
+
+    monkeypatch.setattr(lifespan, "prepare_kernels", prepare_kernels)
+    app = create_app(Settings())
+    runtime: lifespan.Runtime = app.state.runtime
+    seen: list[str] = []
+    runtime.status_listeners.append(lambda status: seen.append(str(status)))
+
+    async def live() -> None:
+        async with lifespan.lifespan(app):
+            while seen[-1:] != ["ready"]:
+                await asyncio.sleep(0.001)
+                if seen[-1:] == ["starting"]:
+                    with pytest.raises(UnavailableError):
+                        runtime.require_ready()
+                    refused.set()
+
+    asyncio.run(live())
+    assert seen == ["compiling", "starting", "ready", "stopping"]

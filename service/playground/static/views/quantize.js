@@ -12,7 +12,7 @@ import { channelOf } from "../conversion/channels.js";
 import { convertAll } from "../conversion/convert.js";
 import { errorsInSteps, realText } from "../conversion/errors.js";
 import { shapeFor } from "../conversion/shape.js";
-import { element, field, fill, select } from "../dom.js";
+import { controlGroup, element, field, fill, select, summaryValue } from "../dom.js";
 import { NumbersEditor } from "../numbers/numbers_editor.js";
 import { ErrorHistograms } from "../plots/error_histograms.js";
 import { Staircase } from "../plots/staircase.js";
@@ -109,14 +109,12 @@ class QuantizeView {
 
   #drawnInputs() {
     const open = matchMedia("(min-width: 64em)").matches;
-    const group = (title, value, ...content) =>
-      element("details", { class: "card", open }, element("summary", {}, element("h2", {}, title), value), ...content);
     return element(
       "div",
       { class: "inputs" },
-      group("Type", this.#entered.type, this.#type.node),
-      group("Numbers", this.#entered.numbers, this.#numbers.node),
-      group("Profiles", this.#entered.profiles, this.#profiles.node, element("p", { class: "hint" }, "The others are compared with the first one chosen.")),
+      controlGroup("Type", this.#entered.type, open, this.#type.node),
+      controlGroup("Numbers", this.#entered.numbers, open, this.#numbers.node),
+      controlGroup("Profiles", this.#entered.profiles, open, this.#profiles.node, element("p", { class: "hint" }, "The others are compared with the first one chosen.")),
     );
   }
 
@@ -279,11 +277,6 @@ class QuantizeView {
 function inputText(x, explained) {
   const held = explained.find((each) => each.element)?.element.input;
   return held === undefined || Number(held) === x || Number.isNaN(x) ? `x = ${realText(x)}` : `x = ${realText(x)}, held as ${held}`;
-}
-
-/** What is entered, shown beside the title of a group that is closed. */
-function summaryValue() {
-  return element("span", { class: "summary-value" });
 }
 
 function names(text) {

@@ -5,7 +5,7 @@ import { problemNote } from "../comparison/problem_note.js";
 import { ProfilePicker } from "../comparison/profile_picker.js";
 import { Reason } from "../comparison/reason.js";
 import { shapeFor } from "../conversion/shape.js";
-import { element, field, fill } from "../dom.js";
+import { controlGroup, element, field, fill, summaryValue } from "../dom.js";
 import { jsonInteger, readIntegers } from "../requantization/accumulators.js";
 import { EXAMPLES } from "../requantization/examples.js";
 import { latest } from "../requantization/latest.js";
@@ -143,9 +143,9 @@ class RequantizeView {
   #drawnInputs() {
     const wide = matchMedia("(min-width: 64em)").matches;
     const group = (title, open, ...content) => {
-      const value = element("span", { class: "summary-value" });
+      const value = summaryValue();
       this.#entered.push(value);
-      return element("details", { class: "card", open }, element("summary", {}, element("h2", {}, title), value), element("div", { role: "group", "aria-label": title, class: "group" }, ...content));
+      return controlGroup(title, value, open, ...content);
     };
     return element(
       "div",

@@ -1,20 +1,25 @@
 # The image is made from scratch: Debian's Python with the libraries it links to, the packages, the kernels and the code.
 # It has no shell, no package manager and no pip. A release gives BASE by digest: --build-arg BASE=debian@sha256:...
+# Everything is done on the platform that builds, and by its own programs, whichever platform (linux/amd64 or linux/arm64)
+# the image is for: kernels are cross-compiled, and nothing has to be registered with the building machine's Linux.
 ARG BASE=debian:bookworm-slim
 
-FROM ${BASE} AS build
+FROM --platform=$BUILDPLATFORM ${BASE} AS build
 # Debian drops old versions of its packages, so pinning them would break the build; BASE by digest is the pin.
 # hadolint ignore=DL3008
 RUN apt-get update \
- && apt-get install --yes --no-install-recommends binutils ca-certificates python3.11-venv \
+ && apt-get install --yes --no-install-recommends binutils-multiarch ca-certificates python3.11-venv qemu-user-static \
  && rm -rf /var/lib/apt/lists/*
 
 # What Python needs of Debian. Its modules for curses, dbm, nis, readline and sqlite3 go, for the libraries behind them.
 FROM build AS system
+ARG TARGETARCH
 WORKDIR /packages
-RUN apt-get update \
- && apt-get download base-files gcc-12-base libbz2-1.0 libc6 libcrypt1 libexpat1 libffi8 libgcc-s1 liblzma5 \
-    libpython3.11-minimal libpython3.11-stdlib libssl3 libstdc++6 libuuid1 python3.11-minimal zlib1g \
+COPY deploy/debian_packages.txt ./
+RUN dpkg --add-architecture "$TARGETARCH" \
+ && apt-get update \
+ && sed "s/$/:$TARGETARCH/" debian_packages.txt > packages.txt \
+ && xargs --arg-file=packages.txt apt-get download \
  && mkdir -p /system/var/lib/dpkg/status.d \
  && for package in *.deb; do \
       dpkg-deb --extract "$package" /system || exit 1; \
@@ -34,44 +39,77 @@ RUN for directory in bin lib lib64 sbin; do \
  && echo 'hosts: files dns' > etc/nsswitch.conf \
  && python3.11 -m compileall -q --invalidation-mode unchecked-hash -s /system -p / usr/lib/python3.11
 
-FROM build AS packages
+# What compiles the kernels, on the platform that builds.
+FROM build AS compiler
 WORKDIR /app
 COPY requirements-image.lock ./
 # The secrets are optional: pip's settings of this machine, and certificates that they may name.
 RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
     --mount=type=secret,id=ca-certificates,target=/run/ca-certificates.crt \
-    python3.11 -m venv --without-pip .venv \
- && python3.11 -m venv /pip \
- && /pip/bin/python -m pip --python .venv/bin/python install --no-cache-dir --disable-pip-version-check --no-compile \
-    --require-hashes -r requirements-image.lock
+    python3.11 -m venv /compiler \
+ && /compiler/bin/python -m pip install --no-cache-dir --disable-pip-version-check --require-hashes \
+    -r requirements-image.lock
+
+FROM compiler AS packages
+ARG TARGETARCH
+# Wheels for what the image's C library can load: up to manylinux_2_36, that of Debian 12.
+RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
+    --mount=type=secret,id=ca-certificates,target=/run/ca-certificates.crt \
+    case "$TARGETARCH" in amd64) machine=x86_64 ;; arm64) machine=aarch64 ;; *) exit 1 ;; esac \
+ && set -- --platform "manylinux2014_$machine" \
+ && for minor in $(seq 17 36); do set -- "$@" --platform "manylinux_2_${minor}_$machine"; done \
+ && python3.11 -m venv --without-pip .venv \
+ && /compiler/bin/python -m pip install --no-cache-dir --disable-pip-version-check --no-compile --require-hashes --no-deps \
+    --only-binary=:all: --python-version 3.11 --implementation cp "$@" --target .venv/lib/python3.11/site-packages \
+    -r requirements-image.lock
 # Only libraries with many symbols are stripped: those that wheels carry along (numpy.libs) would not load any more.
 WORKDIR /app/.venv/lib/python3.11/site-packages
-RUN rm -rf bench benchmarks docs \
+RUN rm -rf bench benchmarks bin docs \
  && find . -type d -name tests -prune -exec rm -r {} + \
  && find . -type f \( -name '*.a' -o -name '*.c' -o -name '*.h' -o -name '*.hpp' -o -name '*.pxd' -o -name '*.pyx' \) -delete \
  && strip --strip-unneeded llvmlite/binding/libllvmlite.so uvloop/loop.*.so \
- && /app/.venv/bin/python -m compileall -q --invalidation-mode unchecked-hash .
-WORKDIR /app
+ && python3.11 -m compileall -q --invalidation-mode unchecked-hash .
 
 # Only what the kernels are compiled from, so that other changes leave them in the builder's cache.
-FROM packages AS kernels
+FROM compiler AS kernels
+ARG TARGETARCH
 COPY core/__init__.py ./core/
 COPY core/formats ./core/formats
 COPY core/kernels ./core/kernels
-RUN .venv/bin/python -m core.kernels.jit.bake /app/kernels
+RUN case "$TARGETARCH" in amd64) machine=x86_64 ;; arm64) machine=aarch64 ;; *) exit 1 ;; esac \
+ && /compiler/bin/python -m core.kernels.jit.bake /app/kernels --machine "$machine"
 
 FROM build AS code
 WORKDIR /app
 COPY core ./core
 COPY service ./service
+COPY requant ./requant
 RUN chmod -R u=rwX,go=rX . \
  && python3.11 -m compileall -q --invalidation-mode unchecked-hash .
+
+# Whatever was taken away above, the rest is whole: the image's own Python imports everything, under QEMU if it has to.
+FROM build AS checked
+ARG TARGETARCH
+COPY --from=system /system/ /image/
+COPY --from=packages /app/.venv /image/app/.venv
+COPY --from=code /app /image/app
+RUN emulator= \
+ && if [ "$TARGETARCH" != "$(dpkg --print-architecture)" ]; then \
+      case "$TARGETARCH" in amd64) machine=x86_64 ;; arm64) machine=aarch64 ;; esac \
+      && cp "/usr/bin/qemu-$machine-static" /image/emulator && emulator=/emulator; \
+    fi \
+ && PYTHONPATH=/app PYTHONDONTWRITEBYTECODE=1 chroot /image $emulator /app/.venv/bin/python -c \
+      "import grpc, obstore.store, onnx, opentelemetry.exporter.otlp.proto.http, requant.command.main, service.app"
 
 FROM scratch
 COPY --from=system /system/ /
 COPY --from=packages /app/.venv /app/.venv
 COPY --from=kernels /app/kernels /app/kernels
-COPY --from=code /app /app
+COPY --from=checked /image/app/core /app/core
+COPY --from=checked /image/app/service /app/service
+COPY --from=checked /image/app/requant /app/requant
+# What obstore trusts: it reads the certificates of the system.
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
 WORKDIR /app
 ARG VERSION=0.1.0
 ARG REVISION=unknown
@@ -91,8 +129,6 @@ ENV REQUANT_HOST=0.0.0.0 \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1
 USER 65532:65532
-# Whatever was taken away above, the rest is whole.
-RUN ["/app/.venv/bin/python", "-c", "import grpc, opentelemetry.exporter.otlp.proto.http, service.app"]
 # HTTP, gRPC (where REQUANT_GRPC_PORT is set), metrics and probes.
 EXPOSE 8080 8081 9090
 STOPSIGNAL SIGTERM

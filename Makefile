@@ -6,42 +6,78 @@ INSTALL := bin/python -m pip install --quiet --disable-pip-version-check --requi
 
 # The versions of torch that have a profile.
 TORCH := 2.13.0 2.14.1
-TORCH_TESTS = $(wildcard tests/interop/test_torch*.py tests/interop/*/test_torch*.py)
+TORCH_TESTS = $(wildcard tests/interop/test_torch*.py tests/interop/*/test_torch*.py) tests/interop/test_translation.py::TestTorch
+# The environment that also has the libraries that write and load checkpoints.
+CHECKPOINTS := $(VENV)-torch-$(lastword $(TORCH))
 
 # On all cores. A file's tests run in one process, and all that measure time do (tests/conftest.py).
 PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 COMPILE := -m core.kernels.jit.warmup
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-all interop generators browser docs check format bench openapi proto sbom lock clean
+.PHONY: help serve test test-all interop conformance live generators browser digests arm64 docs check format bench openapi proto sbom lock clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-serve: $(VENV)/serve.done ## install what is needed and serve on http://127.0.0.1:8080
+serve: $(VENV)/serve.done ## install the dependencies and serve on http://127.0.0.1:8080
 	@$(BIN)/python -m service
 
-test: $(VENV)/check.done ## run the tests that need nothing heavy: every rule, by samples
-	@echo "The tests take about 6 minutes on 2 cores; a minute more the first time, and after a change of a kernel."
+test: $(VENV)/check.done ## run the fast tests: every rule, on sampled inputs
+	@echo "The tests take two to three minutes on 2 cores; a minute more the first time, and after a change of a kernel."
 	@$(BIN)/python $(COMPILE)
 	$(BIN)/python -m pytest $(PARALLEL)
 
 test-all: export REQUANT_EXHAUSTIVE := 1
-test-all: $(VENV)/check.done ## run those with all inputs instead of samples, and the fuzzer with the seed of the day
+test-all: $(VENV)/check.done ## run all tests on all inputs, the slow ones and the fuzzer with the seed of the day too
 	@$(BIN)/python $(COMPILE)
 	$(BIN)/python -m pytest $(PARALLEL) -m "not interop and not generators and not clients and not browser and not docs"
 
+# The environments of the real systems.
+LIVE := $(VENV)-interop/done $(VENV)-workers/done $(VENV)-onednn/done $(TORCH:%=$(VENV)-torch-%/done) $(CHECKPOINTS)/checkpoints.done $(VENV)-tensorflow/done $(VENV)/serve.done
+# Where the live tests record what they compare.
+RECORDS := $(CURDIR)/.conformance
+
+define live
+tests/interop/llama_cpp/install
+tests/interop/schemes/gemmlowp/install
+tests/interop/schemes/from_source/install
+tests/interop/hardware/install
+@$(VENV)-interop/bin/python $(COMPILE)
+$(VENV)-interop/bin/python -m pytest $(PARALLEL) -m interop tests/interop --ignore=tests/interop/clients --ignore=tests/interop/checkpoint --ignore=tests/interop/workers --ignore-glob='tests/interop/test_tensorflow_*.py'
+$(foreach version,$(TORCH),$(VENV)-torch-$(version)/bin/python -m pytest $(PARALLEL) -m interop $(TORCH_TESTS) &&) true
+$(CHECKPOINTS)/bin/python -m pytest $(PARALLEL) -m interop tests/interop/checkpoint
+$(VENV)-tensorflow/bin/python -m pytest -m interop tests/interop/test_tensorflow_*.py tests/interop/test_fake_quantize.py
+endef
+
 interop: export REQUANT_EXHAUSTIVE := 1
-interop: $(VENV)-interop/done $(VENV)-onednn/done $(TORCH:%=$(VENV)-torch-%/done) $(VENV)-tensorflow/done $(VENV)-clients/done $(VENV)/serve.done ## run the tests against the real systems
-	@$(VENV)-interop/bin/python $(COMPILE)
-	$(VENV)-interop/bin/python -m pytest $(PARALLEL) -m interop tests/interop --ignore=tests/interop/clients --ignore=tests/interop/test_tensorflow_passes.py
-	$(foreach version,$(TORCH),$(VENV)-torch-$(version)/bin/python -m pytest $(PARALLEL) -m interop $(TORCH_TESTS) &&) true
-	$(VENV)-tensorflow/bin/python -m pytest -m interop tests/interop/test_tensorflow_passes.py
+interop: export CONFORMANCE_RECORDS := $(RECORDS)
+interop: $(LIVE) $(VENV)-clients/done ## run the tests against the real systems, and check docs/conformance.md against their comparisons
+	@rm -rf $(RECORDS) && mkdir $(RECORDS)
+	$(live)
+	$(VENV)-workers/bin/python -m pytest -m interop tests/interop/workers
 	@# Both clients bring the messages of the protocol, and protobuf takes one of each name in a process.
 	SERVER_PYTHON=$(BIN)/python $(VENV)-clients/bin/python -m pytest -m clients tests/interop/clients --ignore=tests/interop/clients/test_kserve.py
 	SERVER_PYTHON=$(BIN)/python $(VENV)-clients/bin/python -m pytest -m clients tests/interop/clients/test_kserve.py
+	$(BIN)/python -m tests.interop.conformance check $(RECORDS)
 
-generators: $(VENV)-generators/done ## generate clients from openapi.json with six generators, compile them and call the service
+MINUTES ?= 0
+conformance: export REQUANT_EXHAUSTIVE := 1
+conformance: export CONFORMANCE_RECORDS := $(RECORDS)
+conformance: $(LIVE) ## compare with the real systems for MINUTES=60, with new seeds each round, and write docs/conformance.md
+	@rm -rf $(RECORDS) && mkdir $(RECORDS)
+	@begun=$$(date +%s) seed=$$(date -u +%Y%m%d); $(MAKE) --no-print-directory live || exit; \
+	while [ $$(($$(date +%s) - begun)) -lt $$((60 * $(MINUTES))) ]; do \
+		seed=$$((seed + 1)); TEST_SEED=$$seed CONFORMANCE_ROUND=again $(MAKE) --no-print-directory live || exit; \
+	done
+	$(BIN)/python -m tests.interop.conformance write $(RECORDS)
+	@# The document shows what was compared in its examples.
+	$(BIN)/python -m service.openapi
+
+live:
+	$(live)
+
+generators: $(VENV)-generators/done ## generate clients from openapi.json with six generators, compile them, and call the service with them
 	openapi/generators/toolchains
 	$(VENV)-generators/bin/python -m pytest -m generators tests/generated_clients
 
@@ -50,42 +86,52 @@ browser: $(VENV)-browser/done $(VENV)-clients/done $(VENV)/serve.done ## test th
 	@$(BIN)/python $(COMPILE)
 	SERVER_PYTHON=$(BIN)/python CLIENTS_PYTHON=$(VENV)-clients/bin/python $(VENV)-browser/bin/python -m pytest $(PARALLEL) -m browser tests/browser
 
+digests: $(VENV)/check.done ## compare the bits of every conversion on x86-64-v2, v3 and v4, as far as this machine has them
+	$(BIN)/python -m tests.digests.levels .digests
+
+arm64: $(VENV)/check.done ## run the kernels of 64-bit ARM, cross-compiled, in QEMU: self-test, some tests, digests beside this machine's
+	tests/arm64/install
+	@echo "It takes about 10 minutes on 2 cores, 2 of them for the kernels, which are compiled anew after a change of one."
+	@$(BIN)/python $(COMPILE)
+	$(BIN)/python -m tests.arm64 .arm64
+
 docs: export NO_MKDOCS_2_WARNING := 1
 docs: $(VENV)-docs/done $(VENV)/check.done ## build the documentation site into site/
 	$(VENV)-docs/bin/mkdocs build --strict
 	$(BIN)/python -m pytest -q -m docs tests/contract/test_docs_site.py
 	@echo "Open site/index.html, or, with its search: $(PYTHON) -m http.server -d site -b 127.0.0.1 8000"
 
-check: $(VENV)/check.done ## formatting, lint, types, openapi.json, the Dockerfile and the manifests
+check: $(VENV)/check.done ## check formatting, lint, types, openapi.json, the Dockerfile and the manifests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m service.openapi --check
 	$(BIN)/hadolint Dockerfile
-	$(BIN)/kubernetes-validate --strict --quiet --no-warn deploy/kubernetes/base/[!k]*.yaml deploy/kubernetes/components/*/[!kp]*.yaml deploy/examples/*/kubernetes.yaml
+	$(BIN)/kubernetes-validate --strict --quiet --no-warn deploy/kubernetes/base/[!k]*.yaml deploy/kubernetes/checkpoint-job/[!k]*.yaml deploy/kubernetes/components/*/[!kp]*.yaml deploy/examples/*/kubernetes.yaml
 
 format: $(VENV)/check.done ## format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)-interop/done $(VENV)-mlserver/done $(VENV)-triton/done ## measure ours beside others, write benchmarks/RESULTS.md
+bench: $(VENV)-interop/done $(VENV)-mlserver/done $(VENV)-triton/done $(CHECKPOINTS)/checkpoints.done ## run the benchmarks against other libraries and servers, and write benchmarks/RESULTS.md
 	$(VENV)-interop/bin/python -m benchmarks --huge
 
 openapi: $(VENV)/serve.done ## write openapi/openapi.json
 	$(BIN)/python -m service.openapi
 
-proto: $(VENV)/check.done ## write the code of the gRPC messages, from service/oip/grpc/inference.proto
+proto: $(VENV)/check.done ## generate the gRPC message code from service/oip/grpc/inference.proto
 	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. service/oip/grpc/inference.proto
 
-sbom: $(VENV)/check.done ## write requant.cdx.json, the list of what the image is made of (CycloneDX)
+sbom: $(VENV)/check.done ## write requant.cdx.json, the software bill of materials of the image (CycloneDX)
 	$(BIN)/cyclonedx-py requirements requirements-image.lock --output-reproducible -o requant.cdx.json
 
 lock: $(VENV)/serve.done ## renew the hash-pinned requirements from pyproject.toml
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile $(UV) pyproject.toml -o requirements.lock
-	$(BIN)/uv pip compile $(UV) pyproject.toml --extra telemetry -c requirements.lock -o requirements-image.lock
-	$(BIN)/uv pip compile $(UV) pyproject.toml --extra telemetry --group check -c requirements.lock -o requirements-check.lock
+	$(BIN)/uv pip compile $(UV) pyproject.toml --extra telemetry --extra stores --extra onnx -c requirements.lock -o requirements-image.lock
+	$(BIN)/uv pip compile $(UV) pyproject.toml --extra telemetry --extra stores --extra onnx --group check -c requirements.lock -o requirements-check.lock
 	$(BIN)/uv pip compile $(UV) pyproject.toml --group interop -c requirements.lock -o requirements-interop.lock
+	$(BIN)/uv pip compile $(UV) pyproject.toml --extra stores --extra ray --group workers -c requirements.lock -o requirements-workers.lock
 	$(BIN)/uv pip compile $(UV) pyproject.toml --group generators -c requirements.lock -o requirements-generators.lock
 	$(BIN)/uv pip compile $(UV) --group docs -o requirements-docs.lock
 	$(BIN)/uv pip compile $(UV) --group onednn -o requirements-onednn.lock
@@ -94,12 +140,13 @@ lock: $(VENV)/serve.done ## renew the hash-pinned requirements from pyproject.to
 	$(BIN)/uv pip compile $(UV) --group tensorflow -c requirements.lock -o requirements-tensorflow.lock
 	$(BIN)/uv pip compile $(UV) --no-strip-extras --group mlserver -o requirements-mlserver.lock
 	$(BIN)/uv pip compile $(UV) --group triton -o requirements-triton.lock
+	$(BIN)/uv pip compile $(UV) --group checkpoints -c requirements-check.lock -o requirements-checkpoints.lock
 	$(BIN)/uv pip compile $(UV) --no-deps --group interop-bare -o requirements-interop-bare.lock
 
 UV := --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
 clean: ## remove environments and caches
-	rm -rf $(VENV) $(VENV)-interop $(VENV)-generators $(VENV)-clients $(VENV)-browser $(VENV)-tensorflow $(VENV)-mlserver $(VENV)-triton $(VENV)-onednn $(VENV)-docs $(VENV)-torch-* site .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-interop $(VENV)-generators $(VENV)-clients $(VENV)-browser $(VENV)-tensorflow $(VENV)-mlserver $(VENV)-triton $(VENV)-onednn $(VENV)-workers $(VENV)-docs $(VENV)-torch-* .llama-cpp .gemmlowp .from-source .iverilog .conformance .arm64 .digests site .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 $(VENV)/python.done:
@@ -121,6 +168,11 @@ $(VENV)-interop/done: requirements-interop.lock requirements-interop-bare.lock
 	$(VENV)-interop/$(INSTALL) --no-deps -r requirements-interop-bare.lock
 	@touch $@
 
+$(VENV)-workers/done: requirements-workers.lock
+	$(PYTHON) -m venv $(VENV)-workers
+	$(VENV)-workers/$(INSTALL) -r requirements-workers.lock
+	@touch $@
+
 $(VENV)-tensorflow/done: requirements-tensorflow.lock
 	$(PYTHON) -m venv $(VENV)-tensorflow
 	$(VENV)-tensorflow/$(INSTALL) -r requirements-tensorflow.lock
@@ -138,6 +190,11 @@ $(VENV)-torch-%/done: requirements-check.lock
 	$(PYTHON) -m venv $(VENV)-torch-$*
 	$(VENV)-torch-$*/$(INSTALL) -r requirements-check.lock
 	$(VENV)-torch-$*/bin/python -m pip install --quiet --disable-pip-version-check torch==$*
+	@touch $@
+
+# Beside torch, which the lock leaves out; llm-compressor asks for older versions than it runs with, so without dependencies.
+$(CHECKPOINTS)/checkpoints.done: requirements-checkpoints.lock $(CHECKPOINTS)/done
+	$(CHECKPOINTS)/$(INSTALL) --no-deps -r requirements-checkpoints.lock -r requirements-interop-bare.lock
 	@touch $@
 
 $(VENV)-generators/done: requirements-generators.lock

@@ -19,6 +19,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
+from benchmarks.checkpoint.report import report as checkpoints
 from benchmarks.http.report import report
 from benchmarks.kernels.tables import kernels
 from benchmarks.matmul import matmul
@@ -58,6 +59,7 @@ def main() -> int:
         "products": matmul,
         "http": report,
         "triton": triton,
+        "checkpoints": checkpoints,
         "start": start,
         "types": types,
     }

@@ -1,6 +1,7 @@
 """Build the image with buildah, run it with podman and runc as it is meant to be run, and ask it for answers.
 
-    sudo .venv/bin/python -m deploy.build_and_run [--work DIRECTORY] [--mirror URL] [--without-kernels | --remove]
+    sudo .venv/bin/python -m deploy.build_and_run [--work DIRECTORY] [--mirror URL]
+        [--without-kernels | --platform PLATFORM | --remove]
 
 For a machine without a container engine or without a registry: the base image is made with debootstrap of Debian's
 packages. It prints how far each step is, the size of the image, its layers and biggest folders, the time from start to
@@ -8,8 +9,8 @@ ready, with files that have to be read from the disk and with files that are in 
 unless a quantization comes back right over each protocol and SIGTERM ends the service with exit code 0.
 
 Images are kept in DIRECTORY (3 GB), so that the next build takes from them what has not changed; `--remove` removes
-them. pip gets this machine's settings (the variables PIP_*) and certificates as secrets of the build, which are not in
-the image.
+them. `--platform linux/arm64` builds for that platform on any other, prints the sizes and runs nothing. pip gets this
+machine's settings (the variables PIP_*) and certificates as secrets of the build, which are not in the image.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from pathlib import Path
 
 import grpc
 
+from core.kernels.jit.target import HOST_MACHINE
 from service.oip.grpc import inference_pb2 as pb
 
 REPOSITORY = Path(__file__).parents[1]
@@ -40,6 +42,7 @@ VALUES, QUANTIZED = [0.5, 1.5, 2.5, -0.5], [3, 5, 5, 3]
 OUTPUT_TYPE = "!quant.uniform<i8:f32, 1.0:3>"
 BASE = "localhost/debian:bookworm-slim"
 IMAGE = "localhost/requant:local"
+DEBIAN_NAMES = {"x86_64": "amd64", "aarch64": "arm64"}
 HTTP_PORT, GRPC_PORT, METRICS_PORT = 18080, 18081, 19090
 TOOLS = {"buildah": "buildah", "debootstrap": "debootstrap", "iptables": "iptables", "podman": "podman", "runc": "runc"}
 # Podman asks for more than some machines allow, and only CAP_SYS_RESOURCE raises it.
@@ -104,8 +107,8 @@ def pip_settings(*, certificates: bool) -> str:
     return "\n".join(["[global]", *lines, *(["cert = /run/ca-certificates.crt"] if certificates else []), ""])
 
 
-def build(engine: Engine) -> None:
-    """Build the Dockerfile."""
+def build(engine: Engine, platform: str | None) -> None:
+    """Build the Dockerfile, for this machine's platform or another."""
     certificates = Path(os.environ.get("PIP_CERT", CERTIFICATES))
     with tempfile.NamedTemporaryFile("w") as settings:
         secrets = [f"--secret=id=pip.conf,src={settings.name}"]
@@ -115,6 +118,9 @@ def build(engine: Engine) -> None:
         settings.flush()
         engine.run(
             *("buildah", "build", "--isolation", "chroot", "--layers", "--format", "docker"),
+            *(("--platform", platform) if platform else ()),
+            # Docker and newer releases of buildah know by themselves which platform builds.
+            *("--pull-never", "--build-arg", f"BUILDPLATFORM=linux/{DEBIAN_NAMES[HOST_MACHINE]}"),
             *("--build-arg", f"BASE={BASE}", "--tag", IMAGE, *secrets, str(REPOSITORY)),
         )
 
@@ -243,6 +249,8 @@ def check_answers(engine: Engine, name: str) -> None:
     (image,) = json.loads(engine.read("podman", "image", "inspect", IMAGE))
     engine.read("podman", "exec", name, *image["Healthcheck"]["Test"][1:])
     print("  metrics are served, and its health check succeeds")
+    command = engine.read("podman", "exec", name, "/app/.venv/bin/python", "-m", "requant", "--version")
+    print(f"  its command answers: {command}")
 
 
 def check_stop(engine: Engine, name: str) -> None:
@@ -270,6 +278,7 @@ def main() -> None:
     parser.add_argument("--mirror", default="http://deb.debian.org/debian", metavar="URL")
     choice = parser.add_mutually_exclusive_group()
     choice.add_argument("--without-kernels", action="store_true", help="measure a start that compiles its kernels too")
+    choice.add_argument("--platform", metavar="PLATFORM", help="build for another platform, and run nothing")
     choice.add_argument("--remove", action="store_true", help="remove the images and DIRECTORY")
     arguments = parser.parse_args()
     check_machine()
@@ -280,8 +289,10 @@ def main() -> None:
         return
     if not engine.has(BASE):
         make_base(engine, arguments.mirror)
-    build(engine)
+    build(engine, arguments.platform)
     print_sizes(engine)
+    if arguments.platform:
+        return
     starts: dict[str, tuple[str, ...]] = {"page cache cold": (), "page cache warm": ()}
     if arguments.without_kernels:
         starts["no compiled kernels"] = ("--env", "REQUANT_BAKED_KERNELS=")

@@ -14,8 +14,8 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from service.runtime.cgroup import available_cpus
@@ -38,13 +38,16 @@ def _load_kernels() -> None:
         start_compilation(available_cpus())
 
 
-def main() -> None:
-    """Serve. One process: more CPUs are threads here, more machines are replicas."""
+def main(arguments: Sequence[str] | None = None, program: str = "python -m service") -> None:
+    """Serve. One process: more CPUs are threads here, more machines are replicas.
+
+    `arguments`: settings as flags, by default those of the process. `program`: what messages call this command.
+    """
     for each in _STOPPING:
         # Until there is something to end in good order.
         signal.signal(each, lambda *_: end_process(0))
     try:
-        _serve()
+        _serve(sys.argv[1:] if arguments is None else arguments, program)
     except SystemExit as error:
         if not kernels_are_being_prepared():
             raise
@@ -55,21 +58,17 @@ def main() -> None:
         end_process(0)
 
 
-def _serve() -> None:
+def _serve(arguments: Sequence[str], program: str) -> None:
     gc.disable()
     early_log = logging.handlers.MemoryHandler(_EARLY_LINES, flushLevel=logging.CRITICAL + 1)
     logging.basicConfig(handlers=[early_log])
-    from core.kernels.jit.baked import use_baked
-    from core.kernels.jit.cache_directory import CACHE_VARIABLE, CacheDirectoryError, named_directory
+    from core.kernels.jit.cache_directory import CacheDirectoryError
+    from core.kernels.jit.environment import read_environment
 
-    variable = "REQUANT_BAKED_KERNELS"
     try:
-        if baked := os.environ.get(variable):
-            use_baked(Path(baked))
-        variable = CACHE_VARIABLE
-        named_directory()
+        read_environment()
     except CacheDirectoryError as error:
-        sys.exit(f"{variable}: {error}")
+        sys.exit(str(error))
     # Imports numba, which reads its environment once.
     threading.Thread(target=_load_kernels, name=PREPARING_THREAD, daemon=True).start()
 
@@ -85,7 +84,7 @@ def _serve() -> None:
     from service.server.read_timeouts import RequestLimits
 
     try:
-        settings = read_settings(sys.argv[1:], os.environ)
+        settings = read_settings(arguments, os.environ, program)
     except ValueError as error:
         sys.exit(str(error))
     limits = RequestLimits(
@@ -98,7 +97,7 @@ def _serve() -> None:
     try:
         app = create_app(settings)
     except SettingError as error:
-        sys.exit(f"{given_name(error.setting, sys.argv[1:])}: {error}")
+        sys.exit(f"{given_name(error.setting, arguments)}: {error}")
     running = app.state.runtime
     certificate = running.certificate
     options: dict[str, Any] = {

@@ -19,6 +19,7 @@ from service.json_api.catalog import profiles, schemes
 from service.json_api.routes import (
     blocks,
     calibration,
+    checkpoints,
     compare,
     convert,
     explain,
@@ -31,6 +32,7 @@ from service.json_api.routes import (
     tosa,
     translation,
     types,
+    vectors,
 )
 from service.meta import metrics
 from service.meta import routes as meta
@@ -65,9 +67,10 @@ class Application(_RoutedStarlette):
     """The service as an ASGI application. Its threads and kernels come to life with its lifespan."""
 
     def __init__(self, settings: Settings) -> None:
-        topics = [convert, explain, fake_quantize, compare, blocks, integer, tosa, operators]
+        topics = [convert, explain, vectors, fake_quantize, compare, blocks, integer, tosa, operators]
         topics += [npy, forms, oip, shared_memory]
         topics += [multipliers, ranges, calibration, types, translation, lowering]
+        topics += [checkpoints]
         topics += [profiles, schemes, operator_catalog, meta]
         topics += [reference] if settings.docs else []
         topics += [playground] if settings.playground else []

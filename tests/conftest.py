@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import socket
@@ -11,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,12 @@ from tests.support.cases import EXHAUSTIVE, examples
 settings.register_profile("sample", deadline=None, max_examples=examples(100), derandomize=True)
 settings.register_profile("exhaustive", deadline=None)
 settings.load_profile("exhaustive" if EXHAUSTIVE else "sample")
+
+# Environments of clients have no kernels.
+if find_spec("numba"):
+    from tests.support.kernel_arguments import check_kernel_arguments
+
+    check_kernel_arguments()
 
 ROOT = Path(__file__).parents[1]
 START_SECONDS = 600
@@ -122,6 +130,21 @@ def client(server: Server) -> Iterator[httpx.Client]:
 
 def _timed(nodeid: str) -> bool:
     return nodeid.partition("::")[0] in TIMED
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Hide from the collector of garbage what pytest keeps to the end.
+
+    Thousands of tests are millions of objects, and to look through them takes half a second each time.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -47,11 +47,15 @@ def _finite(value: float) -> float | None:
 class ErrorSums:
     """The sums over a tensor, filled piece by piece in any order."""
 
-    def __init__(self, a: RealValues, b: RealValues, elements: int) -> None:
-        """Prepare for `elements` elements of `a`, the reference, and `b`."""
+    def __init__(self, a: RealValues, b: RealValues, elements: int, *, padding: int = 0) -> None:
+        """Prepare for `elements` elements of `a`, the reference, and `b`.
+
+        `padding`: how many of them are zeros on both sides that only fill up blocks, and do not count.
+        """
         self._a = a
         self._b = b
         self._elements = elements
+        self._padding = padding
         blocks = -(-elements // BLOCK)
         self._signal, self._noise, self._absolute, self._largest = np.zeros((4, blocks))
         self._left_out = np.zeros(blocks, np.int64)
@@ -88,7 +92,7 @@ class ErrorSums:
     def report(self) -> ErrorReport:
         """Return the report after the last piece."""
         left_out = int(self._left_out.sum())
-        measured = self._elements - left_out
+        measured = self._elements - self._padding - left_out
         if not measured:
             return ErrorReport(left_out, None, None, None)
         with np.errstate(over="ignore"):

@@ -152,7 +152,8 @@ def real_values(tensor: TensorType, side: str) -> RealValues:
         dtype = integer_dtype(element.storage.width, signed=element.storage.signed)
     if dtype is None:
         raise UnsupportedError(
-            f"{side} has elements of {excerpt(print_type(element))}; taken are integers, floats of at most 64 bits and "
+            f"{side} has elements of {excerpt(print_type(element))}; supported are integers, floats of at most 64 "
+            "bits and "
             "uniform quantized types with integer storage"
         )
     if isinstance(element, UniformQuantizedType):

@@ -132,8 +132,9 @@ def plan_narrowing(
 def plan_widening(input_type: TensorType, output_type: TensorType, profile: str) -> CastPlan:
     """Plan a cast of a float of at most 16 bits to f16, bf16, f32 or f64: exact to the last two.
 
-    A NaN becomes a quiet one with the sign of its code; those of f16 and bf16 keep their payload. Raise
-    UnknownNameError, or UnsupportedError where the profile has no such cast.
+    A NaN becomes a quiet one with the sign of its code, and that of f16 keeps its payload. bf16 are shifted: to f32 all
+    of a NaN is kept, and a signalling one stays one. Raise UnknownNameError, or UnsupportedError where the profile has
+    no such cast.
     """
     rule: CastRule = profile_named(profile).cast_rule()
     with about("input"):

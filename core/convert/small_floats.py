@@ -21,6 +21,7 @@ from core.formats.elements import BYTE
 from core.kernels.convert.floats import decoding as kernel
 from core.kernels.convert.floats.decoding import Field
 from core.kernels.simd.widen import FloatKind
+from core.plan.lanes import f32_of_f16
 
 Array = NDArray[Any]
 
@@ -223,12 +224,13 @@ def decoder(element_name: str, target: str = "f32") -> Decoder:
 def decode(codes: Array, element_name: str) -> Array:
     """Return the values of `codes` (1-D, uint8, or uint16 for f16 and bf16) as f32; every value is exact.
 
-    NaNs are quiet with the sign of their code; those of f16 and bf16 keep their payload, as numpy and a shift do.
+    NaNs are quiet with the sign of their code, and those of f16 keep their payload. bf16 are shifted, so that all of a
+    NaN is kept, and a signalling one stays one.
     Raises UnsupportedError for an unknown format, TensorDataError for a code wider than its format.
     """
     format_ = small_float(element_name)
     if format_.name == "f16":
-        return codes.view("<f2").astype("<f4")
+        return f32_of_f16(codes)
     if format_.name == "bf16":
         return np.left_shift(codes, 16, dtype="<u4").view("<f4")
     if format_.specials is Specials.SCALE:

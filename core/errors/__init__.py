@@ -22,6 +22,12 @@ RequantError
 │   ├── CrossOriginError          a page asked whether it may send it, and it may not
 │   ├── InvalidRequestError       it can be read, and a field of it is missing, unknown or wrong
 │   └── UnreadableEncodingError   it is in a media type or content coding that is not served
+├── CheckpointError           a checkpoint cannot be converted as asked
+│   ├── SafetensorsError          a safetensors file is malformed, or of a refused kind
+│   ├── SourceChangedError        a file of the source is not what it was when the plan was made
+│   ├── DestinationError          the destination holds something else, or another run works on it
+│   ├── StorageError              a place cannot be read or written: missing, no permission, full
+│   └── VerificationError         a converted checkpoint is not what it has to be
 ├── SharedMemoryError         a region of shared memory cannot be registered or used
 ├── LimitError                a stated limit was passed
 │   └── DeadlineError             the work took longer than it may
@@ -52,11 +58,11 @@ def excerpt(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in shown)
 
 
-def _bounded(detail: str) -> str:
+def shortened(detail: str, limit: int) -> str:
     """Return `detail`, cut in the middle when it is long: the start says what was wrong, the end what was expected."""
-    if len(detail) <= DETAIL_LIMIT:
+    if len(detail) <= limit:
         return detail
-    kept = (DETAIL_LIMIT - len("...")) // 2
+    kept = (limit - len("...")) // 2
     return f"{detail[:kept]}...{detail[-kept:]}"
 
 
@@ -70,7 +76,7 @@ class RequantError(Exception):
     side: str | None = None
 
     def __init__(self, detail: str, *, pointer: str | None = None) -> None:
-        detail = _bounded(detail)
+        detail = shortened(detail, DETAIL_LIMIT)
         super().__init__(detail)
         self.detail = detail
         self.pointer = pointer
@@ -104,7 +110,7 @@ def sides(**pointers: str) -> Iterator[None]:
         yield
     except RequantError as error:
         if error.pointer is None and error.side is not None:
-            error.pointer = pointers[error.side]
+            error.pointer = pointers.get(error.side)
         raise
 
 
@@ -315,6 +321,64 @@ class UnreadableEncodingError(RequestError):
     """The media type or content coding of the message is not one that is served here."""
 
     code = "media_type"
+
+
+class CheckpointError(RequantError):
+    """A checkpoint cannot be converted as asked. `file` and `tensor` name the place where one is known."""
+
+    code = "checkpoint"
+
+    def __init__(
+        self, detail: str, *, file: str | None = None, tensor: str | None = None, pointer: str | None = None
+    ) -> None:
+        super().__init__(detail, pointer=pointer)
+        self.file = file
+        self.tensor = tensor
+
+
+class SafetensorsError(CheckpointError):
+    """A safetensors file is malformed, or holds what is refused (a tensor name twice, bytes after the last tensor)."""
+
+    code = "safetensors"
+
+
+class SourceChangedError(CheckpointError):
+    """A file of the source is not what it was when the plan was made, or ends before its end."""
+
+    code = "source_changed"
+
+
+class DestinationError(CheckpointError):
+    """The destination holds files of something else, or another run works on it.
+
+    `busy`: the latter, so that the same call may succeed later.
+    """
+
+    code = "destination"
+
+    def __init__(
+        self,
+        detail: str,
+        *,
+        busy: bool = False,
+        file: str | None = None,
+        tensor: str | None = None,
+        pointer: str | None = None,
+    ) -> None:
+        super().__init__(detail, file=file, tensor=tensor, pointer=pointer)
+        self.busy = busy
+
+
+class StorageError(CheckpointError):
+    """A place cannot be read or written: it is missing, access is denied, or the disk is full."""
+
+    code = "storage"
+
+
+class VerificationError(CheckpointError):
+    """A converted checkpoint is not what it has to be: codes differ, or index, headers and config disagree."""
+
+    code = "verification"
 
 
 class SharedMemoryError(RequantError):

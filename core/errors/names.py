@@ -103,7 +103,8 @@ _MOST = 3
 def entry_named(entries: Mapping[str, Entry], name: str, kind: str) -> Entry:
     """Return the entry of that name. Raise UnknownNameError if there is none (`unknown_name`)."""
     if name not in entries:
-        raise unknown_name(kind, name, entries)
+        # str(): from Python a name may be anything, such as None.
+        raise unknown_name(kind, str(name), entries)
     return entries[name]
 
 

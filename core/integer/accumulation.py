@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from core.cancellation import check_cancelled
 from core.errors import PreconditionError
+from core.errors.cancellation import check_cancelled
 from core.integer.integers import Integers, largest
 from core.kernels.contract.tile import TILE_ROWS
 from core.profiles.integer_rule import Accumulator, SumOverflow

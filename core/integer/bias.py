@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.cancellation import checked
 from core.errors import PreconditionError, TypeFitError, UnsupportedError, about
+from core.errors.cancellation import checked
 from core.formats.elements import IntegerElement
 from core.formats.rounding import Rounding
 from core.integer.accumulation import LARGEST_BIAS

@@ -25,7 +25,7 @@ from core.kernels.contract.accumulate import (
     add_widened,
     multiply_unpacked,
 )
-from core.kernels.contract.tile import TILE_COLUMNS, TILE_ROWS
+from core.kernels.contract.tile import ROWS_ARE_UNSIGNED, TILE_COLUMNS, TILE_ROWS
 
 Array = NDArray[Any]
 
@@ -78,11 +78,9 @@ class TiledColumns:
         if sums.itemsize == 8:
             longest = min(longest, max(unit, exact_depth(lhs, rhs) // unit * unit))
         self._chunks = [(k, min(longest, self.depth - k)) for k in range(0, self.depth, longest)]
-        # Bytes become unsigned on the left and signed on the right; 16-bit numbers signed.
-        self._row_flip = self._flip(lhs, to_unsigned=self._bytes)
-        self._row_offset = (-128 if not lhs.is_unsigned else 0) if self._bytes else -self._row_flip
-        flip = self._flip(rhs, to_unsigned=False)
-        offset = 128 if self._bytes and rhs.is_unsigned else -flip if not self._bytes else 0
+        # Bytes become signed on the right, and on the left what the instruction takes; 16-bit numbers become signed.
+        self._row_flip, self._row_offset = self._packing(lhs, to_unsigned=self._bytes and ROWS_ARE_UNSIGNED)
+        flip, offset = self._packing(rhs, to_unsigned=False)
         source = self._viewed(numbers.ravel())
         pack = PACK_COLUMNS_OF_BYTES if self._bytes else PACK_COLUMNS_OF_PAIRS[source.dtype.name]
         self._panels = -(-count // TILE_COLUMNS)
@@ -96,10 +94,13 @@ class TiledColumns:
         # int64 to int32 is modulo 2^32.
         self._zeros, self._totals = (zeros - offset).astype(sums), totals.astype(sums)
 
-    def _flip(self, side: Integers, *, to_unsigned: bool) -> int:
+    def _packing(self, side: Integers, *, to_unsigned: bool) -> tuple[int, int]:
+        """Return what kernels flip of each number, and what it has then been lessened by."""
         if self._bytes:
-            return 0 if side.is_unsigned is to_unsigned else 128
-        return -(1 << 15) if side.dtype == np.uint16 else 0
+            flip = 0 if side.is_unsigned is to_unsigned else 128
+            return flip, flip if side.is_unsigned else -flip
+        flip = -(1 << 15) if side.dtype == np.uint16 else 0
+        return flip, -flip
 
     def _viewed(self, numbers: Array) -> Array:
         """Return stored integers in the dtype that kernels take them in."""

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.cancellation import check_cancelled
 from core.errors import TypeFitError, UnsupportedError, about
+from core.errors.cancellation import check_cancelled
 from core.integer.accumulation import Accumulation, Block, Zeros, rows_of_block
 from core.integer.columns import TiledColumns, is_tiled
 from core.integer.cost import COST_OF_ELEMENT, COST_OF_START, cost_of_runs, cost_of_tiles
@@ -75,7 +75,7 @@ class Conv2d(Accumulation):
                 own = "" if name == "lhs" else "O"
                 for axis, count in enumerate(side.zero_points.shape):
                     if count != 1 and layout[axis] != own:
-                        raise UnsupportedError(f"parameters along {layout[axis]} cannot be taken out of a sum")
+                        raise UnsupportedError(f"parameters along {layout[axis]} cannot be factored out of a sum")
         images, height, width, channels = (lhs.shape[window.layout.index(each)] for each in _NHWC)
         outputs, tall, wide, depth = (rhs.shape[window.weights_layout.index(each)] for each in "OHWI")
         with about("rhs"):

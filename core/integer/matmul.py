@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.cancellation import check_cancelled
 from core.errors import TypeFitError, UnsupportedError, about
+from core.errors.cancellation import check_cancelled
 from core.integer.accumulation import Accumulation, Block, Zeros, rows_of_block
 from core.integer.columns import Columns, TiledColumns, UnpackedColumns, is_tiled
 from core.integer.cost import COST_OF_START, cost_of_runs, cost_of_tiles

@@ -145,7 +145,7 @@ def _through_real(
     if accumulator is not Accumulator.I32:
         raise UnsupportedError(f"profile {profile} dequantizes sums, and has those of i32 only")
     if len(lhs.scales) > 1:
-        raise UnsupportedError(f"profile {profile} takes a left side with one scale")
+        raise UnsupportedError(f"profile {profile} requires a single scale for the left operand")
     dequantize = profile_named(profile).rule(Operation.DEQUANTIZE)
     of_lhs, of_rhs = (rounded_scales(each.scales, each.expressed, dequantize) for each in (lhs, rhs))
     with np.errstate(over="ignore"):
@@ -159,7 +159,7 @@ def _through_real(
     else:
         axis = len(shape) - 1
         if shape[axis] != len(scales):
-            raise TypeFitError(f"profile {profile} takes scales of the right side along its columns")
+            raise TypeFitError(f"profile {profile} requires the scales of the right operand to be along its columns")
         element = UniformPerAxisType(storage, FLOATS["f32"], axis, tuple(scales), (0,) * len(scales))
     rule = replace(DEQUANTIZE, storages=("i32",))
     source = quantized_operand(TensorType(shape, element), "sums", rule, profile)

@@ -153,7 +153,7 @@ class ProductPlan:
         with about("rhs"):
             self.accumulation.rhs.check(rhs)
         if (bias is None) is not (self.bias is None):
-            raise TensorDataError("a bias is given where its type is, and only there")
+            raise TensorDataError("give a bias and its type together, or neither")
         if bias is None or self.bias is None:
             return None
         with about("bias"):

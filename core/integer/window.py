@@ -76,7 +76,7 @@ class Window:
                         f"{name} are at least {least} and at most {_MOST}; this is {number}", pointer=pointer
                     )
         if self.padding is not Padding.EXPLICIT and any(self.pads):
-            raise ParameterError(f"padding {self.padding} has no pads of its own", pointer="/pads")
+            raise ParameterError(f"padding {self.padding} does not accept pads", pointer="/pads")
 
     def placed(self, size: int, kernel: int, axis: int) -> tuple[int, int]:
         """Return how many outputs there are along an axis (0 vertical, 1 horizontal), and the padding before.

@@ -16,8 +16,17 @@ from xdsl.printer import Printer
 from xdsl.traits import NoTerminator
 from xdsl.utils.exceptions import DiagnosticException, ParseError, VerifyException
 
-from core.cancellation import check_cancelled
-from core.errors import LimitError, LoweringError, ModuleTextError, RequantError, TypeTextError, UnsupportedError
+from core.errors import (
+    EXCERPT_LIMIT,
+    LimitError,
+    LoweringError,
+    ModuleTextError,
+    RequantError,
+    TypeTextError,
+    UnsupportedError,
+    shortened,
+)
+from core.errors.cancellation import check_cancelled
 from core.formats.elements import FLOATS
 from core.lowering.limits import ModuleLimits
 from core.lowering.reader import Reader, fault_before_parsing
@@ -125,8 +134,9 @@ def _parse(text: str, limits: ModuleLimits) -> tuple[ModuleOp, dict[Operation, i
 
 
 def _sentence(message: str) -> str:
+    """Return what xDSL says, in one line. It may quote types and attributes of the text, which have any length."""
     message = " ".join(message.split())
-    return message[:1].lower() + message[1:]
+    return shortened(message[:1].lower() + message[1:], 2 * EXCERPT_LIMIT)
 
 
 def _check_order(module: Module) -> None:
@@ -173,4 +183,6 @@ def _reason(error: Exception) -> str:
     """Return what a verifier said, without the printed operation around it."""
     cause = error.__cause__ if isinstance(error.__cause__, DiagnosticException) else error
     lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
-    return lines[-1].removeprefix("Operation does not verify: ") if lines else type(error).__name__
+    if not lines:
+        return type(error).__name__
+    return shortened(lines[-1].removeprefix("Operation does not verify: "), 2 * EXCERPT_LIMIT)

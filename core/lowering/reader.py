@@ -12,8 +12,8 @@ from xdsl.utils.exceptions import ParseError
 from xdsl.utils.lexer import Span
 from xdsl.utils.mlir_lexer import MLIRTokenKind
 
-from core.cancellation import check_cancelled
 from core.errors import LimitError, excerpt
+from core.errors.cancellation import check_cancelled
 from core.lowering.dialects import context
 from core.lowering.limits import ModuleLimits
 

@@ -153,7 +153,7 @@ def float_hint(text: str, start: int) -> str | None:
     if near.startswith("+"):
         return "numbers take no `+`"
     if re.match(r"-?(?:nan|inf)", near, re.IGNORECASE):
-        return "there are no literals for NaN and infinity; the bits of an f64 can be written as `0x...`"
+        return "MLIR has no literals for NaN and infinity; the bits of an f64 can be written as `0x...`"
     if near.startswith("}"):
         return "a list is not empty and does not end with a comma"
     if near.startswith('"'):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from core.cancellation import checked
+from core.errors.cancellation import checked
 from core.formats.elements import FloatElement, IndexElement, IntegerElement, Signedness
 from core.mlir.float_text import float_text, scale_text
 from core.mlir.types import (

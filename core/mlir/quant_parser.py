@@ -82,7 +82,7 @@ def _check_mnemonic(
     if mnemonic not in readers:
         names = ", ".join(f"`{reader}`" for reader in readers)
         detail = f"expected {names}, found {shown(mnemonic)}"
-        hint = "names are written in small letters" if mnemonic.lower() in readers else None
+        hint = "names are lowercase" if mnemonic.lower() in readers else None
         if not mnemonic:
             hint = "no blanks from the `!` to the `<`: `!quant.uniform<`"
         raise stream.error(start, detail, hint)

@@ -46,7 +46,7 @@ def read_float(stream: TokenStream, purpose: str) -> float:
     elif token.kind is TokenKind.HEXADECIMAL:
         if negative:
             hint = "the sign is the highest of the 64 bits: add 0x8000000000000000 instead of `-`"
-            raise stream.error(start, "a float written as bits takes no `-`", hint)
+            raise stream.error(start, "a float written as bits cannot have a `-`", hint)
         bits = int(token.text, 16)
         if bits >> 64:
             raise stream.error(start, f"{shown(token.text)} has more than the 64 bits of an f64")

@@ -184,7 +184,7 @@ def _storage_fault(storage: StorageType) -> str | None:
 
 def _scales_fault(scales: tuple[float, ...], zero_points: tuple[int, ...], expressed: FloatElement) -> str | None:
     if not scales or len(scales) != len(zero_points):
-        return f"{len(scales)} scales and {len(zero_points)} zero points; as many of both, and at least one"
+        return f"{len(scales)} scales and {len(zero_points)} zero points; expected equal numbers, at least one of each"
     return next((found for scale in scales if (found := scale_fault(scale, expressed))), None)
 
 

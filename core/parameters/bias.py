@@ -157,7 +157,9 @@ def quantize_bias(rule: BiasRule, values: Array, scales: Array) -> QuantizedBias
     PreconditionError for a scale with which the system's arithmetic is not defined.
     """
     if scales.size not in (1, values.size):
-        raise TypeFitError(f"{scales.size} weight scales for a bias of {values.size} elements; one, or as many")
+        raise TypeFitError(
+            f"{scales.size} weight scales for a bias of {values.size} elements; expected one, or one per element"
+        )
     if not np.isfinite(values).all():
         index = int(np.argmin(np.isfinite(values)))
         raise ParameterError(f"element {index} of the bias is not finite")

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from core.formats.elements import FLOATS, FloatElement
 from core.formats.float_format import round_to_format
+from core.kernels.convert.floats.f16 import narrow_to_f16, widen_f16
 from core.kernels.scalar.rounding import Precision
 from core.profiles.rule import OperationRule, Steps
 
@@ -23,13 +24,36 @@ _PAST_F32 = 2.0**128
 _PRECISIONS = {"f16": Precision.F16, "bf16": Precision.BF16}
 
 
+def f32_of_f16(array: Array) -> Array:
+    """Return f16, or their bits, as f32. A NaN is quiet, with the sign and payload of the f16, on every CPU.
+
+    Raises TypeError for an array of another width: the kernel would write past its end.
+    """
+    if array.dtype.itemsize != 2:
+        raise TypeError(f"expected f16 or their bits, not {array.dtype}")
+    values = np.empty(array.shape, np.float32)
+    widen_f16(np.ascontiguousarray(array).ravel().view(np.int16), values.ravel())
+    return values
+
+
+def f16_of_f32(array: Array) -> Array:
+    """Return the nearest f16 (RNE). Overflow gives infinity. A NaN is quiet, with its sign and the highest bits of its
+    payload, on every CPU. Raises TypeError for an array of anything but f32.
+    """
+    if array.dtype != np.float32:
+        raise TypeError(f"expected f32, not {array.dtype}")
+    values = np.empty(array.shape, np.float16)
+    narrow_to_f16(np.ascontiguousarray(array).ravel(), values.ravel().view(np.int16))
+    return values
+
+
 def widen(array: Array, element: FloatElement) -> Array:
-    """Return an array of the element's bits or values as lanes. Exact."""
+    """Return an array of the element's bits or values as lanes. Exact. A NaN of f16 becomes quiet."""
     if element.name == "bf16":
         return (array.astype(np.uint32) << 16).view(np.float32)
-    # A signalling NaN is a NaN like any other here.
-    with np.errstate(invalid="ignore"):
-        return array.astype(LANES[element.name], copy=False)
+    if element.name == "f16":
+        return f32_of_f16(array)
+    return array.astype(LANES[element.name], copy=False)
 
 
 def narrowed(lanes: Array, element: FloatElement) -> Array:
@@ -37,6 +61,8 @@ def narrowed(lanes: Array, element: FloatElement) -> Array:
     with np.errstate(all="ignore"):
         if element.name == "bf16":
             return lanes.astype(ml_dtypes.bfloat16).view(np.uint16)
+        if element.name == "f16" and lanes.dtype == np.float32:
+            return f16_of_f32(lanes)
         return lanes.astype(element.tensor_dtype, copy=False)
 
 

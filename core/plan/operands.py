@@ -43,7 +43,8 @@ def _subnormal_scale(tensor: TensorType) -> str | None:
     """Return what XNNPACK has against a type, None where it takes it."""
     element = tensor.element
     scales = element.scales if isinstance(element, UniformQuantizedType) else ()
-    subnormal = next((scale for scale in scales if np.float32(scale) < _SMALLEST_NORMAL), None)
+    with np.errstate(over="ignore"):
+        subnormal = next((scale for scale in scales if np.float32(scale) < _SMALLEST_NORMAL), None)
     return None if subnormal is None else f"scale {subnormal!r} is subnormal in f32"
 
 
@@ -243,7 +244,7 @@ def _zero_points(given: tuple[int, ...], storage: StorageType, rule: OperationRu
     for channel, zero_point in enumerate(given):
         if not lowest <= zero_point <= highest:
             raise UnsupportedError(
-                f"zero point {zero_point} of channel {channel} of the {side} is outside of {lowest} to {highest}"
+                f"zero point {zero_point} of channel {channel} of the {side} is outside {lowest} to {highest}"
             )
     return given
 

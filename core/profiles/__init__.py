@@ -12,11 +12,27 @@ from core.formats.rounding import Rounding
 from core.profiles import litert, ml_dtypes, mlir, onednn, onnx, quantile, stablehlo, torch, tosa
 from core.profiles.rule import Operation, OperationRule, Profile, ZeroPoint
 
-__all__ = ["PROFILES", "Operation", "OperationRule", "Profile", "Rounding", "ZeroPoint", "profile_named"]
+__all__ = [
+    "DEFAULT_PROFILES",
+    "PROFILES",
+    "Operation",
+    "OperationRule",
+    "Profile",
+    "Rounding",
+    "ZeroPoint",
+    "profile_named",
+]
 
 _FAMILIES = (stablehlo, mlir, onnx, onednn, litert, torch, ml_dtypes, quantile, tosa)
 
 PROFILES: Mapping[str, Profile] = {profile.name: profile for family in _FAMILIES for profile in family.PROFILES}
+
+DEFAULT_PROFILES: Mapping[Operation, str] = {
+    Operation.QUANTIZE: "stablehlo",
+    Operation.DEQUANTIZE: "stablehlo",
+    Operation.REQUANTIZE: "litert",
+}
+"""What is meant where a conversion names none."""
 
 
 def profile_named(name: str) -> Profile:

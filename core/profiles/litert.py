@@ -140,11 +140,11 @@ LITERT_XNNPACK = Profile(
     operations={
         Operation.QUANTIZE: OperationRule(
             formula="RNE(clamp(f32(x * f32(1 / s)), lo - z, hi - z)) + z",
-            precision="multiplication by the f32 reciprocal; x and reciprocals that are subnormal are taken for 0, "
-            "scales that are subnormal are refused",
+            precision="multiplication by the f32 reciprocal; subnormal x and reciprocals are treated as 0, subnormal "
+            "scales are refused",
             rounding=Rounding.NEAREST_EVEN,
             zero_point=ZeroPoint.AFTER_ROUNDING,
-            saturation="infinities saturate, but are NaN where s > 2^126, whose reciprocal is taken for 0",
+            saturation="infinities saturate, but become NaN where s > 2^126, whose reciprocal is treated as 0",
             nan="hi",
             quotient=Quotient.RECIPROCAL,
             missing=Missing.HIGHEST,

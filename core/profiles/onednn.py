@@ -14,7 +14,7 @@ _FLOATS = ("f8E4M3FN", "f8E5M2")
 _STORAGES = ("i8", "u8", *_FLOATS)
 _UNIT_TOLERANCE = 1e-6
 """The eps of the pass remove_quant_data_with_no_effect. Parameters that are operands are not known to it."""
-_LEFT_OUT = "scales that are all within 1e-6 of 1 (in f32) are left out"
+_LEFT_OUT = "scales that are all within 1e-6 of 1 (in f32) are dropped"
 
 ONEDNN = Profile(
     name="onednn",

@@ -51,7 +51,7 @@ _QUANTIZE = OperationRule(
 )
 _SCALAR_LOOPS = replace(
     _QUANTIZE,
-    saturation="what is beyond int32 becomes -2^31, as x86 converts it; z is added wrapping; then clamped",
+    saturation="values outside int32 become -2^31, as on x86; z is added wrapping; then clamped",
     nan="lo when z >= 0, else hi",
     overflow=Overflow.INDEFINITE,
     missing=Missing.INDEFINITE,

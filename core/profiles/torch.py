@@ -23,12 +23,12 @@ from core.schemes import fbgemm
 
 _EAGER = OperationRule(
     formula="clamp(RNE(fma(x, f32(1 / s), z)), lo, hi); per axis and for i32: "
-    "clamp(RNE(f32(f32(x * f32(1 / s)) + z)), lo, hi)",
+    "clamp(RNE(f32(f32(x * f32(1 / s)) + z)), lo, hi), where the bounds of i32 are f32(lo) and f32(hi)",
     precision="multiplication by the f32 reciprocal; per tensor with 8 bits one rounding for product and sum",
     rounding=Rounding.NEAREST_EVEN,
     zero_point=ZeroPoint.BEFORE_ROUNDING,
     saturation="infinities saturate",
-    nan="per tensor hi, per axis 0; for i32 -2^31",
+    nan="per tensor hi, per axis 0; for i32 lo",
     quotient=Quotient.FUSED,
     missing=Missing.HIGHEST,
     storages=("i8", "u8", "i32"),
@@ -89,13 +89,13 @@ TORCH = Profile(
 )
 
 _AFTER = OperationRule(
-    formula="clamp(RNE(f32(x * f32(1 / s))) + z, lo, hi); for i32 the sum is rounded to f32",
+    formula="clamp(RNE(f32(x * f32(1 / s))) + z, lo, hi); for i32 the sum is rounded to f32, and lo and hi are, too",
     precision="multiplication by the f32 reciprocal; the zero point is added after rounding, for i32 in f32",
     rounding=Rounding.NEAREST_EVEN,
     zero_point=ZeroPoint.AFTER_ROUNDING,
     saturation="per tensor with 8 bits in int32: at most 2^31 - 128 and at least -2^31 before z is added, which wraps: "
     "-inf gives hi with z < 0, inf gives lo with z > 127; else infinities saturate",
-    nan="per tensor as inf, per axis 0; for i32 -2^31",
+    nan="per tensor as inf, per axis 0; for i32 lo",
     quotient=Quotient.RECIPROCAL,
     overflow=Overflow.INDEFINITE_BELOW,
     missing=Missing.INDEFINITE_HIGHEST,
@@ -127,7 +127,7 @@ _DECOMPOSED = OperationRule(
     precision="f16 and bf16 are converted to f32; multiplication by the reciprocal in f32",
     rounding=Rounding.NEAREST_EVEN,
     zero_point=ZeroPoint.AFTER_ROUNDING,
-    saturation="clamped in f32; for i32 what f32 clamps to 2^31 becomes -2^31, as x86 converts it",
+    saturation="clamped in f32; for i32 a value that f32 clamps to 2^31 becomes -2^31, as on x86",
     nan="0; for i32 -2^31, beyond narrower bounds too",
     quotient=Quotient.RECIPROCAL_OF_F64,
     scales=Steps.F32,

@@ -16,7 +16,7 @@ def _quantise_scale(factor: float) -> Multiplier:
     at_least_zero(factor)
     multiplier, exponent = significand(factor, 31)
     shift = 31 - exponent
-    return Multiplier(multiplier, shift) if factor and 0 <= shift < 64 else _NO_SCALE
+    return Multiplier(multiplier, shift) if 0 <= shift < 64 else _NO_SCALE
 
 
 def _reduced_quantise_scale(factor: float) -> Multiplier:

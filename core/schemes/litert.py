@@ -210,8 +210,8 @@ LITERT_FLOAT = replace(
 ARM_VECTOR = replace(
     LITERT,
     name="arm_vector",
-    summary="LiteRT's vector kernels (ARM's SQRDMULH and SRSHL, and their x86 build): as litert, but the second "
-    "rounding too takes ties up.",
+    summary="LiteRT's vector kernels (ARM's SQRDMULH and SRSHL, and their x86 build): as litert, but in the second "
+    "rounding ties go up too.",
     source="LiteRT common.h MultiplyByQuantizedMultiplier4Rows",
     formula="RNU(SRDHM(wrap32(v * 2^max(shift, 0)), m) / 2^max(-shift, 0)) + z_out, the sum wrapping in int32",
     where=f"{HIGH_MULTIPLY}, saturating; RNU(x) = floor(x + 1/2)",

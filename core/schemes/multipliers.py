@@ -9,8 +9,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from core.cancellation import checked
 from core.errors import ParameterError
+from core.errors.cancellation import checked
 from core.schemes import Factor, Multiplier, Scheme, scheme_named
 from core.schemes.factors import parse_factor
 

@@ -180,7 +180,7 @@ class Scheme:
             ("shift", given.shift, self.shifts),
         ):
             if not lowest <= value <= highest:
-                raise ParameterError(f"{name} {value} is outside of {lowest} to {highest}", pointer=f"/{name}")
+                raise ParameterError(f"{name} {value} is outside {lowest} to {highest}", pointer=f"/{name}")
         if isinstance(self.stage, Float) and self.stage.precision is not None:
             factor = self.stage.prepare(given).factor
             if self.stage.precision is np.float32:

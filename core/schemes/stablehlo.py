@@ -8,7 +8,7 @@ from core.schemes.scheme import Factor
 
 STABLEHLO = float_factor.f32_product(
     name="stablehlo",
-    summary="StableHLO: scale and zero point of both sides merged to one of each, f32, ties to even.",
+    summary="StableHLO: scale and zero point of both sides merged into one of each, f32, ties to even.",
     source="stablehlo-legalize-quant-to-math on StableHLO's interpreter",
     formula="RNE(f32(f32(f32(q) * f) + f32(z_out - z_in * r)))",
     where="f = f32(r) the f32 m * 2^-shift; z_out - z_in * r in f64, with r as it was before it became f; given "

@@ -72,7 +72,7 @@ XNNPACK_RNDNU = replace(
 XNNPACK_RNDNA = replace(
     XNNPACK_RNDNU,
     name="xnnpack_rndna",
-    summary="XNNPACK rndna, called precise before: the f32's 24 bits as an integer, one rounding, ties away from zero.",
+    summary="XNNPACK rndna, formerly precise: the f32's 24 bits as an integer, one rounding, ties away from zero.",
     source="XNNPACK src/qs8-requantization, rndna",
     formula="sign(v) * floor((|v| * m + 2^(shift-1)) / 2^shift) + z_out",
     rounding=Rounding.NEAREST_AWAY,
@@ -81,7 +81,7 @@ XNNPACK_RNDNA = replace(
 XNNPACK_GEMMLOWP = replace(
     XNNPACK_FP32,
     name="xnnpack_gemmlowp",
-    summary="XNNPACK gemmlowp, called q31 before: two roundings, with a multiplier of 24 bits.",
+    summary="XNNPACK gemmlowp, formerly q31: two roundings, with a multiplier of 24 bits.",
     derivation="the 24 bits of f32(d) as m in [2^30, 2^31), with f32(d) = m * 2^-(31 + shift) exactly; 2^-32 <= "
     "f32(d) < 1",
     source="XNNPACK src/qs8-requantization, gemmlowp",

@@ -34,6 +34,7 @@ from core.parameters.fake_quantize import plan_fake_quantize
 from core.parameters.finished_type import PerAxis
 from core.parameters.ranges import RangeOptions, range_rule_named
 from core.plan.channels import Channels, channels_of
+from core.plan.lanes import f16_of_f32, f32_of_f16
 from core.plan.packing import pack, unpack
 from core.self_test.digest import digest
 
@@ -238,7 +239,18 @@ def _torch_histogram() -> Iterable[Array]:
     return counts, edges, wider, bounds
 
 
+F16_CODES = np.arange(0, 1 << 16, 7, dtype=np.uint16)
+"""Zeros, subnormals, normals, quiet and signalling NaN; no infinity."""
+
+
+def _f16() -> Iterable[Array]:
+    exact = f32_of_f16(F16_CODES)
+    between = (exact.view(np.uint32) ^ np.uint32(0x1000)).view(np.float32)
+    return exact, f16_of_f32(exact), f16_of_f32(between)
+
+
 KNOWN_CALLS = (
+    KnownCall("f16 to f32 and back", _f16, "8fc7bee36f555062"),
     KnownCall("mxfp8_e4m3", lambda: _mx("mxfp8_e4m3"), "da49427391b17989"),
     KnownCall("mxint8", lambda: _mx("mxint8"), "b6df928a12a59db4"),
     KnownCall("nvfp4", _nvfp4, "e19f092c6c46f24d"),

@@ -19,6 +19,8 @@ from core.kernels.jit.warmup import recompile_kernels, start_compilation
 from core.self_test.known_calls import KNOWN_CALLS
 from core.self_test.known_conversions import KNOWN_ANSWERS
 from core.self_test.known_sums import KNOWN_SUMS
+from core.self_test.known_weight_layouts import KNOWN_WEIGHT_LAYOUTS
+from core.self_test.known_weights import KNOWN_WEIGHTS
 
 __all__ = ["Compilation", "prepare_kernels", "run_self_test"]
 
@@ -51,7 +53,7 @@ def _checks() -> Iterator[_Check]:
     for each in KNOWN_SUMS:
         kind = "products" if each.weights is None else f"convolution with {each.weights} weights"
         yield _Check(f"{kind} of {each.lhs} by {each.rhs} in {each.accumulator}", each.found, each.digest)
-    for call in KNOWN_CALLS:
+    for call in (*KNOWN_CALLS, *KNOWN_WEIGHTS, *KNOWN_WEIGHT_LAYOUTS):
         yield _Check(call.name, call.found, call.digest)
 
 

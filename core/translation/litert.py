@@ -107,7 +107,7 @@ TRANSLATION = SystemTranslation(
         "`operators` are which of QUANTIZE (of f32) and DEQUANTIZE take the tensor; none for INT32, that of biases.",
         "DEQUANTIZE takes INT16 per tensor with zero point 0 only; QUANTIZE gives INT4 and UINT4 per tensor only, and "
         "no INT2.",
-        "Scales are f32. There are no storage bounds: that weights are -127 to 127 is a rule of the kernels.",
+        "Scales are f32. There are no storage bounds: the range -127 to 127 of weights is a rule of the kernels.",
     ),
     write=_write,
     read=_read,

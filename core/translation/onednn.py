@@ -117,7 +117,7 @@ def _read_groups(
         expected = block_counts(list(zip(shape, groups, strict=True)))
         if counts and counts != expected:
             raise TypeFitError(
-                f"scales_shape is {list(counts)}; the groups ask for {list(expected)}", pointer="/scales_shape"
+                f"scales_shape is {list(counts)}; the groups require {list(expected)}", pointer="/scales_shape"
             )
         counts = expected
     if len(counts) != len(groups) or count_of(counts) != len(scales):

@@ -96,7 +96,7 @@ def _check_counts(operands: dict[str, Any], shape: tuple[int, ...], axis: int, b
     expected = [-(-size // block) if index == axis else size for index, size in enumerate(shape)]
     if operands["scale_shape"] != expected:
         raise TypeFitError(
-            f"scale_shape is {operands['scale_shape']}; the blocks of x ask for {expected}", pointer="/scale_shape"
+            f"scale_shape is {operands['scale_shape']}; the blocks of x require {expected}", pointer="/scale_shape"
         )
 
 
@@ -148,7 +148,7 @@ TRANSLATION = SystemTranslation(
     notes=(
         "`opset` is the first that holds the type. i32 is in DequantizeLinear only.",
         "Scales have the expressed type, which is that of y.",
-        "There are blocks along one dimension, and no storage bounds narrower than the type.",
+        "Blocks are along one dimension only, and storage bounds cannot be narrower than the type.",
     ),
     write=_write,
     read=_read,

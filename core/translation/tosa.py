@@ -11,9 +11,9 @@ from fractions import Fraction
 from math import isfinite
 from typing import Any
 
-from core.cancellation import checked
 from core.convert.requantize.tosa_rescale import RescaleSide, check_signs
 from core.errors import ParameterError, RequantError, TypeFitError, UnsupportedError
+from core.errors.cancellation import checked
 from core.formats.elements import IntegerElement
 from core.mlir.types import UniformPerAxisType, UniformSubChannelType
 from core.mlir.verifier import scale_fault
@@ -62,7 +62,9 @@ def _last_dimension(subject: Subject, target: Subject) -> bool:
     if not axes:
         return False
     if shape is None:
-        raise UnsupportedError("whether the axis is the last dimension, only a shape says: write tensor<...> around it")
+        raise UnsupportedError(
+            "whether the axis is the last dimension depends on the shape: write tensor<...> around it"
+        )
     if axes != {len(shape) - 1}:
         raise UnsupportedError(f"{_NAME} has multipliers along the last dimension only, here {len(shape) - 1}")
     return True
@@ -149,7 +151,8 @@ def _read(operands: dict[str, Any], shape: tuple[int, ...] | None) -> Read:
     source = operands.get("input")
     if not isinstance(source, Subject):
         raise UnsupportedError(
-            f"{_NAME}'s operands have no scale; input says the type that they rescale", pointer="/input"
+            f"{_NAME}'s operands have no scale; give the type that they rescale in input",
+            pointer="/input" if "input" in operands else "",
         )
     side = _side(source, "input")
     stored, zero_point = _whole(operands, "output")
@@ -187,7 +190,7 @@ TRANSLATION = SystemTranslation(
     source="TOSA 1.0 RESCALE; MLIR computeMultiplierAndShift",
     notes=(
         "Tensors have no scales: a type alone gives its zero point. With `rescale_to` there are multipliers and "
-        "shifts, and `rounded` says which quotients of scales they do not hold exactly.",
+        "shifts, and `rounded` lists the quotients of scales that they cannot represent exactly.",
         "Back, `input` is the type of RESCALE's input, and the type of its output is answered.",
         "One zero point for a tensor: any of i8 and ui8, 0 of i16 and i32, 0 or 32768 of ui16.",
     ),

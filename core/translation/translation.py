@@ -9,8 +9,8 @@ from functools import cached_property
 from math import prod
 from typing import Any
 
-from core.cancellation import checked
 from core.errors import TypeFitError, UnsupportedError, excerpt
+from core.errors.cancellation import checked
 from core.formats.elements import FLOATS, FloatElement, IntegerElement, Signedness
 from core.formats.float_format import round_to_format
 from core.mlir.fit import check_fits
@@ -61,7 +61,7 @@ class Answer:
 
     @property
     def exact(self) -> bool:
-        """Whether the operands say all that the type does."""
+        """Whether the operands express everything in the type."""
         return self.written is not None and not self.written.rounded and not self.written.losses
 
 
@@ -116,7 +116,9 @@ class Subject:
             elif axis in given:
                 found.append((count * given[axis], given[axis]))
             else:
-                raise UnsupportedError(f"how long dimension {axis} is, only a shape says: write tensor<...> around it")
+                raise UnsupportedError(
+                    f"the size of dimension {axis} is unknown without a shape: write tensor<...> around it"
+                )
         return tuple(found)
 
 

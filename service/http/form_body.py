@@ -49,7 +49,7 @@ def form_boundary(headers: Mapping[str, str]) -> bytes:
     require_media_type(headers, {MEDIA_TYPE})
     media_type, options = parse_options_header(headers.get("content-type"))
     if not media_type:
-        raise UnreadableEncodingError(f"there is no Content-Type; this route reads {MEDIA_TYPE}")
+        raise UnreadableEncodingError(f"there is no Content-Type; expected {MEDIA_TYPE}")
     boundary = options.get(b"boundary", b"")
     if not _BOUNDARY.fullmatch(boundary.decode("latin-1")):
         raise MalformedRequestError("the Content-Type needs a boundary of 1 to 70 characters (RFC 2046 section 5.1.1)")

@@ -103,7 +103,7 @@ def _integers(values: Sequence[Number], dtype: np.dtype[Any]) -> NDArray[Any]:
         if type(value) is not int:
             raise _wrong(index, f"is not an integer; the element type takes {low} to {high}, without a decimal point")
         if not low <= value <= high:
-            raise _wrong(index, f"is outside of {low} to {high}, which the element type takes")
+            raise _wrong(index, f"is outside {low} to {high}, the range of the element type")
     return np.array(values, dtype)
 
 

@@ -133,7 +133,7 @@ class Problem(ReplyModel):
     line: Int32 = Field(default=0, description="Line of a module, from 1.")
     column: Int32 = Field(default=0, description="Column of a module, from 1.")
     caret: str = Field(default="", description="The text around the offset, and a caret under the character.")
-    hint: str = Field(default="", description="What was probably meant.")
+    hint: str = Field(default="", description="The likely intended value.")
     index: Int64 = Field(default=0, description="Flat row-major index of the element in error.")
     limit: Int64 = Field(default=0, description="The limit that was exceeded.")
     request_id: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +23,7 @@ class Example:
 
     `path` and `query` are parameters, `json` is a body in JSON, `npy` a body that is one `.npy` file, and `form` the
     fields of a form, files as bytes. `after` is the operationId of the example that has to be sent before.
+    `recorded`: whether the reply is shown; not where the request needs what only its sender has.
     Of the reply, `varying` members depend on the machine or the time, and of the list that is member
     `excerpt`, or that is the whole reply if `excerpt` is empty, only the first entry is shown.
     """
@@ -35,6 +36,7 @@ class Example:
     after: str | None = None
     varying: Collection[str] = ()
     excerpt: str | None = None
+    recorded: bool = True
 
     @property
     def files(self) -> dict[str, bytes]:
@@ -49,17 +51,29 @@ EXAMPLES: dict[str, Example] = {}
 
 _PROBLEMS = {
     400: "Malformed request or tensor data.",
-    401: "The service asks for a bearer token, and the request has no valid one.",
+    401: "The service requires a bearer token, and the request has no valid one.",
     404: "Unknown name.",
+    409: "Not possible in the current state of the source or destination.",
     413: "Limit exceeded.",
     415: "Unsupported media type.",
-    422: "The request was parsed, but is not valid.",
+    422: "The request is well-formed but not valid.",
     503: "The service is starting, shutting down or overloaded. Retry after the number of seconds in Retry-After.",
     504: "The request exceeded the CPU time allowed for one request.",
 }
 
-# Binary bodies as every client generator understands them.
-_BINARY_CONTENT = {BINARY: {"schema": {"type": "string", "format": "binary", "contentMediaType": BINARY}}}
+
+def _file_content(media: str) -> dict[str, Any]:
+    """Return the description of a body that is a file, as every client generator understands it."""
+    binary = {"format": "binary", "contentMediaType": BINARY} if media == BINARY else {}
+    return {"schema": {"type": "string", **binary}}
+
+
+_BINARY_CONTENT = {BINARY: _file_content(BINARY)}
+
+_NPY_BODY = (
+    "One .npy file, or a safetensors file of which one tensor is converted. With `Accept: application/vnd.safetensors` "
+    "the response to a safetensors file is a safetensors file, otherwise a .npy file."
+)
 
 
 def _header(kind: str, description: str, *, required: bool = True) -> dict[str, Any]:
@@ -119,11 +133,13 @@ def json_operation(
     body: type[BaseModel],
     reply: type[BaseModel],
     example: Mapping[str, Any],
+    files: Iterable[str] = (),
     **rest: Any,
 ) -> dict[str, Any]:
     """Return the arguments of a POST route that reads and writes JSON.
 
-    `example` is a body that is answered with 200, `rest` what else its `Example` has.
+    `example` is a body that is answered with 200, `files` the media types of files that are answered where the body
+    asks for them, `rest` what else its `Example` has.
     """
     REQUEST_MODELS.append(body)
     EXAMPLES[operation_id] = Example(json=example, **rest)
@@ -132,13 +148,19 @@ def json_operation(
         "operation_id": operation_id,
         "summary": title,
         "response_model": reply,
-        "responses": {**_ok({}), **problems(400, 413, 415, 422, 503, 504)},
+        "responses": {
+            **_ok({}, {media.partition(";")[0]: _file_content(media) for media in files} or None),
+            **problems(400, 413, 415, 422, 503, 504),
+        },
         "openapi_extra": {"requestBody": {"required": True, "content": content}},
     }
 
 
 def npy_operation(operation_id: str, title: str, parameters: list[dict[str, Any]], example: Example) -> dict[str, Any]:
-    """Return the arguments of a POST route that reads and writes one `.npy`."""
+    """Return the arguments of a POST route that reads and writes one `.npy`, or a tensor of a safetensors file.
+
+    The document has one media type for both, since clients are generated from it.
+    """
     EXAMPLES[operation_id] = example
     return {
         "operation_id": operation_id,
@@ -147,7 +169,7 @@ def npy_operation(operation_id: str, title: str, parameters: list[dict[str, Any]
         "responses": {**_ok(NPY_HEADERS, _BINARY_CONTENT), **problems(400, 413, 415, 422, 503, 504)},
         "openapi_extra": {
             "parameters": parameters,
-            "requestBody": {"required": True, "description": "One .npy file.", "content": _BINARY_CONTENT},
+            "requestBody": {"required": True, "description": _NPY_BODY, "content": _BINARY_CONTENT},
         },
     }
 

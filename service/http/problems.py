@@ -44,7 +44,7 @@ _TABLE: Mapping[type[errors.RequantError], ProblemKind] = dict(
             422,
             "Invalid type",
             "The type text could not be parsed or violates an MLIR rule. `offset` is the index of the first "
-            "invalid character, `caret` marks it below the text, and `hint` suggests what was probably meant. POST "
+            "invalid character, `caret` marks it below the text, and `hint` suggests the likely intended text. POST "
             "the text to /v1/types/parse to try variants.",
         ),
         _row(
@@ -66,7 +66,7 @@ _TABLE: Mapping[type[errors.RequantError], ProblemKind] = dict(
             422,
             "Unknown name",
             "The request names a profile, scheme, operator or model that does not exist. The detail lists the "
-            "valid names, and `hint` asks whether a similar one was meant. If the name is part of the path, the status "
+            "valid names, and `hint` suggests the nearest one. If the name is part of the path, the status "
             "is 404.",
         ),
         _row(
@@ -162,7 +162,7 @@ _TABLE: Mapping[type[errors.RequantError], ProblemKind] = dict(
             501,
             "Not implemented",
             "The method is part of the Open Inference Protocol over gRPC or of one of its extensions, and this "
-            "service does not implement it. The detail says what there is instead.",
+            "service does not implement it. The detail names the alternative.",
         ),
         _row(
             errors.CrossOriginError,
@@ -175,7 +175,7 @@ _TABLE: Mapping[type[errors.RequantError], ProblemKind] = dict(
             errors.InvalidRequestError,
             422,
             "Invalid request",
-            "The request was parsed, but fields are missing, unknown or of the wrong type. `errors` lists up to 16 "
+            "The request is well-formed, but fields are missing, unknown or of the wrong type. `errors` lists up to 16 "
             "of them, each with a JSON pointer. Unknown fields are rejected so that a misspelt option is never "
             "silently ignored.",
         ),
@@ -184,16 +184,55 @@ _TABLE: Mapping[type[errors.RequantError], ProblemKind] = dict(
             415,
             "Unsupported media type",
             "JSON routes accept application/json. Routes under /v1/npy accept application/octet-stream, "
-            "application/x-npy and application/x-binary, those under /v1/multipart multipart/form-data. Routes under "
-            "/v2 accept any media type. Compressed bodies (gzip, deflate) are accepted under /v2 only.",
+            "application/x-npy, application/x-binary and application/vnd.safetensors, those under /v1/multipart "
+            "multipart/form-data. Routes under /v2 accept any media type. Compressed bodies (gzip, deflate) are "
+            "accepted under /v2 only.",
         ),
         _row(
             errors.SharedMemoryError,
             422,
             "Shared memory cannot be used",
-            "Shared memory is off (setting `shared_memory`), the region is registered already, or its object is "
+            "Shared memory is disabled (setting `shared_memory`), the region is already registered, or its object is "
             "missing, may not be opened, or is smaller than stated. If the object shrank while it was used, nothing "
             "that was written to it in that request counts.",
+        ),
+        _row(
+            errors.CheckpointError,
+            422,
+            "Checkpoint cannot be converted",
+            "A tensor's shape or dtype does not fit the scheme, a weight holds a NaN or an infinity, or a file of the "
+            "checkpoint is missing. `file` and `tensor` name the place.",
+        ),
+        _row(
+            errors.SafetensorsError,
+            400,
+            "Invalid safetensors file",
+            "The header is malformed or disagrees with the length of the file. The detail says where.",
+        ),
+        _row(
+            errors.SourceChangedError,
+            409,
+            "Source changed",
+            "A file of the source has changed since the conversion was planned. Start the conversion again.",
+        ),
+        _row(
+            errors.DestinationError,
+            409,
+            "Destination in use",
+            "The destination holds files of another conversion, or another worker is writing there.",
+        ),
+        _row(
+            errors.StorageError,
+            422,
+            "Storage cannot be used",
+            "A file or directory is missing, access to it is denied, or the disk is full.",
+        ),
+        _row(
+            errors.VerificationError,
+            422,
+            "Verification failed",
+            "The converted checkpoint differs from the conversion of its source, or its index, headers and config "
+            "disagree.",
         ),
         _row(
             errors.LimitError,
@@ -234,7 +273,7 @@ _TABLE: Mapping[type[errors.RequantError], ProblemKind] = dict(
             errors.SelfTestError,
             503,
             "Self-test failed",
-            "A kernel returned a wrong result in the start-up self-test, so the service accepts no work on this "
+            "A kernel returned a wrong result in the start-up self-test, so the service refuses work on this "
             "machine. The log names the failed check.",
         ),
     )
@@ -304,7 +343,7 @@ def problem_document(
 def problem_members(error: errors.RequantError) -> dict[str, Any]:
     """Return the extension members that an error fills."""
     members: dict[str, Any] = {}
-    for name in ("offset", "line", "column", "caret", "hint", "index", "limit"):
+    for name in ("offset", "line", "column", "caret", "hint", "index", "limit", "file", "tensor"):
         value = getattr(error, name, None)
         if value is not None and value != "":
             members[name] = value
@@ -342,7 +381,7 @@ def method_not_allowed(request: Request, methods: Iterable[str]) -> Response:
     advice = "; /docs has an example of its body" if allow == "POST" else ""
     if given == "POST" and request.scope["path"].startswith("/v2/models/"):
         advice = "; a model is run by POST to its path and /infer"
-    detail = f"the path takes {allow}, and not {given}{advice}"
+    detail = f"the path supports {allow}, and not {given}{advice}"
     return problem_response(request, _METHOD, detail, headers={"allow": allow})
 
 

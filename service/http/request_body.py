@@ -25,13 +25,14 @@ _ELSEWHERE = {
     "multipart/form-data": "forms are read by the routes under /v1/multipart",
     "application/json": "JSON is read by /v1/quantize and its like",
     "application/octet-stream": ".npy files are read by the routes under /v1/npy",
+    "application/vnd.safetensors": "safetensors files are read by the routes under /v1/npy",
 }
 _FIRST_ROOM = 64 << 10
 
 
 def require_media_type(headers: Mapping[str, str], served: Collection[str]) -> None:
     """Refuse a body in another media type than the `served` ones. No media type at all is taken for the right one."""
-    given = headers.get("content-type", "").partition(";")[0].strip().lower()
+    given = media_type(headers)
     if given and given not in served:
         raise UnreadableEncodingError(_other_media_type(given, served))
     coding = headers.get("content-encoding", "identity").strip().lower()
@@ -39,10 +40,15 @@ def require_media_type(headers: Mapping[str, str], served: Collection[str]) -> N
         raise UnreadableEncodingError(f"the content encoding is {excerpt(coding)!r}; bodies are read uncompressed")
 
 
+def media_type(headers: Mapping[str, str]) -> str:
+    """Return the media type of a body without its parameters, empty if there is none."""
+    return headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
 def _other_media_type(given: str, served: Collection[str]) -> str:
     """Say what a route reads. curl and HTML forms send the type of a form unless they are told another one."""
     reads = " or ".join(sorted(each for each in served if each != _FORM))
-    of_curl = ", which curl sends if no other is given" if given == _FORM else ""
+    of_curl = ", which curl sends by default" if given == _FORM else ""
     advice = f": send the header `Content-Type: {reads}`" if len(served) == 1 and "multipart" not in reads else ""
     elsewhere = next((f"; {where}" for kind, where in _ELSEWHERE.items() if given == kind), "")
     return f"the content type is {excerpt(given)!r}{of_curl}; this route reads {reads}{advice}{elsewhere}"
@@ -152,6 +158,15 @@ class ChunkReader(ABC):
     async def rest(self) -> NDArray[np.uint8]:
         """Return all that is left."""
         return await self.take(self.limit)
+
+    async def skip(self, count: int) -> int:
+        """Receive the next `count` bytes without keeping them. Return how many there were."""
+        skipped = 0
+        while skipped < count and await self._next_chunk():
+            passed = min(len(self._chunk) - self._at, count - skipped)
+            skipped += passed
+            self._at += passed
+        return skipped
 
     async def skip_rest(self) -> int:
         """Receive the rest without keeping it. Return its length."""

@@ -46,17 +46,17 @@ def _reason(text: str | memoryview) -> str:
     """Say what is probably wrong with a text, by its beginning and its length."""
     start = text[:_LOOKED_AT] if isinstance(text, str) else str(text[:_LOOKED_AT], "latin-1")
     if start.startswith("data:"):
-        return ": it is a data URL; send what follows its comma"
+        return ": it is a data URL; send only the part after the comma"
     if "-" in start or "_" in start:
         return ": - and _ are of the URL-safe alphabet; the standard one has + and / in their places"
     if any(blank in start for blank in ("\n", "\r", " ", "\\")):
         return ": it has white space or line breaks, which `base64 -w0` leaves out"
     if len(text) % 4:
-        return f": it has {len(text)} characters, which is no multiple of 4; = pads it"
+        return f": it has {len(text)} characters, which is not a multiple of 4; pad it with ="
     return ""
 
 
 def _refuse(found: int, expected: int, elements: int, dtype: np.dtype[Any]) -> None:
     raise TensorDataError(
-        f"the data hold {found} bytes; the type has {elements} elements of {dtype.itemsize} bytes, which is {expected}"
+        f"the data has {found} bytes; the type has {elements} elements of {dtype.itemsize} bytes, which is {expected}"
     )

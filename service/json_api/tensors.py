@@ -58,7 +58,7 @@ def read_elements(
         count = elements if any(isinstance(each, list) for each in tensor.values[:1]) else len(tensor.values)
         if count > settings.max_values:
             raise LimitError(
-                f"there are {count} values; more than {settings.max_values} elements are sent as data",
+                f"there are {count} values; more than {settings.max_values} elements must be sent as data",
                 limit=settings.max_values,
             )
         shape = static_shape(type_) if elements == prod(static_shape(type_)) else (elements,)

@@ -56,7 +56,7 @@ class Health(ReplyModel):
     """Readiness of the service."""
 
     status: HealthStatus = Field(
-        description="`compiling`: requests are answered, but some wait for a kernel; not ready for a load balancer yet."
+        description="`compiling`: requests are served, but some wait for a kernel; not ready for a load balancer yet."
     )
     kernels: CompiledKernels = Field(default=ABSENT, description="Only while kernels are compiled.")
 

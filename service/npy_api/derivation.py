@@ -12,11 +12,16 @@ from core.errors import InvalidRequestError, LimitError
 from core.plan.plan import Array
 from service.http.openapi_operation import BINARY
 from service.http.responses import BuffersResponse
-from service.npy_api.format import write_header
 from service.npy_api.npz import write_npz
-from service.npy_api.replies import LONGEST_TYPE_HEADER, reply_headers, saturated_header
+from service.npy_api.replies import (
+    LONGEST_TYPE_HEADER,
+    file_response,
+    npy_head,
+    reply_headers,
+    saturated_header,
+)
 from service.operations.calibration.quantization import Derivation, DerivedScales, derive_quantization
-from service.operations.conversion_call import ConversionCall
+from service.operations.conversion_call import ConversionCall, PlannedConversion
 from service.operations.conversion_run import Converted, convert_array
 from service.runtime.runtime import Runtime
 
@@ -49,8 +54,13 @@ async def quantize_deriving(
     output_format: OutputFormat,
     running: Runtime,
     reserve: Callable[[int], Awaitable[None]],
+    head: Callable[[PlannedConversion], bytes] = npy_head,
+    media_type: str = BINARY,
 ) -> Response:
-    """Quantize a flat input that is in memory, and reply with the codes and what was found."""
+    """Quantize a flat input that is in memory, and reply with the codes and what was found.
+
+    `head`, `media_type`: of a file of the codes alone.
+    """
     planned, scales = await derive_quantization(derivation, source, running, reserve)
     length = len(planned.output_type)
     if output_format is OutputFormat.NPY and length > LONGEST_TYPE_HEADER:
@@ -63,18 +73,18 @@ async def quantize_deriving(
     await reserve(planned.output_bytes)
 
     def work() -> Response:
-        return _reply(convert_array(source, planned, running.metrics), scales, output_format)
+        found = convert_array(source, planned, running.metrics)
+        if output_format is OutputFormat.NPY:
+            return file_response(found, head(planned), reply_headers(planned), media_type)
+        return _npz_response(found, scales)
 
     return await running.executor.run_array(source.nbytes, work)
 
 
-def _reply(found: Converted, scales: DerivedScales, output_format: OutputFormat) -> Response:
+def _npz_response(found: Converted, scales: DerivedScales) -> Response:
     planned = found.result.planned
     assert isinstance(found.output, np.ndarray)
     y = found.output.reshape(planned.output_shape)
-    headers = (*reply_headers(planned), saturated_header(found.result))
-    if output_format is OutputFormat.NPY:
-        return BuffersResponse([write_header(y.dtype, y.shape), found.output.view(np.uint8).data], BINARY, headers)
     zero_point = scales.zero_point(planned.plan.output_dtype)
     arrays = {"y": y, "scale": scales.scale, "zero_point": zero_point, "type": np.array(planned.output_type)}
-    return BuffersResponse(write_npz(arrays), BINARY, headers)
+    return BuffersResponse(write_npz(arrays), BINARY, (*reply_headers(planned), saturated_header(found.result)))

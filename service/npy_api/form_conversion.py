@@ -34,7 +34,7 @@ from service.http.request_body import BodyReader
 from service.npy_api import format as npy
 from service.npy_api.derivation import check_output_format, quantize_deriving, read_output_format
 from service.npy_api.reading import advising_numpy, check_size, element_of, header_text
-from service.npy_api.replies import npy_head, npy_response, reply_headers
+from service.npy_api.replies import file_response, npy_head, reply_headers
 from service.operations.calibration.options import (
     CALIBRATION_OPTIONS,
     OF_SCALES,
@@ -166,13 +166,13 @@ async def _convert(form: _Form, operation: Operation, running: Runtime, reserve:
         npy.check_dtype(header, derivation.dtype, named=named)
         with advising_numpy(header, call):
             return await quantize_deriving(derivation, data.view(derivation.dtype), output, running, reserve)
-    with _of_made_type(form), advising_numpy(header, call):
+    with _of_multipliers(), _of_made_type(form), advising_numpy(header, call):
         planned = await planned_conversion(call, characters, running)
     npy.check_dtype(header, planned.input_dtype, named=named)
     if planned.packed_in is not None:
         check_dense_bytes(header.elements, planned.elements, planned.packed_in)
     found = await convert_received(data.view(planned.input_dtype), planned, running, reserve)
-    return npy_response(found, npy_head(planned), reply_headers(planned))
+    return file_response(found, npy_head(planned), reply_headers(planned))
 
 
 async def _call(form: _Form, operation: Operation, running: Runtime) -> tuple[ConversionCall, int]:
@@ -203,6 +203,17 @@ def _of_made_type(form: _Form) -> Iterator[None]:
     except RequantError as error:
         if form.scaled and error.pointer in ("/input_type", "/output_type") and error.pointer[1:] not in form.texts:
             error.pointer = "/scale"
+        raise
+
+
+@contextmanager
+def _of_multipliers() -> Iterator[None]:
+    """Point at the files of the multipliers and shifts, not at entries of a list of pairs."""
+    try:
+        yield
+    except RequantError as error:
+        if (error.pointer or "").startswith("/multipliers"):
+            error.pointer = "/shift" if (error.pointer or "").endswith("/shift") else "/multiplier"
         raise
 
 

@@ -23,10 +23,10 @@ router = APIRouter(prefix="/v1/multipart", tags=["multipart"], dependencies=[Dep
 _BARE = "MLIR text. A bare element type takes its shape from x."
 _FILES = {
     "x": "The tensor, a .npy file.",
-    "scale": "Instead of a type text: one scale, or one for each index of axis, or one for each block. A .npy file.",
-    "zero_point": "With scale: as many zero points, a .npy file. Default: 0.",
+    "scale": "Instead of a type: one scale, or one per index of axis, or one per block. A .npy file.",
+    "zero_point": "With scale: one zero point per scale, a .npy file. Default: 0.",
     "multiplier": "Replace the derived multipliers: one, or one per channel, a .npy file of int64.",
-    "shift": "With multiplier: as many shifts, a .npy file of int32.",
+    "shift": "With multiplier: one shift per multiplier, a .npy file of int32.",
 }
 _SCALES = write_npy(np.array([0.5, 0.25, 0.125, 0.0625], np.float32))
 _EXAMPLE_FIELDS: dict[Operation, dict[str, str | int | bytes]] = {
@@ -77,7 +77,7 @@ _OF_SCALES = {
     ),
 )
 async def quantize_form(request: Request) -> Response:
-    """Quantize a .npy file, by scales that may be files too, or that are derived."""
+    """Quantize a .npy file; the scales may be files too, or derived."""
     return await convert_form(request, Operation.QUANTIZE)
 
 
@@ -90,7 +90,7 @@ async def quantize_form(request: Request) -> Response:
     ),
 )
 async def dequantize_form(request: Request) -> Response:
-    """Dequantize a .npy file, by scales that may be files too."""
+    """Dequantize a .npy file; the scales may be files too."""
     return await convert_form(request, Operation.DEQUANTIZE)
 
 
@@ -103,5 +103,5 @@ async def dequantize_form(request: Request) -> Response:
     ),
 )
 async def requantize_form(request: Request) -> Response:
-    """Requantize a .npy file to another scale, by multipliers that may be files too."""
+    """Requantize a .npy file to another scale; the multipliers may be files too."""
     return await convert_form(request, Operation.REQUANTIZE)

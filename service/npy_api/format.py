@@ -183,6 +183,8 @@ def _resemblance(start: bytes) -> str:
         return "it is empty"
     if start.startswith(b"PK"):
         return "it looks like a .npz or zip archive; send its arrays as fields of a form, under /v1/multipart"
+    if start[4:] == b'\0\0\0\0{"':
+        return "it looks like a safetensors file; send it to a route under /v1/npy"
     if start.startswith(b"\x80"):
         return "it looks like a pickle, and pickles are never read"
     if start.isascii() and start.decode("ascii").isprintable():

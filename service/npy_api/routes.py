@@ -1,4 +1,4 @@
-"""The routes of the `.npy` protocol: one file in, one file out, types in the query."""
+"""The routes of the `.npy` protocol: one `.npy` or safetensors file in, one file out, types in the query."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ OUTPUT = query_parameter(
     schema={"$ref": f"{SCHEMAS}OutputFormat", "default": "npy"},
 )
 
+TENSOR = query_parameter("tensor", "The name of the tensor, if the body is a safetensors file with several.")
+
 
 I8 = "!quant.uniform<i8:f32, 0.5:3>"
 EXAMPLE_TENSORS = {
@@ -44,7 +46,7 @@ def _described(operation: Operation, input_type: str, output_type: str, *others:
     return npy_operation(
         f"{operation}Npy",
         f"{operation.capitalize()} a .npy file",
-        [*described_fields(operation, input_type, output_type), *others],
+        [*described_fields(operation, input_type, output_type), TENSOR, *others],
         Example(query=_QUERIES[operation], npy=EXAMPLE_TENSORS[operation]),
     )
 
@@ -59,7 +61,7 @@ def _described(operation: Operation, input_type: str, output_type: str, *others:
     ),
 )
 async def quantize_npy(request: Request) -> Response:
-    """Quantize a .npy file to a given type, or to one whose scales are derived."""
+    """Quantize a .npy file to a given type, or with derived scales."""
     return await convert_npy(request, Operation.QUANTIZE)
 
 

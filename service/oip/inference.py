@@ -224,7 +224,7 @@ async def _receive_raw(reader: BodyReader, model: Model, query: Mapping[str, str
     if len(needed) != 1:
         named = ", ".join(slot.name for slot in model.inputs) or "none"
         raise MalformedRequestError(
-            f"an Inference-Header-Content-Length of 0 says that the body is one tensor; {model.name} takes {named}"
+            f"an Inference-Header-Content-Length of 0 means that the body is one tensor; {model.name} takes {named}"
         )
     given: dict[str, Value] = {
         each.name: each.from_text(query[each.name]) for each in model.parameters if each.name in query

@@ -148,7 +148,7 @@ def _infer_operation(operation_id: str, title: str, path: dict[str, str]) -> dic
 async def infer(request: Request, model: str) -> Response:
     """Run a model, with tensors as JSON. For binary tensors see docs/open_inference_protocol.md.
 
-    Bodies may be compressed with gzip or deflate. No content type is asked for.
+    Bodies may be compressed with gzip or deflate. No content type is required.
     """
     return await _with_model(request, model, None, inference.infer)
 

@@ -165,7 +165,7 @@ class SharedMemoryRegion(ReplyModel):
 
 
 class Done(ReplyModel):
-    """The request was carried out. There is nothing to say about it."""
+    """Success, with nothing to return."""
 
 
 class ModelList(ReplyModel):
@@ -194,7 +194,7 @@ class TensorMetadata(ReplyModel):
     """An input or output tensor of a model."""
 
     name: str
-    datatype: str = Field(description="The most usual one. parameters/datatypes lists all.")
+    datatype: str = Field(description="The most common datatype. parameters/datatypes lists all.")
     shape: list[Int64] = Field(description="-1: any shape of any rank.")
     parameters: ParameterMap = Field(
         description="datatypes, optional, description, and variadic if there may be several."
@@ -213,7 +213,7 @@ class ParameterMetadata(ReplyModel):
 
 
 class ModelMetadata(ReplyModel):
-    """What a model takes and gives."""
+    """The inputs, outputs and parameters of a model."""
 
     name: str
     versions: list[str]

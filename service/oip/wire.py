@@ -121,7 +121,7 @@ def input_heads(inputs: Sequence[InferenceInput], model: Model, max_rank: int) -
         if slot is None:
             raise _invalid(f"{place}/name", _no_such("input", given.name, model, model.inputs))
         if given.name in heads:
-            raise _invalid(f"{place}/name", f"the input {given.name} is there more than once")
+            raise _invalid(f"{place}/name", f"the input {given.name} occurs more than once")
         datatype = datatype_named(given.datatype, f"{place}/datatype")
         if datatype.name not in slot.datatypes:
             raise _invalid(f"{place}/datatype", f"{given.name} takes {', '.join(slot.datatypes)}; not {datatype.name}")
@@ -189,7 +189,7 @@ def _shown(number: int) -> str:
 
 def wrong_length(expected: int, found: int, *, length_stated: bool) -> MalformedRequestError:
     """Return the error of a body in which another number of bytes follows the JSON than the inputs say."""
-    hint = "" if length_stated else "; Inference-Header-Content-Length says where the JSON ends"
+    hint = "" if length_stated else "; Inference-Header-Content-Length gives the length of the JSON"
     return MalformedRequestError(
         f"the inputs say that {expected} bytes follow the JSON; the body has {found} there{hint}"
     )
@@ -258,7 +258,7 @@ def wanted_outputs(request: InferenceRequest, model: Model) -> dict[str, bool]:
         if slot_named(model.outputs, output.name) is None:
             raise _invalid(f"{place}/name", _no_such("output", output.name, model, model.outputs))
         if output.name in wanted:
-            raise _invalid(f"{place}/name", f"the output {output.name} is there more than once")
+            raise _invalid(f"{place}/name", f"the output {output.name} occurs more than once")
         unknown = [name for name in output.parameters if name not in (BINARY, *PARAMETERS)]
         if unknown:
             known_ones = ", ".join((BINARY, *PARAMETERS))

@@ -36,7 +36,8 @@ TITLE = "Requant"
 _DESCRIPTION = """Bit-exact quantization arithmetic. Types are MLIR text; a profile names the system to reproduce.
 
 Tensors are row-major and little-endian. JSON routes accept them as base64 or, if small, as numbers; routes under
-`/v1/npy` read and write one `.npy` file, and those under `/v1/multipart` read forms of them; `/v2` implements the Open
+`/v1/npy` read and write one `.npy` file, and those under `/v1/multipart` read multipart forms of them; `/v2`
+implements the Open
 Inference Protocol, with JSON or binary tensors.
 Errors are `application/problem+json` with a stable `code`."""
 
@@ -152,7 +153,7 @@ def _describe_tokens(found: dict[str, Any]) -> None:
         "bearer": {
             "type": "http",
             "scheme": "bearer",
-            "description": "One of the service's tokens. A service without the setting `tokens_file` asks for none.",
+            "description": "One of the service's tokens. Not needed if the setting `tokens_file` is not set.",
         }
     }
     found["security"] = [{}, {"bearer": []}]

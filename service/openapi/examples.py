@@ -83,7 +83,8 @@ def _add_request(operation: dict[str, Any], name: str, example: Example) -> None
 
 
 def _add_reply(operation: dict[str, Any], name: str, reply: RecordedReply) -> None:
-    ((media_type, content),) = operation["responses"]["200"]["content"].items()
+    contents = operation["responses"]["200"]["content"]
+    media_type = BINARY if "file" in reply else JSON
     if "file" in reply:
         fields = ", ".join(f"`{field}: {value}`" for field, value in reply["headers"].items())
         shown = {"examples": _file(f"{name}/reply.npy", base64.b64decode(reply["file"]), f"With {fields}.")}
@@ -92,7 +93,7 @@ def _add_reply(operation: dict[str, Any], name: str, reply: RecordedReply) -> No
     else:
         shown = {"example": reply["json"]}
     # FastAPI gives several operations the same dictionary.
-    operation["responses"]["200"]["content"] = {media_type: {**content, **shown}}
+    operation["responses"]["200"]["content"] = {**contents, media_type: {**contents[media_type], **shown}}
 
 
 def _file(path: str, file: bytes, description: str | None = None) -> dict[str, Any]:

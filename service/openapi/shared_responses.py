@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from core.errors import DeadlineError, RequantError, UnauthorizedError, UnavailableError
+from core.errors import DeadlineError, DestinationError, RequantError, UnauthorizedError, UnavailableError
 from service.http.openapi_operation import PROBLEM
 from service.http.problems import kind_of, problem_document, problem_members
 from service.openapi.examples import EXAMPLE_REQUEST_ID, recorded_replies
@@ -13,6 +13,7 @@ _NAMES = {
     "400": "MalformedRequest",
     "401": "Unauthorized",
     "404": "NotFound",
+    "409": "Conflict",
     "413": "LimitExceeded",
     "415": "UnsupportedMediaType",
     "422": "InvalidRequest",
@@ -23,6 +24,9 @@ _NAMES = {
 # Problems that cannot be provoked while replies are recorded.
 _RARE = {
     "401": UnauthorizedError("the request has no valid token; expected the header 'Authorization: Bearer <token>'"),
+    "409": DestinationError(
+        "/models/tiny-W4A16 holds files that do not belong to this conversion: choose an empty one"
+    ),
     "503": UnavailableError("the service is draining"),
     "504": DeadlineError("the request took 10 seconds of CPU; that is the limit", limit=10),
 }

@@ -16,13 +16,21 @@ class Tag(NamedTuple):
 GROUPS: dict[str, tuple[Tag, ...]] = {
     "Conversions": (
         Tag("ops", "JSON", "Quantize, dequantize, requantize and compare tensors in JSON."),
-        Tag("explain", "Explanations", "Conversions with each step of the arithmetic of each element, in JSON."),
+        Tag("explain", "Explanations", "Conversions with every arithmetic step of each element, in JSON."),
         Tag("npy", ".npy files", "Conversions of one `.npy` file, types in the query."),
-        Tag("multipart", "Forms", "Conversions of `.npy` files in forms, with the scales as files of their own."),
+        Tag("multipart", "Forms", "Conversions of `.npy` files in multipart forms, with the scales as separate files."),
     ),
     "Arithmetic": (
         Tag("integer", "Integer operations", "Matmul, conv2d and add with requantized outputs."),
         Tag("params", "Parameters", "Scales, zero points, multipliers and shifts: derived from factors, ranges, data."),
+    ),
+    "Whole models": (
+        Tag(
+            "checkpoints",
+            "Checkpoint jobs",
+            "Checkpoint conversions as background jobs. The setting `checkpoint_roots` must list the locations that "
+            "jobs may use; the examples assume `/models`.",
+        ),
     ),
     "Types and modules": (
         Tag("types", "Types", "MLIR's quantized types: parsed, described and translated."),

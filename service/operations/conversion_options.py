@@ -84,11 +84,6 @@ OPTIONS: Mapping[Operation, tuple[Option, ...]] = {
     Operation.DEQUANTIZE: (),
     Operation.REQUANTIZE: (SCHEME, AXIS),
 }
-DEFAULT_PROFILES: Mapping[Operation, str] = {
-    Operation.QUANTIZE: "stablehlo",
-    Operation.DEQUANTIZE: "stablehlo",
-    Operation.REQUANTIZE: "litert",
-}
 
 
 def given_options(operation: Operation, values: Mapping[str, Value | None]) -> tuple[tuple[str, Value], ...]:

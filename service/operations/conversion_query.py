@@ -12,7 +12,7 @@ from starlette.requests import Request
 from core.errors import FieldFault, InvalidRequestError, LimitError, ParameterError
 from core.mlir.types import ElementType, Type
 from core.plan.packing import Packing
-from core.profiles import Operation
+from core.profiles import DEFAULT_PROFILES, Operation
 from core.schemes import Multiplier
 from core.schemes.factors import parse_factor
 from service.http.openapi_operation import SCHEMAS, query_parameter
@@ -20,7 +20,6 @@ from service.http.query import read_query
 from service.operations.calibration.options import CALIBRATION_OPTIONS, given_calibration
 from service.operations.conversion_call import ConversionCall
 from service.operations.conversion_options import (
-    DEFAULT_PROFILES,
     LARGEST_INTEGER,
     LARGEST_MULTIPLIER,
     LARGEST_SHIFT,

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from core.cancellation import check_cancelled
 from core.compare.error_report import conversion_error
+from core.errors.cancellation import check_cancelled
 from core.plan.conversion import Conversion, merged
 from core.plan.packing import unpack
 from core.plan.plan import Array

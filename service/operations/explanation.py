@@ -58,11 +58,12 @@ async def planned_explanation(
 def explanation_members(explanation: Explanation) -> dict[str, Any]:
     """Return the members of an explanation in the replies of all protocols."""
     element = explanation.plan.output_type.element
-    elements = [_element(each, element) for each in explanation.elements]
+    elements = [element_members(each, element) for each in explanation.elements]
     return {"formula": list(explanation.formula), "elements": elements}
 
 
-def _element(explained: ElementExplanation, element: ElementType) -> dict[str, Any]:
+def element_members(explained: ElementExplanation, element: ElementType) -> dict[str, Any]:
+    """Return the members of one element: its input, its steps and its result."""
     result = str(explained.result)
     if isinstance(explained.result, float) and isinstance(element, FloatElement):
         result = float_text(explained.result, element)

@@ -10,8 +10,8 @@ request leaves room for the others, and those of one request run side by side wh
 Modules are texts that take up to seconds; they have another one, so that a type never waits for a module.
 
 No piece is begun for a client that has left or for a request whose time is over, and work that takes long asks between
-its steps (`core.cancellation`). Each kind of thread has a queue of limited length; a request that finds it full is
-refused before anything was done for it, and one that was let in is not refused later.
+its steps (`core.errors.cancellation`). Each kind of thread has a queue of limited length; a request that finds it full
+is refused before anything was done for it, and one that was let in is not refused later.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from math import inf
 from time import perf_counter, thread_time
 from typing import TypeVar
 
-from core.cancellation import cancellation_check
 from core.errors import OverloadedError
+from core.errors.cancellation import cancellation_check
 from service.runtime.request_context import RequestContext, current_request
 
 Result = TypeVar("Result")

@@ -21,10 +21,11 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.requests import Request
 
-from core.errors import UnavailableError
+from core.errors import RequantError, UnavailableError
 from core.self_test.self_test import Compilation, prepare_kernels
 from service.runtime.certificate import Certificate
 from service.runtime.cgroup import available_cpus
+from service.runtime.checkpoint_jobs import CheckpointJobs
 from service.runtime.executor import Executor
 from service.runtime.forced_exit import PREPARING_THREAD
 from service.runtime.hangup import reread_on_hangup
@@ -58,7 +59,7 @@ _PROGRESS_SECONDS = 10.0
 class Runtime:
     """What lives as long as the process: the threads, the status, and how many kernels are there.
 
-    Raises SettingError if the files of tokens or of the certificate cannot be used.
+    Raises SettingError if the files of tokens or of the certificate, or the roots of checkpoints, cannot be used.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -91,6 +92,10 @@ class Runtime:
             self.metrics.watch(
                 "shared_memory_bytes", "Bytes of registered shared memory.", lambda: regions.mapped_bytes
             )
+        self.checkpoint_jobs = _checkpoint_jobs(settings) if settings.checkpoint_roots else None
+        if self.checkpoint_jobs is not None:
+            jobs = self.checkpoint_jobs
+            self.metrics.watch("checkpoint_jobs", "Checkpoint jobs that run here.", lambda: jobs.running)
         # What queries mean, and what they mean for the tensors that came with them.
         self.asked: PlanCache[Any] = PlanCache(settings.plan_cache_bytes // 4)
         self.planned: PlanCache[Any] = PlanCache(settings.plan_cache_bytes)
@@ -109,7 +114,7 @@ class Runtime:
     def require_ready(self) -> None:
         """Refuse work before the kernels in the cache have been checked. Raise UnavailableError."""
         if self.status not in _WORKING:
-            raise UnavailableError(f"the service is {self.status}; it takes no work")
+            raise UnavailableError(f"the service is {self.status} and accepts no work")
 
     async def warm_up(self) -> None:
         """Load or compile every kernel, check the known answers, then be ready."""
@@ -148,8 +153,8 @@ class Runtime:
             self.executor.work_may_wait()
             self.status = HealthStatus.COMPILING
             _log.info(
-                "Compiling kernels for this CPU. They are kept for later starts; requests are answered meanwhile, "
-                "and each waits for its own kernels only."
+                "Compiling kernels for this CPU. They are cached for later starts; requests are served meanwhile, "
+                "and each waits only for the kernels it needs."
             )
             # Requests leave garbage from now on. What exists already stays, and need not be searched.
             gc.freeze()
@@ -174,6 +179,13 @@ class Runtime:
         """Say that no more work is wanted. What comes all the same is done: a balancer needs a while to see it."""
         if self.status is HealthStatus.READY:
             self.status = HealthStatus.DRAINING
+
+
+def _checkpoint_jobs(settings: Settings) -> CheckpointJobs:
+    try:
+        return CheckpointJobs(settings.checkpoint_roots, settings.checkpoint_jobs, settings.checkpoint_threads)
+    except RequantError as error:
+        raise SettingError("checkpoint_roots", error.detail) from None
 
 
 def _tokens(path: Path) -> Tokens:
@@ -232,4 +244,6 @@ async def lifespan(app: Starlette) -> AsyncIterator[None]:
         current.status = HealthStatus.STOPPING
         warm_up.cancel()
         watch.cancel()
+        if current.checkpoint_jobs is not None:
+            await asyncio.to_thread(current.checkpoint_jobs.close, current.settings.shutdown_seconds)
         current.executor.shut_down()

@@ -113,13 +113,12 @@ class Limits(BaseModel):
 
 
 class Settings(Limits, BaseSettings):
-    """Where to listen, how much to use, and the limits. `REQUANT_PORT=8080` and `--port 8080` say the same."""
+    """Addresses, resources and limits. `REQUANT_PORT=8080` and `--port 8080` are equivalent."""
 
     model_config = SettingsConfigDict(
         frozen=True,
         env_prefix=_PREFIX,
         extra="forbid",
-        cli_prog_name="python -m service",
         cli_kebab_case=True,
     )
 
@@ -127,13 +126,13 @@ class Settings(Limits, BaseSettings):
     port: int = Field(default=8080, ge=1, le=65535, description="Port to listen on.")
     uds: Path | None = Field(
         default=None,
-        description="Unix socket to listen on in place of the port. Its mode is 660. A socket that nobody listens on "
-        "is replaced, anything else is not.",
+        description="Unix socket to listen on in place of the port. Its mode is 660. A stale socket is replaced; any "
+        "other file is an error.",
     )
     tls_certificate: Path | None = Field(
         default=None,
-        description="File of the TLS certificate and its chain, as PEM. If set, HTTP and gRPC take TLS 1.2 and 1.3 "
-        "only. Reloaded on SIGHUP.",
+        description="File of the TLS certificate and its chain, as PEM. If set, HTTP and gRPC accept only TLS 1.2 "
+        "and 1.3. Reloaded on SIGHUP.",
     )
     tls_key: Path | None = Field(
         default=None, description="File of the certificate's private key, as PEM and not encrypted. Reloaded on SIGHUP."
@@ -178,8 +177,22 @@ class Settings(Limits, BaseSettings):
     body_seconds: float = _timeout(30.0, "Read timeout for the request body, in seconds, plus one second per MiB.")
     shared_memory: bool = Field(
         default=False,
-        description="Let clients of the Open Inference Protocol register system shared memory. They can read and "
-        "overwrite every object in /dev/shm that this process may.",
+        description="Let clients of the Open Inference Protocol register system shared memory. They can then read "
+        "and overwrite every object in /dev/shm that this process can access.",
+    )
+    checkpoint_roots: Annotated[list[str], NoDecode] = Field(
+        default=[],
+        description="Directories and URL prefixes of object stores, comma-separated, below which checkpoint jobs may "
+        "read and write. Default: none, which disables checkpoint jobs.",
+    )
+    checkpoint_jobs: int = Field(
+        default=1, ge=1, le=64, description="Number of checkpoint jobs that run at the same time; further ones get 503."
+    )
+    checkpoint_threads: int = Field(
+        default_factory=lambda: max(1, available_cpus() // 2),
+        ge=1,
+        le=1024,
+        description="Number of threads of a checkpoint job. Default: half of the available CPUs.",
     )
     plan_cache_bytes: int = _bytes(16 << 20, "Size of the plan cache, in bytes.")
     keep_alive_seconds: int = Field(
@@ -220,12 +233,12 @@ class Settings(Limits, BaseSettings):
     )
     docs_public: bool = Field(default=False, description="Serve /docs and /openapi.json without a token.")
 
-    @field_validator("cors_origins", mode="before")
+    @field_validator("cors_origins", "checkpoint_roots", mode="before")
     @classmethod
-    def _origins(cls, given: Any) -> Any:
+    def _separated(cls, given: Any) -> Any:
         """Read a list with commas between."""
         if isinstance(given, str):
-            return [origin.strip() for origin in given.split(",") if origin.strip()]
+            return [entry.strip() for entry in given.split(",") if entry.strip()]
         return given
 
     @field_validator("cors_origins")
@@ -264,12 +277,17 @@ class Settings(Limits, BaseSettings):
         return given
 
 
-def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
+def read_settings(
+    arguments: Sequence[str], environment: Mapping[str, str], program: str = "python -m service"
+) -> Settings:
     """Return the settings that flags and `os.environ` give. Raise ValueError that names each wrong one, one to a line.
+
+    `program`: what messages call the command.
 
     A misspelt setting is refused, since its default may be a service without authentication. The rest of the
     environment is anybody's, but what begins with `REQUANT_` is meant for this service.
     """
+    Settings.model_config["cli_prog_name"] = program
     faults = [*_misspelt_variables(environment), *_misspelt_flags(arguments)]
     if faults:
         raise ValueError("\n".join(faults))
@@ -296,7 +314,7 @@ def _contradictions(settings: Settings) -> Iterator[tuple[str, str]]:
     if settings.tls_key is not None and settings.tls_certificate is None:
         yield "tls_key", "TLS needs tls_certificate too"
     if settings.uds is not None and settings.tls_certificate is not None:
-        yield "uds", "there is no TLS on a unix socket; unset uds, or tls_certificate and tls_key"
+        yield "uds", "TLS is not supported on a Unix socket; unset uds, or tls_certificate and tls_key"
     taken = {} if settings.uds is not None else {settings.port: "the main port"}
     for name in ("metrics_port", "grpc_port"):
         port: int | None = getattr(settings, name)
@@ -334,7 +352,7 @@ def _misspelt_flags(arguments: Sequence[str]) -> Iterator[str]:
 
 def _not_known(kind: str, name: str, known: Sequence[str]) -> str:
     nearest = get_close_matches(name, known, 1, 0.0)[0]
-    return f"unknown {kind}; did you mean {nearest}? `python -m service --help` lists all"
+    return f"unknown {kind}; did you mean {nearest}? `{Settings.model_config['cli_prog_name']} --help` lists all"
 
 
 def _fault(item: Any, arguments: Sequence[str], environment: Mapping[str, str]) -> str:

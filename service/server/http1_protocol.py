@@ -450,7 +450,7 @@ class HttpProtocol(asyncio.Protocol):
     def _problem(self, error: Exception, scope: dict[str, Any]) -> bytes:
         """Return the response to a request that failed, as far as its scope is known."""
         if isinstance(error, httptools.HttpParserError):
-            error = MalformedRequestError("what was sent is not a request of HTTP/1.1")
+            error = MalformedRequestError("not an HTTP/1.1 request")
         if not isinstance(error, RequantError):
             _log.error("Failed to start a request.", exc_info=error)
             error = RequantError("unexpected error; the log has the details")

@@ -35,7 +35,7 @@ def http_minor_version(head: bytes | bytearray) -> int:
     """
     found = _REQUEST_LINE.match(head)
     if found is None:
-        raise MalformedRequestError("the request line names no version of HTTP")
+        raise MalformedRequestError("the request line has no HTTP version")
     major, minor = found.groups()
     if major != b"1":
         raise VersionError(

@@ -18,6 +18,8 @@ pytestmark = pytest.mark.browser
 SHARED_MEMORY = "/v2/systemsharedmemory"
 # Members of replies that differ from machine to machine.
 VARYING = {"getInfo": {"python", "packages", "machine", "threads", "kernels"}}
+# Those about checkpoint jobs, which are off here.
+JOBS = {"startCheckpointJob", "getCheckpointJob", "cancelCheckpointJob"}
 MOST_MILLISECONDS = 1000
 
 
@@ -72,13 +74,15 @@ def test_every_operation_is_executed_as_shown(
         for path, methods in document["paths"].items():
             for operation in methods.values():
                 name = operation["operationId"]
+                if name in JOBS:
+                    continue
                 if path.startswith(SHARED_MEMORY):
                     httpx.post(f"{shared.url}{SHARED_MEMORY}/unregister").raise_for_status()
                     if name in ("oipGetSharedMemory", "oipUnregisterSharedMemory", "oipListSharedMemory"):
                         url = f"{shared.url}{SHARED_MEMORY}/region/input/register"
                         httpx.post(url, json=register).raise_for_status()
                 status, body = executed(page, name)
-                (content,) = operation["responses"]["200"]["content"].values()
+                content, *_ = operation["responses"]["200"]["content"].values()
                 if status != "200":
                     wrong[name] = f"{status}: {body[:300]}"
                 elif "example" in content and without(name, json.loads(body)) != without(name, content["example"]):

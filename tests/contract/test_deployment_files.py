@@ -16,6 +16,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from requant.command.main import command_parser
 from service.runtime.metrics import Metrics
 from service.runtime.settings import _OTHER_VARIABLES, Settings
 
@@ -53,6 +54,8 @@ def image_variables() -> dict[str, str]:
 DEPLOYMENT = read(KUBERNETES / "base/deployment.yaml")
 POD = DEPLOYMENT["spec"]["template"]["spec"]
 PREDICTOR = read(KUBERNETES / "kserve/inference-service.yaml")["spec"]["predictor"]
+JOB = read(KUBERNETES / "checkpoint-job/job.yaml")["spec"]
+WORKER = JOB["template"]["spec"]
 COMPOSE = read(ROOT / "deploy/compose.yaml")["services"]["requant"]
 SERVICE = read(KUBERNETES / "base/service.yaml")
 PODS = pytest.mark.parametrize("pod", [POD, PREDICTOR], ids=["deployment", "kserve"])
@@ -156,6 +159,48 @@ def test_resources_and_times_fit_the_service(pod: Any) -> None:
     assert pod["securityContext"]["runAsUser"] == int(re.findall(r"^USER (\d+)", dockerfile(), re.M)[-1])
 
 
+def test_a_worker_is_told_its_share() -> None:
+    assert JOB["completionMode"] == "Indexed"
+    (container,) = WORKER["containers"]
+    entry = json.loads(dockerfile().rpartition("ENTRYPOINT ")[2])
+    assert container["command"] == [*entry[:-1], "requant"]
+    names = {each["name"] for each in container["env"]}
+    arguments = [argument.replace("$(THREADS)", "4") for argument in container["args"]]
+    assert arguments != container["args"]
+    assert "THREADS" in names
+    parsed = command_parser().parse_args(arguments)
+    assert (parsed.of, parsed.threads, parsed.index) == (JOB["completions"], 4, None)
+
+
+def test_the_pod_of_a_worker_is_that_of_the_service() -> None:
+    for name in ("securityContext", "automountServiceAccountToken", "enableServiceLinks"):
+        assert WORKER[name] == POD[name]
+    (container,), (service,) = WORKER["containers"], POD["containers"]
+    assert container["securityContext"] == service["securityContext"]
+    resources = container["resources"]
+    assert resources["requests"]["memory"] == resources["limits"]["memory"]
+    assert "cpu" not in resources["limits"]
+
+
+def test_the_spool_of_a_worker() -> None:
+    """It lies where it may be written, and fits into the storage that is asked for."""
+    (container,), (volume,) = WORKER["containers"], WORKER["volumes"]
+    (mount,) = container["volumeMounts"]
+    assert variables(container)["TMPDIR"] == mount["mountPath"]
+    assert mount["name"] == volume["name"]
+    storage = {container["resources"][kind]["ephemeral-storage"] for kind in ("requests", "limits")}
+    assert int(volume["emptyDir"]["sizeLimit"].removesuffix("Gi")) < int(storage.pop().removesuffix("Gi"))
+    assert not storage
+
+
+def test_the_credentials_of_a_worker() -> None:
+    (container,) = WORKER["containers"]
+    (source,) = container["envFrom"]
+    secret = read(KUBERNETES / "checkpoint-job/secret.yaml")
+    assert source["secretRef"]["name"] == secret["metadata"]["name"]
+    assert not any(value for name, value in secret["stringData"].items() if "KEY" in name)
+
+
 def test_a_rollout_waits_for_the_startup_probe() -> None:
     startup = POD["containers"][0]["startupProbe"]
     assert DEPLOYMENT["spec"]["progressDeadlineSeconds"] > startup["periodSeconds"] * startup["failureThreshold"]
@@ -170,15 +215,15 @@ def test_kustomizations_name_all_files_and_one_image() -> None:
         assert all((folder / name).exists() for name in named), folder
         files = {file.name for file in folder.iterdir() if file.is_file()} - {"kustomization.yaml"}
         assert files == {name for name in named if "/" not in name}, folder
-    images = {each["image"] for each in (*POD["containers"], *PREDICTOR["containers"])}
+    images = {each["image"] for each in (*POD["containers"], *PREDICTOR["containers"], *WORKER["containers"])}
     assert images == {"requant"}
-    for place in ("base", "kserve", "overlays/production"):
+    for place in ("base", "checkpoint-job", "kserve", "overlays/production"):
         (image,) = read(KUBERNETES / place / "kustomization.yaml")["images"]
         assert image["name"] == "requant"
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
-@pytest.mark.parametrize("folder", ["base", "kserve", "overlays/production"])
+@pytest.mark.parametrize("folder", ["base", "checkpoint-job", "kserve", "overlays/production"])
 def test_kustomize_builds_it(folder: str) -> None:
     run = subprocess.run(["kubectl", "kustomize", KUBERNETES / folder], check=True, capture_output=True, text=True)
     documents = list(yaml.safe_load_all(run.stdout))

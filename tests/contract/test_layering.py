@@ -1,6 +1,7 @@
 """The import graph of the code: rooms in one order, imported downward only, without circles.
 
-`core` and `service` are each a stack of rooms: the folders and modules right below them. CONTRIBUTING draws the stacks.
+`core`, `service` and `requant` are each a stack of rooms: the folders and modules right below them. CONTRIBUTING draws
+the stacks.
 """
 
 from __future__ import annotations
@@ -16,6 +17,11 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 # From top to bottom: a room imports those below it. The rooms in one tuple do not import each other.
+REQUANT: tuple[tuple[str, ...], ...] = (
+    ("command",),
+    ("engines", "verification"),
+    ("arrays", "checkpoints"),
+)
 SERVICE: tuple[tuple[str, ...], ...] = (
     ("server",),
     ("app",),
@@ -30,6 +36,7 @@ SERVICE: tuple[tuple[str, ...], ...] = (
 )
 CORE: tuple[tuple[str, ...], ...] = (
     ("self_test",),
+    ("checkpoint",),
     ("lowering",),
     ("translation",),
     ("operators",),
@@ -43,10 +50,11 @@ CORE: tuple[tuple[str, ...], ...] = (
     ("mlir",),
     ("kernels",),
     ("formats",),
-    ("errors", "cancellation"),
+    ("errors",),
 )
-# `service` is above all of `core`. The constants in a package's own `__init__.py` are below everything.
-STACKS = {"service": SERVICE, "core": CORE}
+# `requant` is above all of `service`, and that above all of `core`. The constants in a package's own `__init__.py` are
+# below everything.
+STACKS = {"requant": REQUANT, "service": SERVICE, "core": CORE}
 MOST_ENTRIES = 16
 
 WEB = {"service", "fastapi", "starlette", "pydantic", "pydantic_settings", "uvicorn", "httptools", "uvloop", "pybase64"}
@@ -120,10 +128,12 @@ def test_rooms_import_downward_only() -> None:
         for depth, level in enumerate(stack)
         for name in level
     }
+    packages = list(STACKS)
     upward = [
         f"{module} imports {target}"
         for module, target, above, below in arrows()
-        if (above[0] == below[0] and height[above] <= height[below]) or (above[0], below[0]) == ("core", "service")
+        if (above[0] == below[0] and height[above] <= height[below])
+        or packages.index(above[0]) > packages.index(below[0])
     ]
     assert not upward, "\n".join(upward)
 
@@ -175,16 +185,24 @@ def test_core_knows_nothing_of_the_web() -> None:
     assert not [path for path in sources("core") if packages(path) & WEB]
 
 
+def test_only_serving_knows_of_the_web() -> None:
+    command = ROOT / "requant" / "command"
+    # The version is the service's.
+    allowed = {command / "serve.py", command / "main.py"}
+    assert not [path for path in sources("requant") if packages(path) & WEB and path not in allowed]
+
+
 def test_numba_is_only_in_the_kernels() -> None:
     kernels = ROOT / "core" / "kernels"
     outside = [path for folder in STACKS for path in sources(folder) if kernels not in path.parents]
     assert not [path for path in outside if packages(path) & COMPILERS - NATIVE.get(path, set())]
 
 
-def test_service_reaches_kernels_only_through_core() -> None:
-    for path in sources("service"):
+def test_kernels_are_reached_only_through_core() -> None:
+    entry_points = {ROOT / "service" / "__main__.py", ROOT / "requant" / "command" / "kernels.py"}
+    for path in (*sources("service"), *sources("requant")):
         # What chooses the compiled kernels has to run before anything else of core is imported.
-        before_all = ("core.kernels.jit.",) if path.name == "__main__.py" else ()
+        before_all = ("core.kernels.jit.",) if path in entry_points else ()
         found = (name for name in imported(path) if name.startswith("core.kernels"))
         names = [name for name in found if not name.startswith(before_all)]
         assert not names, path
@@ -212,5 +230,5 @@ def test_one_decorator_holds_numbas_options() -> None:
 
 
 def test_no_file_is_named_for_nothing_in_particular() -> None:
-    names = {path.stem for folder in ("core", "service", "tests") for path in sources(folder)}
+    names = {path.stem for folder in (*STACKS, "tests") for path in sources(folder)}
     assert not names & {"utils", "util", "helpers", "helper", "common", "misc"}

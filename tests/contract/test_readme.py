@@ -88,7 +88,6 @@ def test_the_table_of_ties_is_what_the_service_answers(client: httpx.Client) -> 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/npy.md"])
 def test_a_script_prints_what_stands_under_it(server: Server, page: str) -> None:
-    ((script, expected),) = _SCRIPT.findall((ROOT / page).read_text())
-    assert _HOST in script
+    ((script, expected),) = (found for found in _SCRIPT.findall((ROOT / page).read_text()) if _HOST in found[0])
     command = [sys.executable, "-c", script.replace(_HOST, server.url)]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == expected

@@ -30,7 +30,7 @@ TYPES = [
     "!quant.calibrated<f32<-1.0:1.0>>", "tensor<2x2x!quant.uniform<i8:f32:{0:1, 1:2}, {{0.5}, {1.0}}>>",
 ]  # fmt: skip
 # Of so many changes to an operation one is tried in a sampled run; which one depends on the operation.
-STRIDE = 1 if EXHAUSTIVE else 40
+STRIDE = 1 if EXHAUSTIVE else 91
 
 
 @pytest.fixture(scope="module")
@@ -172,6 +172,42 @@ def test_of_a_json_body(app: Application, path: str) -> None:
     check(app, path, as_json(sampled(found, path)))
 
 
+ONE_SCALE = {"type": "tensor<2x!quant.uniform<i8:f32, 0.5>>", "values": [1, 2]}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/add", {"lhs": ONE_SCALE, "rhs": ONE_SCALE, "output_type": "!quant.uniform<i8:f32:0, {0.5, 0.25}>"}),
+        *(("/v1/types/translate", {system: {}}) for system in ("tosa", "onnx", "torch", "litert")),
+    ],
+)
+def test_of_what_no_example_leads_to(app: Application, path: str, body: dict[str, Any]) -> None:
+    check(app, path, as_json([body]))
+
+
+@pytest.mark.parametrize("side", ["lhs", "rhs", "output_type"])
+@pytest.mark.parametrize(
+    ("profile", "storage"),
+    [("onednn", "i4"), ("onednn", "i16"), ("onnx", "i3"), ("onnx_reference", "i3"), ("torch_decomposed", "i2")],
+)
+def test_of_a_sum_whose_type_is_refused(app: Application, profile: str, storage: str, side: str) -> None:
+    refused = f"!quant.uniform<{storage}:f32, 0.5>"
+    body: dict[str, Any] = {
+        "profile": profile,
+        "lhs": ONE_SCALE,
+        "rhs": ONE_SCALE,
+        "output_type": "!quant.uniform<i8:f32, 0.5>",
+    }
+    body[side] = refused if side == "output_type" else {**ONE_SCALE, "type": f"tensor<2x{refused}>"}
+    content = json.dumps(body).encode()
+    headers = [(b"content-type", b"application/json")]
+    reply = asyncio.run(post(app, "/v1/add", {}, [content], declared=len(content), headers=headers))
+    assert reply.status == 422
+    (fault,) = json.loads(reply.body)["errors"]
+    assert fault["pointer"].startswith(f"/{side}")
+
+
 INFERENCE = schema_of("InferenceRequest")
 
 
@@ -233,6 +269,18 @@ def npy(array: Any) -> bytes:
 ARRAYS = [np.ones((2, 2), dtype) for dtype in ("f4", "f8", "i1", "u1", "i4", "i8", "u2", "f2")]
 
 
+WRONG_PAIRS = [
+    {"multiplier": np.array(multipliers), "shift": np.array(shifts)}
+    for multipliers, shifts in (
+        ([1 << 30] * 2, [5] * 2),
+        ([1 << 40], [5]),
+        ([1 << 30], [1 << 40]),
+        ([], []),
+        ([1], [1, 2]),
+    )
+]
+
+
 def queries(operation: str, names: list[str]) -> Iterator[dict[str, str]]:
     given = QUERIES[operation]
     yield given
@@ -250,12 +298,11 @@ def queries(operation: str, names: list[str]) -> Iterator[dict[str, str]]:
 def test_of_a_query(app: Application, operation: str) -> None:
     path = f"/v1/npy/{operation}"
     names = [each["name"] for each in DOCUMENT["paths"][path]["post"]["parameters"]]
-    requests = [
-        (query, query, npy(array), "application/octet-stream")
-        for query in queries(operation, names)
-        for array in ARRAYS
-    ]
-    check(app, path, sampled(iter(requests), path))
+    files = [npy(array) for array in ARRAYS]
+    requests = (
+        (query, query, file, "application/octet-stream") for query in queries(operation, names) for file in files
+    )
+    check(app, path, sampled(requests, path))
 
 
 @pytest.mark.parametrize("operation", QUERIES)
@@ -263,13 +310,16 @@ def test_of_a_form(app: Application, operation: str) -> None:
     path = f"/v1/multipart/{operation}"
     described = content_of(path)["multipart/form-data"]["schema"]["properties"]
     files = [name for name, each in described.items() if each.get("format") == "binary"]
-    requests = []
+    sent = []
     for texts in queries(operation, [name for name in described if name not in files]):
         for array in ARRAYS:
             for others in ([], *([name] for name in files)):
                 parts = {"x": array, **{name: np.ones(2, "f4") for name in others}}
-                requests.append(_form(texts, parts))
-    check(app, path, sampled(iter(requests), path))
+                sent.append((texts, parts))
+    if operation == "requantize":
+        given = {"input_type": "i32", "output_type": "i8"}
+        check(app, path, [_form(given, {"x": np.ones((2, 3), "i4"), **pairs}) for pairs in WRONG_PAIRS])
+    check(app, path, [_form(*each) for each in sampled(iter(sent), path)])
 
 
 def _form(texts: dict[str, str], files: dict[str, Any]) -> tuple[Any, dict[str, str], bytes, str]:

@@ -16,7 +16,7 @@ from tests.vector_cases import Array, Conversion, Derivation, conversions, deriv
 
 _SHORT_ENOUGH_FOR_A_QUERY = 4096
 # Of each file, through each face. Core takes all of them.
-_MOST = 60
+_MOST = 25
 CONVERSIONS = by_file(conversions())
 DERIVATIONS = by_file(derivations())
 

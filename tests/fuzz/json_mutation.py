@@ -172,5 +172,5 @@ def changed(random: Random, value: Any, known: dict[str, dict[str, Any]] | None 
 
 
 def dumped(value: Any) -> str:
-    # In ASCII: half a surrogate pair can be sent as an escape only.
+    # In ASCII: an unpaired surrogate can be sent as an escape only.
     return _SPELLING.sub(r"\1", json.dumps(value))

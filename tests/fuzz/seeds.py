@@ -37,6 +37,7 @@ _ROUTES = {
     "explain_quantize": "/v1/explain/quantize",
     "explain_dequantize": "/v1/explain/dequantize",
     "explain_requantize": "/v1/explain/requantize",
+    "vectors": "/v1/vectors",
     "compare": "/v1/compare",
     "quantize_blocks": "/v1/blocks/quantize",
     "dequantize_blocks": "/v1/blocks/dequantize",
@@ -146,6 +147,12 @@ def inference(model: Model, body: Any) -> tuple[dict[str, Any], bytes]:
     }
     inputs: list[dict[str, Any]] = []
     blobs = []
+    if model.name == "vectors":
+        parameters.pop("multipliers", None)
+        for name in ("multiplier", "shift"):
+            pairs = _listed(members.get("multipliers"))
+            if numbers := [each.get(name) for each in pairs if isinstance(each, dict)]:
+                inputs.append({"name": name, "shape": [len(numbers)], "datatype": "INT32", "data": numbers})
     for given, slot in _NUMBERS.items():
         if slot in model.datatypes and given in members:
             numbers = [_number(each) for each in _listed(members[given])]

@@ -40,7 +40,7 @@ class Call:
 
 
 def calls() -> Iterator[Call]:
-    """Every operation of the document but those of shared memory, which need a setting and a client's memory."""
+    """Every operation of the document but those of shared memory and of checkpoints, which need a setting and more."""
     document = json.loads(DOCUMENT.read_text(encoding="utf-8"))
     for path, methods in document["paths"].items():
         if "sharedmemory" in path:
@@ -48,6 +48,8 @@ def calls() -> Iterator[Call]:
         for method, operation in methods.items():
             name = operation["operationId"]
             example = EXAMPLES[name]
+            if not example.recorded:
+                continue
             yield Call(
                 operation=name,
                 tag=operation["tags"][0],

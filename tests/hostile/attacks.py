@@ -46,6 +46,16 @@ def npy(header: str, data: bytes = b"", *, version: int = 1, length: int | None 
     return b"\x93NUMPY" + bytes([version, 0]) + struct.pack("<H" if version == 1 else "<I", stated) + text + data
 
 
+def safetensors(header: str, data: bytes = b"", *, length: int | None = None) -> bytes:
+    """A safetensors file with any text as its header, and any length stated for that."""
+    text = header.encode("utf-8")
+    return struct.pack("<Q", len(text) if length is None else length) + text + data
+
+
+def tensor(shape: str = "[2]", offsets: str = "[0,8]", dtype: str = "F32") -> str:
+    return f'"w":{{"dtype":"{dtype}","shape":{shape},"data_offsets":{offsets}}}'
+
+
 def described(descr: str = "'<f4'", shape: str = "(2,)", order: str = "False") -> str:
     return f"{{'descr': {descr}, 'fortran_order': {order}, 'shape': {shape}, }}\n"
 
@@ -76,6 +86,29 @@ _NPY_HEADERS = {
     "npy: an unknown version": npy(described(), _EIGHT, version=9),
     "npy: no magic": b"PK\x03\x04" + bytes(100),
     "npy: an empty body": b"",
+}
+
+_MEBIBYTE = 1 << 20
+_SAFETENSORS = {
+    "safetensors: no tensors": safetensors("{}"),
+    "safetensors: a shape of 16 GB, and no data": safetensors(f"{{{tensor('[4000000000]', '[0,16000000000]')}}}"),
+    "safetensors: a shape beyond 2^64": safetensors(f"{{{tensor('[4294967296,4294967296]')}}}", _EIGHT),
+    "safetensors: a dimension beyond 2^40, and no elements": safetensors(
+        f"{{{tensor('[0,9223372036854775807]', '[0,0]')}}}"
+    ),
+    "safetensors: complex numbers": safetensors(f"{{{tensor('[1]', dtype='C64')}}}", _EIGHT),
+    "safetensors: a name twice": safetensors(f"{{{tensor()},{tensor()}}}", _EIGHT),
+    "safetensors: tensors that overlap": safetensors(f"{{{tensor()},{tensor().replace('w', 'v')}}}", _EIGHT),
+    "safetensors: bytes before the data": safetensors(f"{{{tensor(offsets='[8,16]')}}}", _EIGHT * 2),
+    "safetensors: bytes after the data": safetensors(f"{{{tensor()}}}", _EIGHT + b"more"),
+    "safetensors: bytes missing": safetensors(f"{{{tensor()}}}", _EIGHT[:5]),
+    "safetensors: a header of 4 GiB": safetensors(f"{{{tensor()}}}", _EIGHT, length=(1 << 32) - 1),
+    "safetensors: a header that is cut": safetensors(f"{{{tensor()}}}", length=_MEBIBYTE),
+    "safetensors: a header of brackets": safetensors('{"w":' + "[" * (_MEBIBYTE - 5)),
+    "safetensors: a header of spaces": safetensors("{" + " " * (_MEBIBYTE - 1)),
+    "safetensors: 18 000 empty tensors, and no name": safetensors(
+        "{" + ",".join(f'"{i:x}":{{"shape":[0],"dtype":"U8","data_offsets":[0,0]}}' for i in range(18_000)) + "}"
+    ),
 }
 
 
@@ -307,7 +340,7 @@ _WHOLE = (_FORMS, _JSON, _INFERENCE, _VALUES, _MESSAGES)
 ATTACKS = {
     attack.name: attack
     for attack in (
-        *(Attack(name, request(NPY, body)) for name, body in _NPY_HEADERS.items()),
+        *(Attack(name, request(NPY, body)) for name, body in (_NPY_HEADERS | _SAFETENSORS).items()),
         *(
             Attack(name, sent)
             for group in (_FORMS, _JSON, _INFERENCE, _SHARED_MEMORY, _VALUES, _MESSAGES)

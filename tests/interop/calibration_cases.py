@@ -12,6 +12,9 @@ from core.errors import LimitError, RequantError
 from core.parameters.calibration import FoundRanges
 from core.parameters.ranges import RangeParameters
 from tests.core.parameters.calibration.observation import Array, samples
+from tests.interop.conformance.records import record
+from tests.interop.conformance.subject import calibration
+from tests.interop.conformance.systems import System
 
 Pair = tuple[float, float]
 
@@ -39,8 +42,9 @@ class CalibrationComparison:
     Where the system raises we have to refuse, but a limit of ours may come first.
     """
 
-    def __init__(self, system: str) -> None:
-        self.system = system
+    def __init__(self, title: str, system: System, method: str) -> None:
+        self.title = title
+        self._system, self._method = system, method
         self.equal = self.refused = self.limited = 0
         self.differences: list[str] = []
 
@@ -72,9 +76,11 @@ class CalibrationComparison:
     def finish(self, at_least: int) -> None:
         """Fail if anything differed or if fewer than `at_least` were equal. `-rP` shows the counts."""
         sys.stdout.write(
-            f"{self.system}: {self.equal:,} equal, {self.refused:,} refused by both, {self.limited:,} beyond a "
+            f"{self.title}: {self.equal:,} equal, {self.refused:,} refused by both, {self.limited:,} beyond a "
             "limit of ours\n"
         )
+        # Two numbers each.
+        record(self._system, [calibration(self._method)], 2 * self.equal, 2 * len(self.differences))
         assert not self.differences, f"{len(self.differences)} differ\n" + "\n".join(self.differences[:10])
         assert self.equal >= at_least, f"only {self.equal:,} were equal"
 

@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 
 from core.mlir import parse_storage
 from core.parameters.ranges import RangeOptions, RangeParameters, range_rule_named
+from tests.interop.conformance.records import record
+from tests.interop.conformance.subject import ranges as subject
+from tests.interop.conformance.systems import System
 
 Array = NDArray[Any]
 
@@ -21,7 +24,7 @@ _SPECIAL = (
 )  # fmt: skip
 
 
-def ranges(seed: int, count: int) -> tuple[Array, Array]:
+def ranges(seed: int | np.random.Generator, count: int) -> tuple[Array, Array]:
     """Minimums and maximums, f32: odd ones, ones that end in steps, and others from subnormal to huge."""
     rng = np.random.default_rng(seed)
     scale = 10.0 ** rng.uniform(-44, 36, count)
@@ -31,11 +34,25 @@ def ranges(seed: int, count: int) -> tuple[Array, Array]:
     return found[0], found[1]
 
 
+def beside(lows: Array, highs: Array) -> tuple[Array, Array]:
+    """The ranges, their neighbours by one ulp of f32 at either end, empty ranges at their ends, and zeros below 0."""
+    infinity = np.float32(np.inf)
+    pairs = [
+        (lows, highs), (np.nextafter(lows, -infinity), highs), (lows, np.nextafter(highs, infinity)),
+        (lows, np.nextafter(lows, infinity)), (highs, highs), (np.where(lows == 0, np.float32(-0.0), lows), highs),
+        (np.float32(-0.0) * np.abs(lows), np.abs(highs)),
+    ]  # fmt: skip
+    found = np.concatenate([np.stack(pair) for pair in pairs], axis=1)
+    kept = found[:, np.isfinite(found).all(axis=0)]
+    return kept[0], kept[1]
+
+
 class RangeComparison:
     """Compares our parameters with a system's, one range at a time, and counts."""
 
-    def __init__(self, scheme: str, storage: str, **options: Any) -> None:
+    def __init__(self, system: System, scheme: str, storage: str, **options: Any) -> None:
         self.name = f"{scheme} {storage} {' '.join(options)}"
+        self._system, self._scheme = system, scheme
         self._rule = range_rule_named(scheme)
         self._storage, self._options = parse_storage(storage), RangeOptions(**options)
         self.compared = 0
@@ -59,6 +76,8 @@ class RangeComparison:
     def finish(self, at_least: int) -> None:
         """Fail if anything differed or too little was compared. `-rP` shows the count."""
         sys.stdout.write(f"{self.name}: {self.compared:,} ranges compared\n")
+        # A scale and a zero point each.
+        record(self._system, [subject(self._scheme)], 2 * self.compared, 2 * len(self.differences))
         assert not self.differences, f"{len(self.differences)} differ\n" + "\n".join(self.differences[:10])
         assert self.compared >= at_least
 

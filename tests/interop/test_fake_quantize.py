@@ -13,6 +13,9 @@ from core.mlir import parse_type
 from core.mlir.types import TensorType
 from core.parameters.fake_quantize import plan_fake_quantize
 from tests.interop.comparison import Comparison
+from tests.interop.conformance import systems
+from tests.interop.conformance.subject import fake_quantize
+from tests.interop.conformance.subject import ranges as ranges_of
 from tests.interop.range_cases import Array, ranges
 
 pytestmark = pytest.mark.interop
@@ -53,7 +56,9 @@ def test_litert(resolver: str) -> None:
     from tests.interop import litert_models
 
     rng = np.random.default_rng(21)
-    comparison = Comparison(f"LiteRT FAKE_QUANT {resolver}")
+    comparison = Comparison(
+        f"LiteRT FAKE_QUANT {resolver}", systems.LITERT, fake_quantize("litert"), ranges_of("litert_fake_quant")
+    )
     for index, (low, high) in enumerate(zip(*ranges(22, 150), strict=True)):
         bits = BITS[index % len(BITS)]
         x = data(low, high, bits, False, rng)
@@ -71,7 +76,10 @@ def test_tensorflow(narrow: bool) -> None:
     tensorflow: Any = pytest.importorskip("tensorflow")
     operators = tensorflow.quantization
     rng = np.random.default_rng(23)
-    comparison = Comparison(f"TensorFlow fake_quant_with_min_max, narrow {narrow}")
+    title = f"TensorFlow fake_quant_with_min_max, narrow {narrow}"
+    rule = ranges_of("tf_fake_quant")
+    with_vars = Comparison(f"{title}, vars", systems.TENSORFLOW, fake_quantize("tf_fake_quant_vars"), rule)
+    others = Comparison(f"{title}, args and channels", systems.TENSORFLOW, fake_quantize("tf_fake_quant"), rule)
     for index, (low, high) in enumerate(zip(*ranges(24, 300), strict=True)):
         bits = BITS[index % len(BITS)]
         x = data(low, high, bits, narrow, rng)
@@ -80,15 +88,16 @@ def test_tensorflow(narrow: bool) -> None:
         if found is None:
             continue
         theirs = operators.fake_quant_with_min_max_vars(x, low, high, **settings).numpy()
-        comparison.add(("vars", low, high, bits), x, found, theirs)
+        with_vars.add(("vars", low, high, bits), x, found, theirs)
         columns = np.stack([x, x], axis=1)
         theirs = operators.fake_quant_with_min_max_vars_per_channel(columns, [low, -1.0], [high, 2.0], **settings)
         per_channel = ours(columns, [low, -1.0], [high, 2.0], "tf_fake_quant", bits, narrow, axis=1)
         assert per_channel is not None
-        comparison.add(("per channel", low, high, bits), columns, per_channel, theirs.numpy())
+        others.add(("per channel", low, high, bits), columns, per_channel, theirs.numpy())
         if high - low > 1e-30:  # the operator with attributes refuses what it reads as empty
             single = ours(x, low, high, "tf_fake_quant", bits, narrow)
             assert single is not None
             theirs = operators.fake_quant_with_min_max_args(x, float(low), float(high), **settings).numpy()
-            comparison.add(("args", low, high, bits), x, single, theirs)
-    comparison.finish(500_000)
+            others.add(("args", low, high, bits), x, single, theirs)
+    with_vars.finish(100_000)
+    others.finish(400_000)

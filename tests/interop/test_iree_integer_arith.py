@@ -22,6 +22,9 @@ from core.lowering.module import Module
 from core.lowering.passes.requant_to_integer_arith.profile import FIXED_POINT_PROFILES, FIXED_POINT_SCHEMES
 from tests.core.lowering.integer_arith import Array, function, integer_module, quantized, run, tensor_type
 from tests.core.lowering.test_integer_arith_products import convolution
+from tests.interop.conformance import systems
+from tests.interop.conformance.records import record
+from tests.interop.conformance.subject import lowering
 
 pytestmark = pytest.mark.interop
 compiler = pytest.importorskip("iree.compiler", reason="PyPI: iree-base-compiler")
@@ -53,6 +56,7 @@ def check(text: str, option: str, arrays: list[Array]) -> int:
     module = integer_module(text, option)
     ours, theirs = run(module, arrays), in_iree(module, arrays)
     assert ours.dtype == theirs.dtype
+    record(systems.IREE, [lowering("requant-to-integer-arith")], 1)
     assert np.array_equal(ours, theirs), (option, text)
     return ours.size
 

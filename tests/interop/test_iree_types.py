@@ -27,6 +27,9 @@ from core.errors import TypeTextError
 from core.formats.elements import FLOATS
 from core.mlir import TensorType, TupleType, Type, UniformSubChannelType, parse_type, print_type
 from core.mlir.casts import Cast, cast_reason
+from tests.interop.conformance import systems
+from tests.interop.conformance.records import record
+from tests.interop.conformance.subject import types
 from tests.support.mlir_strategies import cast_operands, mutated, type_text
 
 pytestmark = pytest.mark.interop
@@ -214,6 +217,7 @@ def test_agrees_with_mlir_on_random_texts(kind: str) -> None:
     found = Counter(filter(None, map(_disagreement, texts, printed)))
     unknown = [description for description in found if description.startswith("!")]
     assert not unknown, "\n".join(unknown[:20])
+    record(systems.IREE, [types("parse")], len(texts) - found.total(), 0, {"type_language": found.total()})
     assert sum(result is not None for result in printed) > len(texts) // 10
     # Divergences stay what they are: rare.
     assert found.total() < len(texts) // 20, found
@@ -235,6 +239,7 @@ def test_agrees_with_mlir_on_random_casts(cast: Cast) -> None:
     for index, (operand, result) in enumerate(pairs):
         reason = cast_reason(cast, parse_type(operand), parse_type(result))
         assert (reason is None) == (index in accepted), (operand, result, reason)
+    record(systems.IREE, [types("cast")], CASTS)
 
 
 def test_our_decimals_are_read_by_mlir_as_the_same_value() -> None:

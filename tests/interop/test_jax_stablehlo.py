@@ -13,7 +13,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.interop import traps
 from tests.interop.comparison import Comparison
+from tests.interop.conformance import systems
+from tests.interop.conformance.subject import operator, profile
 from tests.interop.quantized_case import (
     NUMPY,
     Case,
@@ -23,6 +26,7 @@ from tests.interop.quantized_case import (
     spread_parameters,
     zero_points,
 )
+from tests.interop.seed_of_the_day import generator
 
 ir: Any = pytest.importorskip("jaxlib.mlir.ir")
 passes: Any = pytest.importorskip("jaxlib.mlir.passmanager")
@@ -143,10 +147,14 @@ def along_last_axis(storage: str, rng: np.random.Generator) -> list[Case]:
     ]
 
 
+QUANTIZE = (profile("stablehlo", "quantize"), operator("stablehlo.uniform_quantize"))
+DEQUANTIZE = (profile("stablehlo", "dequantize"), operator("stablehlo.uniform_dequantize"))
+
+
 @pytest.mark.parametrize("storage", STORAGES)
 def test_quantize(storage: str) -> None:
     rng = np.random.default_rng(51)
-    comparison = Comparison(f"StableHLO interpreter quantize f32 to {storage}")
+    comparison = Comparison(f"StableHLO interpreter quantize f32 to {storage}", systems.STABLEHLO, *QUANTIZE)
     points = zero_points(storage)
     cases = [per_tensor(storage, "f32", *each) for each in ((0.0237, points[-2]), (3e-39, points[0]))]
     for case in [*cases, along_last_axis(storage, rng)[storage[0] == "u"]]:
@@ -158,7 +166,7 @@ def test_quantize(storage: str) -> None:
 @pytest.mark.parametrize("storage", STORAGES)
 def test_dequantize(storage: str) -> None:
     rng = np.random.default_rng(52)
-    comparison = Comparison(f"StableHLO interpreter dequantize {storage} to f32")
+    comparison = Comparison(f"StableHLO interpreter dequantize {storage} to f32", systems.STABLEHLO, *DEQUANTIZE)
     cases = [per_stored_tensor(storage, "f32", scale, z) for scale in (0.0237, 3e-39) for z in zero_points(storage)]
     for case in [*cases, along_last_axis(storage, rng)[0]]:
         source = case.stored_data(rng)
@@ -169,7 +177,7 @@ def test_dequantize(storage: str) -> None:
 @pytest.mark.parametrize("expressed", ["f16", "bf16", "f64"])
 def test_quantize_in_the_expressed_type(expressed: str) -> None:
     rng = np.random.default_rng(53)
-    comparison = Comparison(f"StableHLO interpreter quantize {expressed}")
+    comparison = Comparison(f"StableHLO interpreter quantize {expressed}", systems.STABLEHLO, *QUANTIZE)
     for storage in ("i4", "i8", "u8", "u16", "i32"):
         case = per_tensor(storage, expressed, 0.0237, zero_points(storage)[-2])
         source = case.real_data(rng)
@@ -180,10 +188,41 @@ def test_quantize_in_the_expressed_type(expressed: str) -> None:
 @pytest.mark.parametrize("expressed", ["f16", "bf16", "f64"])
 def test_dequantize_in_the_expressed_type(expressed: str) -> None:
     rng = np.random.default_rng(54)
-    comparison = Comparison(f"StableHLO interpreter dequantize {expressed}")
+    comparison = Comparison(f"StableHLO interpreter dequantize {expressed}", systems.STABLEHLO, *DEQUANTIZE)
     for storage in STORAGES:
         for z in zero_points(storage):
             case = per_stored_tensor(storage, expressed, 0.0237, z)
             source = case.stored_data(rng)
             comparison.add(case, source, case.dequantized(source, "stablehlo"), dequantized_by_formula(case, source))
     comparison.finish(500_000)
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+def test_quantize_traps(storage: str) -> None:
+    rng = generator(55)
+    comparison = Comparison(f"StableHLO interpreter quantize f32 to {storage}", systems.STABLEHLO, *QUANTIZE)
+    for case, source in traps.reals(storage, "f32", rng, granularities=()):
+        comparison.add(case, source, case.quantized(source, "stablehlo"), quantized_by_pass(case, source))
+    comparison.finish(10_000)
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+def test_dequantize_traps(storage: str) -> None:
+    rng = generator(56)
+    comparison = Comparison(f"StableHLO interpreter dequantize {storage} to f32", systems.STABLEHLO, *DEQUANTIZE)
+    for case, source in traps.stored(storage, "f32", rng, granularities=()):
+        comparison.add(case, source, case.dequantized(source, "stablehlo"), dequantized_by_pass(case, source))
+    comparison.finish(10_000)
+
+
+@pytest.mark.parametrize("expressed", ["f16", "bf16"])
+def test_traps_in_the_expressed_type(expressed: str) -> None:
+    rng = generator(57)
+    comparison = Comparison(f"StableHLO interpreter {expressed} to i8", systems.STABLEHLO, *QUANTIZE)
+    for case, source in traps.reals("i8", expressed, rng, granularities=()):
+        comparison.add(case, source, case.quantized(source, "stablehlo"), quantized_by_formula(case, source))
+    comparison.finish(10_000)
+    comparison = Comparison(f"StableHLO interpreter i8 to {expressed}", systems.STABLEHLO, *DEQUANTIZE)
+    for case, source in traps.stored("i8", expressed, rng, granularities=()):
+        comparison.add(case, source, case.dequantized(source, "stablehlo"), dequantized_by_formula(case, source))
+    comparison.finish(15_000)

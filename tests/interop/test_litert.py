@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,13 @@ import pytest
 from numpy.typing import NDArray
 
 from core.convert.requantize import plan_requantize
+from tests.interop import traps
 from tests.interop.comparison import Comparison
+from tests.interop.conformance import systems
+from tests.interop.conformance.subject import profile as profile_row
+from tests.interop.conformance.subject import scheme
 from tests.interop.quantized_case import Case, bounds, per_stored_tensor, per_tensor, spread_parameters, zero_points
+from tests.interop.seed_of_the_day import generator
 
 pytest.importorskip("flatbuffers")
 pytest.importorskip("ai_edge_litert")
@@ -61,7 +67,9 @@ def along_axes(storage: str, rng: np.random.Generator) -> list[Case]:
 @pytest.mark.parametrize(("profile", "storage"), QUANTIZED)
 def test_quantize(profile: str, storage: str) -> None:
     rng = np.random.default_rng(41)
-    comparison = Comparison(f"LiteRT {RESOLVERS[profile].name} quantize f32 to {storage}")
+    comparison = Comparison(
+        f"LiteRT {RESOLVERS[profile].name} quantize f32 to {storage}", systems.LITERT, profile_row(profile, "quantize")
+    )
     scales = [scale for scale in SCALES + AT_THE_LIMITS + SUBNORMAL if takes(profile, scale)]
     cases = [per_tensor(storage, "f32", scale, z) for scale in scales for z in zero_points(storage)]
     if profile == "litert" and storage in ("i8", "u8", "i16"):
@@ -77,7 +85,11 @@ def test_quantize(profile: str, storage: str) -> None:
 def test_dequantize(profile: str, storage: str) -> None:
     """int16 has no zero point there, and only 8 and 4 bits have scales along an axis."""
     rng = np.random.default_rng(42)
-    comparison = Comparison(f"LiteRT {RESOLVERS[profile].name} dequantize {storage} to f32")
+    comparison = Comparison(
+        f"LiteRT {RESOLVERS[profile].name} dequantize {storage} to f32",
+        systems.LITERT,
+        profile_row(profile, "dequantize"),
+    )
     symmetric = storage == "i16"
     cases = [
         per_stored_tensor(storage, "f32", scale, z)
@@ -94,6 +106,36 @@ def test_dequantize(profile: str, storage: str) -> None:
     comparison.finish(15_000)
 
 
+@pytest.mark.parametrize(("profile", "storage"), QUANTIZED)
+def test_quantize_traps(profile: str, storage: str) -> None:
+    rng = generator(44)
+    comparison = Comparison(
+        f"LiteRT {RESOLVERS[profile].name} quantize f32 to {storage}", systems.LITERT, profile_row(profile, "quantize")
+    )
+    granularities = ("per_axis",) if profile == "litert" and storage in ("i8", "u8", "i16") else ()
+    for case, source in traps.reals(storage, "f32", rng, partial(takes, profile), granularities):
+        model = one_operator(QUANTIZE, case.shape, Operand("f32"), operand(case))
+        comparison.add(case, source, case.quantized(source, profile), run(model, source, RESOLVERS[profile]))
+    comparison.finish(25_000)
+
+
+@pytest.mark.parametrize(("profile", "storage"), QUANTIZED)
+def test_dequantize_traps(profile: str, storage: str) -> None:
+    rng = generator(45)
+    comparison = Comparison(
+        f"LiteRT {RESOLVERS[profile].name} dequantize {storage} to f32",
+        systems.LITERT,
+        profile_row(profile, "dequantize"),
+    )
+    granularities = ("per_axis",) if profile == "litert" and storage != "i16" else ()
+    usable, symmetric = partial(takes, profile), storage == "i16"
+    for case, source in traps.stored(storage, "f32", rng, usable, granularities, symmetric=symmetric):
+        model = one_operator(DEQUANTIZE, case.shape, operand(case), Operand("f32"))
+        comparison.add(case, source, case.dequantized(source, profile), run(model, source, RESOLVERS[profile]))
+    comparison.finish(25_000)
+
+
+REQUANTIZE = (profile_row("litert", "requantize"), scheme("litert"))
 REQUANTIZED = (
     ("i8", "i8"), ("i8", "u8"), ("u8", "i8"), ("u8", "u8"), ("i8", "i16"),
     ("i16", "i8"), ("i16", "i16"), ("i16", "i32"), ("i32", "i8"), ("i32", "i16"),
@@ -115,16 +157,17 @@ def compare_requantized(
     z_outs: list[int],
     profile: str = "litert",
     ratios: tuple[float, ...] = RATIOS,
+    out_scale: float | None = None,
 ) -> None:
     rng = np.random.default_rng(43)
     symmetric = (source, target) == ("i16", "i16")
     for ratio in ratios:
-        out_scale = float(np.float32(rng.uniform(0.01, 1)))
-        in_scale = float(np.float32(ratio * out_scale))
+        scale = float(np.float32(rng.uniform(0.01, 1))) if out_scale is None else out_scale
+        in_scale = float(np.float32(ratio * scale))
         for z_in in zero_points(source, symmetric=symmetric or source == "i32"):
             for z_out in z_outs:
                 given = per_stored_tensor(source, "f32", in_scale, z_in)
-                wanted = Case(given.shape, target, "f32", np.array(out_scale), np.array(z_out))
+                wanted = Case(given.shape, target, "f32", np.array(scale), np.array(z_out))
                 stored = given.stored_data(rng)
                 plan = plan_requantize(given.tensor, wanted.tensor, profile)
                 ours = np.empty(stored.size, plan.output_dtype)
@@ -138,10 +181,16 @@ def reaches_beyond_int32(source: str, target: str) -> bool:
     return (source, target) in (("i16", "i32"), ("i32", "i16"))
 
 
+# In steps of a power of two and one f32 beside it, of which the scale of the output is 1.
+AT_POWERS = tuple(
+    each for exponent in (-31, -30, -20, -9, -8, -1, 0, 1, 6, 7, 8, 20) for each in traps.beside(2.0**exponent, "f32")
+)
+
+
 @pytest.mark.parametrize(("source", "target"), REQUANTIZED)
 def test_requantize(source: str, target: str) -> None:
     """The reference kernel for every pair that it has: all stored values, or a sample of 32 bits."""
-    comparison = Comparison(f"LiteRT BUILTIN_REF requantize {source} to {target}")
+    comparison = Comparison(f"LiteRT BUILTIN_REF requantize {source} to {target}", systems.LITERT, *REQUANTIZE)
     points = zero_points(target, symmetric=(source, target) == ("i16", "i16"))
     compare_requantized(comparison, source, target, points if not reaches_beyond_int32(source, target) else [-5, 0, 3])
     comparison.finish(100_000)
@@ -150,8 +199,14 @@ def test_requantize(source: str, target: str) -> None:
 @pytest.mark.parametrize(("source", "target"), BY_DEFAULT)
 def test_requantize_by_default(source: str, target: str) -> None:
     """XNNPACK's conversion of 8 bits to 8 bits, and the kernels that it leaves the other pairs to."""
-    comparison = Comparison(f"LiteRT AUTO requantize {source} to {target}")
     converted = (source, target) in (("i8", "i8"), ("u8", "u8"))
+    used = "xnnpack_cvt8" if converted else "litert"
+    comparison = Comparison(
+        f"LiteRT AUTO requantize {source} to {target}",
+        systems.LITERT,
+        profile_row("litert_xnnpack", "requantize"),
+        scheme(used),
+    )
     points = zero_points(target, symmetric=(source, target) == ("i16", "i16"))
     compare_requantized(
         comparison,
@@ -166,6 +221,23 @@ def test_requantize_by_default(source: str, target: str) -> None:
 
 @pytest.mark.parametrize(("source", "target"), [pair for pair in REQUANTIZED if reaches_beyond_int32(*pair)])
 def test_requantize_beyond_int32(source: str, target: str) -> None:
-    comparison = Comparison(f"LiteRT BUILTIN_REF requantize {source} to {target}, sums beyond int32")
+    comparison = Comparison(
+        f"LiteRT BUILTIN_REF requantize {source} to {target}, sums beyond int32", systems.LITERT, *REQUANTIZE
+    )
     compare_requantized(comparison, source, target, list(bounds(target)))
     comparison.finish(100_000)
+
+
+@pytest.mark.parametrize(("source", "target"), [("i8", "i8"), ("u8", "u8"), ("i8", "i16"), ("i16", "i8")])
+def test_requantize_beside_powers_of_two(source: str, target: str) -> None:
+    """One pair of scales each, by the reference kernels, and by XNNPACK, which takes 2^-8 to 2^7 for 8 bits."""
+    points = [int(each) for each in traps.zero_points(target)]
+    comparison = Comparison(f"LiteRT BUILTIN_REF requantize {source} to {target}", systems.LITERT, *REQUANTIZE)
+    compare_requantized(comparison, source, target, points, "litert", AT_POWERS, 1.0)
+    comparison.finish(100_000)
+    if source == target:
+        taken = tuple(ratio for ratio in AT_POWERS if 2.0**-8 <= ratio <= 2.0**7)
+        rows = (profile_row("litert_xnnpack", "requantize"), scheme("xnnpack_cvt8"))
+        comparison = Comparison(f"LiteRT AUTO requantize {source} to {target}", systems.LITERT, *rows)
+        compare_requantized(comparison, source, target, points, "litert_xnnpack", taken, 1.0)
+        comparison.finish(50_000)

@@ -16,6 +16,9 @@ pytest.importorskip("ai_edge_litert")
 
 from ai_edge_litert import schema_py_generated as schema
 
+from tests.interop.conformance import systems
+from tests.interop.conformance.records import record
+from tests.interop.conformance.subject import ranges
 from tests.interop.litert_models import REFERENCE, Operand, model_of, run
 
 pytestmark = pytest.mark.interop
@@ -74,4 +77,5 @@ def test_rows(symmetric: bool) -> None:
     assert ours.dtype == np.float32
     differing = np.flatnonzero((ours != theirs).any(axis=1))
     sys.stdout.write(f"LiteRT hybrid {'' if symmetric else 'a'}symmetric: {ROWS - differing.size:,} ranges equal\n")
+    record(systems.LITERT, [ranges("litert_hybrid")], 2 * ROWS, 2 * differing.size)
     assert not differing.size, [(x[row], ours[row], theirs[row]) for row in differing[:3]]

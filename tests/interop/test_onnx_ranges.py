@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 
 from core.parameters.bias import bias_rule_named, bias_scales, quantize_bias
+from tests.interop.conformance import systems
+from tests.interop.conformance.records import record
+from tests.interop.conformance.subject import bias
 from tests.interop.range_cases import Array, RangeComparison, as_f32_steps, ranges
 
 onnx: Any = pytest.importorskip("onnx")
@@ -33,7 +36,7 @@ def test_tools(storage: str, symmetric: bool, reduced: bool, least: float | None
         options["minimum_real_range"] = least
     element = getattr(TensorProto, TYPES[storage])
     lowest, highest = quant_utils.get_qmin_qmax_for_qType(element, reduce_range=reduced, symmetric=symmetric)
-    comparison = RangeComparison("onnxruntime", storage, **options)
+    comparison = RangeComparison(systems.ONNXRUNTIME, "onnxruntime", storage, **options)
     for low, high, scale, zero_point in comparison.pairs(*ranges(11, 500)):
         ends = np.array(low, np.float32), np.array(high, np.float32)
         theirs = quant_utils.compute_scale_zp(*ends, lowest, highest, symmetric, least)
@@ -53,7 +56,7 @@ def test_tools_in_blocks(storage: str, symmetric: bool) -> None:
     zero_points, scales = quant_utils.compute_scale_zp_blocked(
         weight, getattr(TensorProto, TYPES[storage]), 0, 2, symmetric
     )
-    comparison = RangeComparison("onnxruntime_blocked", storage, symmetric=symmetric)
+    comparison = RangeComparison(systems.ONNXRUNTIME, "onnxruntime_blocked", storage, symmetric=symmetric)
     for index, (low, high, scale, zero_point) in enumerate(comparison.pairs(lows, highs)):
         comparison.add((low, high), (scale, zero_point), (float(scales[0, index]), int(zero_points[0, index])))
     comparison.finish(6000)
@@ -101,7 +104,9 @@ class Session:
     ids=["onnxruntime", "reference", "body in onnxruntime", "body in the reference"],
 )
 def test_dynamic_quantize_linear(scheme: str, system: Any) -> None:
-    comparison = RangeComparison(scheme, "u8")
+    comparison = RangeComparison(
+        systems.ONNXRUNTIME if isinstance(system, Session) else systems.ONNX_REFERENCE, scheme, "u8"
+    )
     for low, high, scale, zero_point in comparison.pairs(*as_f32_steps(*ranges(13, 1000))):
         theirs = system.run(None, {"x": np.array([low, high], np.float32)})
         comparison.add((low, high), (scale, zero_point), (float(theirs[0]), int(theirs[1])))
@@ -140,3 +145,4 @@ def test_bias(per_channel: bool) -> None:
         assert scales.tolist() == made["b_quantized_scale"].tolist()
         assert quantize_bias(rule, values, scales).values.tolist() == made["b_quantized"].tolist()
     logging.disable(logging.NOTSET)
+    record(systems.ONNXRUNTIME, [bias("onnxruntime")], 3 * channels)

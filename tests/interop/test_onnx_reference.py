@@ -10,7 +10,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.interop import traps
 from tests.interop.comparison import Comparison
+from tests.interop.conformance import systems
+from tests.interop.conformance.subject import profile
 from tests.interop.quantized_case import (
     NUMPY,
     Case,
@@ -20,6 +23,7 @@ from tests.interop.quantized_case import (
     spread_parameters,
     zero_points,
 )
+from tests.interop.seed_of_the_day import generator
 
 reference: Any = pytest.importorskip("onnx.reference")
 
@@ -42,6 +46,9 @@ LAYOUTS = (
     ((26, 4001), 0, None), ((31, 40, 101), 1, None), ((4001, 26), 1, None),
     ((3, 4000, 9), 1, 32), ((50, 2100), 1, 32), ((1000, 101), 0, 3),
 )  # fmt: skip
+
+GRANULARITIES = (("per_axis", "sub_channel"), ("per_axis",))
+"""Of integers, and of small floats."""
 
 
 def onnx_dtype(storage: str) -> np.dtype[Any]:
@@ -88,7 +95,11 @@ def laid_out(storage: str, expressed: str, rng: np.random.Generator, *, symmetri
 @pytest.mark.parametrize("storage", [*INTEGERS, *FLOATS])
 def test_quantize(storage: str, expressed: str) -> None:
     rng = np.random.default_rng(71)
-    comparison = Comparison(f"onnx reference quantize {expressed} to {storage}")
+    comparison = Comparison(
+        f"onnx reference quantize {expressed} to {storage}",
+        systems.ONNX_REFERENCE,
+        profile("onnx_reference", "quantize"),
+    )
     cases = [per_tensor(storage, expressed, scale, z) for scale in SCALES[expressed] for z in zero_points(storage)]
     for case in [*cases, *laid_out(storage, expressed, rng)]:
         source = case.real_data(rng)
@@ -101,7 +112,11 @@ def test_quantize(storage: str, expressed: str) -> None:
 @pytest.mark.parametrize("storage", [*INTEGERS, "i32", *FLOATS])
 def test_dequantize(storage: str, expressed: str) -> None:
     rng = np.random.default_rng(72)
-    comparison = Comparison(f"onnx reference dequantize {storage} to {expressed}")
+    comparison = Comparison(
+        f"onnx reference dequantize {storage} to {expressed}",
+        systems.ONNX_REFERENCE,
+        profile("onnx_reference", "dequantize"),
+    )
     cases = [
         per_stored_tensor(storage, expressed, scale, z) for scale in SCALES[expressed] for z in zero_points(storage)
     ]
@@ -110,3 +125,33 @@ def test_dequantize(storage: str, expressed: str) -> None:
         theirs = run("DequantizeLinear", case, source)
         comparison.add(case, source, case.dequantized(source, "onnx_reference"), theirs)
     comparison.finish(300_000)
+
+
+@pytest.mark.parametrize("expressed", SCALES)
+@pytest.mark.parametrize("storage", [*INTEGERS, *FLOATS])
+def test_quantize_traps(storage: str, expressed: str) -> None:
+    rng = generator(73)
+    comparison = Comparison(
+        f"onnx reference quantize {expressed} to {storage}",
+        systems.ONNX_REFERENCE,
+        profile("onnx_reference", "quantize"),
+    )
+    for case, source in traps.reals(storage, expressed, rng, granularities=GRANULARITIES[storage in FLOATS]):
+        theirs = run("QuantizeLinear", case, source)
+        comparison.add(case, source, case.quantized(source, "onnx_reference"), theirs)
+    comparison.finish(10_000)
+
+
+@pytest.mark.parametrize("expressed", SCALES)
+@pytest.mark.parametrize("storage", [*INTEGERS, "i32", *FLOATS])
+def test_dequantize_traps(storage: str, expressed: str) -> None:
+    rng = generator(74)
+    comparison = Comparison(
+        f"onnx reference dequantize {storage} to {expressed}",
+        systems.ONNX_REFERENCE,
+        profile("onnx_reference", "dequantize"),
+    )
+    for case, source in traps.stored(storage, expressed, rng, granularities=GRANULARITIES[storage in FLOATS]):
+        theirs = run("DequantizeLinear", case, source)
+        comparison.add(case, source, case.dequantized(source, "onnx_reference"), theirs)
+    comparison.finish(10_000)

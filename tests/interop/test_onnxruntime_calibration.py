@@ -13,6 +13,7 @@ from core.parameters.calibration import calibration_method_named
 from core.parameters.ranges import RangeParameters
 from tests.core.parameters.calibration.observation import Array, find, target
 from tests.interop.calibration_cases import CalibrationComparison, batches, on_a_lattice
+from tests.interop.conformance import systems
 
 calibrate: Any = pytest.importorskip("onnxruntime.quantization.calibrate")
 quant_utils: Any = pytest.importorskip("onnxruntime.quantization.quant_utils")
@@ -55,7 +56,9 @@ def quantizer_parameters(ends: Callable[[], tuple[Any, Any]]) -> tuple[Any, Any]
 @pytest.mark.parametrize("symmetric", [False, True])
 def test_percentile(symmetric: bool, lattice: bool) -> None:
     rng = np.random.default_rng(1)
-    comparison = CalibrationComparison("onnxruntime PercentileCalibrater" + (", symmetric" if symmetric else ""))
+    comparison = CalibrationComparison(
+        "onnxruntime PercentileCalibrater" + (", symmetric" if symmetric else ""), systems.ONNXRUNTIME, "percentile"
+    )
     for index in range(1200):
         tensors = on_a_lattice(rng, 4) if lattice else batches(rng, 4)
         bins = int(rng.choice([1, 7, 19, 20, 38, 100, 513, 2048]))
@@ -77,7 +80,7 @@ def test_percentile(symmetric: bool, lattice: bool) -> None:
 def test_nan() -> None:
     """Left out, but for a first tensor of magnitudes, of which numpy.histogram takes no NaN."""
     rng = np.random.default_rng(2)
-    comparison = CalibrationComparison("onnxruntime, with NaN")
+    comparison = CalibrationComparison("onnxruntime, with NaN", systems.ONNXRUNTIME, "percentile")
     for index in range(200):
         tensors = batches(rng, 3)
         for tensor in tensors:
@@ -95,7 +98,7 @@ def test_nan() -> None:
 @pytest.mark.parametrize("lattice", [False, True])
 def test_entropy(lattice: bool) -> None:
     rng = np.random.default_rng(3)
-    comparison = CalibrationComparison("onnxruntime EntropyCalibrater")
+    comparison = CalibrationComparison("onnxruntime EntropyCalibrater", systems.ONNXRUNTIME, "entropy")
     for index in range(400):
         tensors = on_a_lattice(rng, 2) if lattice else batches(rng, 3, steady=True)
         levels = int(rng.choice([1, 2, 7, 16, 40, 128]))

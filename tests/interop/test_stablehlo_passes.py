@@ -16,6 +16,9 @@ import pytest
 from core.errors import LoweringError, ModuleTextError
 from core.lowering.module import read_module
 from tests.core.lowering.modules import lowered, unnamed
+from tests.interop.conformance import systems
+from tests.interop.conformance.records import record
+from tests.interop.conformance.subject import lowering
 from tests.interop.stablehlo_programs import chain, convolution, elementwise, mixed_convolution, mixed_product, product
 from tests.interop.stablehlo_upstream import MATH, TO_QDQ, TO_QUANTIZED, after, is_valid, loaded
 
@@ -63,6 +66,7 @@ def test_equal_to_upstream(name: str, make: Callable[..., str], count: int) -> N
     assert found["equal"] + found["refused"] == count
     assert found["equal"] > count * 0.7
     sys.stdout.write(f"{name}, {make.__name__}: {dict(found)}\n")
+    record(systems.STABLEHLO, [lowering(name)], found["equal"])
 
 
 @pytest.mark.parametrize("name", [MATH, TO_QDQ])
@@ -82,4 +86,5 @@ def test_same_verdict_on_mixed_types(name: str, make: Callable[..., str]) -> Non
         assert ours(text, name) == theirs, text
         found["refused" if theirs is None else "equal"] += 1
     assert min(found["invalid"], found["equal"]) > 150
+    record(systems.STABLEHLO, [lowering(name)], found["equal"])
     sys.stdout.write(f"{name}, {make.__name__}: {dict(found)}\n")

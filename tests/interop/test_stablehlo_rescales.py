@@ -23,6 +23,9 @@ from core.lowering.evaluate.arrays import dtype_of
 from core.lowering.quantized import element_part, stored
 from tests.core.lowering.carried import Array, element_type, evaluated
 from tests.core.lowering.modules import lowered
+from tests.interop.conformance import systems
+from tests.interop.conformance.records import record
+from tests.interop.conformance.subject import lowering
 from tests.interop.stablehlo_programs import carried, function
 from tests.interop.stablehlo_upstream import interpreted, loaded
 from tests.oracles import tosa as tosa_oracle
@@ -135,4 +138,6 @@ def test_equal_in_all_three(name: str, capfd: pytest.CaptureFixture[str]) -> Non
         assert theirs.astype(run.dtype).tobytes() == run.tobytes(), text
         found["equal"] += 1
     capfd.readouterr()
+    record(systems.TOSA, [lowering(TO_RESCALE)], found["equal"])
+    record(systems.STABLEHLO, [lowering(TO_STABLEHLO)], found.total())
     sys.stdout.write(f"{TO_RESCALE}, {name}: {dict(found)}\n")

@@ -20,6 +20,9 @@ from core.errors import LoweringError
 from core.lowering.evaluate.arrays import dtype_of
 from tests.core.lowering.carried import Array, element_type, evaluated, numbers
 from tests.core.lowering.modules import lowered
+from tests.interop.conformance import systems
+from tests.interop.conformance.records import record
+from tests.interop.conformance.subject import lowering as row
 from tests.interop.stablehlo_programs import carried, chain, convolution, elementwise, product
 from tests.interop.stablehlo_upstream import MATH, REST, TO_QDQ, TO_QUANTIZED, after, interpreted, loaded
 
@@ -84,6 +87,7 @@ def test_equal_on_the_interpreter(name: str, make: Callable[..., str], count: in
             assert same(evaluated(each, arguments, given), wanted), text
             found["evaluated the same"] += 1
         found["of them dynamic"] += is_twin
+    record(systems.STABLEHLO, [row(name), row(CHLO)], found["equal on the interpreter"])
     sys.stdout.write(f"{name}, {make.__name__}: {count} functions: {dict(found)}\n")
 
 

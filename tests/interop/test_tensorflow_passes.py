@@ -12,6 +12,9 @@ import pytest
 
 from core.lowering.module import read_module
 from tests.core.lowering.modules import lowered, unnamed
+from tests.interop.conformance import systems
+from tests.interop.conformance.records import record
+from tests.interop.conformance.subject import lowering
 
 tensorflow: Any = pytest.importorskip("tensorflow")
 
@@ -22,9 +25,18 @@ EXPRESSED = ("f16", "bf16", "f32", "f64")
 SHAPES = ("4x6", "?x6", "4x?", "?x?", "2x4x6", "*")
 
 
+# Beside 1 in f64, f32, bf16 and f16, and subnormal, smallest normal and largest numbers of f16.
+SCALES = (
+    "1.0", "0.9999999999999999", "1.0000000000000002", "0.99999994", "1.00000012", "0.99609375", "1.0078125",
+    "0.99951171875", "1.0009765625", "5.9604644775390625e-08", "6.103515625e-05", "6.097555160522461e-05", "65504.0",
+    "32768.0",
+)  # fmt: skip
+
+
 def parameter(random: Random, storage: str) -> str:
     zero_point = random.choice((0, 1, 3, 200, -7, 256))
-    return f"{random.uniform(1e-3, 3.0):.6f}" + (f":{zero_point}" if random.random() < 0.7 else "")
+    scale = random.choice(SCALES) if random.random() < 0.3 else f"{random.uniform(1e-3, 3.0):.6f}"
+    return scale + (f":{zero_point}" if random.random() < 0.7 else "")
 
 
 def quantized(random: Random) -> tuple[str, str, str]:
@@ -129,14 +141,19 @@ def upstream(text: str, pipeline: str) -> str:
     return unnamed(read_module(found))
 
 
+def equal(text: str, name: str, pipeline: str, functions: int) -> None:
+    assert unnamed(lowered(text, name)) == upstream(text, pipeline)
+    record(systems.TENSORFLOW, [lowering(name.partition("{")[0])], functions)
+
+
 def test_lower_quant_ops() -> None:
     text = module_of_casts(Random(9), 400)
-    assert unnamed(lowered(text, "lower-quant-ops")) == upstream(text, "func.func(lower-quant-ops)")
+    equal(text, "lower-quant-ops", "func.func(lower-quant-ops)", 400)
 
 
 def test_strip_func_quant_types() -> None:
     text = module_of_calls(Random(10), 200)
-    assert unnamed(lowered(text, "strip-func-quant-types")) == upstream(text, "strip-func-quant-types")
+    equal(text, "strip-func-quant-types", "strip-func-quant-types", 200)
 
 
 @pytest.mark.parametrize("pipeline", ["func.func(lower-quant-ops)", "strip-func-quant-types"])
@@ -144,7 +161,7 @@ def test_strip_func_quant_types() -> None:
 def test_chains_of_casts(pipeline: str, seed: int) -> None:
     text = module_of_chains(Random(seed), 150)
     name = pipeline.removeprefix("func.func(").removesuffix(")")
-    assert unnamed(lowered(text, name)) == upstream(text, pipeline)
+    equal(text, name, pipeline, 150)
 
 
 def test_normalize_quant_types() -> None:
@@ -161,5 +178,5 @@ def test_normalize_quant_types() -> None:
           return %x : {type_}
         }}""")
     text = "\n".join(functions)
-    ours = lowered(text, "normalize-quant-types{sign-extend-zero-points=true ignore-block-size=true}")
-    assert unnamed(ours) == upstream(text, "any(normalize-quant-types)")
+    name = "normalize-quant-types{sign-extend-zero-points=true ignore-block-size=true}"
+    equal(text, name, "any(normalize-quant-types)", 300)

@@ -14,7 +14,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from core.convert.requantize import plan_requantize
+from tests.interop import traps
 from tests.interop.comparison import Comparison
+from tests.interop.conformance import systems
+from tests.interop.conformance.subject import profile
 from tests.interop.quantized_case import (
     NUMPY,
     Case,
@@ -25,6 +29,7 @@ from tests.interop.quantized_case import (
     spread_parameters,
     zero_points,
 )
+from tests.interop.seed_of_the_day import generator
 from tests.interop.torch_version import EAGER_PROFILE
 
 torch: Any = pytest.importorskip("torch")
@@ -138,7 +143,9 @@ def decomposed(case: Case, source: Array, operation: str) -> Array:
 @pytest.mark.parametrize("storage", EAGER)
 def test_eager_quantize(storage: str, granularity: str) -> None:
     rng = np.random.default_rng(61)
-    comparison = Comparison(f"torch eager quantize f32 to {storage} {granularity}")
+    comparison = Comparison(
+        f"torch eager quantize f32 to {storage} {granularity}", systems.TORCH, profile(EAGER_PROFILE, "quantize")
+    )
     for case in cases(per_tensor, granularity, storage, "f32", rng):
         source = case.real_data(rng)
         theirs = as_array(eager_quantized(case, source).int_repr())
@@ -150,7 +157,9 @@ def test_eager_quantize(storage: str, granularity: str) -> None:
 @pytest.mark.parametrize("storage", EAGER)
 def test_eager_dequantize(storage: str, granularity: str) -> None:
     rng = np.random.default_rng(62)
-    comparison = Comparison(f"torch eager dequantize {storage} to f32 {granularity}")
+    comparison = Comparison(
+        f"torch eager dequantize {storage} to f32 {granularity}", systems.TORCH, profile(EAGER_PROFILE, "dequantize")
+    )
     for case in cases(per_stored_tensor, granularity, storage, "f32", rng):
         source = case.stored_data(rng)
         comparison.add(case, source, case.dequantized(source, EAGER_PROFILE), eager_dequantized(case, source))
@@ -163,7 +172,11 @@ def test_eager_dequantize(storage: str, granularity: str) -> None:
 def test_decomposed_quantize(storage: str, expressed: str, granularity: str) -> None:
     """Groups with NaN are refused there, and have none here."""
     rng = np.random.default_rng(63)
-    comparison = Comparison(f"torch decomposed quantize {expressed} to {storage} {granularity}")
+    comparison = Comparison(
+        f"torch decomposed quantize {expressed} to {storage} {granularity}",
+        systems.TORCH,
+        profile("torch_decomposed", "quantize"),
+    )
     for case in map(between_floats, cases(per_tensor, granularity, storage, expressed, rng)):
         source = case.real_data(rng)
         if granularity == "sub_channel":
@@ -184,9 +197,70 @@ def test_decomposed_dequantize(storage: str, expressed: str, granularity: str) -
             decomposed(case, np.zeros(case.shape, case.dtype), "dequantize")
         return
     rng = np.random.default_rng(64)
-    comparison = Comparison(f"torch decomposed dequantize {storage} to {expressed} {granularity}")
+    comparison = Comparison(
+        f"torch decomposed dequantize {storage} to {expressed} {granularity}",
+        systems.TORCH,
+        profile("torch_decomposed", "dequantize"),
+    )
     for case in map(between_floats, cases(per_stored_tensor, granularity, storage, expressed, rng)):
         source = case.stored_data(rng)
         ours = case.dequantized(source, "torch_decomposed")
         comparison.add(case, source, ours, decomposed(case, source, "dequantize"))
     comparison.finish(6_000)
+
+
+@pytest.mark.parametrize("storage", EAGER)
+def test_eager_traps(storage: str) -> None:
+    rng = generator(65)
+    comparison = Comparison(f"torch eager quantize f32 to {storage}", systems.TORCH, profile(EAGER_PROFILE, "quantize"))
+    for case, source in traps.reals(storage, "f32", rng):
+        theirs = as_array(eager_quantized(case, source).int_repr())
+        comparison.add(case, source, case.quantized(source, EAGER_PROFILE), theirs)
+    comparison.finish(10_000)
+    comparison = Comparison(
+        f"torch eager dequantize {storage} to f32", systems.TORCH, profile(EAGER_PROFILE, "dequantize")
+    )
+    for case, source in traps.stored(storage, "f32", rng):
+        comparison.add(case, source, case.dequantized(source, EAGER_PROFILE), eager_dequantized(case, source))
+    comparison.finish(10_000)
+
+
+@pytest.mark.parametrize("expressed", SCALES)
+@pytest.mark.parametrize("storage", DECOMPOSED)
+def test_decomposed_traps(storage: str, expressed: str) -> None:
+    rng = generator(66)
+    comparison = Comparison(
+        f"torch decomposed quantize {expressed} to {storage}", systems.TORCH, profile("torch_decomposed", "quantize")
+    )
+    for case, source in traps.reals(storage, expressed, rng):
+        ours = case.quantized(source, "torch_decomposed")
+        comparison.add(case, source, ours, decomposed(case, source, "quantize"))
+    comparison.finish(10_000)
+    comparison = Comparison(
+        f"torch decomposed dequantize {storage} to {expressed}",
+        systems.TORCH,
+        profile("torch_decomposed", "dequantize"),
+    )
+    # torch has no arithmetic of zero points along an axis for uint16.
+    for case, source in traps.stored(storage, expressed, rng, granularities=() if storage == "u16" else ("per_axis",)):
+        ours = case.dequantized(source, "torch_decomposed")
+        comparison.add(case, source, ours, decomposed(case, source, "dequantize"))
+    comparison.finish(10_000)
+
+
+@pytest.mark.parametrize(("source", "target"), [("i8", "u8"), ("u8", "i8"), ("i16", "i8"), ("i32", "i8"), ("i8", "i4")])
+def test_decomposed_requantize(source: str, target: str) -> None:
+    """dequantize, then quantize."""
+    rng = generator(67)
+    comparison = Comparison(
+        f"torch decomposed requantize {source} to {target}", systems.TORCH, profile("torch_decomposed", "requantize")
+    )
+    for given, stored in traps.stored(source, "f32", rng, granularities=()):
+        scale = np.array(rng.choice(traps.scales("f32", rng)))
+        wanted = Case(given.shape, target, "f32", scale, np.array(rng.choice(zero_points(target))))
+        plan = plan_requantize(given.tensor, wanted.tensor, "torch_decomposed")
+        ours = np.empty(stored.size, plan.output_dtype)
+        plan.run(stored, ours)
+        theirs = decomposed(wanted, decomposed(given, stored, "dequantize"), "quantize")
+        comparison.add((str(given), str(wanted)), stored, ours, theirs)
+    comparison.finish(10_000)

@@ -15,6 +15,7 @@ from core.parameters.calibration.torch_histogram import TORCH_HISTOGRAM
 from core.parameters.finished_type import PerAxis, PerTensor
 from tests.core.parameters.calibration.observation import Array, find, samples, target
 from tests.interop.calibration_cases import CalibrationComparison, batches
+from tests.interop.conformance import systems
 
 torch: Any = pytest.importorskip("torch")
 
@@ -37,7 +38,9 @@ def _same(answer: T) -> T:
 def test_moving_average(channels: int) -> None:
     rng = np.random.default_rng(1)
     comparison = CalibrationComparison(
-        "torch MovingAverage" + ("PerChannel" if channels > 1 else "") + "MinMaxObserver"
+        "torch MovingAverage" + ("PerChannel" if channels > 1 else "") + "MinMaxObserver",
+        systems.TORCH,
+        "moving_average",
     )
     for index in range(600):
         tensors = [np.stack([each] * channels) * rng.random((channels, 1), np.float32) for each in batches(rng, 6)]
@@ -59,7 +62,7 @@ def test_moving_average(channels: int) -> None:
 def test_histogram(storage: str, symmetric: bool) -> None:
     """torch's search takes about a second for each."""
     rng = np.random.default_rng(len(storage) + symmetric)
-    comparison = CalibrationComparison(f"torch HistogramObserver, {storage}")
+    comparison = CalibrationComparison(f"torch HistogramObserver, {storage}", systems.TORCH, "torch_histogram")
     for index in range(25):
         tensors = batches(rng, 4, exponents=9)
         for tensor in tensors:
@@ -89,7 +92,9 @@ def test_histogram_of_every_magnitude(bins: int) -> None:
     the range overflows it counts nothing: those are errors here.
     """
     rng = np.random.default_rng(bins)
-    comparison = CalibrationComparison(f"torch HistogramObserver, f32 of every magnitude, {bins} bins")
+    comparison = CalibrationComparison(
+        f"torch HistogramObserver, f32 of every magnitude, {bins} bins", systems.TORCH, "torch_histogram"
+    )
     undefined = 0
     for index in range(50):
         scale = 10.0 ** rng.integers(-46, 39)

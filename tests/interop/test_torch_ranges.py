@@ -11,6 +11,9 @@ import pytest
 
 from core.errors import UnsupportedError
 from core.parameters.bias import bias_rule_named, bias_scales, quantize_bias
+from tests.interop.conformance import systems
+from tests.interop.conformance.records import record
+from tests.interop.conformance.subject import bias
 from tests.interop.range_cases import RangeComparison, as_f32_steps, ranges
 
 torch: Any = pytest.importorskip("torch")
@@ -26,7 +29,7 @@ def pair(low: float, high: float) -> Any:
 
 @pytest.mark.parametrize("reduced", [False, True])
 def test_choose_qparams(reduced: bool) -> None:
-    comparison = RangeComparison("torch", "u8", reduced=reduced)
+    comparison = RangeComparison(systems.TORCH, "torch", "u8", reduced=reduced)
     for low, high, scale, zero_point in comparison.pairs(*ranges(1, 2000)):
         theirs = torch._choose_qparams_per_tensor(pair(low, high), reduced)
         comparison.add((low, high), (scale, zero_point), (float(theirs[0]), int(theirs[1])))
@@ -44,7 +47,9 @@ def test_observers(storage: str, reduced: bool, symmetric: bool) -> None:
     """One observer of channels for all ranges at once, whose extremes are the ends."""
     if storage.startswith("u8") and reduced and symmetric:
         with pytest.raises(UnsupportedError):
-            RangeComparison("torch_observer", storage, reduced=True, symmetric=True).derive(*ranges(2, 1))
+            RangeComparison(systems.TORCH, "torch_observer", storage, reduced=True, symmetric=True).derive(
+                *ranges(2, 1)
+            )
         return
     name, _, written = storage.partition("<")
     bounds = {}
@@ -61,7 +66,7 @@ def test_observers(storage: str, reduced: bool, symmetric: bool) -> None:
     lows, highs = as_f32_steps(*ranges(2, 3000))
     observer(torch.from_numpy(np.stack([lows, highs], axis=1)))
     scales, zero_points = (found.tolist() for found in observer.calculate_qparams())
-    comparison = RangeComparison("torch_observer", storage, reduced=reduced, symmetric=symmetric)
+    comparison = RangeComparison(systems.TORCH, "torch_observer", storage, reduced=reduced, symmetric=symmetric)
     for index, (low, high, scale, zero_point) in enumerate(comparison.pairs(lows, highs)):
         comparison.add((low, high), (scale, zero_point), (scales[index], int(zero_points[index])))
     comparison.finish(6000)
@@ -77,7 +82,7 @@ def test_decomposed(storage: str, symmetric: bool, epsilon: float) -> None:
     name, _, written = storage.rstrip(">").partition("<")
     lowest, highest = (int(bound) for bound in written.split(":"))
     dtype = {"i8": torch.int8, "u8": torch.uint8, "u16": torch.uint16}[name]
-    comparison = RangeComparison("torch_decomposed", storage, symmetric=symmetric, epsilon=epsilon)
+    comparison = RangeComparison(systems.TORCH, "torch_decomposed", storage, symmetric=symmetric, epsilon=epsilon)
     for low, high, scale, zero_point in comparison.pairs(*as_f32_steps(*ranges(3, 300))):
         theirs = operator(pair(low, high), lowest, highest, epsilon, dtype)
         comparison.add((low, high), (scale, zero_point), (float(theirs[0]), int(theirs[1])))
@@ -91,7 +96,7 @@ def test_per_token(symmetric: bool) -> None:
     operator = operators.choose_qparams_per_token if symmetric else operators.choose_qparams_per_token_asymmetric
     lows, highs = as_f32_steps(*ranges(4, 3000))
     scales, zero_points = operator(torch.from_numpy(np.stack([lows, highs], axis=1)), torch.int8)
-    comparison = RangeComparison("torch_per_token", "i8", symmetric=symmetric)
+    comparison = RangeComparison(systems.TORCH, "torch_per_token", "i8", symmetric=symmetric)
     for index, (low, high, scale, zero_point) in enumerate(comparison.pairs(lows, highs)):
         comparison.add((low, high), (scale, zero_point), (float(scales[index]), int(zero_points[index])))
     comparison.finish(6000)
@@ -123,4 +128,5 @@ def test_bias(per_channel: bool) -> None:
                 made = torch.quantize_per_tensor(torch.from_numpy(values), float(scales[0]), 0, torch.qint32)
         assert quantize_bias(rule, values, scales).values.tolist() == made.int_repr().tolist()
         compared += channels
+    record(systems.TORCH, [bias("torch")], compared)
     assert compared == 10_000

@@ -20,6 +20,9 @@ from numpy.typing import NDArray
 
 from core.errors import ParameterError, PreconditionError, RequantError
 from tests.interop.comparison import Comparison
+from tests.interop.conformance import systems
+from tests.interop.conformance.subject import Subject, operator, profile
+from tests.interop.conformance.subject import scheme as scheme_row
 from tests.oracles.tosa import OUTPUTS, ROUNDINGS, WIDTHS, Rescale, errors_if
 from tests.support.rescale_case import DTYPES, numbers, plan, run, stored
 
@@ -153,11 +156,32 @@ def grid(in_t: str, out_t: str) -> Iterator[Rescale]:
         )
 
 
+SCHEMES = {
+    ("SINGLE_ROUND", True): "tosa",
+    ("DOUBLE_ROUND", True): "tosa_double_round",
+    ("INEXACT_ROUND", True): "tosa_inexact_round",
+    ("SINGLE_ROUND", False): "tosa_scale16",
+    ("INEXACT_ROUND", False): "tosa_scale16_inexact_round",
+}
+
+
+def subjects_of(mode: str, scale32: bool) -> list[Subject]:
+    """What a graph's rounding_mode and scale32 are by our names."""
+    name = SCHEMES[mode, scale32]
+    profiles = [profile(name, "requantize")] if name in ("tosa", "tosa_double_round") else []
+    return [operator("tosa.RESCALE"), scheme_row(name), *profiles]
+
+
 @pytest.mark.parametrize("out_t", OUTPUTS)
 @pytest.mark.parametrize("in_t", WIDTHS)
 def test_every_bit(in_t: str, out_t: str) -> None:
     rng = np.random.default_rng(list(WIDTHS).index(in_t) * 3 + OUTPUTS.index(out_t))
-    comparison = Comparison(f"TOSA reference model RESCALE {in_t} to {out_t}")
+    comparisons = {
+        (mode, scale32): Comparison(
+            f"TOSA reference model RESCALE {in_t} to {out_t}", systems.TOSA, *subjects_of(mode, scale32)
+        )
+        for mode, scale32 in SCHEMES
+    }
     for base in grid(in_t, out_t):
         for _ in range(DRAWS):
             case = drawn(base, rng)
@@ -171,8 +195,10 @@ def test_every_bit(in_t: str, out_t: str) -> None:
             verdict, theirs = rescale(case, source)
             assert verdict is Verdict.VALID, (case, verdict)
             assert theirs is not None
-            comparison.add(case, source.ravel(), run(case, source), theirs)
-    comparison.finish(4 * DRAWS * 5 * ROWS)
+            comparisons[case.rounding_mode, case.scale32].add(case, source.ravel(), run(case, source), theirs)
+    for comparison in comparisons.values():
+        comparison.finish(0)
+    assert sum(comparison.elements for comparison in comparisons.values()) >= 4 * DRAWS * 5 * ROWS
 
 
 def refusal(case: Rescale, source: Array) -> str | None:

@@ -17,6 +17,9 @@ import pytest
 from core.mlir import parse_type
 from core.translation import translate
 from core.translation.translation import Written, subject_of
+from tests.interop.conformance import systems
+from tests.interop.conformance.records import record
+from tests.interop.conformance.subject import translation
 from tests.oracles import translation as oracle
 from tests.oracles.translation import WIDTHS, Case
 
@@ -123,6 +126,8 @@ class TestOnnx:
                         continue
                     assert case.storage == "f4E2M1FN", case.text
         tell("ONNX", counted)
+        record(systems.ONNX_REFERENCE, [translation("onnx")], counted["models accepted"])
+        record(systems.ONNXRUNTIME, [translation("onnx")], counted["loaded by onnxruntime"])
         assert counted["models accepted"] > 500
         assert counted["loaded by onnxruntime"] > 300
 
@@ -195,6 +200,7 @@ class TestLitert:
                 assert self.takes(operator, operands, case.storage) == ours, (case.text, operator)
                 counted["taken by both" if ours else "refused by both"] += 1
         tell("LiteRT", counted)
+        record(systems.LITERT, [translation("litert")], counted.total())
         assert min(counted.values()) > 50
 
 
@@ -233,6 +239,7 @@ class TestTorch:
                 self.check_eager(torch, x, operands)
                 counted["eager"] += 1
         tell("torch", counted)
+        record(systems.TORCH, [translation("torch")], counted["decomposed"] + counted["eager"])
         assert min(counted.values()) > 20
 
     @staticmethod

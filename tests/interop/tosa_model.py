@@ -1,4 +1,4 @@
-"""One RESCALE as a TOSA graph, run by TOSA's reference model. PyPI's tosa-tools has the serializer and the model."""
+"""TOSA graphs run by TOSA's reference model. PyPI's tosa-tools has the serializer and the model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.rescale_case import stored
 
 Array = NDArray[Any]
 
-_TYPES = {
+TYPES = {
     "i8": tosa_serializer.DType.INT8,
     "i16": tosa_serializer.DType.INT16,
     "i32": tosa_serializer.DType.INT32,
@@ -38,24 +38,22 @@ _VERDICTS = {
 }
 
 
-def graph(case: Rescale, constant: Array | None) -> bytes:
-    """The graph, serialized. `constant`: stored elements, if the input is a constant too."""
-    serializer = tosa_serializer.TosaSerializer()
-    shape, input_type = list(case.shape), _TYPES[case.in_t]
-    if constant is None:
-        source = serializer.addPlaceholder(shape, input_type)
-    else:
-        source = serializer.addConst(shape, input_type, constant.astype(np.int64).ravel())
+def constant(serializer: Any, element: str, values: Any) -> str:
+    """Add stored integers, of rank 1, to a graph. Return the tensor's name."""
+    data = np.array(values, np.int64)
+    name: str = serializer.addConst([data.size], TYPES[element], data).name
+    return name
+
+
+def add_rescale(serializer: Any, case: Rescale, source: str, target: str) -> None:
+    """Add a RESCALE to a graph, between two of its tensors."""
     operands = (
-        ((len(case.multiplier),), "i32" if case.scale32 else "i16", case.multiplier),
-        ((len(case.shift),), "i8", case.shift),
-        ((1,), case.in_t, stored([case.input_zp], case.in_t)),
-        ((1,), case.out_t, stored([case.output_zp], case.out_t)),
+        ("i32" if case.scale32 else "i16", case.multiplier),
+        ("i8", case.shift),
+        (case.in_t, stored([case.input_zp], case.in_t)),
+        (case.out_t, stored([case.output_zp], case.out_t)),
     )
-    names = [source.name] + [
-        serializer.addConst(list(length), _TYPES[element], np.array(values, np.int64)).name
-        for length, element, values in operands
-    ]
+    names = [source, *(constant(serializer, element, values) for element, values in operands)]
     attributes = tosa_serializer.TosaSerializerAttribute()
     attributes.RescaleAttribute(
         case.scale32,
@@ -64,22 +62,30 @@ def graph(case: Rescale, constant: Array | None) -> bytes:
         case.input_unsigned,
         case.output_unsigned,
     )
-    output = serializer.addOutput(shape, _TYPES[case.out_t])
-    serializer.addOperator(tosa_serializer.Op.RESCALE, names, [output.name], attributes)
-    serialized: bytes = serializer.serialize()
-    return serialized
+    serializer.addOperator(tosa_serializer.Op.RESCALE, names, [target], attributes)
 
 
-def rescale(case: Rescale, source: Array) -> tuple[Verdict, Array | None]:
-    """What the model makes of stored elements: its verdict, and the flat output if that is VALID."""
-    # The model takes no i48 from Python.
-    constant = source if case.in_t == "i48" else None
-    inputs = [source.reshape(case.shape)] if constant is None else []
+def run(serializer: Any, inputs: list[Array]) -> tuple[Verdict, Array | None]:
+    """What the model makes of a graph with one output: its verdict, and the output if that is VALID."""
     try:
-        (output,), status = tosa_reference_model.run(graph(case, constant), inputs)
+        (output,), status = tosa_reference_model.run(serializer.serialize(), inputs)
     except ValueError as error:
         if str(error) != "Invalid TOSA graph":
             raise
         return Verdict.INVALID, None
     verdict = _VERDICTS[status]
-    return verdict, output.ravel() if verdict is Verdict.VALID else None
+    return verdict, output if verdict is Verdict.VALID else None
+
+
+def rescale(case: Rescale, source: Array) -> tuple[Verdict, Array | None]:
+    """What the model makes of stored elements: its verdict, and the flat output if that is VALID."""
+    serializer, shape = tosa_serializer.TosaSerializer(), list(case.shape)
+    # The model takes no i48 from Python.
+    if case.in_t == "i48":
+        given = serializer.addConst(shape, TYPES[case.in_t], source.astype(np.int64).ravel())
+    else:
+        given = serializer.addPlaceholder(shape, TYPES[case.in_t])
+    target = serializer.addOutput(shape, TYPES[case.out_t])
+    add_rescale(serializer, case, given.name, target.name)
+    verdict, output = run(serializer, [] if case.in_t == "i48" else [source.reshape(case.shape)])
+    return verdict, None if output is None else output.ravel()

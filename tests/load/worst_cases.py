@@ -94,6 +94,8 @@ def _conversions() -> Iterator[Case]:
     yield json_case("/v1/explain/requantize", "256 i32", lambda: {
         "input": tensor("tensor<256x!quant.uniform<i32:f32, 0.01>>", noise((256,), "i4")),
         "output_type": "!quant.uniform<i8:f32, 0.05:3>", "profile": "torch_decomposed"})  # fmt: skip
+    yield json_case("/v1/vectors", "2048 vectors of 12 sets of f64", lambda: {
+        "operation": "quantize", "input_type": "f64", "output_type": "i16", "count": 2048})  # fmt: skip
     wide = (16_700_000,)
     yield npy_case(
         "/v1/npy/quantize", "16 million f32", lambda: noise(wide), output_type="!quant.uniform<i8:f32, 0.05:3>"
@@ -403,6 +405,8 @@ def _models() -> Iterator[Case]:
     yield model_case("explain_requantize", "256 i32", lambda: [Input("x", noise((256,), "i4"))],
                      input_type="!quant.uniform<i32:f32, 0.01>", output_type="!quant.uniform<i8:f32, 0.05:3>",
                      profile="torch_decomposed")  # fmt: skip
+    yield model_case("vectors", "2048 vectors of 12 sets", list, operation="tosa.RESCALE", input_type="i32",
+                     output_type="i8", count=2048)  # fmt: skip
     yield model_case("requantize", "16 million i32", lambda: [Input("x", noise((16_700_000,), "i4"))],
                  input_type="!quant.uniform<i32:f32, 0.01>", output_type="!quant.uniform<i8:f32, 0.05:3>")  # fmt: skip
     yield model_case("requantize", "50000 scales on both sides",

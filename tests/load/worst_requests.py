@@ -113,12 +113,14 @@ def uncovered(routes: Iterable[str], paths: Iterable[str], models: Iterable[str]
 
 
 def post_paths() -> list[str]:
-    """Return the paths of the OpenAPI document that take POST, but for those that register shared memory.
+    """Return the paths of the OpenAPI document that take POST, but for shared memory and checkpoint jobs.
 
     Their requests are short, and they are off by default.
     """
     paths = json.loads(COMMITTED.read_text())["paths"]
-    return [path for path, item in paths.items() if "post" in item and "sharedmemory" not in path]
+    return [
+        path for path, item in paths.items() if "post" in item and not re.search("sharedmemory|/v1/checkpoints", path)
+    ]
 
 
 def faults(found: Iterable[Measured], missing: Iterable[str]) -> list[str]:

@@ -12,6 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from core.checkpoint.schemes import SCHEMES as SCHEME_NAMES
+from core.checkpoint.schemes import scheme_named as weight_scheme_named
+from core.checkpoint.weights.not_finite import first_not_below
 from core.compare.comparison import plan_comparison
 from core.convert.blocks.gguf import GGUF_FORMATS, dequantize_gguf, quantize_gguf
 from core.convert.blocks.mx import MX_ELEMENTS, MxRule, dequantize_mx, quantize_mx
@@ -535,6 +538,35 @@ def compare_kernels(rng: Rng) -> None:
     compare_reals(a, b, steps, 0, counts, positions)
 
 
+WEIGHT_SCHEMES = (
+    *SCHEME_NAMES,
+    "W8A8:asymmetric",
+    "W8A16:tensor",
+    "W4A16:group=5",
+    "W4A16:group=24,asymmetric",
+    "W4A16:channel",
+    "W3A16:channel,asymmetric",
+    "W6A16:group=1",
+)
+WEIGHT_COLUMNS = (1, 2, 3, 5, 15, 16, 17, 24, 31, 32, 33, 48, 63, 64, 65, 120, 127, 128, 128, 129, 160, 256, 384)
+
+
+def weights(rng: Rng) -> None:
+    """Weights of checkpoints, some rows at a time, and back."""
+    scheme = weight_scheme_named(str(rng.choice(WEIGHT_SCHEMES)))
+    form, dtype = scheme.format(str(rng.choice(scheme.profiles))), str(rng.choice(["BF16", "F16", "F32"]))
+    shape = (int(rng.choice([1, 2, 3, 8, 9, 33, 64, 128, 130])), int(rng.choice(WEIGHT_COLUMNS)))
+    bits = reals(rng, shape[0] * shape[1], dtype.lower()).view("<f4" if dtype == "F32" else "<u2").reshape(shape)
+    tensors = form.stored(dtype, shape)
+    if not tensors:
+        return
+    first_not_below(bits, dtype, np.inf)
+    extremes = form.measure(bits, dtype) if form.needs_extremes else None
+    stored = {region.suffix: array for region, array in form.quantize(bits, dtype, shape, 0, extremes)}
+    dtypes = {each.suffix: each.dtype for each in tensors}
+    form.dequantize(stored, dtypes, str(rng.choice(["BF16", "F16", "F32"])), shape, 0, shape[0])
+
+
 CASES: Mapping[str, Case] = {
     case.__name__: case
     for case in (
@@ -560,5 +592,6 @@ CASES: Mapping[str, Case] = {
         table_kernels,
         block_kernels,
         compare_kernels,
+        weights,
     )
 }

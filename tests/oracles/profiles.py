@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from tests.oracles.quantization import Stored, nearest_away, nearest_even, wrap32
+from tests.oracles.quantization import Stored, nearest_away, nearest_even, nearest_float, wrap32
 
 HALF = Fraction(1, 2)
 
@@ -26,16 +26,7 @@ class Format:
 
     def round(self, value: Fraction) -> float:
         """The nearest number of the format, ties to even; beyond it an infinity."""
-        if value == 0:
-            return 0.0
-        magnitude = abs(value)
-        exponent = magnitude.numerator.bit_length() - magnitude.denominator.bit_length()
-        if Fraction(2) ** exponent > magnitude:
-            exponent -= 1
-        ulp = Fraction(2) ** max(exponent - self.precision + 1, self.last_place)
-        rounded = nearest_even(magnitude / ulp) * ulp
-        result = math.inf if rounded >= Fraction(2) ** (self.largest_exponent + 1) else float(rounded)
-        return -result if value < 0 else result
+        return nearest_float(value, self.precision, self.last_place, self.largest_exponent)
 
 
 FORMATS = {

@@ -43,24 +43,38 @@ def nearest_up(value: Fraction) -> int:
     return math.floor(value + HALF)
 
 
-# --- Rounding to binary32 --------------------------------------------------------------------------------------------
+# --- Rounding to a binary float --------------------------------------------------------------------------------------
+
+
+def nearest_float(value: Fraction, precision: int, last_place: int, largest_exponent: int) -> float:
+    """Round to the nearest float of `precision` bits, ties to even; beyond the range an infinity.
+
+    `last_place`: the exponent of the last place of subnormals. In integers: fractions take ten times as long.
+    """
+    if value == 0:
+        return 0.0
+    numerator, denominator = abs(value.numerator), value.denominator
+    place = max(_floor_log2(abs(value)) - precision + 1, last_place)
+    # The magnitude in units of 2^place.
+    whole, rest = divmod(numerator << max(-place, 0), denominator << max(place, 0))
+    denominator <<= max(place, 0)
+    if 2 * rest > denominator or (2 * rest == denominator and whole % 2):
+        whole += 1
+    # It is 2^(largest_exponent + 1) or more if it has so many bits.
+    result = math.inf if whole.bit_length() + place > largest_exponent + 1 else math.ldexp(whole, place)
+    return -result if value < 0 else result
 
 
 def f32(value: Fraction) -> float:
     """Round to the nearest f32, ties to even, with subnormals; beyond the range an infinity."""
-    if value == 0:
-        return 0.0
-    magnitude = abs(value)
-    exponent = max(_floor_log2(magnitude), -126)
-    ulp = Fraction(2) ** (exponent - 23)
-    rounded = nearest_even(magnitude / ulp) * ulp
-    result = math.inf if rounded >= Fraction(2) ** 128 else float(rounded)
-    return -result if value < 0 else result
+    return nearest_float(value, 24, -149, 127)
 
 
 def _floor_log2(value: Fraction) -> int:
+    """Of a positive number."""
     exponent = value.numerator.bit_length() - value.denominator.bit_length()
-    return exponent if Fraction(2) ** exponent <= value else exponent - 1
+    reached = value.denominator << max(exponent, 0) <= value.numerator << max(-exponent, 0)
+    return exponent if reached else exponent - 1
 
 
 def from_bits(pattern: str) -> float:

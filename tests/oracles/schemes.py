@@ -162,7 +162,7 @@ def _vela(d: float, *, reduced: bool) -> Derived | None:
         return None
     m, e = significand(d, 31) if d else (0, 0)
     shift = 31 - e
-    if d == 0 or not 0 <= shift <= 63:
+    if not 0 <= shift <= 63:
         m, shift = 0, 16
     if reduced:
         m, shift = reduced_multiplier(m), shift - 16

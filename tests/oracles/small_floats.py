@@ -64,6 +64,7 @@ ROWS = {
 }
 
 
+@cache
 def value_of(name: str, code: int) -> Fraction | str:
     """The exact magnitude of a code with its sign bit clear, or 'inf' or 'nan'."""
     row = FORMATS[name]
@@ -76,6 +77,7 @@ def value_of(name: str, code: int) -> Fraction | str:
     return hidden * Fraction(2) ** (max(exponent, 1) - row.bias)
 
 
+@cache
 def decode(name: str, code: int) -> str:
     """The f32 bit pattern of a code, in hexadecimal; a NaN is quiet, without payload, with the sign of the code."""
     if name == "f8E8M0FNU":
@@ -101,8 +103,8 @@ def _magnitudes(name: str) -> list[int]:
 
 def units(x: float | Fraction) -> int:
     """|x| in units of 2^-1080, exactly."""
-    exact = Fraction(x)
-    whole, rest = divmod(abs(exact.numerator) << UNIT, exact.denominator)
+    numerator, denominator = x.as_integer_ratio()
+    whole, rest = divmod(abs(numerator) << UNIT, denominator)
     assert rest == 0
     return whole
 

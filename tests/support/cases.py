@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Final, Protocol, TypeVar
 
 import numpy as np
@@ -41,6 +41,24 @@ def sample(items: Sequence[Item], most: int) -> Sequence[Item]:
 def sample_array(items: NDArray[Scalar], most: int) -> NDArray[Scalar]:
     """The same for the elements of an array."""
     return items[np.array(sample(range(items.size), most), np.int64)]
+
+
+def sample_each(items: Sequence[Item], key: Callable[[Item], Hashable], most: int) -> Sequence[Item]:
+    """Return all items if REQUANT_EXHAUSTIVE is 1, else about `most`, and one at least, of those of each key.
+
+    They begin at another place for each key, so that what all have in common is met with one key or another.
+    """
+    groups = defaultdict(list)
+    for item in items:
+        groups[key(item)].append(item)
+    if EXHAUSTIVE:
+        return items
+    strides = [max(1, len(group) // most) for group in groups.values()]
+    return [
+        item
+        for number, (group, stride) in enumerate(zip(groups.values(), strides, strict=True))
+        for item in group[number % stride :: stride]
+    ]
 
 
 def examples(most: int) -> int:

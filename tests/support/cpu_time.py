@@ -10,16 +10,17 @@ from typing import Any
 _ROUNDS = 3
 
 
-def least_cpu_seconds(call: Callable[[], Any]) -> float:
-    """Return the least CPU time that this thread took for `call`, of three times.
+def within_cpu_seconds(call: Callable[[], Any], most: float) -> bool:
+    """Return whether this thread took less than `most` seconds of CPU time for `call`, in one of three times.
 
-    Other threads of the process and collections of garbage that earlier tests left are not counted: both have made a
-    call of 0.01 s look like one of a second.
+    Other threads of the process are not counted, nor, from the second time on, collections of garbage that earlier
+    tests left: both have made a call of 0.01 s look like one of a second.
     """
-    least = float("inf")
-    for _ in range(_ROUNDS):
-        gc.collect()
+    for again in range(_ROUNDS):
+        if again:
+            gc.collect()
         began = thread_time()
         call()
-        least = min(least, thread_time() - began)
-    return least
+        if thread_time() - began < most:
+            return True
+    return False

@@ -14,7 +14,7 @@ from core.mlir import parse_type
 from core.mlir.types import TensorType
 from core.plan.plan import Plan
 from core.profiles import OperationRule
-from tests.support.cases import EXHAUSTIVE
+from tests.support.cases import EXHAUSTIVE, sample
 from tests.support.float_samples import SPECIAL, neighbours, patterns
 
 EXPRESSED = ("f32", "f16", "bf16", "f64")
@@ -83,8 +83,8 @@ def _rows(texts: list[str], length: int) -> str:
 
 
 def drawable(rule: OperationRule) -> list[tuple[str, str, str]]:
-    """All kinds of type that a rule takes, again and again until they are 50 or more, or many."""
-    kinds = [*_kinds(rule.storages, rule.expressed, rule.granularities)]
+    """All kinds of type that a rule takes, or a sample of them, again and again until they are 50 or more, or many."""
+    kinds = [*sample([*_kinds(rule.storages, rule.expressed, rule.granularities)], _FEW)]
     return kinds * ((_MANY if EXHAUSTIVE else _FEW) // len(kinds) + 1)
 
 

@@ -27,6 +27,7 @@ from core.convert.blocks.blocking import block_count, check_length, flat_f32
 from core.errors import PreconditionError
 from core.errors.names import entry_named
 from core.kernels.convert import blocks as kernels
+from core.plan.lanes import f32_of_f16
 
 Array = NDArray[Any]
 
@@ -156,7 +157,7 @@ def dequantize_gguf(tensor: GgufTensor) -> Array:
     count = block_count(tensor.shape, BLOCK, tensor.format_name)
     check_length(tensor.data, count * format_.block_bytes, "bytes")
     blocks = tensor.data.reshape(count, format_.block_bytes)
-    heads = np.ascontiguousarray(blocks[:, : 2 + 2 * format_.has_minimum]).view("<f2").astype("<f4")
+    heads = f32_of_f16(np.ascontiguousarray(blocks[:, : 2 + 2 * format_.has_minimum]).view("<f2"))
     codes = np.arange(256, dtype="|u1")
     table = (codes.view("|i1") if format_.bits == 8 else codes).astype("<f4") - np.float32(format_.zero)
     target = np.empty(count * BLOCK, "<f4")
@@ -165,4 +166,18 @@ def dequantize_gguf(tensor: GgufTensor) -> Array:
     if format_.has_minimum:
         with np.errstate(over="ignore", invalid="ignore"):
             target.reshape(count, BLOCK)[...] += heads[:, 1:]
+    _settle_nans(target.reshape(count, BLOCK), heads)
     return target.reshape(tensor.shape)
+
+
+def _settle_nans(rows: Array, heads: Array) -> None:
+    """Let NaN be the same on every CPU: that of d, else that of the minimum, else, where an infinity made it, the
+    negative one that x86 makes."""
+    wrong = ~np.isfinite(heads).all(axis=1)
+    if wrong.any():
+        found, given = rows[wrong], heads[wrong]
+        nan = np.full((given.shape[0], 1), -np.float32(np.nan))
+        for column in reversed(range(given.shape[1])):
+            own = given[:, column : column + 1]
+            nan = np.where(np.isnan(own), own, nan)
+        rows[wrong] = np.where(np.isnan(found), nan, found)

@@ -36,6 +36,7 @@ Array = NDArray[Any]
 
 BLOCK = 32
 _SCALE = "f8E8M0FNU"
+_NAN_SCALE = 0xFF
 
 MX_ELEMENTS: dict[str, str | None] = {
     "mxfp8_e4m3": "f8E4M3FN",
@@ -135,8 +136,9 @@ def quantize_mx(values: Array, format_name: str, rule: MxRule = MxRule.OCP) -> M
 def dequantize_mx(tensor: MxTensor) -> Array:
     """Return f32(element * X) in the tensor's shape: exact, or an infinity beyond f32.
 
-    A scale of 0xFF gives NaN, whatever the element. Raises UnknownNameError for the format, TypeFitError if the last
-    axis is not a multiple of 32, TensorDataError for arrays of another length and codes wider than their type.
+    A scale of 0xFF gives the quiet NaN without sign, whatever the element. Raises UnknownNameError for the format,
+    TypeFitError if the last axis is not a multiple of 32, TensorDataError for arrays of another length and codes wider
+    than their type.
     """
     element = mx_element(tensor.format_name)
     count = block_count(tensor.shape, BLOCK, tensor.format_name)
@@ -147,4 +149,6 @@ def dequantize_mx(tensor: MxTensor) -> Array:
     target = np.empty(tensor.elements.size, "<f4")
     scales = decode_table(_SCALE)[tensor.scales]
     kernels.scale_blocks(tensor.elements, _values(tensor.format_name), scales, BLOCK, target)
+    # Which of two NaN a product takes after is up to the compiler and the CPU.
+    target.reshape(-1, BLOCK)[tensor.scales == _NAN_SCALE] = np.float32(np.nan)
     return target.reshape(tensor.shape)

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.cancellation import checked
 from core.convert.explain.explanation import ElementExplanation, Explanation, Saturation
+from core.errors.cancellation import checked
 from core.formats.elements import FloatElement
 from core.mlir.types import TensorType
 from core.plan.lanes import LANES, widen
@@ -50,7 +50,7 @@ class Explainer(ABC):
         report = self.plan.run(source, output)
         elements = tuple(self.element(index, source) for index in checked(range(source.size), every=_CANCELLABLE))
         for index, (explained, stored) in enumerate(zip(elements, numbers(output, self.plan.output_type), strict=True)):
-            if not _same(explained.result, stored):
+            if not same(explained.result, stored):
                 raise ContradictionError(f"element {index}: explained as {explained.result}, computed as {stored}")
         counted = tuple(sum(each.saturated is end for each in elements) for end in Saturation)
         if counted != (report.saturated_low, report.saturated_high):
@@ -72,7 +72,7 @@ def numbers(array: Array, tensor: TensorType) -> list[int | float]:
     return found
 
 
-def _same(a: int | float, b: int | float) -> bool:
+def same(a: int | float, b: int | float) -> bool:
     """Return whether two numbers are the same: all NaNs are, zeros of different sign are not."""
     if isinstance(a, int) or isinstance(b, int):
         return a == b

@@ -13,7 +13,7 @@ from core.plan.report import Report
 
 
 class StepKind(StrEnum):
-    """What is done in a step."""
+    """The operation of a step."""
 
     FLUSH = "flush"
     """A subnormal number is flushed to zero."""
@@ -61,7 +61,7 @@ class StepKind(StrEnum):
 
 
 class Saturation(StrEnum):
-    """At which end an element saturated."""
+    """The bound at which an element saturated."""
 
     LOW = "low"
     HIGH = "high"
@@ -72,8 +72,8 @@ class Step:
     """`symbol` = `formula`, and the same with numbers.
 
     `value` is the result: an integer, or the shortest decimal number that reads back in `precision` (all digits of a
-    whole number); `bits` say exactly which float it is. `unrounded` is the exact result, if that is another number.
-    `tie`: the exact result lies halfway between two numbers.
+    whole number); `bits` say exactly which float it is. `unrounded` is the exact result, if that is another number: it
+    was rounded, or wrapped. `tie`: the exact result lies halfway between two numbers.
     """
 
     step: StepKind

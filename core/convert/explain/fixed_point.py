@@ -60,7 +60,8 @@ def _twice(working: Working, v: int, m: int, r: int, *, up: bool) -> int:
     """Add the steps of two roundings: to the high half of the doubled product, and after the rest of the shift."""
     left, right = max(31 - r, 0), max(r - 31, 0)
     working.know(left=str(left), right=str(right))
-    a = working.integer(StepKind.SHIFT_LEFT, "a", "wrap32(v * 2^left)", wrap_int32(v << left), "i32")
+    exact = Fraction(v << left)
+    a = working.integer(StepKind.SHIFT_LEFT, "a", "wrap32(v * 2^left)", wrap_int32(v << left), "i32", exact=exact)
     exact = Fraction(a * m, 1 << 31)
     nearest, formula = round_to_integer(exact, Rounding.NEAREST_UP), "floor((a * m + 2^30) / 2^31)"
     if nearest > _INT32_MAXIMUM:

@@ -225,7 +225,9 @@ class IntegerQuantization:
         )
         if rule.overflow is Overflow.FLOAT_CLAMP and operand.highest > 65535:
             return int(low), int(high)
-        return int(max(low, operand.lowest)), int(min(high, operand.highest))
+        # Bounds beyond the largest f16 are infinite, and what they clamp to saturates as it is stored.
+        lowest, highest = (min(max(bound, operand.lowest), operand.highest) for bound in (low, high))
+        return int(lowest), int(highest)
 
     def _missing(self, working: Working, z: int) -> Stored:
         """Add the steps for NaN, and return what it is stored as."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from core.convert.explain.dequantize import DequantizeExplainer, dequantize_explainer
@@ -18,7 +19,7 @@ from core.convert.explain.number_text import float_text
 from core.convert.explain.parameter_index import parameter_index
 from core.convert.explain.quantize import QuantizeExplainer, quantize_explainer
 from core.convert.explain.real_factor import ZeroPoints, clamp, scale_by_factor
-from core.convert.explain.working import Working
+from core.convert.explain.working import INTEGER, Working
 from core.convert.requantize import ScalingPlan, plan_requantize
 from core.convert.requantize.fixed_point import sum_rule
 from core.convert.requantize.through_real import ThroughRealPlan
@@ -64,7 +65,8 @@ class _ByScheme(Explainer):
             y = multiply(working, scheme, scheme.stage, given, q - zeros.input)
             wraps = sum_rule(scheme.stage, sides) is Sum.WRAPS
             total = wrap_int32(y + zeros.output) if wraps else y + zeros.output
-            working.integer(StepKind.ADD_ZERO_POINT, "t", "y + z_out", total, "i32" if wraps else "integer")
+            exact = Fraction(y + zeros.output)
+            working.integer(StepKind.ADD_ZERO_POINT, "t", "y + z_out", total, "i32" if wraps else INTEGER, exact=exact)
             stored = clamp(working, "t", total, sides.target.minimum, sides.target.maximum)
         return ElementExplanation(str(q), block, tuple(working.steps), stored.value, stored.saturated)
 
@@ -144,10 +146,15 @@ def requantize_explainer(
     """Return the explanation of `plan_requantize`, whose arguments these are. Raise what that raises."""
     plan = plan_requantize(input_type, output_type, profile, multipliers, **options)
     if isinstance(plan, ScalingPlan):
-        return _ByScheme(plan, plan, multipliers is None)
+        return scaling_explainer(plan) if multipliers is not None else _ByScheme(plan, plan, derived=True)
     assert isinstance(plan, ThroughRealPlan)
     dequantize = dequantize_explainer(plan.input_type, None, profile, more_storages=("i32",))
     quantize = quantize_explainer(dequantize.plan.output_type, plan.output_type, profile)
     assert isinstance(dequantize, DequantizeExplainer)
     assert isinstance(quantize, QuantizeExplainer)
     return _ThroughReal(plan, dequantize, quantize)
+
+
+def scaling_explainer(plan: ScalingPlan) -> Explainer:
+    """Return the explanation of a plan whose multipliers were given."""
+    return _ByScheme(plan, plan, derived=False)

@@ -13,7 +13,7 @@ from core.convert.quantize.general import ROUNDINGS, plan_general
 from core.convert.quantize.native import native_form, plan_native
 from core.convert.quantize.small_float import plan_small_float
 from core.convert.quantize.split_bytes import Runs, plan_split_bytes
-from core.errors import UnsupportedError, about
+from core.errors import ParameterError, UnsupportedError, about, excerpt
 from core.errors.names import entry_named
 from core.formats.elements import FloatElement
 from core.formats.rules import Overflow
@@ -160,8 +160,11 @@ def plan_quantize(
     say where all of them have one element; by default then the last one.
     Scales that are not `constant_scales` are known to the real system at run time only, so that it leaves none out.
 
-    Raise UnknownNameError, UnsupportedError or TypeFitError, as `core.plan.operands` says.
+    Raise UnknownNameError, UnsupportedError or TypeFitError, as `core.plan.operands` says, and ParameterError for a
+    seed below 0 or of more than 63 bits.
     """
+    if not 0 <= seed < 1 << 63:
+        raise ParameterError(f"seed is {excerpt(str(seed))}; expected 0 to 2^63 - 1", pointer="/seed")
     profile_named(profile)
     bound = bound_output(input_type, output_type)
     if isinstance(bound.element, FloatElement):

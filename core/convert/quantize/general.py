@@ -108,7 +108,9 @@ def _stored_bounds(rule: OperationRule, operand: QuantizedOperand, in_float: boo
     if rule.overflow is Overflow.FLOAT_CLAMP and operand.highest > 65535:
         # What int32 does not hold is the kernel's matter.
         return near[0], near[1]
-    return max(near[0], operand.lowest), min(near[1], operand.highest)
+    # Both bounds are infinite where they lie beyond the largest f16.
+    first, last = (min(max(bound, operand.lowest), operand.highest) for bound in near)
+    return first, last
 
 
 def stored_nans(rule: OperationRule, operand: QuantizedOperand) -> Array:

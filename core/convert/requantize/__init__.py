@@ -124,7 +124,7 @@ def plan_requantize(
     `scheme` replaces the profile's, and takes all types of integers. `multipliers` (one, or one per channel, in the
     scheme's convention) replace those derived from the scales, which plain integers lack; `axis` is the dimension that
     several go along, where the types do not say. Raise UnknownNameError, UnsupportedError or TypeFitError, and
-    ParameterError when a multiplier or shift is outside of what the scheme is defined for.
+    ParameterError when a multiplier or shift is outside what the scheme is defined for.
     """
     stated = _stated(profile, scheme)
     with about("input"):

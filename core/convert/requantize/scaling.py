@@ -66,7 +66,7 @@ def plan_scaling(
 
     The first two sides of the granularity are source and target.
     `exact` are the factors that the multipliers were derived from, which has checked them; default: what they
-    represent. Raise ParameterError, pointing into `multipliers`, for one that is outside of what the scheme is defined
+    represent. Raise ParameterError, pointing into `multipliers`, for one that is outside what the scheme is defined
     for.
     """
     for index, each in enumerate(multipliers if exact is None else ()):

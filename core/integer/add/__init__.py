@@ -47,8 +47,10 @@ def _arithmetic(
     per_tensor = all(_is_per_tensor(each) for each in (lhs, rhs, output))
     if rule.addition is Addition.THROUGH_REAL or (rule.addition is Addition.TO_OUTPUT_SCALE and not per_tensor):
         return plan_add_through_real(lhs, rhs, output, profile)
-    if not per_tensor:
-        raise UnsupportedError(f"profile {profile} adds tensors with one scale each")
+    for name, each in (("lhs", lhs), ("rhs", rhs), ("output", output)):
+        with about(name):
+            if not _is_per_tensor(each):
+                raise UnsupportedError(f"profile {profile} adds tensors with one scale each")
     return _INTEGER_ARITHMETICS[rule.addition](rule, lhs, rhs, output, profile)
 
 
@@ -87,7 +89,7 @@ def plan_add(
             if not _is_per_tensor(sides[name]) and static_shape(tensor) != shape:
                 raise UnsupportedError("a tensor with several scales is not broadcast")
             if sides[name].expressed != sides["lhs"].expressed:
-                raise UnsupportedError("all three types must express the same float")
+                raise UnsupportedError("all three types must have the same expressed type")
     operands = sides["lhs"], sides["rhs"], sides["output"]
     return AddPlan(
         profile=profile, shape=shape, lhs=operands[0], rhs=operands[1], output=operands[2],

@@ -59,7 +59,8 @@ class AddPlan:
                 integers.check(array)
             shape = static_shape(type_)
             wide = array if shape == self.shape else np.broadcast_to(array.reshape(shape), self.shape)
-            yield wide.reshape(-1)
+            # One element is broadcast without a copy, as a view with strides of 0; kernels read what follows it.
+            yield np.ascontiguousarray(wide).reshape(-1)
 
     def run(self, lhs: Array, rhs: Array, target: Array) -> Report:
         """Add flat stored integers to `target`, which is flat.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +12,7 @@ from numpy.typing import NDArray
 
 from core.convert.dequantize import plan_dequantize
 from core.convert.quantize import plan_quantize
-from core.errors import UnsupportedError, about
+from core.errors import RequantError, UnsupportedError
 from core.integer.add.arithmetic import PlannedArithmetic
 from core.mlir.types import TensorType
 from core.plan.operands import QuantizedOperand
@@ -45,8 +47,18 @@ def plan_add_through_real(
         raise UnsupportedError(f"sums are formed in {', '.join(_FLOATS)}; these types express {output.expressed.name}")
     plans = []
     for name, side in (("lhs", lhs), ("rhs", rhs)):
-        with about(name):
+        with _about_operand(name):
             plans.append(plan_dequantize(TensorType(output.tensor.shape, side.tensor.element), None, profile))
-    with about("output"):
+    with _about_operand("output"):
         last = plan_quantize(plans[0].output_type, output.tensor, profile)
     return RealAddition(rounding=last.rounding, plans=(plans[0], plans[1]), last=last)
+
+
+@contextmanager
+def _about_operand(name: str) -> Iterator[None]:
+    """Say of an error about the input or the output of a conversion which operand's type it is about."""
+    try:
+        yield
+    except RequantError as error:
+        error.side = name
+        raise

@@ -4,18 +4,21 @@
         = sum a*b - zb[n] * (sum over k of a[m, k] - K * za[m]) - za[m] * sum over k of b[k, n]
 
 Tiled: the operands are packed to panels of as many rows or columns as a tile has (`core.kernels.contract.tile`), each
-number less an offset that makes bytes unsigned on the left and signed on the right, and 16-bit numbers signed. An
-offset is a part of the zero point, so the right side above puts it right. Everything is exact modulo 2^32 or 2^64,
-whatever is passed on the way.
+number less an offset that makes bytes on the left what the instruction takes and bytes on the right signed, and 16-bit
+numbers signed. An offset is a part of the zero point, so the right side above puts it right. Everything is exact modulo
+2^32 or 2^64, whatever is passed on the way.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from numba import types
 
 from core.kernels.contract.tile import (
     HAS_BYTE_PRODUCTS,
+    ROWS_ARE_UNSIGNED,
     TILE_COLUMNS,
     TILE_ROWS,
     multiply_tile_of_bytes,
@@ -24,12 +27,13 @@ from core.kernels.contract.tile import (
 from core.kernels.jit.jit import Array, Kernel, Number, kernel, readable, writable
 
 BYTES_OF_GROUP = 4
+BYTES_OF_ROWS = types.uint8 if ROWS_ARE_UNSIGNED else types.int8
 
 
 def _pack_rows(number: types.Type, packed: types.Type) -> Kernel:
     """Packs bytes as 4 to a group, and 16-bit numbers as 2."""
     unit = BYTES_OF_GROUP if packed is not types.int16 else BYTES_OF_GROUP // 2
-    signed = packed is types.int16
+    stored: Any = {types.uint8: np.uint8, types.int8: np.int8, types.int16: np.int16}[packed]
 
     @kernel(
         (
@@ -61,11 +65,11 @@ def _pack_rows(number: types.Type, packed: types.Type) -> Kernel:
             total = np.int64(0)
             for group in range(whole):
                 for i in range(unit):
-                    value = np.int16(numbers[group * unit + i] ^ flip) if signed else numbers[group * unit + i] ^ flip
+                    value = stored(numbers[group * unit + i] ^ flip)
                     panel[group * TILE_ROWS * unit + i] = value
                     total += value
             for k in range(whole * unit, depth):
-                value = np.int16(numbers[k] ^ flip) if signed else numbers[k] ^ flip
+                value = stored(numbers[k] ^ flip)
                 panel[k // unit * TILE_ROWS * unit + k % unit] = value
                 total += value
             sums[row] += total
@@ -121,7 +125,7 @@ def _pack_columns(number: types.Type, packed: types.Type) -> Kernel:
 
 
 def _multiply(of_bytes: bool) -> Kernel:
-    packed = types.uint8 if of_bytes else types.int16
+    packed = BYTES_OF_ROWS if of_bytes else types.int16
     columns_type = types.int8 if of_bytes else types.int16
 
     @kernel(
@@ -151,7 +155,7 @@ def _multiply(of_bytes: bool) -> Kernel:
     return multiply
 
 
-PACK_ROWS_OF_BYTES = _pack_rows(types.uint8, types.uint8)
+PACK_ROWS_OF_BYTES = _pack_rows(types.uint8, BYTES_OF_ROWS)
 PACK_COLUMNS_OF_BYTES = _pack_columns(types.uint8, types.int8)
 PACK_ROWS_OF_PAIRS = {
     name: _pack_rows(number, types.int16)

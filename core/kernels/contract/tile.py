@@ -5,10 +5,10 @@
 Both operands are packed (`core.kernels.contract.accumulate`): for each group of k, of 4 bytes or of 2 numbers of 16
 bits, one 32-bit word for each row or column of the tile. One instruction multiplies the words of a vector number by
 number and adds the products of each word to its 32-bit sum: of bytes, the ones of a unsigned and those of b signed,
-with the dot product instructions of AVX-512 VNNI (`vpdpbusd`); of 16-bit numbers with `vpmaddwd`, which LLVM fuses with
-the addition where the processor can. Neither saturates, so that sums are exact modulo 2^32. Where there is no such
-instruction LLVM gets the same as plain vector code. LLVM does not find these by itself: a loop in Python becomes 32-bit
-multiplications, four times slower and more (measured with LLVM 22).
+with the dot product instructions of AVX-512 VNNI (`vpdpbusd`), or all of them signed with those of ARM (`sdot`); of
+16-bit numbers with `vpmaddwd`, which LLVM fuses with the addition where the processor can. None saturates, so that sums
+are exact modulo 2^32. Where there is no such instruction LLVM gets the same as plain vector code. LLVM does not find
+these by itself: a loop in Python becomes 32-bit multiplications, four times slower and more (measured with LLVM 22).
 """
 
 from __future__ import annotations
@@ -20,16 +20,25 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from core.kernels.jit.jit import target_features
+from core.kernels.jit.processor import (
+    HAS_AVX2,
+    HAS_AVX512BW,
+    HAS_AVX512F,
+    HAS_DOT_PRODUCT,
+    HAS_VNNI,
+    IS_AARCH64,
+)
 
-_FEATURES = target_features()
-_WIDE = {"avx512f", "avx512bw"} <= _FEATURES
+_WIDE = HAS_AVX512F and HAS_AVX512BW
 
-HAS_BYTE_PRODUCTS = _WIDE and "avx512vnni" in _FEATURES
+HAS_BYTE_PRODUCTS = (_WIDE and HAS_VNNI) or HAS_DOT_PRODUCT
 """Whether there is an instruction for products of bytes. Without it bytes are packed as 16-bit numbers."""
 
-_LANES = 16 if _WIDE else 8
-_VECTORS = 4 if _WIDE else 2
+ROWS_ARE_UNSIGNED = not HAS_DOT_PRODUCT
+"""Whether its bytes of a are unsigned."""
+
+_LANES = 16 if _WIDE else 4 if IS_AARCH64 else 8
+_VECTORS = 4 if _WIDE or IS_AARCH64 else 2
 TILE_ROWS = 6
 TILE_COLUMNS = _LANES * _VECTORS
 """6 by 4 vectors of sums, one row of b and one number of a fill 29 of the 32 registers; 6 by 2, 15 of 16."""
@@ -44,13 +53,14 @@ Value = Any
 
 def _byte_products(builder: Value, sums: Value, a: Value, b: Value) -> Value:
     kind = ir.FunctionType(_WORDS, [_WORDS, _BYTES, _BYTES])
-    multiply = builder.module.declare_intrinsic("llvm.x86.avx512.vpdpbusd.512", (), kind)
+    name = "llvm.aarch64.neon.sdot.v4i32.v16i8" if HAS_DOT_PRODUCT else "llvm.x86.avx512.vpdpbusd.512"
+    multiply = builder.module.declare_intrinsic(name, (), kind)
     return builder.call(multiply, [sums, builder.bitcast(a, _BYTES), builder.bitcast(b, _BYTES)])
 
 
 def _pair_products(builder: Value, sums: Value, a: Value, b: Value) -> Value:
     a, b = builder.bitcast(a, _PAIRS), builder.bitcast(b, _PAIRS)
-    if "avx2" in _FEATURES:
+    if HAS_AVX2:
         name = "llvm.x86.avx512.pmaddw.d.512" if _WIDE else "llvm.x86.avx2.pmadd.wd"
         multiply = builder.module.declare_intrinsic(name, (), ir.FunctionType(_WORDS, [_PAIRS, _PAIRS]))
         return builder.add(sums, builder.call(multiply, [a, b]))

@@ -1,16 +1,21 @@
-"""`python -m core.kernels.jit.bake DIRECTORY`: compile the kernels for each CPU level, into a directory of its own."""
+"""`python -m core.kernels.jit.bake DIRECTORY`: compile the kernels for each CPU level, into a directory of its own.
+
+With `--machine aarch64` or `--machine x86_64` for those of that machine, whichever this one is.
+"""
 
 from __future__ import annotations
 
+import argparse
 import os
-import platform
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-from core.kernels.jit.baked import LEVELS, pinned
+from core.kernels.jit.baked import LEVELS_BY_MACHINE, pinned
 from core.kernels.jit.cache_directory import CACHE_VARIABLE
 from core.kernels.jit.compilation import reporting
+from core.kernels.jit.target import HOST_MACHINE, MACHINE_VARIABLE, machine_named
 from core.kernels.jit.warmup import compile_kernels
 
 _BAKE = "import sys; from core.kernels.jit.bake import compile_level; compile_level(sys.argv[1])"
@@ -22,26 +27,38 @@ def compile_level(level: str) -> None:
     sys.stdout.write(f"{compile_kernels(reporting(level))}\n")
 
 
-def bake(directory: Path) -> None:
-    """Compile every kernel for each level into `directory`/<level>.
+def bake(directory: Path, machine: str = HOST_MACHINE, levels: Sequence[str] = ()) -> None:
+    """Compile every kernel for each of `machine`'s levels, or those that are given, into `directory`/<level>.
 
     Raise CalledProcessError if one cannot be compiled, and RuntimeError if one was not written.
     """
 
     def bake_level(level: str) -> None:
-        environment = {**os.environ, **pinned(level), CACHE_VARIABLE: str(directory / level)}
+        target = {**pinned(level), MACHINE_VARIABLE: machine, CACHE_VARIABLE: str(directory / level)}
         command = [sys.executable, "-c", _BAKE, level]
-        run = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+        run = subprocess.run(command, env={**os.environ, **target}, check=True, stdout=subprocess.PIPE, text=True)
         compiled, written = int(run.stdout), sum(1 for _ in (directory / level).rglob("*.kernel"))
         if written < compiled:
             raise RuntimeError(f"{level}: of {compiled} compiled kernels {written} were written to {directory}")
 
     directory.mkdir(parents=True, exist_ok=True)
-    if not LEVELS:
-        sys.stderr.write(f"No level is known for {platform.machine()}: kernels will be compiled at each start.\n")
-    for level in LEVELS:
+    if machine not in LEVELS_BY_MACHINE:
+        sys.stderr.write(f"No level is known for {machine}: kernels will be compiled at each start.\n")
+    for level in levels or LEVELS_BY_MACHINE.get(machine, ()):
         bake_level(level)
 
 
+def main(arguments: Sequence[str]) -> None:
+    """Bake what the command line names."""
+    parser = argparse.ArgumentParser(prog="python -m core.kernels.jit.bake", description="Compile all kernels.")
+    parser.add_argument("directory", type=Path, help="where each level gets a directory")
+    parser.add_argument("--machine", type=machine_named, default=HOST_MACHINE, help="default: this one, %(default)s")
+    parser.add_argument("--levels", nargs="+", default=(), metavar="LEVEL", help="default: all that the machine has")
+    given = parser.parse_args(arguments)
+    if unknown := set(given.levels) - LEVELS_BY_MACHINE.get(given.machine, {}).keys():
+        parser.error(f"{given.machine} has no level {', '.join(sorted(unknown))}")
+    bake(given.directory, given.machine, given.levels)
+
+
 if __name__ == "__main__":
-    bake(Path(sys.argv[1]))
+    main(sys.argv[1:])

@@ -8,12 +8,11 @@ its CPU's level. Nothing is written there then.
 from __future__ import annotations
 
 import os
-import platform
 from pathlib import Path
 
-from llvmlite import binding
-
 from core.kernels.jit.cache_directory import check_directory
+from core.kernels.jit.host_features import host_features
+from core.kernels.jit.target import TARGET_MACHINE
 
 _V3 = (
     "avx",
@@ -33,20 +32,30 @@ _V3 = (
 )
 _V4 = (*_V3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")
 
-_LEVELS_BY_MACHINE: dict[str, dict[str, tuple[str, ...]]] = {
+_NEON = ("fp-armv8", "neon")
+_NEOVERSE_N1 = (*_NEON, "crc", "dotprod", "fullfp16", "lse", "rcpc", "rdm")
+
+LEVELS_BY_MACHINE: dict[str, dict[str, tuple[str, ...]]] = {
     "x86_64": {
         # What products of bytes and tables of bytes ask for: Ice Lake, Zen 4 and what came after them.
         "x86-64-v4+vbmi+vnni": (*_V4, "avx512vbmi", "avx512vnni"),
         "x86-64-v4": _V4,
         "x86-64-v3": _V3,
     },
-    # Every 64-bit ARM server has these.
-    "aarch64": {"generic+neon": ("fp-armv8", "neon")},
+    "aarch64": {
+        # Graviton4, Grace, Axion.
+        "neoverse-v2": (*_NEOVERSE_N1, "bf16", "complxnum", "fp16fml", "i8mm", "jsconv", "sve", "sve2"),
+        # Graviton2 and 3, Altra, and Apple's in a virtual machine.
+        "neoverse-n1": _NEOVERSE_N1,
+        # Every 64-bit ARM CPU.
+        "generic+neon": _NEON,
+    },
 }
-
-LEVELS: dict[str, tuple[str, ...]] = _LEVELS_BY_MACHINE.get(platform.machine(), {})
-"""The CPU levels that are baked on this machine, best first, with the features that each one has. The name of the CPU,
+"""The CPU levels that are baked for each machine, best first, with the features that each one has. The name of the CPU,
 as LLVM knows it, is what comes before a plus."""
+
+LEVELS: dict[str, tuple[str, ...]] = LEVELS_BY_MACHINE.get(TARGET_MACHINE, {})
+"""Those of the machine that kernels are compiled for."""
 
 in_use: Path | None = None
 """The directory that this process reads machine code from before it looks into its cache."""
@@ -54,8 +63,9 @@ in_use: Path | None = None
 
 def pinned(level: str) -> dict[str, str]:
     """Return the environment in which numba compiles for `level`, whatever the machine has beyond it."""
-    features = ",".join(f"+{feature}" for feature in LEVELS[level])
-    return {"NUMBA_CPU_NAME": level.partition("+")[0], "NUMBA_CPU_FEATURES": features}
+    (features,) = (levels[level] for levels in LEVELS_BY_MACHINE.values() if level in levels)
+    names = ",".join(f"+{feature}" for feature in features)
+    return {"NUMBA_CPU_NAME": level.partition("+")[0], "NUMBA_CPU_FEATURES": names}
 
 
 def use_baked(directory: Path) -> str | None:
@@ -68,10 +78,10 @@ def use_baked(directory: Path) -> str | None:
     global in_use
     if "NUMBA_CPU_NAME" in os.environ:
         return None
-    found = binding.get_host_cpu_features()
+    found = host_features()
     for level, features in LEVELS.items():
         baked = directory / level
-        if all(found.get(feature, False) for feature in features) and baked.is_dir():
+        if found.issuperset(features) and baked.is_dir():
             in_use = check_directory(baked)
             os.environ.update(pinned(level))
             return level

@@ -18,7 +18,12 @@ from numba import types
 from numba.core.registry import cpu_target
 from numba.core.typing.templates import Signature
 
+from core.kernels.jit.cross_compilation import cross_compile_for
 from core.kernels.jit.machine_code_cache import MachineCodeCache, described
+from core.kernels.jit.target import CROSS_COMPILES, TARGET_MACHINE
+
+if CROSS_COMPILES:
+    cross_compile_for(TARGET_MACHINE)
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

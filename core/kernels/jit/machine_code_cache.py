@@ -33,6 +33,7 @@ from numba import types
 from numba.core import config
 from numba.core.caching import _Cache
 from numba.core.compiler import CompileResult
+from numba.core.runtime.nrt import rtsys
 from numba.core.serialize import dumps
 
 from core.kernels.jit import baked
@@ -100,7 +101,6 @@ class MachineCodeCache(_Cache):
 
     def has(self, sig: Any, target_context: Any) -> bool:
         """Whether there is a file for a signature. Only loading it tells whether it can be used."""
-        _refresh(target_context)
         _, name = self._key_and_name(sig, target_context.codegen())
         return any(directory is not None and (directory / name).exists() for directory in _directories())
 
@@ -108,7 +108,9 @@ class MachineCodeCache(_Cache):
         """Return the compiled function of a signature, or None if no file has it."""
         if not MachineCodeCache.reads:
             return None
-        _refresh(target_context)
+        # The symbols that machine code refers to. The compiler's own registries take a tenth of a second more to fill,
+        # and numba does that when there is something to compile.
+        rtsys.initialize(target_context)
         key, name = self._key_and_name(sig, target_context.codegen())
         for directory in _directories():
             if directory is None:
@@ -210,12 +212,6 @@ def _writable() -> Path | None:
 
 
 @cache
-def _refresh(target_context: Any) -> None:
-    """Let numba look for extensions of itself: once, not before each function."""
-    target_context.refresh()
-
-
-@cache
 def _surroundings() -> str:
     """Return the options and versions of the compilers, and the CPU's features where kernels ask for them.
 
@@ -223,7 +219,7 @@ def _surroundings() -> str:
     """
     options = [str(getattr(config, option, None)) for option in _OPTIONS]
     features = "" if getattr(config, "CPU_FEATURES", None) else binding.get_host_cpu_features().flatten()
-    versions = (numba.__version__, llvmlite.__version__, sys.version_info[:3], sys.implementation.name)
+    versions = (numba.__version__, llvmlite.__version__, sys.version_info[:2], sys.implementation.name)
     return f"{options!r}\n{features}\n{versions!r}"
 
 

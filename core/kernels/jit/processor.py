@@ -7,47 +7,56 @@ compiler, and the second is used only where a subnormal and a zero give the same
 
 from __future__ import annotations
 
-import platform
 from typing import Any
 
 from llvmlite import ir
-from llvmlite.binding import get_host_cpu_features
 from numba import types
-from numba.core import config
 
-from core.kernels.jit.jit import intrinsic
+from core.kernels.jit.jit import intrinsic, target_features
+from core.kernels.jit.target import TARGET_MACHINE
 
-IS_X86 = platform.machine() in ("x86_64", "AMD64")
+IS_X86 = TARGET_MACHINE == "x86_64"
+IS_AARCH64 = TARGET_MACHINE == "aarch64"
 
 # MXCSR: flush results to zero, and take subnormal operands for zero.
 _FLUSH_TO_ZERO = 0x8040
 
 
-def _has(feature: str) -> bool:
-    """Whether the processor that kernels are compiled for is known to have `feature`, by its name in LLVM."""
-    chosen = getattr(config, "CPU_FEATURES", None)
-    if chosen is not None:
-        return f"+{feature}" in chosen.split(",")
-    return bool(get_host_cpu_features().get(feature, False))
+_FEATURES = target_features()
 
 
-HAS_FMA = _has("fma")
-"""Whether a fused multiply-add is one instruction; otherwise it is a call of some hundred."""
+def _has(machine: str, feature: str) -> bool:
+    """Whether kernels are compiled for `machine`, and for one that has `feature`, by its name in LLVM."""
+    return machine == TARGET_MACHINE and feature in _FEATURES
 
-HAS_F16C = _has("f16c")
-"""Whether f16 become f32 by an instruction; otherwise LLVM would call a function that is not there."""
 
-HAS_AVX = _has("avx")
+# Every 64-bit ARM has both of these.
+HAS_FMA = IS_AARCH64 or _has("x86_64", "fma")
+"""Whether a fused multiply-add is one instruction."""
+
+HAS_F16_CONVERSION = IS_AARCH64 or _has("x86_64", "f16c")
+"""Whether f16 become f32 and back by an instruction; otherwise LLVM would call a function that is not there."""
+
+HAS_AVX = _has("x86_64", "avx")
 """Whether there are vectors of 256 bits of floats."""
 
-HAS_AVX512F = _has("avx512f")
+HAS_AVX2 = _has("x86_64", "avx2")
+"""Whether there are vectors of 256 bits of integers."""
+
+HAS_AVX512F = _has("x86_64", "avx512f")
 """Whether there are vectors of 512 bits, with masks."""
 
-HAS_AVX512BW = _has("avx512bw")
+HAS_AVX512BW = _has("x86_64", "avx512bw")
 """Whether there are vectors of 512 bits with elements of 8 and 16."""
 
-HAS_VBMI = _has("avx512vbmi")
+HAS_VBMI = _has("x86_64", "avx512vbmi")
 """Whether one instruction finds 64 bytes in a table of 128."""
+
+HAS_VNNI = _has("x86_64", "avx512vnni")
+"""Whether one instruction adds up products of unsigned and signed bytes."""
+
+HAS_DOT_PRODUCT = _has("aarch64", "dotprod")
+"""Whether one instruction adds up products of signed bytes."""
 
 
 @intrinsic

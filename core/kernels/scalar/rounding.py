@@ -17,6 +17,7 @@ from numba.core.base import BaseContext
 from numba.extending import intrinsic
 
 from core.kernels.jit.jit import Number, device
+from core.kernels.scalar.multiply_add import generate_multiply_add
 
 
 def _unary(name: str) -> Callable[[Any], Any]:
@@ -35,7 +36,7 @@ def _fused_multiply_add() -> Callable[[Any, Any, Any], Any]:
     @intrinsic
     def fused(typing_context: Any, a: types.Type, b: types.Type, c: types.Type) -> tuple[Any, Callable[..., Any]]:
         def generate(context: BaseContext, builder: Any, signature: Any, arguments: Any) -> Any:
-            return builder.fma(*arguments)
+            return generate_multiply_add(builder, *arguments)
 
         return a(a, b, c), generate
 

@@ -108,6 +108,21 @@ def load_one(typing_context: Any, array: types.Array, index: types.Integer) -> G
 
 
 @intrinsic
+def gather(typing_context: Any, array: Any, indices: Vector) -> Generated:
+    """array[index] for each of the indices, all of which have to be in it."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        found = ir.Constant(llvm_vector(array.dtype), ir.Undefined)
+        data = _data(context, builder, array, values[0])
+        for lane in range(LANES):
+            place = builder.gep(data, [builder.extract_element(values[1], _INDEX(lane))])
+            found = builder.insert_element(found, builder.load(place), _INDEX(lane))
+        return found
+
+    return Vector(array.dtype)(array, indices), generate
+
+
+@intrinsic
 def store(typing_context: Any, array: types.Array, index: types.Integer, vector: Vector, mask: Any = None) -> Generated:
     """array[index : index + LANES] = vector, those in the mask. Integers wider than the array's lose upper bits."""
     return _store(array.dtype, array, (index, vector), mask)

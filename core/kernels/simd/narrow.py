@@ -10,7 +10,7 @@ from llvmlite import ir
 from numba import types
 
 from core.kernels.jit.jit import Array, Number, device, intrinsic
-from core.kernels.jit.processor import HAS_F16C
+from core.kernels.jit.processor import HAS_F16_CONVERSION
 from core.kernels.scalar.rounding import Precision
 from core.kernels.simd.memory import store_as
 from core.kernels.simd.rounding import round_to_f16_by_arithmetic, round_to_precision
@@ -27,6 +27,7 @@ _F32, _F16 = int(FloatKind.F32), int(FloatKind.F16)
 _TO_BF16 = int(Precision.BF16)
 _SCALE = np.float32(2.0**-112)
 _INFINITY = np.int32(0x7F800000)
+_QUIET = np.int32(0x200)
 
 
 @device
@@ -36,6 +37,7 @@ def _f16_of_f32_by_arithmetic(value: Number) -> Number:
     magnitude = rounded & splat(np.int32(0x7FFFFFFF))
     small = bits_as(bits_as(magnitude, np.float32) * splat(_SCALE), np.int32) >> splat(np.int32(13))
     special = splat(np.int32(0x7C00)) | ((magnitude >> splat(np.int32(13))) & splat(np.int32(0x3FF)))
+    special = special | select(magnitude > splat(_INFINITY), splat(_QUIET), splat(np.int32(0)))
     code = select(magnitude >= splat(_INFINITY), special, small)
     return convert(code | ((rounded >> splat(np.int32(16))) & splat(np.int32(0x8000))), np.int16)
 
@@ -49,7 +51,7 @@ def _f16_of_f32_by_instruction(typing_context: Any, value: Vector) -> tuple[Any,
     return Vector(types.int16)(value), generate
 
 
-f16_of_f32: Callable[[Number], Number] = _f16_of_f32_by_instruction if HAS_F16C else _f16_of_f32_by_arithmetic
+f16_of_f32: Callable[[Number], Number] = _f16_of_f32_by_instruction if HAS_F16_CONVERSION else _f16_of_f32_by_arithmetic
 """The bits of the f16 nearest to each f32. A NaN is quiet and keeps the bits of its payload that fit."""
 
 

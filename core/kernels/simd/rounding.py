@@ -12,7 +12,7 @@ from numba.extending import overload
 
 from core.formats.rounding import Rounding
 from core.kernels.jit.jit import Number, device, intrinsic
-from core.kernels.jit.processor import HAS_AVX, HAS_AVX512F, HAS_F16C, IS_X86
+from core.kernels.jit.processor import HAS_AVX, HAS_AVX512F, HAS_F16_CONVERSION, IS_X86
 from core.kernels.scalar.rounding import Precision
 from core.kernels.simd.vector import (
     LANES,
@@ -199,7 +199,9 @@ def round_to_f16_by_arithmetic(value: Number) -> Number:
     return select(magnitudes >= splat(np.int32(0x38800000)), signed, tiny)
 
 
-_round_to_f16: Callable[[Number], Number] = _round_to_f16_by_instruction if HAS_F16C else round_to_f16_by_arithmetic
+_round_to_f16: Callable[[Number], Number] = (
+    _round_to_f16_by_instruction if HAS_F16_CONVERSION else round_to_f16_by_arithmetic
+)
 
 
 @device

@@ -11,6 +11,7 @@ from llvmlite import ir
 from numba import types
 
 from core.kernels.jit.jit import Number, device, intrinsic
+from core.kernels.scalar.multiply_add import generate_multiply_add
 from core.kernels.simd.vector import (
     LANES,
     MASK,
@@ -146,7 +147,7 @@ def multiply_add(typing_context: Any, a: Vector, b: Vector, c: Vector) -> Genera
     """a * b + c, rounded once."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return call_llvm(builder, f"llvm.fma.{llvm_suffix(a)}", arguments[0].type, list(arguments))
+        return generate_multiply_add(builder, *arguments)
 
     return a(a, b, c), generate
 
@@ -198,6 +199,9 @@ def _reduction(name: str) -> Callable[[Any], Any]:
 
 total = _reduction("add")
 """The sum of the integers."""
+
+largest = _reduction("smax")
+"""The largest of the signed integers."""
 
 
 @intrinsic

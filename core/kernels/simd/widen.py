@@ -12,7 +12,7 @@ from numba import types
 from numba.extending import overload
 
 from core.kernels.jit.jit import Array, Number, device, intrinsic
-from core.kernels.jit.processor import HAS_F16C
+from core.kernels.jit.processor import HAS_F16_CONVERSION
 from core.kernels.simd.memory import load_as
 from core.kernels.simd.vector import LANES, Vector
 from core.kernels.simd.vectors import (
@@ -25,6 +25,7 @@ from core.kernels.simd.vectors import (
 _SCALE = np.float32(2.0**112)
 _SPECIAL = np.int32(0x0F800000)
 _INFINITY = np.int32(0x7F800000)
+_QUIET = np.int32(0x00400000)
 
 
 @device
@@ -34,6 +35,7 @@ def _f32_of_f16_by_arithmetic(bits: Number) -> Number:
     small = (wide & splat(np.int32(0x7FFF))) << splat(np.int32(13))
     value = bits_as(bits_as(small, np.float32) * splat(_SCALE), np.int32)
     value = value | select(small >= splat(_SPECIAL), splat(_INFINITY), splat(np.int32(0)))
+    value = value | select(small > splat(_SPECIAL), splat(_QUIET), splat(np.int32(0)))
     return bits_as(value | ((wide & splat(np.int32(0x8000))) << splat(np.int32(16))), np.float32)
 
 
@@ -46,13 +48,13 @@ def _f32_of_f16_by_instruction(typing_context: Any, bits: Vector) -> tuple[Any, 
     return Vector(types.float32)(bits), generate
 
 
-f32_of_f16: Callable[[Number], Number] = _f32_of_f16_by_instruction if HAS_F16C else _f32_of_f16_by_arithmetic
-"""The f32 of each f16 with these bits. A NaN stays one."""
+f32_of_f16: Callable[[Number], Number] = _f32_of_f16_by_instruction if HAS_F16_CONVERSION else _f32_of_f16_by_arithmetic
+"""The f32 of each f16 with these bits. A NaN is quiet and keeps its sign and payload."""
 
 
 @device
 def f32_of_bf16(bits: Number) -> Number:
-    """The f32 of each bf16 with these bits."""
+    """The f32 of each bf16 with these bits: a shift, by which a signalling NaN stays one."""
     return bits_as(convert(bits, np.int32) << splat(np.int32(16)), np.float32)
 
 

@@ -122,7 +122,7 @@ class Rescale(IRDLOperation):
             raise VerifyException("input and output differ in shape")
         for name, zero_point, side in (("input_zp", self.input_zp, source), ("output_zp", self.output_zp, target)):
             if element_part(zero_point.type) != element_part(stored(side)):
-                raise VerifyException(f"{name} has not the element type of what it is the zero point of")
+                raise VerifyException(f"{name} must have the element type of its operand")
 
     @classmethod
     def parse(cls, parser: Parser) -> Rescale:

@@ -79,7 +79,7 @@ def _arith(name: str, op: Operation, operands: list[Array], element: mlir.Elemen
         logical = IntegerElement(element.width, Signedness.SIGNED if name == "fptosi" else Signedness.UNSIGNED)
         index = poison_index(operands[0], logical)
         if index is not None:
-            detail = f"a float does not fit {element.width} bits after truncation, and MLIR gives no result for it"
+            detail = f"a float does not fit {element.width} bits after truncation, and MLIR defines no result for it"
             raise PreconditionError(detail, index=index)
         whole = np.trunc(operands[0].astype(np.float64)).astype(np.int64)
         return wrapped(whole, element)

@@ -2,6 +2,10 @@
 
 Integers wrap. Floats are computed in their own type; functions that are not exactly rounded in binary64 and
 rounded once, as the interpreter does with the C library.
+
+The same bits on every platform: integers, what IEEE 754 rounds exactly (_EXACT, add to remainder), rsqrt and
+round_nearest_afz, which are made of that. The others are numpy's, on its vectors or by the C library's function, whose
+last bit in binary64 is not the same everywhere. Nor are the sign and the payload of a NaN.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ from xdsl.dialects.func import CallOp, FuncOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from core import mlir
-from core.cancellation import check_cancelled
 from core.errors import LimitError, ParameterError, PreconditionError, RequantError, TypeFitError, UnknownNameError
+from core.errors.cancellation import check_cancelled
 from core.formats.elements import FloatElement, IntegerElement
 from core.lowering.dialects.stablehlo.attributes import ComparisonDirection, ComparisonType, Dot, DotDimensions
 from core.lowering.dialects.stablehlo.format import integers

@@ -79,7 +79,7 @@ def _gathered(value: Array, indices: AffineMap, shape: tuple[int, ...], step: tu
     if any(
         place.size and (place.min() < 0 or place.max() >= size) for place, size in zip(places, value.shape, strict=True)
     ):
-        raise ValueError("an index is outside of the tensor")
+        raise ValueError("an index is outside the tensor")
     return np.broadcast_to(value[places], shape) if places else np.broadcast_to(value, shape)
 
 

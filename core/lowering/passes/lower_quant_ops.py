@@ -26,7 +26,7 @@ from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineExpr, AffineMap
 
 from core import mlir
-from core.cancellation import check_cancelled
+from core.errors.cancellation import check_cancelled
 from core.formats.elements import IntegerElement, Signedness
 from core.formats.float_format import round_to_format
 from core.lowering.constants import dense, scalar_float, scalar_integer, truncated

@@ -64,7 +64,7 @@ def _normal(
 
 NORMALIZE_QUANT_TYPES = Pass(
     "normalize-quant-types",
-    "sub-channel types as per-tensor or per-axis types where they say the same",
+    "sub-channel types as per-tensor or per-axis types where they are equivalent",
     _normalize,
     {_SIGN_EXTEND: ("false", "true"), _IGNORE_BLOCKS: ("false", "true")},
 )

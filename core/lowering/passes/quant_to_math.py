@@ -14,7 +14,7 @@ from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from core import mlir
-from core.cancellation import check_cancelled
+from core.errors.cancellation import check_cancelled
 from core.lowering.module import Module
 from core.lowering.passes.dot_to_math import DotLike, dot_like, hybrid
 from core.lowering.passes.quantized_op_to_qdq import through_floats

@@ -87,7 +87,7 @@ def groups(call: OperatorCall, shape: tuple[int, ...]) -> Granularity:
     expected = tuple(size // group for size, group in zip(shape, sizes, strict=True))
     if scales.shape != expected:
         raise TypeFitError(
-            f"scales have shape {list(scales.shape)}; the groups ask for {list(expected)}", pointer=place
+            f"scales have shape {list(scales.shape)}; the groups require {list(expected)}", pointer=place
         )
     return Granularity(blocks=tuple(sizes))
 

@@ -84,7 +84,7 @@ CONV_INTEGER = Operator(
     attributes=ATTRIBUTES,
     deviations=(
         "onnxruntime has one zero point of w, and no dilations with SAME_UPPER and SAME_LOWER.",
-        "The reference evaluator takes pads with auto_pad, zero points of shapes that numpy broadcasts, and one zero "
+        "The reference evaluator accepts pads with auto_pad, zero points of shapes that numpy broadcasts, and one zero "
         "point for each output channel of w with two spatial dimensions only.",
         "w with a dimension of 0 is refused, as is a window larger than the padded input.",
     ),

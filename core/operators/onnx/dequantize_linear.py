@@ -145,11 +145,10 @@ DEQUANTIZE_LINEAR = Operator(
         ),
     ),
     deviations=(
-        "onnxruntime wraps x - x_zero_point of i32; here a zero point of i32 other than 0 is refused for it, as ONNX's "
-        "text says.",
+        "onnxruntime wraps x - x_zero_point of i32; a nonzero i32 zero point is refused here, as ONNX specifies.",
         "The reference evaluator subtracts a zero point of f6; here it must be 0.",
         "The reference evaluator has no implementation for opset 10 and 13; its bits are those of opset 19 here.",
-        "The reference evaluator broadcasts zero points and takes more scales than the blocks ask for.",
+        "The reference evaluator broadcasts zero points and accepts more scales than there are blocks.",
     ),
     plan=_plan,
     example={

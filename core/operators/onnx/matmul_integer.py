@@ -64,8 +64,8 @@ MATMUL_INTEGER = Operator(
     outputs=(Operand(name="Y", description="The sums, modulo 2^32.", types={"i32": 10}),),
     deviations=(
         "onnxruntime has no zero points for each row of A.",
-        "The reference evaluator takes a vector of zero points of A as one for each column of it, and zero points of "
-        "any shape that numpy broadcasts; ONNX's text has one for each row.",
+        "The reference evaluator reads a vector of zero points of A as one per column, and zero points of "
+        "any shape that numpy broadcasts; ONNX specifies one per row.",
     ),
     plan=_plan,
     example={

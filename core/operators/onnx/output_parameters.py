@@ -25,8 +25,8 @@ def integers_of(call: OperatorCall, name: str) -> IntegerElement:
     element = call.inputs[name].type.element
     if not isinstance(element, IntegerElement):
         raise UnsupportedError(
-            f"{name} is of {type_key(element)}, for which no bits are known: onnxruntime has no kernel, and the "
-            "reference evaluator takes the whole parts of operands and has no such output",
+            f"{name} is of {type_key(element)}, for which no reference result exists: onnxruntime has no kernel, and "
+            "the reference evaluator truncates the operands to integers and has no such output",
             pointer=f"/inputs/{name}",
         )
     return element

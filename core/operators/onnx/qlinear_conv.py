@@ -111,9 +111,9 @@ QLINEAR_CONV = Operator(
     outputs=(Operand(name="y", description="The output.", types=_BYTES),),
     attributes=ATTRIBUTES,
     deviations=(
-        "onnxruntime has x and y of one type, ui8 with w of either or i8 with i8, and no dilations with SAME_UPPER and "
-        "SAME_LOWER; all else follows from what it has.",
-        "The reference evaluator takes pads with auto_pad, parameters and B of shapes that numpy broadcasts, and one "
+        "onnxruntime supports only equal types of x and y, ui8 with w of either type or i8 with i8, and no dilations "
+        "with SAME_UPPER and SAME_LOWER; other cases extend its arithmetic.",
+        "The reference evaluator accepts pads with auto_pad, parameters and B of shapes that numpy broadcasts, and one "
         "scale for each output channel with two spatial dimensions only.",
         "A factor x_scale * w_scale / y_scale that is not finite is refused, as is w with a dimension of 0 and a "
         "window larger than the padded input.",

@@ -103,12 +103,12 @@ QLINEAR_MATMUL = Operator(
     ),
     outputs=(Operand(name="y", description="The product.", types=_STORED),),
     deviations=(
-        "8-bit floats, which opset 21 has, are refused: onnxruntime has no kernel, and the reference evaluator takes "
-        "the whole parts of a and b and has no output of them.",
-        "onnxruntime has ui8 by ui8 or i8 to ui8, and i8 by i8 to i8, and neither bf16 nor parameters for each row; "
-        "all else follows from what it has.",
-        "The reference evaluator takes a vector of parameters of a as one for each column of it, and parameters of any "
-        "shape that numpy broadcasts; ONNX's text has one for each row.",
+        "8-bit floats, which opset 21 has, are refused: onnxruntime has no kernel, and the reference evaluator "
+        "truncates a and b to integers and has no such output.",
+        "onnxruntime supports ui8 by ui8 or i8 to ui8, and i8 by i8 to i8, and neither bf16 nor per-row parameters; "
+        "other cases extend its arithmetic.",
+        "The reference evaluator reads a vector of parameters of a as one per column, and parameters of any "
+        "shape that numpy broadcasts; ONNX specifies one per row.",
         "A factor a_scale * b_scale / y_scale that is not finite is refused.",
     ),
     plan=_plan,

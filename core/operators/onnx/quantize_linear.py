@@ -220,8 +220,8 @@ QUANTIZE_LINEAR = Operator(
         "onnxruntime has neither bf16, i32 and f8E8M0FNU, nor x and y_scale of two types, nor f4 and f6: there x / "
         "y_scale is computed in f32 and cast as the reference evaluator casts.",
         "A zero point of f4 or f6 other than 0 is refused; the reference evaluator adds it before the cast.",
-        "The reference evaluator broadcasts zero points and takes more scales than the blocks ask for; ONNX's text and "
-        "onnxruntime do not.",
+        "The reference evaluator broadcasts zero points and accepts more scales than there are blocks; ONNX's "
+        "specification and onnxruntime do not.",
     ),
     plan=_plan,
     example={

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from core.errors import ParameterError, TypeFitError, at
-from core.formats.elements import FLOATS, IntegerElement, Signedness
+from core.formats.elements import FLOATS, FloatElement, IntegerElement, Signedness
 from core.mlir.types import StorageType, TensorType
 from core.operators.description import (
     Array,
@@ -73,10 +73,12 @@ def _of_tokens(*, symmetric: bool) -> Callable[[OperatorCall], Work]:
         if not given.shape or not given.shape[-1]:
             raise TypeFitError("a token has elements, along the last dimension", pointer="/inputs/input")
         shape, tokens = (*given.shape[:-1], 1), given.data.size // given.shape[-1]
+        element = given.type.element
+        assert isinstance(element, FloatElement)
 
         def run() -> Outputs:
             # Numbers of f16 are kept until after the largest is found, and that is exact.
-            rows = widen(given.data, FLOATS["f16"]).reshape(tokens, -1) if tokens else np.empty((0, 1), np.float32)
+            rows = widen(given.data, element).reshape(tokens, -1) if tokens else np.empty((0, 1), np.float32)
             none = RangeParameters(np.empty(0), np.empty(0, np.int64), _INT8)
             found = _ranged("torch_per_token", rows, _INT8, RangeOptions(symmetric=symmetric)) if tokens else none
             if not symmetric:
@@ -161,5 +163,5 @@ CHOOSE_QPARAMS_PER_TOKEN_ASYMMETRIC = Operator(
     attributes=(_TOKEN_DTYPE,),
     plan=_of_tokens(symmetric=False),
     example={"inputs": {"input": _X}, "attributes": {"dtype": "int8"}},
-    deviations=(_FINITE, _ROUNDED, "dtype is int8 only; torch takes any and does not look at it."),
+    deviations=(_FINITE, _ROUNDED, "dtype must be int8; torch accepts any dtype and ignores it."),
 )

@@ -69,5 +69,5 @@ CONVERT_ELEMENT_TYPE = Operator(
         "inputs": {"input": {"type": "tensor<3xf32>", "values": [0.3, -1.75, 100.0]}},
         "attributes": {"dtype": "int8"},
     },
-    deviations=("A float that the integer type does not hold is an error; what torch makes of it is the processor's.",),
+    deviations=("A float outside the range of the integer type is an error; torch's result depends on the processor.",),
 )

@@ -28,8 +28,8 @@ from core.operators.torch.rows import (
 )
 
 _DEVIATIONS = (
-    "Scales and zero points have the shape of the input with 1 as last dimension; torch broadcasts as many numbers of "
-    "any shape.",
+    "Scales and zero points have the shape of the input with 1 as last dimension; torch broadcasts any shape with as "
+    "many elements.",
 )
 
 

@@ -57,7 +57,9 @@ _F32 = FLOATS["f32"]
 _EAGER = dtype_attribute(("quint8", "qint8", "qint32"), "TorchQuantizedDtype")
 _REAL = Operand(name="input", description="The real tensor.", types={"f32": 1})
 
-VERSIONS = Choices("TorchVersion", ("2.13", "2.14"), "Whose bits: the arithmetic of eager tensors changed in 2.14.")
+VERSIONS = Choices(
+    "TorchVersion", ("2.13", "2.14"), "The torch version to reproduce: the arithmetic of eager tensors changed in 2.14."
+)
 _EAGER_PROFILES = {"2.13": "torch", "2.14": "torch_2_14"}
 _PAST_INT64 = np.float32(2.0**63)
 

@@ -55,6 +55,6 @@ def check_scale_shape(scale: TensorType, expected: tuple[int, ...], name: str) -
     """Raise TypeFitError unless scales have the shape that the blocks ask for."""
     if scale.shape != expected:
         raise TypeFitError(
-            f"{name} has shape {list(scale.shape or ())}; the blocks ask for {list(expected)}",
+            f"{name} has shape {list(scale.shape or ())}; the blocks require {list(expected)}",
             pointer=f"/inputs/{name}",
         )

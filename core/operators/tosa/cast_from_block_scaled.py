@@ -70,7 +70,7 @@ CAST_FROM_BLOCK_SCALED = Operator(
             kind=Kind.TEXT,
             description="The element type of output_data, which TOSA takes from the graph.",
             default="f32",
-            choices=Choices("TosaBlockReal", tuple(REALS), "What block-scaled tensors are cast to."),
+            choices=Choices("TosaBlockReal", tuple(REALS), "The types that block-scaled tensors are cast to."),
         ),
         BLOCK_SIZE,
     ),

@@ -151,13 +151,14 @@ RESCALE = Operator(
             default=RescaleRounding.SINGLE_ROUND.value,
             choices=Choices("RescaleRounding", tuple(RescaleRounding), "TOSA's rounding_mode."),
         ),
-        _flag("per_channel", "Whether each index of the last dimension has a multiplier of its own."),
+        _flag("per_channel", "Whether each index of the last dimension has its own multiplier."),
         _flag("input_unsigned", "Whether the bits of the input are unsigned numbers."),
         _flag("output_unsigned", "Whether the bits of the output are unsigned numbers."),
     ),
     deviations=(
-        "TOSA's attributes have no defaults; these are what compilers write most.",
-        "What TOSA calls unpredictable is an error, in INEXACT_ROUND too, where the reference model does not look.",
+        "TOSA's attributes have no defaults; these are the values that compilers most often write.",
+        "Results that TOSA calls unpredictable are errors, including in INEXACT_ROUND, where the reference model "
+        "does not check.",
     ),
     plan=_plan,
     example={

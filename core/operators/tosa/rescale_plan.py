@@ -15,7 +15,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from core.convert.requantize import plan_scaling
+from core.convert.requantize import ScalingPlan, plan_scaling
 from core.convert.requantize.granularity import common_granularity
 from core.convert.requantize.tosa_rescale import RescaleSide, check_signs
 from core.errors import ParameterError, PreconditionError, RequantError, TypeFitError, UnsupportedError, about, excerpt
@@ -51,7 +51,7 @@ _LEAST_SHIFT, _MOST_SHIFT = 2, 62
 class RescalePlan(Plan):
     """Plan of a RESCALE between tensors of plain integers; unsigned numbers are their signed bit patterns."""
 
-    scaling: Plan
+    scaling: ScalingPlan
 
     def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
         """See Plan.step."""
@@ -93,7 +93,7 @@ def _check_numbers(name: str, values: Sequence[int], width: int) -> None:
     half = 1 << (width - 1)
     for index, value in enumerate(values):
         if not -half <= value < half:
-            detail = f"{name} {index} is outside of {-half} to {half - 1}, which i{width} holds"
+            detail = f"{name} {index} is outside {-half} to {half - 1}, which i{width} holds"
             raise ParameterError(detail, pointer=f"/{name}/{index}")
 
 
@@ -104,7 +104,7 @@ def _zero_point(side: RescaleSide, given: int) -> int:
     highest = 2 * half - 1 if side.unsigned else half - 1
     with _operand(f"{side.name}_zp"):
         if not -half <= given <= highest:
-            raise ParameterError(f"{side.name}_zp is outside of {-half} to {highest}, which {side.text} holds")
+            raise ParameterError(f"{side.name}_zp is outside {-half} to {highest}, which {side.text} holds")
         zero_point = given % (2 * half) if side.unsigned else given
         side.check_zero_point(zero_point)
     return zero_point
@@ -151,6 +151,13 @@ def _stored(tensor: TensorType, side: RescaleSide, zero_point: int) -> StoredOpe
     )
 
 
+def rescale_scheme(scale32: bool, rounding_mode: RescaleRounding) -> str:
+    """Return the name of the scheme that multipliers are those of, or raise UnsupportedError."""
+    if (scale32, rounding_mode) not in _SCHEMES:
+        raise UnsupportedError(f"RESCALE takes {rounding_mode} only with scale32", pointer="/rounding_mode")
+    return _SCHEMES[scale32, rounding_mode]
+
+
 def plan_rescale(
     input_type: TensorType,
     output_type: Type,
@@ -184,8 +191,7 @@ def plan_rescale(
     target = RescaleSide("output", target_element.name, output_unsigned)
     if scale32 and source.element == "i48":
         raise UnsupportedError("RESCALE with scale32 does not take i48", pointer="/scale32")
-    if (scale32, rounding_mode) not in _SCHEMES:
-        raise UnsupportedError(f"RESCALE takes {rounding_mode} only with scale32", pointer="/rounding_mode")
+    scheme = scheme_named(rescale_scheme(scale32, rounding_mode))
     try:
         check_signs(source, target)
     except UnsupportedError as error:
@@ -201,7 +207,6 @@ def plan_rescale(
     _check_requirements(multiplier, shift)
     blocks = (*shape[:-1], 1) if per_channel else shape
     granularity = common_granularity(shape, (shape, 1), (shape, 1), (blocks, count))
-    scheme = scheme_named(_SCHEMES[scale32, rounding_mode])
     multipliers = [Multiplier(*pair) for pair in zip(multiplier, shift, strict=True)]
     scaling = plan_scaling(scheme, *operands, granularity, multipliers, profile="tosa")
     return RescalePlan(

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from core.cancellation import check_cancelled
+from core.errors.cancellation import check_cancelled
 from core.parameters.calibration.magnitude_histogram import MagnitudeHistogram
 from core.parameters.calibration.method import Array, FoundRanges, limit_work
 from core.parameters.calibration.observed import Observed, Rows
@@ -35,7 +35,7 @@ def ranges_of_histograms(
     infinities, and for a parameter that has only NaN in a tensor.
     """
     if kind is MagnitudeHistogram:
-        observed.refuse_where(0, np.isnan, "NaN; the first tensor must have none for this method")
+        observed.refuse_where(0, np.isnan, "NaN; this method does not allow it in the first tensor")
     batches, missing = zip(*(observed.rows(index) for index in range(len(observed.arrays))), strict=True)
     found = [choose(histogram) for histogram in _histograms(observed.parameters, list(batches), kind, bins)]
     lows, highs = (np.concatenate(ends).astype(np.float64) for ends in zip(*found, strict=True))

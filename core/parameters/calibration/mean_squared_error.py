@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from core.cancellation import check_cancelled
 from core.convert.dequantize import plan_dequantize
 from core.convert.quantize import plan_quantize
 from core.errors import ParameterError, PreconditionError, RequantError
+from core.errors.cancellation import check_cancelled
 from core.kernels.statistics.squared_error import SQUARED_ERROR
 from core.mlir.types import TensorType, UniformQuantizedType
 from core.parameters.calibration.method import (

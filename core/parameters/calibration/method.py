@@ -147,4 +147,4 @@ def real_option(options: CalibrationOptions, name: str, default: float, most: fl
 def limit_work(steps: float, most: int, what: str) -> None:
     """Raise LimitError if a search would take more than `most` steps. `what` says what they are."""
     if steps > most:
-        raise LimitError(f"the search would take {steps:.3g} steps ({what}); at most {most} are taken", limit=most)
+        raise LimitError(f"the search would take {steps:.3g} steps ({what}); the limit is {most}", limit=most)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from core.cancellation import checked
 from core.errors import UnsupportedError
+from core.errors.cancellation import checked
 from core.kernels.statistics.divergence import model_optimizer_divergence
 from core.kernels.statistics.torch_histogram import torch_linspace
 from core.parameters.calibration.method import (
@@ -40,7 +40,7 @@ def _find(observed: Observed, options: CalibrationOptions, _: Target) -> FoundRa
         raise UnsupportedError("entropy_model_optimizer takes one tensor", pointer="/inputs")
     if observed.element.name == "f64":
         raise UnsupportedError("entropy_model_optimizer takes f32, f16 and bf16", pointer=f"{observed.places[0]}/type")
-    observed.refuse_where(0, lambda lanes: ~np.isfinite(lanes), "NaN or infinite; this method needs numbers")
+    observed.refuse_where(0, lambda lanes: ~np.isfinite(lanes), "NaN or infinite; this method requires finite values")
     rows, _missing = observed.rows(0)
     magnitudes = np.abs(rows.values)
     reach = np.empty(observed.parameters, np.float32)

@@ -35,7 +35,7 @@ def _in_f32(observed: Observed, index: int) -> tuple[Array, Array]:
         lows, highs = (ends.astype(np.float32) for ends in observed.extremes(index))
     if not (np.isfinite(lows).all() and np.isfinite(highs).all()):
         raise PreconditionError(
-            "the tensor has numbers beyond f32, which the average is kept in", pointer=observed.places[index]
+            "the tensor has numbers beyond f32, the type of the average", pointer=observed.places[index]
         )
     return lows, highs
 

@@ -98,7 +98,7 @@ class Observed:
         """Raise PreconditionError for a tensor without elements: it has no range."""
         for array, place in zip(self.arrays, self.places, strict=True):
             if array.size == 0:
-                raise PreconditionError("the tensor has no elements, and so no range", pointer=place)
+                raise PreconditionError("the tensor has no elements, so it has no range", pointer=place)
 
     def extremes(self, index: int) -> tuple[Array, Array]:
         """Return the minimum and the maximum of each parameter in tensor `index`, as f64.
@@ -116,7 +116,9 @@ class Observed:
         np.maximum.at(high_keys, owners, highs)
         minimums, maximums = self._reals(low_keys), self._reals(high_keys)
         if not (np.isfinite(minimums).all() and np.isfinite(maximums).all()):
-            self.refuse_where(index, lambda lanes: ~np.isfinite(lanes), "NaN or infinite; this method needs numbers")
+            self.refuse_where(
+                index, lambda lanes: ~np.isfinite(lanes), "NaN or infinite; this method requires finite values"
+            )
         return minimums, maximums
 
     def overall_extremes(self) -> tuple[Array, Array]:
@@ -143,7 +145,7 @@ class Observed:
 
         Raise PreconditionError for an infinite element, and for a parameter of which every element is NaN.
         """
-        self.refuse_where(index, np.isinf, "infinite; this method needs finite numbers")
+        self.refuse_where(index, np.isinf, "infinite; this method requires finite values")
         lanes = widen(self.arrays[index], self.element)
         offsets = np.concatenate([[0], np.cumsum(self._sizes())])
         if self.parameters > 1:

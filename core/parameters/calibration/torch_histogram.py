@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from core.cancellation import check_cancelled
 from core.errors import PreconditionError, UnsupportedError
+from core.errors.cancellation import check_cancelled
 from core.kernels.statistics.torch_histogram import torch_search, torch_stretch
 from core.mlir.printer import print_storage
 from core.parameters.calibration.method import (
@@ -83,7 +83,7 @@ def _find(observed: Observed, options: CalibrationOptions, target: Target) -> Fo
     histogram, left_out = None, 0
     for index in range(len(observed.arrays)):
         check_cancelled()
-        observed.refuse_where(index, np.isnan, "NaN; this method needs numbers")
+        observed.refuse_where(index, np.isnan, "NaN; this method does not support NaN")
         values = widen(observed.arrays[index], observed.element)
         finite = values[~np.isinf(values)]
         left_out += values.size - finite.size

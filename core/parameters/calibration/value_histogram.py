@@ -112,7 +112,7 @@ def check_growth(row: int, bins: Array) -> None:
     if not (bins <= MOST_GROWN_BINS).all():
         which = row + int(np.argmax(~(bins <= MOST_GROWN_BINS)))
         raise LimitError(
-            f"the histogram of range {which} would grow to more than {MOST_GROWN_BINS} bins: a later tensor reaches "
-            "far beyond the first",
+            f"the histogram of range {which} would grow to more than {MOST_GROWN_BINS} bins: a later tensor has a "
+            "far larger range than the first",
             limit=MOST_GROWN_BINS,
         )

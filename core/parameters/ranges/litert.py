@@ -54,7 +54,7 @@ def _hybrid_stored(storage: StorageType, options: RangeOptions) -> StoredRange:
     if options.symmetric:
         return narrowed(storage, RangeOptions(narrow=True), "litert_hybrid")
     if written_bounds(storage) is not None:
-        raise UnsupportedError("litert_hybrid has bounds of the caller's only with symmetric: -127:127")
+        raise UnsupportedError("litert_hybrid allows storage bounds only with symmetric: -127:127")
     return StoredRange(storage, *storage.default_bounds)
 
 
@@ -75,7 +75,7 @@ def _hybrid(lows: Array, highs: Array, stored: StoredRange, options: RangeOption
 def _converter_stored(storage: StorageType, options: RangeOptions) -> StoredRange:
     name = storage_among(storage, "litert_converter", tuple(_SYMMETRIC_HALF))
     if name == "i16" and not options.symmetric:
-        raise UnsupportedError("litert_converter gives i16 a symmetric range only; ask for symmetric")
+        raise UnsupportedError("litert_converter gives i16 a symmetric range only; set symmetric")
     lowest, highest = storage.default_bounds
     weights = options.symmetric and name == "i8"
     return (
@@ -123,7 +123,7 @@ LITERT_CONVERTER = RangeRule(
 
 LITERT_HYBRID = RangeRule(
     name="litert_hybrid",
-    summary="what the kernels with float inputs and i8 weights make of each row of their input; 0 to 0 gives scale 1",
+    summary="how kernels with float inputs and i8 weights quantize each row of their input; 0 to 0 gives scale 1",
     formula="f32 ends that include 0: s = f32(max - min) / 255 in f64, z as litert from that, s cast to f32; "
     "symmetric: s = f32(max|.| / 127), z = 0",
     source="LiteRT portable_tensor_utils.cc SymmetricQuantizeFloats, AsymmetricQuantizeFloats",

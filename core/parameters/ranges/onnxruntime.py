@@ -41,7 +41,7 @@ def _stored(storage: StorageType, options: RangeOptions) -> StoredRange:
         table = _REDUCED if options.reduced else _SYMMETRIC if options.symmetric else {}
         return StoredRange(storage, *table.get(name, storage.default_bounds))
     if options.reduced:
-        raise UnsupportedError("onnxruntime has its own bounds for reduced; write the storage without bounds")
+        raise UnsupportedError("onnxruntime defines the bounds of a reduced range; write the storage without bounds")
     if not written[0] <= 0 <= written[1]:
         raise UnsupportedError(f"onnxruntime needs bounds with 0 between them; these are {written[0]}:{written[1]}")
     return StoredRange(storage, *written)
@@ -49,7 +49,7 @@ def _stored(storage: StorageType, options: RangeOptions) -> StoredRange:
 
 def _blocked_stored(storage: StorageType, options: RangeOptions) -> StoredRange:
     if written_bounds(storage) is not None:
-        raise UnsupportedError("onnxruntime_blocked has no bounds of the caller's; write the storage without them")
+        raise UnsupportedError("onnxruntime_blocked does not support storage bounds; write the storage without them")
     return _stored(storage, options)
 
 

@@ -144,7 +144,8 @@ class RangeRule:
         """Return both ends in the precision of the system, which reads numbers rounded to nearest."""
         if minimums.shape != maximums.shape or minimums.ndim != 1 or minimums.size == 0:
             raise ParameterError(
-                f"there are {minimums.size} minimums and {maximums.size} maximums; as many of both, and at least one"
+                f"there are {minimums.size} minimums and {maximums.size} maximums; expected equal numbers, at least "
+                "one of each"
             )
         _refuse(~(np.isfinite(minimums) & np.isfinite(maximums)), "has an end that is not finite", minimums, maximums)
         _refuse(minimums > maximums, "has a minimum above its maximum", minimums, maximums)
@@ -155,7 +156,7 @@ class RangeRule:
             return minimums, maximums
         lows, highs = minimums.astype(np.float32), maximums.astype(np.float32)
         _refuse(
-            ~(np.isfinite(lows) & np.isfinite(highs)), f"is outside of f32, which {self.name} uses", minimums, maximums
+            ~(np.isfinite(lows) & np.isfinite(highs)), f"is outside f32, which {self.name} uses", minimums, maximums
         )
         return lows, highs
 

@@ -36,7 +36,7 @@ def _stored(storage: StorageType, options: RangeOptions) -> StoredRange:
     if options.reduced:
         lowest, highest = math.trunc(lowest / 2), math.trunc(highest / 2)
         if lowest >= highest:
-            raise UnsupportedError("nothing is left of this storage when its range is reduced")
+            raise UnsupportedError("this storage has no values left when its range is reduced")
     return StoredRange(storage, lowest, highest)
 
 

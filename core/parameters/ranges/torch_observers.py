@@ -40,7 +40,7 @@ def _observer_stored(storage: StorageType, options: RangeOptions) -> StoredRange
     if options.reduced:
         written = written[0] // 2, written[1] // 2
         if written[0] == written[1]:
-            raise UnsupportedError("nothing is left of this storage when its range is reduced")
+            raise UnsupportedError("this storage has no values left when its range is reduced")
     return StoredRange(storage, *written)
 
 

@@ -19,12 +19,13 @@ from service.http.openapi_operation import static_operation
 from service.http.problems import error_response
 from service.http.query import no_query
 from service.http.static_content import static_json
+from service.json_api.catalog.conformance import Conformance, conformance_of
 
 router = APIRouter(tags=["catalogs"], dependencies=[Depends(no_query)])
 
 
 class TypeSince(ReplyModel):
-    """An element type, and the version of the system that first has it."""
+    """An element type, and the first version of the system that has it."""
 
     type: str
     since: Int32 = Field(default=ABSENT, description="Absent for systems without versions.")
@@ -67,6 +68,9 @@ class OperatorPage(ReplyModel):
     outputs: list[OperatorOperand]
     attributes: list[OperatorAttribute]
     deviations: list[str] = Field(description="Deliberate differences from the system or its specification.")
+    conformance: dict[str, Conformance] = Field(
+        default=ABSENT, description="What was compared with the system. Absent from the list of operators."
+    )
 
 
 class OperatorList(ReplyModel):
@@ -126,7 +130,11 @@ def _attribute(attribute: Attribute, *, versioned: bool) -> OperatorAttribute:
     )
 
 
-_PAGES = {name: static_json(partial(operator_page, operator)) for name, operator in OPERATORS.items()}
+def _conforming_page(operator: Operator) -> OperatorPage:
+    return operator_page(operator).model_copy(update={"conformance": conformance_of("operator", operator.full_name)})
+
+
+_PAGES = {name: static_json(partial(_conforming_page, operator)) for name, operator in OPERATORS.items()}
 _LIST = static_json(lambda: OperatorList(operators=[operator_page(operator) for operator in OPERATORS.values()]))
 
 

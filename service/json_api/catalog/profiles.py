@@ -22,6 +22,7 @@ from service.http.openapi_operation import static_operation
 from service.http.problems import error_response
 from service.http.query import no_query
 from service.http.static_content import static_json
+from service.json_api.catalog.conformance import Conformance, conformance_of
 
 router = APIRouter(tags=["catalogs"], dependencies=[Depends(no_query)])
 
@@ -140,6 +141,10 @@ class Profile(ReplyModel):
     )
     add: AdditionRule = Field(default=ABSENT, description="Present if the profile defines add.")
     casts: CastRule = Field(default=ABSENT, description="Present if the profile defines casts between floats.")
+    conformance: dict[str, Conformance] = Field(
+        default=ABSENT,
+        description="By operation, what was compared with real systems. Absent from the list of profiles.",
+    )
 
 
 class ProfileList(ReplyModel):
@@ -164,6 +169,10 @@ def profile_page(name: str) -> Profile:
         operations={str(operation): OperationRule(**_stated(rule)) for operation, rule in profile.operations.items()},
         **more,
     )
+
+
+def _conforming_page(name: str) -> Profile:
+    return profile_page(name).model_copy(update={"conformance": conformance_of("profile", name)})
 
 
 def _stated(rule: profiles.OperationRule | integer_rule.ProductRule | integer_rule.AddRule) -> dict[str, Any]:
@@ -218,7 +227,7 @@ def _code(code: int, width: int) -> str:
     return f"0x{code:0{(width + 3) // 4}X}"
 
 
-_PAGES = {name: static_json(partial(profile_page, name)) for name in profiles.PROFILES}
+_PAGES = {name: static_json(partial(_conforming_page, name)) for name in profiles.PROFILES}
 _LIST = static_json(lambda: ProfileList(profiles=[profile_page(name) for name in profiles.PROFILES]))
 
 
@@ -229,7 +238,8 @@ async def list_profiles(request: Request) -> Response:
 
 
 @router.get(
-    "/v1/profiles/{name}", **static_operation("getProfile", "Describe a profile", Profile, 404, path={"name": "litert"})
+    "/v1/profiles/{name}",
+    **static_operation("getProfile", "Describe a profile", Profile, 404, path={"name": "litert"}),
 )
 async def get_profile(request: Request, name: str) -> Response:
     """Describe one profile."""

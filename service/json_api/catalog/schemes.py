@@ -11,11 +11,12 @@ from starlette.responses import Response
 
 from core.errors import UnknownNameError
 from core.schemes import SCHEMES, scheme_named
-from service.http.models import Int64, ReplyModel
+from service.http.models import ABSENT, Int64, ReplyModel
 from service.http.openapi_operation import static_operation
 from service.http.problems import error_response
 from service.http.query import no_query
 from service.http.static_content import static_json
+from service.json_api.catalog.conformance import Conformance, conformance_of
 
 router = APIRouter(tags=["catalogs"], dependencies=[Depends(no_query)])
 
@@ -42,6 +43,9 @@ class Scheme(ReplyModel):
     multipliers: Bounds
     shifts: Bounds
     demands: list[str] = Field(description="Preconditions on each element; a violation is an error.")
+    conformance: dict[str, Conformance] = Field(
+        default=ABSENT, description="What was compared with real systems. Absent from the list of schemes."
+    )
 
 
 class SchemeList(ReplyModel):
@@ -70,7 +74,11 @@ def scheme_page(name: str) -> Scheme:
     )
 
 
-_PAGES = {name: static_json(partial(scheme_page, name)) for name in SCHEMES}
+def _conforming_page(name: str) -> Scheme:
+    return scheme_page(name).model_copy(update={"conformance": conformance_of("scheme", name)})
+
+
+_PAGES = {name: static_json(partial(_conforming_page, name)) for name in SCHEMES}
 _LIST = static_json(lambda: SchemeList(schemes=[scheme_page(name) for name in SCHEMES]))
 
 
@@ -81,7 +89,8 @@ async def list_schemes(request: Request) -> Response:
 
 
 @router.get(
-    "/v1/schemes/{name}", **static_operation("getScheme", "Describe a scheme", Scheme, 404, path={"name": "litert"})
+    "/v1/schemes/{name}",
+    **static_operation("getScheme", "Describe a scheme", Scheme, 404, path={"name": "litert"}),
 )
 async def get_scheme(request: Request, name: str) -> Response:
     """Describe one requantization scheme."""

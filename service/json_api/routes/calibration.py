@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from core.errors import TypeFitError, at
 from core.mlir.types import TensorType
+from core.parameters.calibration.search import Calibration, CalibrationRequest, plan_calibration
 from core.plan.operands import float_element, static_shape
 from service.http.json_body import receive_json
 from service.http.openapi_operation import json_operation
@@ -16,7 +17,6 @@ from service.http.responses import json_response
 from service.json_api.schemas.calibration import TensorParametersReply, TensorParametersRequest
 from service.json_api.schemas.tensors import Tensor
 from service.json_api.tensors import read_elements
-from service.operations.calibration.search import Calibration, CalibrationRequest, plan_calibration
 from service.operations.parameters import finished_parameters, read_expressed, read_storage
 from service.operations.types import read_tensor_type
 from service.runtime.runtime import require_ready

@@ -31,9 +31,9 @@ router = APIRouter(prefix="/v1/explain", tags=["explain"], dependencies=[Depends
     ),
 )
 async def explain_quantize(request: Request) -> Response:
-    """Quantize up to 256 elements and return each step of the arithmetic of each one.
+    """Quantize up to 256 elements and return every arithmetic step of each.
 
-    The steps are worked out in exact arithmetic from the rules of the profile, and compared with the conversion itself.
+    The steps are computed in exact arithmetic from the rules of the profile, and checked against the conversion itself.
     """
     return await answer_conversion(request, Operation.QUANTIZE, QuantizeRequest, explained=True)
 
@@ -49,7 +49,7 @@ async def explain_quantize(request: Request) -> Response:
     ),
 )
 async def explain_dequantize(request: Request) -> Response:
-    """Dequantize up to 256 elements and return each step of the arithmetic of each one."""
+    """Dequantize up to 256 elements and return every arithmetic step of each."""
     return await answer_conversion(request, Operation.DEQUANTIZE, DequantizeRequest, explained=True)
 
 
@@ -68,7 +68,7 @@ async def explain_dequantize(request: Request) -> Response:
     ),
 )
 async def explain_requantize(request: Request) -> Response:
-    """Requantize up to 256 elements and return each step of the arithmetic of each one.
+    """Requantize up to 256 elements and return every arithmetic step of each.
 
     The steps are those of the scheme: the factor, its multiplier and shift, and every intermediate value.
     """

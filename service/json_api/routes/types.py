@@ -28,7 +28,7 @@ _EXAMPLE = {"text": "tensor<2x3x!quant.uniform<i8:f32:1, {0.5:3, 0.25, 0.125}>>"
 
 @router.post("/parse", **json_operation("parseType", "Parse a type", ParseTypeRequest, ParsedType, _EXAMPLE))
 async def parse_type(request: Request) -> Response:
-    """Parse an MLIR type. An invalid text gets the offset of the first error."""
+    """Parse an MLIR type. For an invalid type the error has the offset of the first invalid character."""
     running = runtime(request)
     call, _ = await receive_json(request, ParseTypeRequest, running)
 

@@ -7,10 +7,10 @@ from typing import Annotated
 from pydantic import FailFast, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from core.parameters.calibration.search import GranularityName
 from service.http.models import ABSENT, Int32, Int64, component
 from service.json_api.schemas.ranges import ParameterOptions, ParametersReply, RangeRuleOptions, Sizes
 from service.json_api.schemas.tensors import Tensor
-from service.operations.calibration.search import GranularityName
 
 MOST_TENSORS = 256
 
@@ -18,7 +18,7 @@ MOST_TENSORS = 256
 class CalibrationFields(RangeRuleOptions):
     """The calibration method, what has a range of its own, and the range rule.
 
-    Each method has some of the options; its own defaults hold where they are absent.
+    Not every option applies to every method; absent options take the method's defaults.
     """
 
     method: Annotated[str, component("CalibrationMethodName", "Default: min_max.")] = "min_max"
@@ -55,7 +55,7 @@ class CalibrationFields(RangeRuleOptions):
 class TensorParametersRequest(CalibrationFields, ParameterOptions):
     """One tensor, or several in order of observation, and the calibration method.
 
-    Each method has some of the options; its own defaults hold where they are absent.
+    Not every option applies to every method; absent options take the method's defaults.
     """
 
     input: Tensor = Field(default=ABSENT, description="One tensor. Give either input or inputs.")
@@ -78,7 +78,7 @@ class TensorParametersRequest(CalibrationFields, ParameterOptions):
 
 
 class QuantizeCalibration(CalibrationFields):
-    """How the scales are found that `output_type` leaves open. `!quant.any` states the storage.
+    """How to derive the scales that `output_type` leaves open. `!quant.any` states the storage.
 
     `!quant.calibrated` states a range, so nothing is measured: it needs `storage` and `scheme`, and takes the options
     of the scheme.
@@ -104,7 +104,7 @@ class TensorParametersReply(ParametersReply):
 
 
 class DerivedParameters(ParametersReply):
-    """Scales and zero points that were derived for the output, its type without the shape, and how they were found."""
+    """The scales and zero points derived for the output, its type without the shape, and the method."""
 
     method: str = Field(default="", description="The calibration method; absent if the output type stated a range.")
     minimums: list[float] = Field(default=[], description="The ranges found in the data, one per scale.")

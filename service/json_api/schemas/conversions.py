@@ -33,7 +33,7 @@ class MultiplierPair(RequestModel):
     shift: Int32 = Field(ge=-LARGEST_SHIFT, le=LARGEST_SHIFT)
 
 
-def _as_multiplier(pair: MultiplierPair) -> Multiplier:
+def as_multiplier(pair: MultiplierPair) -> Multiplier:
     """Return what the arithmetic takes. There may be very many, and a model is slow to free."""
     return Multiplier(pair.multiplier, pair.shift)
 
@@ -51,7 +51,7 @@ class QuantizeRequest(RequestModel):
         examples=["!quant.uniform<i8:f32, 0.5:3>", "f8E4M3FNUZ", "!quant.any<i8:f32>"],
     )
     calibration: QuantizeCalibration = Field(
-        default=ABSENT, description="How the scales are found that output_type leaves open. Default: method min_max."
+        default=ABSENT, description="How to derive the scales that output_type leaves open. Default: method min_max."
     )
     profile: Annotated[str, component("ProfileName", "Default: stablehlo.")] = "stablehlo"
     rounding: Annotated[str, component("RoundingName", ROUNDING.description)] = ""
@@ -82,7 +82,7 @@ class RequantizeRequest(RequestModel):
     output_type: str = Field(description=_OUTPUT_TYPE, examples=["!quant.uniform<i8:f32, 0.25:-1>"])
     profile: Annotated[str, component("ProfileName", "Default: litert.")] = "litert"
     scheme: Annotated[str, component("SchemeName", SCHEME.description)] = ""
-    multipliers: Annotated[list[Annotated[MultiplierPair, AfterValidator(_as_multiplier)]], FailFast()] = Field(
+    multipliers: Annotated[list[Annotated[MultiplierPair, AfterValidator(as_multiplier)]], FailFast()] = Field(
         default=[],
         max_length=MOST_ENTRIES,
         description="Replace the derived multipliers: one, or one per channel. Required for plain integers such as "

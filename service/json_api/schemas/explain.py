@@ -31,7 +31,8 @@ class ExplainedStep(ReplyModel):
     bits: str = Field(default=ABSENT, description="The bits of a float, in hexadecimal.")
     unrounded: str = Field(
         default=ABSENT,
-        description="The exact result, if it was rounded: all digits up to 30, else the first 20 and an ellipsis.",
+        description="The exact result, if it was rounded or wrapped: all digits up to 30, else the first 20 and an "
+        "ellipsis.",
     )
     tie: bool = Field(default=ABSENT, description="True if the exact result lies halfway between two numbers.")
 

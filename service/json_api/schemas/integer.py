@@ -40,7 +40,7 @@ class ProductRequest(RequestModel):
     overflow: SumOverflow = Field(
         default=ABSENT,
         strict=False,
-        description="What to do if a sum, including the bias, overflows i32. Default: what the profile's system does.",
+        description="What to do if a sum, including the bias, overflows i32. Default: as in the profile's system.",
     )
     packing: PackingChoice = Packing.UNPACKED
     trace: _Trace = False

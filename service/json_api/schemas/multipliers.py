@@ -27,8 +27,8 @@ class MultiplierRequest(RequestModel):
 
     factors: Annotated[list[NumberOrText], FailFast()] = Field(
         default=[],
-        description="Numbers, or decimal or C99 hexadecimal texts. Each is read as the nearest binary64, ties to "
-        "even; a number means what the text of the same characters means.",
+        description="Numbers, or strings in decimal or C99 hexadecimal. Each is read as the nearest binary64, ties "
+        "to even; a number means the same as a string of the same characters.",
         examples=[[0.0123, "0x1.8p-5"]],
     )
     scales: Annotated[list[ScaleTriple], FailFast()] = Field(

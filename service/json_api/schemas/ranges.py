@@ -69,9 +69,9 @@ class ParametersReply(ReplyModel):
         default="",
         description="The resulting MLIR type. Absent if no type can hold the scales; `untyped` then gives the reason.",
     )
-    untyped: str = Field(default="", description="Why there is no type, for instance because of a scale of 0.")
+    untyped: str = Field(default="", description="Why there is no type, for example a scale of 0.")
     nudged_minimums: list[float] = Field(
-        default=[], description="The nudged range, if the system nudges it so that zero is a step."
+        default=[], description="The nudged range, if the system moves it so that zero is exactly representable."
     )
     nudged_maximums: list[float] = Field(default=[])
 

@@ -11,7 +11,7 @@ from service.http.models import Int32, ReplyModel, RequestModel
 from service.json_api.schemas.tensors import OutputTensor, Tensor
 from service.runtime.settings import MOST_ENTRIES
 
-_ZERO_POINT = "For an unsigned side the value or its signed bit pattern. Default: 0."
+_ZERO_POINT = "If unsigned, the value or its signed bit pattern. Default: 0."
 
 
 class RescaleRequest(RequestModel):
@@ -42,7 +42,7 @@ class RescaleRequest(RequestModel):
     )
     per_channel: bool = Field(
         default=False,
-        description="Whether each index of the last dimension has a multiplier of its own. Default: false.",
+        description="Whether each index of the last dimension has its own multiplier. Default: false.",
     )
     input_unsigned: bool = Field(default=False, description="Whether the input is unsigned. Default: false.")
     output_unsigned: bool = Field(default=False, description="Whether the output is unsigned. Default: false.")

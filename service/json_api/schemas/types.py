@@ -20,11 +20,11 @@ class ParseTypeRequest(RequestModel):
 
 
 class TypeCheck(ReplyModel):
-    """One question and its answer."""
+    """One check and its result."""
 
     name: TypeCheckName
     passes: bool
-    reason: str = Field(default="", description="Why not. Only where it does not pass.")
+    reason: str = Field(default="", description="Why the check failed. Only if it failed.")
 
 
 class ParsedType(ReplyModel):

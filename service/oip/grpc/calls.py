@@ -214,7 +214,7 @@ class Calls:
         try:
             self._authorize(route, context.invocation_metadata())
             if places.free == 0:
-                raise OverloadedError("as many streams are open as the service has memory for")
+                raise OverloadedError("too many open streams for the memory budget")
             places.free -= 1
             opened = True
             yield

@@ -82,7 +82,7 @@ async def _cut(running: Runtime, message: bytes, request: RequestContext) -> Req
     parts, limit = request_parts(message), running.settings.max_json_bytes
     if len(message if parts is None else parts.head) > limit:
         raise LimitError(
-            f"the message has more than {limit} bytes beside raw_input_contents, or is not a ModelInferRequest",
+            f"the message has more than {limit} bytes besides raw_input_contents, or is not a ModelInferRequest",
             limit=limit,
         )
     if parts is not None:

@@ -29,7 +29,7 @@ _HEALTH, _REFLECTION = health.SERVICE_NAME, reflection.SERVICE_NAME
 
 _NO_REPOSITORY = "the models are part of the service; they are neither loaded nor unloaded"
 _UNIMPLEMENTED = {
-    "ModelStatistics": "there are no statistics of models; metrics are at GET /metrics over HTTP",
+    "ModelStatistics": "model statistics are not implemented; metrics are at GET /metrics over HTTP",
     "RepositoryModelLoad": _NO_REPOSITORY,
     "RepositoryModelUnload": _NO_REPOSITORY,
     "TraceSetting": "traces are a setting of the service; clients cannot change it",

@@ -20,12 +20,15 @@ from service.operations.types import read_tensor_type
 _FORMAT = Parameter(name="format", description="The block format.", choices=tuple(BlockFormat))
 _ELEMENTS = Slot(
     name="elements",
-    description="Codes, one to a byte; mxint8: integers. Not of GGUF.",
+    description="Codes, one per byte; mxint8: integers. Absent for GGUF.",
     datatypes=("UINT8", "INT8"),
     optional=True,
 )
 _SCALES = Slot(
-    name="scales", description="One for each block of the last axis. Not of GGUF.", datatypes=("UINT8",), optional=True
+    name="scales",
+    description="One per block along the last axis. Absent for GGUF.",
+    datatypes=("UINT8",),
+    optional=True,
 )
 _BLOCKS = Slot(name="blocks", description="GGUF: bytes along the last axis.", datatypes=("UINT8",), optional=True)
 _F32_BYTES = 4
@@ -54,14 +57,12 @@ def _plan_quantize(call: Call) -> Job:
 QUANTIZE_BLOCKS = Model(
     name="quantize_blocks",
     versions=("1",),
-    description="Real numbers to a block format: MX, NVFP4 or GGUF. Its scales are derived.",
+    description="Quantize a tensor to a block format (MX, NVFP4 or GGUF), deriving the scales.",
     inputs=(Slot(name="x", description="The real tensor.", datatypes=("FP32", "FP16", "BF16")),),
     outputs=_PARTS,
     parameters=(
         _FORMAT,
-        Parameter(
-            name="input_type", description="MLIR text: what x is. Default: what its datatype says.", optional=True
-        ),
+        Parameter(name="input_type", description="MLIR text: the type of x. Default: its datatype.", optional=True),
         Parameter(
             name="rule",
             description="MX formats: the rule for the shared exponent.",
@@ -124,7 +125,7 @@ DEQUANTIZE_BLOCKS = Model(
         Parameter(name="output_type", description="MLIR text: the type of y, such as tensor<4x64xf32>."),
         Parameter(
             name="global_scale",
-            description="nvfp4: the second level of scale, a number or its text.",
+            description="nvfp4: the tensor-level scale, as a number or as text.",
             optional=True,
             may_be_number=True,
         ),

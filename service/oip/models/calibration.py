@@ -7,6 +7,7 @@ from dataclasses import fields
 from core.errors import TypeFitError
 from core.mlir.types import TensorType
 from core.parameters.calibration import CALIBRATION_METHODS, CalibrationOptions
+from core.parameters.calibration.search import DEFAULT_METHOD, CalibrationRequest, GranularityName, plan_calibration
 from core.parameters.ranges import RANGE_RULES, RangeOptions
 from core.profiles import PROFILES
 from service.oip.call import Call
@@ -27,7 +28,6 @@ from service.oip.models.ranges import (
 )
 from service.oip.parameters import Parameter
 from service.oip.tensors import InputTensor
-from service.operations.calibration import DEFAULT_METHOD, CalibrationRequest, GranularityName, plan_calibration
 from service.operations.calibration.options import CALIBRATION_OPTIONS
 from service.operations.parameters.ranges import BYTES_PER_RANGE
 from service.operations.parameters.rules import finished_parameters, read_expressed, read_storage
@@ -101,7 +101,7 @@ DERIVE_FROM_TENSOR = Model(
     outputs=(
         *SCALES_FOUND,
         Slot(name="minimum", description="As found, before the range rule is applied.", datatypes=("FP64",)),
-        Slot(name="maximum", description="As many.", datatypes=("FP64",)),
+        Slot(name="maximum", description="One per minimum.", datatypes=("FP64",)),
         *NUDGED_RANGES,
     ),
     parameters=(
@@ -125,7 +125,7 @@ DERIVE_FROM_TENSOR = Model(
         *(option_parameter(option) for option in CALIBRATION_OPTIONS if option.name in _NAMES),
         Parameter(
             name="profile",
-            description="For mse: what quantizes and dequantizes the candidates. Default: stablehlo.",
+            description="For mse: the profile that quantizes and dequantizes the candidates. Default: stablehlo.",
             optional=True,
             choices=tuple(PROFILES),
         ),

@@ -59,24 +59,23 @@ def _plan(call: Call) -> Job:
 COMPARE = Model(
     name="compare",
     versions=("1",),
-    description="Where two tensors of one shape differ, and by how much. Elements are equal as numbers, or both NaN.",
+    description="Compare two tensors of the same shape. Elements match if they are equal as numbers or both NaN.",
     inputs=(
         Slot(name="a", description="The reference.", datatypes=_ANY),
-        Slot(name="b", description="The tensor that is compared with it.", datatypes=_ANY),
+        Slot(name="b", description="The tensor to compare with it.", datatypes=_ANY),
     ),
     outputs=(
-        Slot(
-            name="first", description="Flat row-major indices of the first elements that differ.", datatypes=("INT64",)
-        ),
+        Slot(name="first", description="Flat row-major indices of the first mismatches.", datatypes=("INT64",)),
         Slot(
             name="histogram",
-            description="Rows of low, high and count: how many elements differ by low to high, both included.",
+            description="Rows of low, high and count: the number of elements whose difference is between low and "
+            "high, inclusive.",
             datatypes=("INT64",),
         ),
     ),
     parameters=(
-        Parameter(name="a_type", description="MLIR text: what a is. Default: what its datatype says.", optional=True),
-        Parameter(name="b_type", description="MLIR text: what b is. Default: what its datatype says.", optional=True),
+        Parameter(name="a_type", description="MLIR text: the type of a. Default: its datatype.", optional=True),
+        Parameter(name="b_type", description="MLIR text: the type of b. Default: its datatype.", optional=True),
         Parameter(
             name="max_reported",
             kind=Kind.INTEGER,

@@ -14,7 +14,7 @@ from core.errors import FieldFault, InvalidRequestError, RequantError, at
 from core.mlir import print_type
 from core.plan.operands import float_element, static_shape
 from core.plan.packing import Packing, check_dense_bytes
-from core.profiles import PROFILES, Operation
+from core.profiles import DEFAULT_PROFILES, PROFILES, Operation
 from service.oip.call import Call
 from service.oip.datatypes import DATATYPES, NARROW_FLOATS, REALS, STORED, datatype_of
 from service.oip.models.model import Model, Slot
@@ -41,21 +41,21 @@ from service.operations.calibration.options import (
 )
 from service.operations.calibration.quantization import DerivedScales, may_leave_scales_open, open_type
 from service.operations.conversion_call import ConversionCall, ConversionResult, PlannedConversion
-from service.operations.conversion_options import DEFAULT_PROFILES, OPTIONS, Option, given_options
+from service.operations.conversion_options import OPTIONS, Option, given_options
 from service.operations.error_measures import error_measures
 from service.operations.parameters.tensors import multipliers_of_tensors
 
 _BARE = "A bare element type takes its shape from the tensor."
 _INPUT_TYPE = Parameter(
     name="input_type",
-    description=f"MLIR text: what x is. {_BARE} Default: what its datatype says.",
+    description=f"MLIR text: the type of x. {_BARE} Default: its datatype.",
     optional=True,
 )
 _OUTPUT_TYPE = Parameter(name="output_type", description=f"MLIR text: what y is to be. {_BARE}")
 _PACKING = Parameter(
     name="packing",
-    description="How stored numbers of other widths than 8, 16 or 32 bits, such as i4 or i12, are kept. Dense ones are "
-    "UINT8 of one dimension.",
+    description="How elements of widths other than 8, 16 or 32 bits, such as i4 or i12, are stored. Dense elements "
+    "are a UINT8 tensor of rank 1.",
     default=str(Packing.UNPACKED),
     choices=tuple(Packing),
 )
@@ -197,7 +197,7 @@ def _dequantization(call: Call) -> ConversionCall:
 DEQUANTIZE = Model(
     name="dequantize",
     versions=("1",),
-    description="Stored numbers, or small floats, to real numbers.",
+    description="Dequantize a tensor, or widen a tensor of small floats.",
     inputs=(Slot(name="x", description=_STORED_NUMBERS, datatypes=_STORED), SCALE, ZERO_POINT),
     outputs=(Slot(name="y", description="The real tensor.", datatypes=REALS),),
     parameters=(
@@ -222,17 +222,17 @@ def _requantization(call: Call) -> ConversionCall:
 _STORED_INTEGERS = (*STORED, "INT64")
 _MULTIPLIER = Slot(
     name="multiplier",
-    description="In the scheme's convention: one, or one a channel.",
+    description="In the scheme's convention: one, or one per channel.",
     datatypes=("INT64",),
 )
-_SHIFT = Slot(name="shift", description="In the scheme's convention: as many.", datatypes=("INT32",))
+_SHIFT = Slot(name="shift", description="In the scheme's convention: one per multiplier.", datatypes=("INT32",))
 
 REQUANTIZE = Model(
     name="requantize",
     versions=("1",),
-    description="Stored numbers, or accumulators, to another scale.",
+    description="Requantize quantized values or accumulators to another scale.",
     inputs=(
-        Slot(name="x", description="Stored numbers, or accumulators.", datatypes=_STORED_INTEGERS),
+        Slot(name="x", description="Quantized values or accumulators.", datatypes=_STORED_INTEGERS),
         replace(_MULTIPLIER, datatypes=("INT64", "INT32"), optional=True),
         replace(_SHIFT, datatypes=("INT32", "INT64"), optional=True),
     ),

@@ -137,7 +137,7 @@ def _operand(name: str, description: str, *, optional: bool = False) -> Slot:
 
 
 def _type(parameter: str, operand: str) -> Parameter:
-    description = f"MLIR text: what {operand} is. Default: what its datatype says, which is integers without a scale."
+    description = f"MLIR text: the type of {operand}. Default: its datatype, integers without a scale."
     return Parameter(name=parameter, description=description, optional=True)
 
 
@@ -158,12 +158,14 @@ _OUTPUT_TYPE = Parameter(
 )
 _PACKING = Parameter(
     name="packing",
-    description="How stored numbers of other widths than 8 or 16 bits, such as i4, are kept, but for those of a bias. "
-    "Dense ones are UINT8 of one dimension, and their type is that of the tensor.",
+    description="How elements of widths other than 8 or 16 bits, such as i4, are stored, except those of a bias. "
+    "Dense elements are a UINT8 tensor of rank 1, and the type must then be a whole tensor type.",
     default=str(Packing.UNPACKED),
     choices=tuple(Packing),
 )
-_TRACE = Parameter(name="trace", kind=Kind.BOOLEAN, description="Whether every stage is an output too.", default=False)
+_TRACE = Parameter(
+    name="trace", kind=Kind.BOOLEAN, description="Whether to return every stage as an output.", default=False
+)
 _PRODUCT_OPTIONS = (
     Parameter(name="scheme", description="Replaces the profile's scheme.", optional=True, choices=tuple(SCHEMES)),
     Parameter(
@@ -175,7 +177,7 @@ _PRODUCT_OPTIONS = (
     ),
     Parameter(
         name="overflow",
-        description="What to do if a sum, including the bias, overflows i32. Default: what the profile's system does.",
+        description="What to do if a sum, including the bias, overflows i32. Default: as in the profile's system.",
         optional=True,
         choices=tuple(SumOverflow),
     ),
@@ -195,11 +197,11 @@ def _outputs(stages: Mapping[str, str]) -> tuple[Slot, ...]:
         Slot(name="after_clamp", description="With trace: y.", datatypes=_INTEGERS, optional=True),
         Slot(
             name="multiplier",
-            description="With trace: in the scheme's convention; without elements if nothing is scaled by integers.",
+            description="With trace: in the scheme's convention; empty if nothing is scaled by integers.",
             datatypes=("INT64",),
             optional=True,
         ),
-        Slot(name="shift", description="With trace: as many.", datatypes=("INT32",), optional=True),
+        Slot(name="shift", description="With trace: one per multiplier.", datatypes=("INT32",), optional=True),
     )
 
 
@@ -333,7 +335,8 @@ CONV2D = Model(
         ),
         Parameter(
             name="pads",
-            description="Top, left, bottom, right, with explicit padding, a JSON list as text. Default: [0, 0, 0, 0].",
+            description="Top, left, bottom, right, with explicit padding, as a JSON list in text. Default: [0, 0, 0, "
+            "0].",
             optional=True,
         ),
         Parameter(name="groups", kind=Kind.INTEGER, description="The number of groups.", default=1, lowest=1),

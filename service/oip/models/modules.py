@@ -50,7 +50,7 @@ def _plan_lower(call: Call) -> Job:
 LOWER = Model(
     name="lower",
     versions=("1",),
-    description="Run passes on a module and print the result, which is the parameter `module` of the reply.",
+    description="Run passes on a module and return the result in the response parameter `module`.",
     inputs=(),
     outputs=(),
     parameters=(
@@ -119,8 +119,8 @@ EVALUATE = Model(
     inputs=(
         Slot(
             name="input",
-            description="One tensor per argument, whose type says what its elements are. Scalars have no dimension, "
-            "i1 are BOOL.",
+            description="One tensor per argument, with the argument's element type. Scalars are tensors of rank 0; "
+            "i1 values are BOOL.",
             datatypes=_ANY,
             optional=True,
             variadic=True,

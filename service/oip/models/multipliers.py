@@ -55,7 +55,7 @@ def _scales(call: Call, count: int) -> list[Scales]:
         tensor = call.inputs.get(f"{side}_scale")
         texts = [None] if tensor is None else _texts(tensor)
         if len(texts) not in (1, count):
-            detail = f"there are {len(texts)} scales, and {count} of another input; one, or as many"
+            detail = f"there are {len(texts)} scales, and {count} of another input; expected one, or as many"
             raise TypeFitError(detail, pointer=None if tensor is None else tensor.pointer)
         found[side] = texts * count if len(texts) == 1 else texts
     return [
@@ -134,11 +134,11 @@ DERIVE_MULTIPLIER = Model(
         _scale("output"),
     ),
     outputs=(
-        Slot(name="multiplier", description="One a factor.", datatypes=("INT64",)),
+        Slot(name="multiplier", description="One per factor.", datatypes=("INT64",)),
         Slot(name="shift", description="In the scheme's own sign convention.", datatypes=("INT32",)),
         Slot(
             name="represented",
-            description="The value that multiplier and shift stand for, to the nearest double.",
+            description="The value that multiplier and shift represent, as the nearest binary64.",
             datatypes=("FP64",),
         ),
         Slot(name="factor", description="The factor that they were derived from.", datatypes=("FP64",)),

@@ -54,7 +54,7 @@ def _needs_type(operand: Operand) -> bool:
 def _type_parameter(operand: Operand) -> Parameter:
     return Parameter(
         name=f"{operand.name}_type",
-        description=f"MLIR text: what {operand.name} is. Default: what its datatype says.",
+        description=f"MLIR text: the type of {operand.name}. Default: its datatype.",
         optional=True,
     )
 

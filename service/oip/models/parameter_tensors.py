@@ -12,13 +12,13 @@ from service.operations.parameters.tensors import ParameterTensor, ParameterTens
 
 SCALE = Slot(
     name="scale",
-    description="Instead of a type text: one scale, or one for each index along the parameter axis, or one a block.",
+    description="Instead of a type: one scale, or one per index along the parameter axis, or one per block.",
     datatypes=REALS,
     optional=True,
 )
 ZERO_POINT = Slot(
     name="zero_point",
-    description="With scale: as many zero points. Default: 0.",
+    description="With scale: one zero point per scale. Default: 0.",
     datatypes=("INT32", *(name for name in STORED if name not in ("INT32", "UINT32")), "INT64"),
     optional=True,
 )

@@ -44,17 +44,17 @@ STORAGE = Parameter(name="storage", description="The storage type, with bounds i
 _RANGE_OPTIONS = {field.name for field in fields(RangeOptions)}
 RANGE_OPTIONS = tuple(option_parameter(option) for option in CALIBRATION_OPTIONS if option.name in _RANGE_OPTIONS)
 SCALES_FOUND = (
-    Slot(name="scale", description="One, one for each index of the axis, or one a block.", datatypes=("FP64",)),
-    Slot(name="zero_point", description="As many.", datatypes=("INT64",)),
+    Slot(name="scale", description="One, or one per index of the axis, or one per block.", datatypes=("FP64",)),
+    Slot(name="zero_point", description="One per scale.", datatypes=("INT64",)),
 )
 NUDGED_RANGES = (
     Slot(
         name="nudged_minimum",
-        description="The nudged range, if the system nudges it so that zero is a step.",
+        description="The nudged range, if the system moves it so that zero is exactly representable.",
         datatypes=("FP64",),
         optional=True,
     ),
-    Slot(name="nudged_maximum", description="As many.", datatypes=("FP64",), optional=True),
+    Slot(name="nudged_maximum", description="One per minimum.", datatypes=("FP64",), optional=True),
 )
 
 
@@ -131,8 +131,8 @@ DERIVE_FROM_RANGE = Model(
     versions=("1",),
     description="Derive scale and zero point from a range, by the rule of a system.",
     inputs=(
-        Slot(name="minimum", description="One, one for each index of an axis, or one a block.", datatypes=_NUMBERS),
-        Slot(name="maximum", description="As many.", datatypes=_NUMBERS),
+        Slot(name="minimum", description="One, or one per index of an axis, or one per block.", datatypes=_NUMBERS),
+        Slot(name="maximum", description="One per minimum.", datatypes=_NUMBERS),
     ),
     outputs=(*SCALES_FOUND, *NUDGED_RANGES),
     parameters=(
@@ -149,12 +149,12 @@ DERIVE_FROM_RANGE = Model(
         ),
         Parameter(
             name="shape",
-            description="For ranges of blocks: the shape of the tensor, a JSON list as text.",
+            description="For ranges of blocks: the shape of the tensor, as a JSON list in text.",
             optional=True,
         ),
         Parameter(
             name="block_sizes",
-            description="The size of a block along each dimension of the shape, a JSON list as text. The ranges are "
+            description="The size of a block along each dimension of the shape, as a JSON list in text. The ranges are "
             "row-major over the blocks.",
             optional=True,
         ),
@@ -215,7 +215,7 @@ DERIVE_BIAS = Model(
         ),
     ),
     outputs=(
-        Slot(name="scale", description="As many as weight scales.", datatypes=("FP64",)),
+        Slot(name="scale", description="One per weight scale.", datatypes=("FP64",)),
         Slot(name="zero_point", description="All 0.", datatypes=("INT64",)),
         Slot(name="y", description="The quantized bias, if there is one.", datatypes=("INT32",), optional=True),
     ),
@@ -266,20 +266,24 @@ FAKE_QUANTIZE = Model(
     description="Fake-quantize a tensor: round each element to the nearest step of a nudged range.",
     inputs=(
         Slot(name="x", description="The real tensor.", datatypes=("FP32",)),
-        Slot(name="minimum", description="Of the range: one, or one per index of the axis.", datatypes=_NUMBERS),
-        Slot(name="maximum", description="As many.", datatypes=_NUMBERS),
+        Slot(
+            name="minimum",
+            description="The lower end of the range: one, or one per index of the axis.",
+            datatypes=_NUMBERS,
+        ),
+        Slot(name="maximum", description="One per minimum.", datatypes=_NUMBERS),
     ),
     outputs=(
         Slot(name="y", description="The fake-quantized tensor.", datatypes=("FP32",)),
-        Slot(name="scale", description="One a range.", datatypes=("FP64",)),
-        Slot(name="nudged_minimum", description="As used.", datatypes=("FP64",)),
-        Slot(name="nudged_maximum", description="As used.", datatypes=("FP64",)),
+        Slot(name="scale", description="One per range.", datatypes=("FP64",)),
+        Slot(name="nudged_minimum", description="The effective values.", datatypes=("FP64",)),
+        Slot(name="nudged_maximum", description="The effective values.", datatypes=("FP64",)),
     ),
     parameters=(
         Parameter(
             name="num_bits",
             kind=Kind.INTEGER,
-            description="The width of the quantized values.",
+            description="The bit width of the quantized values.",
             default=8,
             lowest=2,
             highest=16,

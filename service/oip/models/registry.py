@@ -18,6 +18,7 @@ from service.oip.models.multipliers import DERIVE_MULTIPLIER
 from service.oip.models.operators import OPERATOR_MODELS
 from service.oip.models.ranges import DERIVE_BIAS, DERIVE_FROM_RANGE, FAKE_QUANTIZE
 from service.oip.models.types import PARSE_TYPE, TRANSLATE_TYPE
+from service.oip.models.vectors import VECTORS
 
 _OPERATIONS = (
     QUANTIZE,
@@ -26,6 +27,7 @@ _OPERATIONS = (
     EXPLAIN_QUANTIZE,
     EXPLAIN_DEQUANTIZE,
     EXPLAIN_REQUANTIZE,
+    VECTORS,
     COMPARE,
     QUANTIZE_BLOCKS,
     DEQUANTIZE_BLOCKS,

@@ -91,12 +91,12 @@ def _list(name: str, description: str, datatype: str) -> Slot:
 PARSE_TYPE = Model(
     name="parse_type",
     versions=("1",),
-    description="Parse an MLIR type. What it says is in outputs and in the parameters of the reply: canonical, kind "
-    "and what a type of that kind has, and as JSON text members and checks.",
+    description="Parse an MLIR type. The result is in the outputs and in the response parameters: canonical, kind "
+    "and the fields of that kind, and members and checks as JSON text.",
     inputs=(),
     outputs=(
         _list("scale", "One scale, one per channel, or one per block.", "FP64"),
-        _list("zero_point", "As many.", "INT64"),
+        _list("zero_point", "One per scale.", "INT64"),
         _list("shape", "Dimensions of a tensor; -1 is dynamic.", "INT64"),
         _list("block_axes", "The axes divided into blocks.", "INT64"),
         _list("block_sizes", "The block size of each of block_axes.", "INT64"),
@@ -108,7 +108,7 @@ PARSE_TYPE = Model(
 )
 
 _OPERANDS: dict[str, tuple[type[RequestModel], str]] = {
-    "onnx": (OnnxParameters, "x_scale and x_zero_point of DequantizeLinear, and what goes with them."),
+    "onnx": (OnnxParameters, "x_scale and x_zero_point of DequantizeLinear, and related attributes."),
     "onednn": (OnednnParameters, "Attributes and tensors of oneDNN Graph's quantizing operators."),
     "litert": (LitertParameters, "QuantizationParameters of a LiteRT tensor."),
     "torch": (TorchParameters, "Parameters of a torch tensor."),
@@ -177,7 +177,7 @@ TRANSLATE_TYPE = Model(
     inputs=(),
     outputs=(),
     parameters=(
-        Parameter(name="type", description="MLIR text: !quant.uniform<...>, alone or of a tensor.", optional=True),
+        Parameter(name="type", description="MLIR text: !quant.uniform<...>, or a tensor of it.", optional=True),
         *(
             Parameter(
                 name=name,
@@ -188,7 +188,7 @@ TRANSLATE_TYPE = Model(
         ),
         Parameter(
             name="shape",
-            description="With operands: the shape of the tensor, where it is known, a JSON list as text.",
+            description="With operands: the shape of the tensor, if known, as a JSON list in text.",
             optional=True,
         ),
         Parameter(

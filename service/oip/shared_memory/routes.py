@@ -54,7 +54,7 @@ async def list_regions(request: Request) -> Response:
     ),
 )
 async def get_region(request: Request, region: str) -> Response:
-    """Status of a region: a list of one, as Triton answers it."""
+    """Status of a region: a list with one element, as Triton returns it."""
     regions = _regions(request)
     try:
         status = regions.status(region)
@@ -75,7 +75,7 @@ async def get_region(request: Request, region: str) -> Response:
     ),
 )
 async def register_region(request: Request, region: str) -> Response:
-    """Register a part of a shared memory object as a region. No content type is asked for."""
+    """Register a part of a shared memory object as a region. No content type is required."""
     running = runtime(request)
     regions = registered_regions(running)
     text = (await BodyReader(request.scope, request.receive, _LONGEST_BODY).rest()).tobytes()
@@ -96,7 +96,7 @@ async def register_region(request: Request, region: str) -> Response:
     ),
 )
 async def unregister_region(request: Request, region: str) -> Response:
-    """Unregister a region. Requests that use it are not disturbed."""
+    """Unregister a region. Requests that are using it are not affected."""
     running = runtime(request)
     regions = registered_regions(running)
     try:

@@ -31,7 +31,7 @@ def registered_regions(running: Runtime) -> SharedMemory:
     """Return the regions that clients have registered. Raise SharedMemoryError if they may not register any."""
     if running.shared_memory is None:
         raise SharedMemoryError(
-            "system shared memory is off; the setting shared_memory (REQUANT_SHARED_MEMORY=true) turns it on"
+            "system shared memory is disabled; enable it with the setting shared_memory (REQUANT_SHARED_MEMORY=true)"
         )
     return running.shared_memory
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from core.errors import InvalidRequestError, RequantError
 from core.parameters.calibration import CALIBRATION_METHODS, CalibrationOptions
+from core.parameters.calibration.search import DEFAULT_METHOD, GranularityName
 from core.parameters.ranges import RANGE_RULES, RangeOptions
 from core.profiles import PROFILES
-from service.operations.calibration.search import DEFAULT_METHOD, GranularityName
 from service.operations.conversion_options import LARGEST_INTEGER, Option, Value
 
 LARGEST_AXIS = 2**31 - 1
@@ -70,7 +70,7 @@ CALIBRATION_OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="scheme",
-        description="How a range becomes scale and zero point. Default: the rule of the method's system.",
+        description="How scale and zero point are derived from the range. Default: the rule of the method's system.",
         choices=tuple(RANGE_RULES),
         named="RangeSchemeName",
     ),
@@ -107,7 +107,7 @@ def check_scales_are_given(names: Iterable[str]) -> None:
     searching = {option.name for option in CALIBRATION_OPTIONS} - set(OF_SCALES)
     for name in names:
         if name in searching:
-            detail = f"{name} says how scales are found; here they are given"
+            detail = f"{name} applies only to derived scales, but the scales are given"
             raise InvalidRequestError.of_field(f"/{name}", "extra_forbidden", detail)
 
 

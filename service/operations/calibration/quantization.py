@@ -24,10 +24,10 @@ from core.errors import InvalidRequestError, ParameterError, PreconditionError, 
 from core.formats.elements import FloatElement
 from core.mlir import parse_storage
 from core.mlir.types import AnyType, CalibratedType, TensorType, Type, UniformQuantizedType
+from core.parameters.calibration.search import Calibration, CalibrationRequest, plan_calibration
 from core.parameters.finished_type import Granularity, PerBlock, PerTensor, finish_type
 from core.parameters.ranges import RangeOptions, RangeParameters, RangeRule, range_rule_named
 from core.plan.operands import bind, float_element, static_shape
-from service.operations.calibration.search import Calibration, CalibrationRequest, plan_calibration
 from service.operations.conversion_call import ConversionCall, PlannedConversion, input_tensor_type, plan_call
 from service.operations.parameters import CHARACTERS_PER_SCALE, finished_parameters
 from service.operations.types import read_type
@@ -203,7 +203,7 @@ def _of_range(element: CalibratedType, asked: dict[str, Any]) -> DerivedScales:
     """Return the scale and zero point of a range that a type states."""
     for name in asked:
         if name not in _OF_RANGES:
-            detail = f"a calibrated type states the range, and nothing is measured; there are {', '.join(_OF_RANGES)}"
+            detail = f"a calibrated type states the range, so nothing is measured; there are {', '.join(_OF_RANGES)}"
             raise _wrong(f"/calibration/{name}", "extra_forbidden", detail)
     for name, example in (("storage", "i8"), ("scheme", "litert")):
         if name not in asked:

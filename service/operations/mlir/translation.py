@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from core.cancellation import checked
 from core.errors import at, below
+from core.errors.cancellation import checked
 from core.translation import TRANSLATIONS, Subject, translate
 from core.translation.translation import Answer, Rounding, subject_of
 from service.http.models import RequestModel

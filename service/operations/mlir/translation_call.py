@@ -105,11 +105,11 @@ _OPERANDS = ("onnx", "onednn", "litert", "torch", "tosa")
 
 
 class TranslateRequest(RequestModel):
-    """A quantized type, or a system's operands for one, and the systems that are asked for."""
+    """A quantized type, or a system's operands for one, and the systems to translate to."""
 
     type: str = Field(
         default=ABSENT,
-        description="MLIR text: !quant.uniform<...>, alone or of a tensor.",
+        description="MLIR text: !quant.uniform<...>, or a tensor of it.",
         examples=["tensor<4x64x!quant.uniform<i8:f32:0, {0.5:3, 0.25, 0.125, 1.0}>>"],
     )
     onnx: OnnxParameters = ABSENT
@@ -117,12 +117,12 @@ class TranslateRequest(RequestModel):
     litert: LitertParameters = ABSENT
     torch: TorchParameters = ABSENT
     tosa: TosaParameters = ABSENT
-    shape: Shape = Field(default=ABSENT, description="With operands: the shape of the tensor, where it is known.")
+    shape: Shape = Field(default=ABSENT, description="With operands: the shape of the tensor, if known.")
     rescale_to: str = Field(
         default=ABSENT, description="MLIR text: the output type of TOSA's RESCALE, for multipliers and shifts."
     )
     systems: list[Annotated[TranslationSystem, Field(strict=False)]] = Field(
-        default=ABSENT, max_length=16, description="Which systems are answered for, each once. Absent: all."
+        default=ABSENT, max_length=16, description="The systems to translate to, each at most once. Default: all."
     )
 
     @model_validator(mode="after")
@@ -132,7 +132,7 @@ class TranslateRequest(RequestModel):
             listed = ", ".join(("type", *_OPERANDS))
             raise PydanticCustomError("translation_source", "exactly one of {listed} is required", {"listed": listed})
         if "shape" in self.model_fields_set and "type" in given:
-            raise PydanticCustomError("translation_shape", "the type says its shape: write tensor<...> around it")
+            raise PydanticCustomError("translation_shape", "the shape is part of the type: write tensor<...> around it")
         if "systems" in self.model_fields_set and len(set(self.systems)) != len(self.systems):
             raise PydanticCustomError("translation_systems", "systems has one of them twice")
         return self
@@ -190,21 +190,21 @@ class TosaOperands(TosaParameters):
 class RoundedScale(ReplyModel):
     """A scale that the system rounds."""
 
-    index: Int32 = Field(description="Its place among the scales.")
+    index: Int32 = Field(description="Its index among the scales.")
     scale: str = Field(description="The scale as shortest decimal text; a quotient of scales as numerator/denominator.")
     becomes: str = Field(description="The exact rounded value: decimal text that reads back to it, or a fraction.")
 
 
 class Translation(ReplyModel):
-    """What one system makes of the type."""
+    """The translation to one system."""
 
     system: TranslationSystem
     expressible: bool
-    exact: bool = Field(description="Whether the operands say all that the type does.")
+    exact: bool = Field(description="Whether the operands express everything in the type.")
     reason: str = Field(default="", description="Why the system has no operands for the type.")
-    rounded: list[RoundedScale] = Field(description="The first 16 scales that the system does not hold as they are.")
+    rounded: list[RoundedScale] = Field(description="The first 16 scales that the system cannot represent exactly.")
     rounded_count: Int32 = Field(description="The total number.")
-    losses: list[str] = Field(description="What else of the type the operands do not keep.")
+    losses: list[str] = Field(description="What else of the type the operands cannot express.")
     operators: list[str] = Field(default=[], description="The operators that accept these operands, if not all do.")
     opset: Int32 = Field(default=ABSENT, description="onnx: the first opset that has them.")
     type: str = Field(default="", description="mlir and stablehlo: the text.")
@@ -218,8 +218,10 @@ class Translation(ReplyModel):
 class TranslateReply(ReplyModel):
     """The type, and each system's operands for it."""
 
-    type: str = Field(description="Canonical text; of a tensor where the shape is known.")
-    source: TranslationSystem = Field(description="What it was read from.")
-    rounded: list[RoundedScale] = Field(description="The first 16 given scales that their type does not hold.")
+    type: str = Field(description="Canonical text; a tensor type if the shape is known.")
+    source: TranslationSystem = Field(description="The operands it was read from.")
+    rounded: list[RoundedScale] = Field(
+        description="The first 16 given scales that their type cannot represent exactly."
+    )
     rounded_count: Int32 = Field(description="The total number.")
     translations: list[Translation] = Field(description="One per requested system, in order.")

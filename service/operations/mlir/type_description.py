@@ -43,7 +43,7 @@ class TypeKind(StrEnum):
 
 
 class TypeCheckName(StrEnum):
-    """The questions that can be asked of a type: is it MLIR, and who takes it."""
+    """The checks on a type: whether it is valid MLIR, and which dialects accept it."""
 
     MLIR = "mlir"
     QCAST = "qcast"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from core.cancellation import checked
 from core.errors import at, below
+from core.errors.cancellation import checked
 from core.schemes import scheme_named
 from core.schemes.multipliers import DerivedMultiplier, derive_from_scales, derive_multiplier
 from service.operations.parameters.rules import check_factors

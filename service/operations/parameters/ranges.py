@@ -54,9 +54,9 @@ _wrong = InvalidRequestError.of_field
 def check_ranges(count: int, pointer: str) -> None:
     """Raise ParameterError for no range or scale at all, LimitError for more than are taken."""
     if count == 0:
-        raise ParameterError("there are none; at least one is needed", pointer=pointer)
+        raise ParameterError("the list is empty; at least one is required", pointer=pointer)
     if count > MOST_ENTRIES:
-        raise LimitError(f"there are {count}; at most {MOST_ENTRIES} are taken", limit=MOST_ENTRIES, pointer=pointer)
+        raise LimitError(f"there are {count}; the limit is {MOST_ENTRIES}", limit=MOST_ENTRIES, pointer=pointer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +91,7 @@ def derive_from_ranges(call: RangeCall, settings: Settings) -> DerivedParameters
     """Return the scale and zero point of each range. Errors as of `RangeRule.derive_all` and `read_rule`."""
     rule, storage, expressed, options = read_rule(call.scheme, call.storage, call.expressed, call.options)
     if len(call.maximums) != len(call.minimums):
-        detail = f"there are {len(call.minimums)} minimums and {len(call.maximums)} maximums; as many of both"
+        detail = f"there are {len(call.minimums)} minimums and {len(call.maximums)} maximums; expected equal numbers"
         raise _wrong("/maximums", "wrong_length", detail)
     granularity = _granularity(call, settings)
     with at("/scheme"):
@@ -122,9 +122,7 @@ def _granularity(call: RangeCall, settings: Settings) -> Granularity:
     if call.axis is not None:
         return PerAxis(call.axis, count)
     if count > 1:
-        raise _wrong(
-            "/axis", "missing", f"there are {count} ranges: say of which axis, or of which block_sizes of a shape"
-        )
+        raise _wrong("/axis", "missing", f"there are {count} ranges; give axis, or block_sizes and shape")
     return PerTensor()
 
 

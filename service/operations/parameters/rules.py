@@ -46,7 +46,7 @@ def read_expressed(text: str) -> FloatElement:
     with at("/expressed"):
         element = parse_type(text)
         if not isinstance(element, FloatElement):
-            raise UnsupportedError(f"{excerpt(text)} is no float type; f32 is the usual one")
+            raise UnsupportedError(f"{excerpt(text)} is not a float type; usually f32 is meant")
         return element
 
 

@@ -49,9 +49,9 @@ export function operationDocument(whole, { path, method, operation }) {
 
 /** Swagger UI would show the file of a reply as unreadable text. Show its summary, which has its contents, instead. */
 function withDescribedFile(operation) {
-  const file = operation.responses[200].content["application/octet-stream"];
+  const file = operation.responses[200].content["application/octet-stream"]?.examples?.npy;
   if (!file) return operation;
-  const { "x-file": _, ...npy } = file.examples.npy;
+  const { "x-file": _, ...npy } = file;
   const schema = { type: "string" };
   const content = { "application/octet-stream": { schema, examples: { npy: { ...npy, value: npy.summary } } } };
   return { ...operation, responses: { ...operation.responses, 200: { ...operation.responses[200], content } } };

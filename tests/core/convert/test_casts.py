@@ -64,14 +64,14 @@ def samples(source: str, target: str) -> Array:
     with np.errstate(all="ignore"):
         exact = np.concatenate([numbers(target), [480.0, 495.9, 496.0, 61440.0, 65535.0, 65536.0]])
         single = neighbours(np.concatenate([exact, -exact]).astype(np.float32))
-        single = np.concatenate([SPECIAL, sample_array(single, 1000), sample_array(patterns(2000, rng), 200)])
+        single = np.concatenate([SPECIAL, sample_array(single, 500), sample_array(patterns(2000, rng), 200)])
         if source == "f32":
             return single
         # What an f32 cannot tell from a tie, and payloads that it does not hold.
         beside = [np.nextafter(exact, limit) for limit in (-np.inf, np.inf)]
         double = sample_array(rng.integers(0, 1 << 64, 2000, dtype=np.uint64).view("<f8"), 200)
         nans = np.array([0x7FF0000000000001, 0xFFF8000000000000, 0x7FFFFFFFFFFFFFFF], "<u8").view("<f8")
-        ties = sample_array(np.concatenate([*beside, -exact, exact * (1 + 2.0**-30)]), 1000)
+        ties = sample_array(np.concatenate([*beside, -exact, exact * (1 + 2.0**-30)]), 500)
         return np.concatenate([single.astype("<f8"), ties, double, nans])
 
 

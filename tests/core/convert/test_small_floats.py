@@ -16,6 +16,7 @@ from core.formats.elements import FLOATS
 from core.profiles import PROFILES, Rounding
 from core.profiles.cast import CastRule, FloatOverflow, ScaleRange
 from tests.oracles import small_floats as oracle
+from tests.support.cases import sample_array
 from tests.support.float_samples import sixteen_bits
 from tests.vector_cases.conversion import floats, load
 
@@ -52,16 +53,21 @@ def bits(patterns: np.ndarray) -> np.ndarray:
     return patterns.astype("<u4").view("<f4")
 
 
-ALL_F16 = sixteen_bits().view("<f2").astype("<f4")
+with np.errstate(invalid="ignore"):
+    # A signalling NaN is an invalid operation on aarch64.
+    ALL_F16 = sixteen_bits().view("<f2").astype("<f4")
 ALL_BF16 = bits(sixteen_bits().astype("<u4") << 16)
 
 
 def ties(name: str) -> np.ndarray:
-    """Every representable value, every midpoint of two, what overflows first, and the f64 neighbours of all of them."""
+    """Every representable value and what overflows first, and every midpoint of two; of 16 bits a sample has some."""
     values = [float(value) for code in range(oracle.FORMATS[name].sign)
               if isinstance(value := oracle.value_of(name, code), Fraction)]  # fmt: skip
     steps = np.array([*values, 2 * values[-1] - values[-2]])
-    exact = np.concatenate([steps, (steps[:-1] + steps[1:]) / 2])
+    middles = (steps[:-1] + steps[1:]) / 2
+    # The largest and the smallest are always among them.
+    ends = np.concatenate([each[part] for each in (steps, middles) for part in (slice(4), slice(-4, None))])
+    exact = np.concatenate([sample_array(steps, 400), sample_array(middles, 400), ends])
     return np.concatenate([exact, -exact])
 
 

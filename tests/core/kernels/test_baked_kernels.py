@@ -12,6 +12,8 @@ import pytest
 from llvmlite import binding
 
 from core.kernels.jit import bake, baked, machine_code_cache
+from core.kernels.jit import host_features as features_of_host
+from core.kernels.jit.host_features import host_features
 
 _PINS = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_CACHE_DIR")
 
@@ -31,16 +33,52 @@ def image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("level", baked.LEVELS)
 def test_the_best_level_of_the_cpu_is_used(image: Path, monkeypatch: pytest.MonkeyPatch, level: str) -> None:
-    has = dict.fromkeys(baked.LEVELS[level], True)
-    monkeypatch.setattr(binding, "get_host_cpu_features", lambda: has)
+    monkeypatch.setattr(baked, "host_features", lambda: frozenset(baked.LEVELS[level]))
     baked.use_baked(image)
     assert os.environ["NUMBA_CPU_NAME"] == level.partition("+")[0]
     assert os.environ["NUMBA_CPU_FEATURES"].split(",") == [f"+{feature}" for feature in baked.LEVELS[level]]
     assert baked.in_use == image / level
 
 
+# What Linux says on each: the lines of two cores, without those that are not read.
+_ARM_CPUS = {
+    "neoverse-v2": "fp asimd evtstrm aes pmull sha1 sha2 crc32 atomics fphp asimdhp cpuid asimdrdm jscvt fcma lrcpc "
+    "dcpop sha3 sm3 sm4 asimddp sha512 sve asimdfhm dit uscat ilrcpc flagm ssbs sb dcpodp sve2 sveaes svepmull "
+    "svebitperm svesha3 svesm4 flagm2 frint svei8mm svebf16 i8mm bf16 dgh rng bti",
+    "neoverse-n1": "fp asimd evtstrm aes pmull sha1 sha2 crc32 atomics fphp asimdhp cpuid asimdrdm lrcpc "
+    "dcpop asimddp ssbs",
+    # Graviton's first, and the Raspberry Pi 4.
+    "generic+neon": "fp asimd evtstrm aes pmull sha1 sha2 crc32 cpuid",
+}
+
+
+@pytest.mark.parametrize("level", _ARM_CPUS)
+def test_the_level_of_an_arm_cpu_is_that_of_its_weakest_core(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, level: str
+) -> None:
+    """LLVM itself finds neither dotprod nor fullfp16."""
+    cpuinfo = tmp_path / "cpuinfo"
+    lines = [
+        f"processor\t: {core}\nFeatures\t: {has}\n"
+        for core, has in enumerate((_ARM_CPUS["neoverse-v2"], _ARM_CPUS[level]))
+    ]
+    cpuinfo.write_text("\n".join(lines))
+    monkeypatch.setattr(features_of_host, "CPUINFO", cpuinfo)
+    found = host_features()
+    levels = baked.LEVELS_BY_MACHINE["aarch64"]
+    assert next(each for each, features in levels.items() if found.issuperset(features)) == level
+
+
+def test_a_machine_that_says_nothing_of_its_cpu_has_what_llvm_finds(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(features_of_host, "CPUINFO", tmp_path / "none")
+    monkeypatch.setattr(binding, "get_host_cpu_features", lambda: {"neon": True, "sve": False})
+    assert host_features() == {"neon"}
+
+
 def test_a_cpu_below_every_level_compiles_for_itself(image: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(binding, "get_host_cpu_features", lambda: {"avx": True})
+    monkeypatch.setattr(baked, "host_features", lambda: frozenset({"avx"}))
     baked.use_baked(image)
     assert "NUMBA_CPU_NAME" not in os.environ
     assert baked.in_use is None
@@ -53,6 +91,7 @@ def test_a_level_that_was_chosen_stays(image: Path, monkeypatch: pytest.MonkeyPa
     assert baked.in_use is None
 
 
+@pytest.mark.exhaustive
 def test_a_baked_kernel_is_loaded_and_not_compiled(tmp_path: Path) -> None:
     """One kernel stands for all: baked in one process, and used by the next, which is told its level.
 
@@ -73,8 +112,7 @@ def test_a_baked_kernel_is_loaded_and_not_compiled(tmp_path: Path) -> None:
 
     directory, cache = tmp_path / "baked", tmp_path / "cache"
     assert compiled(compile_one, **baked.pinned(level), NUMBA_CACHE_DIR=str(directory / level)) > 0
-    host = binding.get_host_cpu_features()
-    if not all(host.get(feature, False) for feature in baked.LEVELS[level]):
+    if not host_features().issuperset(baked.LEVELS[level]):
         pytest.skip("this CPU is below the level")
     assert compiled(use + compile_one, directory, NUMBA_CACHE_DIR=str(cache)) == 0
     assert not list(cache.rglob("*.kernel"))
@@ -102,6 +140,12 @@ def test_baking_fails_if_a_kernel_was_not_written(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(bake, "_BAKE", "print(3)")
     with pytest.raises(RuntimeError, match="of 3 compiled kernels 0 were written"):
         bake.bake(tmp_path)
+
+
+def test_a_level_of_another_machine_is_not_baked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        bake.main([str(tmp_path), "--machine", "aarch64", "--levels", "neoverse-n1", "x86-64-v3"])
+    assert capsys.readouterr().err.endswith("aarch64 has no level x86-64-v3\n")
 
 
 def test_a_bake_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -136,7 +180,7 @@ print(target.emit_assembly(binding.parse_assembly(sum_of)))
 )
 def test_llvm_knows_each_level(machine: str, addition: str) -> None:
     """It only warns of a CPU or a feature that it does not know, and compiles without."""
-    for level, features in baked._LEVELS_BY_MACHINE[machine].items():
+    for level, features in baked.LEVELS_BY_MACHINE[machine].items():
         pinned = [level.partition("+")[0], ",".join(f"+{feature}" for feature in features)]
         command = [sys.executable, "-c", _EMIT, f"{machine}-unknown-linux-gnu", *pinned]
         run = subprocess.run(command, check=True, capture_output=True, text=True)
@@ -144,6 +188,7 @@ def test_llvm_knows_each_level(machine: str, addition: str) -> None:
         assert addition in run.stdout, level
 
 
+@pytest.mark.exhaustive
 def test_what_is_baked_is_all_that_a_service_compiles() -> None:
     """A kernel of which only the service's own imports know would be compiled at each start."""
     count = "from core.kernels.jit.jit import _registry; print(len(_registry))\n"

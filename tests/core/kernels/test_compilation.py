@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.cases import EXHAUSTIVE
+
 ROOT = Path(__file__).parents[3]
 
 # Some small kernels are all there are, and none is in the cache.
@@ -98,12 +100,13 @@ _PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize("name", _PROGRAMS)
+@pytest.mark.parametrize("name", _PROGRAMS if EXHAUSTIVE else ["not waited for"])
 def test_compilation(name: str, tmp_path: Path) -> None:
     done = run(_PROGRAMS[name], tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.exhaustive
 def test_without_workers_kernels_are_compiled_in_place(tmp_path: Path) -> None:
     done = run(_WORKERS_FAIL, tmp_path)
     assert done.returncode == 0, done.stderr

@@ -1,16 +1,15 @@
-"""The kernels' machine code: vectors as wide as the processor has, and nothing of the arithmetic done one by one.
+"""The kernels' machine code: vectors as wide as those of the processor that they are compiled for, and nothing of the
+arithmetic done one by one.
 
 A release of numba or LLVM that stops making vectors of them would change no bit and be ten times slower.
 """
 
 from __future__ import annotations
 
-import platform
 import re
 from functools import cache
 
 import pytest
-from llvmlite.binding import get_host_cpu_features
 
 from core.kernels.convert.byte_table import HAS_TABLES, look_up
 from core.kernels.convert.dequantize.native import DEQUANTIZE
@@ -21,14 +20,14 @@ from core.kernels.convert.quantize.general import QUANTIZE_ANY
 from core.kernels.convert.quantize.native import QUANTIZE
 from core.kernels.convert.requantize.fixed_point import requantize_by_multiplier
 from core.kernels.convert.requantize.real_factor import REQUANTIZE_F32, REQUANTIZE_F64
-from core.kernels.jit.jit import Kernel
-from tests.support.cases import sample
+from core.kernels.jit.jit import Kernel, target_features
+from core.kernels.jit.processor import IS_X86
+from tests.support.cases import EXHAUSTIVE
 
-X86 = platform.machine() in ("x86_64", "AMD64")
-pytestmark = pytest.mark.skipif(not X86, reason="looks for instructions of x86-64")
+pytestmark = pytest.mark.skipif(not IS_X86, reason="looks for instructions of x86-64")
 
-FEATURES = get_host_cpu_features()
-REGISTER = "zmm" if FEATURES.get("avx512f") else "ymm" if FEATURES.get("avx2") else "xmm"
+FEATURES = target_features()
+REGISTER = "zmm" if "avx512f" in FEATURES else "ymm" if "avx2" in FEATURES else "xmm"
 # Scalar arithmetic on floats: the names of packed instructions end in ps and pd.
 SCALAR = re.compile(r"v?(?:div|mul|add|sub|fn?m(?:add|sub)\d+|round|rndscale|max|min|cvttss2si|cvtss2si)s[sd]")
 # Calls of numba's runtime go through registers; those of a mathematical library are by name.
@@ -64,10 +63,10 @@ def instructions(name: str) -> list[tuple[str, str]]:
     return re.findall(r"^\s+([a-z][a-z0-9]+)[ \t]+(\S.*)$", MAIN[name][0].assembly(), re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", sample(list(MAIN), 2))
+@pytest.mark.parametrize("name", list(MAIN) if EXHAUSTIVE else ["f32 to i32"])
 def test_arithmetic_is_done_in_the_widest_registers(name: str) -> None:
     operation = MAIN[name][1]
-    if operation == "fmadd" and not FEATURES.get("fma"):
+    if operation == "fmadd" and "fma" not in FEATURES:
         pytest.skip("without fused multiply-add, no plan takes this kernel")
     found = instructions(name)
     assert any(operation in opcode and REGISTER in operands for opcode, operands in found)
@@ -75,8 +74,9 @@ def test_arithmetic_is_done_in_the_widest_registers(name: str) -> None:
     assert not [operands for opcode, operands in found if opcode.startswith("call") and LIBRARY.search(operands)]
 
 
-@pytest.mark.skipif(not FEATURES.get("avx512bw"), reason="asks for words of 512 bits")
-@pytest.mark.parametrize("name", sample(["f32 to i8, divided", "f32 to i8", "f16 to i8", "bf16 to i8"], 1))
+@pytest.mark.exhaustive
+@pytest.mark.skipif("avx512bw" not in FEATURES, reason="asks for words of 512 bits")
+@pytest.mark.parametrize("name", ["f32 to i8, divided", "f32 to i8", "f16 to i8", "bf16 to i8"])
 def test_bytes_go_out_as_words(name: str) -> None:
     """Sixteen elements become bytes one by one in two steps; as words, sixty-four in three."""
     opcodes = [opcode for opcode, operands in instructions(name) if REGISTER in operands]

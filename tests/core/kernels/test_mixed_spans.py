@@ -5,6 +5,7 @@ beyond what 16 bits hold, some beyond the window, infinities and NaN. Every elem
 from __future__ import annotations
 
 from functools import cache
+from itertools import product
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from core.mlir.types import TensorType
 from core.plan.plan import Plan
 from tests.oracles import profiles as profile_oracle
 from tests.oracles.quantization import Stored
+from tests.support.cases import sample
 
 INF, NAN = float("inf"), float("nan")
 # In steps of the scale.
@@ -94,8 +96,7 @@ def check(plan: Plan, profile: str, x: np.ndarray, scales: np.ndarray, zeros: np
     assert [whole.saturated_low, whole.saturated_high, whole.nan] == counts
 
 
-@pytest.mark.parametrize("storage", STORAGES)
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize(("profile", "storage"), sample(list(product(PROFILES, STORAGES)), 12))
 def test_one_parameter(profile: str, storage: str) -> None:
     if profile == "onednn" and storage == "i16":
         pytest.skip("the profile has no such storage")
@@ -106,8 +107,7 @@ def test_one_parameter(profile: str, storage: str) -> None:
     check(plan, profile, reals(scales), scales, np.full(SIZE, zero), storage)
 
 
-@pytest.mark.parametrize("rows", ROWS)
-@pytest.mark.parametrize("profile", ["onnx", "onnx_reference"])
+@pytest.mark.parametrize(("profile", "rows"), sample(list(product(["onnx", "onnx_reference"], ROWS)), 5))
 def test_a_parameter_for_each_row(profile: str, rows: int) -> None:
     shape = SHAPES[rows]
     axis = 1 if rows == 1 else 0

@@ -28,7 +28,7 @@ from core.schemes import FixedPoint, Multiplier
 from tests.core.lowering.integer_arith import Array, function, integer_module, quantized, run, stored, tensor_type
 from tests.core.lowering.modules import lowered
 from tests.oracles import schemes as scheme_oracle
-from tests.support.cases import examples, sample_array
+from tests.support.cases import EXHAUSTIVE, examples, sample, sample_array
 from tests.support.rescale_case import numbers
 from tests.support.rescale_case import stored as patterns
 from tests.vector_cases.rescale import rescales
@@ -66,7 +66,7 @@ def test_every_stored_number(scheme: str) -> None:
     for storage, scale_in, z_in, scale_out, z_out in _BYTES if scheme == "xnnpack_cvt8" else _WIDE:
         width, unsigned = int(storage[1:]), storage[0] == "u"
         low = 0 if unsigned else -(1 << (width - 1))
-        values = sample_array(np.arange(low, low + (1 << width)), 4096).astype(f"{storage[0]}{width // 8}")
+        values = sample_array(np.arange(low, low + (1 << width)), 1024).astype(f"{storage[0]}{width // 8}")
         source = tensor_type([values.size], quantized(storage, [scale_in], [z_in]))
         target = tensor_type([values.size], quantized("i8", [scale_out], [z_out]))
         line = f"%r = stablehlo.uniform_quantize %a0 : ({source}) -> {target}"
@@ -190,7 +190,7 @@ def rescale_module(case: Any) -> str:
 def test_every_rescale_of_the_reference_model() -> None:
     """tosa_rescale.json: all types, flags and modes but INEXACT_ROUND, which multiplies floats."""
     counts = {"valid": 0, "refused": 0}
-    for vector in rescales():
+    for vector in sample(list(rescales()), 100):
         if vector.error is not None:
             continue
         text = rescale_module(vector.case)
@@ -203,7 +203,7 @@ def test_every_rescale_of_the_reference_model() -> None:
         unsigned = vector.case.output_unsigned
         assert tuple(numbers(found.ravel(), vector.case.out_t, unsigned=unsigned)) == vector.output, vector.name
         counts["valid"] += 1
-    assert counts == {"valid": 225, "refused": 55}
+    assert counts == {"valid": 225, "refused": 55} if EXHAUSTIVE else min(counts.values()) > 5
 
 
 def test_what_has_no_fixed_point_is_named() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from core.cancellation import cancellation_check
 from core.errors import DeadlineError, LimitError, ModuleTextError
+from core.errors.cancellation import cancellation_check
 from core.lowering.limits import ModuleLimits
 from core.lowering.module import read_module
 
@@ -136,6 +136,14 @@ def test_wrong_text_has_a_place(text: str, line: int, column: int, says: str) ->
     character = text[found.offset : found.offset + 1]
     assert mark.strip() == "^"
     assert not character.isprintable() or character == "\n" or shown[len(mark) - 1 : len(mark)] == character
+
+
+def test_messages_quote_little_of_the_text() -> None:
+    size = "9" * 1000
+    text = f"func.func @f(%x: tensor<2xf32>) {{\n  %0 = stablehlo.add %x, %x : tensor<{size}xf32>\n  return\n}}"
+    with pytest.raises(ModuleTextError, match="operand is used with type") as caught:
+        read_module(text)
+    assert size[:160] not in caught.value.detail
 
 
 def test_limits() -> None:

@@ -42,7 +42,7 @@ MISTAKES = [
     ("!quant.uniform^ <i8:f32, 1.0>", "no blanks"),
     ("^! quant.uniform<i8:f32, 1.0>", "no blanks"),
     ("!quant.^ uniform<i8:f32, 1.0>", "no blanks"),
-    ("!quant.^Uniform<i8:f32, 1.0>", "small letters"),
+    ("!quant.^Uniform<i8:f32, 1.0>", "lowercase"),
     ("^quant.uniform<i8:f32, 1.0>", "start with `!`"),
     ("^float32", "write `f32`"),
     ("^u8", "`ui8`"),

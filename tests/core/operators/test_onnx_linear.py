@@ -238,6 +238,23 @@ def test_precision_is_the_references_alone() -> None:
     assert run(QUANTIZE, x, {"precision": 10}, opset=23, implementation="reference")["y"].tolist() == narrow.tolist()
 
 
+def test_the_sign_of_a_nan_of_a_small_float() -> None:
+    """A NaN of x keeps its sign, then one of the scale; one that the division makes has that of x86-64."""
+    nan = float("nan")
+    for count in (1, 16, 33):
+        for x, scale, negative in [
+            (nan, 2.0, False), (-nan, 2.0, True), (nan, -nan, False), (-nan, nan, True),
+            (1.0, nan, False), (-1.0, nan, False), (1.0, -nan, True), (np.inf, nan, False),
+            (np.inf, np.inf, True), (-np.inf, np.inf, True), (0.0, 0.0, True), (-0.0, 0.0, True),
+        ]:  # fmt: skip
+            inputs = {"x": tensor("f32", [x] * count), "y_scale": tensor("f32", scale)}
+            inputs["y_zero_point"] = tensor("f8E4M3FN", 0)
+            assert run(QUANTIZE, inputs, opset=19)["y"].tobytes() == bytes([0xFF if negative else 0x7F]) * count, (
+                x,
+                scale,
+            )
+
+
 def test_saturate_of_small_floats() -> None:
     x = {"x": tensor("f32", [1e6, np.inf, -1e6]), "y_scale": tensor("f32", 1.0), "y_zero_point": tensor("f8E5M2", 0)}
     assert run(QUANTIZE, x, opset=19)["y"].tolist() == [0x7B, 0x7B, 0xFB]

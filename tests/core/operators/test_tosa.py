@@ -95,7 +95,7 @@ def test_every_code_at_every_scale_is_cast_back(element: str, target: str) -> No
     (found,) = run("tosa.CAST_FROM_BLOCK_SCALED", inputs, {"output_data_type": target}).values()
     got = found.astype(np.float64) if target == "f32" else (found.astype(np.uint32) << 16).view(np.float32)
     reals = [real_of(element, code % count) for code in range(width)]
-    for scale in {*sample(range(256), 40), 0, 1, 126, 127, 128, 253, 254}:
+    for scale in {*sample(range(256), 15), 0, 1, 126, 127, 128, 253, 254}:
         for index, real in enumerate(reals):
             exact = math.nan if scale == 255 else real * 2.0 ** (scale - 127)
             if math.isfinite(exact) and abs(exact) < 2.0**128:

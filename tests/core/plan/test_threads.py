@@ -18,7 +18,7 @@ from core.plan.plan import Array, Plan
 from core.profiles import Rounding
 from tests.support.cases import EXHAUSTIVE
 
-ROWS, COLUMNS = 480 if EXHAUSTIVE else 120, 96
+ROWS, COLUMNS = 480 if EXHAUSTIVE else 60, 96
 AXIS = ", ".join(f"{0.01 + 0.001 * i:.4f}:{i % 7 - 3}" for i in range(COLUMNS))
 I8 = "!quant.uniform<i8:f32, 0.05:3>"
 TYPES = {

@@ -16,7 +16,7 @@ from core.translation import TRANSLATIONS, Answer, Subject, translate
 from core.translation.translation import subject_of
 from tests.oracles import translation as oracle
 from tests.oracles.translation import WIDTHS, Case
-from tests.support.cases import sample
+from tests.support.cases import EXHAUSTIVE, sample
 
 STORAGES = (*WIDTHS, *oracle.FLOATS)
 READABLE = ("onnx", "onednn", "litert", "torch")
@@ -111,7 +111,7 @@ def test_the_text_of_a_type_is_made_once() -> None:
 def test_who_holds_what() -> None:
     """Every system agrees with the oracle over the grid, and both answers occur for each."""
     seen: dict[str, set[bool]] = {}
-    for case in sample(grid(), 2000):
+    for case in sample(grid(), 700):
         expected = holders(case)
         assert ours(case) == expected, case.text
         for system, answer in expected.items():
@@ -208,7 +208,7 @@ def test_what_is_rounded_is_said(case: Case) -> None:
 def test_the_grid_comes_back() -> None:
     """Scales of the grid are exact everywhere: what has no loss comes back as the same text."""
     counted = dict.fromkeys(READABLE, 0)
-    for case in grid():
+    for case in sample(grid(), 700):
         before = subject(case.text)
         for system in READABLE:
             answer = translate(before, system)
@@ -217,7 +217,7 @@ def test_the_grid_comes_back() -> None:
                 after, rounded = TRANSLATIONS[system].read(answer.written.operands, before.shape)
                 assert (print_type(after.type), rounded) == (print_type(before.type), ()), system
                 counted[system] += 1
-    assert min(counted.values()) >= 150, counted
+    assert min(counted.values()) >= (150 if EXHAUSTIVE else 15), counted
 
 
 PER_AXIS = "tensor<2x3x!quant.uniform<u8:f32:1, {0.5:3, 0.1, 0.25:255}>>"
@@ -370,7 +370,7 @@ def test_a_rescale_back() -> None:
         ("!quant.uniform<i8:f64, 0.5>", "onnx", "not as f64"),
         ("!quant.uniform<f8E5M2:f32, 0.5:1>", "onnx", "are 0"),
         ("tensor<4x4x!quant.uniform<i8:f32:{0:2, 1:2}, {{0.5, 0.5}, {0.5, 0.5}}>>", "onnx", "dimensions 0 and 1"),
-        ("!quant.uniform<i8:f32:{1:2}, {{0.5, 0.5}}>", "onnx", "only a shape says"),
+        ("!quant.uniform<i8:f32:{1:2}, {{0.5, 0.5}}>", "onnx", "unknown without a shape"),
         ("tensor<2x6x!quant.uniform<i8:f32:{0:1, 1:4}, {{0.5, 0.5}, {0.5, 0.5}}>>", "onednn", "divide"),
         ("tensor<8x!quant.uniform<i8:f32:{0:4}, {0.5, 0.5}>>", "onednn", "rank 2 and more"),
         ("!quant.uniform<f4E2M1FN:f32, 0.5>", "onednn", "not f4E2M1FN"),
@@ -394,7 +394,7 @@ def test_reasons(text: str, system: str, part: str) -> None:
     [
         ("!quant.uniform<u8:f32, 0.5>", "!quant.uniform<u8:f32, 0.5>", "at most one unsigned"),
         ("!quant.uniform<i8:f32, 0.5>", "!quant.uniform<i4:f32, 0.5>", "not i4"),
-        ("!quant.uniform<i8:f32:0, {0.5, 0.5}>", "!quant.uniform<i8:f32, 0.5>", "only a shape"),
+        ("!quant.uniform<i8:f32:0, {0.5, 0.5}>", "!quant.uniform<i8:f32, 0.5>", "depends on the shape"),
         ("tensor<2x3x!quant.uniform<i8:f32:0, {0.5, 0.5}>>", "!quant.uniform<i8:f32, 0.5>", "last dimension only"),
         ("!quant.uniform<i8:f32, 1.0e30>", "!quant.uniform<i8:f32, 1.0e-30>", "needs shift"),
     ],
@@ -499,7 +499,7 @@ TOSA: dict[str, Any] = {
         ("torch", {**TORCH, "quant_min": 0, "zero_point": [-1]}, None, "/zero_point/0"),
         ("torch", {**TORCH, "scale": [0.5, 0.5]}, None, "/scale"),
         ("torch", {**TORCH, "qscheme": "per_channel_symmetric"}, None, "/qscheme"),
-        ("tosa", {}, None, "/input"),
+        ("tosa", {}, None, ""),
         ("tosa", {**TOSA, "output_type": "i4"}, None, "/output_type"),
         ("tosa", {**TOSA, "output_type": "i16", "output_zp": 1}, None, "/output_zp"),
         ("tosa", {**TOSA, "output_zp": 128}, None, "/output_zp"),

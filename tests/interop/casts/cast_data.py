@@ -15,6 +15,7 @@ from core.convert.small_floats import SMALL_FLOATS, decode_table
 from core.mlir import parse_type
 from core.mlir.types import TensorType
 from core.profiles import Rounding
+from tests.interop.seed_of_the_day import generator
 from tests.support.float_samples import SPECIAL, neighbours, patterns
 
 Array = NDArray[Any]
@@ -44,10 +45,16 @@ def chosen(name: str) -> Array:
 
 
 def _short(source: str) -> Iterator[Array]:
-    """NaN of both signs with numbers beside them, at the end of tensors of all lengths modulo 16."""
+    """NaN of both signs with numbers beside them, at the end of tensors of all lengths modulo 16; and one NaN anywhere
+    in tensors of 1 to 70 elements."""
     values = np.array([np.nan, 1.5, -np.nan, np.nan, -np.inf, 0.1], np.float32)
-    for size in (*range(1, 17), 29, 39):
-        found = values[(np.arange(size) - size) % values.size]
+    short = [values[(np.arange(size) - size) % values.size] for size in (*range(1, 17), 29, 39)]
+    rng = generator(82)
+    for size in range(1, 71):
+        lone = (rng.integers(-9, 10, size) / np.float32(4)).astype(np.float32)
+        lone[rng.integers(size)] = rng.choice(values[[0, 2]])
+        short.append(lone)
+    for found in short:
         if source == "bf16":
             yield (found.view(np.uint32) >> 16).astype(np.uint16)
         else:
@@ -55,7 +62,7 @@ def _short(source: str) -> Iterator[Array]:
 
 
 def real_data(source: str, target: str) -> Iterator[Array]:
-    """What is cast to `target`: short tensors of every length modulo 16; all patterns of 16 bits; else chosen values,
+    """What is cast to `target`: short tensors; all patterns of 16 bits; else chosen values,
     random patterns, and random values near 1.
 
     The f64 lie at, and 2^-30 of their size beside, such f32. bf16 are patterns.

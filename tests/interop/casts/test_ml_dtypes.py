@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from core.convert.small_floats import SMALL_FLOATS
 from tests.interop.casts.cast_data import FORMATS, WIDE, is_nan, narrowed, real_data, stored_data, widened
 from tests.interop.comparison import Comparison
+from tests.interop.conformance import systems
+from tests.interop.conformance.subject import profile
 
 pytestmark = pytest.mark.interop
 
@@ -46,7 +48,7 @@ def numpy_cast(source: Array, source_name: str, target: str) -> Array:
 def test_narrow(target: str, source: str) -> None:
     if source == target:
         return
-    comparison = Comparison(f"ml_dtypes cast {source} to {target}")
+    comparison = Comparison(f"ml_dtypes cast {source} to {target}", systems.ML_DTYPES, profile("ml_dtypes", "cast"))
     for data in real_data(source, target):
         theirs = numpy_cast(data, source, target)
         codes = theirs.view(f"u{theirs.dtype.itemsize}")
@@ -60,10 +62,10 @@ def test_widen(source: str, target: str) -> None:
     """Every code. The sign and payload of a NaN are numpy's affair."""
     if source == target:
         return
-    comparison = Comparison(f"ml_dtypes cast {source} to {target}")
+    comparison = Comparison(f"ml_dtypes cast {source} to {target}", systems.ML_DTYPES, profile("ml_dtypes", "cast"))
     codes = stored_data(source)
     theirs, ours = numpy_cast(codes, source, target), widened(codes, source, target, "ml_dtypes")
     nan = is_nan(theirs)
     assert (is_nan(ours) == nan).all()
-    comparison.add(source, codes, ours, theirs, nan)
+    comparison.add(source, codes, ours, theirs, {"nan_bits": nan})
     comparison.finish((1 << SMALL_FLOATS[source].width) - 2100)

@@ -23,6 +23,8 @@ from tests.interop.casts.cast_data import (
 )
 from tests.interop.casts.test_ml_dtypes import DTYPES
 from tests.interop.comparison import Comparison
+from tests.interop.conformance import systems
+from tests.interop.conformance.subject import profile
 
 reference: Any = pytest.importorskip("onnx.reference")
 
@@ -53,7 +55,9 @@ def run(data: Array, source: str, target: str, saturate: bool | None = None, rou
 def test_narrow(target: str, source: str) -> None:
     if source == target:
         return
-    comparison = Comparison(f"onnx reference cast {source} to {target}")
+    comparison = Comparison(
+        f"onnx reference cast {source} to {target}", systems.ONNX_REFERENCE, profile("onnx_reference", "cast")
+    )
     for data in real_data(source, target):
         for saturate, rounding in onnx_choices(target):
             theirs = run(data, source, target, saturate, rounding)
@@ -68,10 +72,12 @@ def test_widen(source: str, target: str) -> None:
     """Every code."""
     if source == target:
         return
-    comparison = Comparison(f"onnx reference cast {source} to {target}")
+    comparison = Comparison(
+        f"onnx reference cast {source} to {target}", systems.ONNX_REFERENCE, profile("onnx_reference", "cast")
+    )
     codes = stored_data(source)
     theirs, ours = run(codes, source, target), widened(codes, source, target, "onnx_reference")
     nan = is_nan(theirs)
     assert (is_nan(ours) == nan).all()
-    comparison.add(source, codes, ours, theirs, nan)
+    comparison.add(source, codes, ours, theirs, {"nan_bits": nan})
     comparison.finish(codes.size - 2100)

@@ -23,6 +23,8 @@ from tests.interop.casts.cast_data import (
     widened,
 )
 from tests.interop.comparison import Comparison
+from tests.interop.conformance import systems
+from tests.interop.conformance.subject import profile
 
 pytest.importorskip("onnx")
 ort: Any = pytest.importorskip("onnxruntime")
@@ -65,20 +67,21 @@ def test_narrow(target: str, source: str) -> None:
     """
     if source == target:
         return
-    comparison = Comparison(f"onnxruntime cast {source} to {target}")
+    comparison = Comparison(f"onnxruntime cast {source} to {target}", systems.ONNXRUNTIME, profile("onnx", "cast"))
     for data in real_data(source, target):
         data = np.ascontiguousarray(data)
         for saturate, rounding in onnx_choices(target):
             theirs = run(data, source, target, saturate, rounding)
             ours = narrowed(data, source, target, "onnx", saturate, rounding)
-            nan = None
+            left = {}
             if (source, target) == ("f32", "f16"):
-                nan = np.isnan(data)
-                assert (is_nan(theirs.view(np.float16)) == nan).all()
+                left = {"onnxruntime_f16_nan_by_place": np.isnan(data)}
+                assert (is_nan(theirs.view(np.float16)) == np.isnan(data)).all()
             if source == "bf16" and saturate is False and target in ("f8E4M3FN", "f8E5M2"):
                 nan = is_nan(data.view(RESULTS["bf16"]))
                 assert (theirs[nan] == 0x7F).all()
-            comparison.add((target, saturate, rounding), data, ours, theirs, nan)
+                left = {"onnxruntime_bf16_nan_sign": nan}
+            comparison.add((target, saturate, rounding), data, ours, theirs, left)
     comparison.finish(65_000 if source in ("f16", "bf16") else 990_000)
 
 
@@ -88,10 +91,10 @@ def test_widen(source: str, target: str) -> None:
     """Every code."""
     if source == target:
         return
-    comparison = Comparison(f"onnxruntime cast {source} to {target}")
+    comparison = Comparison(f"onnxruntime cast {source} to {target}", systems.ONNXRUNTIME, profile("onnx", "cast"))
     codes = stored_data(source)
     theirs, ours = run(codes, source, target).view(RESULTS[target]), widened(codes, source, target, "onnx")
     nan = is_nan(theirs)
     assert (is_nan(ours) == nan).all()
-    comparison.add(source, codes, ours, theirs, nan)
+    comparison.add(source, codes, ours, theirs, {"nan_bits": nan})
     comparison.finish(codes.size - 2100)

@@ -24,6 +24,8 @@ from tests.interop.casts.cast_data import (
     widened,
 )
 from tests.interop.comparison import Comparison
+from tests.interop.conformance import systems
+from tests.interop.conformance.subject import profile
 
 ir: Any = pytest.importorskip("jaxlib.mlir.ir")
 passes: Any = pytest.importorskip("jaxlib.mlir.passmanager")
@@ -84,7 +86,9 @@ def test_narrow(target: str, source: str) -> None:
     """f4 and f6 have no integers of their width there: they are read after a conversion to f32, which is exact."""
     if source == target:
         return
-    comparison = Comparison(f"StableHLO interpreter cast {source} to {target}")
+    comparison = Comparison(
+        f"StableHLO interpreter cast {source} to {target}", systems.STABLEHLO, profile("stablehlo", "cast")
+    )
     for data in wide_data(source, target):
         ours = narrowed(data, source, target, "stablehlo")
         if target in FINITE:
@@ -101,12 +105,14 @@ def test_widen(source: str, target: str) -> None:
     """Every code."""
     if source == target:
         return
-    comparison = Comparison(f"StableHLO interpreter cast {source} to {target}")
+    comparison = Comparison(
+        f"StableHLO interpreter cast {source} to {target}", systems.STABLEHLO, profile("stablehlo", "cast")
+    )
     codes = stored_data(source)
     theirs, ours = convert(codes, source, target).view(RESULTS[target]), widened(codes, source, target, "stablehlo")
     nan = is_nan(theirs)
     assert (is_nan(ours) == nan).all()
-    comparison.add(source, codes, ours, theirs, nan)
+    comparison.add(source, codes, ours, theirs, {"nan_bits": nan})
     comparison.finish(codes.size - 2100)
 
 

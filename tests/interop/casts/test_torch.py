@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from core.profiles.cast import F8_ONNX, SCALE
 from tests.interop.casts.cast_data import RESULTS, WIDE, is_nan, narrowed, real_data, stored_data, widened
 from tests.interop.comparison import Comparison
+from tests.interop.conformance import systems
+from tests.interop.conformance.subject import profile
 from tests.interop.torch_version import EAGER_PROFILE
 
 torch: Any = pytest.importorskip("torch")
@@ -49,12 +51,13 @@ def test_narrow(target: str, source: str) -> None:
     """The NaN of bf16 is 0xFFFF where the processor has AVX-512, and else another."""
     if source == target:
         return
-    comparison = Comparison(f"torch cast {source} to {target}")
+    comparison = Comparison(f"torch cast {source} to {target}", systems.TORCH, profile(EAGER_PROFILE, "cast"))
     for data in real_data(source, target):
-        nan = None
+        left = {}
         if target == "bf16" and torch.backends.cpu.get_cpu_capability() != "AVX512":
-            nan = np.isnan(data)
-        comparison.add(target, data, narrowed(data, source, target, EAGER_PROFILE), run(data, source, target), nan)
+            left = {"torch_bf16_nan_without_avx512": np.isnan(data)}
+        ours, theirs = narrowed(data, source, target, EAGER_PROFILE), run(data, source, target)
+        comparison.add(target, data, ours, theirs, left)
     comparison.finish(60_000 if source in ("f16", "bf16") else 990_000)
 
 
@@ -64,10 +67,10 @@ def test_widen(source: str, target: str) -> None:
     """Every code."""
     if source == target:
         return
-    comparison = Comparison(f"torch cast {source} to {target}")
+    comparison = Comparison(f"torch cast {source} to {target}", systems.TORCH, profile(EAGER_PROFILE, "cast"))
     codes = stored_data(source)
     theirs, ours = run(codes, source, target).view(RESULTS[target]), widened(codes, source, target, EAGER_PROFILE)
     nan = is_nan(theirs)
     assert (is_nan(ours) == nan).all()
-    comparison.add(source, codes, ours, theirs, nan)
+    comparison.add(source, codes, ours, theirs, {"nan_bits": nan})
     comparison.finish(codes.size - 2100)

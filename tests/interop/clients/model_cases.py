@@ -105,6 +105,17 @@ CASES = (
         },
         {"scheme": "litert"},
     ),
+    ModelCase(
+        "vectors",
+        {},
+        {"operation": "dequantize", "input_type": "!quant.uniform<i2:f32, 0.5:1>", "count": 8},
+        {
+            "input": np.array([-2, -1, 0, 1], np.int8),
+            "expected": np.array([-1.5, -1.0, -0.5, 0.0], np.float32),
+            "parameter_set": np.zeros(4, np.int32),
+        },
+        {"profile": "stablehlo"},
+    ),
     # A cast: to the nearest f16, of which 1e-8 is none but 0.
     ModelCase(
         "quantize",

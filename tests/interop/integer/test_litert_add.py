@@ -9,6 +9,8 @@ import pytest
 
 from core.integer.add import plan_add
 from tests.interop.comparison import Comparison
+from tests.interop.conformance import systems
+from tests.interop.conformance.subject import profile as row
 from tests.interop.integer.quantized_tensors import DTYPES, Quantized, per_tensor
 
 pytest.importorskip("ai_edge_litert")
@@ -59,7 +61,7 @@ def data(storage: str) -> tuple[Any, Any]:
     ],
 )
 def test_add(storage: str, profile: str, resolver: Any) -> None:
-    comparison = Comparison(f"LiteRT ADD {storage}, {profile}")
+    comparison = Comparison(f"LiteRT ADD {storage}, {profile}", systems.LITERT, row(profile, "add"))
     a, b = data(storage)
     zeros = {"i8": ((0, 0, 0), (3, -128, 127)), "u8": ((128, 128, 128), (3, 0, 255)), "i16": ((0, 0, 0),)}[storage]
     for scales in SCALES:

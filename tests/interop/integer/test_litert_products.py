@@ -15,6 +15,9 @@ from core.integer.conv2d import Padding, WeightsLayout, Window, plan_conv2d
 from core.integer.matmul import plan_matmul
 from core.mlir import parse_type
 from tests.interop.comparison import Comparison
+from tests.interop.conformance import systems
+from tests.interop.conformance.subject import profile as profile_row
+from tests.interop.conformance.subject import scheme as scheme_row
 from tests.interop.integer.quantized_tensors import Array, Quantized, per_axis, per_tensor, run_product, tensor
 from tests.oracles import schemes as scheme_oracle
 
@@ -64,7 +67,12 @@ def bias_operand(sums: Array, kind: str, count: int) -> tuple[Array, Operand]:
 @pytest.mark.parametrize(("profile", "resolver"), SYSTEMS)
 def test_fully_connected(profile: str, resolver: Any) -> None:
     """Per tensor and per channel, with a bias; with a zero point of the weights too, which XNNPACK does not take."""
-    comparison = Comparison(f"LiteRT FULLY_CONNECTED i8, {profile}")
+    comparison = Comparison(
+        f"LiteRT FULLY_CONNECTED i8, {profile}",
+        systems.LITERT,
+        profile_row(profile, "matmul"),
+        scheme_row({"litert": "litert_float", "litert_xnnpack": "xnnpack_fp32"}[profile]),
+    )
     rng = np.random.default_rng(11)
     for index in range(CASES):
         rows, depth, columns = int(rng.integers(1, 200)), int(rng.integers(1, 200)), int(rng.integers(2, 200))
@@ -95,7 +103,13 @@ def test_fully_connected(profile: str, resolver: Any) -> None:
 @pytest.mark.parametrize(("profile", "resolver"), SYSTEMS)
 def test_fully_connected_of_16_bits(profile: str, resolver: Any, bias_type: str | None) -> None:
     """By weights of 8, per tensor and per channel: XNNPACK leaves them to other kernels, which differ by the bias."""
-    comparison = Comparison(f"LiteRT FULLY_CONNECTED i16, bias {bias_type}, {profile}")
+    used = "litert_float" if profile == "litert" or bias_type == "i64" else "arm_vector"
+    comparison = Comparison(
+        f"LiteRT FULLY_CONNECTED i16, bias {bias_type}, {profile}",
+        systems.LITERT,
+        profile_row(profile, "matmul"),
+        scheme_row(used),
+    )
     rng = np.random.default_rng(15)
     for index in range(CASES):
         rows, depth, columns = int(rng.integers(1, 300)), int(rng.integers(1, 200)), int(rng.integers(2, 300))
@@ -132,7 +146,7 @@ def test_fully_connected_of_16_bits(profile: str, resolver: Any, bias_type: str 
 @pytest.mark.parametrize(("profile", "resolver"), SYSTEMS)
 def test_batch_matmul(profile: str, resolver: Any, storage: str) -> None:
     """In fixed point but for XNNPACK; 16 bits by 16 are summed in 64."""
-    comparison = Comparison(f"LiteRT BATCH_MATMUL {storage}, {profile}")
+    comparison = Comparison(f"LiteRT BATCH_MATMUL {storage}, {profile}", systems.LITERT, profile_row(profile, "matmul"))
     rng = np.random.default_rng(12)
     for index in range(CASES):
         batch, rows, depth, columns = (int(each) for each in rng.integers(2, 40, 4))
@@ -178,7 +192,9 @@ def in_fixed_point(sums: Array, factor: float) -> Array:
 
 def test_the_factor_of_batch_matmul() -> None:
     """f64(f32(s_a * s_b)) / s_y, told from the f64 product by sums between the ties of both."""
-    comparison = Comparison("LiteRT BATCH_MATMUL i8, sums that tell factors apart")
+    comparison = Comparison(
+        "LiteRT BATCH_MATMUL i8, sums that tell factors apart", systems.LITERT, profile_row("litert", "matmul")
+    )
     rng = np.random.default_rng(14)
     depth, told_apart = 600, 0
     for index in range(24):
@@ -210,7 +226,9 @@ def test_the_factor_of_batch_matmul() -> None:
 
 def test_the_factor_of_fully_connected_of_16_bits() -> None:
     """f64(f32(s_x * s_w)) / s_y per tensor, and the f64 product per channel, told apart by sums."""
-    comparison = Comparison("LiteRT FULLY_CONNECTED i16, sums that tell factors apart")
+    comparison = Comparison(
+        "LiteRT FULLY_CONNECTED i16, sums that tell factors apart", systems.LITERT, profile_row("litert", "matmul")
+    )
     rng = np.random.default_rng(16)
     depth = 600
     for index in range(24):
@@ -284,7 +302,14 @@ def test_conv2d(profile: str, resolver: Any, storage: str, bias_type: str, depth
     if depthwise and bias_type == "i32" and storage == "i16":
         pytest.skip("DEPTHWISE_CONV_2D takes a 64-bit bias with 16-bit inputs")
     operator = "DEPTHWISE_CONV_2D" if depthwise else "CONV_2D"
-    comparison = Comparison(f"LiteRT {operator} {storage}, bias {bias_type}, {profile}")
+    undelegated = "xnnpack_fp32" if storage == "i8" else "arm_vector"
+    used = "litert_int64" if bias_type == "i64" else "litert" if profile == "litert" else undelegated
+    comparison = Comparison(
+        f"LiteRT {operator} {storage}, bias {bias_type}, {profile}",
+        systems.LITERT,
+        profile_row(profile, "conv2d"),
+        scheme_row(used),
+    )
     rng = np.random.default_rng(13)
     for index in range(CASES):
         window = windows(rng, depthwise=depthwise)

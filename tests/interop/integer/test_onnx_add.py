@@ -10,6 +10,8 @@ import pytest
 
 from core.integer.add import plan_add
 from tests.interop.comparison import Comparison
+from tests.interop.conformance import systems
+from tests.interop.conformance.subject import profile as row
 from tests.interop.integer.quantized_tensors import DTYPES, Array, Quantized, per_tensor
 
 onnx: Any = pytest.importorskip("onnx")
@@ -78,7 +80,8 @@ def ours(sides: list[Quantized], a: Array, b: Array, profile: str) -> Array:
 )
 @pytest.mark.parametrize("storage", ["i8", "u8"])
 def test_add(storage: str, profile: str, system: Any) -> None:
-    comparison = Comparison(f"DequantizeLinear, Add, QuantizeLinear {storage}, {profile}")
+    live = systems.ONNXRUNTIME if profile == "onnx" else systems.ONNX_REFERENCE
+    comparison = Comparison(f"DequantizeLinear, Add, QuantizeLinear {storage}, {profile}", live, row(profile, "add"))
     a, b = every_pair(storage)
     for sides in cases(storage):
         comparison.add(sides, a, ours(sides, a, b, profile), system(model(storage, sides))(a, b))

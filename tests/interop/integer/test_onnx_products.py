@@ -15,6 +15,9 @@ import pytest
 from core.integer.conv2d import Layout, WeightsLayout, Window, conv2d_integers, plan_conv2d
 from core.integer.matmul import matmul_integers, plan_matmul
 from tests.interop.comparison import Comparison
+from tests.interop.conformance import systems
+from tests.interop.conformance.subject import profile as row
+from tests.interop.conformance.subject import scheme as scheme_row
 from tests.interop.integer.quantized_tensors import DTYPES, Array, Quantized, per_axis, per_tensor, run_product, tensor
 
 onnx: Any = pytest.importorskip("onnx")
@@ -57,6 +60,8 @@ def with_reference(model: Any, inputs: Mapping[str, Array]) -> Array:
     return np.asarray(ReferenceEvaluator(model).run(None, dict(inputs))[0])
 
 
+LIVE = {"onnx": systems.ONNXRUNTIME, "onnx_reference": systems.ONNX_REFERENCE}
+SCHEMES = {"onnx": "onnxruntime", "onnx_reference": "onnx_reference"}
 SYSTEMS = [
     pytest.param("onnx", with_onnxruntime, id="onnxruntime"),
     pytest.param("onnx_reference", with_reference, id="reference"),
@@ -80,7 +85,7 @@ def pair(index: int) -> tuple[str, str]:
 @pytest.mark.parametrize(("profile", "system"), SYSTEMS)
 def test_matmul_integer(profile: str, system: System) -> None:
     """Batches; a zero point for each column; with the reference evaluator sums that wrap."""
-    comparison = Comparison(f"MatMulInteger, {profile}")
+    comparison = Comparison(f"MatMulInteger, {profile}", LIVE[profile], row(profile, "matmul"))
     rng = np.random.default_rng(21)
     for index in range(CASES):
         of_a, of_b = (DTYPES[each] for each in pair(index))
@@ -123,7 +128,9 @@ def parameters(name: str, side: Quantized, shape: tuple[int, ...]) -> dict[str, 
 
 @pytest.mark.parametrize(("profile", "system"), SYSTEMS)
 def test_qlinear_matmul(profile: str, system: System) -> None:
-    comparison = Comparison(f"QLinearMatMul, {profile}")
+    comparison = Comparison(
+        f"QLinearMatMul, {profile}", LIVE[profile], row(profile, "matmul"), scheme_row(SCHEMES[profile])
+    )
     rng = np.random.default_rng(22)
     for index in range(CASES):
         of_a, of_b = pair(index)
@@ -163,7 +170,7 @@ def shapes(rng: np.random.Generator) -> tuple[tuple[int, ...], tuple[int, ...], 
 
 @pytest.mark.parametrize(("profile", "system"), SYSTEMS)
 def test_conv_integer(profile: str, system: System) -> None:
-    comparison = Comparison(f"ConvInteger, {profile}")
+    comparison = Comparison(f"ConvInteger, {profile}", LIVE[profile], row(profile, "conv2d"))
     rng = np.random.default_rng(23)
     for index in range(CASES):
         of_w = DTYPES[("i8", "u8")[index % 2]]
@@ -180,7 +187,9 @@ def test_conv_integer(profile: str, system: System) -> None:
 
 @pytest.mark.parametrize(("profile", "system"), SYSTEMS)
 def test_qlinear_conv(profile: str, system: System) -> None:
-    comparison = Comparison(f"QLinearConv, {profile}")
+    comparison = Comparison(
+        f"QLinearConv, {profile}", LIVE[profile], row(profile, "conv2d"), scheme_row(SCHEMES[profile])
+    )
     rng = np.random.default_rng(24)
     for index in range(CASES):
         of_w = ("i8", "u8")[index % 2]

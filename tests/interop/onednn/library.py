@@ -1,10 +1,12 @@
-"""oneDNN in a process of its own, and its operators on numpy arrays (see runner.py)."""
+"""oneDNN in a process of its own, and its graphs on numpy arrays (see runner.py)."""
 
 from __future__ import annotations
 
 import json
 import os
 import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,18 @@ DTYPES = {
 
 class OnednnError(Exception):
     """oneDNN refused an operator, or its process ended."""
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One operator of a graph: the names of its tensors, and data type, shape and attributes of its output."""
+
+    kind: str
+    inputs: tuple[str, ...]
+    output: str
+    dtype: str
+    shape: tuple[int, ...]
+    attributes: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Onednn:
@@ -89,23 +103,42 @@ class Onednn:
 
         Return the output, of the shape of the first input. Raise OnednnError.
         """
+        names = [f"src{number}" for number in range(len(inputs))]
+        operator = Operator(op, tuple(names), "dst", dtype, inputs[0][1].shape, attributes)
+        return self.run_graph([operator], dict(zip(names, inputs, strict=True)))
+
+    def run_graph(self, operators: Sequence[Operator], inputs: Mapping[str, tuple[str, Array]]) -> Array:
+        """Run a graph, which has to be one partition, and return the output of the last operator.
+
+        `inputs`: oneDNN's data type and an array, by name. Raise OnednnError.
+        """
         process = self._process or self._start()
         assert process.stdin is not None
         assert process.stdout is not None
-        shape = inputs[0][1].shape
-        target = np.empty(shape, DTYPES[dtype])
-        raw = [_packed(data) if kind in ("s4", "u4") else np.ascontiguousarray(data).tobytes() for kind, data in inputs]
+        last = operators[-1]
+        target = np.empty(last.shape, DTYPES[last.dtype])
+        raw = {
+            name: _packed(data) if kind in ("s4", "u4") else np.ascontiguousarray(data).tobytes()
+            for name, (kind, data) in inputs.items()
+        }
+        given = {name: {"dtype": kind, "dims": data.shape} for name, (kind, data) in inputs.items()}
+        made = {each.output: {"dtype": each.dtype, "dims": each.shape} for each in operators}
         request = {
-            "op": op,
-            "attributes": {name: value for name, value in attributes.items() if value is not None},
-            "inputs": [
-                {"dtype": kind, "dims": data.shape, "bytes": len(each)}
-                for (kind, data), each in zip(inputs, raw, strict=True)
+            "operators": [
+                {
+                    "op": each.kind,
+                    "attributes": {name: value for name, value in each.attributes.items() if value is not None},
+                    "inputs": each.inputs,
+                    "output": each.output,
+                }
+                for each in operators
             ],
-            "output": {"dtype": dtype, "dims": shape, "bytes": target.nbytes},
+            "tensors": given | made,
+            "inputs": [{"name": name, "bytes": len(each)} for name, each in raw.items()],
+            "output": {"name": last.output, "bytes": target.nbytes},
         }
         try:
-            process.stdin.write(json.dumps(request).encode() + b"\n" + b"".join(raw))
+            process.stdin.write(json.dumps(request).encode() + b"\n" + b"".join(raw.values()))
             process.stdin.flush()
             reply = json.loads(process.stdout.readline() or b'{"error": "the process ended"}')
         except BrokenPipeError:
@@ -114,7 +147,7 @@ class Onednn:
             if process.poll() is not None or reply["error"] == "the process ended":
                 self._stop()
             raise OnednnError(reply["error"])
-        return np.frombuffer(process.stdout.read(reply["bytes"]), target.dtype).reshape(shape)
+        return np.frombuffer(process.stdout.read(reply["bytes"]), target.dtype).reshape(last.shape)
 
 
 def _packed(data: Array) -> bytes:

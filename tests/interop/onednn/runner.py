@@ -1,16 +1,19 @@
-"""Runs single operators of oneDNN Graph's C API for another process: requests on stdin, replies on stdout.
+"""Runs graphs of oneDNN Graph's C API for another process: requests on stdin, replies on stdout.
 
 Started as a file by the interpreter of the environment that has oneDNN, and imports the standard library only. Apart,
 because the library aborts the process on some graphs, reads ONEDNN_MAX_CPU_ISA once, and needs its own directory on the
 loader's path.
 
-A request is a line of JSON and the bytes of its inputs, one after the other:
+A request is a line of JSON and the bytes of its inputs, one after the other. Operators name the tensors that they read
+and write; those that have no bytes and are not the output are between operators:
 
-    {"op": "Quantize", "attributes": {"qtype": "per_tensor", "axis": 1, "scales": [...], "zps": [...]},
-     "inputs": [{"dtype": "f32", "dims": [4], "bytes": 16}], "output": {"dtype": "u8", "dims": [4], "bytes": 4}}
+    {"operators": [{"op": "Quantize", "attributes": {"qtype": "per_tensor", "scales": [...], "zps": [...]},
+                    "inputs": ["src"], "output": "dst"}],
+     "tensors": {"src": {"dtype": "f32", "dims": [4]}, "dst": {"dtype": "u8", "dims": [4]}},
+     "inputs": [{"name": "src", "bytes": 16}], "output": {"name": "dst", "bytes": 4}}
 
-The reply is a line of JSON and the bytes of the output: {"bytes": 4}, or {"error": "..."} and no bytes. The
-declarations follow dnnl.h, dnnl_graph.h and dnnl_graph_types.h of oneDNN 3.13.
+The whole graph has to be one partition. The reply is a line of JSON and the bytes of the output: {"bytes": 4}, or
+{"error": "..."} and no bytes. The declarations follow dnnl.h, dnnl_graph.h and dnnl_graph_types.h of oneDNN 3.13.
 """
 
 from __future__ import annotations
@@ -41,8 +44,30 @@ DATA_TYPES = {
     "s4": 11,
     "u4": 12,
 }
-OPERATORS = {"Dequantize": 19, "DynamicDequantize": 21, "DynamicQuantize": 22, "Quantize": 49}
-ATTRIBUTES = {"scales": 0x20, "axis": 0x30, "zps": 0x4D, "group_shape": 0x4E, "qtype": 0x85}
+OPERATORS = {
+    "Add": 2,
+    "Convolution": 13,
+    "Dequantize": 19,
+    "DynamicDequantize": 21,
+    "DynamicQuantize": 22,
+    "MatMul": 39,
+    "Quantize": 49,
+    "TypeCast": 77,
+}
+ATTRIBUTES = {
+    "scales": 0x20,
+    "axis": 0x30,
+    "groups": 0x32,
+    "dilations": 0x41,
+    "pads_begin": 0x46,
+    "pads_end": 0x47,
+    "strides": 0x4B,
+    "zps": 0x4D,
+    "group_shape": 0x4E,
+    "data_format": 0x83,
+    "qtype": 0x85,
+    "weights_format": 0x87,
+}
 STATUS = {
     1: "out of memory",
     2: "invalid arguments",
@@ -101,26 +126,38 @@ class Graph:
         return int(self._library.dnnl_get_effective_cpu_isa())
 
     def run(self, request: dict[str, Any], inputs: list[bytes]) -> bytes:
-        """Build a graph of one operator, compile its partition, execute it, and return the bytes of its output."""
-        op = self._made(
-            "dnnl_graph_op_create", c_size_t(0), c_int(OPERATORS[request["op"]]), c_char_p(request["op"].encode())
-        )
+        """Build a graph, compile its partition, execute it, and return the bytes of its output."""
+        tensors = {name: self._logical(number, each) for number, (name, each) in enumerate(request["tensors"].items())}
         graph = self._made("dnnl_graph_graph_create", c_int(CPU))
-        owned: list[tuple[str, c_void_p]] = [("dnnl_graph_graph_destroy", graph), ("dnnl_graph_op_destroy", op)]
+        owned: list[tuple[str, c_void_p]] = [("dnnl_graph_graph_destroy", graph)]
         try:
-            for name, value in request["attributes"].items():
-                self._set_attribute(op, name, value)
-            sources = [self._logical(number, each) for number, each in enumerate(request["inputs"])]
-            target = self._logical(len(sources), request["output"])
-            for each in sources:
-                self._call("dnnl_graph_op_add_input", op, byref(each))
-            self._call("dnnl_graph_op_add_output", op, byref(target))
-            self._call("dnnl_graph_add_op", graph, op)
+            for number, operator in enumerate(request["operators"]):
+                self._add_operator(graph, number, operator, tensors, owned)
             self._call("dnnl_graph_graph_finalize", graph)
-            return self._executed(graph, sources, target, inputs, request["output"]["bytes"], owned)
+            sources = [tensors[each["name"]] for each in request["inputs"]]
+            output = request["output"]
+            return self._executed(graph, sources, tensors[output["name"]], inputs, output["bytes"], owned)
         finally:
             for name, handle in reversed(owned):
                 getattr(self._library, name)(handle)
+
+    def _add_operator(
+        self,
+        graph: c_void_p,
+        number: int,
+        operator: dict[str, Any],
+        tensors: dict[str, LogicalTensor],
+        owned: list[tuple[str, c_void_p]],
+    ) -> None:
+        kind = operator["op"]
+        op = self._made("dnnl_graph_op_create", c_size_t(number), c_int(OPERATORS[kind]), c_char_p(kind.encode()))
+        owned.append(("dnnl_graph_op_destroy", op))
+        for name, value in operator["attributes"].items():
+            self._set_attribute(op, name, value)
+        for name in operator["inputs"]:
+            self._call("dnnl_graph_op_add_input", op, byref(tensors[name]))
+        self._call("dnnl_graph_op_add_output", op, byref(tensors[operator["output"]]))
+        self._call("dnnl_graph_add_op", graph, op)
 
     def _executed(
         self,
@@ -132,6 +169,10 @@ class Graph:
         owned: list[tuple[str, c_void_p]],
     ) -> bytes:
         self._call("dnnl_graph_graph_filter", graph, c_int(FUSION))
+        count = c_size_t()
+        self._call("dnnl_graph_graph_get_partition_num", graph, byref(count))
+        if count.value != 1:
+            raise GraphError(f"{count.value} partitions")
         partition = c_void_p()
         self._call("dnnl_graph_graph_get_partitions", graph, c_size_t(1), byref(partition))
         owned.append(("dnnl_graph_partition_destroy", partition))

@@ -16,6 +16,9 @@ import pytest
 
 from core.errors import RequantError
 from core.operators.registry import OPERATORS
+from tests.interop.conformance import systems
+from tests.interop.conformance.records import record
+from tests.interop.conformance.subject import operator
 from tests.interop.operators.typed_arrays import DTYPES, NAMES, Array, same
 
 pytest.importorskip("onnx")
@@ -230,6 +233,7 @@ def taken_by_onnxruntime_alone(node: Node) -> bool:
 def check(nodes: Iterator[Node], what: str, at_least: int) -> None:
     tally: Counter[str] = Counter()
     per_version: Counter[tuple[int, str]] = Counter()
+    elements: Counter[str] = Counter()
     wrong: list[str] = []
     examples: dict[str, str] = {}
     for node in nodes:
@@ -265,23 +269,32 @@ def check(nodes: Iterator[Node], what: str, at_least: int) -> None:
         if refusal is not None:
             continue
         for name, by in (("reference", by_reference(node, model)),):
-            compare(node, name, results[name], by, per_version, wrong)
+            compare(node, name, results[name], by, per_version, elements, wrong)
         theirs = by_onnxruntime(node, model, NAMES[results["onnxruntime"].dtype])
-        compare(node, "onnxruntime", results["onnxruntime"], theirs, per_version, wrong)
+        compare(node, "onnxruntime", results["onnxruntime"], theirs, per_version, elements, wrong)
     print(f"{what}: {dict(tally)}")  # noqa: T201
     print(examples)  # noqa: T201
     print({f"{version} {name}": count for (version, name), count in sorted(per_version.items())})  # noqa: T201
+    for name, system in (("onnxruntime", systems.ONNXRUNTIME), ("reference", systems.ONNX_REFERENCE)):
+        record(system, [operator(f"onnx.{what}")], elements[name])
     assert not wrong, f"{len(wrong)} differences\n" + "\n".join(wrong[:25])
     assert sum(count for (_, name), count in per_version.items() if "lacks" not in name) >= at_least
 
 
 def compare(
-    node: Node, name: str, ours: Array, theirs: Array | None, per_version: Counter[tuple[int, str]], wrong: list[str]
+    node: Node,
+    name: str,
+    ours: Array,
+    theirs: Array | None,
+    per_version: Counter[tuple[int, str]],
+    elements: Counter[str],
+    wrong: list[str],
 ) -> None:
     if theirs is None:
         per_version[node.opset, f"{name} lacks"] += 1
         return
     per_version[node.opset, name] += 1
+    elements[name] += ours.size
     if same(ours, theirs):
         return
     shown = [array.ravel()[:20].astype(np.float32).tolist() for array in (node.inputs["x"], ours, theirs)]

@@ -17,6 +17,7 @@ import pytest
 
 from core.errors import RequantError
 from core.operators.registry import OPERATORS
+from tests.interop.conformance import systems
 from tests.interop.operators.counting import Tally
 from tests.interop.operators.typed_arrays import DTYPES, NAMES, Array, same
 
@@ -286,7 +287,7 @@ def known_difference(node: Node, system: str) -> str | None:
 
 
 def check(nodes: Iterator[Node], at_least: int) -> None:
-    tallies = {name: Tally(name) for name in ("onnxruntime", "reference")}
+    tallies = {"onnxruntime": Tally(systems.ONNXRUNTIME), "reference": Tally(systems.ONNX_REFERENCE)}
     verdicts: Counter[str] = Counter()
     wrong: list[str] = []
     for node in nodes:
@@ -330,7 +331,7 @@ def check(nodes: Iterator[Node], at_least: int) -> None:
                 verdicts[f"{name} differs: {different}"] += 1
                 continue
             shown = f"{name}: {node}: ours {ours[name].ravel()[:12]}, theirs {found.shape} {found.ravel()[:12]}"
-            tallies[name].add(operator.full_name, version, same(ours[name], found), shown)
+            tallies[name].add(operator.full_name, version, same(ours[name], found), shown, found.size)
     sys.stdout.write("".join(f"{count} {verdict}\n" for verdict, count in sorted(verdicts.items())))
     assert not wrong, f"{len(wrong)} verdicts\n" + "\n".join(wrong[:25])
     for tally in tallies.values():

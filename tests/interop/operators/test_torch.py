@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from core.operators.description import OperandTensor, Value
+from tests.interop.conformance import systems
 from tests.interop.operators.counting import Tally
 from tests.interop.operators.torch_tensors import (
     BOUNDS,
@@ -102,14 +103,14 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
 
 def test_dequantize() -> None:
     """Tensors with their scales: per tensor and per channel, out of stored numbers."""
-    tally, rng = Tally("torch"), np.random.default_rng(32)
+    tally, rng = Tally(systems.TORCH), np.random.default_rng(32)
     for (dtype, element), shape in itertools.product((("uint8", "u8"), ("int8", "i8"), ("int32", "i32")), SHAPES[1:]):
         for scale in SCALES:
             q, zero = stored(shape, dtype, rng), point(dtype, rng)
             made = torch._make_per_tensor_quantized_tensor(q, scale, zero)
             text = f"!quant.uniform<{element}:f32, {scale:.17e}:{zero}>"
             found = run("torch.dequantize", {"input": tensor(text, q.numpy())})["output"]
-            tally.add("torch.dequantize", 1, same(found, bits(made.dequantize())), f"{text} {shape}")
+            tally.add("torch.dequantize", 1, same(found, bits(made.dequantize())), f"{text} {shape}", found.size)
         axis = int(rng.integers(len(shape)))
         if not shape[axis]:
             continue  # a type has a scale at least
@@ -119,7 +120,7 @@ def test_dequantize() -> None:
         listed = ", ".join(f"{scale:.17e}:{zero}" for scale, zero in pairs)
         text = f"!quant.uniform<{element}:f32:{axis}, {{{listed}}}>"
         found = run("torch.dequantize", {"input": tensor(text, q.numpy())})["output"]
-        tally.add("torch.dequantize", 1, same(found, bits(made.dequantize())), f"{text} {shape}")
+        tally.add("torch.dequantize", 1, same(found, bits(made.dequantize())), f"{text} {shape}", found.size)
     tally.finish(100)
 
 
@@ -145,12 +146,12 @@ def theirs(case: Case) -> Any:
 
 
 def test_the_operators() -> None:
-    tally = Tally("torch")
+    tally = Tally(systems.TORCH)
     for case in cases(np.random.default_rng(31)):
         inputs: Mapping[str, OperandTensor] = {name: ours_of(each) for name, each in case.inputs.items()}
         implementation = VERSION if case.operator in EAGER else ""
         found = run(f"torch.{case.operator}", dict(inputs), case.attributes, implementation=implementation)["output"]
         expected = bits(theirs(case))
         shown = f"{case}: ours {found.ravel()[:20]}, theirs {expected.ravel()[:20]}"
-        tally.add(f"torch.{case.operator}", 1, same(found, expected), shown)
+        tally.add(f"torch.{case.operator}", 1, same(found, expected), shown, found.size)
     tally.finish(4500)

@@ -11,6 +11,7 @@ import pytest
 
 from core.operators.description import Value
 from core.operators.registry import operator_named
+from tests.interop.conformance import systems
 from tests.interop.operators.counting import Tally
 from tests.interop.operators.torch_tensors import (
     BOUNDS,
@@ -162,12 +163,13 @@ def theirs(name: str, inputs: dict[str, Any], attributes: dict[str, Value]) -> l
     ("calls", "least"), [(row_calls, 2300), (bound_calls, 550), (choosing_calls, 1800), (fake_calls, 250), (casts, 320)]
 )
 def test_beside_torch(calls: Any, least: int) -> None:
-    tally = Tally("torch")
+    tally = Tally(systems.TORCH)
     for name, inputs, attributes in calls(np.random.default_rng(33)):
         found = run(
             f"torch.{DECOMPOSED}{name}", {key: ours_of(each) for key, each in inputs.items()}, attributes
         ).values()
         expected = [bits(each) for each in theirs(name, inputs, attributes)]
         equal = all(same(ours, other) for ours, other in zip(found, expected, strict=True))
-        tally.add(f"torch.{DECOMPOSED}{name}", 1, equal, f"{name} {inputs} {attributes}: {list(found)}, {expected}")
+        shown = f"{name} {inputs} {attributes}: {list(found)}, {expected}"
+        tally.add(f"torch.{DECOMPOSED}{name}", 1, equal, shown, sum(each.size for each in expected))
     tally.finish(least)

@@ -213,6 +213,26 @@ def test_what_an_npy_is_advised_to_be_is_taken(
         assert client.post(path, **send(npy(follow(array)), target)).status_code == 200
 
 
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"output_type": "bf16", "profile": "litert"},
+        {"output_type": "i8"},
+        {"output_type": "f8E4M3FN", "profile": "ml_dtypes", "saturate": "true"},
+        {"output_type": TARGET, "profile": "tflite"},
+        {"output_type": TARGET, "rounding": "bogus"},
+    ],
+)
+def test_other_faults_are_not_put_down_to_the_elements(client: httpx.Client, parameters: dict[str, str]) -> None:
+    file = npy(np.ones((2, 3), "f2"))
+    for reply in (
+        client.post("/v1/npy/quantize", params=parameters, content=file),
+        client.post("/v1/multipart/quantize", data=parameters, files={"x": file}),
+    ):
+        assert reply.status_code == 422
+        assert "numpy" not in reply.json()["detail"]
+
+
 def test_a_file_that_curl_stripped(client: httpx.Client) -> None:
     """As `curl -d @x.npy` sends it: without line ends and NUL characters."""
     file = bytes(each for each in npy(np.ones(4, "f4")) if each not in b"\r\n\0")

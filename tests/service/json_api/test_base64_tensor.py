@@ -58,7 +58,7 @@ def test_the_byte_count_has_to_be_that_of_the_type(text: str, found: int, elemen
     if found == elements:
         assert base64_tensor.decode(text, I8, elements).size == elements
     else:
-        with pytest.raises(TensorDataError, match=f"hold {found} bytes.*which is {elements}$") as caught:
+        with pytest.raises(TensorDataError, match=f"has {found} bytes.*which is {elements}$") as caught:
             base64_tensor.decode(text, I8, elements)
         assert not isinstance(caught.value, Base64Error)
 

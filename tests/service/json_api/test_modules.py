@@ -140,7 +140,9 @@ def test_operations_that_are_not_evaluated_or_do_not_fit(client: httpx.Client) -
     wrong = "%0 = stablehlo.reshape %x : (tensor<2xf32>) -> tensor<3xf32>"
     refused(evaluated(client, wrong), 422, "lowering_failed", "/module")
     poison = "%0 = arith.constant 3.0e+02 : f32\n  %1 = arith.fptosi %0 : f32 to i8"
-    assert "MLIR gives no result" in refused(evaluated(client, poison), 422, "precondition_failed", "/module")["detail"]
+    assert (
+        "MLIR defines no result" in refused(evaluated(client, poison), 422, "precondition_failed", "/module")["detail"]
+    )
 
 
 _EMPTY = "%e = tensor.empty() : tensor<2xf32>\n  "

@@ -52,6 +52,7 @@ def test_every_example_works_and_every_operator_has_a_page(client: httpx.Client,
     assert reply.status_code == 200, reply.text
     assert list(reply.json()["outputs"]) == [output.name for output in operator.outputs]
     page = client.get(f"/v1/operators/{operator.full_name}").json()
+    assert page.pop("conformance").keys() == {"run"}
     assert page in client.get("/v1/operators").json()["operators"]
     assert page["path"] == route_path(operator)
     assert [each["name"] for each in page["inputs"]] == [each.name for each in operator.inputs]

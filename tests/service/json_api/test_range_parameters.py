@@ -14,6 +14,7 @@ from core.mlir import parse_type, print_storage
 from core.parameters.bias import BIAS_RULES
 from core.parameters.fake_quantize import FAKE_QUANTIZE_SCHEMES
 from core.parameters.ranges import RANGE_RULES
+from tests.support.cases import sample
 from tests.vector_cases import fake_quant_cases, load, range_cases
 
 RANGE = {"minimums": [-1.0], "maximums": [2.0], "storage": "i8", "scheme": "litert"}
@@ -29,7 +30,7 @@ def post(client: httpx.Client, path: str, body: dict[str, Any]) -> dict[str, Any
 
 
 def test_vectors(client: httpx.Client) -> None:
-    for case in range_cases():
+    for case in sample(list(range_cases()), 150):
         body = {
             "minimums": [case.minimum],
             "maximums": [case.maximum],

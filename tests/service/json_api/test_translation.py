@@ -143,7 +143,7 @@ ONNX = {"x_type": "i8", "x_scale": [0.5]}
         ({"onnx": {**ONNX, "scale_shape": [1], "axis": 0}, "shape": [2]}, 422, "type_does_not_fit", "/onnx"),
         ({"onnx": {**ONNX, "scale_shape": [1, 1], "block_size": 0}}, 422, "type_does_not_fit", "/onnx/scale_shape"),
         ({"tosa": {"input": "f32"}}, 422, "unsupported", "/tosa/input"),
-        ({"tosa": {"input_zp": 3}}, 422, "unsupported", "/tosa/input"),
+        ({"tosa": {"input_zp": 3}}, 422, "unsupported", "/tosa"),
         ({"litert": {"type": "INT8"}}, 422, "request_invalid", "/litert/scale"),
         ({"torch": {"scale": [0.5]}}, 422, "unsupported", "/torch/dtype"),
     ],

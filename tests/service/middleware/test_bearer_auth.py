@@ -137,6 +137,7 @@ def test_a_bad_file_keeps_the_tokens(
     assert "token-of-the-file" not in record.getMessage()
 
 
+@pytest.mark.exhaustive
 def test_the_server_reads_its_tokens_again_on_sighup(tmp_path: Path) -> None:
     path, log = tmp_path / "tokens", tmp_path / "log"
     path.write_bytes(TOKENS[0])

@@ -350,6 +350,7 @@ def while_it_goes_on(work: Callable[[], None], seconds: float) -> None:
         work()
 
 
+@pytest.mark.exhaustive
 def test_truncation_and_unregistration_under_requests(shared: Server, triton: httpx.Client) -> None:
     """Whatever another process does to the object: an answer with the right bits, or an error that says what it did."""
     x = RNG.normal(0, 30, 3 << 18).astype("<f4")

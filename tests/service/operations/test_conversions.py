@@ -202,7 +202,7 @@ def test_every_documented_default_may_be_sent(client: httpx.Client) -> None:
     document = client.get("/openapi.json").json()
     for path, methods in document["paths"].items():
         media = methods.get("post", {}).get("requestBody", {}).get("content", {}).get("application/json", {})
-        if "example" not in media or "sharedmemory" in path:
+        if "example" not in media or "sharedmemory" in path or path.startswith("/v1/checkpoints"):
             continue
         fields = document["components"]["schemas"][media["schema"]["$ref"].rpartition("/")[2]]["properties"]
         defaults = {name: field["default"] for name, field in fields.items() if "default" in field}

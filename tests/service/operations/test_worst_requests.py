@@ -63,6 +63,7 @@ def seconds(client: httpx.Client, case: Case) -> float:
     return time.perf_counter() - begun
 
 
+@pytest.mark.exhaustive
 def test_convolutions_whose_clients_left_delay_nobody(of_two_threads: Server) -> None:
     """As many of the most expensive ones as there are threads, and 400 KB of f32 that need a thread too."""
     (convolution,) = (case for case in cases() if (case.route, case.what) == ("/v1/conv2d", "one channel to 16"))

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from tests.service.runtime.test_process_end import AT_ONCE, ended, service, wait_for
-from tests.support.cases import EXHAUSTIVE
 
 QUANTIZE = {
     "input": {"type": "tensor<4xf32>", "values": [-0.25, 0.25, 0.75, 100.0]},
@@ -33,6 +33,7 @@ OTHERS: dict[str, tuple[dict[str, Any], list[float]]] = {
 LONGEST_PROBE = 2.0
 
 
+@pytest.mark.exhaustive
 def test_requests_are_answered_while_kernels_compile(tmp_path: Path) -> None:
     with (
         service(tmp_path, "from service.__main__ import main; main()", "--drain-seconds", "0") as (process, port),
@@ -59,10 +60,9 @@ def test_requests_are_answered_while_kernels_compile(tmp_path: Path) -> None:
         for each, (_, values) in zip(asked, OTHERS.values(), strict=True):
             assert each.result().json()["output"]["values"] == values, each.result().text
         assert client.get("/v2/health/ready").status_code == 503
-        if EXHAUSTIVE:
-            # All kernels, beside other tests that keep the CPUs busy.
-            wait_for(process, port, "/v2/health/ready", 600)
-            assert client.get("/healthz").json() == {"status": "ready"}
+        # All kernels, beside other tests that keep the CPUs busy.
+        wait_for(process, port, "/v2/health/ready", 600)
+        assert client.get("/healthz").json() == {"status": "ready"}
         ended(process, signal.SIGTERM, AT_ONCE)
     log = (tmp_path / "log").read_text()
     assert "Compiling kernels" in log

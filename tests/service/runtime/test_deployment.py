@@ -237,6 +237,7 @@ def received_until_the_end(connection: socket.socket) -> int:
     return count
 
 
+@pytest.mark.exhaustive
 def test_who_does_not_read_a_reply_loses_it(operated: Operated) -> None:
     """The reply holds its memory while it waits for the client, and that is not for ever."""
     wide = "/v1/npy/dequantize?input_type=%21quant.uniform%3Ci8%3Af32%2C0.5%3E"
@@ -252,6 +253,7 @@ def test_who_does_not_read_a_reply_loses_it(operated: Operated) -> None:
         assert received_until_the_end(deaf) < 20 << 20
 
 
+@pytest.mark.exhaustive
 def test_a_file_of_tokens_that_is_none_ends_the_start(tmp_path: Path) -> None:
 
     empty = tmp_path / "tokens"
@@ -263,6 +265,7 @@ def test_a_file_of_tokens_that_is_none_ends_the_start(tmp_path: Path) -> None:
         assert ended.stderr.splitlines()[-1].startswith("--tokens-file: ")
 
 
+@pytest.mark.exhaustive
 def test_the_end_is_gentle(tmp_path: Path) -> None:
     """SIGTERM: not ready first, work is still done, each reply the last of its connection; what is under way ends."""
     content = npy(300_000)

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from starlette.types import Scope
 
-from core.cancellation import check_cancelled
 from core.errors import DeadlineError, OverloadedError
+from core.errors.cancellation import check_cancelled
 from core.integer.conv2d import conv2d_integers
 from service.runtime.executor import Executor
 from service.runtime.request_context import ClientLeftError, RequestContext, begin_request, context_of

@@ -118,6 +118,7 @@ def wait_for(process: subprocess.Popen[bytes], port: int, path: str, seconds: fl
         time.sleep(0.05)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("sent", SIGNALS if EXHAUSTIVE else SIGNALS[1:], ids=lambda sent: sent.name)
 def test_it_ends_at_once_while_kernels_compile(sent: signal.Signals, tmp_path: Path) -> None:
     with service(tmp_path, _SERVE) as (process, port):
@@ -128,6 +129,7 @@ def test_it_ends_at_once_while_kernels_compile(sent: signal.Signals, tmp_path: P
     assert "Traceback" not in (tmp_path / "log").read_text()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("seconds", [0.3, 1.0])
 def test_it_ends_at_once_before_it_listens(seconds: float, tmp_path: Path) -> None:
     with service(tmp_path, f"import time; began = time.monotonic(); {_SERVE}") as (process, _):
@@ -140,6 +142,7 @@ def test_it_ends_at_once_before_it_listens(seconds: float, tmp_path: Path) -> No
     assert "Traceback" not in (tmp_path / "log").read_text()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("sent", SIGNALS if EXHAUSTIVE else SIGNALS[:1], ids=lambda sent: sent.name)
 @pytest.mark.parametrize("stuck", [_STUCK, _STUBBORN], ids=["executors", "task"])
 def test_work_that_never_ends_is_abandoned_in_time(stuck: str, sent: signal.Signals, tmp_path: Path) -> None:
@@ -160,6 +163,7 @@ def test_a_ready_service_ends_on_an_interrupt_without_a_traceback(tmp_path: Path
     assert "abandoned" not in log
 
 
+@pytest.mark.exhaustive
 def test_a_wrong_setting_is_told_while_kernels_compile(tmp_path: Path) -> None:
     with service(tmp_path, _SERVE, "--threads", "0") as (process, _):
         assert process.wait(timeout=60) == 1

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from core.kernels.jit.baked import LEVELS
 from tests.service.runtime.test_process_end import free_port, status
 
 ROOT = Path(__file__).parents[3]
@@ -29,7 +30,7 @@ main()
 
 @pytest.mark.parametrize("variable", ["NUMBA_CACHE_DIR", "REQUANT_BAKED_KERNELS"])
 def test_code_from_where_others_can_write_is_not_loaded(variable: str, tmp_path: Path) -> None:
-    for level in ("x86-64-v4+vbmi+vnni", "x86-64-v4", "x86-64-v3"):
+    for level in LEVELS:
         (tmp_path / "kernels" / level).mkdir(parents=True)
     (tmp_path / "kernels").chmod(0o777)
     environment = {name: value for name, value in os.environ.items() if name != "NUMBA_CPU_NAME"}
@@ -42,6 +43,7 @@ def test_code_from_where_others_can_write_is_not_loaded(variable: str, tmp_path:
     assert run.stderr.count("\n") == 1
 
 
+@pytest.mark.exhaustive
 def test_what_is_logged_before_the_settings_are_read_has_their_form(tmp_path: Path) -> None:
     port, log = free_port(), tmp_path / "log"
     command = [sys.executable, "-c", _EARLY, "--port", str(port), "--log-format", "json"]

@@ -50,6 +50,7 @@ def received(client: socket.socket) -> bytes:
     return found
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["tcp", "unix", "tls"])
 def test_connections_that_wait_to_be_accepted_are_served(kind: str, tmp_path: Path) -> None:
     """Also behind one that does not go on with its handshake."""
@@ -117,6 +118,7 @@ def test_the_first_signal_drains_and_the_second_stops(drain: float, signals: int
     assert asyncio.run(scenario()) == (stops, HealthStatus.DRAINING if drain else HealthStatus.READY)
 
 
+@pytest.mark.exhaustive
 def test_an_interrupt_ends_a_ready_server_without_a_word(tmp_path: Path) -> None:
     with started(tmp_path / "log") as (_, process):
         process.send_signal(signal.SIGINT)

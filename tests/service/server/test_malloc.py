@@ -14,13 +14,14 @@ from service.server import malloc as allocator
 def test_memory_of_large_blocks_is_kept() -> None:
     """In a process of its own: what was touched once is resident after it was freed."""
     program = """
+import os
 import sys
 from pathlib import Path
 import numpy as np
 from service.server.malloc import keep_memory
 
 def resident():
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 if not keep_memory():
     sys.exit("skip")

@@ -11,11 +11,12 @@ import pytest
 
 from tests.conftest import Server
 from tests.service.server.test_raw_connections import FILE, head, npy
-from tests.support.cases import sample
+from tests.support.cases import EXHAUSTIVE, sample
 
 INPUT_TYPE = "%21quant.uniform%3Ci8%3Af32%2C0.5%3E"
 DEQUANTIZE = f"/v1/npy/dequantize?input_type={INPUT_TYPE}"
 ELEMENTS = 3_000_000
+MANY = 500 if EXHAUSTIVE else 100
 GOOD = head(len(FILE)) + FILE
 GET = b"GET /v1/info HTTP/1.1\r\nHost: test\r\n\r\n"
 
@@ -70,6 +71,7 @@ def large_request() -> tuple[bytes, bytes]:
     return start + file, npy(stored.astype(np.float32) * np.float32(0.5))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", sample(list(FAULTS), 2))
 def test_a_fault_leaves_the_large_reply_before_it_whole(server: Server, name: str) -> None:
     fault, status = FAULTS[name]
@@ -114,12 +116,12 @@ def test_nothing_is_answered_after_the_last_request(server: Server) -> None:
 
 
 def test_a_burst_is_answered_in_order(server: Server) -> None:
-    paths = [f"/v1/profiles/{name}" for name in ("onnx", "torch", "nope", "litert")] * 500
+    paths = [f"/v1/profiles/{name}" for name in ("onnx", "torch", "nope", "litert")] * MANY
     burst = "".join(f"GET {path} HTTP/1.1\r\nHost: test\r\n\r\n" for path in paths).encode()
     with server.connect() as connection:
         connection.sendall(burst + GET.replace(b"Host", b"Connection: close\r\nHost"))
         found = replies(all_of(connection))
-    assert [status for status, _ in found] == [200, 200, 404, 200] * 500 + [200]
+    assert [status for status, _ in found] == [200, 200, 404, 200] * MANY + [200]
     assert len({re.sub(rb'"request_id":"[0-9a-f]+"', b"", body) for _, body in found}) == 5
 
 

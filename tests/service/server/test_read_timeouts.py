@@ -115,6 +115,7 @@ def test_a_chunked_body_that_drips() -> None:
     talk(scenario)
 
 
+@pytest.mark.exhaustive
 def test_the_second_request_has_its_own_time() -> None:
     async def scenario(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for _ in range(4):
@@ -130,6 +131,7 @@ def test_the_second_request_has_its_own_time() -> None:
     talk(scenario)
 
 
+@pytest.mark.exhaustive
 def test_an_idle_connection_is_left_to_keep_alive() -> None:
     async def scenario(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for _ in range(2):

@@ -188,6 +188,7 @@ def test_16_mb_in_each_direction(path: Path) -> None:
     assert (np.load(io.BytesIO(reply.content)) == 2 * x.astype(np.int32)).all()
 
 
+@pytest.mark.exhaustive
 def test_limits_and_timeouts_are_those_of_tcp(path: Path) -> None:
     long_path = b"GET /%b HTTP/1.1\r\nHost: a\r\n\r\n" % (b"a" * 40_000)
     for sent, status in ((long_path, b"431"), (b"GET /v1/info HT", b"408"), (b"HTTP\r\n", b"400")):

@@ -101,6 +101,22 @@ def _encode(in_f64: bool) -> Kernel:
         return code | ((bits >> number(last_bit)) & sign)
 
     @device
+    def holds_nan(value: Number) -> Number:
+        return (bits_as(value, integer_class) & number((1 << last_bit) - 1)) > number(infinity_bits)
+
+    @device
+    def with_one_nan(x: Number, factor: Number, y: Number) -> Number:
+        """`y`, a product or quotient, where a NaN is that of x, else that of the factor, else a negative one.
+
+        Which of two NaNs a processor returns depends on the order of its operands, and the sign of one that it makes
+        of numbers, such as 0 * inf, on the processor: x86 makes negative ones.
+        """
+        quiet = number(1 << (mantissa - 1))
+        given = select(holds_nan(x), bits_as(x, integer_class), bits_as(factor, integer_class)) | quiet
+        kept = select(holds_nan(x) | holds_nan(factor), given, number(-(1 << (mantissa - 1))))
+        return select(holds_nan(y), bits_as(kept, real_class), y)
+
+    @device
     def plain(
         source: Array,
         target: Array,
@@ -227,9 +243,11 @@ def _encode(in_f64: bool) -> Kernel:
                 valid = first(end - i)
                 if cycle:
                     factor = load(factors, index + (i - begin), valid)
-                y = loaded(source, i, kind, valid)
+                x = loaded(source, i, kind, valid)
+                y = x
                 if scaling != _NO_SCALING:
-                    y = y / factor if divides else y * factor
+                    y = x / factor if divides else x * factor
+                    y = with_one_nan(x, factor, y)
                 y = stepped(y, stepping, steps)
                 bits = bits_as(y, integer_class)
                 magnitude = bits & number((1 << last_bit) - 1)

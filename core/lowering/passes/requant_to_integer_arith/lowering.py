@@ -11,9 +11,9 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr
 
 from core import mlir
-from core.cancellation import check_cancelled
 from core.convert.requantize import ScalingPlan, plan_requantize
 from core.errors import LimitError, RequantError, UnsupportedError
+from core.errors.cancellation import check_cancelled
 from core.formats.elements import IntegerElement
 from core.integer.add import plan_add
 from core.lowering.dialects.quant import StorageCast

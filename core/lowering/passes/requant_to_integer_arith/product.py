@@ -54,7 +54,9 @@ class Product:
             dimensions = zip(operand.blocks, operand.tensor.shape or (), contraction.axes(place), strict=True)
             along_sums = any(block == 1 and size != 1 and axis is None for block, size, axis in dimensions)
             if along_sums and len(operand.zero_points) > 1:
-                raise UnsupportedError("parameters along a dimension that is summed over cannot be taken out of a sum")
+                raise UnsupportedError(
+                    "parameters along a dimension that is summed over cannot be factored out of a sum"
+                )
         if contraction.padding and len(lhs.zero_points) > 1:
             raise UnsupportedError("the input of a convolution has one scale and one zero point")
         own = SumType.of(result.element)

@@ -8,6 +8,7 @@ import pytest
 from core.convert.blocks.gguf import BLOCK, GGUF_FORMATS, GgufTensor, dequantize_gguf, quantize_gguf
 from core.errors import PreconditionError, TensorDataError, TypeFitError, UnknownNameError, UnsupportedError
 from tests.oracles import blocks as oracle
+from tests.support import cases
 from tests.vector_cases.conversion import floats, load
 
 # gguf's MXFP4 is a format of F.6 with an exponent by log2; it is not one of the layouts here.
@@ -42,7 +43,9 @@ def test_blocks_against_the_oracle(name: str) -> None:
     x = sample()
     tensor = quantize_gguf(x, name)
     size = GGUF_FORMATS[name].block_bytes
-    for index, block in enumerate(x.tolist()):
+    # The last are steps, zeros and constants.
+    for index in (*cases.sample(range(len(x) - 7), 80), *range(len(x) - 7, len(x))):
+        block = x[index].tolist()
         got = tensor.data[index * size : (index + 1) * size].tobytes()
         assert got.hex() == oracle.quantize_gguf(name, block).hex(), f"block {index}: {block}"
 
@@ -55,7 +58,7 @@ def test_stored_bytes_against_the_oracle(name: str) -> None:
     data = rng.integers(0, 256, (200, size), dtype=np.uint8)
     data[:, [1, 3] if name.endswith("_1") else [1]] &= 0xBB  # no highest exponent
     got = dequantize_gguf(GgufTensor(name, (200, BLOCK), data.reshape(-1)))
-    for index in range(200):
+    for index in cases.sample(range(200), 40):
         expected = np.array(oracle.dequantize_gguf(name, data[index].tobytes()), "<f4")
         assert got[index].tobytes() == expected.tobytes()
 

@@ -10,6 +10,7 @@ from core.errors import TensorDataError, TypeFitError, UnknownNameError, Unsuppo
 from tests.oracles import blocks as oracle
 from tests.oracles.quantization import from_bits
 from tests.oracles.small_floats import FORMATS, decode
+from tests.support import cases
 from tests.vector_cases.conversion import floats, load
 
 VECTOR_NAMES = {"mxint8": "mxint8"} | {name.split("_")[1]: name for name in MX_ELEMENTS if "_" in name}
@@ -45,7 +46,9 @@ def sample() -> np.ndarray:
 def test_blocks_against_the_oracle(name: str, rule: MxRule) -> None:
     x = sample()
     tensor = quantize_mx(x, name, rule)
-    for index, block in enumerate(x.tolist()):
+    # Before the last 60 are NaNs, infinities, and the smallest and largest numbers.
+    for index in sorted({*cases.sample(range(len(x)), 200), *range(len(x) - 69, len(x) - 60)}):
+        block = x[index].tolist()
         expected = oracle.quantize_mx(name, str(rule), block)
         got = (int(tensor.scales[index]), tensor.elements[index * BLOCK : (index + 1) * BLOCK].tolist())
         assert got == expected, f"block {index}: {block}"
@@ -93,7 +96,8 @@ def test_every_scale_and_element_is_dequantized(name: str) -> None:
     with np.errstate(over="ignore", invalid="ignore"):
         expected = (real[elements].reshape(256, 256) * factor[:, None]).astype("<f4")
     assert np.array_equal(got.astype("<f4"), expected, equal_nan=True)
-    assert np.isnan(got[255]).all()
+    # One NaN, also where the element is one of either sign: CPUs differ in which of two they take.
+    assert (got[255].astype("<f4").view("<u4") == 0x7FC00000).all()
 
 
 def as_float(element: str | None, code: int) -> float:

@@ -12,6 +12,7 @@ from core.errors import ParameterError, PreconditionError, TensorDataError, Type
 from tests.oracles import blocks as oracle
 from tests.oracles.quantization import f32
 from tests.oracles.small_floats import value_of
+from tests.support import cases
 
 GIVEN = (1.0, 0.0123, 3.7, 2.0**-143, 2.0**119, 1e-30, 1e30)
 
@@ -31,7 +32,9 @@ def sample(magnitude: float) -> np.ndarray:
 
 
 def assert_blocks(x: np.ndarray, tensor: Nvfp4Tensor, global_scale: float) -> None:
-    for index, block in enumerate(x.tolist()):
+    # The last are zeros and subnormals.
+    for index in (*cases.sample(range(len(x) - 3), 60), *range(len(x) - 3, len(x))):
+        block = x[index].tolist()
         expected = oracle.quantize_nvfp4(block, global_scale)
         got = (int(tensor.scales[index]), tensor.elements[index * BLOCK : (index + 1) * BLOCK].tolist())
         assert got == expected, f"block {index}: {block}"

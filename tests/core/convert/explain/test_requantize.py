@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from itertools import cycle, product
 from typing import Any
 
 import numpy as np
@@ -46,8 +47,10 @@ def accumulators(scheme: str, derived: bool) -> list[str]:
     return ["i8", "i32"] if derived else ["i8", "ui16", "i32", "i48"]
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("derived", [True, False])
+@pytest.mark.parametrize(
+    ("derived", "scheme"),
+    list(product([True, False], SCHEMES)) if EXHAUSTIVE else list(zip(cycle([True, False]), SCHEMES)),
+)
 def test_every_scheme(scheme: str, derived: bool) -> None:
     rng, stated, done = np.random.default_rng(zlib.crc32(scheme.encode())), SCHEMES[scheme], 0
     for output in OUTPUTS * 2 * ROUNDS:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 from math import prod
 
 import numpy as np
@@ -17,6 +17,7 @@ from tests.core.parameters.calibration.observation import Array, find, samples, 
 from tests.oracles import calibration as calibration_oracle
 from tests.oracles import quantization as oracle
 from tests.oracles import ranges as range_oracle
+from tests.support.cases import sample
 
 QUANTIZE: dict[str, Callable[[float, float, int, int, int], oracle.Stored]] = {
     "stablehlo": oracle.quantize_stablehlo,
@@ -55,9 +56,9 @@ def expected_ends(
     return low * chosen / candidates, high * chosen / candidates
 
 
-@pytest.mark.parametrize("profile", QUANTIZE)
-@pytest.mark.parametrize("storage", STORAGES)
-@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize(
+    ("symmetric", "storage", "profile"), sample(list(product([False, True], STORAGES, QUANTIZE)), 3)
+)
 def test_per_tensor(profile: str, storage: str, *, symmetric: bool) -> None:
     rng = np.random.default_rng(1)
     if (profile, storage, symmetric) == ("litert", "i16", False):
@@ -76,16 +77,19 @@ def test_per_tensor(profile: str, storage: str, *, symmetric: bool) -> None:
 
 @pytest.mark.parametrize(
     ("shape", "granularity"),
-    [
-        ((4, 30), PerAxis(0, 4)),
-        ((30, 4), PerAxis(1, 4)),
-        ((3, 4, 10), PerAxis(1, 4)),
-        ((40, 3), PerAxis(1, 3)),
-        ((6, 24), PerBlock((6, 24), (2, 8))),
-        ((5, 22), PerBlock((5, 22), (2, 8))),
-        ((24, 6), PerBlock((24, 6), (8, 3))),
-        ((6, 4, 5), PerBlock((6, 4, 5), (2, 1, 5))),
-    ],
+    sample(
+        [
+            ((4, 30), PerAxis(0, 4)),
+            ((30, 4), PerAxis(1, 4)),
+            ((3, 4, 10), PerAxis(1, 4)),
+            ((40, 3), PerAxis(1, 3)),
+            ((6, 24), PerBlock((6, 24), (2, 8))),
+            ((5, 22), PerBlock((5, 22), (2, 8))),
+            ((24, 6), PerBlock((24, 6), (8, 3))),
+            ((6, 4, 5), PerBlock((6, 4, 5), (2, 1, 5))),
+        ],
+        2,
+    ),
 )
 def test_each_parameter_by_itself(shape: tuple[int, ...], granularity: Granularity) -> None:
     rng = np.random.default_rng(2)

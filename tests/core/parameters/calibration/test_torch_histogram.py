@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from core.parameters.finished_type import PerAxis
 from tests.core.parameters.calibration.observation import Array, find, samples, target
 from tests.oracles.quantization import f32
 from tests.oracles.torch_histogram import HistogramObserver, histc
-from tests.support.cases import EXHAUSTIVE
+from tests.support.cases import EXHAUSTIVE, sample
 
 
 def observe(tensors: list[Array], bins: int, bits: int) -> tuple[float, float]:
@@ -50,9 +51,12 @@ NEIGHBOURS_OF_2_TO_THE_24 = [2.0**24 + step for step in (-2, -1, 0, 2, 4)] + [2.
 LARGEST = float(np.finfo(np.float32).max)
 
 
-@pytest.mark.parametrize("bins", [1, 2, 3, 2047, 2048, 2050, 4096])
-@pytest.mark.parametrize("value", [0.0, -0.0, 1e-45, 1e-38, 0.5, 1.0, *NEIGHBOURS_OF_2_TO_THE_24, 1e9, 1e30, LARGEST])
-@pytest.mark.parametrize("sign", [1, -1])
+VALUES = [0.0, -0.0, 1e-45, 1e-38, 0.5, 1.0, *NEIGHBOURS_OF_2_TO_THE_24, 1e9, 1e30, LARGEST]
+
+
+@pytest.mark.parametrize(
+    ("sign", "value", "bins"), sample(list(product([1, -1], VALUES, [1, 2, 3, 2047, 2048, 2050, 4096])), 60)
+)
 def test_counts_of_one_number(bins: int, value: float, sign: int) -> None:
     """From 2^24 on, x - 1 or x + 1 is x in f32: the edges are then its neighbours, and nothing is lost."""
     values = np.full(5, sign * value, np.float32)
@@ -69,7 +73,7 @@ def test_ranges_of_every_magnitude(bins: int) -> None:
     """Either the range that the oracle finds, or a refusal where torch's arithmetic is undefined or not finite."""
     rng = np.random.default_rng(bins)
     found_any = refused_any = 0
-    for _ in range(40 if EXHAUSTIVE else 24):
+    for _ in range(40 if EXHAUSTIVE else 8):
         scale = 10.0 ** rng.choice([-45, -42, -38, -30, 7, 8, 9, 30, 34, 35, 36, 37, 38])
         tensors = [samples(rng, int(rng.integers(1, 30)), scale) for _ in range(rng.integers(1, 4))]
         tensors = [tensor for tensor in tensors if np.isfinite(tensor).any()]
@@ -86,7 +90,7 @@ def test_ranges_of_every_magnitude(bins: int) -> None:
         else:
             assert (found.minimums[0], found.maximums[0]) == expected
             found_any += 1
-    assert found_any > (10 if EXHAUSTIVE else 4)
+    assert found_any > (10 if EXHAUSTIVE else 1)
     assert refused_any or bins == 1
 
 

@@ -211,7 +211,7 @@ ODD = {
         lambda request: request.outputs.add(name="z"),
         "it has y, scale, zero_point",
     ),
-    "output_twice": (output_twice, "the output y is there more than once"),
+    "output_twice": (output_twice, "the output y occurs more than once"),
     "no_value": (lambda request: request.parameters["nan"], "/parameters: the value of a parameter is a text"),
     "version": (lambda request: setattr(request, "model_version", "2"), "quantize has no version '2'; available: 1"),
     "shared": (

@@ -28,6 +28,7 @@ from core.errors import (
 from core.formats.elements import FloatElement
 from core.mlir.lexer import MAXIMUM_LIST_LENGTH
 from core.mlir.types import StorageType, TensorType
+from core.mlir.verifier import block_fault
 from core.parameters.calibration import (
     CalibrationMethod,
     CalibrationOptions,
@@ -176,17 +177,20 @@ def _granularity(request: CalibrationRequest, shape: tuple[int, ...]) -> Granula
     found: Granularity = PerTensor()
     if kind is GranularityName.PER_AXIS:
         assert request.axis is not None
-        if request.axis >= len(shape):
+        if not 0 <= request.axis < len(shape):
             raise TypeFitError(f"axis {request.axis} is not below the rank {len(shape)} of the tensor", pointer="/axis")
         found = PerAxis(request.axis, shape[request.axis])
     if kind is GranularityName.SUB_CHANNEL:
         assert request.block_sizes is not None
         if len(request.block_sizes) != len(shape) or not shape:
             raise TypeFitError(
-                f"there are {len(request.block_sizes)} block_sizes for a tensor of rank {len(shape)}; one for each "
-                "dimension, and at least one",
+                f"there are {len(request.block_sizes)} block_sizes for a tensor of rank {len(shape)}; expected one "
+                "per dimension, and at least one",
                 pointer="/block_sizes",
             )
+        for size in request.block_sizes:
+            if wrong := block_fault(size):
+                raise TypeFitError(wrong, pointer="/block_sizes")
         found = PerBlock(shape, request.block_sizes)
     if found.count > MAXIMUM_LIST_LENGTH:
         raise LimitError(

@@ -1,0 +1,1 @@
+"""Whole checkpoints: time, memory and bytes, beside the libraries that write the same files."""

@@ -1,0 +1,75 @@
+"""Selects the tensors of a checkpoint that are quantized.
+
+Source: compressed-tensors 0.20.0, `match_quantizable_tensors` and `match_name` (`utils/match.py`), as llm-compressor
+0.14 calls them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+
+from core.checkpoint.selection import NamePatterns
+from core.errors import ParameterError, excerpt
+
+ALL = "Linear"
+"""As an entry of `targets`: every weight. Modules have no classes in a checkpoint."""
+
+
+class Kept(StrEnum):
+    """Why a tensor is not quantized."""
+
+    NOT_A_WEIGHT = "not named .weight"
+    NORM = "of a module whose name ends in norm"
+    NOT_TARGETED = "not in targets"
+    IGNORED = "in ignore"
+
+
+class Selection:
+    """The choice that `targets` and `ignore` make."""
+
+    def __init__(self, targets: Sequence[str], ignore: Sequence[str]) -> None:
+        self._everything = not targets or ALL in targets
+        self._targets = _patterns([text for text in targets if text != ALL], "targets")
+        self._ignore = _patterns(ignore, "ignore")
+        # An entry for an output layer is right for models that tie it to the embeddings and store none, too.
+        both = {**self._targets, **self._ignore}
+        self._without_match = {text for text, pattern in both.items() if not pattern.match("lm_head")}
+
+    def kept(self, tensor: str) -> Kept | None:
+        """Return why a tensor is not quantized; None if it is."""
+        module, _, parameter = tensor.rpartition(".")
+        if parameter != "weight" or not module:
+            return Kept.NOT_A_WEIGHT
+        targeted = self._any(self._targets, module) or self._everything
+        ignored = self._any(self._ignore, module)
+        if module.endswith("norm"):
+            return Kept.NORM
+        if not targeted:
+            return Kept.NOT_TARGETED
+        return Kept.IGNORED if ignored else None
+
+    @property
+    def without_match(self) -> set[str]:
+        """The entries that no module of all those asked for so far matches."""
+        return self._without_match
+
+    def _any(self, patterns: Mapping[str, NamePatterns], module: str) -> bool:
+        for text, pattern in patterns.items():
+            if pattern.match(module):
+                self._without_match.discard(text)
+                return True
+        return False
+
+
+def _patterns(texts: Sequence[str], where: str) -> dict[str, NamePatterns]:
+    patterns = {}
+    for text in texts:
+        try:
+            text.encode()
+            patterns[text] = NamePatterns((text,))
+        except UnicodeEncodeError:
+            raise ParameterError(f"{where}: '{excerpt(text)}' is not UTF-8, and names of modules are") from None
+        except ParameterError as error:
+            raise ParameterError(f"{where}: '{excerpt(text)}': {error.detail}") from None
+    return patterns

@@ -1,0 +1,1 @@
+"""The safetensors format: dtypes, headers, the order in which the library writes tensors."""

@@ -1,0 +1,1 @@
+"""Storage of checkpoints: a directory, or a prefix in an object store."""

@@ -1,0 +1,35 @@
+"""A store by its path or URL."""
+
+from __future__ import annotations
+
+import os
+import re
+from urllib.parse import unquote, urlsplit
+
+from core.checkpoint.storage.local import LocalStore
+from core.checkpoint.storage.object_store import open_object_store
+from core.checkpoint.storage.object_store_client import SCHEMES
+from core.checkpoint.storage.store import Store
+from core.errors import StorageError, excerpt
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+
+
+def open_store(location: str | os.PathLike[str]) -> Store:
+    """Return the store at a path or a URL, `file:///models/x` or one of an object store. Nothing is read.
+
+    Raises StorageError.
+    """
+    text = os.fspath(location)
+    scheme = _SCHEME.match(text)
+    if scheme is None:
+        return LocalStore(os.path.expanduser(text))
+    if scheme[1].lower() == "file":
+        parts = urlsplit(text)
+        if parts.netloc not in ("", "localhost") or parts.query or parts.fragment:
+            raise StorageError(f"'{excerpt(text)}' is not the URL of a local directory: file:///path/to/directory")
+        return LocalStore(unquote(parts.path))
+    if scheme[1].lower() in SCHEMES:
+        return open_object_store(text)
+    kinds = ", ".join(f"{each}://" for each in ("file", *SCHEMES))
+    raise StorageError(f"'{excerpt(scheme[1])}://' is not a supported URL scheme: give a path, or a URL of {kinds}")

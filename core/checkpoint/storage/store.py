@@ -1,0 +1,107 @@
+"""The interface of a store that holds the files of a checkpoint."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file by its name below the store. `version` changes whenever the file does: its time in ns, or its ETag."""
+
+    name: str
+    size: int
+    version: str
+
+
+class FileWriter(ABC):
+    """A file that is being written under another name (`<name>.part`), and has its own only after `commit`.
+
+    A context manager: what is not committed when it ends is removed.
+    """
+
+    @abstractmethod
+    def write(self, offset: int, data: bytes | memoryview) -> None:
+        """Write all of `data` at `offset`. Called by several threads, in any order. Raises StorageError."""
+
+    @abstractmethod
+    def commit(self) -> str:
+        """Make the file durable and give it its name. Returns the SHA-256 of its bytes in hex. Raises StorageError."""
+
+    @abstractmethod
+    def discard(self) -> None:
+        """Remove what was written."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.discard()
+
+
+class Store(ABC):
+    """A directory of files, or a prefix of an object store. Names are relative to it, with `/` between their parts."""
+
+    url: str
+
+    read_size: int = 2 << 20
+    """Bytes to ask for at a time. Of a local file: few enough to stay near a core, and enough that the Python around a
+    piece costs little."""
+
+    @abstractmethod
+    def files(self) -> tuple[StoredFile, ...]:
+        """Return all files, sorted by name. Raises StorageError."""
+
+    def find(self, name: str) -> StoredFile | None:
+        """Return a file by its name, None where there is none. Raises StorageError."""
+        return next((file for file in self.files() if file.name == name), None)
+
+    @abstractmethod
+    def read_into(self, file: StoredFile, offset: int, target: memoryview) -> None:
+        """Fill `target` from `offset` on.
+
+        Called by several threads. Raises SourceChangedError where the file is no longer of that version or ends
+        before, StorageError where it cannot be read.
+        """
+
+    @abstractmethod
+    def create(self, name: str, size: int) -> FileWriter:
+        """Begin a file of `size` bytes. Raises StorageError."""
+
+    @abstractmethod
+    def get(self, name: str) -> bytes | None:
+        """Return the bytes of a small file (at most 64 MiB), None where there is none. Raises StorageError."""
+
+    @abstractmethod
+    def put(self, name: str, data: bytes, *, only_if_absent: bool = False) -> bool:
+        """Write a small file at once and durably. False: `only_if_absent`, and it is there. Raises StorageError."""
+
+    @abstractmethod
+    def remove(self, name: str) -> None:
+        """Remove a file if it exists. Raises StorageError."""
+
+    def lock(self, *, shared: bool = False) -> AbstractContextManager[None]:
+        """Hold the destination until the context ends: alone, or with others that write other files of it.
+
+        Raises DestinationError where another run holds it. Without locks nothing is held: conditional writes (`put`
+        with `only_if_absent`) have to do.
+        """
+        return nullcontext()
+
+    def free_bytes(self) -> int | None:
+        """Return the free space, None if unknown."""
+        return None
+
+    def leads_out(self, file: StoredFile) -> bool:
+        """Return whether a file is a link to a place outside of the store."""
+        return False
+
+    def overlaps(self, other: Store) -> bool:
+        """Return whether this place is the other one or lies below it."""
+        return f"{self.url.rstrip('/')}/".startswith(f"{other.url.rstrip('/')}/")

@@ -1,0 +1,60 @@
+"""The quant_state that bitsandbytes stores with an NF4 weight: JSON, as bytes.
+
+Source: bitsandbytes 0.50.2, `QuantState.as_dict` (`functional.py`) and `pack_dict_to_tensor` (`utils.py`).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from core.checkpoint.weights.weight_format import matrix_shape
+from core.errors import CheckpointError, excerpt
+
+BLOCK = 64
+NESTED_BLOCK = 256
+_TORCH_NAMES = {"BF16": "bfloat16", "F16": "float16", "F32": "float32"}
+
+
+@dataclass(frozen=True, slots=True)
+class Nf4State:
+    """`shape`: of the weight. `offset`: what is added to scales that are quantized themselves, None for plain ones."""
+
+    shape: tuple[int, int]
+    offset: float | None
+
+
+def state_of(dtype: str, shape: tuple[int, int]) -> bytes:
+    """Return the state of a weight with plain scales, in the bytes of Python's `json.dumps`."""
+    state = {"quant_type": "nf4", "blocksize": BLOCK, "dtype": _TORCH_NAMES[dtype], "shape": list(shape)}
+    return json.dumps(state).encode()
+
+
+def read_state(text: bytes) -> Nf4State:
+    """Return what a state says.
+
+    Raises CheckpointError for a state that cannot be read, and for weights in other blocks or of another type.
+    """
+    try:
+        state: Any = json.loads(text)
+        kind, block, shape = state["quant_type"], state["blocksize"], state["shape"]
+        nested, offset = state.get("nested_blocksize"), state.get("nested_offset")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise CheckpointError("the quant_state is not in the form that bitsandbytes writes") from None
+    if kind != "nf4" or block != BLOCK:
+        raise CheckpointError(
+            f"weights of type '{excerpt(str(kind))}' in blocks of {excerpt(str(block))} are not supported; expected "
+            f"nf4 in blocks of {BLOCK}"
+        )
+    if not isinstance(shape, list) or not all(isinstance(each, int) and not isinstance(each, bool) for each in shape):
+        raise CheckpointError("the shape of the quant_state is not a list of integers")
+    if nested is None:
+        return Nf4State(matrix_shape(tuple(shape)), None)
+    if nested != NESTED_BLOCK or not isinstance(offset, float) or not math.isfinite(offset):
+        raise CheckpointError(
+            f"scales that are quantized in blocks of {excerpt(str(nested))} with the offset {excerpt(str(offset))} are "
+            f"not supported; expected blocks of {NESTED_BLOCK} and a finite number"
+        )
+    return Nf4State(matrix_shape(tuple(shape)), offset)

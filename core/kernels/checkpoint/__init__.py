@@ -1,0 +1,1 @@
+"""Kernels of whole checkpoints: rows of a weight to the tensors that store it, and back."""

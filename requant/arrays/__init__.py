@@ -1,0 +1,1 @@
+"""The operations on numpy arrays, in this process."""

@@ -1,0 +1,126 @@
+"""Whole checkpoints converted, in this process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from core.checkpoint.plan.model import Direction, NotFinite, Request
+from core.checkpoint.plan.planner import plan_conversion
+from core.checkpoint.run.progress import Progress
+from core.checkpoint.run.run import RunReport, run_plan
+from core.checkpoint.schemes import scheme_named
+from core.checkpoint.storage.hugging_face_cache import snapshot_directory
+from core.checkpoint.storage.location import open_store
+from core.checkpoint.storage.store import Store
+from core.errors import ParameterError, excerpt
+from core.errors.names import entry_named
+
+_NOT_FINITE = {str(each): each for each in NotFinite}
+
+Location = str | os.PathLike[str]
+
+
+def quantize_checkpoint(
+    source: Location,
+    destination: Location,
+    scheme: str,
+    *,
+    profile: str | None = None,
+    ignore: Sequence[str] = (),
+    targets: Sequence[str] = ("Linear",),
+    not_finite: str = NotFinite.REFUSE,
+    threads: int | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> RunReport:
+    """Quantize the linear weights of a model, and write it as vLLM and transformers load it.
+
+    source: the directory of the model, a model in Hugging Face's cache (`models--*`), or a URL.
+    destination: the directory or URL to write. Complete files of a run that did not finish are kept.
+    scheme: `W8A8`, `W4A16`, `FP8_DYNAMIC` and so on (docs/checkpoints.md).
+    profile: the library whose bits are reproduced. Default: the scheme's first, such as `compressed-tensors-cpu`.
+    ignore, targets: lists of names of modules, or of `re:` and a regular expression. Default: all linear modules.
+    not_finite: `refuse` or `convert` a weight that has a NaN or an infinity.
+    threads: default: the CPUs that this process may use.
+    progress: called after each piece of the work, by one thread at a time.
+
+    Raise UnknownNameError for an unknown scheme or profile, ParameterError for a wrong pattern, and CheckpointError,
+    naming file and tensor, for what cannot be converted, read or written. What the plan warns of is in `warnings` of
+    the report.
+    """
+    request = conversion_request(
+        Direction.QUANTIZE, scheme=scheme, profile=profile, ignore=ignore, targets=targets, not_finite=not_finite
+    )
+    return _converted(source, destination, request, threads, progress)
+
+
+def dequantize_checkpoint(
+    source: Location,
+    destination: Location,
+    *,
+    dtype: str | None = None,
+    threads: int | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> RunReport:
+    """Convert a quantized model back to floats.
+
+    dtype: BF16, F16 or F32. Default: what config.json says, else BF16. The other arguments and the errors are those of
+    `quantize_checkpoint`.
+    """
+    return _converted(source, destination, conversion_request(Direction.DEQUANTIZE, dtype=dtype), threads, progress)
+
+
+def conversion_request(
+    direction: Direction,
+    *,
+    scheme: str | None = None,
+    profile: str | None = None,
+    ignore: Sequence[str] = (),
+    targets: Sequence[str] = ("Linear",),
+    not_finite: str = NotFinite.REFUSE,
+    dtype: str | None = None,
+) -> Request:
+    """Return the request with these options. Raise UnknownNameError for a name that does not exist, ParameterError."""
+    if profile is None:
+        profile = "" if scheme is None else scheme_named(scheme).profiles[0]
+    return Request(
+        direction=direction,
+        scheme=scheme,
+        profile=profile,
+        ignore=_patterns("ignore", ignore),
+        targets=_patterns("targets", targets),
+        not_finite=entry_named(_NOT_FINITE, not_finite, "policy for non-finite weights"),
+        dtype=dtype,
+    )
+
+
+def _patterns(name: str, given: Sequence[str]) -> tuple[str, ...]:
+    """Raise ParameterError for what is no list of texts. A single text would be taken for a list of its letters."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise ParameterError(f"{name} is {excerpt(repr(given))}; expected a list of names, such as ['lm_head']")
+    patterns = tuple(given)
+    for each in patterns:
+        if not isinstance(each, str):
+            raise ParameterError(f"{name} has the entry {excerpt(repr(each))}; expected names as str")
+    return patterns
+
+
+def open_source(location: Location) -> Store:
+    """Return the store of a model: a directory, a model in Hugging Face's cache, or a URL."""
+    text = os.fspath(location)
+    if "://" in text:
+        return open_store(text)
+    return open_store(snapshot_directory(Path(text).expanduser()))
+
+
+def _converted(
+    source: Location,
+    destination: Location,
+    request: Request,
+    threads: int | None,
+    progress: Callable[[Progress], None] | None,
+) -> RunReport:
+    opened = open_source(source)
+    plan = plan_conversion(opened, request)
+    return run_plan(plan, opened, open_store(destination), threads=threads, progress=progress)

@@ -1,0 +1,91 @@
+"""The package: what a wheel holds, and that it runs where it is installed. Building takes hatchling from the index."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.support.model_directory import make_model
+
+pytestmark = pytest.mark.exhaustive
+
+PACKAGES = ("core", "requant", "service")
+
+
+def run(*command: object, cwd: Path, **environment: str) -> str:
+    ran = subprocess.run(
+        [str(each) for each in command],
+        cwd=cwd,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=580,
+    )
+    assert ran.returncode == 0, f"{command}\n{ran.stdout}{ran.stderr}"
+    return ran.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, ROOT, cwd=folder)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the programs of an environment with the wheel. Its dependencies are those of this one."""
+    folder = tmp_path_factory.mktemp("environment")
+    run(sys.executable, "-m", "venv", folder, cwd=folder)
+    programs = folder / "bin"
+    run(programs / "python", "-m", "pip", "install", "--quiet", "--no-deps", wheel, cwd=folder)
+    (packages,) = (folder / "lib").glob("*/site-packages")
+    ours = next(path for path in sys.path if path.endswith("site-packages"))
+    (packages / "dependencies.pth").write_text(f"{ours}\n")
+    return programs
+
+
+def test_a_wheel_holds_the_packages_and_nothing_else(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        found = {name for name in archive.namelist() if ".dist-info/" not in name}
+    tracked = run("git", "ls-files", *PACKAGES, cwd=ROOT).splitlines()
+    assert found == set(tracked)
+    assert {f"{package}/py.typed" for package in ("core", "requant")} < found
+    assert {"service/playground/static/index.html", "service/openapi/example_replies.json"} < found
+
+
+def test_an_installed_package_works_elsewhere(installed: Path, tmp_path: Path) -> None:
+    # The sources are the same, and so are the kernels that were compiled from them.
+    cache = str(ROOT / "core" / "kernels" / "__pycache__")
+    model = make_model(tmp_path / "model")
+    assert run(installed / "requant", "--version", cwd=tmp_path).startswith("requant ")
+    said = run(
+        installed / "requant",
+        *("checkpoint", "quantize", model, tmp_path / "out", "--scheme", "W8A8"),
+        cwd=tmp_path,
+        NUMBA_CACHE_DIR=cache,
+    )
+    assert said.startswith("Wrote 5 files and requant-manifest.json")
+    script = "import requant, core; print(requant.quantize([1.0], '!quant.uniform<i8:f32, 0.5>'), core.__file__)"
+    result, place = run(installed / "python", "-c", script, cwd=tmp_path, NUMBA_CACHE_DIR=cache).rsplit(" ", 1)
+    assert result == "[2]"
+    assert Path(place.strip()).is_relative_to(installed.parent)
+    assert "--port" in run(installed / "requant", "serve", "--help", cwd=tmp_path)
+
+
+def test_another_package_core_is_told_apart(installed: Path, tmp_path: Path) -> None:
+    (tmp_path / "core").mkdir()
+    (tmp_path / "core" / "__init__.py").touch()
+    ran = subprocess.run(
+        [str(installed / "python"), "-c", "import requant"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 1
+    assert f"is shadowed by another package of that name: {tmp_path / 'core'}" in ran.stderr

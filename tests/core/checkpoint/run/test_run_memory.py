@@ -1,0 +1,63 @@
+"""A run takes no more memory for a larger file, a larger tensor or more threads."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from core.checkpoint.safetensors.writer import head_bytes, layout
+from tests.support.cases import EXHAUSTIVE
+
+_MOST = 256
+"""MiB, Python and the compiler of the kernels included."""
+
+_PROGRAM = """
+import sys
+from pathlib import Path
+from core.checkpoint.plan.model import Direction, Request
+from core.checkpoint.plan.planner import plan_conversion
+from core.checkpoint.run.run import run_plan
+from core.checkpoint.schemes import scheme_named
+from core.checkpoint.storage.local import LocalStore
+from core.checkpoint.storage.store import FileWriter
+
+class Nowhere(FileWriter):
+    def write(self, offset, data): ...
+    def commit(self):
+        return "0" * 64
+    def discard(self): ...
+
+class Discarding(LocalStore):
+    def create(self, name, size):
+        return Nowhere()
+
+source, out, scheme, threads = sys.argv[1:]
+request = Request(Direction.QUANTIZE, scheme, scheme_named(scheme).profiles[0])
+store = LocalStore(source)
+run_plan(plan_conversion(store, request), store, Discarding(out), threads=int(threads))
+# Not ru_maxrss: a process begins with that of the one that started it.
+(kibibytes,) = [line.split()[1] for line in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in line]
+print(int(kibibytes) >> 10)
+"""
+
+
+SCHEMES = [("NVFP4A16", 2), ("W8A8", 32), ("GPTQ_W4A16", 32)]
+
+
+@pytest.mark.parametrize(("scheme", "threads"), SCHEMES if EXHAUSTIVE else SCHEMES[:1])
+def test_memory(tmp_path: Path, scheme: str, threads: int) -> None:
+    """One file of 600 MB of zeros that take no room on the disk: a weight, and a tensor that is copied."""
+    header = layout([("a.weight", "BF16", (25_600, 8192)), ("norm", "BF16", (100_000_000,))])
+    source = tmp_path / "source"
+    source.mkdir()
+    with (source / "model.safetensors").open("wb") as file:
+        file.write(head_bytes(header))
+        file.truncate(header.size)
+    (source / "config.json").write_text(json.dumps({"model_type": "llama"}))
+    command = [sys.executable, "-c", _PROGRAM, str(source), str(tmp_path / "out"), scheme, str(threads)]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert int(run.stdout) < _MOST, f"{int(run.stdout)} MiB"

@@ -1,0 +1,78 @@
+"""A small HTTP server of files, whose faults a test chooses."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+@dataclass
+class HttpFiles:
+    """What is served at `url`, and how. `faults`: statuses of the next answers, with their bodies; 0 hangs up."""
+
+    url: str = ""
+    files: dict[str, bytes] = field(default_factory=dict)
+    etags: dict[str, str] = field(default_factory=dict)
+    ranges: bool = True
+    faults: list[tuple[int, bytes]] = field(default_factory=list)
+    always: tuple[int, bytes] | None = None
+    requests: list[tuple[str, str, str | None]] = field(default_factory=list)
+    """Method, path and range."""
+    versions: list[str | None] = field(default_factory=list)
+    """The `If-Match` of each request."""
+
+
+@contextmanager
+def serving(served: HttpFiles) -> Iterator[HttpFiles]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+        def do_GET(self) -> None:
+            asked = self.headers.get("Range")
+            served.requests.append((self.command, self.path, asked))
+            served.versions.append(self.headers.get("If-Match"))
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            fault = served.faults.pop(0) if served.faults else served.always
+            name = self.path.partition("?")[0].removeprefix("/")
+            if fault == (0, b""):
+                self.close_connection = True
+                return
+            if fault:
+                self._answer(*fault, {})
+                return
+            data = served.files.get(name)
+            if data is None:
+                self._answer(404, b"", {})
+                return
+            headers = {"ETag": served.etags[name]} if name in served.etags else {}
+            if asked and served.ranges:
+                begin, _, end = asked.removeprefix("bytes=").partition("-")
+                part = data[int(begin) : int(end) + 1]
+                headers["Content-Range"] = f"bytes {begin}-{int(begin) + len(part) - 1}/{len(data)}"
+                self._answer(206, part, headers)
+            else:
+                self._answer(200, data, headers)
+
+        def _answer(self, status: int, body: bytes, headers: dict[str, str]) -> None:
+            self.send_response(status)
+            for name, value in {**headers, "Content-Length": str(len(body))}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(body)
+
+        do_HEAD = do_PUT = do_POST = do_DELETE = do_GET  # noqa: N815  # the names that http.server calls
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        served.url = f"http://127.0.0.1:{server.server_port}"
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        try:
+            yield served
+        finally:
+            server.shutdown()

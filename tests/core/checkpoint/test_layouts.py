@@ -1,0 +1,348 @@
+"""Checkpoints in fine-grained fp8, GPTQ, AWQ and NF4: plans, config.json in both directions, and whole runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from core.checkpoint.plan.model import DequantizeStep, Direction, Plan, QuantizeStep, Request
+from core.checkpoint.plan.planner import plan_conversion
+from core.checkpoint.run.run import run_plan
+from core.checkpoint.safetensors.dtypes import DTYPES
+from core.checkpoint.safetensors.writer import head_bytes, layout
+from core.checkpoint.schemes import scheme_named
+from core.checkpoint.storage.location import open_store
+from core.checkpoint.weights.awq import Awq
+from core.checkpoint.weights.compressed_tensors.float8 import FloatQuantized
+from core.checkpoint.weights.compressed_tensors.grouping import blocks_of
+from core.checkpoint.weights.fine_grained_fp8 import FineGrainedFp8
+from core.checkpoint.weights.gptq import Gptq
+from core.checkpoint.weights.nf4 import STATE
+from core.checkpoint.weights.nf4_state import read_state
+from core.checkpoint.weights.weight_format import Array, WeightFormat
+from core.errors import CheckpointError, ParameterError, UnknownNameError
+from tests.support.planned_checkpoint import HeadersOnly, Tensors, checkpoint, header_of, planned
+
+SCHEMES = [
+    "FINE_GRAINED_FP8",
+    "FINE_GRAINED_FP8_UE8M0",
+    "GPTQ_W4A16",
+    "GPTQ_W8A16:group=32,asymmetric",
+    "GPTQ_W2A16:channel",
+    "AWQ:group=64",
+    "NF4",
+]
+TENSORS: dict[str, tuple[int, ...]] = {
+    "model.embed_tokens.weight": (128, 128),
+    "model.layers.0.self_attn.q_proj.weight": (256, 128),
+    "model.layers.0.self_attn.q_proj.bias": (256,),
+    "model.layers.0.mlp.down_proj.weight": (128, 384),
+    "model.layers.0.mlp.gate.weight": (128, 128),
+    "model.layers.0.odd.weight": (12, 128),
+    "model.norm.weight": (128,),
+}
+QUANTIZED = ["model.layers.0.self_attn.q_proj", "model.layers.0.mlp.down_proj"]
+ODD = "model.layers.0.odd"
+
+
+def steps(plan: Plan, kind: type[QuantizeStep] | type[DequantizeStep]) -> dict[str, Any]:
+    every: list[Any] = [step for task in plan.tasks for step in task.steps]
+    return {step.module: step for step in every if isinstance(step, kind)}
+
+
+def save(folder: Path, config: dict[str, Any]) -> Path:
+    """A checkpoint of bf16 numbers."""
+    folder.mkdir()
+    header = layout([(name, "BF16", shape) for name, shape in TENSORS.items()], None)
+    data = bytearray(header.size)
+    head = head_bytes(header)
+    data[: len(head)] = head
+    numbers = np.random.default_rng(3).standard_normal(header.size // 2).astype(np.float32)
+    bits = (numbers.view(np.uint32) >> 16).astype("<u2").tobytes()
+    for entry in header.tensors:
+        data[entry.begin : entry.end] = bits[: entry.end - entry.begin]
+    (folder / "model.safetensors").write_bytes(data)
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+def tensors(folder: Path) -> dict[str, np.ndarray]:
+    data = (folder / "model.safetensors").read_bytes()
+    header = header_of(data, len(data))
+    return {
+        entry.name: np.frombuffer(data[entry.begin : entry.end], DTYPES[entry.dtype].array).reshape(entry.shape)
+        for entry in header.tensors
+    }
+
+
+def convert(source: Path, target: Path, request: Request) -> Plan:
+    plan = plan_conversion(open_store(source), request)
+    run_plan(plan, open_store(source), open_store(target), threads=2)
+    return plan
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_both_directions(scheme: str, tmp_path: Path) -> None:
+    """Every stored tensor and every value is that of the format; what is left is left, and config.json lists it."""
+    source = save(tmp_path / "source", {"dtype": "bfloat16", "architectures": ["LlamaForCausalLM"]})
+    profile = scheme_named(scheme).profiles[0]
+    plan = convert(source, tmp_path / "there", Request(Direction.QUANTIZE, scheme, profile))
+    weight_format = scheme_named(scheme).format(profile)
+    quantized = [*QUANTIZED, *([ODD] if scheme == "NF4" else [])]
+    assert set(steps(plan, QuantizeStep)) == set(quantized)
+    there, plain = tensors(tmp_path / "there"), tensors(source)
+    back = convert(tmp_path / "there", tmp_path / "back", Request(Direction.DEQUANTIZE, None, ""))
+    assert set(steps(back, DequantizeStep)) == set(quantized)
+    restored = tensors(tmp_path / "back")
+    for module in quantized:
+        weight = plain.pop(f"{module}.weight")
+        parts = dict.fromkeys(each.suffix for each in weight_format.stored("BF16", weight.shape))
+        whole = weight_format.quantize(weight, "BF16", weight.shape, 0)
+        stored = {region.suffix: array for region, array in whole}
+        assert stored.keys() == parts.keys()
+        for suffix, array in stored.items():
+            np.testing.assert_array_equal(there.pop(f"{module}.{suffix}").reshape(array.shape), array)
+        dtypes = {each.suffix: each.dtype for each in weight_format.stored("BF16", weight.shape)}
+        values = weight_format.dequantize(stored, dtypes, "BF16", weight.shape, 0, weight.shape[0])
+        np.testing.assert_array_equal(restored.pop(f"{module}.weight"), values)
+    for name, array in plain.items():
+        np.testing.assert_array_equal(there.pop(name), array)
+        np.testing.assert_array_equal(restored.pop(name), array)
+    assert not there
+    assert not restored
+    members = json.loads((tmp_path / "there" / "config.json").read_text())["quantization_config"]
+    left = {"model.embed_tokens", "model.layers.0.mlp.gate", "lm_head", *({ODD} - set(quantized))}
+    listed = ("modules_to_not_convert", "extra_config", "llm_int8_skip_modules")
+    assert set(next(members[name] for name in listed if name in members)) == left
+    assert "quantization_config" not in json.loads((tmp_path / "back" / "config.json").read_text())
+
+
+def test_awq_takes_rows_of_whole_words_only() -> None:
+    store = checkpoint({"model.safetensors": [("a.weight", "BF16", (24, 128)), ("b.weight", "BF16", (20, 128))]}, {})
+    plan = planned(store, "AWQ", profile="autoawq")
+    assert list(steps(plan, QuantizeStep)) == ["a"]
+    assert json.loads(plan.config)["quantization_config"]["modules_to_not_convert"] == ["b"]
+
+
+@pytest.mark.parametrize("scheme", ["GPTQ_W4A16:group=96", "AWQ:group=96"])
+def test_groups_that_do_not_fit(scheme: str) -> None:
+    store = checkpoint({"model.safetensors": [("a.weight", "BF16", (64, 128))]}, {})
+    with pytest.raises(CheckpointError, match=r"groups of 96.*not a multiple"):
+        planned(store, scheme, profile=scheme_named(scheme).profiles[0])
+
+
+def gptq(rows: int = 96, columns: int = 128, groups: int = 1, bits: int = 4, scales: str = "F16") -> Tensors:
+    lanes = 32 // bits
+    return [
+        ("a.qweight", "I32", (columns // lanes, rows)),
+        ("a.qzeros", "I32", (groups, rows // lanes)),
+        ("a.scales", scales, (groups, rows)),
+    ]
+
+
+G_IDX: Tensors = [("a.g_idx", "I32", (128,))]
+FP8: Tensors = [("a.weight", "F8_E4M3", (576, 300)), ("a.weight_scale_inv", "F32", (5, 3))]
+AUTO_ROUND = {"quant_method": "auto-round", "bits": 4, "group_size": 128, "sym": True}
+GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": True, "desc_act": False}
+AWQ = {"quant_method": "awq", "bits": 4, "group_size": 128, "version": "gemm", "zero_point": True}
+DEEPSEEK = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}
+
+
+@pytest.mark.parametrize(
+    ("members", "stored", "expected"),
+    [
+        # DeepSeek-V3 has blocks that are cut off; V3.1 says ue8m0, and stores its powers of two as F32.
+        (DEEPSEEK, FP8, FineGrainedFp8(ragged=True)),
+        ({**DEEPSEEK, "scale_fmt": "ue8m0"}, FP8, FineGrainedFp8(ragged=True)),
+        (DEEPSEEK, [FP8[0], ("a.weight_scale_inv", "F8_E8M0", (5, 3))], FineGrainedFp8("F8_E8M0", ragged=True)),
+        (DEEPSEEK, [FP8[0], ("a.weight_scale_inv", "U8", (5, 3))], FineGrainedFp8("U8", ragged=True)),
+        (GPTQ, [*gptq(), *G_IDX], Gptq(4, True, has_g_idx=True, ragged=True)),
+        ({**GPTQ, "checkpoint_format": "gptq_v2"}, gptq(), Gptq(4, True, version=2, ragged=True)),
+        ({**GPTQ, "bits": 8, "group_size": -1, "sym": False}, gptq(bits=8), Gptq(8, False, None, ragged=True)),
+        ({**GPTQ, "group_size": 32}, gptq(groups=4, scales="BF16"), Gptq(4, True, 32, scale_dtype="BF16", ragged=True)),
+        ({**AUTO_ROUND, "packing_format": "auto_round:auto_gptq"}, gptq(), Gptq(4, True, ragged=True)),
+        ({**AUTO_ROUND, "packing_format": "auto_round"}, gptq(), Gptq(4, True, version=2, ragged=True)),
+        (
+            {**AUTO_ROUND, "packing_format": "auto_round", "extra_config": {".*a": {"bits": 8}, "b": {"bits": 16}}},
+            gptq(bits=8),
+            Gptq(8, True, version=2, ragged=True),
+        ),
+        (
+            # A name goes before expressions, which are searched for anywhere in the names.
+            {**AUTO_ROUND, "packing_format": "auto_round", "extra_config": {"b": {"bits": 4}, "a": {"bits": 8}}},
+            gptq(bits=8),
+            Gptq(8, True, version=2, ragged=True),
+        ),
+        (
+            {**AUTO_ROUND, "packing_format": "auto_round", "extra_config": {"[ab]": {"bits": 4}, "a": {"bits": 8}}},
+            gptq(bits=8),
+            Gptq(8, True, version=2, ragged=True),
+        ),
+        (
+            {**AUTO_ROUND, "packing_format": "auto_round:auto_awq"},
+            [("a.qweight", "I32", (128, 4)), ("a.qzeros", "I32", (1, 4)), ("a.scales", "F16", (1, 32))],
+            Awq(128),
+        ),
+        (
+            {**AWQ, "version": "GEMM", "modules_to_not_convert": None},
+            [("a.qweight", "I32", (128, 4)), ("a.qzeros", "I32", (1, 4)), ("a.scales", "F16", (1, 32))],
+            Awq(128),
+        ),
+    ],
+)
+def test_checkpoints_of_others(members: dict[str, Any], stored: Tensors, expected: WeightFormat) -> None:
+    store = checkpoint({"model.safetensors": [*stored, ("a.bias", "BF16", (8,))]}, {"quantization_config": members})
+    plan = planned(store, None)
+    (step,) = steps(plan, DequantizeStep).values()
+    assert step.format == expected
+    assert set(step.stored) == {name.removeprefix("a.") for name, _, _ in stored}
+
+
+@pytest.mark.parametrize(
+    ("key", "bits"),
+    [(r"layers\.1\.", 8), (r"^model\.layers", 8), ("model.layers.1.q", 8), ("q$", 8), ("k$", 4), (r"^layers", 4)],
+)
+def test_expressions_of_auto_round_are_searched_for(key: str, bits: int) -> None:
+    members = {**AUTO_ROUND, "packing_format": "auto_round", "extra_config": {key: {"bits": 8}}}
+    stored: Tensors = [(f"model.layers.1.q{name[1:]}", dtype, shape) for name, dtype, shape in gptq(bits=bits)]
+    store = checkpoint({"model.safetensors": stored}, {"quantization_config": members})
+    (step,) = steps(planned(store, None), DequantizeStep).values()
+    assert step.format == Gptq(bits, True, version=2, ragged=True)
+
+
+def test_a_name_of_a_module_is_no_expression() -> None:
+    members = {**AUTO_ROUND, "packing_format": "auto_round", "extra_config": {"a": {"bits": 8}}}
+    stored: Tensors = [*gptq(bits=8), *((f"ab{name[1:]}", dtype, shape) for name, dtype, shape in gptq())]
+    store = checkpoint({"model.safetensors": stored}, {"quantization_config": members})
+    found = steps(planned(store, None), DequantizeStep)
+    assert found["a"].format == Gptq(8, True, version=2, ragged=True)
+    assert found["ab"].format == Gptq(4, True, version=2, ragged=True)
+
+
+NF4_STATE = b'{"quant_type": "nf4", "blocksize": 64, "dtype": "bfloat16", "shape": [3, 5], "more": 1}'
+
+
+def nf4(state: bytes) -> HeadersOnly:
+    """A checkpoint whose state is longer than ours."""
+    members = {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "nf4"}
+    stored: Tensors = [
+        ("a.weight", "U8", (8, 1)),
+        ("a.weight.absmax", "F32", (1,)),
+        ("a.weight.quant_map", "F32", (16,)),
+        (f"a.{STATE}", "U8", (len(state),)),
+    ]
+    store = checkpoint({"model.safetensors": stored}, {"quantization_config": members})
+    header = header_of(store.start["model.safetensors"], store.sizes["model.safetensors"])
+    places = {entry.name: entry.begin for entry in header.tensors}
+    store.pieces["model.safetensors"] = {places[f"a.{STATE}"]: state}
+    return store
+
+
+def test_nf4_of_others() -> None:
+    (step,) = steps(planned(nf4(NF4_STATE), None), DequantizeStep).values()
+    assert step.shape == (3, 5)
+    assert step.output == "a.weight"
+    assert set(step.stored) == {"weight", "weight.absmax", "weight.quant_map", STATE}
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        (b"", "not in the form that bitsandbytes writes"),
+        (b"[1]", "not in the form that bitsandbytes writes"),
+        (b"\xff", "not in the form that bitsandbytes writes"),
+        (b"[" * 4000, "not in the form that bitsandbytes writes"),
+        (NF4_STATE.replace(b"nf4", b"fp4"), "type 'fp4' in blocks of 64 are not supported"),
+        (NF4_STATE.replace(b"64", b"32"), "blocks of 32 are not supported"),
+        (NF4_STATE.replace(b"more", b"nested_blocksize"), "quantized in blocks of 1 with the offset None"),
+        (NF4_STATE.replace(b'more": 1', b'nested_blocksize": 256, "nested_offset": NaN'), "with the offset nan"),
+        (NF4_STATE.replace(b"[3, 5]", b"15"), "not a list of integers"),
+        (NF4_STATE.replace(b"[3, 5]", b"[3.0, 5]"), "not a list of integers"),
+        (NF4_STATE.replace(b"[3, 5]", b"[0, 5]"), "no matrix"),
+        (NF4_STATE.replace(b"[3, 5]", b"[15]"), "no matrix"),
+    ],
+)
+def test_states_that_are_not_read(state: bytes, message: str) -> None:
+    with pytest.raises(CheckpointError, match=message):
+        read_state(state)
+    if state:
+        with pytest.raises(CheckpointError, match=message):
+            planned(nf4(state), None)
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        ({**DEEPSEEK, "weight_block_size": None}, "weight_block_size is None"),
+        ({**DEEPSEEK, "weight_block_size": [128, True]}, "weight_block_size"),
+        ({**DEEPSEEK, "weight_block_size": [128, 0]}, "weight_block_size"),
+        ({**DEEPSEEK, "weight_block_size": [4097, 128]}, "at most 4096"),
+        ({**GPTQ, "bits": "4"}, "bits is 4; expected an integer"),
+        ({**GPTQ, "bits": 3}, "3 bits"),
+        ({**GPTQ, "group_size": 0}, "group_size is 0"),
+        ({**GPTQ, "checkpoint_format": "marlin"}, "packed as 'marlin'"),
+        ({**AUTO_ROUND, "packing_format": "auto_round:fp8"}, "packed as 'auto_round:fp8'"),
+        ({**AUTO_ROUND, "packing_format": "auto_round", "extra_config": {"a": 4}}, "extra_config"),
+        ({**AWQ, "version": "gemv"}, "version 'gemv'"),
+        ({**AWQ, "bits": 8}, "8 bits"),
+        ({**AWQ, "zero_point": False}, "zero_point False"),
+        ({**AWQ, "group_size": None}, "group_size is None"),
+        ({"quant_method": "bitsandbytes", "load_in_8bit": True}, "in 8 bits"),
+        (
+            {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "fp4"},
+            "type 'fp4'",
+        ),
+        (
+            {
+                "quant_method": "bitsandbytes",
+                "load_in_4bit": True,
+                "bnb_4bit_quant_type": "nf4",
+                "bnb_4bit_quant_storage": "bfloat16",
+            },
+            "bnb_4bit_quant_storage",
+        ),
+    ],
+)
+def test_configs_that_are_not_read(members: dict[str, Any], message: str) -> None:
+    store = checkpoint({"model.safetensors": gptq()}, {"quantization_config": members})
+    with pytest.raises(CheckpointError, match=message):
+        planned(store, None)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "message"),
+    [
+        ("GPTQ_W4A16:group", "invalid option 'group'"),
+        ("GPTQ_W4A16:group=0", "group size is '0'"),
+        ("GPTQ_W4A16:group=3x", "group size is '3x'"),
+        ("GPTQ_W4A16:channel,group=32", "exclude each other"),
+        ("GPTQ_W4A16:group=32,group=64", "group is given twice"),
+        ("AWQ:asymmetric", "invalid option 'asymmetric'"),
+        ("FINE_GRAINED_FP8:channel", "it has none"),
+    ],
+)
+def test_options_that_are_refused(scheme: str, message: str) -> None:
+    with pytest.raises((ParameterError, UnknownNameError), match=message):
+        scheme_named(scheme)
+
+
+@pytest.mark.parametrize("width", [2**40, 10**30])
+def test_blocks_wider_than_the_weight(width: int) -> None:
+    """They are as wide as the weight, and take no more memory than that."""
+    weight = np.arange(4 * 30, dtype=np.uint8).reshape(4, 30)
+    of_fp8: dict[str, Array] = {"weight": weight, "weight_scale_inv": np.array([[2.0]], np.float32)}
+    of_compressed_tensors: dict[str, Array] = {"weight": weight, "weight_scale": np.array([[2.0]], np.float32)}
+    dtypes = {"weight": "F8_E4M3", "weight_scale_inv": "F32", "weight_scale": "F32"}
+    formats: tuple[tuple[WeightFormat, dict[str, Array]], ...] = (
+        (FineGrainedFp8(height=128, width=width, ragged=True), of_fp8),
+        (FloatQuantized(blocks_of(128, width), True), of_compressed_tensors),
+    )
+    for weight_format, stored in formats:
+        codes = weight_format.codes(stored, dtypes, (4, 30), 0, 4)
+        assert codes.scales.tolist() == [[2.0]] * 4
+        values = weight_format.dequantize(stored, dtypes, "F32", (4, 30), 0, 4)
+        assert values[0, 8] == 2 * 2.0**-6

@@ -1,0 +1,154 @@
+"""Where two checkpoints differ: each kind of difference, made by hand."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from core.checkpoint.plan.model import Direction, Request
+from core.checkpoint.plan.planner import plan_conversion
+from core.checkpoint.run.run import run_plan
+from core.checkpoint.storage.location import open_store
+from core.checkpoint.verify.difference import TensorDifference, Unit, diff
+from tests.support.hand_made_plan import Tensors, write_safetensors
+from tests.support.model_directory import make_model
+from tests.support.safetensors_files import read_safetensors
+
+FILE = "model-00001-of-00001.safetensors"
+UP = "model.layers.0.mlp.up_proj.weight"
+Q = "model.layers.0.self_attn.q_proj.weight"
+NORM = "model.layers.0.input_layernorm.weight"
+
+
+def _quantize(source: Path, destination: Path, scheme: str, profile: str = "compressed-tensors-cpu") -> Path:
+    store = open_store(source)
+    run_plan(plan_conversion(store, Request(Direction.QUANTIZE, scheme, profile)), store, open_store(destination))
+    return destination
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_model(tmp_path_factory.mktemp("difference") / "source", shards=1)
+
+
+def _changed(model: Path, tmp_path: Path, change: Tensors | None = None, without: str | None = None) -> Path:
+    """Copy a model with other tensors."""
+    copy = tmp_path / "changed"
+    shutil.copytree(model, copy)
+    tensors = {**read_safetensors(copy / FILE), **(change or {})}
+    if without is not None:
+        del tensors[without]
+    write_safetensors(copy / FILE, tensors)
+    index = {"metadata": {}, "weight_map": dict.fromkeys(tensors, FILE)}
+    (copy / "model.safetensors.index.json").write_text(json.dumps(index))
+    return copy
+
+
+def _differences(a: Path, b: Path) -> dict[str, TensorDifference]:
+    return {each.tensor: each for each in diff(open_store(a), open_store(b)).differences}
+
+
+def test_equal(source: Path) -> None:
+    assert diff(open_store(source), open_store(source)).compared == 3
+    assert not _differences(source, source)
+
+
+def test_plain_tensors(source: Path, tmp_path: Path) -> None:
+    dtype, norm = read_safetensors(source / FILE)[NORM]
+    other = norm.copy()
+    other[[5, 9]] = [norm[5] + 3, norm[9] | 0x8000]
+    found = _differences(source, _changed(source, tmp_path, {NORM: (dtype, other)}))
+    # 1 and -1 are as far apart as twice the bits of 1.
+    assert found == {NORM: TensorDifference(NORM, "values differ", 128, 2, Unit.ULPS, 2.0 * 0x3F80, 5)}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "before", "after", "elements", "differing", "first"),
+    [
+        ("I64", np.array([1, 2, -1]), np.array([1, 2, 0]), 3, 1, 2),
+        ("U64", np.array([1, 2, 3], np.uint64), np.array([256, 2, 4], np.uint64), 3, 2, 0),
+        ("F8_E4M3", np.array([1, 2, 3], np.uint8), np.array([1, 9, 9], np.uint8), 3, 2, 1),
+        ("F4", np.array([0x21, 0x43], np.uint8), np.array([0x21, 0x53], np.uint8), 4, 1, 3),
+    ],
+)
+def test_dtypes_without_steps_are_counted_in_elements(
+    source: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    dtype: str,
+    before: np.ndarray,
+    after: np.ndarray,
+    elements: int,
+    differing: int,
+    first: int,
+) -> None:
+    models = [tmp_path / name for name in ("a", "b")]
+    for model, values in zip(models, (before, after), strict=True):
+        model.mkdir()
+        (model / "config.json").write_text("{}")
+        header = json.dumps({"x": {"dtype": dtype, "shape": [elements], "data_offsets": [0, values.nbytes]}}).encode()
+        (model / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + values.tobytes())
+    for at_once in (1 << 18, 2):
+        monkeypatch.setattr("core.checkpoint.verify.difference.ELEMENTS", at_once)
+        assert _differences(*models) == {
+            "x": TensorDifference("x", "values differ", elements, differing, Unit.BYTES, None, first)
+        }
+
+
+@pytest.mark.parametrize("scheme", ["W8A8", "FP8_DYNAMIC"])
+def test_an_infinite_difference_is_no_number(source: Path, tmp_path: Path, scheme: str) -> None:
+    dtype, weight = read_safetensors(source / FILE)[UP]
+    infinite = weight.copy()
+    infinite[3, 5] = 0x7F80
+    found = _differences(_changed(source, tmp_path, {UP: (dtype, infinite)}), _quantize(source, tmp_path / "q", scheme))
+    assert (found[UP].differing > 0, found[UP].largest) == (True, None)
+    assert found[Q].largest is not None
+
+
+def test_missing_tensors_and_shapes(source: Path, tmp_path: Path) -> None:
+    changed = _changed(source, tmp_path, {UP: ("BF16", np.zeros((4, 4), np.uint16))}, without=NORM)
+    found = _differences(source, changed)
+    assert found[NORM].detail == "only in a"
+    assert found[UP].detail == "shape [256, 128] in a, [4, 4] in b"
+    assert _differences(changed, source)[NORM].detail == "only in b"
+
+
+def test_codes_and_scales(source: Path, tmp_path: Path) -> None:
+    model = _quantize(source, tmp_path / "quantized", "W8A8")
+    tensors = read_safetensors(model / FILE)
+    codes, scales = tensors[UP][1].copy(), tensors[f"{UP}_scale"][1].copy()
+    codes[7, 11] -= 5 if codes[7, 11] > 0 else -5
+    scales[3] += 1
+    changed = _changed(model, tmp_path, {UP: ("I8", codes), f"{UP}_scale": ("BF16", scales)})
+    found = _differences(model, changed)
+    assert found == {UP: TensorDifference(UP, "codes differ", 256 * 128, 1, Unit.STEPS, 5.0, 7 * 128 + 11, 1)}
+
+
+@pytest.mark.parametrize("scheme", ["W8A8", "W4A16", "FP8_DYNAMIC"])
+def test_the_two_profiles(source: Path, tmp_path: Path, scheme: str) -> None:
+    cpu = _quantize(source, tmp_path / "cpu", scheme)
+    cuda = _quantize(source, tmp_path / "cuda", scheme, "compressed-tensors-cuda")
+    found = _differences(cpu, cuda)
+    # Rounding twice moves codes to a neighbour, and scales not at all.
+    assert found
+    assert {(each.unit, each.largest, each.scales_differing) for each in found.values()} == {(Unit.STEPS, 1.0, 0)}
+
+
+def test_beside_what_it_was_converted_from(source: Path, tmp_path: Path) -> None:
+    found = _differences(source, _quantize(source, tmp_path / "quantized", "W8A8"))
+    assert set(found) == {UP, Q}
+    assert found[UP].unit is Unit.STEPS
+    assert 0.4 < (found[UP].largest or 0) <= 1
+
+
+def test_two_schemes(source: Path, tmp_path: Path) -> None:
+    a, b = _quantize(source, tmp_path / "a", "W8A8"), _quantize(source, tmp_path / "b", "FP8_DYNAMIC")
+    found = _differences(a, b)
+    assert set(found) == {UP, Q}
+    assert found[UP].detail == "int-quantized in a, float-quantized in b"
+    # No steps: those of floats are not equal.
+    assert _differences(b, source)[UP].unit is Unit.VALUE

@@ -1,0 +1,41 @@
+"""The known answers of weight formats, from the oracle."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from core.checkpoint.weights.blocks import Block
+from core.checkpoint.weights.floats import bits_of
+from core.checkpoint.weights.weight_format import Extremes
+from core.self_test.digest import digest
+from core.self_test.known_calls import KnownCall, reals
+from core.self_test.known_weights import KNOWN_WEIGHTS, weights
+from tests.support import exact_weights
+from tests.support.cases import sample
+
+
+def expected(scheme: str, dtype: str) -> tuple[exact_weights.Stored, np.ndarray]:
+    rows = weights(dtype)
+    name, _, option = scheme.partition(":")
+    if name[0] == "W":
+        block = Block(1, 32 if option == "group=32" else rows.shape[1])
+        symmetric = "ASYM" not in name and option != "asymmetric"
+        packs = "A16" in name
+        return exact_weights.integers(rows, dtype, int(name[1]), block, symmetric=symmetric, rounds=True, packs=packs)
+    if name == "FP8_DYNAMIC":
+        return exact_weights.float8(rows, dtype, Block(1, rows.shape[1]), rounds=True)
+    if name == "NVFP4A16":
+        # Exact in every dtype.
+        extremes = Extremes(float(reals().min()), 128.0 if dtype == "BF16" else float(reals().max()))
+        return exact_weights.nvfp4(rows, dtype, extremes)
+    return exact_weights.mx(rows, dtype, int(name[4]), rounds=True)
+
+
+@pytest.mark.parametrize("call", sample(KNOWN_WEIGHTS, 4), ids=lambda call: call.name)
+def test_the_oracle_gives_each_known_answer(call: KnownCall) -> None:
+    scheme, dtype = call.name.split()
+    stored, values = expected(scheme, dtype)
+    order = ("weight", "weight_packed", "weight_scale", "weight_zero_point", "weight_shape", "weight_global_scale")
+    arrays = [stored[suffix] for suffix in order if suffix in stored]
+    assert digest([*arrays, bits_of(values, dtype)]) == call.digest

@@ -1,0 +1,7 @@
+"""Where the cases come from."""
+
+from __future__ import annotations
+
+from tests.digests import conversions, formats, modules, parameters, requantization
+
+MODULES = (conversions, requantization, formats, parameters, modules)

@@ -1,0 +1,112 @@
+"""Blocks of MX and NVFP4 against torchao: scales and elements, and what those stand for."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from core.convert.blocks import mx, nvfp4
+from core.convert.small_floats import SMALL_FLOATS
+from tests.interop.blocks.block_cases import finite_blocks
+from tests.interop.comparison import Comparison
+from tests.interop.conformance import subject, systems
+from tests.interop.seed_of_the_day import generator
+
+torch: Any = pytest.importorskip("torch")
+pytest.importorskip("torchao", reason="torchao is in the environment of the checkpoints only")
+
+pytestmark = pytest.mark.interop
+
+Array = NDArray[Any]
+
+MX_ELEMENTS = {
+    "mxfp8_e4m3": torch.float8_e4m3fn,
+    "mxfp8_e5m2": torch.float8_e5m2,
+    "mxfp6_e2m3": "fp6_e2m3",
+    "mxfp6_e3m2": "fp6_e3m2",
+    "mxfp4_e2m1": torch.float4_e2m1fn_x2,
+}
+"""torchao has no mxint8."""
+
+
+def formats(module: str) -> Any:
+    return import_module(f"torchao.prototype.mx_formats.{module}")
+
+
+def in_bytes(elements: Any) -> Array:
+    """Elements one to a byte."""
+    return np.asarray(elements.view(torch.uint8).numpy())
+
+
+def unpacked(elements: Any) -> Array:
+    """4-bit elements one to a byte."""
+    return np.asarray(formats("kernels").unpack_uint4(elements.view(torch.uint8)).numpy())
+
+
+@pytest.mark.parametrize("name", MX_ELEMENTS)
+def test_mx_quantize(name: str) -> None:
+    """The rule of the OCP formula, which torchao calls FLOOR."""
+    values = finite_blocks(generator(151), mx.BLOCK)
+    ours = mx.quantize_mx(values, name, mx.MxRule.OCP)
+    scales, elements = formats("mx_tensor").to_mx(torch.from_numpy(values), MX_ELEMENTS[name], mx.BLOCK)
+    theirs = unpacked(elements) if name == "mxfp4_e2m1" else in_bytes(elements)
+    comparison = Comparison(f"torchao {name} quantize", systems.TORCHAO, subject.blocks(name, "quantize"))
+    comparison.add("scales", ours.scales, ours.scales, in_bytes(scales).ravel())
+    smallest = np.repeat(ours.scales == 0, mx.BLOCK)
+    comparison.add("elements", ours.elements, ours.elements, theirs.ravel(), {"torchao_mx_smallest_scale": smallest})
+    comparison.finish(200_000)
+
+
+@pytest.mark.parametrize("name", MX_ELEMENTS)
+def test_mx_dequantize(name: str) -> None:
+    """Every element with every scale."""
+    width = SMALL_FLOATS[mx.mx_element(name) or ""].width
+    elements = np.resize(np.arange(1 << width, dtype=np.uint8), (256, 256))
+    scales = np.repeat(np.arange(256, dtype=np.uint8), 8)
+    ours = mx.dequantize_mx(mx.MxTensor(name, elements.shape, scales, elements.reshape(-1)))
+    raw = torch.from_numpy(elements)
+    given = raw.view(MX_ELEMENTS[name]) if name.startswith("mxfp8") else raw
+    if name == "mxfp4_e2m1":
+        given = formats("kernels").pack_uint4(raw)
+    theirs = formats("mx_tensor").to_dtype(
+        given, torch.from_numpy(scales.reshape(256, 8)), MX_ELEMENTS[name], mx.BLOCK, torch.float32
+    )
+    comparison = Comparison(f"torchao {name} dequantize", systems.TORCHAO, subject.blocks(name, "dequantize"))
+    comparison.add(name, elements, ours, theirs.numpy())
+    comparison.finish(60_000)
+
+
+@pytest.mark.parametrize("two_levels", [False, True])
+def test_nvfp4(two_levels: bool) -> None:
+    """torchao multiplies by a reciprocal, whose rounding shows beside ties of the elements."""
+    values = finite_blocks(generator(152), nvfp4.BLOCK, -20, 12)
+    library = formats("nvfp4_tensor")
+    given: Any = nvfp4.GlobalScale.ABSENT
+    scale = None
+    if two_levels:
+        scale = library.per_tensor_amax_to_scale(torch.tensor(np.abs(values).max()))
+        given = nvfp4.GlobalScale.DERIVED
+    ours = nvfp4.quantize_nvfp4(values, given)
+    scales, packed = library.nvfp4_quantize(torch.from_numpy(values), nvfp4.BLOCK, scale)
+    comparison = Comparison("torchao nvfp4 quantize", systems.TORCHAO, subject.blocks("nvfp4", "quantize"))
+    if scale is not None:
+        derived, theirs = np.array([ours.global_scale], np.float32), np.array([float(scale)], np.float32)
+        comparison.add("global scale", derived, derived, theirs)
+    comparison.add("scales", ours.scales, ours.scales, in_bytes(scales).ravel())
+    combined = scales.to(torch.float32).numpy().reshape(-1, 1) * np.float32(1 if scale is None else float(scale))
+    inverse = np.float32(1) / (np.float32(1) if scale is None else np.float32(scale))
+    by_reciprocal = values * (inverse / scales.to(torch.float32).numpy().reshape(-1, 1))
+    mask = (values / combined != by_reciprocal).ravel()
+    found = unpacked(packed).ravel()
+    comparison.add("elements", values, ours.elements.reshape(values.shape), found.reshape(values.shape),
+                   {"torchao_nvfp4_reciprocal": mask})  # fmt: skip
+    comparison.finish(100_000)
+    back = library.NVFP4Tensor(packed, scales, nvfp4.BLOCK, torch.float32, scale).dequantize(torch.float32).numpy()
+    same = nvfp4.Nvfp4Tensor(values.shape, ours.global_scale, ours.scales, found)
+    comparison = Comparison("torchao nvfp4 dequantize", systems.TORCHAO, subject.blocks("nvfp4", "dequantize"))
+    comparison.add("values", values, nvfp4.dequantize_nvfp4(same), back)
+    comparison.finish(100_000)

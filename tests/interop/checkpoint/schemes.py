@@ -1,0 +1,73 @@
+"""The schemes by our names, and how llm-compressor is asked for the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_TOKENS = {"num_bits": 8, "strategy": "token", "symmetric": True, "dynamic": True}
+
+PRESETS = (
+    "W8A8",
+    "W8A16",
+    "W7A16",
+    "W6A16",
+    "W5A16",
+    "W4A16",
+    "W3A16",
+    "W2A16",
+    "W4A16_ASYM",
+    "FP8_DYNAMIC",
+    "FP8_BLOCK",
+    "NVFP4A16",
+    "MXFP4A16",
+    "MXFP8A16",
+)
+"""Schemes that have the same name there."""
+
+OPTIONS: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
+    "W8A8:asymmetric": (
+        {"num_bits": 8, "type": "int", "symmetric": False, "strategy": "channel"},
+        {"type": "int", **_TOKENS},
+    ),
+    "W8A8:tensor": (
+        {"num_bits": 8, "type": "int", "symmetric": True, "strategy": "tensor"},
+        {"type": "int", **_TOKENS},
+    ),
+    "W8A16:tensor": ({"num_bits": 8, "type": "int", "symmetric": True, "strategy": "tensor"}, None),
+    "W8A16:channel": ({"num_bits": 8, "type": "int", "symmetric": True, "strategy": "channel"}, None),
+    "W8A16:asymmetric": (
+        {"num_bits": 8, "type": "int", "symmetric": False, "strategy": "group", "group_size": 128},
+        None,
+    ),
+    "W4A16:channel": ({"num_bits": 4, "type": "int", "symmetric": True, "strategy": "channel"}, None),
+    "W4A16:channel,asymmetric": ({"num_bits": 4, "type": "int", "symmetric": False, "strategy": "channel"}, None),
+    "W4A16:group=32": ({"num_bits": 4, "type": "int", "symmetric": True, "strategy": "group", "group_size": 32}, None),
+    "W4A16:group=64,asymmetric": (
+        {"num_bits": 4, "type": "int", "symmetric": False, "strategy": "group", "group_size": 64},
+        None,
+    ),
+    "FP8A16": ({"num_bits": 8, "type": "float", "symmetric": True, "strategy": "channel"}, None),
+    "FP8_DYNAMIC:tensor": (
+        {"num_bits": 8, "type": "float", "symmetric": True, "strategy": "tensor"},
+        {"type": "float", **_TOKENS},
+    ),
+    "W3A16:group=32,asymmetric": (
+        {"num_bits": 3, "type": "int", "symmetric": False, "strategy": "group", "group_size": 32},
+        None,
+    ),
+}
+"""Weights and activations of schemes that have no name there."""
+
+
+def theirs(name: str) -> Any:
+    """Return what `model_free_ptq` is given."""
+    if name in PRESETS:
+        return name
+    from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
+
+    weights, activations = OPTIONS[name]
+    return QuantizationScheme(
+        targets=["Linear"],
+        weights=QuantizationArgs(**weights),
+        input_activations=None if activations is None else QuantizationArgs(**activations),
+    )

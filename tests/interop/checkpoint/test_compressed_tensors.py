@@ -1,0 +1,62 @@
+"""compressed-tensors itself decompresses what we write to the weights that our dequantization writes, for every scheme.
+
+This includes what transformers cannot load.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from compressed_tensors.compressors import BaseCompressor
+from compressed_tensors.quantization import QuantizationScheme
+from safetensors.torch import load_file
+
+from tests.interop.checkpoint.conversion import CPU, dequantize, quantize
+from tests.interop.checkpoint.schemes import OPTIONS, PRESETS
+from tests.interop.checkpoint.source_model import DTYPES, mixture_of_experts
+from tests.interop.conformance import systems
+from tests.interop.conformance.records import record
+from tests.interop.conformance.subject import checkpoint
+
+pytestmark = [pytest.mark.interop, pytest.mark.filterwarnings("ignore")]
+
+# compressed-tensors 0.20 cannot unpack zero points that fill a single row of words.
+IGNORE = ("re:.*conv$", "model.layers.0.self_attn.v_proj", r"re:.*mlp\.gate$")
+
+
+def tensors(folder: Path) -> dict[str, torch.Tensor]:
+    return {name: tensor for path in folder.glob("*.safetensors") for name, tensor in load_file(path).items()}
+
+
+def decompressed(folder: Path) -> dict[str, torch.Tensor]:
+    """Return the tensors of a quantized directory with the weights that the library makes of them."""
+    config = json.loads((folder / "config.json").read_text())["quantization_config"]
+    (group,) = config["config_groups"].values()
+    scheme = QuantizationScheme.model_validate(group)
+    compressor = BaseCompressor.get_value_from_registry(group["format"])
+    found = tensors(folder)
+    for module in [name.removesuffix(".weight_scale") for name in found if name.endswith(".weight_scale")]:
+        parts = {name: found.pop(name) for name in list(found) if name.startswith(f"{module}.weight")}
+        local = {name.removeprefix(f"{module}."): tensor for name, tensor in parts.items()}
+        found[f"{module}.weight"] = compressor.decompress(local, scheme)["weight"]
+    return found
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("scheme", [*PRESETS, *OPTIONS])
+def test_weights(scheme: str, dtype: str, tmp_path: Path) -> None:
+    source = mixture_of_experts(DTYPES[dtype]).save(tmp_path / "source")
+    target = quantize(source, tmp_path / "target", scheme, IGNORE)
+    expected = decompressed(target)
+    restored = tensors(dequantize(target, tmp_path / "restored"))
+    assert sorted(restored) == sorted(expected)
+    for name, tensor in expected.items():
+        # NVFP4 and MX weights become bf16 whatever the model's dtype is; all bf16 values are f32 values.
+        converted = tensor if tensor.dtype in (restored[name].dtype, torch.int64) else tensor.to(restored[name].dtype)
+        assert torch.equal(restored[name].reshape(-1).view(torch.uint8), converted.reshape(-1).view(torch.uint8)), name
+    elements = sum(tensor.numel() for tensor in expected.values())
+    record(systems.COMPRESSED_TENSORS, [checkpoint(scheme.partition(":")[0], "dequantize", CPU)], elements)
+    print(f"compressed-tensors, {scheme.replace(':', ' ')}, {dtype}: {elements:,} elements equal")  # noqa: T201

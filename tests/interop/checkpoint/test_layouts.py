@@ -1,0 +1,256 @@
+"""Fine-grained fp8, the GPTQ layout, NF4 and AWQ beside the libraries that write and load them, on a CPU."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
+
+from core.checkpoint.schemes import scheme_named
+from core.checkpoint.weights.fine_grained_fp8 import FineGrainedFp8
+from core.checkpoint.weights.gptq import Gptq
+from core.checkpoint.weights.nf4 import STATE, Nf4
+from core.checkpoint.weights.weight_format import WeightFormat
+from tests.interop.checkpoint.conversion import dequantize, quantize
+from tests.interop.checkpoint.source_model import DTYPES, LLAMA, llama, weights
+from tests.interop.conformance import systems
+from tests.interop.conformance.records import record
+from tests.interop.conformance.subject import checkpoint
+from tests.interop.conformance.systems import System
+from tests.support.stored_weights import quantized
+
+pytestmark = [pytest.mark.interop, pytest.mark.filterwarnings("ignore")]
+
+NAMES = {"bf16": "BF16", "f16": "F16", "f32": "F32"}
+TOKENS = torch.arange(96).reshape(3, 32) * 5 % LLAMA["vocab_size"]
+
+
+def bits(tensor: torch.Tensor) -> np.ndarray:
+    """What numpy sees of a tensor, in the elements that we use for its dtype."""
+    if tensor.dtype in (torch.bfloat16, torch.float16):
+        return np.asarray(tensor.contiguous().view(torch.uint16))
+    if tensor.element_size() == 1:
+        return np.asarray(tensor.contiguous().view(torch.uint8))
+    return np.asarray(tensor.contiguous())
+
+
+def stored(form: WeightFormat, weight: torch.Tensor, dtype: str) -> dict[str, np.ndarray]:
+    return quantized(form, bits(weight), NAMES[dtype], 2 * form.rows_together)
+
+
+def equal(ours: np.ndarray, theirs: torch.Tensor) -> None:
+    np.testing.assert_array_equal(ours.reshape(-1).view(np.uint8), bits(theirs).reshape(-1).view(np.uint8))
+
+
+def both(scheme: str, system: System, weight: torch.Tensor, left: Mapping[str, int] | None = None) -> None:
+    """Record that a weight was quantized and dequantized as by the library; `left`: what dequantization leaves out."""
+    profile = scheme_named(scheme).profiles[0]
+    record(system, [checkpoint(scheme, "quantize", profile)], weight.numel())
+    elements = weight.numel() - sum((left or {}).values())
+    record(system, [checkpoint(scheme, "dequantize", profile)], elements, 0, left)
+
+
+def sources(dtype: torch.dtype) -> list[torch.Tensor]:
+    """Weights of many magnitudes, and such that f32 log2 of their scale is a power of two that it is not."""
+    generator = torch.Generator().manual_seed(7)
+    found = [weights(generator, 256, 512, dtype=dtype) for _ in range(4)]
+    eights = 448 * 2.0 ** torch.arange(-20, 4).repeat_interleave(2)
+    powers = torch.zeros(128 * 24, 256)
+    powers[::128, ::128] = eights.reshape(24, 2)
+    if dtype is not torch.float16:
+        found.append(powers.to(dtype))
+    if dtype is torch.float32:
+        beside = torch.zeros(128 * 64, 128 * 10)
+        places = torch.arange(-16, 48, dtype=torch.int32)
+        exact = (448 * 2.0 ** torch.arange(-30, 10, 4)).to(torch.float32).view(torch.int32)
+        beside[::128, ::128] = (exact[None] + places[:, None]).view(torch.float32)
+        found.append(beside)
+    return found
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("scale_format", ["float", "ue8m0"])
+def test_fine_grained_fp8_of_transformers(scale_format: str, dtype: str) -> None:
+    from transformers.integrations.finegrained_fp8 import Fp8Dequantize, Fp8Quantize
+
+    config = SimpleNamespace(weight_block_size=(128, 128), scale_fmt=scale_format)
+    library: Any = Fp8Quantize(SimpleNamespace(quantization_config=config))
+    form = FineGrainedFp8("F32" if scale_format == "float" else "F8_E8M0")
+    for weight in sources(DTYPES[dtype]):
+        expected = library.convert({"a.weight": weight})
+        found = stored(form, weight, dtype)
+        equal(found["weight"], expected["a.weight"])
+        equal(found["weight_scale_inv"], expected["a.weight_scale_inv"])
+        read: Any = Fp8Dequantize(library.hf_quantizer)
+        plain = read._dequantize_one(expected["a.weight"], expected["a.weight_scale_inv"], DTYPES[dtype])
+        described = {each.suffix: each.dtype for each in form.stored(NAMES[dtype], found["weight"].shape)}
+        shape = (weight.shape[0], weight.shape[1])
+        equal(form.dequantize(found, described, NAMES[dtype], shape, 0, shape[0]), plain)
+        both("FINE_GRAINED_FP8" if scale_format == "float" else "FINE_GRAINED_FP8_UE8M0", systems.TRANSFORMERS, weight)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("width", [8, 4, 2])
+def test_gptq_of_auto_round(width: int, symmetric: bool, dtype: str) -> None:
+    """Codes and scales are equal, and so are zero points but for their borrowing (`core.checkpoint.weights.gptq`)."""
+    missing_tensors = pytest.importorskip("auto_round.utils.missing_tensors")
+    for weight in sources(DTYPES[dtype])[:4]:
+        for group in (32, 128, 512):
+            codes, zeros, scales = missing_tensors.quantize_weight_rtn(weight, width, group, symmetric)
+            found = stored(Gptq(width, symmetric, group, version=2), weight, dtype)
+            equal(found["qweight"], codes)
+            equal(found["scales"], scales)
+            ones = sum(1 << shift for shift in range(0, 32, width))
+            of_library = zeros.numpy().astype(np.int64)
+            np.testing.assert_array_equal((found["qzeros"].astype(np.int64) - ones - of_library) % (1 << 32), 0)
+            subject = checkpoint(f"GPTQ_W{width}A16", "quantize", "auto-round")
+            record(systems.AUTO_ROUND, [subject], weight.numel(), 0, {"auto_round_borrowed_zero_point": 0})
+
+
+@pytest.mark.parametrize("width", [4, 8])
+def test_files_of_auto_round(width: int, tmp_path: Path) -> None:
+    """Its model-free mode makes the same tensors of a whole checkpoint, and says the same of them in config.json.
+
+    Compiled by torch.compile, which is its default on some systems, it gives other bits.
+    """
+    auto_round = pytest.importorskip("auto_round")
+    source = llama(torch.bfloat16).save(tmp_path / "source")
+    run = auto_round.AutoRound(
+        str(source), scheme=f"W{width}A16", group_size=32, model_free=True, iters=0, enable_torch_compile=False
+    )
+    run.quantize_and_save(str(tmp_path / "theirs"), format="auto_round")
+    ours = quantize(source, tmp_path / "ours", f"GPTQ_W{width}A16:group=32", profile="auto-round")
+    tensors = [
+        {name: tensor for path in folder.glob("*.safetensors") for name, tensor in load_file(path).items()}
+        for folder in (ours, tmp_path / "theirs")
+    ]
+    assert tensors[0].keys() == tensors[1].keys()
+    for name, tensor in tensors[0].items():
+        equal(bits(tensor), tensors[1][name])
+    said = [
+        json.loads((folder / "config.json").read_text())["quantization_config"]
+        for folder in (ours, tmp_path / "theirs")
+    ]
+    for member in ("quant_method", "packing_format", "bits", "group_size", "sym", "data_type", "autoround_version"):
+        assert said[0][member] == said[1][member], member
+    assert said[1]["extra_config"].items() <= said[0]["extra_config"].items()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_nf4_of_bitsandbytes(dtype: str) -> None:
+    functional = pytest.importorskip("bitsandbytes.functional")
+    form = scheme_named("NF4").format("bitsandbytes")
+    found = sources(DTYPES[dtype])
+    for weight in [*found, found[0][:7, :33].contiguous(), found[1][:1, :1].contiguous()]:
+        codes, state = functional.quantize_4bit(weight, blocksize=64, quant_type="nf4")
+        of_ours = stored(form, weight, dtype)
+        equal(of_ours["weight"], codes)
+        for suffix, tensor in state.as_dict(packed=True).items():
+            equal(of_ours[f"weight.{suffix}"], tensor)
+        described = {each.suffix: each.dtype for each in form.stored(NAMES[dtype], bits(weight).shape)}
+        shape = (weight.shape[0], weight.shape[1])
+        ours = form.dequantize(of_ours, described, NAMES[dtype], shape, 0, shape[0])
+        theirs = functional.dequantize_4bit(codes, state)
+        if dtype == "bf16":
+            # With AVX512-BF16 its rounding flushes subnormals.
+            smallest = torch.finfo(torch.bfloat16).smallest_normal
+            is_zero = bits(torch.where(theirs.abs() < smallest, 0.0, theirs.double())) == 0
+            assert (ours[is_zero] & 0x7F80 == 0).all()
+            ours, theirs = ours[~is_zero], theirs[torch.from_numpy(~is_zero)]
+        equal(ours, theirs)
+        left = {"bitsandbytes_subnormals": int(np.count_nonzero(is_zero))} if dtype == "bf16" else {}
+        both("NF4", systems.BITSANDBYTES, weight, left)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_nf4_of_bitsandbytes_with_quantized_scales(dtype: str) -> None:
+    functional = pytest.importorskip("bitsandbytes.functional")
+    for weight in sources(DTYPES[dtype])[:2]:
+        codes, state = functional.quantize_4bit(weight, blocksize=64, quant_type="nf4", compress_statistics=True)
+        parts = {f"weight.{suffix}": bits(tensor)[None] for suffix, tensor in state.as_dict(packed=True).items()}
+        form = Nf4(parts[STATE].size, nested=True)
+        shape = (weight.shape[0], weight.shape[1])
+        described = {each.suffix: each.dtype for each in form.stored("F32", shape)}
+        assert described.keys() == {"weight", *parts}
+        # In f32, into which nothing is flushed.
+        state.dtype = torch.float32
+        ours = form.dequantize({"weight": bits(codes), **parts}, described, "F32", shape, 0, shape[0])
+        equal(ours, functional.dequantize_4bit(codes, state))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_awq_of_autoawq(dtype: str) -> None:
+    """AutoAWQ casts the model to f16, quantizes, dequantizes, and packs what comes of that."""
+    quantizer = pytest.importorskip("awq.quantize.quantizer")
+    gemm = pytest.importorskip("awq.modules.linear.gemm")
+    packing = pytest.importorskip("awq.utils.packing_utils")
+    form = scheme_named("AWQ").format("autoawq")
+    settings = SimpleNamespace(group_size=128, zero_point=True, w_bit=4)
+    for weight in sources(DTYPES[dtype])[:4]:
+        half = weight.half()
+        plain, scales, zeros = quantizer.AwqQuantizer.pseudo_quantize_tensor(settings, half.clone())
+        linear = torch.nn.Linear(weight.shape[1], weight.shape[0], bias=False, dtype=torch.float16)
+        linear.weight.data = plain
+        expected = gemm.WQLinear_GEMM.from_linear(
+            linear, 4, 128, False, scales.t().contiguous(), zeros.t().contiguous()
+        )
+        found = stored(form, weight, dtype)
+        for suffix in ("qweight", "qzeros", "scales"):
+            equal(found[suffix], getattr(expected, suffix))
+        described = {each.suffix: each.dtype for each in form.stored(NAMES[dtype], bits(weight).shape)}
+        shape = (weight.shape[0], weight.shape[1])
+        ours = form.dequantize(found, described, "F16", shape, 0, shape[0])
+        read = packing.dequantize_gemm(expected.qweight, expected.qzeros, expected.scales, 4, 128)
+        equal(ours, read.t().contiguous())
+        both("AWQ", systems.AUTOAWQ, weight)
+
+
+def logits(folder: Path) -> torch.Tensor:
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto", device_map="cpu").eval()
+    with torch.no_grad():
+        found: torch.Tensor = model(TOKENS).logits
+        return found
+
+
+LOADED = {
+    "FINE_GRAINED_FP8": (),
+    "FINE_GRAINED_FP8_UE8M0": (),
+    "GPTQ_W4A16:group=32": ("auto_round",),
+    "GPTQ_W4A16:group=32,asymmetric": ("auto_round",),
+    "GPTQ_W8A16": ("auto_round",),
+    "GPTQ_W2A16:channel": ("auto_round",),
+    "NF4": ("bitsandbytes",),
+}
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("scheme", LOADED)
+def test_transformers_loads(scheme: str, tied: bool, tmp_path: Path) -> None:
+    """Its logits are those of the model that our dequantization writes, and near those of the source.
+
+    bitsandbytes multiplies by kernels of its own.
+    """
+    for library in LOADED[scheme]:
+        pytest.importorskip(library)
+    source = llama(torch.bfloat16, tied=tied).save(tmp_path / "source")
+    profile = scheme_named(scheme).profiles[0]
+    ours = quantize(source, tmp_path / "ours", scheme, profile=profile)
+    restored = dequantize(ours, tmp_path / "restored", profile=profile)
+    found, plain = logits(ours), logits(restored)
+    assert found.isfinite().all()
+    if scheme == "NF4":
+        assert (found - plain).float().norm() < 0.01 * plain.float().norm()
+    else:
+        assert torch.equal(found, plain)
+    exact = logits(source).float()
+    bound = {"2": 2.0, "4": 0.5, "8": 0.1}[scheme.replace("NF", "_W").replace("GRAINED_FP", "_W").partition("_W")[2][0]]
+    assert (found.float() - exact).norm() < bound * exact.norm()

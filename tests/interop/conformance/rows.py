@@ -1,0 +1,53 @@
+"""The rows of the page: each catalog entry with each of its operations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from core.checkpoint.gguf.tensor_types import FILE_TYPES
+from core.checkpoint.onnx.weight_form import FORM_NAMES
+from core.checkpoint.schemes import SCHEMES as CHECKPOINT_SCHEMES
+from core.checkpoint.schemes import scheme_named
+from core.convert.blocks.block_tensor import BlockFormat
+from core.lowering.passes import PASSES
+from core.operators.registry import OPERATORS
+from core.parameters.bias import BIAS_RULES
+from core.parameters.calibration import CALIBRATION_METHODS
+from core.parameters.fake_quantize import FAKE_QUANTIZE_SCHEMES
+from core.parameters.ranges import RANGE_RULES
+from core.profiles import PROFILES
+from core.schemes import SCHEMES
+from core.translation import TRANSLATIONS
+from tests.interop.conformance import subject
+from tests.interop.conformance.subject import Subject
+
+
+def expected_rows() -> list[Subject]:
+    """Return all rows, in the order of the catalogs."""
+    return list(_rows())
+
+
+def _rows() -> Iterator[Subject]:
+    for name, profile in PROFILES.items():
+        operations = [*map(str, profile.operations), *profile.products]
+        operations += ["add"] * (profile.addition is not None) + ["cast"] * (profile.casts is not None)
+        yield from (subject.profile(name, operation) for operation in operations)
+    yield from map(subject.scheme, SCHEMES)
+    yield from map(subject.operator, OPERATORS)
+    yield from map(subject.ranges, RANGE_RULES)
+    yield from map(subject.calibration, CALIBRATION_METHODS)
+    yield from map(subject.fake_quantize, FAKE_QUANTIZE_SCHEMES)
+    yield from map(subject.bias, BIAS_RULES)
+    for format_ in BlockFormat:
+        yield from (subject.blocks(format_, operation) for operation in ("quantize", "dequantize"))
+    for scheme in CHECKPOINT_SCHEMES:
+        for profile_name in scheme_named(scheme).profiles:
+            for operation in ("quantize", "dequantize"):
+                yield subject.checkpoint(scheme, operation, profile_name)
+    for form in FORM_NAMES:
+        yield subject.checkpoint(form, "quantize", "onnxruntime")
+    for type_ in FILE_TYPES:
+        yield from (subject.checkpoint(type_, operation, "GGUF") for operation in ("quantize", "dequantize"))
+    yield from map(subject.lowering, PASSES)
+    yield from map(subject.translation, TRANSLATIONS)
+    yield from map(subject.types, ("parse", "cast"))

@@ -1,0 +1,113 @@
+"""llama.cpp's libraries through ctypes: its quantizer, and the evaluation of a file.
+
+Parameters are structures that functions return and take by value. Only the fields that are set here are named; behind
+them is room for the rest, which the caller on x86-64 copies and the library reads as far as its own structure goes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+LIBRARIES = Path(__file__).parents[3] / ".llama-cpp/node_modules/@node-llama-cpp/linux-x64/bins/linux-x64"
+
+needs_llama_cpp = pytest.mark.skipif(
+    (platform.system(), platform.machine()) != ("Linux", "x86_64"), reason="llama.cpp is installed on x86-64 Linux"
+)
+
+
+class QuantizeParameters(ctypes.Structure):
+    """llama_model_quantize_params."""
+
+    _fields_ = (
+        ("threads", ctypes.c_int32),
+        ("file_type", ctypes.c_int),
+        ("output_type", ctypes.c_int),
+        ("embedding_type", ctypes.c_int),
+        ("allow_requantize", ctypes.c_bool),
+        ("quantize_output", ctypes.c_bool),
+        ("only_copy", ctypes.c_bool),
+        ("pure", ctypes.c_bool),
+        ("rest", ctypes.c_byte * 236),
+    )
+
+
+class Parameters(ctypes.Structure):
+    """llama_model_params and llama_context_params."""
+
+    _fields_ = (("bytes", ctypes.c_byte * 1024),)
+
+
+class Batch(ctypes.Structure):
+    """llama_batch."""
+
+    _fields_ = (("count", ctypes.c_int32), ("pointers", ctypes.c_void_p * 6))
+
+
+@cache
+def ggml() -> ctypes.CDLL:
+    """The library with the types of tensors."""
+    return ctypes.CDLL(str(LIBRARIES / "libggml-base.so"))
+
+
+@cache
+def llama() -> ctypes.CDLL:
+    """The library of models."""
+    library = ctypes.CDLL(str(next(LIBRARIES.glob("libllama.v*.so"))))
+    backends = ctypes.CDLL(str(next(LIBRARIES.glob("libggml.v*.so"))))
+    backends.ggml_backend_load_all_from_path(str(LIBRARIES).encode())
+    library.llama_model_quantize_default_params.restype = QuantizeParameters
+    for name in ("llama_model_default_params", "llama_context_default_params"):
+        getattr(library, name).restype = Parameters
+    library.llama_model_load_from_file.restype = ctypes.c_void_p
+    library.llama_model_load_from_file.argtypes = (ctypes.c_char_p, Parameters)
+    library.llama_init_from_model.restype = ctypes.c_void_p
+    library.llama_init_from_model.argtypes = (ctypes.c_void_p, Parameters)
+    library.llama_batch_get_one.restype = Batch
+    library.llama_batch_get_one.argtypes = (ctypes.c_void_p, ctypes.c_int32)
+    library.llama_decode.argtypes = (ctypes.c_void_p, Batch)
+    library.llama_get_logits.restype = ctypes.POINTER(ctypes.c_float)
+    library.llama_get_logits.argtypes = (ctypes.c_void_p,)
+    library.llama_free.argtypes = library.llama_model_free.argtypes = (ctypes.c_void_p,)
+    library.llama_backend_init()
+    return library
+
+
+def quantize_pure(source: Path, target: Path, file_type: int) -> int:
+    """`llama-quantize --allow-requantize --pure`. Returns what it returns: 0 where it succeeded."""
+    parameters = llama().llama_model_quantize_default_params()
+    # The defaults are known: fields are where they are taken to be.
+    assert (parameters.file_type, parameters.quantize_output, parameters.pure) == (7, True, False)
+    parameters.file_type, parameters.pure, parameters.allow_requantize = file_type, True, True
+    found: int = llama().llama_model_quantize(str(source).encode(), str(target).encode(), ctypes.byref(parameters))
+    return found
+
+
+def quantize_rows(type_: int, values: NDArray[Any], size: int) -> bytes:
+    """ggml_quantize_chunk on rows of f32: `size` bytes."""
+    target = ctypes.create_string_buffer(size)
+    source = values.ctypes.data_as(ctypes.c_void_p)
+    rows, row = (ctypes.c_int64(each) for each in values.shape)
+    ggml().ggml_quantize_chunk(type_, source, target, ctypes.c_int64(0), rows, row, None)
+    return target.raw
+
+
+def logits(path: Path, tokens: list[int], vocabulary: int) -> NDArray[Any]:
+    """Evaluate some tokens, and return the logits after the last one."""
+    model = llama().llama_model_load_from_file(str(path).encode(), llama().llama_model_default_params())
+    assert model, f"llama.cpp does not load {path}"
+    context = llama().llama_init_from_model(model, llama().llama_context_default_params())
+    try:
+        numbers = np.array(tokens, np.int32)
+        assert llama().llama_decode(context, llama().llama_batch_get_one(numbers.ctypes.data, numbers.size)) == 0
+        return np.ctypeslib.as_array(llama().llama_get_logits(context), (vocabulary,)).copy()
+    finally:
+        llama().llama_free(context)
+        llama().llama_model_free(model)

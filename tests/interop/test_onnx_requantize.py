@@ -1,0 +1,82 @@
+"""Requantize of the profiles `onnx` and `onnx_reference`: QLinearMatMul by a matrix of one 1."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from core.convert.requantize import plan_requantize
+from tests.interop import traps
+from tests.interop.comparison import Comparison
+from tests.interop.conformance import systems
+from tests.interop.conformance.subject import profile, scheme
+from tests.interop.quantized_case import Case
+from tests.interop.seed_of_the_day import generator
+
+onnx: Any = pytest.importorskip("onnx")
+reference: Any = pytest.importorskip("onnx.reference")
+ort: Any = pytest.importorskip("onnxruntime")
+
+pytestmark = pytest.mark.interop
+
+Array = NDArray[Any]
+
+NAMES = ("a", "a_scale", "a_zero_point", "b", "b_scale", "b_zero_point", "y_scale", "y_zero_point")
+
+
+def one_product(storage: str) -> Any:
+    """A model of one QLinearMatMul of a column."""
+    stored = onnx.TensorProto.INT8 if storage == "i8" else onnx.TensorProto.UINT8
+    shapes: dict[str, list[Any]] = {"a": ["n", 1], "b": [1, 1]}
+    inputs = [
+        onnx.helper.make_tensor_value_info(
+            name, onnx.TensorProto.FLOAT if name.endswith("scale") else stored, shapes.get(name, [])
+        )
+        for name in NAMES
+    ]
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("QLinearMatMul", NAMES, ["y"])],
+        "one",
+        inputs,
+        [onnx.helper.make_tensor_value_info("y", stored, ["n", 1])],
+    )
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 21)], ir_version=10)
+
+
+def ratios(rng: np.random.Generator) -> list[tuple[float, float]]:
+    """Scales of input and output whose quotients are special f32, their neighbours, and random."""
+    found = [(each, 1.0) for exponent in range(-12, 8) for each in traps.beside(2.0**exponent, "f32")]
+    random = np.exp2(rng.uniform(-6, 6, (2, 100))).astype(np.float32).astype(np.float64)
+    return found + list(zip(*random.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("storage", ["i8", "u8"])
+def test_requantize(storage: str) -> None:
+    """Every stored number; onnxruntime takes the types of both sides to be equal."""
+    rng = generator(75)
+    model = one_product(storage)
+    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    evaluator = reference.ReferenceEvaluator(model)
+    runs = {"onnx": session.run, "onnx_reference": evaluator.run}
+    rows = {"onnx": (systems.ONNXRUNTIME, "onnxruntime"), "onnx_reference": (systems.ONNX_REFERENCE, "onnx_reference")}
+    points = traps.zero_points(storage)
+    for name, run in runs.items():
+        system, used = rows[name]
+        comparison = Comparison(f"{name} requantize {storage}", system, profile(name, "requantize"), scheme(used))
+        for scale_in, scale_out in ratios(rng):
+            z_in, z_out = (int(each) for each in rng.choice(points, 2))
+            given = Case((256,), storage, "f32", np.array(scale_in), np.array(z_in))
+            wanted = Case((256,), storage, "f32", np.array(scale_out), np.array(z_out))
+            stored = given.stored_data(rng)
+            plan = plan_requantize(given.tensor, wanted.tensor, name)
+            ours = np.empty(stored.size, plan.output_dtype)
+            plan.run(stored, ours)
+            kind = stored.dtype
+            values = (stored[:, None], np.float32(scale_in), kind.type(z_in), np.ones((1, 1), kind), np.float32(1))
+            fed = dict(zip(NAMES, (*values, kind.type(0), np.float32(scale_out), kind.type(z_out)), strict=True))
+            (theirs,) = run(None, {key: np.asarray(value) for key, value in fed.items()})
+            comparison.add((scale_in, z_in, scale_out, z_out), stored, ours, theirs[:, 0])
+        comparison.finish(35_000)

@@ -1,0 +1,294 @@
+"""Checkpoint jobs over HTTP: one replica runs a job, and every replica answers for it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import httpx
+import pytest
+
+from core.checkpoint.jobs import job, job_record
+from core.checkpoint.plan.model import Direction, Request
+from core.checkpoint.plan.planner import plan_conversion
+from core.checkpoint.run.run import run_plan
+from core.checkpoint.run.steps import Steps
+from core.checkpoint.storage.location import open_store
+from service.app import Application
+from tests.support.asgi import ready_app
+from tests.support.model_directory import contents, make_model
+
+ENDED = {"finished", "failed", "cancelled", "interrupted"}
+PREFER = {"prefer": "respond-async"}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    make_model(tmp_path / "root" / "source")
+    return tmp_path / "root"
+
+
+def _replica(*roots: Path | str, jobs: int = 1) -> Application:
+    return ready_app(checkpoint_roots=[str(each) for each in roots], checkpoint_jobs=jobs)
+
+
+def _ask(app: Application, method: str, path: str, body: Any = None) -> httpx.Response:
+    async def ask() -> httpx.Response:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://requant") as client:
+            return await client.request(method, path, json=body, headers=PREFER if body else {})
+
+    return asyncio.run(ask())
+
+
+def _start(app: Application, body: dict[str, Any]) -> httpx.Response:
+    return _ask(app, "POST", "/v1/checkpoints", body)
+
+
+def _body(root: Path, **members: Any) -> dict[str, Any]:
+    names = {"source": str(root / "source"), "destination": str(root / "out" / "model")}
+    return {**names, "scheme": "W4A16", "ignore": ["re:.*q_proj"], **members}
+
+
+def _ended(app: Application, location: str, *, states: set[str] = ENDED) -> dict[str, Any]:
+    end = time.monotonic() + 60
+    while (found := _ask(app, "GET", location).json())["state"] not in states:
+        assert time.monotonic() < end, found
+        time.sleep(0.02)
+    return dict(found)
+
+
+def _of_command(root: Path, destination: Path) -> dict[str, bytes]:
+    store = open_store(root / "source")
+    request = Request(Direction.QUANTIZE, "W4A16", "compressed-tensors-cpu", ("re:.*q_proj",))
+    run_plan(plan_conversion(store, request), store, open_store(destination))
+    return contents(destination)
+
+
+class Held:
+    """Conversions stop at their first piece until they are let go."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.reached, self.let_go = Event(), Event()
+        convert = Steps._quantize_piece
+
+        def held(steps: Steps, *arguments: Any) -> None:
+            self.reached.set()
+            assert self.let_go.wait(60)
+            convert(steps, *arguments)
+
+        monkeypatch.setattr(Steps, "_quantize_piece", held)
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> Held:
+    return Held(monkeypatch)
+
+
+def test_a_job_makes_what_the_command_makes(root: Path, tmp_path: Path) -> None:
+    app = _replica(root)
+    reply = _start(app, _body(root))
+    assert reply.status_code == 202, reply.text
+    assert reply.headers["preference-applied"] == "respond-async"
+    location = reply.headers["location"]
+    found = _ended(app, location)
+    assert found["state"] == "finished"
+    assert contents(root / "out" / "model") == _of_command(root, tmp_path / "command")
+    assert found["progress"]["bytes_written"] == found["progress"]["bytes_to_write"] > 0
+    assert found["request"]["scheme"] == "W4A16"
+    # Any replica, one that was started later included, knows it; the same request leaves it as it is.
+    other = _replica(root)
+    assert _ask(other, "GET", location).json() == _ask(app, "GET", location).json()
+    again = _start(other, _body(root))
+    assert (again.status_code, again.json()["state"], again.headers["location"]) == (202, "finished", location)
+    assert not list((root / "out" / "model").glob("requant-progress*"))
+
+
+def test_a_dry_run_writes_nothing(root: Path) -> None:
+    reply = _start(_replica(root), _body(root, dry_run=True))
+    assert reply.status_code == 200, reply.text
+    assert [each["file"] for each in reply.json()["outputs"]] == [
+        "model-00001-of-00002.safetensors",
+        "model-00002-of-00002.safetensors",
+    ]
+    assert not (root / "out").exists()
+
+
+def test_another_replica_sees_and_cancels_a_job(root: Path, held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("core.checkpoint.jobs.job.SECONDS_BETWEEN", 0.05)
+    app, other = _replica(root), _replica(root)
+    location = _start(app, _body(root)).headers["location"]
+    assert held.reached.wait(60)
+    assert _ask(other, "GET", location).json()["state"] == "running"
+    # The same request to another replica does not start it a second time.
+    assert _start(other, _body(root)).json()["state"] == "running"
+    assert _ask(other, "POST", f"{location}/cancel").status_code == 200
+    time.sleep(0.5)
+    held.let_go.set()
+    assert _ended(app, location)["state"] == "cancelled"
+    assert _ask(other, "GET", location).json()["state"] == "cancelled"
+    assert not (root / "out" / "model" / "config.json").exists()
+    # The request that started it continues it, there too.
+    _start(other, _body(root))
+    assert _ended(other, location)["state"] == "finished"
+
+
+def test_a_job_that_died_is_interrupted_and_can_be_continued(
+    root: Path, tmp_path: Path, held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = _replica(root)
+    location = _start(app, _body(root)).headers["location"]
+    assert held.reached.wait(60)
+    # As after SIGTERM.
+    app.state.runtime.checkpoint_jobs._running[str(root / "out" / "model")].stop(job_record.JobState.INTERRUPTED)
+    held.let_go.set()
+    restarted = _replica(root)
+    assert _ended(restarted, location)["state"] == "interrupted"
+    _start(restarted, _body(root))
+    assert _ended(restarted, location)["state"] == "finished"
+    assert contents(root / "out" / "model") == _of_command(root, tmp_path / "command")
+    # As after SIGKILL: nothing was written at the end, and nothing is written any more.
+    record = job_record.JobRecord("p", {}, job_record.JobState.RUNNING, "s", time.time() - 100, time.time() - 90)
+    silent = root / "silent"
+    silent.mkdir()
+    manifest = {"version": 1, "plan": "p", "request": {}, "files": {}}
+    (silent / "requant-manifest.json").write_text(json.dumps(manifest))
+    job_record.write_record(open_store(silent), record)
+    found = job_record.read_record(open_store(silent))
+    assert found is not None
+    assert found.state is job_record.JobState.INTERRUPTED
+
+
+def test_failures_are_told(root: Path) -> None:
+    make_model(root / "bad", not_finite=True)
+    app = _replica(root)
+    reply = _start(app, _body(root, source=str(root / "bad"), destination=str(root / "out" / "bad")))
+    found = _ended(app, reply.headers["location"])
+    assert found["state"] == "failed"
+    assert found["error"]["code"] == "checkpoint"
+    assert found["error"]["tensor"] == "model.layers.1.mlp.up_proj.weight"
+
+
+def test_refusals_before_anything_is_written(root: Path, held: Held) -> None:
+    app = _replica(root)
+    refused: list[tuple[dict[str, Any], int, str]] = [
+        ({"scheme": "W4A17"}, 422, "unknown_name"),
+        ({"ignore": ["re:("]}, 422, "parameter_invalid"),
+        ({"ignore": [r"re:(a|a)*\1$"]}, 422, "parameter_invalid"),
+        ({"scheme": "W4A16:grup=32"}, 422, "unknown_name"),
+        ({"scheme": "W4A16:group=100"}, 422, "checkpoint"),
+        ({"source": str(root / "nothing")}, 422, "checkpoint"),
+        ({"destination": str(root / "source")}, 409, "destination"),
+        ({"direction": "dequantize"}, 422, "request_invalid"),
+        ({"dtype": "F32"}, 422, "request_invalid"),
+        ({"profile": "onnx"}, 422, "unknown_name"),
+        ({"upload": "x"}, 422, "request_invalid"),
+    ]
+    for members, status, code in refused:
+        reply = _start(app, _body(root, **members))
+        assert (reply.status_code, reply.json()["code"]) == (status, code), (members, reply.text)
+    assert not (root / "out").exists()
+    # One destination, two conversions; and more jobs than may run.
+    location = _start(app, _body(root)).headers["location"]
+    assert held.reached.wait(60)
+    assert _start(app, _body(root, scheme="W8A16")).json()["code"] == "destination"
+    second = root / "out" / "second"
+    assert _start(app, _body(root, destination=str(second))).json()["code"] == "overloaded"
+    assert not second.exists()
+    held.let_go.set()
+    assert _ended(app, location)["state"] == "finished"
+
+
+def test_members_without_effect_are_refused(root: Path) -> None:
+    app = _replica(root)
+    dequantize = {"source": str(root / "source"), "direction": "dequantize", "dry_run": True}
+    for name, value in {
+        "scheme": "W8A8",
+        "profile": "compressed-tensors-cpu",
+        "ignore": ["lm_head"],
+        "targets": ["lm_head"],
+        "not_finite": "convert",
+    }.items():
+        reply = _start(app, {**dequantize, name: value})
+        assert (reply.status_code, reply.json()["code"]) == (422, "request_invalid"), (name, reply.text)
+        assert [(each["pointer"], each["code"]) for each in reply.json()["errors"]] == [(f"/{name}", "unexpected")]
+    # Defaults that are written out have no effect either, and say nothing else.
+    reply = _start(app, {**dequantize, "ignore": [], "targets": ["Linear"], "not_finite": "refuse"})
+    assert "quantization_config" in reply.json()["detail"]
+
+
+def test_off_by_default(root: Path) -> None:
+    app = ready_app()
+    reply = _start(app, _body(root))
+    assert (reply.status_code, reply.json()["code"]) == (422, "unsupported")
+    assert "checkpoint_roots" in reply.json()["detail"]
+
+
+def test_names_stay_below_the_roots(root: Path, tmp_path: Path) -> None:
+    outside = make_model(tmp_path / "outside")
+    os.symlink(outside, root / "link")
+    linked = make_model(root / "linked")
+    (linked / "tokenizer.json").unlink()
+    os.symlink(outside / "tokenizer.json", linked / "tokenizer.json")
+    inside = make_model(root / "inside")
+    (inside / "tokenizer.json").rename(root / "blob")
+    os.symlink(root / "blob", inside / "tokenizer.json")
+    app = _replica(root, "s3://bucket/models")
+    bucket = "s3://bucket/models"
+    sources = [
+        str(outside), str(root), str(root / ".." / "outside"), str(root / "link"), str(linked), "source", "", "~/x",
+        f"{root}-2/x", f"{root}/source\0", "s3://other/models/x", f"{bucket}-2/x", f"{bucket}/../x",
+        f"{bucket}/%2e%2e/x", "s3://user@bucket/models/x", "file:///etc", f"file://{root}/source", "/etc/passwd",
+    ]  # fmt: skip
+    for source in sources:
+        reply = _start(app, _body(root, source=source))
+        assert reply.status_code == 422, (source, reply.text)
+        assert reply.json()["code"] in ("storage", "request_invalid"), source
+        assert "root:" not in reply.text
+    destinations = [str(outside / "new"), str(root / "link" / "new"), str(root), "https://bucket/models/x"]
+    for destination in destinations:
+        reply = _start(app, _body(root, destination=destination))
+        assert (reply.status_code, reply.json()["code"]) == (422, "storage"), destination
+    assert not (outside / "new").exists()
+    # Links that stay inside are those of Hugging Face's cache.
+    assert _start(app, _body(root, source=str(inside), dry_run=True)).status_code == 200
+
+
+def test_links_of_a_destination_lead_nowhere_else(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (root / "out" / "model").mkdir(parents=True)
+    os.symlink(tmp_path / "outside", root / "out" / "model" / "requant-progress")
+    app = _replica(root)
+    reply = _start(app, _body(root))
+    assert (reply.status_code, reply.json()["code"]) == (422, "storage"), reply.text
+    assert str(tmp_path / "outside") not in reply.text
+    assert not list((tmp_path / "outside").iterdir())
+
+
+def test_other_identifiers_are_unknown(root: Path) -> None:
+    app = _replica(root)
+    for name in ("x", "L2V0Yw", "L2V0Yw==", "%00", "a" * 3000):
+        for method, path in (("GET", f"/v1/checkpoints/{name}"), ("POST", f"/v1/checkpoints/{name}/cancel")):
+            reply = _ask(app, method, path)
+            assert reply.status_code in (404, 422, 431), (name, reply.text)
+
+
+def test_a_job_whose_record_cannot_be_removed_leaves_its_place(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = _replica(root)
+
+    def failing(*arguments: Any) -> None:
+        raise OSError("gone")
+
+    monkeypatch.setattr(job, "forget_cancellation", failing)
+    monkeypatch.setattr(job, "write_record", failing)
+    _start(app, _body(root))
+    jobs = app.state.runtime.checkpoint_jobs
+    end = time.monotonic() + 30
+    while jobs.running:
+        assert time.monotonic() < end
+        time.sleep(0.02)

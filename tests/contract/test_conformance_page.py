@@ -20,6 +20,7 @@ from tests.interop.conformance.merged import changes, gaps, merge
 from tests.interop.conformance.not_compared import NOT_COMPARED
 from tests.interop.conformance.page import page
 from tests.interop.conformance.rows import expected_rows
+from tests.interop.conformance.systems import FBGEMM, TORCH
 
 NAMES = [("profiles", name) for name in PROFILES] + [("schemes", name) for name in SCHEMES]
 
@@ -93,6 +94,13 @@ def test_counts_are_added_up() -> None:
     assert merge([record(seed=7), record(seed=9)], "2026-01-01")["seeds"] == [7, 9]
     with pytest.raises(ValueError, match="no catalogue"):
         compared(record(name="nothing"))
+
+
+@pytest.mark.parametrize("version", ["2.13.0", "2.13.0+cpu", "2.13.0+cu130"])
+def test_builds_of_one_release_are_one_version(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    """Which build of torch pip installs depends on the machine, and the page must not."""
+    monkeypatch.setattr("importlib.metadata.version", lambda distribution: version)
+    assert TORCH.version() == FBGEMM.version() == "torch 2.13.0"
 
 
 def test_a_run_that_compares_other_rows_is_seen() -> None:

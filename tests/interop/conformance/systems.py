@@ -25,7 +25,12 @@ class System:
 
 def installed(name: str, distribution: str) -> System:
     """Return the system that a Python package installs."""
-    return System(name, lambda: f"{distribution} {metadata.version(distribution)}")
+    return System(name, lambda: f"{distribution} {_release(metadata.version(distribution))}")
+
+
+def _release(version: str) -> str:
+    """Return the version without its local label, which names a build: 2.13.0+cpu is torch 2.13.0 without CUDA."""
+    return version.partition("+")[0]
 
 
 def _onednn() -> str:
@@ -33,7 +38,7 @@ def _onednn() -> str:
     environment = _ROOT / os.environ.get("ONEDNN_ENVIRONMENT", ".venv-onednn")
     paths = [str(path) for path in environment.glob("lib/python*/site-packages")]
     (found,) = metadata.distributions(name="onednn", path=paths)
-    return f"onednn {found.version}"
+    return f"onednn {_release(found.version)}"
 
 
 def _compiled(name: str, package: str) -> System:
@@ -54,7 +59,7 @@ AUTOAWQ = installed("AutoAWQ", "autoawq")
 BITSANDBYTES = installed("bitsandbytes", "bitsandbytes")
 COMPRESSED_TENSORS = installed("compressed-tensors", "compressed-tensors")
 EXECUTORCH = installed("ExecuTorch", "executorch")
-FBGEMM = System("FBGEMM", lambda: f"torch {metadata.version('torch')}")
+FBGEMM = installed("FBGEMM", "torch")
 """Torch's library has it."""
 GEMMLOWP = System("gemmlowp", lambda: f"libgemmlowp-dev {GEMMLOWP_VERSION.read_text(encoding='utf-8').strip()}")
 GGUF = installed("gguf", "gguf")

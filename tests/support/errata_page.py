@@ -9,10 +9,10 @@ import sys
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 
 from tests.conftest import Server
+from tests.support.installed_release import installed_release
 from tests.support.page_programs import DOCS, Block, Reader, blocks
 
 PAGE = (DOCS / "errata.md").read_text(encoding="utf-8")
@@ -72,14 +72,9 @@ def check_calls_to(distribution: str, folder: Path) -> None:
     """Check all calls of the page to one system, as installed. They name the versions that they were checked with."""
     found = [block for block in blocks(PAGE) if distribution in systems(block)]
     if distribution == "torch":  # of which there are calls to two versions
-        found = [block for block in found if systems(block)["torch"] == _installed("torch")]
+        found = [block for block in found if systems(block)["torch"] == installed_release("torch")]
     assert found
     with saved_files(folder):
         for block in found:
-            assert systems(block) == {name: _installed(name) for name in systems(block)}, block.text
+            assert systems(block) == {name: installed_release(name) for name in systems(block)}, block.text
             check_call(block)
-
-
-def _installed(distribution: str) -> str:
-    """A version without its local part, such as +cpu."""
-    return metadata.version(distribution).partition("+")[0]

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
+from tests.support.installed_release import installed_release
+
 _ROOT = Path(__file__).parents[3]
 GEMMLOWP_VERSION = _ROOT / ".gemmlowp/version"
 FROM_SOURCE = _ROOT / ".from-source"
@@ -25,12 +27,7 @@ class System:
 
 def installed(name: str, distribution: str) -> System:
     """Return the system that a Python package installs."""
-    return System(name, lambda: f"{distribution} {_release(metadata.version(distribution))}")
-
-
-def _release(version: str) -> str:
-    """Return the version without its local label, which names a build: 2.13.0+cpu is torch 2.13.0 without CUDA."""
-    return version.partition("+")[0]
+    return System(name, lambda: f"{distribution} {installed_release(distribution)}")
 
 
 def _onednn() -> str:
@@ -38,7 +35,7 @@ def _onednn() -> str:
     environment = _ROOT / os.environ.get("ONEDNN_ENVIRONMENT", ".venv-onednn")
     paths = [str(path) for path in environment.glob("lib/python*/site-packages")]
     (found,) = metadata.distributions(name="onednn", path=paths)
-    return f"onednn {_release(found.version)}"
+    return f"onednn {found.version}"
 
 
 def _compiled(name: str, package: str) -> System:

@@ -124,3 +124,13 @@ def test_an_address_leads_to_its_operation(chromium: Any, page: Any) -> None:
     assert page.title() == "Quantize · Requant API reference"
     page.goto("/docs#/ops/nope")
     page.locator("#introduction").wait_for()
+
+
+@pytest.mark.parametrize("operation", ["npy/quantizeNpy", "multipart/quantizeForm"])
+def test_files_are_labelled_before_their_examples_arrive(chromium: Any, shared: Server, operation: str) -> None:
+    with watched_page(chromium, shared.url) as page:
+        page.route("**/docs/examples/**", lambda route: None)
+        page.goto(f"/docs#/{operation}")
+        page.locator("#operation input[type=file][aria-label]").first.wait_for()
+        assert not page.locator("#operation input[type=file]:not([aria-label])").count()
+        page.unroute_all(behavior="ignoreErrors")

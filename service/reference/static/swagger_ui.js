@@ -61,7 +61,7 @@ function operationLayout({ React, getComponent }) {
   };
 }
 
-/** Choose the example's files where a request takes files. */
+/** Label the inputs for files, and choose those of the example. */
 function exampleFiles({ React, specSelectors }) {
   return {
     wrapComponents: {
@@ -104,16 +104,22 @@ function accessible({ React }) {
  * @param {Record<string, string>} files - addresses by field name; a body that is a file has the name x
  */
 async function chooseFiles(body, files) {
+  // At once: the examples may take a while to arrive.
+  for (const name of Object.keys(files)) fileInput(body, name).ariaLabel = name;
   const contents = await Promise.all(
     Object.entries(files).map(async ([name, address]) => [name, await (await fetch(address)).blob()]),
   );
   for (const [name, content] of contents) {
-    const row = body.querySelector(`[data-property-name="${name}"]`) ?? body;
-    const input = row.querySelector("input[type=file]");
-    input.ariaLabel = name;
+    const input = fileInput(body, name);
     const chosen = new DataTransfer();
     chosen.items.add(new File([content], `${name}.npy`, { type: "application/octet-stream" }));
     input.files = chosen.files;
     input.dispatchEvent(new Event("change", { bubbles: true }));
   }
+}
+
+/** The input of a field, or the only one where the body is a file. */
+function fileInput(body, name) {
+  const row = body.querySelector(`[data-property-name="${name}"]`) ?? body;
+  return row.querySelector("input[type=file]");
 }

@@ -10,6 +10,7 @@ from core.checkpoint.run.run import run_plan
 from core.checkpoint.storage.location import open_store
 
 CPU = "compressed-tensors-cpu"
+CUDA = "compressed-tensors-cuda"
 MANIFEST = "requant-manifest.json"
 
 

@@ -1,6 +1,6 @@
 """compressed-tensors itself decompresses what we write to the weights that our dequantization writes, for every scheme.
 
-This includes what transformers cannot load.
+This includes what transformers cannot load. Decompressing, the library has no kernels of its own for a GPU.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from compressed_tensors.compressors import BaseCompressor
 from compressed_tensors.quantization import QuantizationScheme
 from safetensors.torch import load_file
 
-from tests.interop.checkpoint.conversion import CPU, dequantize, quantize
+from tests.interop.checkpoint.conversion import CPU, CUDA, dequantize, quantize
 from tests.interop.checkpoint.schemes import OPTIONS, PRESETS
 from tests.interop.checkpoint.source_model import DTYPES, mixture_of_experts
 from tests.interop.conformance import systems
@@ -45,11 +45,11 @@ def decompressed(folder: Path) -> dict[str, torch.Tensor]:
     return found
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("dtype", "profile"), [*((each, CPU) for each in DTYPES), ("bf16", CUDA)])
 @pytest.mark.parametrize("scheme", [*PRESETS, *OPTIONS])
-def test_weights(scheme: str, dtype: str, tmp_path: Path) -> None:
+def test_weights(scheme: str, dtype: str, profile: str, tmp_path: Path) -> None:
     source = mixture_of_experts(DTYPES[dtype]).save(tmp_path / "source")
-    target = quantize(source, tmp_path / "target", scheme, IGNORE)
+    target = quantize(source, tmp_path / "target", scheme, IGNORE, profile=profile)
     expected = decompressed(target)
     restored = tensors(dequantize(target, tmp_path / "restored"))
     assert sorted(restored) == sorted(expected)
@@ -58,5 +58,5 @@ def test_weights(scheme: str, dtype: str, tmp_path: Path) -> None:
         converted = tensor if tensor.dtype in (restored[name].dtype, torch.int64) else tensor.to(restored[name].dtype)
         assert torch.equal(restored[name].reshape(-1).view(torch.uint8), converted.reshape(-1).view(torch.uint8)), name
     elements = sum(tensor.numel() for tensor in expected.values())
-    record(systems.COMPRESSED_TENSORS, [checkpoint(scheme.partition(":")[0], "dequantize", CPU)], elements)
-    print(f"compressed-tensors, {scheme.replace(':', ' ')}, {dtype}: {elements:,} elements equal")  # noqa: T201
+    record(systems.COMPRESSED_TENSORS, [checkpoint(scheme.partition(":")[0], "dequantize", profile)], elements)
+    print(f"compressed-tensors, {scheme.replace(':', ' ')}, {profile}, {dtype}: {elements:,} elements equal")  # noqa: T201

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from core.checkpoint.schemes import SCHEMES, scheme_named
 from tests.interop.conformance.subject import (
     Subject,
     calibration,
@@ -33,7 +32,6 @@ _QUANTILE = (
     "MLIR defines the type but no system executes it: the arithmetic is Requant's own. Checked instead against an "
     "independent oracle (tests/oracles)."
 )
-_CUDA = "It needs a GPU with Triton. Checked instead against an independent oracle (tests/oracles)."
 _TYPE_TEXT = "The operand is the text of the type, which is compared live under Type language."
 _DOCUMENT = "The rules come from its documentation; the package has no function that takes a type."
 
@@ -67,12 +65,6 @@ NOT_COMPARED: Mapping[Subject, str] = {
     calibration(
         "mse"
     ): "Requant's own definition; no system has it. Checked instead against an independent oracle (tests/oracles).",
-    **{
-        checkpoint(name, operation, "compressed-tensors-cuda"): _CUDA
-        for name in SCHEMES
-        if "compressed-tensors-cuda" in scheme_named(name).profiles
-        for operation in ("quantize", "dequantize")
-    },
     **{
         checkpoint(f"GPTQ_W{bits}A16", "dequantize", "auto-round"): "AutoRound unpacks the codes inside its matrix "
         "product. Compared instead: the logits of both models in transformers, live, which are equal."

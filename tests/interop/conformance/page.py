@@ -17,7 +17,8 @@ all comparisons at every change. It fails if one bit differs, if a row of this p
 version has changed.
 
 - Generated on {date}, {seeds}. `make conformance MINUTES=60` repeats the tests with new seeds for an hour.
-- The instruction set is that of the machine, or the one that the system was told to use.
+- The instruction set is that of the machine, or the one that the system was told to use. Triton's interpreter runs
+  kernels for a GPU on the CPU, operation by operation.
 - A difference is an element whose bits are not equal. A run with differences is not published.
 - A [deliberate divergence](#deliberate-divergences) is a case where Requant does not follow the system. Its elements
   are not counted as compared.

@@ -42,7 +42,7 @@ def record(
 
     elements: numbers compared bit by bit, or answers, where an answer is no number. divergences: the elements that were
     not compared, by the name of the reason in DIVERGENCES; 0 where the tests leave such inputs out beforehand. isa: the
-    instruction set that the system was told to use, if it is not the machine's.
+    instruction set that the system was told to use, or the interpreter that ran it, if it is not the machine's.
     """
     left_out = dict(divergences or {})
     unknown = left_out.keys() - DIVERGENCES.keys()

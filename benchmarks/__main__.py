@@ -1,7 +1,7 @@
 """`python -m benchmarks`: measure everything, and write benchmarks/RESULTS.md and benchmarks/results.json.
 
 It takes about twelve minutes on an idle machine. Bits are compared before anything is timed; where they must be equal
-and are not, the run fails.
+and are not, the run fails. With --only, the other sections stay.
 """
 
 from __future__ import annotations
@@ -30,6 +30,13 @@ from benchmarks.types import types
 
 _LIBRARIES = ("numba", "numpy", "onnxruntime", "ai-edge-litert", "torch", "uvicorn", "fastapi")
 FOLDER = Path(__file__).parent
+
+_HEAD = """# Benchmarks
+
+`make bench` makes this file. Medians; trust the ratios, not the times.
+torch's columns are there where it is installed, before `make bench`, by
+`make .venv-interop/done && .venv-interop/bin/python -m pip install torch==2.13.0`.
+"""
 
 
 def _cpu() -> str:
@@ -65,19 +72,18 @@ def main() -> int:
     }
     options = _options(sections)
     sections["kernels"] = partial(kernels, huge=options.huge)
-    moment, cpu = f"{datetime.now(UTC):%Y-%m-%d}", _cpu()
     results = [run() for name, run in sections.items() if not options.only or name in options.only]
-    head = f"""# Benchmarks
-
-{moment}, {cpu}, {os.cpu_count()} CPUs. `make bench` makes this file. Medians; trust the ratios, not the times.
-Python {platform.python_version()}, {_versions()}.
-torch's columns are there where it is installed, before `make bench`, by
-`make .venv-interop/done && .venv-interop/bin/python -m pip install torch==2.13.0`.
-"""
-    parts = [head, *(f"## {each.title}\n\n{each.markdown}" for each in results)]
+    machine = f"{_cpu()}, {os.cpu_count()} CPUs"
+    measured = f"{datetime.now(UTC):%Y-%m-%d}, {machine}. Python {platform.python_version()}, {_versions()}"
+    path = options.into / "results.json"
+    # Sections that were not run stay as they are.
+    kept = json.loads(path.read_text())["sections"] if options.only and path.exists() else []
+    shown = {each["title"]: each for each in kept} | {
+        each.title: {**asdict(each), "measured": measured} for each in results
+    }
+    parts = [_HEAD, *(f"## {each['title']}\n\n{each['measured']}.\n\n{each['markdown']}" for each in shown.values())]
     (options.into / "RESULTS.md").write_text("\n".join(parts))
-    data = {"date": moment, "cpu": cpu, "sections": [asdict(each) for each in results]}
-    (options.into / "results.json").write_text(json.dumps(data, indent=1) + "\n")
+    path.write_text(json.dumps({"sections": list(shown.values())}, indent=1) + "\n")
     failures = [failure for each in results for failure in each.failures]
     for failure in failures:
         print(failure, file=sys.stderr)

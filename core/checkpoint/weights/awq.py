@@ -31,7 +31,9 @@ from core.checkpoint.weights.weight_format import (
     Region,
     StoredTensor,
     WeightFormat,
+    check_groups,
     matrix_shape,
+    with_regions,
 )
 from core.errors import CheckpointError
 from core.kernels.checkpoint.shifted_codes import SHIFTED_CODES_IN_F16
@@ -67,11 +69,7 @@ class Awq(WeightFormat):
         if out % _LANES:
             return ()
         group = self._group(shape)
-        if columns % group:
-            raise CheckpointError(
-                f"a weight of shape {list(shape)} cannot be quantized in groups of {group}: its rows of {columns} are "
-                "not a multiple of that. Add the module to ignore, or choose another group size"
-            )
+        check_groups(shape, group)
         return (
             StoredTensor("qweight", "I32", (columns, out // _LANES)),
             StoredTensor("qzeros", "I32", (columns // group, out // _LANES)),
@@ -127,8 +125,7 @@ class Awq(WeightFormat):
             "qzeros": _packed(zeros.astype(np.uint8)),
             "scales": np.ascontiguousarray(bits_of(scales, "F16").T),
         }
-        found = self.regions(dtype, shape, row_begin, row_begin + rows.shape[0])
-        return [(each, parts[each.suffix]) for each in found]
+        return with_regions(parts, self.regions(dtype, shape, row_begin, row_begin + rows.shape[0]))
 
     def dequantize(
         self,

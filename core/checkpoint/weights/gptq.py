@@ -34,7 +34,9 @@ from core.checkpoint.weights.weight_format import (
     Region,
     StoredTensor,
     WeightFormat,
+    check_groups,
     matrix_shape,
+    with_regions,
 )
 from core.errors import CheckpointError
 from core.kernels.checkpoint.shifted_codes import SHIFTED_CODES
@@ -88,11 +90,7 @@ class Gptq(WeightFormat):
         group = self._group(shape)
         if columns * self.bits % _WORD:
             raise CheckpointError(f"rows of {columns} codes of {self.bits} bits do not end with a word of {_WORD} bits")
-        if columns % group:
-            raise CheckpointError(
-                f"a weight of shape {list(shape)} cannot be quantized in groups of {group}: its rows of {columns} are "
-                "not a multiple of that. Add the module to ignore, or choose another group size"
-            )
+        check_groups(shape, group)
         g_idx = (StoredTensor("g_idx", "I32", (columns,)),) if self.has_g_idx else ()
         return (
             StoredTensor("qweight", "I32", (columns * self.bits // _WORD, out)),
@@ -141,8 +139,7 @@ class Gptq(WeightFormat):
             "scales": np.ascontiguousarray(bits_of(scales, self.scale_dtype).T),
             "g_idx": (np.arange(shape[1], dtype=np.int32) // np.int32(group))[None],
         }
-        found = self.regions(dtype, shape, row_begin, row_begin + rows.shape[0])
-        return [(each, parts[each.suffix]) for each in found]
+        return with_regions(parts, self.regions(dtype, shape, row_begin, row_begin + rows.shape[0]))
 
     def _packed_zeros(self, zeros: Array) -> Array:
         """Return the words of [rows, groups] zero points, those of rows that there are not being 0."""

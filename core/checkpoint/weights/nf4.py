@@ -35,6 +35,7 @@ from core.checkpoint.weights.weight_format import (
     StoredTensor,
     WeightFormat,
     matrix_shape,
+    with_regions,
 )
 from core.errors import CheckpointError
 from core.kernels.checkpoint import quantiles as kernels
@@ -129,8 +130,7 @@ class Nf4(WeightFormat):
             QUANTILES: NF4[None],
             STATE: np.frombuffer(state_of(dtype, shape), np.uint8)[None],
         }
-        found = self.regions(dtype, shape, row_begin, row_begin + rows.shape[0])
-        return [(each, parts[each.suffix]) for each in found]
+        return with_regions(parts, self.regions(dtype, shape, row_begin, row_begin + rows.shape[0]))
 
     def dequantize(
         self,

@@ -8,7 +8,7 @@ number of threads, with the same bits. Where a scale depends on the whole tensor
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -175,6 +175,20 @@ class WeightFormat(ABC):
     ) -> Codes:
         """Return the codes and scales of the rows [row_begin, row_end). `stored`, `dtypes`: as for `dequantize`."""
         raise NotImplementedError
+
+
+def with_regions(parts: Mapping[str, Array], regions: Iterable[Region]) -> list[tuple[Region, Array]]:
+    """Return each region with the part, by suffix, that belongs to it."""
+    return [(each, parts[each.suffix]) for each in regions]
+
+
+def check_groups(shape: tuple[int, int], group: int) -> None:
+    """Raise CheckpointError unless the rows of a weight [out, in] are whole groups."""
+    if shape[1] % group:
+        raise CheckpointError(
+            f"a weight of shape {list(shape)} cannot be quantized in groups of {group}: its rows of {shape[1]} are "
+            "not a multiple of that. Add the module to ignore, or choose another group size"
+        )
 
 
 def matrix_shape(shape: tuple[int, ...]) -> tuple[int, int]:

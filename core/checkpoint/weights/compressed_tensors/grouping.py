@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from core.errors import CheckpointError
+from core.checkpoint.weights.weight_format import check_groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +31,8 @@ class Grouping:
 
     def check(self, shape: tuple[int, int]) -> None:
         """Raise CheckpointError unless a weight [out, in] can be grouped."""
-        if self.strategy == "group" and self.width is not None and shape[1] % self.width:
-            raise CheckpointError(
-                f"a weight of shape {list(shape)} cannot be quantized in groups of {self.width}: its rows of "
-                f"{shape[1]} are not a multiple of that. Add the module to ignore, or choose another group size"
-            )
+        if self.strategy == "group" and self.width is not None:
+            check_groups(shape, self.width)
 
     def columns(self, shape: tuple[int, int]) -> int:
         """Return how many scales a row of the weight has."""

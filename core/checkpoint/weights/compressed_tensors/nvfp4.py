@@ -28,7 +28,15 @@ from core.checkpoint.weights.compressed_tensors.float8 import E4M3_LARGEST, E4M3
 from core.checkpoint.weights.compressed_tensors.grouping import groups_of
 from core.checkpoint.weights.floats import check_weight, rounded
 from core.checkpoint.weights.packing import unpacked_half_bytes
-from core.checkpoint.weights.weight_format import Array, Codes, Extremes, Region, StoredTensor, WeightFormat
+from core.checkpoint.weights.weight_format import (
+    Array,
+    Codes,
+    Extremes,
+    Region,
+    StoredTensor,
+    WeightFormat,
+    with_regions,
+)
 
 _GROUP = 16
 _SMALLEST_NORMAL = {"BF16": np.float32(2.0**-126), "F16": np.float32(2.0**-14), "F32": np.float32(2.0**-126)}
@@ -87,8 +95,7 @@ class Nvfp4Weight(WeightFormat):
             "weight_scale": stored,
             "weight_global_scale": np.array([[whole]], "<f4"),
         }
-        found = self.regions(dtype, shape, row_begin, row_begin + rows.shape[0])
-        return [(each, parts[each.suffix]) for each in found]
+        return with_regions(parts, self.regions(dtype, shape, row_begin, row_begin + rows.shape[0]))
 
     def dequantize(
         self,

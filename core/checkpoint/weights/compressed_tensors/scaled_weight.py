@@ -23,7 +23,15 @@ from core.checkpoint.weights.blocks import Block, extremes_of_groups, largest_ma
 from core.checkpoint.weights.compressed_tensors.grouping import Grouping
 from core.checkpoint.weights.compressed_tensors.scales import asymmetric_scales, symmetric_scales
 from core.checkpoint.weights.floats import bits_of, check_weight, values
-from core.checkpoint.weights.weight_format import Array, Codes, Extremes, Region, StoredTensor, WeightFormat
+from core.checkpoint.weights.weight_format import (
+    Array,
+    Codes,
+    Extremes,
+    Region,
+    StoredTensor,
+    WeightFormat,
+    with_regions,
+)
 
 
 @dataclass(frozen=True)
@@ -136,8 +144,7 @@ class ScaledWeight(WeightFormat):
         }
         if zero_points is not None:
             parts["weight_zero_point"] = self.stored_zero_points(zero_points)
-        found = self.regions(dtype, shape, row_begin, row_begin + rows.shape[0])
-        return [(each, parts[each.suffix]) for each in found]
+        return with_regions(parts, self.regions(dtype, shape, row_begin, row_begin + rows.shape[0]))
 
     def dequantize(
         self,

@@ -1,6 +1,7 @@
 """compressed-tensors itself decompresses what we write to the weights that our dequantization writes, for every scheme.
 
-This includes what transformers cannot load. Decompressing, the library has no kernels of its own for a GPU.
+This includes what transformers cannot load. The library decompresses with torch's operations alone, which give the same
+bits on a GPU.
 """
 
 from __future__ import annotations

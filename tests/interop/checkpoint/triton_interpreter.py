@@ -64,7 +64,7 @@ def _rint(x: tl.tensor) -> tl.tensor:
 
 
 def interpret() -> None:
-    """Take the kernels for tensors in the memory of the CPU too."""
+    """Run the GPU kernels for tensors on the CPU, too."""
     for name, implementations in ImplBackend._backends.items():
         ImplBackend._backends[name] = [
             (_counted(kernel), _has_data, priority) if kernel.__name__ in KERNELS else (kernel, usable, priority)

@@ -148,3 +148,22 @@ def test_files_are_labelled_before_their_examples_arrive(chromium: Any, shared: 
         page.locator("#operation input[type=file][aria-label]").first.wait_for()
         assert not page.locator("#operation input[type=file]:not([aria-label])").count()
         page.unroute_all(behavior="ignoreErrors")
+
+
+def test_the_introduction_stays_when_the_document_arrives_late(chromium: Any, shared: Server) -> None:
+    held: list[Any] = []
+    with watched_page(chromium, shared.url) as page:
+        page.route("**/openapi.json", lambda route: held.append(route))
+        page.goto("/docs")
+        while not held:
+            page.wait_for_timeout(10)
+        page.goto("/docs#/ops/quantize")
+        page.locator("#loading").wait_for()
+        page.go_back()
+        page.locator("#introduction").wait_for()
+        assert not page.locator("#loading").is_visible()
+        with page.expect_response("**/openapi.json"):
+            held[0].continue_()
+        page.wait_for_load_state("networkidle")
+        assert page.locator("#introduction").is_visible()
+        assert not page.locator("#operation .opblock").is_visible()

@@ -20,17 +20,21 @@ const specification = new Promise((resolve) => requestAnimationFrame(() => setTi
 });
 /** @type {Promise<(part: object) => void> | null} */
 let renderer = null;
+/** The operationId that the address names, or null. */
+let chosen = null;
 
 async function showChosen() {
   // #/tag/operationId. Any other fragment, such as the skip link's, leaves the page as it is.
   const [, operationId] = location.hash.match(/^#\/(?:[^/]*\/)?([^/]+)$/) ?? [];
   if (location.hash && !operationId) return;
-  markCurrent(list, operationId ?? null);
+  chosen = operationId ?? null;
+  markCurrent(list, chosen);
   element("introduction").hidden = Boolean(operationId);
   element("operation").hidden = !operationId;
+  element("loading").hidden = !operationId || renderer !== null;
   if (!operationId) return;
-  element("loading").hidden = renderer !== null;
   const whole = await specification;
+  if (chosen !== operationId) return;
   const place = findOperation(whole, operationId);
   if (place) {
     document.title = `${place.operation.summary} · Requant API reference`;
@@ -42,6 +46,7 @@ async function showChosen() {
       renderer = loadSwaggerUi().then((bundle) => showOperations(bundle, element("operation"), part));
       await renderer;
     }
+    if (chosen !== operationId) return;
   }
   element("introduction").hidden = Boolean(place);
   element("operation").hidden = !place;

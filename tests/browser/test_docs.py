@@ -154,7 +154,8 @@ def test_the_introduction_stays_when_the_document_arrives_late(chromium: Any, sh
     held: list[Any] = []
     with watched_page(chromium, shared.url) as page:
         page.route("**/openapi.json", lambda route: held.append(route))
-        page.goto("/docs")
+        with page.expect_request("**/openapi.json"):
+            page.goto("/docs")
         while not held:
             page.wait_for_timeout(10)
         page.goto("/docs#/ops/quantize")

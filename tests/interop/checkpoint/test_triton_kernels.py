@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 import torch
-from compressed_tensors.compressors.nvfp4 import helpers as fp4
-from compressed_tensors.quantization.lifecycle import forward_helpers as codes_of_one_element
+from compressed_tensors.compressors.nvfp4 import helpers as nvfp4_helpers
+from compressed_tensors.quantization.lifecycle import forward_helpers
 
 from tests.conftest import ROOT
 from tests.interop.checkpoint.conversion import CPU, CUDA, quantize
@@ -41,7 +41,7 @@ EXACT = {
     *("cvt.f32.bf16", "cvt.rn.bf16.f32", "cvt.f32.f16", "cvt.rn.f16.f32", "cvt.rni.f32.f32", "cvt.rzi.s16.f32"),
     *("cvt.rn.satfinite.e4m3x2.f32", "cvt.rn.f16x2.e4m3x2"),
 }
-INSTRUCTION = re.compile(r"\b[a-z]\w*(?:\.\w+)*\.(?:b?f16|b?f16x2|f32|f64|e4m3x2)\b(?:\.\w+)*")
+INSTRUCTION = re.compile(r"\b[a-z]\w*(?:\.\w+)*\.(?:b?f16|b?f16x2|f32|f32x2|f64|e4m3x2)\b(?:\.\w+)*")
 AMPERE, HOPPER = 80, 90
 
 
@@ -95,21 +95,21 @@ def ptx(kernel: Any, capability: int, types: dict[str, str], constants: dict[str
 @pytest.mark.parametrize(
     ("codes", "capability"),
     # The library has no kernel for FP8 before Hopper.
-    [*product(["symmetric", "asymmetric", "packed f4E2M1FN"], [AMPERE, HOPPER]), ("f8E4M3FN", HOPPER)],
+    [*product(["symmetric", "asymmetric", "NVFP4", "MXFP4"], [AMPERE, HOPPER]), ("FP8", HOPPER)],
 )
 def test_a_gpu_rounds_as_ieee_754(
     codes: str, dtype: str, capability: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    packed = codes == "packed f4E2M1FN"
-    kernel = fp4._quantize_and_pack_fp4_kernel if packed else codes_of_one_element._quantize_kernel
+    packed = codes in ("NVFP4", "MXFP4")
+    kernel = nvfp4_helpers._quantize_and_pack_fp4_kernel if packed else forward_helpers._quantize_kernel
     pointers = {name: f"*{dtype}" for name in kernel.arg_names if name.endswith("_ptr")}
-    constants: dict[str, Any] = {"has_zero_point": codes == "asymmetric", "has_global_scale": packed}
+    constants: dict[str, Any] = {"has_zero_point": codes == "asymmetric", "has_global_scale": codes == "NVFP4"}
     if packed:
         constants["BLOCK_SIZE"] = 1024
         pointers |= {"packed_ptr": "*u8", "scale_ptr": "*fp32", "global_scale_ptr": "*fp32"}
     else:
-        constants |= {"quant_type": codes == "f8E4M3FN", "num_bits": 8, "use_intel_libdevice": False}
+        constants |= {"quant_type": codes == "FP8", "num_bits": 8, "use_intel_libdevice": False}
         constants |= {"BLOCK_SIZE_R": 32, "BLOCK_SIZE_C": 32}
     found = set(INSTRUCTION.findall(ptx(kernel, capability, pointers, constants)))
     assert "div.rn.f32" in found

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 
 from core.checkpoint.plan.model import Direction, NotFinite, Request
 from core.checkpoint.plan.planner import plan_conversion
 from core.checkpoint.run.progress import Progress
 from core.checkpoint.run.run import RunReport, run_plan
 from core.checkpoint.schemes import scheme_named
-from core.checkpoint.storage.hugging_face_cache import snapshot_directory
+from core.checkpoint.storage.hugging_face_cache import snapshot
+from core.checkpoint.storage.local import LocalStore
 from core.checkpoint.storage.location import open_store
 from core.checkpoint.storage.store import Store
 from core.errors import ParameterError, excerpt
@@ -108,10 +108,8 @@ def _patterns(name: str, given: Sequence[str]) -> tuple[str, ...]:
 
 def open_source(location: Location) -> Store:
     """Return the store of a model: a directory, a model in Hugging Face's cache, or a URL."""
-    text = os.fspath(location)
-    if "://" in text:
-        return open_store(text)
-    return open_store(snapshot_directory(Path(text).expanduser()))
+    store = open_store(location)
+    return snapshot(store) if isinstance(store, LocalStore) else store
 
 
 def _converted(

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
-from urllib.parse import urlsplit
 
-from core.checkpoint.storage.hugging_face_cache import snapshot_directory
+from core.checkpoint.storage.hugging_face_cache import snapshot
+from core.checkpoint.storage.local import LocalStore
 from core.checkpoint.storage.location import open_store
+from core.checkpoint.storage.operating_system_errors import storage_errors
+from core.checkpoint.storage.paths import OutsideRootsError, PathsBelow
 from core.checkpoint.storage.store import Store
-from core.errors import ParameterError, StorageError
+from core.checkpoint.storage.urls import parts_of_url
+from core.errors import ParameterError, StorageError, excerpt
 
-_MOST_CHARACTERS = 1024
+_MAX_CHARACTERS = 1024
 
 
 class Roots:
-    """Directories and URLs of object stores. Anything outside them is refused, links included."""
+    """Directories and URLs of object stores. Anything outside them is refused, links included.
+
+    What a store of a directory opens is opened below a descriptor of its root: a link that is put in place after the
+    path was checked leads no further than one that was there before.
+    """
 
     def __init__(self, roots: Sequence[str]) -> None:
         """Raise ParameterError for a root that is neither an absolute path nor a URL."""
@@ -25,66 +31,73 @@ class Roots:
         for root in directories:
             if not os.path.isabs(root):
                 raise ParameterError(f"the root '{root}' is not an absolute path")
-        self._directories = tuple(os.path.realpath(root) for root in directories)
+        real = sorted({os.path.realpath(root) for root in directories})
+        # What is below another root could be replaced by whoever may write there.
+        self._directories = tuple(
+            root
+            for root in real
+            if not any(root.startswith(f"{other.rstrip('/')}/") for other in real if other != root)
+        )
 
     def __bool__(self) -> bool:
         return bool(self._urls or self._directories)
 
     def source(self, name: str) -> Store:
-        """Return the store of a checkpoint to be read, with all of its files below the roots.
-
-        Raises StorageError, without saying what is outside.
-        """
+        """Return the store of a checkpoint to be read. Raises StorageError, without saying what is outside."""
         if "://" in name:
-            return open_store(self._url(name))
-        directory = self._directory(name)
+            url, root = self._url(name)
+            return open_store(url, below=root)
+        paths = PathsBelow(self._directories)
         # A model in Hugging Face's cache is a directory of links.
-        found = Path(self._directory(str(snapshot_directory(Path(directory)))))
-        store = open_store(found)
-        self._check_links(found)
-        return store
+        found = snapshot(LocalStore(_resolved(name, paths), paths))
+        return LocalStore(_resolved(found.url, paths), paths)
 
     def destination(self, name: str) -> Store:
         """Return the store of a checkpoint to be written. Raises StorageError."""
         if "://" not in name:
-            directory = self._directory(name)
-            self._check_links(Path(directory))
-            return open_store(directory)
-        url = self._url(name)
-        if urlsplit(url).scheme in ("http", "https"):
+            paths = PathsBelow(self._directories)
+            return LocalStore(_resolved(name, paths), paths)
+        url, _ = self._url(name)
+        if url.startswith(("http://", "https://")):
             raise StorageError("expected a directory or the URL of an object store as destination; HTTP is read-only")
         return open_store(url)
 
-    def _check_links(self, directory: Path) -> None:
-        """Raise StorageError for a link that points outside and would be read or written through."""
-        for folder, folders, files in os.walk(directory, followlinks=False):
-            for entry in (*folders, *files):
-                path = os.path.join(folder, entry)
-                if os.path.islink(path) and not self._is_inside(os.path.realpath(path)):
-                    raise StorageError("the directory has a symbolic link that points outside the configured roots")
-
-    def _directory(self, name: str) -> str:
-        if not name or len(name) > _MOST_CHARACTERS or "\0" in name or not os.path.isabs(name):
-            raise StorageError("expected an absolute path or a URL below one of the configured roots")
-        # Resolves links of all parents that there are; below them there is nothing that could be one.
-        real = os.path.realpath(name)
-        if not self._is_inside(real):
-            raise _outside()
-        return real
-
-    def _is_inside(self, real: str) -> bool:
-        return any(real.startswith(f"{root.rstrip(os.sep)}{os.sep}") for root in self._directories)
-
-    def _url(self, name: str) -> str:
+    def _url(self, name: str) -> tuple[str, str]:
+        """Return a URL and the root that it is below."""
         url = _plain_url(name.rstrip("/"))
-        if not any(url.startswith(f"{root}/") for root in self._urls):
-            raise _outside()
-        return url
+        for root in self._urls:
+            if url.startswith(f"{root}/"):
+                return url, root
+        raise _outside()
+
+
+def _resolved(name: str, paths: PathsBelow) -> str:
+    """Return an absolute path without links. Raises StorageError."""
+    if not name or len(name) > _MAX_CHARACTERS or "\0" in name or not os.path.isabs(name) or not _is_unicode(name):
+        raise StorageError("expected an absolute path or a URL below one of the configured roots")
+    try:
+        with storage_errors("use", excerpt(name)):
+            found = paths.resolve(name)
+    except StorageError as error:
+        if isinstance(error.__cause__, OutsideRootsError):
+            raise _outside() from None
+        raise
+    if not _is_unicode(found):
+        raise StorageError(f"a link on the path {excerpt(name)} is not UTF-8: rename what it leads to")
+    return found
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _plain_url(url: str) -> str:
     """Return a URL without escapes or relative parts. Raises StorageError."""
-    parts = urlsplit(url) if len(url) <= _MOST_CHARACTERS and url.isprintable() else None
+    parts = parts_of_url(url) if len(url) <= _MAX_CHARACTERS and url.isprintable() else None
     segments = [] if parts is None else parts.path.split("/")[1:]
     if (
         parts is None

@@ -9,33 +9,44 @@ Source: https://huggingface.co/docs/huggingface_hub/guides/manage-cache, hugging
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
+from core.checkpoint.storage.local import LocalStore
 from core.errors import StorageError, excerpt
 
-_DEFAULT_REVISION = "main"
+_DEFAULT_REVISION = "refs/main"
+_MAX_REVISION_BYTES = 100
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
-def snapshot_directory(directory: Path) -> Path:
-    """Return the directory with the model's files: that of the revision `main`, or else the only snapshot.
+def snapshot(store: LocalStore) -> LocalStore:
+    """Return the store with the model's files: that of the revision `main`, or else the only snapshot.
 
     A directory that is not a model's in the cache is returned as it is. Raises StorageError where the cache has no
     snapshot, or several and none of them is `main`.
     """
-    snapshots = directory / "snapshots"
-    if not directory.name.startswith("models--") or not snapshots.is_dir():
-        return directory
-    try:
-        commit = (directory / "refs" / _DEFAULT_REVISION).read_text().strip()
-    except (OSError, UnicodeDecodeError):
-        commit = ""
-    if _COMMIT.fullmatch(commit) and (snapshots / commit).is_dir():
-        return snapshots / commit
-    found = sorted(path for path in snapshots.iterdir() if path.is_dir())
+    if not store.directory.name.startswith("models--"):
+        return store
+    snapshots = store.below("snapshots")
+    found = snapshots.folders()
+    if found is None:
+        return store
+    commit = _commit(store)
+    if commit in found:
+        return snapshots.below(commit)
     if len(found) == 1:
-        return found[0]
+        return snapshots.below(found[0])
     if not found:
-        raise StorageError(f"{directory} has no snapshot: the model was not downloaded")
-    listed = ", ".join(excerpt(path.name) for path in found[:3])
-    raise StorageError(f"{directory} has {len(found)} snapshots and no revision main: name one of them ({listed})")
+        raise StorageError(f"{store.directory} has no snapshot: the model was not downloaded")
+    listed = ", ".join(excerpt(each) for each in found[:3])
+    raise StorageError(
+        f"{store.directory} has {len(found)} snapshots and no revision main: name one of them ({listed})"
+    )
+
+
+def _commit(store: LocalStore) -> str:
+    """Return the commit of the revision `main`; nothing where it cannot be read."""
+    try:
+        text = (store.get(_DEFAULT_REVISION, _MAX_REVISION_BYTES) or b"").decode(errors="replace").strip()
+    except StorageError:
+        return ""
+    return text if _COMMIT.fullmatch(text) else ""

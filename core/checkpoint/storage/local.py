@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import errno
 import os
-import shutil
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -14,17 +14,22 @@ from typing import TypeVar
 from core.checkpoint.storage.directory_lock import locked
 from core.checkpoint.storage.local_writer import PART, LocalWriter, sync_directory, write_fully
 from core.checkpoint.storage.operating_system_errors import storage_errors
-from core.checkpoint.storage.store import FileWriter, Store, StoredFile
+from core.checkpoint.storage.paths import FOLDER, LOOK, OutsideRootsError, Paths
+from core.checkpoint.storage.store import MAX_BYTES_OF_SMALL_FILE, FileWriter, Store, StoredFile
 from core.errors import DestinationError, SourceChangedError, StorageError, excerpt
+from core.errors.cancellation import checked
 
-MOST_BYTES_OF_SMALL_FILE = 64 << 20
-MOST_FOLDERS = 20_000
+MAX_FOLDERS = 20_000
 """Two links to the next folder in each of some dozens of folders are more paths than can be listed."""
+MAX_ENTRIES = 200_000
 LOCK_FILE = ".requant.lock"
 READ_AHEAD = 16 << 20
 """Bytes that the system reads ahead from the disk while earlier ones are processed."""
 
-_MOST_TRIES = 100
+_MAX_TRIES = 100
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
+"""A FIFO is opened without waiting for its other end; a regular file does not know the difference."""
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 Made = TypeVar("Made")
 
 _numbers = count()
@@ -33,65 +38,120 @@ _numbers = count()
 class LocalStore(Store):
     """A directory. Files are read and written with positions, never mapped: a file that shrinks is an error.
 
-    `version` of a file is its modification time in ns and its size. Symbolic links are followed when files are read: in
-    the cache of Hugging Face all files are links.
+    `version` of a file is its modification time in ns and its size. Symbolic links are followed when files are read, as
+    far as `paths` does: in the cache of Hugging Face all files are links. What is written goes through no link below
+    the directory. Only regular files are read.
     """
 
-    def __init__(self, directory: str | os.PathLike[str]) -> None:
+    def __init__(self, directory: str | os.PathLike[str], paths: Paths | None = None) -> None:
+        """Raise StorageError for what cannot be a path."""
+        if "\0" in os.fspath(directory):
+            raise StorageError(f"'{excerpt(os.fspath(directory))}' is not a path: it has a NUL")
         self.directory = Path(os.path.abspath(directory))
         self.url = str(self.directory)
+        self._paths = Paths() if paths is None else paths
         self._ahead: dict[str, tuple[int, int]] = {}
+
+    def below(self, name: str) -> LocalStore:
+        """Return the store of a folder of this one."""
+        return LocalStore(self._path(name), self._paths)
 
     def files(self) -> tuple[StoredFile, ...]:
         """Return all files below the directory, sorted by name; none where the directory does not exist.
 
-        A link to what does not exist is an error, unless it is hidden: editors use such links as lock files.
+        A link to what does not exist is an error, unless it is hidden: editors use such links as lock files. Raises
+        StorageError, also for more folders or entries than a checkpoint has.
         """
-        folders = count(1)
-        return tuple(sorted(self._files(self.directory, "", (), folders), key=lambda file: file.name))
+        files: list[StoredFile] = []
+        folders: list[tuple[str, tuple[tuple[int, int], ...]]] = [("", ())]
+        entries = 0
+        for listed in count(1):
+            if not folders:
+                break
+            if listed > MAX_FOLDERS:
+                raise StorageError(f"{self.directory} has more than {MAX_FOLDERS} folders, links to folders included")
+            prefix, above = folders.pop()
+            with storage_errors("read the directory", self.directory / prefix), self._listed(prefix) as descriptor:
+                if descriptor is None:
+                    continue
+                status = os.fstat(descriptor)
+                identity = (status.st_dev, status.st_ino)
+                if identity in above:
+                    raise StorageError(f"{self.directory / prefix} is a link to a directory above it")
+                with os.scandir(descriptor) as scanned:
+                    for entry in checked(scanned):
+                        entries += 1
+                        if entries > MAX_ENTRIES:
+                            raise StorageError(f"{self.directory} has more than {MAX_ENTRIES} entries")
+                        name = f"{prefix}{entry.name}"
+                        found = self._status(entry, name)
+                        if found is not None and stat.S_ISDIR(found.st_mode):
+                            folders.append((f"{name}/", (*above, identity)))
+                        elif found is not None and stat.S_ISREG(found.st_mode):
+                            files.append(StoredFile(name, found.st_size, _version(found)))
+        return tuple(sorted(files, key=lambda file: file.name))
 
-    def _files(
-        self, directory: Path, prefix: str, above: tuple[tuple[int, int], ...], folders: Iterator[int]
-    ) -> Iterator[StoredFile]:
-        if next(folders) > MOST_FOLDERS:
-            raise StorageError(f"{self.directory} has more than {MOST_FOLDERS} folders, links to folders included")
-        with storage_errors("read the directory", directory):
+    def folders(self) -> tuple[str, ...] | None:
+        """Return the names of the folders in the directory, sorted; None where it does not exist. Links are not
+        folders.
+        """
+        with storage_errors("read the directory", self.directory), self._listed("") as descriptor:
+            if descriptor is None:
+                return None
+            with os.scandir(descriptor) as scanned:
+                found = [entry.name for entry in checked(scanned) if entry.is_dir(follow_symlinks=False)]
+            return tuple(sorted(found))
+
+    @contextmanager
+    def _listed(self, prefix: str) -> Iterator[int | None]:
+        """Open a folder to list it; None where there is none."""
+        try:
+            descriptor = self._paths.open(str(self.directory / prefix), os.O_RDONLY | os.O_NONBLOCK)
+        except FileNotFoundError:
+            yield None
+            return
+        try:
+            if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
+                raise StorageError(f"{self.directory / prefix} is a file: name a directory")
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def _status(self, entry: os.DirEntry[str], name: str) -> os.stat_result | None:
+        """Return what an entry is, or what the link leads to; None for what was removed since, and for lock files."""
+        path = f"{self.directory}/{name}"
+        with storage_errors("read", path, file=name):
             try:
-                status = os.stat(directory)
-                if not above and not stat.S_ISDIR(status.st_mode):
-                    raise StorageError(f"{directory} is a file: name a directory")
-                entries = list(os.scandir(directory))
+                status = entry.stat(follow_symlinks=False)
             except FileNotFoundError:
-                if above:
-                    raise
-                return
-        identity = (status.st_dev, status.st_ino)
-        if identity in above:
-            raise StorageError(f"{directory} is a link to a directory above it")
-        for entry in entries:
-            if entry.is_dir():
-                yield from self._files(directory / entry.name, f"{prefix}{entry.name}/", (*above, identity), folders)
-                continue
-            with storage_errors("read", entry.path, file=f"{prefix}{entry.name}"):
-                try:
-                    status = entry.stat()
-                except FileNotFoundError:
-                    if not entry.is_symlink() or entry.name.startswith("."):
-                        continue  # Removed since, or a lock file.
-                    raise
-            if entry.is_file():
-                yield StoredFile(f"{prefix}{entry.name}", status.st_size, _version(status))
+                return None
+            if not stat.S_ISLNK(status.st_mode):
+                return status
+            try:
+                descriptor = self._paths.open(path, LOOK)
+            except FileNotFoundError:
+                if entry.name.startswith("."):
+                    return None
+                raise
+            try:
+                return os.fstat(descriptor)
+            finally:
+                os.close(descriptor)
 
     def find(self, name: str) -> StoredFile | None:
         """Return a file by its name, None for a directory. Raises StorageError for a link to what does not exist."""
         path = self._path(name)
         with storage_errors("read", path, file=name):
             try:
-                status = os.stat(path)
+                descriptor = self._paths.open(path, LOOK)
             except FileNotFoundError:
-                if not path.is_symlink():
+                if not self._is_link(name):
                     return None
                 raise
+            try:
+                status = os.fstat(descriptor)
+            finally:
+                os.close(descriptor)
         return StoredFile(name, status.st_size, _version(status)) if stat.S_ISREG(status.st_mode) else None
 
     def read_into(self, file: StoredFile, offset: int, target: memoryview) -> None:
@@ -99,7 +159,7 @@ class LocalStore(Store):
         path, filled = self._path(file.name), 0
         with storage_errors("read", path, file=file.name):
             try:
-                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                descriptor = self._opened(path)
             except FileNotFoundError:
                 raise SourceChangedError(f"{path} no longer exists", file=file.name) from None
             try:
@@ -122,6 +182,17 @@ class LocalStore(Store):
             detail = f"{path} ends at byte {offset + filled}, but bytes up to {offset + len(target)} are needed"
             raise SourceChangedError(detail, file=file.name)
 
+    def _opened(self, path: str) -> int:
+        """Return a descriptor of a regular file, to be read. Raises OSError."""
+        descriptor = self._paths.open(path, _READ)
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            os.close(descriptor)
+            # As open(2) does for sockets.
+            code = errno.EISDIR if stat.S_ISDIR(mode) else errno.ENXIO
+            raise OSError(code, os.strerror(code))
+        return descriptor
+
     def _read_ahead(self, descriptor: int, name: str, begin: int, end: int) -> None:
         """Ask the system to read ahead. By itself it does so only for one reader of an open file."""
         first, last = self._ahead.get(name, (0, 0))
@@ -140,22 +211,28 @@ class LocalStore(Store):
         """
         path = self._path(name)
         with storage_errors("write", path, file=name):
-            if path.is_dir():
-                raise DestinationError(f"{path} is a directory: remove it, or choose another name", file=name)
-            return _repeated(lambda: _begun(path, name, size))
+            return _repeated(lambda: self._begun(path, name, size))
 
-    def get(self, name: str) -> bytes | None:
-        """Return the bytes of a file of at most 64 MiB, None where there is none. Raises StorageError."""
+    def _begun(self, path: str, name: str, size: int) -> LocalWriter:
+        with self._folder(name, make=True) as (folder, last):
+            with suppress(FileNotFoundError):
+                if stat.S_ISDIR(os.stat(last, dir_fd=folder, follow_symlinks=False).st_mode):
+                    raise DestinationError(f"{path} is a directory: remove it, or choose another name", file=name)
+            return LocalWriter(path, name, size, folder, lambda: self._folder(name))
+
+    def get(self, name: str, max_bytes: int = MAX_BYTES_OF_SMALL_FILE) -> bytes | None:
+        """Return the bytes of a file of at most `max_bytes`, None where there is none. Raises StorageError."""
         path = self._path(name)
         with storage_errors("read", path, file=name):
             try:
-                with open(path, "rb") as opened:
-                    data = opened.read(MOST_BYTES_OF_SMALL_FILE + 1)
+                descriptor = self._opened(path)
             except FileNotFoundError:
                 return None
-        if len(data) > MOST_BYTES_OF_SMALL_FILE:
-            raise StorageError(f"{path} is larger than {MOST_BYTES_OF_SMALL_FILE >> 20} MiB", file=name)
-        return data
+            with open(descriptor, "rb") as opened:
+                # A sparse file takes no space on the disk. Others may grow.
+                if os.fstat(descriptor).st_size <= max_bytes and len(data := opened.read(max_bytes + 1)) <= max_bytes:
+                    return data
+        raise StorageError(f"{path} has more than {max_bytes} bytes", file=name)
 
     def put(self, name: str, data: bytes, *, only_if_absent: bool = False) -> bool:
         """Write a file under another name, make it durable and rename it, so that it exists completely or not at
@@ -164,36 +241,64 @@ class LocalStore(Store):
         Again where another process has removed the folder or the unfinished file: a worker that finishes a destination
         removes what all of them have recorded.
         """
-        path = self._path(name)
-        with storage_errors("write", path, file=name):
-            return _repeated(lambda: _put(path, data, only_if_absent=only_if_absent))
+        with storage_errors("write", self._path(name), file=name):
+            return _repeated(lambda: self._put(name, data, only_if_absent=only_if_absent))
+
+    def _put(self, name: str, data: bytes, *, only_if_absent: bool) -> bool:
+        with self._folder(name, make=True) as (folder, last):
+            part = f"{last}.{os.getpid()}-{next(_numbers)}{PART}"
+            try:
+                descriptor = os.open(part, _CREATE, 0o666, dir_fd=folder)
+                try:
+                    write_fully(descriptor, 0, memoryview(data))
+                    os.fsync(descriptor)
+                finally:
+                    os.close(descriptor)
+                if only_if_absent:
+                    try:
+                        os.link(part, last, src_dir_fd=folder, dst_dir_fd=folder)
+                    except FileExistsError:
+                        return False
+                else:
+                    os.rename(part, last, src_dir_fd=folder, dst_dir_fd=folder)
+                sync_directory(folder)
+            finally:
+                with suppress(FileNotFoundError):
+                    os.unlink(part, dir_fd=folder)
+        return True
 
     def remove(self, name: str) -> None:
         """Remove a file, and the folders below the store that this leaves empty."""
-        path = self._path(name)
-        with storage_errors("remove", path, file=name), suppress(FileNotFoundError):
-            os.unlink(path)
-        for folder in path.parents:
-            if folder == self.directory:
-                break
-            try:
-                os.rmdir(folder)
-            except OSError:
-                break
+        removing = storage_errors("remove", self._path(name), file=name)
+        with removing, suppress(FileNotFoundError), self._folder(name) as (folder, last):
+            os.unlink(last, dir_fd=folder)
+        with suppress(OSError):
+            while "/" in name:
+                name = name.rpartition("/")[0]
+                with self._folder(name) as (folder, last):
+                    os.rmdir(last, dir_fd=folder)
 
     @contextmanager
     def lock(self, *, shared: bool = False) -> Iterator[None]:
         """Lock the directory, creating it if needed. The kernel releases the lock when the process ends."""
         with storage_errors("write to", self.directory):
-            os.makedirs(self.directory, exist_ok=True)
-        with locked(self.directory / LOCK_FILE, shared=shared):
-            yield
+            folder = self._directory(make=True)
+        try:
+            with locked(folder, LOCK_FILE, self.directory, shared=shared):
+                yield
+        finally:
+            os.close(folder)
 
     def free_bytes(self) -> int | None:
         """Return the free space of the directory's file system."""
         for place in (self.directory, *self.directory.parents):
             with suppress(FileNotFoundError), storage_errors("read", place):
-                return shutil.disk_usage(place).free
+                descriptor = self._paths.open(str(place), LOOK)
+                try:
+                    found = os.statvfs(descriptor)
+                finally:
+                    os.close(descriptor)
+                return found.f_bavail * found.f_frsize
         return None
 
     def leads_out(self, file: StoredFile) -> bool:
@@ -201,65 +306,107 @@ class LocalStore(Store):
         return not Path(os.path.realpath(self._path(file.name))).is_relative_to(os.path.realpath(self.directory))
 
     def overlaps(self, other: Store) -> bool:
-        """Return whether this directory is the other one or lies below it, links and mounts included."""
+        """Return whether this directory is the other one or lies below it, links and mounts included.
+
+        Raises StorageError where one of them cannot be read.
+        """
         if not isinstance(other, LocalStore):
             return False
-        real = Path(os.path.realpath(self.directory))
-        above = Path(os.path.realpath(other.directory))
-        return any(place == above or _same(place, above) for place in (real, *real.parents))
+        theirs = other._identity()
+        if theirs is None:
+            return self.directory.is_relative_to(other.directory)
+        return theirs in self._identities()
 
-    def _path(self, name: str) -> Path:
+    def _identity(self) -> tuple[int, int] | None:
+        with storage_errors("read", self.directory):
+            try:
+                descriptor = self._paths.open(str(self.directory), LOOK)
+            except FileNotFoundError:
+                return None
+            try:
+                status = os.fstat(descriptor)
+            finally:
+                os.close(descriptor)
+            return status.st_dev, status.st_ino
+
+    def _identities(self) -> Iterator[tuple[int, int]]:
+        """Yield what identifies the directory, or the nearest one above it that exists, and all directories above."""
+        with storage_errors("read", self.directory):
+            for place in (self.directory, *self.directory.parents):
+                with suppress(FileNotFoundError, OutsideRootsError):
+                    descriptor = self._paths.open(str(place), LOOK)
+                    break
+            else:
+                return
+            before = None
+            try:
+                while True:
+                    status = os.fstat(descriptor)
+                    found = status.st_dev, status.st_ino
+                    if found == before:
+                        return
+                    yield found
+                    parent = os.open("..", LOOK | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=descriptor)
+                    os.close(descriptor)
+                    descriptor, before = parent, found
+            finally:
+                os.close(descriptor)
+
+    def _path(self, name: str) -> str:
         parts = name.split("/")
-        if any(part in ("", ".", "..") or "\0" in part for part in parts):
+        if any(part in ("", ".", "..") or "\0" in part for part in parts) or not _can_be_encoded(name):
             raise StorageError(f"'{excerpt(name)}' is not the name of a file in {self.directory}", file=name)
-        return self.directory.joinpath(*parts)
+        return str(self.directory.joinpath(name))
+
+    def _is_link(self, name: str) -> bool:
+        with suppress(OSError), self._folder(name) as (folder, last):
+            return stat.S_ISLNK(os.stat(last, dir_fd=folder, follow_symlinks=False).st_mode)
+        return False
+
+    @contextmanager
+    def _folder(self, name: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
+        """Open the folder of a file, through no link below the directory. Yields it with the file's name in it.
+
+        `make`: create what is missing. Raises OSError.
+        """
+        *folders, last = name.split("/")
+        descriptor = self._directory(make=make)
+        try:
+            for each in folders:
+                if make:
+                    with suppress(FileExistsError):
+                        os.mkdir(each, dir_fd=descriptor)
+                below = os.open(each, FOLDER | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=descriptor)
+                os.close(descriptor)
+                descriptor = below
+            yield descriptor, last
+        finally:
+            os.close(descriptor)
+
+    def _directory(self, *, make: bool) -> int:
+        """Return a descriptor of the directory itself. Raises OSError."""
+        with suppress(FileNotFoundError):
+            return self._paths.open(self.url, FOLDER)
+        if make:
+            self._paths.make_directory(self.url)
+        return self._paths.open(self.url, FOLDER)
+
+
+def _can_be_encoded(name: str) -> bool:
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _repeated(make: Callable[[], Made]) -> Made:
     """Return what `make` makes, which another process may disturb by removing a folder or a file."""
-    for _ in range(_MOST_TRIES):
+    for _ in range(_MAX_TRIES):
         with suppress(FileNotFoundError):
             return make()
     return make()
 
 
-def _begun(path: Path, name: str, size: int) -> LocalWriter:
-    os.makedirs(path.parent, exist_ok=True)
-    return LocalWriter(path, name, size)
-
-
-def _put(path: Path, data: bytes, *, only_if_absent: bool) -> bool:
-    part = path.with_name(f"{path.name}.{os.getpid()}-{next(_numbers)}{PART}")
-    os.makedirs(path.parent, exist_ok=True)
-    try:
-        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        try:
-            write_fully(descriptor, 0, memoryview(data))
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        if only_if_absent:
-            try:
-                os.link(part, path)
-            except FileExistsError:
-                return False
-        else:
-            os.rename(part, path)
-        # What was written may be removed, too, and its folder.
-        with suppress(FileNotFoundError):
-            sync_directory(path.parent)
-    finally:
-        with suppress(FileNotFoundError):
-            os.unlink(part)
-    return True
-
-
 def _version(status: os.stat_result) -> str:
     return f"{status.st_mtime_ns}-{status.st_size}"
-
-
-def _same(first: Path, second: Path) -> bool:
-    try:
-        return os.path.samefile(first, second)
-    except OSError:
-        return False

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import os
-from contextlib import suppress
-from pathlib import Path
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from threading import Lock, Thread
 
+from core.checkpoint.storage.directory_lock import LockedError, is_same, open_locked
 from core.checkpoint.storage.operating_system_errors import storage_errors
 from core.checkpoint.storage.store import FileWriter
 from core.errors import DestinationError, StorageError
 
 PART = ".part"
+Folder = tuple[int, str]
+"""A descriptor of a folder, and the name of a file in it."""
 _HASHED_AT_ONCE = 1 << 20
 
 
@@ -24,11 +26,19 @@ class LocalWriter(FileWriter):
     A `.part` that a killed process left is written anew.
     """
 
-    def __init__(self, path: Path, name: str, size: int) -> None:
+    def __init__(
+        self, path: str, name: str, size: int, folder: int, reopened: Callable[[], AbstractContextManager[Folder]]
+    ) -> None:
+        """path: of the file, for messages. folder: a descriptor of its folder. reopened: opens that again."""
         self._path, self._name, self._size = path, name, size
         self._written, self._lock = 0, Lock()
-        self._part = path.with_name(path.name + PART)
-        self._descriptor = _open_locked(self._part, name)
+        self._part = path + PART
+        self._reopened = reopened
+        try:
+            self._descriptor = open_locked(folder, os.path.basename(self._part))
+        except LockedError:
+            detail = f"another process writes {self._part}: wait until it has finished"
+            raise DestinationError(detail, busy=True, file=name) from None
         try:
             os.ftruncate(self._descriptor, 0)
             os.ftruncate(self._descriptor, size)
@@ -62,16 +72,21 @@ class LocalWriter(FileWriter):
                 syncing.join()
             if failures:
                 raise failures[0]
-            os.rename(self._part, self._path)
-            sync_directory(self._path.parent)
+            with self._reopened() as (folder, last):
+                part = last + PART
+                if not is_same(self._descriptor, folder, part):
+                    raise StorageError(f"{self._part} was replaced while it was written", file=self._name)
+                os.rename(part, last, src_dir_fd=folder, dst_dir_fd=folder)
+                sync_directory(folder)
             self._close()
         return digest
 
     def discard(self) -> None:
         """Remove what was written, unless it was committed."""
         if self._descriptor >= 0:
-            with suppress(OSError):
-                os.unlink(self._part)
+            with suppress(OSError), self._reopened() as (folder, last):
+                if is_same(self._descriptor, folder, last + PART):
+                    os.unlink(last + PART, dir_fd=folder)
             self._close()
 
     def _close(self) -> None:
@@ -99,16 +114,13 @@ def write_fully(descriptor: int, offset: int, data: memoryview) -> None:
         data = data[written:]
 
 
-def sync_directory(directory: Path) -> None:
+def sync_directory(directory: int) -> None:
     """Make the names in a directory durable. Nothing happens on file systems that have no such operation."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(descriptor)
+        os.fsync(directory)
     except OSError as error:
         if error.errno not in (errno.EINVAL, errno.ENOTSUP):
             raise
-    finally:
-        os.close(descriptor)
 
 
 def _sync(descriptor: int, failures: list[OSError]) -> None:
@@ -116,23 +128,3 @@ def _sync(descriptor: int, failures: list[OSError]) -> None:
         os.fsync(descriptor)
     except OSError as error:
         failures.append(error)
-
-
-def _open_locked(part: Path, name: str) -> int:
-    while True:
-        descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Whoever had it before may have given it its name meanwhile: then it is not this file any more.
-            if os.path.samestat(os.fstat(descriptor), os.stat(part)):
-                return descriptor
-        except BlockingIOError:
-            os.close(descriptor)
-            detail = f"another process writes {part}: wait until it has finished"
-            raise DestinationError(detail, busy=True, file=name) from None
-        except FileNotFoundError:
-            pass
-        except BaseException:
-            os.close(descriptor)
-            raise
-        os.close(descriptor)

@@ -1,21 +1,19 @@
-"""A prefix of an object store (S3, Google Cloud Storage, Azure Blob Storage), or a directory of an HTTP server.
+"""A prefix of an object store: S3, Google Cloud Storage, Azure Blob Storage.
 
 Read by ranges and written by multipart uploads, through obstore, which is imported when the first store is opened.
 """
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Literal
-from urllib.parse import urlsplit
 
-from core.checkpoint.storage.http_directory import names_in_http_directory
-from core.checkpoint.storage.object_store_client import READ_ONLY_SCHEMES, RETRY, client_of
+from core.checkpoint.storage.object_store_client import RETRY, client_of
 from core.checkpoint.storage.object_store_errors import storage_errors
 from core.checkpoint.storage.read_ahead import BLOCK, ReadAhead
 from core.checkpoint.storage.spooled_upload import SpooledUpload
-from core.checkpoint.storage.store import FileWriter, Store, StoredFile
+from core.checkpoint.storage.store import MAX_BYTES_OF_SMALL_FILE, FileWriter, Store, StoredFile
 from core.errors import SourceChangedError, StorageError
 
 if TYPE_CHECKING:
@@ -24,19 +22,17 @@ if TYPE_CHECKING:
 
     from core.checkpoint.storage.object_store_client import Client
 
-# Of what `get` reads at once.
-SMALL_FILE = 64 << 20
 MOST_FILES = 20_000
 
 
 def open_object_store(url: str, *, retry: RetryConfig = RETRY) -> ObjectStore:
-    """Open `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix` or `https://host/directory` (to read).
+    """Open `s3://bucket/prefix`, `gs://bucket/prefix` or `az://container/prefix`.
 
     Credentials, region and endpoint come from the environment variables that obstore reads: `AWS_*`, `GOOGLE_*`,
     `AZURE_*`. Nothing is asked of the server. Raises StorageError where the URL cannot be one, where settings of the
     environment are wrong, and where obstore is not installed.
     """
-    return ObjectStore(url, client_of(url, retry), read_only=urlsplit(url).scheme in READ_ONLY_SCHEMES)
+    return ObjectStore(url, client_of(url, retry))
 
 
 class ObjectStore(Store):
@@ -47,32 +43,25 @@ class ObjectStore(Store):
 
     read_size = BLOCK
 
-    def __init__(self, url: str, client: Client, *, read_only: bool = False) -> None:
+    def __init__(self, url: str, client: Client) -> None:
         self.url = url.rstrip("/")
         self._client = client
-        self._read_only = read_only
         self._read_ahead = ReadAhead(self._fetch)
 
     def files(self) -> tuple[StoredFile, ...]:
         import obstore
 
-        if self._read_only:
-            names = names_in_http_directory(self.get)
-            found = [file for file in map(self.find, sorted(names)) if file]
-            if not found:
-                raise StorageError(f"{self.url} has no model: neither config.json nor model.safetensors exists")
-        else:
-            with storage_errors(self.url, "cannot be listed"):
-                listed = []
-                for chunk in obstore.list(self._client, chunk_size=1000):
-                    listed += [_stored(each) for each in chunk]
-                    if len(listed) > MOST_FILES:
-                        raise StorageError(
-                            f"{self.url} has more than {MOST_FILES} objects; expected the prefix of one model"
-                        )
-            # Consoles show a folder by an empty object of its name.
-            folders = {"", *(str(folder) for file in listed for folder in PurePosixPath(file.name).parents)}
-            found = [file for file in listed if file.size or file.name not in folders]
+        with storage_errors(self.url, "cannot be listed"):
+            listed = []
+            for chunk in obstore.list(self._client, chunk_size=1000):
+                listed += [_stored(each) for each in chunk]
+                if len(listed) > MOST_FILES:
+                    raise StorageError(
+                        f"{self.url} has more than {MOST_FILES} objects; expected the prefix of one model"
+                    )
+        # Consoles show a folder by an empty object of its name.
+        folders = {"", *(str(folder) for file in listed for folder in PurePosixPath(file.name).parents)}
+        found = [file for file in listed if file.size or file.name not in folders]
         return tuple(sorted(found, key=lambda file: file.name))
 
     def find(self, name: str) -> StoredFile | None:
@@ -95,10 +84,7 @@ class ObjectStore(Store):
         import obstore
         from obstore.exceptions import PreconditionError
 
-        options: GetOptions = {"range": (begin, end)}
-        if not self._read_only:
-            # HTTP servers may have no ETag, or take no notice of this; all are compared below.
-            options["if_match"] = file.version
+        options: GetOptions = {"range": (begin, end), "if_match": file.version}
         missing = (FileNotFoundError, PreconditionError)
         try:
             with storage_errors(self.url, "cannot be read", file.name, expected=missing):
@@ -117,27 +103,25 @@ class ObjectStore(Store):
         )
 
     def create(self, name: str, size: int) -> FileWriter:
-        self._check_writable(name)
         return SpooledUpload(self._client, self.url, name, size)
 
-    def get(self, name: str) -> bytes | None:
+    def get(self, name: str, max_bytes: int = MAX_BYTES_OF_SMALL_FILE) -> bytes | None:
         import obstore
 
         try:
             with storage_errors(self.url, "cannot be read", name, expected=(FileNotFoundError,)):
                 result = obstore.get(self._client, name)
                 size = result.meta["size"]
-                if size <= SMALL_FILE:
+                if size <= max_bytes:
                     return bytes(result.bytes())
         except FileNotFoundError:
             return None
-        raise StorageError(f"{self.url}/{name} has {size} bytes; expected at most {SMALL_FILE}", file=name)
+        raise StorageError(f"{self.url}/{name} has {size} bytes; expected at most {max_bytes}", file=name)
 
     def put(self, name: str, data: bytes, *, only_if_absent: bool = False) -> bool:
         import obstore
         from obstore.exceptions import AlreadyExistsError
 
-        self._check_writable(name)
         mode: Literal["create", "overwrite"] = "create" if only_if_absent else "overwrite"
         try:
             with storage_errors(self.url, "cannot be written", name, expected=(AlreadyExistsError,)):
@@ -149,20 +133,9 @@ class ObjectStore(Store):
     def remove(self, name: str) -> None:
         import obstore
 
-        self._check_writable(name)
         missing = FileNotFoundError
         with suppress(missing), storage_errors(self.url, "cannot be removed", name, expected=(missing,)):
             obstore.delete(self._client, name)
-
-    def lock(self, *, shared: bool = False) -> AbstractContextManager[None]:
-        """Hold nothing: what two runs write at the same time are the same bytes, or one of them is refused."""
-        self._check_writable()
-        return super().lock(shared=shared)
-
-    def _check_writable(self, name: str | None = None) -> None:
-        if self._read_only:
-            place = f"{self.url}/{name}" if name else self.url
-            raise StorageError(f"{place} cannot be written: HTTP is read-only", file=name)
 
 
 def _stored(meta: ObjectMeta) -> StoredFile:

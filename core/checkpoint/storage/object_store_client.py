@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import TYPE_CHECKING
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult
 
 from core.checkpoint.storage.object_store_errors import storage_errors
-from core.errors import StorageError, excerpt
+from core.checkpoint.storage.urls import parts_of_url
+from core.errors import StorageError
 
 if TYPE_CHECKING:
-    from obstore.store import AzureStore, ClientConfig, GCSStore, HTTPStore, MemoryStore, RetryConfig, S3Store
+    from obstore.store import AzureStore, GCSStore, MemoryStore, RetryConfig, S3Store
 
-    Client = S3Store | GCSStore | AzureStore | HTTPStore | MemoryStore
+    Client = S3Store | GCSStore | AzureStore | MemoryStore
 
 SCHEMES = ("s3", "gs", "az", "https", "http")
-READ_ONLY_SCHEMES = ("https", "http")
 
 # Server errors, throttling (429, 503) and lost connections are tried again after 0.1 s, 0.2 s and so on to 15 s, with
 # jitter, for at most three minutes: the signature of a request is valid for five.
@@ -28,7 +28,7 @@ RETRY: RetryConfig = {
 
 def client_of(url: str, retry: RetryConfig) -> Client:
     """Return a client. Raises StorageError."""
-    parts = _parts(url)
+    parts = url_without_secrets(url)
     try:
         from obstore import store as clients
     except ModuleNotFoundError as error:
@@ -42,18 +42,14 @@ def client_of(url: str, retry: RetryConfig) -> Client:
             return clients.S3Store(bucket, prefix=prefix, retry_config=retry)
         if parts.scheme == "gs":
             return clients.GCSStore(bucket, prefix=prefix, retry_config=retry)
-        if parts.scheme == "az":
-            return clients.AzureStore(bucket, prefix=prefix, retry_config=retry)
-        options: ClientConfig = {"allow_http": parts.scheme == "http"}
-        return clients.HTTPStore(url.rstrip("/"), client_options=options, retry_config=retry)
+        return clients.AzureStore(bucket, prefix=prefix, retry_config=retry)
 
 
-def _parts(url: str) -> SplitResult:
-    """Refuse what would be ignored, and secrets, which would stand in plans, logs and messages."""
-    try:
-        parts = urlsplit(url)
-    except ValueError as error:
-        raise StorageError(f"'{excerpt(url.rpartition('@')[2])}' is not a URL: {error}") from error
+def url_without_secrets(url: str) -> SplitResult:
+    """Return the parts of a URL. Raises StorageError for what would be ignored, and for secrets, which would stand in
+    plans, logs and messages.
+    """
+    parts = parts_of_url(url)
     shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
     if parts.scheme not in SCHEMES:
         raise StorageError(f"{shown}: no object store; use one of {', '.join(f'{each}://' for each in SCHEMES)}")

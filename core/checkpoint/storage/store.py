@@ -18,6 +18,10 @@ class StoredFile:
     version: str
 
 
+MAX_BYTES_OF_SMALL_FILE = 64 << 20
+"""Of what `Store.get` reads at once."""
+
+
 class FileWriter(ABC):
     """A file that is being written under another name (`<name>.part`), and has its own only after `commit`.
 
@@ -75,8 +79,10 @@ class Store(ABC):
         """Begin a file of `size` bytes. Raises StorageError."""
 
     @abstractmethod
-    def get(self, name: str) -> bytes | None:
-        """Return the bytes of a small file (at most 64 MiB), None where there is none. Raises StorageError."""
+    def get(self, name: str, max_bytes: int = MAX_BYTES_OF_SMALL_FILE) -> bytes | None:
+        """Return the bytes of a small file, None where there is none. Raises StorageError, also for a larger one, of
+        which no more than `max_bytes` are read whatever size it is said to have.
+        """
 
     @abstractmethod
     def put(self, name: str, data: bytes, *, only_if_absent: bool = False) -> bool:

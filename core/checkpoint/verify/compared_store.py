@@ -10,7 +10,7 @@ from threading import Lock, local
 import numpy as np
 
 from core.checkpoint.safetensors.header import Header
-from core.checkpoint.storage.store import FileWriter, Store, StoredFile
+from core.checkpoint.storage.store import MAX_BYTES_OF_SMALL_FILE, FileWriter, Store, StoredFile
 from core.errors import SourceChangedError, StorageError
 
 
@@ -57,9 +57,9 @@ class ComparedStore(Store):
         """Begin to compare a file of `size` bytes."""
         return _Comparison(self, self._files.get(name), name, size)
 
-    def get(self, name: str) -> bytes | None:
+    def get(self, name: str, max_bytes: int = MAX_BYTES_OF_SMALL_FILE) -> bytes | None:
         """Return the bytes of a small file."""
-        return self.store.get(name)
+        return self.store.get(name, max_bytes)
 
     def put(self, name: str, data: bytes, *, only_if_absent: bool = False) -> bool:
         """Refuse: nothing is written."""

@@ -44,18 +44,19 @@ def test_every_name_stands_for_bytes_that_are_on_the_disk(tmp_path: Path, monkey
             unsynced_names.difference_update({name for name in unsynced_names if str(Path(name).parent) == path})
 
     def given_name(call: str) -> Any:
-        def give(before: Any, after: Any) -> None:
+        def give(part: str, name: str, *, src_dir_fd: int, dst_dir_fd: int) -> None:
+            before, after = f"{path_of(src_dir_fd)}/{part}", f"{path_of(dst_dir_fd)}/{name}"
             with lock:
-                assert str(before) not in dirty, f"{after} is named before its bytes are on the disk"
-                if str(after).endswith(".json") and "requant-progress" in str(after):
+                assert before not in dirty, f"{after} is named before its bytes are on the disk"
+                if after.endswith(".json") and "requant-progress" in after:
                     output = json.loads(Path(before).read_bytes())["name"]
                     assert output in named, f"{output} is recorded before it has its name"
                     assert str(out / output) not in unsynced_names, f"{output} is recorded before its name is durable"
-                if Path(after).name == "config.json":
+                if name == "config.json":
                     assert not unsynced_names
-                named.append(Path(after).name)
-                unsynced_names.add(str(after))
-            real[call](before, after)
+                named.append(name)
+                unsynced_names.add(after)
+            real[call](part, name, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
 
         return give
 

@@ -19,7 +19,7 @@ from core.errors import StorageError
 from tests.support.cases import sample
 from tests.support.hand_made_plan import Example, example
 
-CALLS = ("pwrite", "fsync", "rename", "link", "ftruncate", "makedirs")
+CALLS = ("pwrite", "fsync", "rename", "link", "ftruncate", "makedirs", "mkdir")
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,6 +20,10 @@ class HttpFiles:
     ranges: bool = True
     faults: list[tuple[int, bytes]] = field(default_factory=list)
     always: tuple[int, bytes] | None = None
+    redirects: dict[str, str] = field(default_factory=dict)
+    """Where a path leads to instead."""
+    delay: float = 0.0
+    """Seconds until an answer begins."""
     requests: list[tuple[str, str, str | None]] = field(default_factory=list)
     """Method, path and range."""
     versions: list[str | None] = field(default_factory=list)
@@ -45,6 +50,10 @@ def serving(served: HttpFiles) -> Iterator[HttpFiles]:
                 return
             if fault:
                 self._answer(*fault, {})
+                return
+            time.sleep(served.delay)
+            if name in served.redirects:
+                self._answer(302, b"", {"Location": served.redirects[name]})
                 return
             data = served.files.get(name)
             if data is None:

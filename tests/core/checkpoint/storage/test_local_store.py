@@ -63,16 +63,16 @@ def test_links_that_lead_nowhere_or_in_circles(tmp_path: Path) -> None:
 
 def test_a_folder_that_another_process_removes_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers write to a folder, and remove it when it is empty."""
-    store, makedirs = LocalStore(tmp_path), os.makedirs
-    removed: list[Path] = []
+    store, mkdir = LocalStore(tmp_path), os.mkdir
+    removed: list[str] = []
 
-    def made_and_removed(path: Path, *, exist_ok: bool) -> None:
-        makedirs(path, exist_ok=exist_ok)
+    def made_and_removed(name: str, *, dir_fd: int) -> None:
+        mkdir(name, dir_fd=dir_fd)
         if len(removed) < 3:
-            os.rmdir(path)
-            removed.append(path)
+            os.rmdir(name, dir_fd=dir_fd)
+            removed.append(name)
 
-    monkeypatch.setattr(os, "makedirs", made_and_removed)
+    monkeypatch.setattr(os, "mkdir", made_and_removed)
     store.put("records/a", b"abc")
     removed.clear()
     with store.create("others/b", 0) as writer:
@@ -123,11 +123,8 @@ def test_a_directory_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="file is a file: name a directory"):
         LocalStore(tmp_path / "file").files()
-    for place, message in (
-        ("file/below", "is not a directory"),
-        ("file", "a file exists where a directory is expected"),
-    ):
-        with pytest.raises(StorageError, match=message), LocalStore(tmp_path / place).lock():
+    for place in ("file/below", "file"):
+        with pytest.raises(StorageError, match="is not a directory"), LocalStore(tmp_path / place).lock():
             pass
 
 
@@ -291,9 +288,11 @@ def test_a_part_that_gets_its_name_while_another_waits_for_it(tmp_path: Path, mo
     first.write(0, b"abc")
     opened = os.open
 
-    def open_then_commit(path: Any, *rest: Any) -> int:
+    def open_then_commit(path: Any, *rest: Any, **options: Any) -> int:
+        descriptor = opened(path, *rest, **options)
+        if path != "x.part":
+            return descriptor
         monkeypatch.setattr(os, "open", opened)
-        descriptor = opened(path, *rest)
         first.commit()
         return descriptor
 
@@ -337,7 +336,7 @@ def test_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_links_that_multiply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """40 folders with two links each to the next one: 2^40 paths."""
-    monkeypatch.setattr(local, "MOST_FOLDERS", 200)
+    monkeypatch.setattr(local, "MAX_FOLDERS", 200)
     for number in range(40):
         (tmp_path / "folders" / str(number)).mkdir(parents=True)
         for name in "ab":

@@ -1,8 +1,7 @@
-"""Object stores whose server fails, and directories of HTTP servers. `make interop` has an S3 server."""
+"""Object stores whose server fails. `make interop` has an S3 server."""
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ import pytest
 from obstore.store import MemoryStore
 
 from core.checkpoint.storage import object_store, spooled_upload
+from core.checkpoint.storage.location import open_store
 from core.checkpoint.storage.object_store import ObjectStore, open_object_store
 from core.checkpoint.storage.object_store_client import RETRY
 from core.checkpoint.storage.store import StoredFile
@@ -136,7 +136,7 @@ def test_an_upload_that_fails_is_aborted(
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("ftp://host/model", "no object store; use one of s3://, gs://, az://, https://, http://"),
+        ("ftp://host/model", "give a path, or a URL of file://, s3://, gs://, az://, https://, http://"),
         ("s3://key:secret@bucket/model", "a user, a query or a fragment"),
         ("https://host/model?token=secret", "a user, a query or a fragment"),
         ("s3:///model", "names no bucket"),
@@ -146,7 +146,7 @@ def test_an_upload_that_fails_is_aborted(
 )
 def test_urls_that_are_refused(url: str, message: str) -> None:
     with pytest.raises(StorageError, match=message) as caught:
-        open_object_store(url)
+        open_store(url)
     assert "secret" not in str(caught.value)
 
 
@@ -209,77 +209,6 @@ def test_parts_are_bounded_in_number(monkeypatch: pytest.MonkeyPatch) -> None:
         assert [len(each) for each in pieces] == [26, 26, 26, 23]
         writer.commit()
     assert store.get("a") == bytes(101)
-
-
-MODEL = {
-    "model/config.json": b"{}",
-    "model/model.safetensors.index.json": json.dumps(
-        {"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}
-    ).encode(),
-    "model/model-00001-of-00002.safetensors": bytes(range(256)) * 40000,
-    "model/model-00002-of-00002.safetensors": b"x" * 100,
-}
-
-
-@pytest.fixture
-def directory(server: HttpFiles) -> ObjectStore:
-    server.files = dict(MODEL)
-    server.etags = {name: f'"{len(data)}"' for name, data in MODEL.items()}
-    return open_object_store(f"{server.url}/model/", retry=BRIEF)
-
-
-def test_a_directory_of_an_http_server(directory: ObjectStore) -> None:
-    files = {file.name: file for file in directory.files()}
-    assert {f"model/{name}": file.size for name, file in files.items()} == {n: len(d) for n, d in MODEL.items()}
-    file = files["model-00001-of-00002.safetensors"]
-    target = bytearray(9_000_000)
-    directory.read_into(file, 77, memoryview(target))
-    assert target == MODEL["model/model-00001-of-00002.safetensors"][77:9_000_077]
-
-
-def test_an_http_file_changes(server: HttpFiles, directory: ObjectStore) -> None:
-    (file,) = [file for file in directory.files() if file.name == "model-00002-of-00002.safetensors"]
-    server.etags["model/model-00002-of-00002.safetensors"] = '"other"'
-    with pytest.raises(SourceChangedError, match="no longer the file of 100 bytes"):
-        directory.read_into(file, 0, memoryview(bytearray(10)))
-
-
-def test_an_http_server_without_ranges(server: HttpFiles, directory: ObjectStore) -> None:
-    server.ranges = False
-    file = directory.files()[-1]
-    with pytest.raises(StorageError, match=r"Range request not supported by"):
-        directory.read_into(file, 1, memoryview(bytearray(10)))
-
-
-def test_an_http_server_is_not_written(directory: ObjectStore) -> None:
-    for write in (
-        directory.lock,
-        lambda: directory.put("a", b""),
-        lambda: directory.create("a", 1),
-        lambda: directory.remove("config.json"),
-    ):
-        with pytest.raises(StorageError, match="HTTP is read-only"):
-            write()
-
-
-WEIGHT_MAPS: list[object] = [None, [], {"a": "../b"}, {"a": 1}, {"a": ""}, {str(n): str(n) for n in range(10_001)}]
-
-
-@pytest.mark.parametrize(
-    "index",
-    [*(json.dumps({"weight_map": each}).encode() for each in WEIGHT_MAPS), b"\xff", b"[" * 100_000],
-    ids=range(len(WEIGHT_MAPS) + 2),
-)
-def test_a_hostile_index(server: HttpFiles, directory: ObjectStore, index: bytes) -> None:
-    server.files["model/model.safetensors.index.json"] = index
-    with pytest.raises(StorageError, match=r"model\.safetensors\.index\.json"):
-        directory.files()
-
-
-def test_an_http_directory_without_a_model(server: HttpFiles, directory: ObjectStore) -> None:
-    server.files = {}
-    with pytest.raises(StorageError, match=r"neither config\.json nor model\.safetensors"):
-        directory.files()
 
 
 def test_the_spool_directory_is_left_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,6 +43,10 @@ def names_in_http_directory(get: Callable[[str], bytes | None]) -> set[str]:
         raise StorageError(f"{INDEX} has no weight_map that names the shards", file=INDEX) from error
     if len(shards) > MOST_SHARDS:
         raise StorageError(f"{INDEX} names {len(shards)} shards; expected at most {MOST_SHARDS}", file=INDEX)
-    if not all(isinstance(name, str) and name and "/" not in name and name not in (".", "..") for name in shards):
+    # What is printable has no halves of surrogate pairs, which are not in URLs.
+    if not all(
+        isinstance(name, str) and name and name.isprintable() and "/" not in name and name not in (".", "..")
+        for name in shards
+    ):
         raise StorageError(f"{INDEX} names shards that are not files of this directory", file=INDEX)
     return {*NAMES, *shards}

@@ -12,7 +12,7 @@ from core.checkpoint.plan.planner import plan_conversion
 from core.checkpoint.safetensors.header import Header
 from core.checkpoint.safetensors.reader import read_header
 from core.checkpoint.safetensors.writer import head_bytes, layout
-from core.checkpoint.storage.store import FileWriter, Store, StoredFile
+from core.checkpoint.storage.store import MAX_BYTES_OF_SMALL_FILE, FileWriter, Store, StoredFile
 
 Tensors = Sequence[tuple[str, str, tuple[int, ...]]]
 INDEX = "model.safetensors.index.json"
@@ -50,7 +50,7 @@ class HeadersOnly(Store):
             if offset <= at < offset + len(target):
                 target[at - offset : at - offset + len(data)] = data
 
-    def get(self, name: str) -> bytes | None:
+    def get(self, name: str, max_bytes: int = MAX_BYTES_OF_SMALL_FILE) -> bytes | None:
         return self.start.get(name)
 
     def create(self, name: str, size: int) -> FileWriter:

@@ -20,6 +20,8 @@ from core.checkpoint.run.run import run_plan
 from core.checkpoint.run.steps import Steps
 from core.checkpoint.storage.location import open_store
 from service.app import Application
+from service.operations.checkpoint_jobs import identifier_of
+from tests.core.checkpoint.storage.http_files import HttpFiles, serving
 from tests.support.asgi import ready_app
 from tests.support.model_directory import contents, make_model
 
@@ -257,6 +259,64 @@ def test_names_stay_below_the_roots(root: Path, tmp_path: Path) -> None:
     assert not (outside / "new").exists()
     # Links that stay inside are those of Hugging Face's cache.
     assert _start(app, _body(root, source=str(inside), dry_run=True)).status_code == 200
+
+
+HALF_URLS = (
+    "http://[", "http://]", "http://]x[/", "http://[]/x", "http://[::1/x", "http://::1]/x", "https://[x]/y", "http://[v1.x]/y",
+    "http://a\u2100b/", "http://\u2100/x", "http://\uff0f/x", "s3://[", "s3://bucket/[x", "s3://[bucket]/x", "gs://]",
+    "az://a\u2100b/x", "http://host:port/x", "http://host:99999/x", "http://host:-1/x", "http://host:\u0663/x", "file://[",
+    "file://]x[/", "file://a\u2100b/", "://", "http://", "s3://", "x://[", "http://[/models/../x",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("url", HALF_URLS)
+def test_texts_that_are_no_urls(root: Path, url: str) -> None:
+    """As a source, as a destination, and as the id of a job."""
+    app = _replica(root, "s3://bucket/models", "http://host/models")
+    for members in ({"source": url}, {"destination": url}, {"source": url, "dry_run": True}):
+        reply = _start(app, _body(root, **members))
+        assert (reply.status_code, reply.json()["code"]) == (422, "storage"), (members, reply.text)
+    for method, path in (("GET", ""), ("POST", "/cancel")):
+        reply = _ask(app, method, f"/v1/checkpoints/{identifier_of(url)}{path}")
+        assert (reply.status_code, reply.json()["code"]) == (422, "storage"), (url, reply.text)
+
+
+@pytest.mark.parametrize("name", ["config.json", "model-00001-of-00002.safetensors"])
+def test_a_fifo_in_the_place_of_a_file(root: Path, name: str) -> None:
+    """Nobody writes to it: whoever opens it to read would wait for ever, in one of four threads."""
+    (root / "source" / name).unlink()
+    os.mkfifo(root / "source" / name)
+    app = _replica(root)
+    for _ in range(5):
+        reply = _start(app, _body(root))
+        assert (reply.status_code, reply.json()["code"]) == (422, "checkpoint"), reply.text
+
+
+@pytest.mark.parametrize("name", ["requant-manifest.json", "requant-progress/.job.json"])
+def test_a_fifo_at_the_destination(root: Path, name: str) -> None:
+    place = root / "out" / "model" / name
+    place.parent.mkdir(parents=True)
+    os.mkfifo(place)
+    app = _replica(root)
+    location = f"/v1/checkpoints/{identifier_of(str(root / 'out' / 'model'))}"
+    for reply in (_start(app, _body(root)), _ask(app, "GET", location), _ask(app, "POST", f"{location}/cancel")) * 2:
+        assert (reply.status_code, reply.json()["code"]) == (422, "storage"), reply.text
+        assert "a FIFO" in reply.json()["detail"]
+
+
+def test_a_root_that_redirects_elsewhere(root: Path) -> None:
+    with serving(HttpFiles()) as served:
+        source = root / "source"
+        served.files = {
+            f"{folder}/{path.name}": path.read_bytes() for folder in ("models/x", "y") for path in source.iterdir()
+        }
+        served.redirects = {f"models/y/{path.name}": f"/y/{path.name}" for path in source.iterdir()}
+        app = _replica(root, f"{served.url}/models")
+        assert _start(app, _body(root, source=f"{served.url}/models/x", dry_run=True)).status_code == 200
+        reply = _start(app, _body(root, source=f"{served.url}/models/y", dry_run=True))
+        assert (reply.status_code, reply.json()["code"]) == (422, "storage"), reply.text
+        assert "redirects to a place that is not below the configured root" in reply.json()["detail"]
+        assert not [path for _, path, _ in served.requests if path.startswith("/y/")]
 
 
 def test_links_of_a_destination_lead_nowhere_else(root: Path, tmp_path: Path) -> None:

@@ -277,7 +277,7 @@ def make_link_to_device(path: Path) -> None:
     path.symlink_to("/dev/zero")
 
 
-@pytest.mark.parametrize("make", [make_fifo, make_socket, Path.mkdir, make_link_to_device])
+@pytest.mark.parametrize("make", [make_fifo, make_socket, os.mkdir, make_link_to_device])
 def test_what_is_no_regular_file(tmp_path: Path, make: Callable[[Path], None]) -> None:
     """Nothing waits for the other end of a FIFO, with or without roots."""
     for name in ("x", "y.part"):
@@ -290,9 +290,11 @@ def test_what_is_no_regular_file(tmp_path: Path, make: Callable[[Path], None]) -
             if not outside:
                 assert store.find("x") is None
                 assert store.files() == ()
-            for call in (lambda: store.get("x"), lambda: store.read_into(StoredFile("x", 1, ""), 0, memoryview(b"1"))):  # noqa: B023
-                with pytest.raises(StorageError, match=r"expected a|is a directory|leads out"):
-                    call()
+            refused = r"expected a|is a directory|leads out"
+            with pytest.raises(StorageError, match=refused):
+                store.get("x")
+            with pytest.raises(StorageError, match=refused):
+                store.read_into(StoredFile("x", 1, ""), 0, memoryview(bytearray(1)))
             with pytest.raises(StorageError):
                 store.create("y", 1)
         passed.append(True)

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 SCHEMES = ("https", "http")
 MAX_REDIRECTS = 5
 CONNECT_SECONDS = 5.0
-ANSWER_SECONDS = 30.0
-"""For an answer with its body, of at most 4 MiB unless it is an index."""
+BODY_SECONDS = 30.0
+"""Of a body: at most 4 MiB, unless it is an index."""
 _PIECE = 256 << 10
 _REDIRECTS = (301, 302, 303, 307, 308)
 _MISSING = (404, 410)
@@ -126,9 +126,9 @@ class HttpStore(Store):
         """
         from urllib3 import Timeout
 
-        url, end = f"{self.url}/{quote(name)}", time.monotonic() + ANSWER_SECONDS
+        url = f"{self.url}/{quote(name)}"
         for _ in range(MAX_REDIRECTS + 1):
-            timeout = Timeout(connect=CONNECT_SECONDS, read=ANSWER_SECONDS)
+            timeout = Timeout(connect=CONNECT_SECONDS, read=BODY_SECONDS)
             response = self._connections.request(
                 method, url, headers=headers, redirect=False, retries=False, preload_content=False, timeout=timeout
             )
@@ -136,11 +136,7 @@ class HttpStore(Store):
                 if response.status == 200 and "Range" in headers:
                     raise self._error(name, "Range request not supported by the server")
                 if response.status not in _REDIRECTS:
-                    body = (
-                        b""
-                        if method == "HEAD" or response.status >= 300
-                        else self._body(response, name, max_bytes, end)
-                    )
+                    body = b"" if method == "HEAD" or response.status >= 300 else self._body(response, name, max_bytes)
                     return _Answer(response.status, response.reason or "", response.headers, body)
                 url = self._followed(name, url, response.headers.get("Location", ""))
             finally:
@@ -148,14 +144,16 @@ class HttpStore(Store):
                 response.close()
         raise self._error(name, f"the server redirects more than {MAX_REDIRECTS} times")
 
-    def _body(self, response: BaseHTTPResponse, name: str, max_bytes: int, end: float) -> bytes:
-        body = bytearray()
+    def _body(self, response: BaseHTTPResponse, name: str, max_bytes: int) -> bytes:
+        body, end = bytearray(), time.monotonic() + BODY_SECONDS
         while piece := response.read1(_PIECE, decode_content=False):
             body += piece
             if len(body) > max_bytes:
                 raise self._error(name, f"the server sends more than {max_bytes} bytes")
             if time.monotonic() > end:
                 raise TimeoutError("timed out")
+        if response.headers.get("Content-Length", str(len(body))) != str(len(body)):
+            raise self._error(name, "the server sends another number of bytes than it states")
         return bytes(body)
 
     def _followed(self, name: str, url: str, location: str) -> str:
@@ -216,17 +214,23 @@ def _connections(url: str, host: str) -> PoolManager:
     """Return urllib3's connections, through the proxy that the environment names. Raises StorageError."""
     try:
         import urllib3
+
+        from core.checkpoint.storage.http_connections import POOLS
     except ModuleNotFoundError as error:
         raise StorageError(
             f"{url}: HTTP servers need urllib3: run pip install '.[stores]' in the repository"
         ) from error
     proxy = None if proxy_bypass(host) else getproxies().get(urlsplit(url).scheme)
-    if proxy is None:
-        return urllib3.PoolManager(maxsize=CONNECTIONS)
     try:
-        return urllib3.ProxyManager(proxy, maxsize=CONNECTIONS)
+        made = (
+            urllib3.PoolManager(maxsize=CONNECTIONS)
+            if proxy is None
+            else urllib3.ProxyManager(proxy, maxsize=CONNECTIONS)
+        )
     except (urllib3.exceptions.HTTPError, ValueError):
         raise StorageError(f"{url} cannot be opened: the proxy in the environment is not a URL") from None
+    made.pool_classes_by_scheme = POOLS
+    return made
 
 
 def _system_reason(error: BaseException | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -22,8 +22,12 @@ class HttpFiles:
     always: tuple[int, bytes] | None = None
     redirects: dict[str, str] = field(default_factory=dict)
     """Where a path leads to instead."""
+    lengths: dict[str, str] = field(default_factory=dict)
+    """What is stated of a path instead of its length, before the connection ends."""
     delay: float = 0.0
     """Seconds until an answer begins."""
+    drips: str = ""
+    """`head` or `body`: of an answer, a byte comes every 20 ms, without end."""
     requests: list[tuple[str, str, str | None]] = field(default_factory=list)
     """Method, path and range."""
     versions: list[str | None] = field(default_factory=list)
@@ -52,6 +56,9 @@ def serving(served: HttpFiles) -> Iterator[HttpFiles]:
                 self._answer(*fault, {})
                 return
             time.sleep(served.delay)
+            if served.drips:
+                self._drip()
+                return
             if name in served.redirects:
                 self._answer(302, b"", {"Location": served.redirects[name]})
                 return
@@ -60,6 +67,9 @@ def serving(served: HttpFiles) -> Iterator[HttpFiles]:
                 self._answer(404, b"", {})
                 return
             headers = {"ETag": served.etags[name]} if name in served.etags else {}
+            if name in served.lengths:
+                headers["Content-Length"] = served.lengths[name]
+                self.close_connection = True
             if asked and served.ranges:
                 begin, _, end = asked.removeprefix("bytes=").partition("-")
                 part = data[int(begin) : int(end) + 1]
@@ -68,9 +78,23 @@ def serving(served: HttpFiles) -> Iterator[HttpFiles]:
             else:
                 self._answer(200, data, headers)
 
+        def _drip(self) -> None:
+            self.send_response(200)
+            self.flush_headers()
+            if served.drips == "body":
+                self.send_header("Content-Length", "100000")
+                self.end_headers()
+            self.wfile.flush()
+            with suppress(OSError):
+                while served.drips:
+                    self.wfile.write(b"x: y\r\n" if served.drips == "head" else b"x")
+                    self.wfile.flush()
+                    time.sleep(0.02)
+            self.close_connection = True
+
         def _answer(self, status: int, body: bytes, headers: dict[str, str]) -> None:
             self.send_response(status)
-            for name, value in {**headers, "Content-Length": str(len(body))}.items():
+            for name, value in {"Content-Length": str(len(body)), **headers}.items():
                 self.send_header(name, value)
             self.end_headers()
             if self.command != "HEAD":
@@ -78,7 +102,11 @@ def serving(served: HttpFiles) -> Iterator[HttpFiles]:
 
         do_HEAD = do_PUT = do_POST = do_DELETE = do_GET  # noqa: N815  # the names that http.server calls
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, *_: object) -> None:
+            """Say nothing of clients that leave."""
+
+    with Server(("127.0.0.1", 0), Handler) as server:
         served.url = f"http://127.0.0.1:{server.server_port}"
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
         try:

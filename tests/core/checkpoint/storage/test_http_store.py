@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
-from core.checkpoint.storage import http_store
+from core.checkpoint.storage import http_connections, http_store
 from core.checkpoint.storage.http_store import MAX_REDIRECTS, HttpStore
 from core.checkpoint.storage.object_store_client import RETRY
 from core.checkpoint.storage.store import StoredFile
@@ -179,12 +180,21 @@ def test_a_server_that_sends_more_than_was_asked_for(server: HttpFiles) -> None:
         HttpStore(f"{server.url}/model", retry=BRIEF).get("a", 1000)
 
 
-def test_a_server_that_does_not_answer_in_time(server: HttpFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_store, "ANSWER_SECONDS", 0.2)
-    server.delay = 1.0
+@pytest.mark.parametrize("stalls", ["head", "body", "nothing"])
+def test_a_server_that_does_not_answer_in_time(server: HttpFiles, monkeypatch: pytest.MonkeyPatch, stalls: str) -> None:
+    """Nothing, or a byte at a time, so that each wait is short."""
+    monkeypatch.setattr(http_connections, "HEAD_SECONDS", 0.2)
+    monkeypatch.setattr(http_store, "BODY_SECONDS", 0.2)
     server.files = {"model/a": b"abc"}
-    with pytest.raises(StorageError, match=r"did not answer in time \(tried 4 times\)"):
+    if stalls == "nothing":
+        server.delay = 1.0
+    else:
+        server.drips = stalls
+    began = time.monotonic()
+    with pytest.raises(StorageError, match=r"cannot be reached.* \(tried 4 times\)"):
         HttpStore(f"{server.url}/model", retry=BRIEF).get("a")
+    server.drips = ""
+    assert time.monotonic() - began < 20
 
 
 def test_a_server_that_is_not_there() -> None:
@@ -197,3 +207,16 @@ def test_throttled_requests_are_repeated(server: HttpFiles) -> None:
     server.faults = [(503, b""), (429, b""), (0, b"")]
     assert HttpStore(f"{server.url}/model", retry=BRIEF).get("a") == b"abc"
     assert len(server.requests) == 4
+
+
+@pytest.mark.parametrize("stated", ["2", "4", "-1", "x", "9" * 30])
+def test_a_length_that_is_not_that_of_the_body(server: HttpFiles, stated: str) -> None:
+    server.files = {"model/a": b"abc"}
+    server.lengths = {"model/a": stated}
+    store = HttpStore(f"{server.url}/model", retry=BRIEF)
+    if stated == "2":
+        # What is left is no part of it.
+        assert store.get("a") == b"ab"
+        return
+    with pytest.raises(StorageError):
+        store.get("a")

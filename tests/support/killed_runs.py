@@ -26,7 +26,7 @@ from core.checkpoint.run.run import finish, run_plan, run_task
 from core.checkpoint.storage.local import LOCK_FILE, LocalStore
 from tests.support.hand_made_plan import Example, example
 
-CALLS = ("open", "pwrite", "fsync", "rename", "link", "unlink", "ftruncate", "rmdir", "makedirs", "close")
+CALLS = ("open", "pwrite", "fsync", "rename", "link", "unlink", "ftruncate", "rmdir", "makedirs", "mkdir", "close")
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -317,9 +317,9 @@ def test_the_model_file_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     order = []
     rename = os.rename
 
-    def noted(before: str, after: str) -> None:
-        order.append(Path(after).name)
-        rename(before, after)
+    def noted(before: str, after: str, *, src_dir_fd: int, dst_dir_fd: int) -> None:
+        order.append(after)
+        rename(before, after, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
 
     monkeypatch.setattr(os, "rename", noted)
     quantize(tmp_path, single())

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from core.checkpoint.storage import paths
 from tests.checkpoint_jobs.attacker import Attacker
 from tests.checkpoint_jobs.campaign import campaign
 from tests.checkpoint_jobs.places import make_places
@@ -26,10 +27,12 @@ def test_a_sample(tmp_path: Path) -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("attack", [True, False])
-def test_the_seed_of_the_day(tmp_path: Path, attack: bool) -> None:
-    seed = f"{datetime.datetime.now(datetime.UTC).date()}"
-    outcome = campaign(tmp_path, seed, 10_000, attack=attack, seconds=180)
+@pytest.mark.parametrize("way", ["attacked", "attacked, without openat2", "quiet"])
+def test_the_seed_of_the_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    if "without" in way:
+        monkeypatch.setattr(paths, "_kernel_opens_beneath", lambda: False)
+    seed = f"{datetime.datetime.now(datetime.UTC).date()} {way}"
+    outcome = campaign(tmp_path, seed, 10_000, attack=way != "quiet", seconds=180)
     assert not outcome.findings, f"seed {seed}: {outcome.summary()}"
 
 

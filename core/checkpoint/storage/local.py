@@ -21,6 +21,7 @@ from core.errors.cancellation import checked
 
 MAX_FOLDERS = 20_000
 """Two links to the next folder in each of some dozens of folders are more paths than can be listed."""
+MAX_DEPTH = 100
 MAX_ENTRIES = 200_000
 LOCK_FILE = ".requant.lock"
 READ_AHEAD = 16 << 20
@@ -71,6 +72,8 @@ class LocalStore(Store):
             if listed > MAX_FOLDERS:
                 raise StorageError(f"{self.directory} has more than {MAX_FOLDERS} folders, links to folders included")
             prefix, above = folders.pop()
+            if len(above) > MAX_DEPTH:
+                raise StorageError(f"{self.directory} has more than {MAX_DEPTH} folders in one another")
             with storage_errors("read the directory", self.directory / prefix), self._listed(prefix) as descriptor:
                 if descriptor is None:
                     continue

@@ -22,6 +22,8 @@ LOOK = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK)
 FOLDER = os.O_RDONLY | os.O_DIRECTORY
 MAX_LINKS = 40
 """Symbolic links on a path, as many as Linux follows."""
+MAX_BYTES = 4095
+"""Of a path, as of Linux (PATH_MAX)."""
 
 # openat2(2); include/uapi/linux/openat2.h. All architectures have this number but Alpha.
 _OPENAT2 = 437
@@ -127,6 +129,8 @@ class _Walk:
     """
 
     def __init__(self, paths: PathsBelow, path: str) -> None:
+        if len(os.fsencode(path)) > MAX_BYTES:
+            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
         self._paths = paths
         self._left = _parts(path)[::-1]
         self._names: list[str] = []

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import socket
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -14,12 +14,13 @@ from pathlib import Path
 import pytest
 
 from core.checkpoint.storage import paths
-from core.checkpoint.storage.local import LOCK_FILE, LocalStore
+from core.checkpoint.storage.local import LOCK_FILE, MAX_DEPTH, LocalStore
 from core.checkpoint.storage.paths import FOLDER, MAX_LINKS, OutsideRootsError, PathsBelow
 from core.checkpoint.storage.store import StoredFile
 from core.errors import DestinationError, StorageError
 
 SECRET = b"of another user"
+ASKED_OF_THE_KERNEL = paths._kernel_opens_beneath.__wrapped__
 
 
 @pytest.fixture(params=["openat2", "by hand"], autouse=True)
@@ -128,19 +129,21 @@ def test_links_that_never_end(root: Path, below: PathsBelow) -> None:
     assert below.resolve(f"{root}/link{3001 - MAX_LINKS}") == str(root / "model")
 
 
-def test_folders_deeper_than_python_recurses(root: Path, below: PathsBelow) -> None:
-    place = os.open(root / "model", FOLDER)
-    for _ in range(1500):
-        os.mkdir("d", dir_fd=place)
-        deeper = os.open("d", FOLDER, dir_fd=place)
-        os.close(place)
-        place = deeper
-    os.close(place)
-    try:
-        assert [file.name for file in LocalStore(root / "model", below).files()] == ["data"]
-    finally:
-        # pytest removes folders recursively.
-        subprocess.run(["rm", "-r", root / "model" / "d"], check=True)
+def test_folders_in_one_another(root: Path, below: PathsBelow) -> None:
+    deep = root / "model" / "/".join("d" * MAX_DEPTH)
+    deep.mkdir(parents=True)
+    (deep / "x").touch()
+    store = LocalStore(root / "model", below)
+    assert [file.name for file in store.files()] == [f"{'d/' * MAX_DEPTH}x", "data"]
+    (deep / "d").mkdir()
+    with pytest.raises(StorageError, match="more than 100 folders in one another"):
+        store.files()
+
+
+def test_a_path_longer_than_the_system_takes(root: Path, below: PathsBelow) -> None:
+    for call in (below.resolve, lambda path: below.open(path, os.O_RDONLY)):
+        with pytest.raises(OSError, match="name too long"):
+            call(f"{root}/{'d/' * 3000}")
 
 
 def test_no_descriptor_stays_open(root: Path) -> None:
@@ -339,3 +342,13 @@ def test_the_lock_is_held_through_one_name(tmp_path: Path) -> None:
     first, second = LocalStore(tmp_path), LocalStore(tmp_path)
     with first.lock(), pytest.raises(DestinationError, match="another run"), second.lock():
         pass
+
+
+@pytest.mark.parametrize("code", [errno.ENOSYS, errno.EPERM, errno.E2BIG])
+def test_a_kernel_or_a_sandbox_without_openat2(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    def refused(*_: object) -> int:
+        ctypes.set_errno(code)
+        return -1
+
+    monkeypatch.setattr(paths, "_openat2", refused)
+    assert not ASKED_OF_THE_KERNEL()

@@ -67,7 +67,7 @@ class HttpStore(Store):
         return tuple(sorted(found, key=lambda file: file.name))
 
     def find(self, name: str) -> StoredFile | None:
-        answer = self._answer("HEAD", name)
+        answer = self._answer("HEAD", name, expected=(200, *_MISSING))
         if answer.status in _MISSING:
             return None
         length = answer.headers.get("Content-Length", "")
@@ -76,7 +76,7 @@ class HttpStore(Store):
         return StoredFile(name, int(length), _version(answer.headers))
 
     def get(self, name: str, max_bytes: int = MAX_BYTES_OF_SMALL_FILE) -> bytes | None:
-        answer = self._answer("GET", name, max_bytes=max_bytes)
+        answer = self._answer("GET", name, expected=(200, *_MISSING), max_bytes=max_bytes)
         return None if answer.status in _MISSING else answer.body
 
     def read_into(self, file: StoredFile, offset: int, target: memoryview) -> None:
@@ -87,7 +87,13 @@ class HttpStore(Store):
             self._read_ahead.read_into(file, offset, target)
 
     def _fetch(self, file: StoredFile, begin: int, end: int) -> memoryview:
-        answer = self._answer("GET", file.name, {"Range": f"bytes={begin}-{end - 1}"}, max_bytes=end - begin)
+        answer = self._answer(
+            "GET",
+            file.name,
+            {"Range": f"bytes={begin}-{end - 1}"},
+            expected=(206, *_MISSING, *_CHANGED),
+            max_bytes=end - begin,
+        )
         stated = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
         same = stated is not None and tuple(map(int, stated.groups())) == (begin, end - 1, file.size)
         if not same or len(answer.body) != end - begin or _version(answer.headers) != file.version:
@@ -95,10 +101,16 @@ class HttpStore(Store):
         return memoryview(answer.body)
 
     def _answer(
-        self, method: str, name: str, headers: Mapping[str, str] | None = None, *, max_bytes: int = 0
+        self,
+        method: str,
+        name: str,
+        headers: Mapping[str, str] | None = None,
+        *,
+        expected: tuple[int, ...],
+        max_bytes: int = 0,
     ) -> _Answer:
-        """Return an answer that is none of an error, but for missing and changed files. Raises StorageError."""
-        from urllib3.exceptions import HTTPError
+        """Return an answer of one of the statuses that are expected. Raises StorageError."""
+        from urllib3.exceptions import HTTPError, SSLError
 
         tries, limit = 0, time.monotonic() + self._retry["retry_timeout"].total_seconds()
         while True:
@@ -106,10 +118,14 @@ class HttpStore(Store):
             tries += 1
             try:
                 answer = self._asked(method, name, {"Accept-Encoding": "identity", **(headers or {})}, max_bytes)
-            except (HTTPError, HTTPException, OSError, ValueError) as error:
+            except ValueError:
+                raise self._error(name, "its host is none") from None
+            except SSLError as error:
+                raise self._error(name, f"no connection by TLS: {excerpt(str(error))}") from None
+            except (HTTPError, HTTPException, OSError) as error:
                 reason = f"the server cannot be reached{_system_reason(error)}"
             else:
-                if answer.status in (200, 206, *_MISSING, *_CHANGED):
+                if answer.status in expected:
                     return answer
                 reason = f"the server answered {answer.status} {excerpt(answer.reason)}".rstrip()
                 if answer.status not in _TRIED_AGAIN:
@@ -136,7 +152,10 @@ class HttpStore(Store):
                 if response.status == 200 and "Range" in headers:
                     raise self._error(name, "Range request not supported by the server")
                 if response.status not in _REDIRECTS:
-                    body = b"" if method == "HEAD" or response.status >= 300 else self._body(response, name, max_bytes)
+                    if method == "HEAD":
+                        response.drain_conn()
+                    read = method != "HEAD" and response.status < 300
+                    body = self._body(response, name, max_bytes) if read else b""
                     return _Answer(response.status, response.reason or "", response.headers, body)
                 url = self._followed(name, url, response.headers.get("Location", ""))
             finally:

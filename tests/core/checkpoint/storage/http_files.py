@@ -30,6 +30,7 @@ class HttpFiles:
     """`head` or `body`: of an answer, a byte comes every 20 ms, without end."""
     requests: list[tuple[str, str, str | None]] = field(default_factory=list)
     """Method, path and range."""
+    connections: int = 0
     versions: list[str | None] = field(default_factory=list)
     """The `If-Match` of each request."""
 
@@ -38,6 +39,10 @@ class HttpFiles:
 def serving(served: HttpFiles) -> Iterator[HttpFiles]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+
+        def setup(self) -> None:
+            served.connections += 1
+            super().setup()
 
         def log_message(self, *_: object) -> None:
             pass

@@ -220,3 +220,31 @@ def test_a_length_that_is_not_that_of_the_body(server: HttpFiles, stated: str) -
         return
     with pytest.raises(StorageError):
         store.get("a")
+
+
+@pytest.mark.parametrize("status", [204, 206, 304, 400, 403, 412, 416, 451])
+def test_an_answer_that_is_no_file(server: HttpFiles, status: int) -> None:
+    server.always = (status, b"")
+    store = HttpStore(f"{server.url}/model", retry=BRIEF)
+    for ask in (lambda: store.get("a"), lambda: store.find("a")):
+        with pytest.raises(StorageError, match=f"the server answered {status}"):
+            ask()
+    assert len(server.requests) == 2
+
+
+def test_connections_are_kept(server: HttpFiles, directory: HttpStore) -> None:
+    files = directory.files()
+    for _ in range(5):
+        directory.read_into(files[0], 0, memoryview(bytearray(2)))
+        directory.get("config.json")
+    assert server.connections == 1
+
+
+def test_a_host_that_is_none() -> None:
+    with pytest.raises(StorageError, match="its host is none"):
+        HttpStore(f"http://{'a' * 300}/model", retry=BRIEF).get("a")
+
+
+def test_a_server_without_tls(server: HttpFiles) -> None:
+    with pytest.raises(StorageError, match="no connection by TLS"):
+        HttpStore(server.url.replace("http:", "https:"), retry=BRIEF).get("a")

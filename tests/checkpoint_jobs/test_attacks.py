@@ -17,6 +17,9 @@ from tests.checkpoint_jobs.campaign import campaign
 from tests.checkpoint_jobs.places import make_places
 from tests.checkpoint_jobs.requests import HostileRequests
 
+# Python warns of `[[` in an expression, whose meaning may change. Only pytest makes that an error.
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
+
 
 def test_a_sample(tmp_path: Path) -> None:
     outcome = campaign(tmp_path, "sample", 600, seconds=60)

@@ -23,7 +23,7 @@ _ADVICE = {
     errno.ENXIO: "it is a FIFO, a socket or a device; expected a regular file",
     errno.EXDEV: "a symbolic link on its path leads out of the configured roots",
     errno.ELOOP: "its symbolic links form a loop",
-    errno.ENAMETOOLONG: "the name is longer than the file system allows",
+    errno.ENAMETOOLONG: "the name is longer, or has more folders, than the system allows",
     errno.EMFILE: "the process has too many open files (ulimit -n)",
     errno.EIO: "input/output error: check the disk or the network",
     errno.ESTALE: "stale file handle of a network file system: mount it again",

@@ -22,6 +22,8 @@ LOOK = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK)
 FOLDER = os.O_RDONLY | os.O_DIRECTORY
 MAX_LINKS = 40
 """Symbolic links on a path, as many as Linux follows."""
+MAX_FOLDERS = 200
+"""From a root down to a file. Each is open while a path is resolved by hand."""
 MAX_BYTES = 4095
 """Of a path, as of Linux (PATH_MAX)."""
 
@@ -212,6 +214,8 @@ class _Walk:
             self._folders = [self._paths.root(path)]
 
     def _descend(self, name: str) -> None:
+        if len(self._folders) > MAX_FOLDERS:
+            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
         flags = LOOK | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         self._folders.append(os.open(name, flags, dir_fd=self._folders[-1]))
         self._names.append(name)

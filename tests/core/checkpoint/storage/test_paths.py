@@ -15,7 +15,7 @@ import pytest
 
 from core.checkpoint.storage import paths
 from core.checkpoint.storage.local import LOCK_FILE, MAX_DEPTH, LocalStore
-from core.checkpoint.storage.paths import FOLDER, MAX_LINKS, OutsideRootsError, PathsBelow
+from core.checkpoint.storage.paths import FOLDER, MAX_FOLDERS, MAX_LINKS, OutsideRootsError, PathsBelow
 from core.checkpoint.storage.store import StoredFile
 from core.errors import DestinationError, StorageError
 
@@ -144,6 +144,16 @@ def test_a_path_longer_than_the_system_takes(root: Path, below: PathsBelow) -> N
     for call in (below.resolve, lambda path: below.open(path, os.O_RDONLY)):
         with pytest.raises(OSError, match="name too long"):
             call(f"{root}/{'d/' * 3000}")
+
+
+def test_folders_that_are_open_at_a_time(root: Path, below: PathsBelow) -> None:
+    place = root / "model" / "/".join("d" * MAX_FOLDERS)
+    place.mkdir(parents=True)
+    assert below.resolve(str(place.parent)) == str(place.parent)
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(OSError, match="name too long"):
+        below.resolve(str(place))
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_no_descriptor_stays_open(root: Path) -> None:

@@ -16,7 +16,7 @@ from core.checkpoint.run.destination import check_apart, prepare
 from core.checkpoint.selection.name_patterns import check_linear
 from core.checkpoint.storage.store import Store
 from core.errors import UnknownNameError, UnsupportedError, at
-from service.runtime.checkpoint_jobs import CheckpointJobs
+from service.runtime.checkpoint_jobs import CheckpointJobs, PlanMemory
 from service.runtime.request_context import current_request
 from service.runtime.runtime import Runtime
 
@@ -47,14 +47,17 @@ async def plan_checkpoint(call: CheckpointCall, running: Runtime) -> dict[str, A
     Raises UnsupportedError where no roots are configured, and as `start_job`.
     """
     jobs = _jobs(running)
+    source = await _source(call, jobs)
+    destination = None if call.destination is None else (await _destination_of(call.destination, jobs)).url
+    memory = PlanMemory(running.memory_budget)
 
     def plan() -> dict[str, Any]:
-        source = _source(call, jobs)
-        with at("/destination"):
-            destination = None if call.destination is None else jobs.roots.destination(call.destination).url
-        return plan_document(_plan(call, source), source=source.url, destination=destination)
+        try:
+            return plan_document(_plan(call, source, memory), source=source.url, destination=destination)
+        finally:
+            memory.give_back()
 
-    return await jobs.with_storage(plan)
+    return await jobs.storage.plans(call.source).run(plan)
 
 
 async def start_job(call: CheckpointCall, running: Runtime) -> Job:
@@ -62,43 +65,60 @@ async def start_job(call: CheckpointCall, running: Runtime) -> Job:
 
     Raises UnsupportedError where no roots are configured; StorageError for places that are not below them or cannot be
     used; CheckpointError and UnknownNameError for what cannot be planned; DestinationError where the destination holds
-    something else; OverloadedError where as many jobs run as may.
+    something else; OverloadedError where as many jobs run as may, where too many requests wait for the same storage,
+    and where the memory for the plan is in use; DeadlineError where storage does not answer.
     """
+    assert call.destination is not None
     jobs = _jobs(running)
     context = current_request.get(None)
+    source = await _source(call, jobs)
+    destination = await _destination_of(call.destination, jobs)
+    memory = PlanMemory(running.memory_budget)
+
+    def plan() -> Plan:
+        try:
+            return _plan(call, source, memory)
+        except BaseException:
+            memory.give_back()
+            raise
+
+    planned = await jobs.storage.plans(call.source).run(plan, memory.give_back)
 
     def start() -> Job:
-        assert call.destination is not None
-        source = _source(call, jobs)
-        with at("/destination"):
-            destination = jobs.roots.destination(call.destination)
-        plan = _plan(call, source)
-        with at("/destination"):
-            check_apart(source, destination)
-            found = _record(destination, jobs)
-            if found is None or found.plan != plan.digest or found.state not in _LEFT_ALONE:
-                job = ConversionJob(plan, source, destination, threads=jobs.threads)
-                log = f"(request {context.request_id})" if context else ""
-                with jobs.place_for(destination.url):
-                    _prepare(plan, destination)
-                    found = jobs.start(destination.url, job, log).record
-        return Job(identifier_of(destination.url), destination.url, found)
+        started = False
+        try:
+            with at("/destination"):
+                check_apart(source, destination)
+                found = _record(destination, jobs)
+                if found is None or found.plan != planned.digest or found.state not in _LEFT_ALONE:
+                    job = ConversionJob(planned, source, destination, threads=jobs.threads)
+                    log = f"(request {context.request_id})" if context else ""
+                    with jobs.place_for(destination.url):
+                        _prepare(planned, destination)
+                        running_here = jobs.start(destination.url, job, log, memory.give_back)
+                        started = running_here is job
+                        found = running_here.record
+            return Job(identifier_of(destination.url), destination.url, found)
+        finally:
+            if not started:
+                memory.give_back()
 
-    return await jobs.with_storage(start)
+    return await jobs.storage.records(call.destination).run(start)
 
 
 async def read_job(name: str, running: Runtime) -> Job:
     """Return a job as it is now. Raises UnsupportedError, UnknownNameError, StorageError."""
     jobs = _jobs(running)
+    place = _place_of(name)
 
     def read() -> Job:
-        destination = _destination(name, jobs)
+        destination = jobs.roots.destination(place)
         found = _record(destination, jobs)
         if found is None:
             raise _unknown_job()
         return Job(name, destination.url, found)
 
-    return await jobs.with_storage(read)
+    return await jobs.storage.records(place).run(read)
 
 
 async def cancel_job(name: str, running: Runtime) -> Job:
@@ -107,9 +127,10 @@ async def cancel_job(name: str, running: Runtime) -> Job:
     Raises as `read_job`.
     """
     jobs = _jobs(running)
+    place = _place_of(name)
 
     def cancel() -> Job:
-        destination = _destination(name, jobs)
+        destination = jobs.roots.destination(place)
         found = _record(destination, jobs)
         if found is None:
             raise _unknown_job()
@@ -121,7 +142,7 @@ async def cancel_job(name: str, running: Runtime) -> Job:
                 here.stop()
         return Job(name, destination.url, found)
 
-    return await jobs.with_storage(cancel)
+    return await jobs.storage.records(place).run(cancel)
 
 
 _LEFT_ALONE = (JobState.RUNNING, JobState.FINISHED)
@@ -133,16 +154,21 @@ def _jobs(running: Runtime) -> CheckpointJobs:
     return running.checkpoint_jobs
 
 
-def _source(call: CheckpointCall, jobs: CheckpointJobs) -> Store:
+async def _source(call: CheckpointCall, jobs: CheckpointJobs) -> Store:
     with at("/source"):
-        return jobs.roots.source(call.source)
+        return await jobs.storage.plans(call.source).run(lambda: jobs.roots.source(call.source))
 
 
-def _plan(call: CheckpointCall, source: Store) -> Plan:
+async def _destination_of(place: str, jobs: CheckpointJobs) -> Store:
+    with at("/destination"):
+        return await jobs.storage.records(place).run(lambda: jobs.roots.destination(place))
+
+
+def _plan(call: CheckpointCall, source: Store, memory: PlanMemory) -> Plan:
     for name in ("ignore", "targets"):
         with at(f"/{name}"):
             check_linear(getattr(call.request, name))
-    return plan_conversion(source, call.request)
+    return plan_conversion(source, call.request, memory.reserve)
 
 
 def _prepare(plan: Plan, destination: Store) -> None:
@@ -161,7 +187,8 @@ def identifier_of(destination: str) -> str:
     return base64.urlsafe_b64encode(destination.encode()).rstrip(b"=").decode()
 
 
-def _destination(name: str, jobs: CheckpointJobs) -> Store:
+def _place_of(name: str) -> str:
+    """Return the destination that a name means."""
     try:
         if len(name) > _MOST_CHARACTERS:
             raise _unknown_job()
@@ -171,7 +198,7 @@ def _destination(name: str, jobs: CheckpointJobs) -> Store:
         raise _unknown_job() from None
     if identifier_of(destination) != name:
         raise _unknown_job()
-    return jobs.roots.destination(destination)
+    return destination
 
 
 def _unknown_job() -> UnknownNameError:

@@ -1,4 +1,4 @@
-"""The checkpoint jobs that this process runs, and the threads in which they and their storage wait."""
+"""The checkpoint jobs that this process runs, and what they hold of its threads and its memory."""
 
 from __future__ import annotations
 
@@ -6,21 +6,45 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Lock
-from typing import TypeVar
 
 from core.checkpoint.jobs.job import ConversionJob
 from core.checkpoint.jobs.job_record import JobState
 from core.checkpoint.jobs.roots import Roots
 from core.errors import OverloadedError
-
-Result = TypeVar("Result")
+from service.runtime.memory_budget import MemoryBudget, Reservation
+from service.runtime.storage_threads import StorageOfRoots
 
 _log = logging.getLogger("uvicorn.error")
 
-_STORAGE_THREADS = 4
+_RESERVED_AT_ONCE = 4 << 20
+
+
+class PlanMemory:
+    """What a plan holds of the memory budget: asked for in threads, given back on the event loop."""
+
+    def __init__(self, budget: MemoryBudget) -> None:
+        self._reservation = Reservation(budget)
+        self._loop = asyncio.get_running_loop()
+        self._used = 0
+
+    def reserve(self, byte_count: int) -> None:
+        """Hold more, and wait for it. Not called on the event loop. Raises LimitError, OverloadedError."""
+        self._used += byte_count
+        missing = self._used - self._reservation.held
+        if missing > 0:
+            growth = self._reservation.grow(max(missing, _RESERVED_AT_ONCE))
+            asyncio.run_coroutine_threadsafe(growth, self._loop).result()
+
+    def give_back(self) -> None:
+        """Hold nothing any more. Called in any thread."""
+        # The loop is closed at the end of the process.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._shrink)
+
+    def _shrink(self) -> None:
+        self._reservation.shrink(self._reservation.held)
 
 
 class CheckpointJobs:
@@ -34,16 +58,12 @@ class CheckpointJobs:
         self._preparing: Counter[str] = Counter()
         self._lock = Lock()
         # Names, headers and records are read here: storage may be slow, and the executor's threads are for tensors.
-        self._storage = ThreadPoolExecutor(_STORAGE_THREADS, thread_name_prefix="checkpoint-storage")
+        self.storage = StorageOfRoots(roots)
 
     @property
     def running(self) -> int:
         """The number of jobs that run."""
         return len(self._running)
-
-    async def with_storage(self, work: Callable[[], Result]) -> Result:
-        """Return the result of work that waits for storage."""
-        return await asyncio.get_running_loop().run_in_executor(self._storage, work)
 
     def job(self, destination: str) -> ConversionJob | None:
         """Return the job that runs here for a destination."""
@@ -65,10 +85,16 @@ class CheckpointJobs:
             with self._lock:
                 self._preparing -= Counter([destination])
 
-    def start(self, destination: str, job: ConversionJob, log: str) -> ConversionJob:
-        """Start a job, which has a place, unless one runs for the destination. Returns that which runs."""
+    def start(
+        self, destination: str, job: ConversionJob, log: str, release: Callable[[], None] = lambda: None
+    ) -> ConversionJob:
+        """Start a job, which has a place, unless one runs for the destination. Returns that which runs.
+
+        `release` is called when the started job has ended.
+        """
 
         def done(ended: ConversionJob) -> None:
+            release()
             with self._lock:
                 self._running.pop(destination, None)
             error = ended.record.error
@@ -96,4 +122,4 @@ class CheckpointJobs:
             job.stop(JobState.INTERRUPTED)
         for job in jobs:
             job.wait(seconds)
-        self._storage.shutdown(wait=False, cancel_futures=True)
+        self.storage.shut_down()

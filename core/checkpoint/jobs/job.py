@@ -88,11 +88,12 @@ class ConversionJob:
 
     def _outcome(self, reporting: Thread) -> tuple[JobState, JobError | None]:
         """Convert, and return the outcome."""
+        # Not that of the request that started the job.
+        cancellation_check.set(self._check)
         try:
             forget_cancellation(self._destination)
             self._write()
             reporting.start()
-            cancellation_check.set(self._check)
             run_plan(self._plan, self._source, self._destination, threads=self._threads, progress=self._progress)
         except _CancelledError:
             return self._state_when_stopped, None

@@ -11,10 +11,14 @@ from typing import Any
 from core.checkpoint.run.destination import CONFIG
 from core.checkpoint.run.manifest import RECORDS, read_manifest
 from core.checkpoint.run.progress import Progress
+from core.checkpoint.small_json import parse_small_json
 from core.checkpoint.storage.store import Store
 
 RECORD = f"{RECORDS}.job.json"
 CANCELLATION = f"{RECORDS}.cancel"
+
+_MAX_BYTES = 16 << 20
+"""As of the manifest: both hold the request."""
 
 SECONDS_BETWEEN = 2.0
 """How often a running job writes its record."""
@@ -78,12 +82,12 @@ def read_record(destination: Store) -> JobRecord | None:
     Raises DestinationError for a manifest that cannot be read, StorageError.
     """
     # In this order: the end of a job removes the record after the manifest is complete.
-    found = _parsed(destination.get(RECORD))
+    found = _parsed(destination.get(RECORD, _MAX_BYTES))
     manifest = read_manifest(destination)
     if manifest is None:
         return None
     request = dict(manifest.request)
-    if CONFIG in manifest.files and destination.get(CONFIG) is not None:
+    if CONFIG in manifest.files and destination.find(CONFIG) is not None:
         size = sum(file.size for file in manifest.files.values())
         count = len(manifest.files)
         progress = Progress(bytes_written=size, bytes_to_write=size, outputs_finished=count, outputs=count)
@@ -101,7 +105,7 @@ def read_record(destination: Store) -> JobRecord | None:
 def _parsed(data: bytes | None) -> JobRecord | None:
     """Return what `write_record` wrote; None if it cannot be read."""
     try:
-        members = json.loads(data or b"")
+        members = parse_small_json(data or b"", _MAX_BYTES)
         error = members["error"]
         return JobRecord(
             str(members["plan"]),
@@ -114,7 +118,7 @@ def _parsed(data: bytes | None) -> JobRecord | None:
             None if error is None else JobError(**error),
             tuple(str(each) for each in members["warnings"]),
         )
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         return None
 
 
@@ -125,7 +129,7 @@ def ask_to_cancel(destination: Store) -> None:
 
 def is_asked_to_cancel(destination: Store) -> bool:
     """Return whether cancellation was requested since the job began. Raises StorageError."""
-    return destination.get(CANCELLATION) is not None
+    return destination.find(CANCELLATION) is not None
 
 
 def forget_cancellation(destination: Store) -> None:

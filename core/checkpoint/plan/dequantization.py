@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from core.checkpoint.ordering import sorted_in_pieces
 from core.checkpoint.plan.directory.source import Source
 from core.checkpoint.plan.model import CopyStep, DequantizeStep, SourceRange, Task
 from core.checkpoint.plan.names import parameter_of
@@ -13,6 +14,7 @@ from core.checkpoint.safetensors.dtypes import DTYPES
 from core.checkpoint.safetensors.writer import layout
 from core.checkpoint.weights.weight_format import StoredTensor
 from core.errors import CheckpointError
+from core.errors.cancellation import checked
 
 _MARKS = {
     "weight_scale",
@@ -36,6 +38,8 @@ _ACTIVATIONS = {
 
 _SMALL_FLOATS = {name for name, dtype in DTYPES.items() if name.startswith("F") and dtype.bits <= 8}
 _FLOATS = ("BF16", "F16", "F32")
+# Matching a name may take a millisecond.
+_MODULES_BETWEEN_CHECKS = 16
 
 
 def dequantization_tasks(source: Source, formats: StoredFormats, dtype: str) -> tuple[tuple[Task, ...], int]:
@@ -47,7 +51,7 @@ def dequantization_tasks(source: Source, formats: StoredFormats, dtype: str) -> 
     refusals = Refusals()
     modules: dict[str, dict[str, SourceRange]] = {}
     for file, shard in source.shards.items():
-        for entry in shard.header.tensors:
+        for entry in checked(shard.header.tensors):
             module, parameter = parameter_of(entry.name)
             part = SourceRange(file, entry.name, entry.dtype, entry.shape, entry.begin, entry.end)
             if parameter in modules.setdefault(module, {}):
@@ -55,7 +59,7 @@ def dequantization_tasks(source: Source, formats: StoredFormats, dtype: str) -> 
             modules[module][parameter] = part
     by_output: dict[str, list[CopyStep | DequantizeStep]] = {}
     left_out = quantized = 0
-    for module, parameters in modules.items():
+    for module, parameters in checked(modules.items(), _MODULES_BETWEEN_CHECKS):
         step = None
         if not _MARKS.isdisjoint(parameters):
             try:
@@ -94,7 +98,7 @@ def dequantization_tasks(source: Source, formats: StoredFormats, dtype: str) -> 
 def _tasks(by_output: Mapping[str, list[CopyStep | DequantizeStep]], refusals: Refusals) -> list[Task]:
     tasks = []
     for output, steps in sorted(by_output.items()):
-        steps.sort(key=_place)
+        steps = sorted_in_pieces(steps, _place)
         try:
             header = layout(
                 (

@@ -12,6 +12,7 @@ from core.checkpoint.plan.directory.source import Source
 from core.checkpoint.plan.model import Request, Task
 from core.checkpoint.safetensors.header import Header
 from core.checkpoint.storage.store import StoredFile
+from core.errors.cancellation import checked
 
 PLAN_VERSION = 1
 """Raised whenever the same headers are filled with other bytes."""
@@ -36,7 +37,7 @@ def digest_of(
             "request": asdict(request),
             "arithmetic": dict(arithmetic),
             "shards": [
-                [shard.file.name, shard.file.size, shard.file.version, _hash(_entries(shard.header))]
+                [shard.file.name, shard.file.size, shard.file.version, _hash_of_entries(shard.header)]
                 for _, shard in sorted(source.shards.items())
             ],
             "carried": [[file.name, file.size, file.version] for file in carried],
@@ -46,9 +47,22 @@ def digest_of(
     )
 
 
-def _entries(header: Header) -> list[list[Any]]:
-    return [[entry.name, entry.dtype, entry.shape, entry.begin, entry.end] for entry in header.tensors]
+def _hash_of_entries(header: Header) -> str:
+    """Return the hash of the list of all tensors, of which the text is never there at once."""
+    digest = hashlib.sha256(b"[")
+    for number, entry in enumerate(checked(header.tensors)):
+        text = _json([entry.name, entry.dtype, entry.shape, entry.begin, entry.end])
+        digest.update(b"," + text if number else text)
+    digest.update(b"]")
+    return digest.hexdigest()
 
 
 def _hash(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    return hashlib.sha256(_json(value)).hexdigest()
+
+
+def _json(value: Any) -> bytes:
+    return _encode(value).encode()
+
+
+_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode

@@ -15,6 +15,9 @@ from core.checkpoint.plan.model import SourceRange
 from core.checkpoint.safetensors.header import TensorEntry
 from core.errors import CheckpointError
 
+MAX_EXPERTS = 8192
+"""Of one tensor. Models have hundreds."""
+
 _PARTS = {"gate_up_proj": ("gate_proj", "up_proj"), "down_proj": ("down_proj",)}
 
 
@@ -36,6 +39,8 @@ def matrices(file: str, entry: TensorEntry, hidden: int | None) -> Iterator[tupl
         )
     key, (experts, rows, columns) = keys[0], entry.shape
     parts = _PARTS[key]
+    if experts > MAX_EXPERTS:
+        raise CheckpointError(f"shape {list(entry.shape)}: {experts} experts; at most {MAX_EXPERTS} are split")
     if rows % len(parts):
         raise CheckpointError(f"shape {list(entry.shape)} cannot be split into {' and '.join(parts)}: {rows} is odd")
     both = key == "gate_up_proj"

@@ -11,7 +11,7 @@ from core.checkpoint.plan.directory.carried import split_carried
 from core.checkpoint.plan.directory.config import quantization_of, stated_dtype, with_quantization, without_quantization
 from core.checkpoint.plan.directory.file_names import check_file_names
 from core.checkpoint.plan.directory.index import index_of
-from core.checkpoint.plan.directory.source import Source, read_source
+from core.checkpoint.plan.directory.source import Reserve, Source, read_source, unlimited
 from core.checkpoint.plan.model import CopyStep, Direction, Plan, Request, Task
 from core.checkpoint.plan.names import parameter_of
 from core.checkpoint.plan.quantization import quantization_tasks
@@ -30,26 +30,28 @@ _WITH_HEAD = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
 DTYPES_OF_WEIGHTS = ("BF16", "F16", "F32")
 
 
-def plan_conversion(store: Store, request: Request) -> Plan:
+def plan_conversion(store: Store, request: Request, reserve: Reserve = unlimited) -> Plan:
     """Return the plan for the checkpoint at `store`. Reads only its headers, index and config.json.
+
+    The work can be cancelled (`core.errors.cancellation`), and `reserve` is asked for memory before it is taken.
 
     Raises CheckpointError for what cannot be converted, with all reasons; UnknownNameError for a scheme, an option of
     it, a profile or a dtype that does not exist; ParameterError for another wrong option or pattern; SafetensorsError,
     StorageError, SourceChangedError.
     """
-    plan = plan_of(read_source(store), request)
+    plan = plan_of(read_source(store, reserve), request, reserve)
     check_file_names(plan)
     return plan
 
 
-def plan_of(source: Source, request: Request) -> Plan:
+def plan_of(source: Source, request: Request, reserve: Reserve = unlimited) -> Plan:
     """Return the plan for a source that was read before."""
     if request.direction is Direction.QUANTIZE:
-        return _quantization(source, request)
+        return _quantization(source, request, reserve)
     return _dequantization(source, request)
 
 
-def _quantization(source: Source, request: Request) -> Plan:
+def _quantization(source: Source, request: Request, reserve: Reserve) -> Plan:
     if request.scheme is None:
         raise CheckpointError("quantizing requires a scheme")
     scheme = scheme_named(request.scheme)
@@ -62,7 +64,9 @@ def _quantization(source: Source, request: Request) -> Plan:
         )
     asked = replace(request, ignore=(*request.ignore, *scheme.always_ignored))
     metadata = None if scheme.metadata is None else dict(scheme.metadata)
-    tasks, selection = quantization_tasks(source, asked, weight_format, fused=scheme.fused, metadata=metadata)
+    tasks, selection = quantization_tasks(
+        source, asked, weight_format, fused=scheme.fused, metadata=metadata, reserve=reserve
+    )
     head = _tied_head(source)
     ignore = (
         request.ignore if Selection(request.targets, asked.ignore).kept(f"{_HEAD}.weight") else (*request.ignore, *head)

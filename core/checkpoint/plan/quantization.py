@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from core.checkpoint.plan.directory.source import Source
-from core.checkpoint.plan.experts import hidden_size, is_stacked, matrices
+from core.checkpoint.plan.directory.source import BYTES_PER_TENSOR, Reserve, Source, unlimited
+from core.checkpoint.plan.experts import MAX_EXPERTS, hidden_size, is_stacked, matrices
 from core.checkpoint.plan.fused_sets import FusedSet, fused_sets
 from core.checkpoint.plan.model import CopyStep, QuantizeStep, Request, SourceRange, Task
 from core.checkpoint.plan.names import ignoring
@@ -19,8 +19,11 @@ from core.checkpoint.safetensors.header import TensorEntry
 from core.checkpoint.safetensors.writer import layout
 from core.checkpoint.weights.weight_format import StoredTensor, WeightFormat
 from core.errors import CheckpointError, excerpt
+from core.errors.cancellation import checked
 
 _FLOATS = ("BF16", "F16", "F32")
+# Matching a name may take a millisecond.
+_TENSORS_BETWEEN_CHECKS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +36,22 @@ class _Placed:
 
 
 def quantization_tasks(
-    source: Source, request: Request, weight_format: WeightFormat, *, fused: bool, metadata: dict[str, str] | None
+    source: Source,
+    request: Request,
+    weight_format: WeightFormat,
+    *,
+    fused: bool,
+    metadata: dict[str, str] | None,
+    reserve: Reserve = unlimited,
 ) -> tuple[tuple[Task, ...], Selection]:
     """Return a task for each file that has a tensor left, and the selection that was made.
 
-    `fused`: whether fused sets are brought together and share a scale. Raises CheckpointError with all refusals.
+    `fused`: whether fused sets are brought together and share a scale. `reserve`: as in `read_source`. Raises
+    CheckpointError with all refusals.
     """
     refusals = Refusals()
     selection = Selection(request.targets, request.ignore)
-    placed = _placed(source, fused, refusals)
+    placed = _placed(source, fused, refusals, reserve)
     chosen = _chosen(placed, selection, weight_format, refusals)
     refusals.raise_any()
     if chosen and not any(chosen.values()):
@@ -58,13 +68,13 @@ def quantization_tasks(
         )
     partners = _partners(placed, chosen) if fused else {}
     by_output: dict[str, list[_Placed]] = {}
-    for each in placed.values():
+    for each in checked(placed.values()):
         by_output.setdefault(each.output, []).append(each)
     tasks = []
     for output in sorted(by_output):
         steps: list[CopyStep | QuantizeStep] = []
         tensors: list[tuple[str, str, tuple[int, ...]]] = []
-        for each in by_output[output]:
+        for each in checked(by_output[output]):
             stored = chosen.get(each.name)
             if not stored:
                 steps.append(CopyStep(each.source, each.name))
@@ -84,7 +94,7 @@ def quantization_tasks(
     return tuple(tasks), selection
 
 
-def _placed(source: Source, fused: bool, refusals: Refusals) -> dict[str, _Placed]:
+def _placed(source: Source, fused: bool, refusals: Refusals, reserve: Reserve) -> dict[str, _Placed]:
     """Return all tensors, experts taken apart, by their names."""
     hidden = hidden_size(source.config)
     homes: dict[str, str] = {}
@@ -95,9 +105,9 @@ def _placed(source: Source, fused: bool, refusals: Refusals) -> dict[str, _Place
                 homes |= dict.fromkeys(each.weights, owners[each.weights[0]])
     placed: dict[str, _Placed] = {}
     for file, shard in source.shards.items():
-        for entry in shard.header.tensors:
+        for entry in checked(shard.header.tensors):
             try:
-                for name, part in _parts(file, entry, hidden):
+                for name, part in checked(_parts(file, entry, hidden, reserve)):
                     if name in placed:
                         refusals.add(f"two tensors would be named '{name}'", file=file, tensor=entry.name)
                     placed[name] = _Placed(name, part, homes.get(entry.name, file))
@@ -106,8 +116,10 @@ def _placed(source: Source, fused: bool, refusals: Refusals) -> dict[str, _Place
     return placed
 
 
-def _parts(file: str, entry: TensorEntry, hidden: int | None) -> Iterator[tuple[str, SourceRange]]:
+def _parts(file: str, entry: TensorEntry, hidden: int | None, reserve: Reserve) -> Iterator[tuple[str, SourceRange]]:
     if is_stacked(entry):
+        # Up to four names for each of two matrices.
+        reserve(min(entry.shape[0], MAX_EXPERTS) * 2 * (BYTES_PER_TENSOR + 4 * len(entry.name)))
         yield from matrices(file, entry, hidden)
     else:
         yield entry.name, SourceRange(file, entry.name, entry.dtype, entry.shape, entry.begin, entry.end)
@@ -120,7 +132,7 @@ def _chosen(
     chosen: dict[str, tuple[StoredTensor, ...]] = {}
     known: dict[tuple[str, tuple[int, ...]], tuple[StoredTensor, ...] | CheckpointError] = {}
     modules: list[str] = []
-    for name, each in placed.items():
+    for name, each in checked(placed.items(), _TENSORS_BETWEEN_CHECKS):
         if selection.kept(name) is not None:
             continue
         dtype, shape = each.source.dtype, each.source.shape
@@ -172,7 +184,7 @@ def shares_scale(each: FusedSet, outputs: dict[str, str]) -> bool:
 def _check_names(tasks: list[Task], refusals: Refusals) -> None:
     places: dict[str, str] = {}
     for task in tasks:
-        for entry in task.header.tensors:
+        for entry in checked(task.header.tensors):
             other = places.setdefault(entry.name, task.output)
             if other != task.output:
                 refusals.add(f"{other} would have a tensor of the same name", file=task.output, tensor=entry.name)

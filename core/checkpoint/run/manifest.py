@@ -14,12 +14,16 @@ from hashlib import sha256
 from typing import Any
 
 from core.checkpoint.plan.model import Plan
+from core.checkpoint.small_json import parse_small_json
 from core.checkpoint.storage.store import Store, StoredFile
 from core.errors import DestinationError
 
 MANIFEST = "requant-manifest.json"
 RECORDS = "requant-progress/"
 _VERSION = 1
+_MAX_BYTES = 16 << 20
+"""20,000 files, and a request with thousands of names to ignore, take less."""
+_MAX_BYTES_OF_RECORD = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,7 @@ def read_manifest(destination: Store, listing: tuple[StoredFile, ...] | None = N
     `listing`: the files of the destination, where the caller has it. Raises DestinationError for a manifest that
     cannot be read, StorageError.
     """
-    data = destination.get(MANIFEST)
+    data = destination.get(MANIFEST, _MAX_BYTES)
     if data is None:
         return None
     parsed = _parsed(data, MANIFEST)
@@ -58,11 +62,11 @@ def read_manifest(destination: Store, listing: tuple[StoredFile, ...] | None = N
             for name, entry in parsed["files"].items()
         }
         plan, request = str(parsed["plan"]), dict(parsed["request"])
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         raise _unreadable(MANIFEST) from None
     for file in destination.files() if listing is None else listing:
         if file.name.startswith(RECORDS) and file.name.endswith(".json"):
-            record = destination.get(file.name)
+            record = destination.get(file.name, _MAX_BYTES_OF_RECORD)
             if record is None:
                 # Another worker has moved the records into the manifest since it was read.
                 return read_manifest(destination)
@@ -106,18 +110,18 @@ def _record(data: bytes, plan: str) -> FinishedFile | None:
     """Return the contents of a record; None if it belongs to another plan or cannot be read: the file is then
     rewritten."""
     try:
-        parsed = json.loads(data)
+        parsed = parse_small_json(data, _MAX_BYTES_OF_RECORD)
         if parsed["plan"] != plan:
             return None
         return FinishedFile(str(parsed["name"]), int(parsed["size"]), str(parsed["sha256"]))
-    except (KeyError, TypeError, ValueError, RecursionError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         return None
 
 
 def _parsed(data: bytes, name: str) -> dict[str, Any]:
     try:
-        parsed = json.loads(data)
-    except (ValueError, RecursionError):
+        parsed = parse_small_json(data, _MAX_BYTES)
+    except ValueError:
         raise _unreadable(name) from None
     if not isinstance(parsed, dict):
         raise _unreadable(name)

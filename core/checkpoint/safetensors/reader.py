@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from core.checkpoint.ordering import sorted_in_pieces
 from core.checkpoint.safetensors.dtypes import DTYPES
 from core.checkpoint.safetensors.header import Header, TensorEntry
 from core.checkpoint.safetensors.scanner import Scanner
 from core.errors import SafetensorsError, excerpt
+from core.errors.cancellation import check_cancelled
 
 MOST_HEADER_BYTES = 100_000_000
 """The library's limit."""
@@ -20,8 +22,13 @@ MOST_HEADER_BYTES = 100_000_000
 MOST_DIMENSIONS = 64
 """Of one tensor, as in numpy. The library has no limit."""
 
+MAX_NAME_CHARACTERS = 4096
+"""Of one tensor. The library has no limit."""
+
 LENGTH_BYTES = 8
 """Of the header's length, before the header."""
+
+_TENSORS_BETWEEN_CHECKS = 64
 
 METADATA = "__metadata__"
 
@@ -53,7 +60,7 @@ def parse_header(text: bytes) -> Header:
     """
     end = LENGTH_BYTES + len(text)
     entries, metadata = _entries(text, end)
-    entries.sort(key=_offsets)
+    entries = sorted_in_pieces(entries, _offsets)
     for entry in entries:
         if entry.begin != end:
             raise SafetensorsError(
@@ -92,6 +99,10 @@ def _entries(text: bytes, data: int) -> tuple[list[TensorEntry], dict[str, str] 
         start = scanner.at
         name = scanner.string("the name of a tensor")
         scanner.expect(b":", "after the name of a tensor")
+        if len(names) % _TENSORS_BETWEEN_CHECKS == 0:
+            check_cancelled()
+        if len(name) > MAX_NAME_CHARACTERS:
+            scanner.refuse(start, f"a name of {len(name)} characters; at most {MAX_NAME_CHARACTERS} are allowed")
         if name in names:
             raise SafetensorsError(f"byte {start} of the header: a second '{excerpt(name)}'", tensor=name)
         names.add(name)

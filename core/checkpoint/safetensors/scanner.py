@@ -1,19 +1,26 @@
 """Tokens of JSON from anyone's hands: headers, and the index of a checkpoint.
 
 `json` builds every value that it meets: 100 MB of `[[],[],…` are more than 2 GB of lists. Here nothing is built that is
-not asked for, and nothing recurses.
+not asked for, and nothing recurses. No step looks at more than `_WINDOW` bytes, so that other threads of the process
+run in between, and the work ends soon after it is cancelled.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from itertools import count
 from typing import NoReturn
 
 from core.errors import SafetensorsError, excerpt
+from core.errors.cancellation import check_cancelled
 
 MOST_NESTING = 100
 """How deep a value that is skipped may be nested. serde_json, which the library reads with, stops at 128."""
+
+_WINDOW = 1 << 16
+_STEPS_BETWEEN_CHECKS = 256
 
 _SPACE = re.compile(rb"[ \t\n\r]*+")
 _AROUND = {
@@ -25,6 +32,13 @@ _PLAIN_STRING = re.compile(rb'"[^"\\\x00-\x1f]*+"')
 _STRING = re.compile(rb'"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4}))*+"')
 _SCALAR = re.compile(rb"(?:true|false|null|-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?)(?![A-Za-z0-9.+-])")
 _MOST_DIGITS = len(str(2**64 - 1))
+# A piece of a string, cut between two characters: the two escapes of a surrogate pair are one.
+_PIECE = re.compile(
+    rb'(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u(?:(?![Dd][89A-Fa-f])[0-9A-Fa-f]{4}'
+    rb"|[Dd][89ABab][0-9A-Fa-f]{2}\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})))*+"
+)
+_LONGEST_ESCAPE = len(r"\ud83d\ude00")
+_LONGEST_CHARACTER = 4
 
 
 class Scanner:
@@ -47,11 +61,14 @@ class Scanner:
 
     def skip_space(self) -> None:
         """Move past JSON's white space."""
-        self.at = _SPACE.match(self.text, self.at).end()  # type: ignore[union-attr] # it matches nothing, too
+        begin = -_WINDOW
+        while self.at - begin >= _WINDOW:
+            begin = self.at
+            self.at = _SPACE.match(self.text, begin, begin + _WINDOW).end()  # type: ignore[union-attr] # it may be empty
 
     def take(self, character: bytes) -> bool:
         """Move past `character` and the white space around it, if it comes next."""
-        found = _AROUND[character].match(self.text, self.at)
+        found = _AROUND[character].match(self.text, self.at, self.at + _WINDOW)
         if found is None:
             return False
         self.at = found.end()
@@ -66,9 +83,10 @@ class Scanner:
     def string(self, what: str) -> str:
         """Read a string: UTF-8, without raw control characters, without half a surrogate pair."""
         start = self.at
-        found = _PLAIN_STRING.match(self.text, start) or _STRING.match(self.text, start)
+        end = start + _WINDOW
+        found = _PLAIN_STRING.match(self.text, start, end) or _STRING.match(self.text, start, end)
         if found is None:
-            self.fail(f"{what}: a string, without control characters")
+            return "".join(self._pieces(what))
         try:
             value: str = found[0].decode("utf-8")
             if found.re is _STRING:
@@ -83,9 +101,34 @@ class Scanner:
         self.at = found.end()
         return value
 
+    def _pieces(self, what: str) -> Iterator[str]:
+        """Yield the pieces of a string that is longer than a window, and move past it."""
+        at = self.at + 1
+        if self.text[self.at : at] != b'"':
+            self.fail(f"{what}: a string, without control characters")
+        while True:
+            check_cancelled()
+            end = min(at + _WINDOW, len(self.text))
+            stop = cut = _PIECE.match(self.text, at, end).end()  # type: ignore[union-attr] # it may be empty
+            closed = self.text[stop : stop + 1] == b'"'
+            if not closed:
+                if end == len(self.text) or stop <= end - _LONGEST_ESCAPE:
+                    self.fail(f"{what}: a string, without control characters or half surrogate pairs")
+                while stop - cut < _LONGEST_CHARACTER and self.text[cut] & 0xC0 == 0x80:
+                    cut -= 1
+            piece = self.text[at:cut]
+            try:
+                yield json.loads(b'"%b"' % piece) if b"\\" in piece else piece.decode("utf-8")
+            except UnicodeDecodeError:
+                self.refuse(self.at, f"{what} is not UTF-8")
+            if closed:
+                self.at = stop + 1
+                return
+            at = cut
+
     def integer(self, what: str) -> int:
         """Read an integer in [0, 2^64), written in digits without a sign, fraction, exponent or leading zero."""
-        found = _INTEGER.match(self.text, self.at)
+        found = _INTEGER.match(self.text, self.at, self.at + _MOST_DIGITS + 1)
         if found is None or found.end() - self.at > _MOST_DIGITS or (value := int(found[0])) >= 2**64:
             self.fail(f"{what}: an integer from 0 to 2^64 - 1, digits only")
         self.at = found.end()
@@ -111,6 +154,8 @@ class Scanner:
         found: dict[str, str] = {}
         ended = self.take(b"}")
         while not ended:
+            if len(found) % _STEPS_BETWEEN_CHECKS == 0:
+                check_cancelled()
             start = self.at
             key = self.string(f"a key of {what}")
             if key in found:
@@ -138,7 +183,9 @@ class Scanner:
     def skip_value(self) -> None:
         """Move past any value, however large, without building it."""
         closing: list[bytes] = []
-        while True:
+        for step in count():
+            if step % _STEPS_BETWEEN_CHECKS == 0:
+                check_cancelled()
             self.skip_space()
             first = self.text[self.at : self.at + 1]
             if first in (b"{", b"["):
@@ -152,8 +199,8 @@ class Scanner:
                     continue
                 closing.pop()
             elif first == b'"':
-                self.string("a value")
-            elif scalar := _SCALAR.match(self.text, self.at):
+                self._skip_string("a value")
+            elif (scalar := _SCALAR.match(self.text, self.at, self.at + _WINDOW)) and len(scalar[0]) < _WINDOW:
                 self.at = scalar.end()
             else:
                 self.fail("a value")
@@ -164,7 +211,18 @@ class Scanner:
             self.expect(b",", f"or '{closing[-1].decode()}'")
             self._skip_key(closing)
 
+    def _skip_string(self, what: str) -> None:
+        if found := _PLAIN_STRING.match(self.text, self.at, self.at + _WINDOW):
+            self.at, begin = found.end(), self.at
+            try:
+                found[0].decode("utf-8")
+            except UnicodeDecodeError:
+                self.refuse(begin, f"{what} is not UTF-8")
+            return
+        for _ in self._pieces(what):
+            pass
+
     def _skip_key(self, closing: list[bytes]) -> None:
         if closing[-1] == b"}":
-            self.string("a key")
+            self._skip_string("a key")
             self.expect(b":", "behind a key")

@@ -6,10 +6,12 @@ import json
 from collections.abc import Iterable, Mapping
 from math import prod
 
+from core.checkpoint.ordering import sorted_in_pieces
 from core.checkpoint.safetensors.dtypes import DTYPES
 from core.checkpoint.safetensors.header import Header, TensorEntry
 from core.checkpoint.safetensors.reader import LENGTH_BYTES, METADATA, MOST_HEADER_BYTES
 from core.errors import SafetensorsError, excerpt
+from core.errors.cancellation import checked
 
 ALIGNMENT = 8
 """The tensors' bytes begin at a multiple of it."""
@@ -24,11 +26,11 @@ def layout(tensors: Iterable[tuple[str, str, tuple[int, ...]]], metadata: Mappin
     Raises SafetensorsError for a name that occurs twice or is `__metadata__`, for a shape that does not fill whole
     bytes, and for a header above 100 MB.
     """
-    ordered = sorted(tensors, key=lambda tensor: (-DTYPES[tensor[1]].rank, tensor[0]))
+    ordered = sorted_in_pieces(tensors, lambda tensor: (-DTYPES[tensor[1]].rank, tensor[0]))
     placed: list[TensorEntry] = []
     names: set[str] = {METADATA}
     end = 0
-    for name, dtype, shape in ordered:
+    for name, dtype, shape in checked(ordered):
         if name in names:
             raise SafetensorsError(f"two tensors would be named '{excerpt(name)}'", tensor=name)
         names.add(name)
@@ -71,6 +73,6 @@ def _json(tensors: Iterable[TensorEntry], metadata: Mapping[str, str] | None, da
     members += [
         f'{_compact(entry.name)}:{{"dtype":"{entry.dtype}","shape":{_compact(entry.shape)},'
         f'"data_offsets":[{entry.begin - data},{entry.end - data}]}}'
-        for entry in tensors
+        for entry in checked(tensors)
     ]
     return f"{{{','.join(members)}}}".encode()

@@ -15,9 +15,10 @@ from core.checkpoint.storage.read_ahead import BLOCK, ReadAhead
 from core.checkpoint.storage.spooled_upload import SpooledUpload
 from core.checkpoint.storage.store import MAX_BYTES_OF_SMALL_FILE, FileWriter, Store, StoredFile
 from core.errors import SourceChangedError, StorageError
+from core.errors.cancellation import check_cancelled, checked
 
 if TYPE_CHECKING:
-    from obstore import GetOptions, ObjectMeta
+    from obstore import Bytes, GetOptions, GetResult, ObjectMeta
     from obstore.store import RetryConfig
 
     from core.checkpoint.storage.object_store_client import Client
@@ -53,7 +54,7 @@ class ObjectStore(Store):
 
         with storage_errors(self.url, "cannot be listed"):
             listed = []
-            for chunk in obstore.list(self._client, chunk_size=1000):
+            for chunk in checked(obstore.list(self._client, chunk_size=1000), 1):
                 listed += [_stored(each) for each in chunk]
                 if len(listed) > MOST_FILES:
                     raise StorageError(
@@ -67,6 +68,7 @@ class ObjectStore(Store):
     def find(self, name: str) -> StoredFile | None:
         import obstore
 
+        check_cancelled()
         try:
             with storage_errors(self.url, "cannot be read", name, expected=(FileNotFoundError,)):
                 return _stored(obstore.head(self._client, name))
@@ -90,10 +92,24 @@ class ObjectStore(Store):
             with storage_errors(self.url, "cannot be read", file.name, expected=missing):
                 result = obstore.get(self._client, file.name, options=options)
                 if _stored(result.meta) == file and result.range == (begin, end):
-                    return memoryview(result.bytes())
+                    return memoryview(self._content(result, file.name, end - begin))
         except missing:
             pass
         raise self._changed(file)
+
+    def _content(self, result: GetResult, name: str, size: int) -> bytes | Bytes:
+        """Return the body of an answer. Raises StorageError where it has another size than the answer says."""
+        parts: list[bytes | Bytes] = []
+        received = 0
+        for part in result.stream(min_chunk_size=size + 1):
+            parts.append(part)
+            received += len(part)
+            if received > size:
+                break
+        if received != size:
+            more = "more bytes" if received > size else f"{received} bytes"
+            raise StorageError(f"{self.url}/{name}: the server sent {more}; expected {size}", file=name)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _changed(self, file: StoredFile) -> SourceChangedError:
         return SourceChangedError(
@@ -108,12 +124,13 @@ class ObjectStore(Store):
     def get(self, name: str, max_bytes: int = MAX_BYTES_OF_SMALL_FILE) -> bytes | None:
         import obstore
 
+        check_cancelled()
         try:
             with storage_errors(self.url, "cannot be read", name, expected=(FileNotFoundError,)):
                 result = obstore.get(self._client, name)
                 size = result.meta["size"]
                 if size <= max_bytes:
-                    return bytes(result.bytes())
+                    return bytes(self._content(result, name, size))
         except FileNotFoundError:
             return None
         raise StorageError(f"{self.url}/{name} has {size} bytes; expected at most {max_bytes}", file=name)

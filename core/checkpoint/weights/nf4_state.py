@@ -10,11 +10,13 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from core.checkpoint.small_json import parse_small_json
 from core.checkpoint.weights.weight_format import matrix_shape
 from core.errors import CheckpointError, excerpt
 
 BLOCK = 64
 NESTED_BLOCK = 256
+_MAX_BYTES = 4096
 _TORCH_NAMES = {"BF16": "bfloat16", "F16": "float16", "F32": "float32"}
 
 
@@ -38,10 +40,10 @@ def read_state(text: bytes) -> Nf4State:
     Raises CheckpointError for a state that cannot be read, and for weights in other blocks or of another type.
     """
     try:
-        state: Any = json.loads(text)
+        state: Any = parse_small_json(text, _MAX_BYTES)
         kind, block, shape = state["quant_type"], state["blocksize"], state["shape"]
         nested, offset = state.get("nested_blocksize"), state.get("nested_offset")
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise CheckpointError("the quant_state is not in the form that bitsandbytes writes") from None
     if kind != "nf4" or block != BLOCK:
         raise CheckpointError(

@@ -15,8 +15,11 @@ from typing import Self
 from uuid import uuid4
 
 from core.checkpoint.run.manifest import record_name
+from core.checkpoint.small_json import parse_small_json
 from core.checkpoint.storage.store import Store
 from core.errors import StorageError
+
+_MAX_BYTES = 4096
 
 SECONDS = 300.0
 """How long a lease is valid after it was taken or renewed. Clocks of workers may differ by less."""
@@ -56,7 +59,7 @@ def take_lease(destination: Store, output: str, *, seconds: float = SECONDS) -> 
     """Return the lease of an output; None where another worker holds it. Raises StorageError."""
     name, holder = _name(output), uuid4().hex
     if not destination.put(name, _text(holder, seconds), only_if_absent=True):
-        held = _held(destination.get(name))
+        held = _held(destination.get(name, _MAX_BYTES))
         # It may be ours: a request whose answer was lost is sent again, and finds what it wrote.
         if held is not None and held[0] != holder and held[1] > time.time():
             return None
@@ -75,7 +78,7 @@ def _text(holder: str, seconds: float) -> bytes:
 def _held(data: bytes | None) -> tuple[str, float] | None:
     """Return the holder and until when it holds the lease; None for one that is gone or cannot be read."""
     try:
-        parsed = json.loads(data or b"")
+        parsed = parse_small_json(data or b"", _MAX_BYTES)
         return str(parsed["holder"]), float(parsed["until"])
     except (KeyError, TypeError, ValueError):
         return None

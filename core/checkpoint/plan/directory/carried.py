@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from pathlib import PurePosixPath
 
-from core.checkpoint.plan.directory.index import INDEX
 from core.checkpoint.plan.directory.source import CONFIG
+from core.checkpoint.safetensors.index_reader import INDEX
 from core.checkpoint.storage.local_writer import PART
 from core.checkpoint.storage.store import StoredFile
 

@@ -10,40 +10,9 @@ import json
 from collections.abc import Iterable
 from io import BytesIO
 
+from core.checkpoint.ordering import sorted_in_pieces
 from core.checkpoint.plan.model import Task
-from core.checkpoint.safetensors.scanner import Scanner
-
-INDEX = "model.safetensors.index.json"
-_WEIGHT_MAP = "weight_map"
-
-
-def parse_index(text: bytes) -> dict[str, str]:
-    """Return the file of each tensor from the member `weight_map`; other members are ignored.
-
-    Raises SafetensorsError, which says where, for what is not JSON, a member or a tensor that occurs twice, and a value
-    that is not a string.
-    """
-    scanner = Scanner(text, INDEX)
-    scanner.expect(b"{", "at the start")
-    weight_map: dict[str, str] | None = None
-    ended = scanner.take(b"}")
-    while not ended:
-        start = scanner.at
-        member = scanner.string("the name of a member")
-        scanner.expect(b":", "after the name of a member")
-        if member != _WEIGHT_MAP:
-            scanner.skip_value()
-        elif weight_map is not None:
-            scanner.refuse(start, f"a second '{_WEIGHT_MAP}'")
-        else:
-            weight_map = scanner.strings(_WEIGHT_MAP)
-        ended = scanner.take(b"}")
-        if not ended:
-            scanner.expect(b",", "or '}' after a member")
-    scanner.end()
-    if weight_map is None:
-        scanner.refuse(scanner.at, f"expected a member '{_WEIGHT_MAP}', the files of the tensors")
-    return weight_map
+from core.errors.cancellation import checked
 
 
 def index_of(tasks: Iterable[Task]) -> bytes:
@@ -58,10 +27,10 @@ def index_of(tasks: Iterable[Task]) -> bytes:
         for entry in task.header.tensors:
             places.append((entry.name, output))
             total += entry.end - entry.begin
-    places.sort()
+    places = sorted_in_pieces(places, lambda place: place)
     text = BytesIO()
     text.write(f'{{\n  "metadata": {{\n    "total_size": {total}\n  }},\n  "weight_map": {{'.encode())
-    for number, (name, output) in enumerate(places):
+    for number, (name, output) in enumerate(checked(places)):
         text.write(f"{',' if number else ''}\n    {json.dumps(name)}: {output}".encode())
     text.write(b"\n  }\n}")
     return text.getvalue()

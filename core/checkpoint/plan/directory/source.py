@@ -7,24 +7,39 @@ names for it, and each tensor of such a file is in the index.
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from core.checkpoint.plan.directory.index import INDEX, parse_index
 from core.checkpoint.plan.directory.stated_shapes import stated_shapes
 from core.checkpoint.plan.refusals import Refusals
 from core.checkpoint.safetensors.header import Header
+from core.checkpoint.safetensors.index_reader import INDEX, MAX_INDEX_BYTES, parse_index
 from core.checkpoint.safetensors.reader import read_header
+from core.checkpoint.small_json import parse_small_json
 from core.checkpoint.storage.store import Store, StoredFile
 from core.errors import CheckpointError, SafetensorsError, excerpt
+from core.errors.cancellation import check_cancelled, checked
 
 WEIGHTS = "model.safetensors"
 CONFIG = "config.json"
 SAFETENSORS = ".safetensors"
 
-MOST_INDEX_BYTES = 64 << 20
-MOST_CONFIG_BYTES = 4 << 20
+MAX_CONFIG_BYTES = 4 << 20
+
+Reserve = Callable[[int], None]
+"""Called with the bytes of memory that a plan is about to take. Raises where they are not to be had."""
+
+BYTES_PER_TENSOR = 1600
+"""What a plan keeps of one tensor at most: its entry, its step and up to four entries of what it becomes."""
+_BYTES_PER_MEMBER = 200
+_BYTES_PER_FILE = 600
+_BYTES_PER_BYTE_OF_CONFIG = 24
+_COUNTED_AT_ONCE = 1 << 20
+
+
+def unlimited(byte_count: int) -> None:
+    """Take memory without asking: that of a process of one's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,20 +63,22 @@ class Source:
     weight_shapes: dict[str, tuple[int, int]]
 
 
-def read_source(store: Store) -> Source:
-    """Read the headers, the index and config.json of a checkpoint.
+def read_source(store: Store, reserve: Reserve = unlimited) -> Source:
+    """Read the headers, the index and config.json of a checkpoint. `reserve` is asked for the memory of each first.
 
     Raises CheckpointError, with all that was found: no checkpoint, a file that the index names and that is not there,
     index and headers that do not agree; SafetensorsError, StorageError, SourceChangedError.
     """
     files = {file.name: file for file in store.files()}
-    config = read_config(store, files)
-    index = _read_index(store, files)
+    reserve(_BYTES_PER_FILE * len(files))
+    config = read_config(store, files, reserve)
+    index = _read_index(store, files, reserve)
     refusals = Refusals()
     shards: dict[str, Shard] = {}
     for name in _shard_names(files, index, refusals):
+        check_cancelled()
         try:
-            shards[name] = Shard(files[name], _header(store, files[name]))
+            shards[name] = Shard(files[name], _header(store, files[name], reserve))
         except SafetensorsError as error:
             refusals.take(error, file=name, tensor=error.tensor)
     refusals.raise_any()
@@ -71,7 +88,7 @@ def read_source(store: Store) -> Source:
     return Source(tuple(files.values()), shards, config, shapes)
 
 
-def read_config(store: Store, files: dict[str, StoredFile]) -> dict[str, Any]:
+def read_config(store: Store, files: dict[str, StoredFile], reserve: Reserve = unlimited) -> dict[str, Any]:
     """Return what config.json holds."""
     if not files:
         raise CheckpointError(
@@ -83,17 +100,23 @@ def read_config(store: Store, files: dict[str, StoredFile]) -> dict[str, Any]:
             f"{store.url} has no {CONFIG}: not a checkpoint that transformers or vLLM can load. Give the directory "
             f"that contains {CONFIG} and {WEIGHTS} or {INDEX}"
         )
-    config = _json(store, files[CONFIG], MOST_CONFIG_BYTES)
+    reserve(_BYTES_PER_BYTE_OF_CONFIG * min(files[CONFIG].size, MAX_CONFIG_BYTES))
+    try:
+        config = parse_small_json(_small_file(store, files[CONFIG], MAX_CONFIG_BYTES), MAX_CONFIG_BYTES)
+    except ValueError as error:
+        raise CheckpointError(f"{CONFIG} is not JSON that is read: {excerpt(str(error))}", file=CONFIG) from None
     if not isinstance(config, dict):
         raise CheckpointError(f"{CONFIG} is not a JSON object", file=CONFIG)
     return config
 
 
-def _read_index(store: Store, files: dict[str, StoredFile]) -> dict[str, str] | None:
+def _read_index(store: Store, files: dict[str, StoredFile], reserve: Reserve) -> dict[str, str] | None:
     """Return the file of each tensor, None without an index."""
     if INDEX not in files:
         return None
-    data = _small_file(store, files[INDEX], MOST_INDEX_BYTES)
+    reserve(min(files[INDEX].size, MAX_INDEX_BYTES))
+    data = _small_file(store, files[INDEX], MAX_INDEX_BYTES)
+    reserve(_BYTES_PER_MEMBER * _count(data, b":"))
     try:
         weight_map = parse_index(data)
     except SafetensorsError as error:
@@ -103,27 +126,18 @@ def _read_index(store: Store, files: dict[str, StoredFile]) -> dict[str, str] | 
     return weight_map
 
 
-def _json(store: Store, file: StoredFile, most: int) -> Any:
-    try:
-        return json.loads(_small_file(store, file, most).decode("utf-8"), object_pairs_hook=_members)
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{file.name} is not JSON: {excerpt(str(error))}", file=file.name) from None
-
-
 def _small_file(store: Store, file: StoredFile, most: int) -> bytes:
     if file.size > most:
         raise CheckpointError(f"{file.name} has {file.size} bytes; at most {most} are read", file=file.name)
-    data = store.get(file.name)
+    data = store.get(file.name, file.size)
     if data is None:
         raise CheckpointError(f"{file.name} no longer exists", file=file.name)
     return data
 
 
-def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
-    if len(members) != len(pairs):
-        raise ValueError("an object has a duplicate member")
-    return members
+def _count(text: bytes, mark: bytes) -> int:
+    """Return how often a character occurs."""
+    return sum(text.count(mark, at, at + _COUNTED_AT_ONCE) for at in range(0, len(text), _COUNTED_AT_ONCE))
 
 
 def _shard_names(files: dict[str, StoredFile], index: dict[str, str] | None, refusals: Refusals) -> list[str]:
@@ -158,11 +172,15 @@ def is_plain_name(name: str) -> bool:
     )
 
 
-def _header(store: Store, file: StoredFile) -> Header:
+def _header(store: Store, file: StoredFile, reserve: Reserve) -> Header:
     def read(offset: int, length: int) -> bytes:
+        reserve(length)
         data = bytearray(length)
         store.read_into(file, offset, memoryview(data))
-        return bytes(data)
+        text = bytes(data)
+        # A tensor is an object with three members; metadata are members alone.
+        reserve(BYTES_PER_TENSOR * _count(text, b"{") + _BYTES_PER_MEMBER * _count(text, b":"))
+        return text
 
     return read_header(read, file.size)
 
@@ -170,14 +188,14 @@ def _header(store: Store, file: StoredFile) -> Header:
 def _check_agreement(shards: dict[str, Shard], index: dict[str, str] | None, refusals: Refusals) -> None:
     places: dict[str, str] = {}
     for name, shard in shards.items():
-        for entry in shard.header.tensors:
+        for entry in checked(shard.header.tensors):
             other = places.setdefault(entry.name, name)
             if other != name:
                 refusals.add(f"the tensor is in {other} as well", file=name, tensor=entry.name)
             elif index is not None and index.get(entry.name) != name:
                 stated = f"names {index[entry.name]} for it" if entry.name in index else "does not name it"
                 refusals.add(f"the tensor is in the file, but {INDEX} {stated}", file=name, tensor=entry.name)
-    for tensor, name in (index or {}).items():
+    for tensor, name in checked((index or {}).items()):
         if tensor not in places:
             refusals.add(f"{INDEX} maps a tensor to this file that is not in it", file=name, tensor=tensor)
     if not places:

@@ -13,6 +13,7 @@ from core.checkpoint.storage.store import Store, StoredFile
 from core.checkpoint.weights.nf4 import STATE
 from core.checkpoint.weights.nf4_state import read_state
 from core.errors import CheckpointError
+from core.errors.cancellation import checked
 
 _SHAPE = "weight_shape"
 _MOST_STATE_BYTES = 4096
@@ -26,7 +27,7 @@ def stated_shapes(store: Store, shards: Iterable[tuple[StoredFile, Header]]) -> 
     """
     shapes: dict[str, tuple[int, int]] = {}
     for file, header in shards:
-        for run in _runs(entry for entry in header.tensors if _reader(entry) is not None):
+        for run in checked(_runs(entry for entry in checked(header.tensors) if _reader(entry) is not None), 1):
             first = run[0].begin
             data = bytearray(run[-1].end - first)
             store.read_into(file, first, memoryview(data))

@@ -118,11 +118,11 @@ def test_another_one_finishes_between_two_looks(
         run_task(made.plan, index, made.source, destination)
     get = destination.get
 
-    def get_after_the_other(name: str) -> bytes | None:
+    def get_after_the_other(name: str, max_bytes: int) -> bytes | None:
         if name.startswith(RECORDS):
             monkeypatch.setattr(destination, "get", get)
             finish(made.plan, made.source, destination)
-        return get(name)
+        return get(name, max_bytes)
 
     monkeypatch.setattr(destination, "get", get_after_the_other)
     manifest = read_manifest(destination)
@@ -194,9 +194,9 @@ def test_of_two_plans_that_begin_together_one_is_refused(
 ) -> None:
     get = destination.get
 
-    def get_before_the_other(name: str) -> bytes | None:
+    def get_before_the_other(name: str, max_bytes: int) -> bytes | None:
         monkeypatch.setattr(destination, "get", get)
-        found = get(name)
+        found = get(name, max_bytes)
         work(made.plan, made.source, destination, share=Share(0, 3))
         return found
 

@@ -6,11 +6,12 @@ Source: compressed-tensors 0.20.0, `match_quantizable_tensors` and `match_name` 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 
 from core.checkpoint.selection import NamePatterns
 from core.errors import ParameterError, excerpt
+from core.errors.cancellation import check_cancelled
 
 ALL = "Linear"
 """As an entry of `targets`: every weight. Modules have no classes in a checkpoint."""
@@ -30,19 +31,16 @@ class Selection:
 
     def __init__(self, targets: Sequence[str], ignore: Sequence[str]) -> None:
         self._everything = not targets or ALL in targets
-        self._targets = _patterns([text for text in targets if text != ALL], "targets")
-        self._ignore = _patterns(ignore, "ignore")
-        # An entry for an output layer is right for models that tie it to the embeddings and store none, too.
-        both = {**self._targets, **self._ignore}
-        self._without_match = {text for text, pattern in both.items() if not pattern.match("lm_head")}
+        self._targets = _Patterns([text for text in targets if text != ALL], "targets")
+        self._ignore = _Patterns(ignore, "ignore")
 
     def kept(self, tensor: str) -> Kept | None:
         """Return why a tensor is not quantized; None if it is."""
         module, _, parameter = tensor.rpartition(".")
         if parameter != "weight" or not module:
             return Kept.NOT_A_WEIGHT
-        targeted = self._any(self._targets, module) or self._everything
-        ignored = self._any(self._ignore, module)
+        targeted = self._targets.match(module) or self._everything
+        ignored = self._ignore.match(module)
         if module.endswith("norm"):
             return Kept.NORM
         if not targeted:
@@ -52,24 +50,45 @@ class Selection:
     @property
     def without_match(self) -> set[str]:
         """The entries that no module of all those asked for so far matches."""
-        return self._without_match
-
-    def _any(self, patterns: Mapping[str, NamePatterns], module: str) -> bool:
-        for text, pattern in patterns.items():
-            if pattern.match(module):
-                self._without_match.discard(text)
-                return True
-        return False
+        return (self._targets.without_match - self._ignore.matched) | (
+            self._ignore.without_match - self._targets.matched
+        )
 
 
-def _patterns(texts: Sequence[str], where: str) -> dict[str, NamePatterns]:
-    patterns = {}
-    for text in texts:
-        try:
-            text.encode()
-            patterns[text] = NamePatterns((text,))
-        except UnicodeEncodeError:
-            raise ParameterError(f"{where}: '{excerpt(text)}' is not UTF-8, and names of modules are") from None
-        except ParameterError as error:
-            raise ParameterError(f"{where}: '{excerpt(text)}': {error.detail}") from None
-    return patterns
+class _Patterns:
+    """The entries of one list. `matched`, `without_match`: those that were the first to match a module, and others."""
+
+    def __init__(self, texts: Sequence[str], where: str) -> None:
+        self._texts = tuple(dict.fromkeys(texts))
+        self.without_match = {text for text in self._texts if not _single(text, where).match(_HEAD)}
+        self.matched = set(self._texts) - self.without_match
+        self._patterns = NamePatterns(self._texts)
+        self._known: dict[str, bool] = {}
+
+    def match(self, module: str) -> bool:
+        """Return whether one of the entries means a module."""
+        if not self._texts:
+            return False
+        known = self._known.get(module)
+        if known is None:
+            found = self._patterns.first(module)
+            known = self._known[module] = found is not None
+            if found is not None:
+                self.without_match.discard(self._texts[found])
+                self.matched.add(self._texts[found])
+        return known
+
+
+# An entry for an output layer is right for models that tie it to the embeddings and store none, too.
+_HEAD = "lm_head"
+
+
+def _single(text: str, where: str) -> NamePatterns:
+    check_cancelled()
+    try:
+        text.encode()
+        return NamePatterns((text,))
+    except UnicodeEncodeError:
+        raise ParameterError(f"{where}: '{excerpt(text)}' is not UTF-8, and names of modules are") from None
+    except ParameterError as error:
+        raise ParameterError(f"{where}: '{excerpt(text)}': {error.detail}") from None

@@ -2,8 +2,8 @@
 
 `re` backtracks: whether `([a-z.]+)+!` matches a name of 40 letters is not known within a lifetime. Here an expression
 becomes a nondeterministic automaton that is followed in all its states at once; sets of states that were met are
-remembered (Thompson, Regular expression search algorithm, 1968; RE2). Whether a name matches is what `re.match` says;
-there are no groups to return.
+remembered (Thompson, Regular expression search algorithm, 1968; RE2). Several expressions are followed at once, too:
+a name is read once. Whether a name matches is what `re.match` says; there are no groups to return.
 
 Taken: characters and their escapes, `.`, `\\d`, `\\w`, `\\s` and their opposites, sets, groups without names, `|`, `*`,
 `+`, `?`, `{m,n}`, each also as lazy, `^`, `$`, `\\A`, `\\Z`. Not taken: references, look-around, flags, `\\b`.
@@ -11,15 +11,17 @@ Taken: characters and their escapes, `.`, `\\d`, `\\w`, `\\s` and their opposite
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
 from core.errors import ParameterError, excerpt
+from core.errors.cancellation import check_cancelled
 
 MOST_STATES = 2000
 MOST_NESTING = 50
-_MOST_REMEMBERED = 20_000
+_MOST_REMEMBERED = 500_000
+_NONE = 1 << 30
 
 Predicate = Callable[[str], bool]
 _DIGIT: Predicate = str.isdecimal
@@ -58,45 +60,85 @@ class _State:
     then: list[int] = field(default_factory=list)
 
 
-class LinearPattern:
-    """A compiled expression. Raises ParameterError for one that is not taken."""
+@dataclass(slots=True)
+class _Node:
+    """States that were met together. `accepted`: the first expression that has matched, `_NONE` if none has; `at_end`:
+    if a name ends here, None where that was not asked.
+    """
 
-    def __init__(self, text: str) -> None:
-        parser = _Parser(text)
-        self._states, self._first = parser.states, parser.first
-        self._known: dict[tuple[frozenset[int], str], frozenset[int]] = {}
-        self._at_start = self._closure((self._first,), {START})
+    states: frozenset[int]
+    accepted: int
+    at_end: int | None = None
+    then: dict[str, _Node] = field(default_factory=dict)
 
-    def match(self, name: str) -> bool:
-        """Return whether the name begins with something that the expression means."""
-        states = self._at_start
-        if _ACCEPT in states:
-            return True
+
+class LinearPatterns:
+    """Compiled expressions, followed together. Raises ParameterError for one that is not taken.
+
+    `states`: their number, of which the time for a character that was not met before is a multiple.
+    """
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._states: list[_State] = []
+        # The first state of each expression is the one in which it has matched.
+        self._accepting: list[int] = []
+        firsts = []
+        for text in texts:
+            self._accepting.append(len(self._states))
+            firsts.append(_Parser(text, self._states).first)
+        self.states = len(self._states)
+        self._number_of = {state: number for number, state in enumerate(self._accepting)}
+        self._nodes: dict[tuple[frozenset[int], int], _Node] = {}
+        self._remembered = 0
+        self._at_start = self._closure(firsts, {START})
+
+    def first(self, name: str) -> int | None:
+        """Return the number of the first expression that means something with which the name begins; None for none."""
+        node = self._node(self._at_start)
+        found = node.accepted
         for at, character in enumerate(name):
             if character == "\n" and at == len(name) - 1:
-                states = self._closure(states, {END, START} if at == 0 else {END})
-                if _ACCEPT in states:
-                    return True
-            after = self._known.get((states, character))
-            if after is None:
-                after = self._after(states, character)
-            states = after
-            if _ACCEPT in states:
-                return True
-            if not states:
-                return False
-        return _ACCEPT in self._closure(states, {END, LAST_END, START} if not name else {END, LAST_END})
+                node = self._node(self._closure(node.states, {END, START} if at == 0 else {END}))
+                found = min(found, node.accepted)
+            node = node.then.get(character) or self._after(node, character)
+            found = min(found, node.accepted)
+            if not node.states:
+                return None if found == _NONE else found
+        if not name:
+            found = min(found, self._node(self._closure(node.states, {END, LAST_END, START})).accepted)
+        else:
+            if node.at_end is None:
+                node.at_end = self._node(self._closure(node.states, {END, LAST_END})).accepted
+            found = min(found, node.at_end)
+        return None if found == _NONE else found
 
-    def _after(self, states: frozenset[int], character: str) -> frozenset[int]:
+    def _after(self, node: _Node, character: str) -> _Node:
+        check_cancelled()
         reached: list[int] = []
-        for number in states:
+        for number in node.states:
             state = self._states[number]
             if state.predicate is not None and state.predicate(character):
                 reached += state.then
-        if len(self._known) >= _MOST_REMEMBERED:
-            self._known.clear()
-        after = self._known[states, character] = self._closure(reached, set())
+        after = self._node(self._closure(reached, set()))
+        self._remembered += 1
+        node.then[character] = after
         return after
+
+    def _node(self, states: frozenset[int]) -> _Node:
+        """Return the node of some states, without those of expressions behind one that has matched."""
+        accepted = min((self._number_of[state] for state in states & self._number_of.keys()), default=_NONE)
+        if accepted != _NONE:
+            states = frozenset(state for state in states if state < self._accepting[accepted])
+        found = self._nodes.get((states, accepted))
+        if found is None:
+            if self._remembered > _MOST_REMEMBERED:
+                for each in self._nodes.values():
+                    each.then.clear()
+                self._nodes.clear()
+                self._remembered = 0
+            found = self._nodes[states, accepted] = _Node(states, accepted)
+            self._remembered += 1 + len(states)
+        return found
 
     def _closure(self, states: Iterable[int], holding: set[str]) -> frozenset[int]:
         """Return what is reached without a character, where the conditions `holding` hold."""
@@ -111,30 +153,30 @@ class LinearPattern:
         return frozenset(found)
 
 
-_ACCEPT = 0
-
 Part = tuple[int, list[int]]
 """The first state of a part, and the states from which what comes next follows."""
 
 
 class _Parser:
-    """Reads an expression, and makes its states."""
+    """Reads an expression, and adds its states to those of others: first the one in which it has matched."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, states: list[_State]) -> None:
         self.text = text
         self.at = 0
         self.depth = 0
-        self.states = [_State()]
+        self.states, accepting = states, len(states)
+        self.largest = accepting + MOST_STATES
+        states.append(_State())
         self.first, ends = self._alternatives()
         if self.at != len(text):
             self._fail("an unbalanced ')'")
-        self._join(ends, _ACCEPT)
+        self._join(ends, accepting)
 
     def _fail(self, what: str) -> NoReturn:
         raise ParameterError(f"'{excerpt(self.text)}', character {self.at + 1}: {what} is not supported in a pattern")
 
     def _add(self, state: _State) -> int:
-        if len(self.states) == MOST_STATES:
+        if len(self.states) == self.largest:
             self._fail("an expression of this size")
         self.states.append(state)
         return len(self.states) - 1

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.checkpoint.selection import NamePatterns, check_linear
-from core.checkpoint.selection.linear_pattern import LinearPattern
+from core.checkpoint.selection import NamePatterns, check_linear, linear_pattern
+from core.checkpoint.selection.linear_pattern import LinearPatterns
+from core.checkpoint.selection.name_patterns import MAX_EXPRESSIONS
 from core.errors import ParameterError
 from tests.support.cases import EXHAUSTIVE
 
@@ -32,15 +33,49 @@ NAMES = st.text(st.sampled_from("aabc.01_\n-é"), max_size=7)
 
 @given(EXPRESSIONS, st.lists(NAMES, min_size=1, max_size=8))
 def test_linear_patterns_match_what_re_matches(expression: str, names: list[str]) -> None:
-    pattern, compiled = LinearPattern(expression), re.compile(expression)
-    assert [pattern.match(name) for name in names] == [compiled.match(name) is not None for name in names]
+    pattern, compiled = LinearPatterns([expression]), re.compile(expression)
+    assert [pattern.first(name) == 0 for name in names] == [compiled.match(name) is not None for name in names]
 
 
 @pytest.mark.parametrize("expression", [r"\d", r"\w", r"\s", r"\D", r"\W", r"\S", ".", "[^a]", "[a-z]"])
 def test_classes_are_those_of_re(expression: str) -> None:
-    pattern, compiled = LinearPattern(expression), re.compile(expression)
+    pattern, compiled = LinearPatterns([expression]), re.compile(expression)
     for code in (*range(0x800), *range(0x800, sys.maxunicode + 1, 1 if EXHAUSTIVE else 211)):
-        assert pattern.match(chr(code)) == (compiled.match(chr(code)) is not None)
+        assert (pattern.first(chr(code)) == 0) == (compiled.match(chr(code)) is not None)
+
+
+PATTERNS = st.lists(st.builds("re:{}".format, EXPRESSIONS) | NAMES, max_size=6)
+
+
+@given(PATTERNS, st.lists(NAMES, min_size=1, max_size=8))
+def test_many_patterns_match_as_one_after_the_other(patterns: list[str], names: list[str]) -> None:
+    together = NamePatterns(patterns)
+    for name in names:
+        each = [NamePatterns([pattern]).match(name) for pattern in patterns]
+        assert together.first(name) == (each.index(True) if True in each else None), name
+
+
+def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linear_pattern, "_MOST_REMEMBERED", 50)
+    expressions = [r"(a|b)+c\d", r"(.)+x(y|z)", r"(?:[^a]|b)*q"]
+    patterns = linear_pattern.LinearPatterns(expressions)
+    for number in range(500):
+        name = f"ab{chr(200 + number)}c{number}xyq"[number % 5 :]
+        each = [re.match(expression, name) is not None for expression in expressions]
+        assert patterns.first(name) == (each.index(True) if True in each else None)
+        assert patterns._remembered < 200
+
+
+def test_too_many_expressions_of_strangers_are_refused() -> None:
+    check_linear([f"re:(a|b)+{number}" for number in range(MAX_EXPRESSIONS)])
+    check_linear([f"name.{number}" for number in range(4096)])
+    for patterns in (
+        [f"re:{number}" for number in range(MAX_EXPRESSIONS + 1)],
+        [f"re:{'a' * 900}{number}" for number in range(100)],
+        [f"re:(?:(?:ab{{99}})?c){{9}}{number}" for number in range(100)],
+    ):
+        with pytest.raises(ParameterError, match=r"at most|more than"):
+            check_linear(patterns)
 
 
 CATASTROPHES = [

@@ -89,7 +89,7 @@ def dequantization_tasks(source: Source, formats: StoredFormats, dtype: str) -> 
                 )
             else:
                 by_output.setdefault(part.file, []).append(CopyStep(part, part.tensor))
-    if not quantized and not refusals.found:
+    if not quantized and not refusals.count:
         refusals.add("config.json says that the weights are quantized, but no module has a scale")
     refusals.raise_any()
     return tuple(_tasks(by_output, refusals)), left_out

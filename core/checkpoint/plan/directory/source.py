@@ -30,7 +30,7 @@ MAX_CONFIG_BYTES = 4 << 20
 Reserve = Callable[[int], None]
 """Called with the bytes of memory that a plan is about to take. Raises where they are not to be had."""
 
-BYTES_PER_TENSOR = 1600
+BYTES_PER_TENSOR = 2800
 """What a plan keeps of one tensor at most: its entry, its step and up to four entries of what it becomes."""
 _BYTES_PER_MEMBER = 200
 _BYTES_PER_FILE = 600

@@ -47,8 +47,9 @@ class HeadersOnly(Store):
         target[: len(known)] = known
         target[len(known) :] = bytes(len(target) - len(known))
         for at, data in self.pieces.get(file.name, {}).items():
-            if offset <= at < offset + len(target):
-                target[at - offset : at - offset + len(data)] = data
+            begin, end = max(at, offset), min(at + len(data), offset + len(target))
+            if begin < end:
+                target[begin - offset : end - offset] = data[begin - at : end - at]
 
     def get(self, name: str, max_bytes: int = MAX_BYTES_OF_SMALL_FILE) -> bytes | None:
         return self.start.get(name)

@@ -120,16 +120,6 @@ def plan_onnx(source: Store, name: str, output: str, form: WeightForm, *, ignore
     file = file_named(source, name)
     files = TensorFiles(source, name)
     model = parse_model(read_skeleton(source, file), name)
-    try:
-        return _planned(model, files, file, output, form, ignore)
-    except UnicodeDecodeError:
-        # protobuf looks at the texts of a message of proto2 only when they are read.
-        raise CheckpointError(f"{name} is not an ONNX model: a name in it is not UTF-8", file=name) from None
-
-
-def _planned(
-    model: Message, files: TensorFiles, file: StoredFile, output: str, form: WeightForm, ignore: Sequence[str]
-) -> OnnxPlan:
     rewriting = Rewriting(model, files, form, ignore)
     if not rewriting.weights:
         raise CheckpointError(_nothing_to_do(rewriting.nodes), file=file.name)

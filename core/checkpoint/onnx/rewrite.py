@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain, count
+from itertools import count
 from typing import Any
 
 from core.checkpoint.onnx.graph_walk import (
@@ -66,7 +66,7 @@ class Rewriting:
         self.ignored = NamePatterns(ignore)
         self.weights: list[Weight] = []
         self.nodes: list[NodeReport] = []
-        self.taken, self.taken_by_nodes = given_names(model), node_names(model)
+        self._values, self._node_names = _Names(given_names(model)), _Names(node_names(model))
         self._rewrite(model.graph, [])
         if self.weights:
             self._declare_operators()
@@ -172,12 +172,12 @@ class Rewriting:
 
     def _name(self, name: str) -> str:
         """Return a name that no other value has: this one, or with a number."""
-        return _free(name, self.taken)
+        return self._values.free(name)
 
     def _name_after(self, new: Message, node: Message, suffix: str) -> None:
         """Give a node the name of the one that it is made from, and a suffix; none where that has none."""
         if node.name:
-            new.name = _free(f"{node.name}{suffix}", self.taken_by_nodes)
+            new.name = self._node_names.free(f"{node.name}{suffix}")
 
     def _matmul_nbits(self, node: Message, weight: Weight) -> list[Message]:
         replaced = messages().NodeProto()
@@ -249,17 +249,31 @@ class Rewriting:
 
 
 def _remove(values: Any, names: set[str]) -> None:
-    for index in reversed(range(len(values))):
-        if values[index].name in names:
-            del values[index]
+    kept = [each for each in values if each.name not in names]
+    if len(kept) < len(values):
+        del values[:]
+        values.extend(kept)
 
 
-def _free(name: str, taken: set[str]) -> str:
-    """Take a name that is free: this one, or with a number."""
-    candidates = chain([name], (f"{name}_{number}" for number in count(1)))
-    free = next(each for each in candidates if each not in taken)
-    taken.add(free)
-    return free
+class _Names:
+    """The names that are taken. None is ever given back."""
+
+    def __init__(self, taken: set[str]) -> None:
+        self._taken = taken
+        self._next: dict[str, int] = {}
+
+    def free(self, name: str) -> str:
+        """Take a name that is free: this one, or with the first number that makes it one."""
+        if name not in self._taken:
+            self._taken.add(name)
+            return name
+        for number in count(self._next.get(name, 1)):
+            free = f"{name}_{number}"
+            if free not in self._taken:
+                break
+        self._next[name] = number + 1
+        self._taken.add(free)
+        return free
 
 
 def _set_int(node: Message, name: str, number: int) -> None:

@@ -13,6 +13,7 @@ from core.checkpoint.onnx.field_count import count_fields
 from core.checkpoint.storage.reading import read_range
 from core.checkpoint.storage.store import Store, StoredFile
 from core.errors import CheckpointError
+from core.errors.cancellation import check_cancelled
 
 SMALL = 1024
 """Initializers of fewer bytes stay in the graph."""
@@ -42,8 +43,8 @@ _EXTERNAL_DATA, _DATA_LOCATION = 13, 14
 def read_skeleton(store: Store, file: StoredFile) -> bytes:
     """Return the model as bytes of a ModelProto without large initializers.
 
-    Raises CheckpointError for a file that is not a protobuf message, or of which more than 64 MiB or 1,000,000 fields
-    are not initializers; and what `Store.read_into` raises.
+    Raises CheckpointError for a file that is not a protobuf message, of which more than 64 MiB or 1,000,000 fields are
+    not initializers, or with a name that is not UTF-8; and what `Store.read_into` raises.
     """
     return _Walk(store, file).message("model", 0, file.size, 0)
 
@@ -83,6 +84,7 @@ class _Walk:
         children, parts, at = _CHILDREN[kind], [], begin
         external: tuple[int, int] | None = None
         while at < end:
+            check_cancelled()
             key, value = self.varint(at, end)
             number, wire = key >> 3, key & 7
             value_end = self.value_end(wire, value, end)
@@ -125,7 +127,10 @@ class _Walk:
             limit = f"more than {_LARGEST_SKELETON >> 20} MiB"
             raise self.error(f"{limit} of it are not initializers with raw_data, so the graph is too large")
         data = self.bytes_at(begin, end)
-        self.fields += count_fields(data, _COUNTED.get(kind, kind), number, _MOST_FIELDS)
+        try:
+            self.fields += count_fields(data, _COUNTED.get(kind, kind), number, _MOST_FIELDS)
+        except UnicodeDecodeError:
+            raise self.error(f"a name in the field at offset {begin} is not UTF-8") from None
         if self.fields > _MOST_FIELDS:
             raise self.error(f"its graph has more than {_MOST_FIELDS:,} fields")
         return data

@@ -21,6 +21,7 @@ from core.checkpoint.storage.local import LocalStore
 from core.checkpoint.storage.local_writer import LocalWriter
 from core.errors import CheckpointError, DestinationError
 from tests.support import onnx_models as models
+from tests.support.cpu_time import within_cpu_seconds
 
 Array = NDArray[Any]
 
@@ -409,3 +410,21 @@ def test_the_hashes_are_those_of_the_files(tmp_path: Path) -> None:
     result: OnnxResult = quantize_onnx(store, "m.onnx", store, "q.onnx", form_named("MatMulNBits8"))
     for name, digest in (("q.onnx", result.sha256), ("q.onnx.data", result.data_sha256)):
         assert hashlib.sha256((tmp_path / name).read_bytes()).hexdigest() == digest
+
+
+@pytest.mark.parametrize("form", ["MatMulNBits4", "DequantizeLinear4"])
+def test_a_weight_may_have_many_uses(form: str, tmp_path: Path) -> None:
+    """Names that are free are found without asking for all that are not."""
+    nodes = [models.node("Gemm", ["x", "w", "b"], ["y"], "n") for _ in range(8000)]
+    models.save(
+        models.model(nodes, [models.tensor("w", np.ones((32, 4), "<f4"))], [models.value("x", 1, 32)], []),
+        tmp_path / "m.onnx",
+    )
+    assert within_cpu_seconds(
+        lambda: plan_onnx(LocalStore(tmp_path), "m.onnx", "o.onnx", form_named(form, block_size=32)), 3
+    )
+    plan = plan_onnx(LocalStore(tmp_path), "m.onnx", "o.onnx", form_named(form, block_size=32))
+    made = ModelProto()
+    made.ParseFromString(plan.model)
+    names = [each.name for each in made.graph.node]
+    assert len(names) == len(set(names)) == 16_000

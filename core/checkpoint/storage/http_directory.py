@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 
-from core.errors import StorageError
+from core.checkpoint.safetensors.index_reader import INDEX, parse_index
+from core.errors import SafetensorsError, StorageError
 
-INDEX = "model.safetensors.index.json"
 MOST_SHARDS = 10_000
 # What the repositories of models on Hugging Face consist of, beside the files that the index names.
 NAMES = (
@@ -38,15 +37,12 @@ def names_in_http_directory(get: Callable[[str], bytes | None]) -> set[str]:
     if index is None:
         return set(NAMES)
     try:
-        shards = set(json.loads(index)["weight_map"].values())
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise StorageError(f"{INDEX} has no weight_map that names the shards", file=INDEX) from error
+        shards = set(parse_index(index).values())
+    except SafetensorsError as error:
+        raise StorageError(f"{INDEX} has no weight_map that names the shards: {error.detail}", file=INDEX) from error
     if len(shards) > MOST_SHARDS:
         raise StorageError(f"{INDEX} names {len(shards)} shards; expected at most {MOST_SHARDS}", file=INDEX)
     # What is printable has no halves of surrogate pairs, which are not in URLs.
-    if not all(
-        isinstance(name, str) and name and name.isprintable() and "/" not in name and name not in (".", "..")
-        for name in shards
-    ):
+    if not all(name and name.isprintable() and "/" not in name and name not in (".", "..") for name in shards):
         raise StorageError(f"{INDEX} names shards that are not files of this directory", file=INDEX)
     return {*NAMES, *shards}

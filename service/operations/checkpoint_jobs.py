@@ -49,7 +49,7 @@ async def plan_checkpoint(call: CheckpointCall, running: Runtime) -> dict[str, A
     jobs = _jobs(running)
     source = await _source(call, jobs)
     destination = None if call.destination is None else (await _destination_of(call.destination, jobs)).url
-    memory = PlanMemory(running.memory_budget)
+    memory = PlanMemory(jobs, running.memory_budget)
 
     def plan() -> dict[str, Any]:
         try:
@@ -73,7 +73,7 @@ async def start_job(call: CheckpointCall, running: Runtime) -> Job:
     context = current_request.get(None)
     source = await _source(call, jobs)
     destination = await _destination_of(call.destination, jobs)
-    memory = PlanMemory(running.memory_budget)
+    memory = PlanMemory(jobs, running.memory_budget)
 
     def plan() -> Plan:
         try:

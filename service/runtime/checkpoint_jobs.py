@@ -12,30 +12,45 @@ from threading import Lock
 from core.checkpoint.jobs.job import ConversionJob
 from core.checkpoint.jobs.job_record import JobState
 from core.checkpoint.jobs.roots import Roots
-from core.errors import OverloadedError
+from core.errors import LimitError, OverloadedError
 from service.runtime.memory_budget import MemoryBudget, Reservation
 from service.runtime.storage_threads import StorageOfRoots
 
 _log = logging.getLogger("uvicorn.error")
 
-_RESERVED_AT_ONCE = 4 << 20
+_RESERVED_AT_ONCE = 1 << 20
 
 
 class PlanMemory:
-    """What a plan holds of the memory budget: asked for in threads, given back on the event loop."""
+    """What a plan holds of the memory budget: asked for in threads, given back on the event loop.
 
-    def __init__(self, budget: MemoryBudget) -> None:
+    All plans together hold at most half of the budget, and none waits for memory: requests with tensors, which need
+    little and end soon, find the other half.
+    """
+
+    def __init__(self, jobs: CheckpointJobs, budget: MemoryBudget) -> None:
+        self._jobs, self._share = jobs, budget.budget // 2
         self._reservation = Reservation(budget)
         self._loop = asyncio.get_running_loop()
         self._used = 0
 
     def reserve(self, byte_count: int) -> None:
-        """Hold more, and wait for it. Not called on the event loop. Raises LimitError, OverloadedError."""
+        """Hold more. Not called on the event loop. Raises LimitError, OverloadedError."""
         self._used += byte_count
         missing = self._used - self._reservation.held
         if missing > 0:
-            growth = self._reservation.grow(max(missing, _RESERVED_AT_ONCE))
-            asyncio.run_coroutine_threadsafe(growth, self._loop).result()
+            asyncio.run_coroutine_threadsafe(self._grow(max(missing, _RESERVED_AT_ONCE)), self._loop).result()
+
+    async def _grow(self, byte_count: int) -> None:
+        if self._used > self._share:
+            raise LimitError(
+                f"the plan needs more than {self._share} bytes of memory, half of the memory budget: convert a "
+                "checkpoint with so many tensors with the command `requant checkpoint`",
+                limit=self._share,
+            )
+        if self._jobs.bytes_of_plans + byte_count > self._share or not self._reservation.try_grow(byte_count):
+            raise OverloadedError("the memory for plans is in use by those of other checkpoints")
+        self._jobs.bytes_of_plans += byte_count
 
     def give_back(self) -> None:
         """Hold nothing any more. Called in any thread."""
@@ -44,21 +59,26 @@ class PlanMemory:
             self._loop.call_soon_threadsafe(self._shrink)
 
     def _shrink(self) -> None:
+        self._jobs.bytes_of_plans -= self._reservation.held
         self._reservation.shrink(self._reservation.held)
 
 
 class CheckpointJobs:
-    """`most`: how many jobs run at a time, `threads`: of each. Raises ParameterError for a root that cannot be one."""
+    """`most`: how many jobs run at a time, `threads`: of each, `closing`: set when the service ends.
 
-    def __init__(self, roots: list[str], most: int, threads: int) -> None:
+    Raises ParameterError for a root that cannot be one.
+    """
+
+    def __init__(self, roots: list[str], most: int, threads: int, closing: asyncio.Event) -> None:
         self.roots = Roots(roots)
         self.threads = threads
+        self.bytes_of_plans = 0
         self._most = most
         self._running: dict[str, ConversionJob] = {}
         self._preparing: Counter[str] = Counter()
         self._lock = Lock()
         # Names, headers and records are read here: storage may be slow, and the executor's threads are for tensors.
-        self.storage = StorageOfRoots(roots)
+        self.storage = StorageOfRoots(roots, closing)
 
     @property
     def running(self) -> int:

@@ -92,7 +92,7 @@ class Runtime:
             self.metrics.watch(
                 "shared_memory_bytes", "Bytes of registered shared memory.", lambda: regions.mapped_bytes
             )
-        self.checkpoint_jobs = _checkpoint_jobs(settings) if settings.checkpoint_roots else None
+        self.checkpoint_jobs = _checkpoint_jobs(settings, self.closing) if settings.checkpoint_roots else None
         if self.checkpoint_jobs is not None:
             jobs = self.checkpoint_jobs
             self.metrics.watch("checkpoint_jobs", "Checkpoint jobs that run here.", lambda: jobs.running)
@@ -181,9 +181,9 @@ class Runtime:
             self.status = HealthStatus.DRAINING
 
 
-def _checkpoint_jobs(settings: Settings) -> CheckpointJobs:
+def _checkpoint_jobs(settings: Settings, closing: asyncio.Event) -> CheckpointJobs:
     try:
-        return CheckpointJobs(settings.checkpoint_roots, settings.checkpoint_jobs, settings.checkpoint_threads)
+        return CheckpointJobs(settings.checkpoint_roots, settings.checkpoint_jobs, settings.checkpoint_threads, closing)
     except RequantError as error:
         raise SettingError("checkpoint_roots", error.detail) from None
 

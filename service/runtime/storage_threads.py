@@ -13,10 +13,10 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from time import thread_time
+from time import perf_counter, thread_time
 from typing import TypeVar
 
-from core.errors import DeadlineError, OverloadedError
+from core.errors import DeadlineError, OverloadedError, UnavailableError
 from core.errors.cancellation import cancellation_check
 from service.runtime.request_context import RequestContext, current_request
 
@@ -29,12 +29,14 @@ COMPUTE_SECONDS = 30.0
 THREADS = 2
 MAX_QUEUED = 16
 """Of each kind and root."""
+_SECONDS_BETWEEN_LOOKS = 0.25
 
 
 class StorageThreads:
-    """The threads of one kind for one root."""
+    """The threads of one kind for one root. `closing`: set when the service ends and nobody is to wait any more."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, closing: asyncio.Event) -> None:
+        self._closing = closing
         self._executor = ThreadPoolExecutor(THREADS, thread_name_prefix=f"checkpoint-{name}")
         self._lock = threading.Lock()
         self._present = 0
@@ -45,7 +47,7 @@ class StorageThreads:
         `abandoned` is called once the work has ended, if by then nobody waits for it any more.
 
         Raises OverloadedError if too many requests wait for these threads, DeadlineError after ANSWER_SECONDS or
-        COMPUTE_SECONDS of CPU time, and what `work` raises.
+        COMPUTE_SECONDS of CPU time, UnavailableError when the service ends, and what `work` raises.
         """
         context = current_request.get(None) or RequestContext()
         expired = threading.Event()
@@ -80,16 +82,24 @@ class StorageThreads:
             with self._lock:
                 self._present -= 1
             raise
-        # Not `asyncio.timeout`, which asks for the current task: a request that was started eagerly has none.
-        waiting = asyncio.wrap_future(future)
+        # Not `asyncio.timeout`, which asks for the current task: a request that was started eagerly has none. Nothing
+        # tells that a client has left.
+        waiting, end = asyncio.wrap_future(future), perf_counter() + ANSWER_SECONDS
         try:
-            await asyncio.wait((waiting,), timeout=ANSWER_SECONDS)
-        finally:
+            while not waiting.done():
+                context.check()
+                if self._closing.is_set():
+                    raise UnavailableError("the service is shutting down")
+                if (left := end - perf_counter()) <= 0:
+                    raise _no_answer()
+                await asyncio.wait((waiting,), timeout=min(left, _SECONDS_BETWEEN_LOOKS))
+        except BaseException:
             expired.set()
-            if not waiting.done():
-                waiting.add_done_callback(lambda ended: _forget(ended, abandoned))
-        if not waiting.done():
-            raise _no_answer()
+            waiting.add_done_callback(lambda ended: _forget(ended, abandoned))
+            if future.cancel():
+                with self._lock:
+                    self._present -= 1
+            raise
         return waiting.result()
 
     def shut_down(self) -> None:
@@ -113,11 +123,11 @@ def _forget(ended: asyncio.Future[Result], abandoned: Callable[[], None]) -> Non
 class StorageOfRoots:
     """The threads of all roots, by the places that requests name."""
 
-    def __init__(self, roots: Sequence[str]) -> None:
+    def __init__(self, roots: Sequence[str], closing: asyncio.Event) -> None:
         self._prefixes = sorted({_plain(root).rstrip("/") for root in roots}, key=len, reverse=True)
         # A path may lead below a root by a link; a URL that is below none is refused without being asked.
-        self._plans = {prefix: StorageThreads("plan") for prefix in (*self._prefixes, "")}
-        self._records = {prefix: StorageThreads("record") for prefix in (*self._prefixes, "")}
+        self._plans = {prefix: StorageThreads("plan", closing) for prefix in (*self._prefixes, "")}
+        self._records = {prefix: StorageThreads("record", closing) for prefix in (*self._prefixes, "")}
 
     def plans(self, place: str) -> StorageThreads:
         """Return the threads that read headers and plan."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from core.checkpoint.ordering import sorted_in_pieces
 from core.checkpoint.safetensors.dtypes import DTYPES
 from core.checkpoint.safetensors.header import Header, TensorEntry
-from core.checkpoint.safetensors.scanner import Scanner
+from core.checkpoint.safetensors.scanner import Scanner, Text
 from core.errors import SafetensorsError, excerpt
 from core.errors.cancellation import check_cancelled
 
@@ -33,7 +33,7 @@ _TENSORS_BETWEEN_CHECKS = 64
 METADATA = "__metadata__"
 
 
-def read_header(read: Callable[[int, int], bytes], size: int, *, most_header_bytes: int = MOST_HEADER_BYTES) -> Header:
+def read_header(read: Callable[[int, int], Text], size: int, *, most_header_bytes: int = MOST_HEADER_BYTES) -> Header:
     """Return the header of a file of `size` bytes. `read(offset, length)` returns bytes of it.
 
     Reads the first 8 bytes and the header. A header of many small tensors takes 5 bytes of memory for each of its own,
@@ -53,7 +53,7 @@ def read_header(read: Callable[[int, int], bytes], size: int, *, most_header_byt
     return header
 
 
-def parse_header(text: bytes) -> Header:
+def parse_header(text: Text) -> Header:
     """Return what a file with this header, the bytes behind its length, has to hold. `size` is where its tensors end.
 
     Raises SafetensorsError as `read_header` does.
@@ -72,7 +72,7 @@ def parse_header(text: bytes) -> Header:
     return Header(tuple(entries), metadata, end)
 
 
-def _read(read: Callable[[int, int], bytes], offset: int, length: int) -> bytes:
+def _read(read: Callable[[int, int], Text], offset: int, length: int) -> Text:
     found = read(offset, length)
     if len(found) != length:
         raise SafetensorsError(f"the file ends at byte {offset + len(found)}; expected at least {offset + length}")
@@ -83,7 +83,7 @@ def _offsets(entry: TensorEntry) -> tuple[int, int]:
     return entry.begin, entry.end
 
 
-def _entries(text: bytes, data: int) -> tuple[list[TensorEntry], dict[str, str] | None]:
+def _entries(text: Text, data: int) -> tuple[list[TensorEntry], dict[str, str] | None]:
     """Parse the header's JSON. `data`: where the tensors' bytes begin."""
     scanner = Scanner(text)
     if text[:1] != b"{":
@@ -97,7 +97,7 @@ def _entries(text: bytes, data: int) -> tuple[list[TensorEntry], dict[str, str] 
     ended = scanner.take(b"}")
     while not ended:
         start = scanner.at
-        name = scanner.string("the name of a tensor")
+        name = scanner.string("the name of a tensor", short=True)
         scanner.expect(b":", "after the name of a tensor")
         if len(names) % _TENSORS_BETWEEN_CHECKS == 0:
             check_cancelled()
@@ -134,13 +134,13 @@ def _fields(scanner: Scanner) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
     ended = scanner.take(b"}")
     while not ended:
         start = scanner.at
-        field = scanner.string("a field of a tensor")
+        field = scanner.string("a field of a tensor", short=True)
         scanner.expect(b":", "after the name of a field")
         given = {"dtype": dtype, "shape": shape, "data_offsets": offsets}.get(field)
         if given is not None:
             raise SafetensorsError(f"byte {start} of the header: a second '{field}'")
         if field == "dtype":
-            dtype = scanner.string("dtype")
+            dtype = scanner.string("dtype", short=True)
         elif field == "shape":
             shape = scanner.integers("shape", MOST_DIMENSIONS)
         elif field == "data_offsets":

@@ -41,10 +41,13 @@ _LONGEST_ESCAPE = len(r"\ud83d\ude00")
 _LONGEST_CHARACTER = 4
 
 
+Text = bytes | bytearray
+
+
 class Scanner:
     """A place in the bytes of a JSON text. Each method reads one thing there, or raises SafetensorsError."""
 
-    def __init__(self, text: bytes, text_name: str = "the header") -> None:
+    def __init__(self, text: Text, text_name: str = "the header") -> None:
         self.text = text
         self.text_name = text_name
         self.at = 0
@@ -80,13 +83,20 @@ class Scanner:
             self.skip_space()
             self.fail(f"'{character.decode()}' {where}")
 
-    def string(self, what: str) -> str:
-        """Read a string: UTF-8, without raw control characters, without half a surrogate pair."""
+    def string(self, what: str, *, short: bool = False) -> str:
+        """Read a string: UTF-8, without raw control characters, without half a surrogate pair.
+
+        `short`: one that does not fit into a window is refused, not read.
+        """
         start = self.at
         end = start + _WINDOW
         found = _PLAIN_STRING.match(self.text, start, end) or _STRING.match(self.text, start, end)
         if found is None:
-            return "".join(self._pieces(what))
+            pieces = self._pieces(what)
+            if short:
+                next(pieces)
+                self.refuse(start, f"{what} has more than {_WINDOW} bytes")
+            return "".join(pieces)
         try:
             value: str = found[0].decode("utf-8")
             if found.re is _STRING:
@@ -118,7 +128,7 @@ class Scanner:
                     cut -= 1
             piece = self.text[at:cut]
             try:
-                yield json.loads(b'"%b"' % piece) if b"\\" in piece else piece.decode("utf-8")
+                yield json.loads(b'"%b"' % bytes(piece)) if b"\\" in piece else piece.decode("utf-8")
             except UnicodeDecodeError:
                 self.refuse(self.at, f"{what} is not UTF-8")
             if closed:

@@ -16,6 +16,7 @@ from core.checkpoint.plan.refusals import Refusals
 from core.checkpoint.safetensors.header import Header
 from core.checkpoint.safetensors.index_reader import INDEX, MAX_INDEX_BYTES, parse_index
 from core.checkpoint.safetensors.reader import read_header
+from core.checkpoint.safetensors.scanner import Text
 from core.checkpoint.small_json import parse_small_json
 from core.checkpoint.storage.store import Store, StoredFile
 from core.errors import CheckpointError, SafetensorsError, excerpt
@@ -34,6 +35,9 @@ BYTES_PER_TENSOR = 2800
 """What a plan keeps of one tensor at most: its entry, its step and up to four entries of what it becomes."""
 _BYTES_PER_MEMBER = 200
 _BYTES_PER_FILE = 600
+# The text, and a value of its metadata: in pieces, and whole.
+_COPIES_OF_HEADER = 3
+_COPIES_OF_INDEX = 2
 _BYTES_PER_BYTE_OF_CONFIG = 24
 _COUNTED_AT_ONCE = 1 << 20
 
@@ -114,7 +118,7 @@ def _read_index(store: Store, files: dict[str, StoredFile], reserve: Reserve) ->
     """Return the file of each tensor, None without an index."""
     if INDEX not in files:
         return None
-    reserve(min(files[INDEX].size, MAX_INDEX_BYTES))
+    reserve(_COPIES_OF_INDEX * min(files[INDEX].size, MAX_INDEX_BYTES))
     data = _small_file(store, files[INDEX], MAX_INDEX_BYTES)
     reserve(_BYTES_PER_MEMBER * _count(data, b":"))
     try:
@@ -135,7 +139,7 @@ def _small_file(store: Store, file: StoredFile, most: int) -> bytes:
     return data
 
 
-def _count(text: bytes, mark: bytes) -> int:
+def _count(text: Text, mark: bytes) -> int:
     """Return how often a character occurs."""
     return sum(text.count(mark, at, at + _COUNTED_AT_ONCE) for at in range(0, len(text), _COUNTED_AT_ONCE))
 
@@ -173,11 +177,10 @@ def is_plain_name(name: str) -> bool:
 
 
 def _header(store: Store, file: StoredFile, reserve: Reserve) -> Header:
-    def read(offset: int, length: int) -> bytes:
-        reserve(length)
-        data = bytearray(length)
-        store.read_into(file, offset, memoryview(data))
-        text = bytes(data)
+    def read(offset: int, length: int) -> bytearray:
+        reserve(_COPIES_OF_HEADER * length)
+        text = bytearray(length)
+        store.read_into(file, offset, memoryview(text))
         # A tensor is an object with three members; metadata are members alone.
         reserve(BYTES_PER_TENSOR * _count(text, b"{") + _BYTES_PER_MEMBER * _count(text, b":"))
         return text

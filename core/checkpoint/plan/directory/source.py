@@ -27,13 +27,14 @@ CONFIG = "config.json"
 SAFETENSORS = ".safetensors"
 
 MAX_CONFIG_BYTES = 4 << 20
+MAX_SHARDS = 10_000
 
 Reserve = Callable[[int], None]
 """Called with the bytes of memory that a plan is about to take. Raises where they are not to be had."""
 
 BYTES_PER_TENSOR = 2800
 """What a plan keeps of one tensor at most: its entry, its step and up to four entries of what it becomes."""
-_BYTES_PER_MEMBER = 200
+_BYTES_PER_MEMBER = 300
 _BYTES_PER_FILE = 600
 # The text, and a value of its metadata: in pieces, and whole.
 _COPIES_OF_HEADER = 3
@@ -152,7 +153,12 @@ def _shard_names(files: dict[str, StoredFile], index: dict[str, str] | None, ref
         if not named:
             refusals.add(f"no file name ends in {SAFETENSORS}: convert the weights to safetensors first")
         return sorted(named)
-    named = sorted(set(index.values()))
+    found: set[str] = set()
+    for name in checked(index.values()):
+        found.add(name)
+        if len(found) > MAX_SHARDS:
+            raise CheckpointError(f"{INDEX} names more than {MAX_SHARDS} files", file=INDEX)
+    named = sorted(found)
     for name in named:
         if not is_plain_name(name):
             refusals.add(f"'{excerpt(name)}' is not the name of a file in the directory", file=INDEX)

@@ -245,7 +245,8 @@ _TABLE: Mapping[type[errors.RequantError], ProblemKind] = dict(
             errors.DeadlineError,
             504,
             "Deadline exceeded",
-            "The request was aborted after `limit` seconds of CPU time (max_compute_seconds in GET /v1/info). No "
+            "The request was aborted after `limit` seconds of CPU time (max_compute_seconds in GET /v1/info), or "
+            "storage did not answer for `limit` seconds. No "
             "partial result is kept. Retrying does not help; split the work into smaller requests.",
         ),
         _row(

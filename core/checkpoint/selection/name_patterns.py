@@ -15,7 +15,7 @@ from core.errors.cancellation import check_cancelled
 _REGEX = "re:"
 _MOST_CHARACTERS = 1000
 MAX_EXPRESSIONS = 1000
-MAX_STATES = 50_000
+MAX_STATES = 20_000
 """Of the automata of untrusted expressions together, and their characters."""
 _REPEATED = re.compile(r"[*+{]")
 _QUANTIFIER = re.compile(r"[*+?{]")

@@ -31,6 +31,7 @@ from requant.command.main import main
 from requant.command.output import Output, ProgressForm, output_for, size_text, time_text
 from tests.support.hand_made_plan import Tensors, read_safetensors, write_safetensors
 from tests.support.model_directory import contents, make_model
+from tests.support.safetensors_files import tensor_places
 
 
 @pytest.fixture(scope="module")
@@ -346,8 +347,34 @@ def test_a_wrong_manifest_is_a_faulty_file(
     assert checkpoint("verify", other, "--source", model) == FAILED
     assert "the request in requant-manifest.json cannot be planned" in capsys.readouterr().err
     # With the arguments instead of the manifest it can be verified, and wrong arguments are told from wrong files.
+    assert checkpoint("verify", other, "--source", model, "--scheme", "W8A8") == FAILED
+    first, last = capsys.readouterr().out.splitlines()
+    assert first.startswith("requant-manifest.json: it was changed")
+    assert "1 fault" in last
+    (other / "requant-manifest.json").unlink()
     assert checkpoint("verify", other, "--source", model, "--scheme", "W8A8") == DONE
     assert checkpoint("verify", other, "--source", model, "--scheme", "W8B8") == WRONG_USAGE
+
+
+def test_verify_shows_a_wrong_scale_with_its_index_in_every_report(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other, file = tmp_path / "other", "model-00002-of-00002.safetensors"
+    assert checkpoint("quantize", model, other, "--scheme", "W8A8") == DONE
+    name = "model.layers.1.mlp.up_proj.weight_scale"
+    place = next(entry for entry in tensor_places(other / file) if entry.name == name)
+    data = bytearray((other / file).read_bytes())
+    data[place.begin + 10 : place.begin + 12] = b"\xc0\x7f"
+    (other / file).write_bytes(data)
+    capsys.readouterr()
+    said = "1 of 256 values are NaN, the first at [5, 0]"
+    assert checkpoint("verify", other, "--no-hashes", "--report", tmp_path / "x.html") == FAILED
+    assert f"{file}: {name}: {said}" in capsys.readouterr().out
+    assert f"<li>{file}, {name}, {said}</li>" in (tmp_path / "x.html").read_text()
+    assert checkpoint("verify", other, "--no-hashes", "--json") == FAILED
+    members = json.loads(capsys.readouterr().out)
+    assert members["faults"] == [{"detail": said, "file": file, "tensor": name, "index": [5, 0]}]
+    assert members["warnings"] == []
 
 
 def test_verify_counts_what_the_source_gives(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -226,11 +226,12 @@ def _gptq_checks(form: Gptq, found: Mapping[str, SourceRange], out: int) -> dict
 
 
 def _nf4_checks(form: Nf4, count: int) -> dict[str, tuple[Check, ...]]:
-    checks: dict[str, tuple[Check, ...]] = {nf4.QUANTILES: (_ascending,), nf4.STATE: (_state,)}
+    checks: dict[str, tuple[Check, ...]] = {nf4.QUANTILES: (_finite, _ascending), nf4.STATE: (_state,)}
     if count % 2:
         checks[nf4.WEIGHT] = (_last_half(count // 2),)
     if form.nested:
-        return {**checks, nf4.NESTED_ABSMAX: (_scales("F32"),), nf4.NESTED_VALUES: (_ascending,)}
+        # Equal scales have a nested one of 0.
+        return {**checks, nf4.NESTED_ABSMAX: (_finite,), nf4.NESTED_VALUES: (_finite, _ascending)}
     return {**checks, nf4.ABSMAX: (_scales("F32"),)}
 
 
@@ -327,8 +328,11 @@ def _equal_to(expected: Array, what: str, used: int) -> Check:
     return check
 
 
-def _ascending(piece: Array, begin: int) -> Wrong:
+def _finite(piece: Array, begin: int) -> Wrong:
     yield "not finite", ~np.isfinite(piece)
+
+
+def _ascending(piece: Array, begin: int) -> Wrong:
     with np.errstate(invalid="ignore"):
         yield "not above the one before", np.append(False, piece[1:] <= piece[:-1])
 

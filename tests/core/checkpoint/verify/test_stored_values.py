@@ -228,18 +228,67 @@ def test_a_scale_of_zero_is_no_fault_where_the_codes_are_zero(scheme: str, tmp_p
     assert [(each.tensor, each.index) for each in found.warnings] == ([] if scheme == "NF4" else [(name, (0, 0))])
 
 
-def test_scales_of_activations_are_looked_at(tmp_path: Path) -> None:
-    folder, _ = converted(model(tmp_path / "source", "W8A8"), tmp_path / "out", "W8A8")
-    (folder / "requant-manifest.json").unlink()
-    (folder / "model.safetensors.index.json").unlink(missing_ok=True)
+def tensors_of(folder: Path) -> Tensors:
     data = (folder / FILE).read_bytes()
-    tensors: Tensors = {
+    return {
         name: (each.dtype, np.frombuffer(data[each.begin : each.end], WORDS[each.dtype]).reshape(each.shape))
         for name, each in places(folder).items()
     }
+
+
+def written_elsewhere(folder: Path, tensors: Tensors, **members: object) -> None:
+    """Replace the tensors, and members of quantization_config, as if another program had written them."""
+    for name in ("requant-manifest.json", "model.safetensors.index.json"):
+        (folder / name).unlink(missing_ok=True)
+    config = json.loads((folder / "config.json").read_text())
+    config["quantization_config"] |= members
+    (folder / "config.json").write_text(json.dumps(config))
+    write_safetensors(folder / FILE, tensors)
+
+
+def test_groups_in_the_order_of_activations(tmp_path: Path) -> None:
+    folder, _ = converted(model(tmp_path / "source", "GPTQ_W4A16"), tmp_path / "out", "GPTQ_W4A16")
+    tensors = tensors_of(folder)
+    for name in NAMES:
+        tensors[f"{LAYER}.{name}.g_idx"] = ("I32", np.tile(np.arange(2, dtype="<i4"), 128))
+    written_elsewhere(folder, tensors, quant_method="gptq", checkpoint_format="gptq", group_size=128)
+    assert not verified(folder).faults
+    entry = places(folder)[f"{LAYER}.q_proj.g_idx"]
+    for group in (2, 0xFFFFFFFF):
+        with Changed(folder, entry, setting(7, group)):
+            (fault,) = verified(folder).faults
+        assert (fault.tensor, fault.index) == (entry.name, (7,))
+        assert fault.detail == "1 of 256 values are outside of the 2 groups, the first at [7]"
+
+
+def test_scales_that_are_quantized_themselves(tmp_path: Path) -> None:
+    folder, _ = converted(model(tmp_path / "source", "NF4"), tmp_path / "out", "NF4")
+    tensors = tensors_of(folder)
+    state = {"quant_type": "nf4", "blocksize": 64, "dtype": "bfloat16", "shape": [128, 256]}
+    state |= {"nested_blocksize": 256, "nested_dtype": "float32", "nested_offset": 1.5}
+    for name in NAMES:
+        weight = f"{LAYER}.{name}.weight"
+        tensors[f"{weight}.absmax"] = ("U8", np.arange(512, dtype="<u2").astype("|u1"))
+        tensors[f"{weight}.nested_absmax"] = ("F32", np.array([0.5, 0], np.float32))
+        tensors[f"{weight}.nested_quant_map"] = ("F32", np.linspace(-1, 1, 256, dtype=np.float32))
+        text = np.frombuffer(json.dumps(state).encode(), np.uint8)
+        tensors[f"{weight}.quant_state.bitsandbytes__nf4"] = ("U8", text)
+    written_elsewhere(folder, tensors)
+    assert not verified(folder).faults
+    nan = FLOATS["F32"][0]
+    for suffix, at in (("nested_absmax", 1), ("nested_quant_map", 200), ("quant_map", 3)):
+        entry = places(folder)[f"{LAYER}.q_proj.weight.{suffix}"]
+        with Changed(folder, entry, setting(at, nan)):
+            faults = verified(folder).faults
+        assert (entry.name, (at,), True) in [(each.tensor, each.index, "not finite" in each.detail) for each in faults]
+
+
+def test_scales_of_activations_are_looked_at(tmp_path: Path) -> None:
+    folder, _ = converted(model(tmp_path / "source", "W8A8"), tmp_path / "out", "W8A8")
+    tensors = tensors_of(folder)
     for value, wrong in ((0.25, None), (0.0, "0"), (np.nan, "NaN"), (-1.0, "negative")):
         scale = np.array([value], np.float32)
-        write_safetensors(folder / FILE, {**tensors, f"{LAYER}.q_proj.input_scale": ("F32", scale)})
+        written_elsewhere(folder, {**tensors, f"{LAYER}.q_proj.input_scale": ("F32", scale)})
         faults = verified(folder).faults
         assert [each.detail for each in faults] == ([] if wrong is None else [f"the value is {wrong}"])
 

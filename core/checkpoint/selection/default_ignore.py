@@ -28,8 +28,8 @@ class Role(StrEnum):
 
 
 _ANYWHERE = {
-    Role.TOWER: r"visual\w*|vision\w*|vit_\w+|vpm|image_\w+|img_\w+|patch_merger|resampler|audio\w*|speech\w*|"
-    r"(?:multi_?modal|mm|modality)_proj\w*|connector",
+    Role.TOWER: r"visual\w*|vision\w*|vit_\w+|vpm|img_processor|image_(?:encoder|model|tower|proj\w*)|audio\w*|"
+    r"speech\w*|(?:multi_?modal|mm|modality)_proj\w*|patch_merger|resampler|connector",
     Role.HEAD: r"lm_heads?|embed_out",
     Role.EMBEDDING: r"embeddings?|embed_\w+|\w+_(?:embed|embedding|embeddings|embedder)",
     Role.ROUTER: r"router",
@@ -52,11 +52,14 @@ _WHOLE = {
 """Or if the name is such."""
 
 
+MAX_CHARACTERS = 1024
+"""Longer names have no role: a client-supplied one could make `re` go back often."""
+
+
 def _compiled(patterns: dict[Role, str]) -> list[tuple[Role, re.Pattern[str]]]:
     return [(role, re.compile(pattern, re.IGNORECASE)) for role, pattern in patterns.items()]
 
 
-# No name is matched twice: the first of these roles that one part has is that of the module.
 _PATTERNS_ANYWHERE, _PATTERNS_LAST, _PATTERNS_WHOLE = map(_compiled, (_ANYWHERE, _LAST, _WHOLE))
 
 
@@ -78,6 +81,8 @@ def default_entries(modules: Iterable[str]) -> tuple[str, ...]:
 
 
 def _role_and_entry(module: str) -> tuple[Role, str] | None:
+    if len(module) > MAX_CHARACTERS:
+        return None
     parts = module.split(".")
     for role, pattern in _PATTERNS_ANYWHERE:
         for part in parts:

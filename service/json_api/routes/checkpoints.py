@@ -45,7 +45,6 @@ _EXAMPLE = {
     "source": f"{EXAMPLE_ROOT}/tiny",
     "destination": f"{EXAMPLE_ROOT}/tiny-W4A16",
     "scheme": "W4A16",
-    "ignore": ["lm_head"],
 }
 
 

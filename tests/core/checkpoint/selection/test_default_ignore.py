@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 
 import pytest
 
@@ -22,7 +23,7 @@ bert.encoder.layer.0.attention.self.query bert.encoder.layer.0.attention.output.
 model.language_model.layers.0.self_attn.k_proj language_model.model.layers.0.mlp.up_proj model.decoder.layers.0.fc2
 gpt_neox.layers.0.attention.query_key_value transformer.encoder.layers.0.mlp.dense_h_to_4h model.layers.61.eh_proj
 encoder.block.0.layer.0.SelfAttention.q encoder.block.0.layer.1.DenseReluDense.wi_0 vit.encoder.layer.0.output.dense
-embedder.encoder.layer.0.intermediate.dense
+embedder.encoder.layer.0.intermediate.dense transformer_blocks.0.img_mlp.net.2
 """.split()
 ROLES = {
     Role.EMBEDDING: """model.embed_tokens embed_tokens model.language_model.embed_tokens transformer.wte transformer.wpe
@@ -86,6 +87,14 @@ def test_the_entries_match_what_they_were_made_of_and_no_linear_layer() -> None:
             assert not [each for each in LINEAR if patterns.match(each)]
             # As compressed-tensors and vLLM do.
             assert all(re.match(each.removeprefix("re:"), module) for each in entries if each.startswith("re:"))
+
+
+def test_long_names_take_no_time() -> None:
+    began = time.thread_time()
+    hostile = ["conv1" * 200_000 + "-", "." * 1_000_000, "\n.lm_head", "a" * 1025 + ".lm_head"]
+    assert [role_of(each) for each in hostile] == [None, None, Role.HEAD, None]
+    assert [role_of("conv1" * 200 + "-")] * 100 == [role_of("conv1" * 200 + "-") for _ in range(100)]
+    assert time.thread_time() - began < 2
 
 
 def test_the_default_leaves_them_and_states_what_it_left() -> None:

@@ -105,8 +105,9 @@ def verify(
     equal = {name for task in tasks for step in task.steps for name in outputs_of(step)} - differing
     sizes = {file.name: file.size for file in store.files()}
     complete = {task.output for task in plan.tasks if sizes.get(task.output) == task.header.size}
-    as_converted = [each for each in wrong_values if each.tensor in equal and each.file in complete]
-    faults += [each for each in wrong_values if each not in as_converted]
+    as_converted: list[Fault] = []
+    for each in wrong_values:
+        (as_converted if each.tensor in equal and each.file in complete else faults).append(each)
     faults += [
         Fault(
             f"{each.bytes} bytes differ from the conversion of the source, the first at byte {each.offset}"

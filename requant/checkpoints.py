@@ -10,6 +10,7 @@ from core.checkpoint.plan.planner import plan_conversion
 from core.checkpoint.run.progress import Progress
 from core.checkpoint.run.run import RunReport, run_plan
 from core.checkpoint.schemes import scheme_named
+from core.checkpoint.selection import DEFAULT_IGNORE
 from core.checkpoint.storage.hugging_face_cache import snapshot
 from core.checkpoint.storage.local import LocalStore
 from core.checkpoint.storage.location import open_store
@@ -28,7 +29,7 @@ def quantize_checkpoint(
     scheme: str,
     *,
     profile: str | None = None,
-    ignore: Sequence[str] = (),
+    ignore: Sequence[str] = DEFAULT_IGNORE,
     targets: Sequence[str] = ("Linear",),
     not_finite: str = NotFinite.REFUSE,
     threads: int | None = None,
@@ -40,7 +41,9 @@ def quantize_checkpoint(
     destination: the directory or URL to write. Complete files of a run that did not finish are kept.
     scheme: `W8A8`, `W4A16`, `FP8_DYNAMIC` and so on (docs/checkpoints.md).
     profile: the library whose bits are reproduced. Default: the scheme's first, such as `compressed-tensors-cpu`.
-    ignore, targets: lists of names of modules, or of `re:` and a regular expression. Default: all linear modules.
+    ignore, targets: lists of names of modules, or of `re:` and a regular expression. Default: all linear modules,
+    except embeddings, output layers, expert routers, norms, convolutions, and vision and audio towers, for which
+    `default` stands in `ignore`. With another list, such as [], exactly its entries are left out, as in llm-compressor.
     not_finite: `refuse` or `convert` a weight that has a NaN or an infinity.
     threads: default: the CPUs that this process may use.
     progress: called after each piece of the work, by one thread at a time.
@@ -76,7 +79,7 @@ def conversion_request(
     *,
     scheme: str | None = None,
     profile: str | None = None,
-    ignore: Sequence[str] = (),
+    ignore: Sequence[str] = DEFAULT_IGNORE,
     targets: Sequence[str] = ("Linear",),
     not_finite: str = NotFinite.REFUSE,
     dtype: str | None = None,
@@ -88,7 +91,7 @@ def conversion_request(
         direction=direction,
         scheme=scheme,
         profile=profile,
-        ignore=_patterns("ignore", ignore),
+        ignore=_patterns("ignore", ignore if direction is Direction.QUANTIZE else ()),
         targets=_patterns("targets", targets),
         not_finite=entry_named(_NOT_FINITE, not_finite, "policy for non-finite weights"),
         dtype=dtype,

@@ -24,7 +24,8 @@ def verify_checkpoint(
     """Check that a converted model is complete, and with its source that every byte is what the conversion gives.
 
     Without a source: every file that the index names is there, index and headers agree, no quantized module lacks a
-    tensor. What is wrong is in `verification.faults` of the report.
+    tensor, no scale is NaN, infinite, negative or 0, no code out of its range, and no weight all 0. What is wrong is in
+    `verification.faults` of the report, what is unusual in `verification.warnings`.
 
     sample: compare this share of the tensors with the source, from above 0 to 1; `seed` chooses them.
     hashes: compare the files with the SHA-256 of the manifest.

@@ -30,7 +30,7 @@ _MARKS = {
 _OF_WEIGHTS = _MARKS | {"weight_zero_point", "weight_g_idx", "weight_shape", "weight_scale_2", "qzeros", "g_idx"}
 """Parameters of which a plain checkpoint has none."""
 
-_ACTIVATIONS = {
+ACTIVATIONS = {
     "input_scale", "input_zero_point", "input_global_scale", "output_scale", "output_zero_point", "output_global_scale",
     "k_scale", "v_scale", "q_scale", "k_zero_point", "v_zero_point", "activation_scale",
 }  # fmt: skip
@@ -73,7 +73,7 @@ def dequantization_tasks(source: Source, formats: StoredFormats, dtype: str) -> 
         for parameter, part in parameters.items():
             if step is not None and parameter in step.stored:
                 continue
-            if parameter in _ACTIVATIONS:
+            if parameter in ACTIVATIONS:
                 left_out += 1
             elif parameter in _OF_WEIGHTS:
                 refusals.add(

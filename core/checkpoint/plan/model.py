@@ -30,7 +30,9 @@ class NotFinite(StrEnum):
 class Request:
     """The request for a conversion. It and the source's headers determine the plan.
 
-    `ignore` and `targets`: module names, or `re:` and a regular expression, as compressed-tensors reads them.
+    `ignore` and `targets`: module names, or `re:` and a regular expression, as compressed-tensors reads them. The entry
+    `default` of `ignore` stands for what is usually left as it is (`core.checkpoint.selection.default_ignore`); the
+    request of a plan has the entries that it meant there.
     `dtype`: of dequantized weights, BF16 or F32 (None: what the source's config.json says, else BF16).
     """
 

@@ -15,7 +15,7 @@ from core.checkpoint.plan.directory.source import Reserve, Source, read_source, 
 from core.checkpoint.plan.model import CopyStep, Direction, Plan, Request, Task
 from core.checkpoint.plan.names import parameter_of
 from core.checkpoint.plan.quantization import quantization_tasks
-from core.checkpoint.plan.selection import Selection
+from core.checkpoint.plan.selection import Selection, with_default_entries
 from core.checkpoint.plan.stored_formats import stored_formats
 from core.checkpoint.plan.warnings import left_out_warnings, quantization_warnings
 from core.checkpoint.profiles import CHECKPOINT_PROFILES
@@ -62,7 +62,10 @@ def _quantization(source: Source, request: Request, reserve: Reserve) -> Plan:
             f"config.json says that the weights are already quantized ({excerpt(str(earlier.get('quant_method')))}): "
             "start from the checkpoint in BF16, F16 or F32, or dequantize this one first"
         )
-    asked = replace(request, ignore=(*request.ignore, *scheme.always_ignored))
+    names = (entry.name for shard in source.shards.values() for entry in shard.header.tensors)
+    ignored = with_default_entries(request.ignore, request.targets, scheme.always_ignored, names)
+    request = replace(request, ignore=ignored)
+    asked = replace(request, ignore=(*ignored, *scheme.always_ignored))
     metadata = None if scheme.metadata is None else dict(scheme.metadata)
     tasks, selection = quantization_tasks(
         source, asked, weight_format, fused=scheme.fused, metadata=metadata, reserve=reserve

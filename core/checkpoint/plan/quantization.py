@@ -64,7 +64,7 @@ def quantization_tasks(
     if not chosen:
         raise CheckpointError(
             f"nothing to quantize: no .weight tensor remains after applying targets {list(request.targets)} and "
-            f"ignore {list(request.ignore)}"
+            f"ignore {list(request.ignore)}; with an empty ignore (--ignore none) all are quantized that targets choose"
         )
     partners = _partners(placed, chosen) if fused else {}
     by_output: dict[str, list[_Placed]] = {}

@@ -6,10 +6,10 @@ Source: compressed-tensors 0.20.0, `match_quantizable_tensors` and `match_name` 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
-from core.checkpoint.selection import NamePatterns
+from core.checkpoint.selection import DEFAULT_ENTRY, NamePatterns, default_entries, role_of
 from core.errors import ParameterError, excerpt
 from core.errors.cancellation import check_cancelled
 
@@ -53,6 +53,22 @@ class Selection:
         return (self._targets.without_match - self._ignore.matched) | (
             self._ignore.without_match - self._targets.matched
         )
+
+
+def with_default_entries(
+    ignore: Sequence[str], targets: Sequence[str], always: Sequence[str], tensors: Iterable[str]
+) -> tuple[str, ...]:
+    """Return `ignore` with the entries that `default` stands for in its place at the end, if it is among them.
+
+    Those are only for modules that would be quantized without them: by `targets`, the other entries, and `always`.
+    """
+    stated = tuple(entry for entry in ignore if entry != DEFAULT_ENTRY)
+    if len(stated) == len(ignore):
+        return stated
+    selection = Selection(targets, (*stated, *always))
+    modules = (name.removesuffix(".weight") for name in tensors if name.endswith(".weight"))
+    found = (each for each in modules if role_of(each) is not None and selection.kept(f"{each}.weight") is None)
+    return (*stated, *default_entries(found))
 
 
 class _Patterns:

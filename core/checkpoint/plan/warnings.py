@@ -10,13 +10,11 @@ from core.checkpoint.plan.fused_sets import fused_sets
 from core.checkpoint.plan.model import CopyStep, QuantizeStep, Request, SourceRange, Task
 from core.checkpoint.plan.names import ignoring, some
 from core.checkpoint.plan.selection import Selection
+from core.checkpoint.selection import Role, role_of
 from core.checkpoint.storage.store import StoredFile
 from core.checkpoint.weights.gptq import Gptq
 from core.errors import excerpt
 
-_EMBEDDING = re.compile(r"(?:.*\.)?(?:embed_\w+|\w*embeddings?|\w*embed|wte|wpe|tok_embeddings)$")
-_HEAD = re.compile(r"(?:.*\.)?(?:lm_head|embed_out)$")
-_ROUTER = re.compile(r"(?:.*\.)?(?:gate|router|shared_expert_gate|wg)$")
 _ROW_PARALLEL = re.compile(r".*\.(?:o_proj|out_proj|wo|down_proj|w2|c_proj|fc2|dense_4h_to_h)$")
 _RANKS = (2, 4, 8)
 # The scales of groups, by the axis along which a row has them.
@@ -61,30 +59,33 @@ def _entries_without_match(request: Request, selection: Selection) -> list[str]:
 
 
 def _unusual_modules(steps: Mapping[str, QuantizeStep], config: Mapping[str, Any]) -> list[str]:
-    warnings = []
-    embeddings = [module for module in steps if _EMBEDDING.match(module) and not _HEAD.match(module)]
-    if embeddings:
-        warnings.append(
-            f"{some(embeddings)} will be quantized. Loaders expect quantized weights only in linear modules: they "
-            f"read an embedding's codes as its values, or fail to find it. Ignore {ignoring(embeddings)}"
-        )
-    heads = [module for module in steps if _HEAD.match(module)]
-    if heads:
-        tied = config.get("tie_word_embeddings") is True
-        reason = (
-            "config.json ties it to the embeddings, so it is not loaded (tie_word_embeddings)"
-            if tied
-            else "this costs more accuracy than quantizing other layers, and not every loader supports a quantized "
-            "output layer"
-        )
-        warnings.append(f"{some(heads)} will be quantized: {reason}. It is usually ignored: {ignoring(heads)}")
-    routers = [module for module in steps if _ROUTER.match(module)]
-    if routers:
-        warnings.append(
-            f"{some(routers)} will be quantized. Expert routers are small, and vLLM loads them as plain weights. "
-            f"Ignore {ignoring(routers)}"
-        )
-    return warnings
+    of_role: dict[Role, list[str]] = {}
+    for module in steps:
+        if (role := role_of(module)) is not None:
+            of_role.setdefault(role, []).append(module)
+    tied = config.get("tie_word_embeddings") is True
+    reasons = {
+        Role.EMBEDDING: "loaders expect quantized weights only in linear modules: they read an embedding's codes as "
+        "its values, or fail to find it",
+        Role.HEAD: "config.json ties it to the embeddings, so it is not loaded (tie_word_embeddings)"
+        if tied
+        else "this costs more accuracy than quantizing other layers, and not every loader supports a quantized output "
+        "layer",
+        Role.ROUTER: "expert routers are small, and vLLM loads them as plain weights",
+        Role.TOWER: "it is not part of the language model; whether a loader takes it quantized depends on the model",
+    }
+    return [
+        f"{some(of_role[role])} will be quantized: {reason}. Usually ignored: {ignoring(of_role[role])}"
+        for role, reason in reasons.items()
+        if role in of_role
+    ]
+
+
+def is_known_to_load(tasks: Iterable[Task]) -> bool:
+    """Return whether only modules are quantized that loaders take so: linear ones, and those they fuse together."""
+    tasks = tuple(tasks)
+    steps = {step.module: step for task in tasks for step in task.steps if isinstance(step, QuantizeStep)}
+    return all(role_of(module) is None for module in steps) and not _partly_quantized(steps, tasks)
 
 
 def _partly_quantized(steps: Mapping[str, QuantizeStep], tasks: Iterable[Task]) -> list[str]:

@@ -20,6 +20,8 @@ from core.errors import DestinationError
 
 MANIFEST = "requant-manifest.json"
 RECORDS = "requant-progress/"
+SEAL = "sha256"
+"""The member that has the SHA-256 of the others."""
 _VERSION = 1
 _MAX_BYTES = 16 << 20
 """20,000 files, and a request with thousands of names to ignore, take less."""
@@ -103,7 +105,13 @@ def complete_manifest(destination: Store, plan: Plan, files: Mapping[str, Finish
 def _text(plan: Plan, files: Mapping[str, FinishedFile]) -> bytes:
     entries = {name: {"size": files[name].size, "sha256": files[name].sha256} for name in sorted(files)}
     text = {"version": _VERSION, "plan": plan.digest, "request": asdict(plan.request), "files": entries}
-    return (json.dumps(text, indent=2, ensure_ascii=False) + "\n").encode()
+    return sealed(text)
+
+
+def sealed(members: Mapping[str, Any]) -> bytes:
+    """Return the text of a manifest: its members, and the SHA-256 of the text without that."""
+    digest = sha256(json.dumps(members, indent=2, ensure_ascii=False).encode()).hexdigest()
+    return (json.dumps({**members, SEAL: digest}, indent=2, ensure_ascii=False) + "\n").encode()
 
 
 def _record(data: bytes, plan: str) -> FinishedFile | None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from math import floor, log10
 
+from core.checkpoint.verify.fault import Fault
 from core.checkpoint.verify.report import CheckpointReport
 from core.checkpoint.verify.weight_error import WeightError
 
@@ -84,14 +85,19 @@ def _summary(report: CheckpointReport) -> str:
 
 
 def _faults(report: CheckpointReport) -> str:
-    faults = report.verification.faults
-    if not faults:
-        return "<p>No errors found.</p>"
-    lines = [
+    faults, warnings = report.verification.faults, report.verification.warnings
+    found = "<p>No errors found.</p>"
+    if faults:
+        found = f'<div class="fault"><p>{len(faults)} faults:</p>{_listed(faults)}</div>'
+    return found + (f"<div><p>{len(warnings)} warnings:</p>{_listed(warnings)}</div>" if warnings else "")
+
+
+def _listed(faults: Sequence[Fault]) -> str:
+    lines = (
         f"<li>{escape(', '.join([*(name for name in (each.file, each.tensor) if name), each.detail]))}</li>"
         for each in faults[:MOST_ROWS]
-    ]
-    return f'<div class="fault"><p>{len(faults)} faults:</p><ul>{"".join(lines)}</ul></div>'
+    )
+    return f"<ul>{''.join(lines)}</ul>"
 
 
 def _kinds(weights: Sequence[WeightError]) -> dict[str, str]:

@@ -30,6 +30,7 @@ class CheckpointReport:
             "source": self.source,
             "request": None if self.request is None else asdict(self.request),
             "faults": [asdict(fault) for fault in found.faults],
+            "warnings": [asdict(fault) for fault in found.warnings],
             "tensors": found.tensors,
             "tensors_compared": found.tensors_compared,
             "bytes_compared": found.bytes_compared,

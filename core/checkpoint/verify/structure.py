@@ -16,19 +16,12 @@ from core.checkpoint.quantization_config.members import member, strings
 from core.checkpoint.run.manifest import MANIFEST, Manifest, read_manifest
 from core.checkpoint.selection import check_linear
 from core.checkpoint.storage.store import Store, StoredFile
+from core.checkpoint.verify.fault import Fault
+from core.checkpoint.verify.manifest_check import manifest_faults
 from core.errors import CheckpointError, DestinationError, ParameterError, StorageError, excerpt
 from core.errors.cancellation import check_cancelled
 
 _PIECE = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """Something that is wrong, and where."""
-
-    detail: str
-    file: str | None = None
-    tensor: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +42,9 @@ def check_structure(store: Store, *, hashes: bool) -> Structure:
     """Check that a checkpoint is complete.
 
     Every file that the index names is there, index and headers agree both ways, no quantized module lacks a tensor or
-    has one of another shape or dtype, no weight that config.json calls quantized is stored as it was, and each file of
-    the manifest is there with its size. `hashes`: and with its SHA-256. Raises StorageError.
+    has one of another shape or dtype, no weight that config.json calls quantized is stored as it was, each file of
+    the manifest is there with its size, and the manifest is as it was written. `hashes`: and each file has its
+    SHA-256. Raises StorageError.
     """
     faults: list[Fault] = []
     manifest = _manifest(store, faults)
@@ -74,6 +68,7 @@ def check_structure(store: Store, *, hashes: bool) -> Structure:
                 hashed += 1
                 if _sha256(store, files[name]) != finished.sha256:
                     faults.append(Fault(f"its SHA-256 differs from {MANIFEST}: the file was changed", name))
+        faults += manifest_faults(store, manifest, source)
     return Structure(tuple(faults), source, plan, manifest, hashed)
 
 

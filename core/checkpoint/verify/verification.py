@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any
 
+from core.checkpoint.plan.dry_run.summary import outputs_of
 from core.checkpoint.plan.model import CopyStep, Plan, QuantizeStep, Request, Step, Task
 from core.checkpoint.plan.planner import plan_conversion
 from core.checkpoint.plan.request_members import request_of
@@ -16,7 +17,9 @@ from core.checkpoint.run.manifest import MANIFEST
 from core.checkpoint.run.progress import ProgressCallback
 from core.checkpoint.storage.store import Store
 from core.checkpoint.verify.compared_store import ComparedStore
-from core.checkpoint.verify.structure import Fault, Structure, check_structure
+from core.checkpoint.verify.fault import Fault
+from core.checkpoint.verify.stored_values import check_stored_values
+from core.checkpoint.verify.structure import Structure, check_structure
 from core.errors import CheckpointError, ParameterError, UnknownNameError, VerificationError
 
 
@@ -28,6 +31,7 @@ class Verification:
     `files_hashed`: whose SHA-256 was compared with the manifest. `sample`, `seed`: the share of the tensors that was
     to be compared, and what chose them. `conversion`: the plan that makes the checkpoint of its source; None without
     one. `dequantization`: the plan that gives its weights back; None where it is not quantized, or a fault says why.
+    `warnings`: what is unusual and no fault.
     """
 
     faults: tuple[Fault, ...]
@@ -39,6 +43,7 @@ class Verification:
     seed: int
     conversion: Plan | None = field(default=None, repr=False)
     dequantization: Plan | None = field(default=None, repr=False)
+    warnings: tuple[Fault, ...] = ()
 
     def raise_faults(self) -> None:
         """Raise VerificationError if anything was wrong."""
@@ -63,7 +68,8 @@ def verify(
 
     With `source`, the checkpoint that it was converted from, the conversion is repeated in memory and compared byte by
     byte; `request` says which it was where there is no manifest. `sample`: the share of the tensors for which that is
-    done, chosen by `seed`: at least one. Without `source`, and besides, `check_structure`.
+    done, chosen by `seed`: at least one. Without `source`, and besides, `check_structure` and `check_stored_values`.
+    A value that is no different from what the source gives is no fault, but a warning.
 
     Raises ParameterError for a sample outside of (0, 1], CheckpointError where the source cannot be planned or the
     request is unknown, StorageError, SourceChangedError. Faults of the destination are not raised but returned.
@@ -72,9 +78,22 @@ def verify(
         raise ParameterError(f"the sample is {sample}; expected a share in (0, 1]")
     structure = check_structure(store, hashes=hashes)
     tensors = 0 if structure.source is None else sum(len(s.header.tensors) for s in structure.source.shards.values())
+    wrong_values: tuple[Fault, ...] = ()
+    warnings: tuple[Fault, ...] = ()
+    if structure.source is not None and structure.dequantization is not None:
+        wrong_values, warnings = check_stored_values(structure.dequantization, structure.source, store, threads=threads)
     if source is None:
         return Verification(
-            structure.faults, tensors, 0, 0, structure.files_hashed, sample, seed, None, structure.dequantization
+            (*structure.faults, *wrong_values),
+            tensors,
+            0,
+            0,
+            structure.files_hashed,
+            sample,
+            seed,
+            None,
+            structure.dequantization,
+            warnings,
         )
     plan = plan_conversion(source, request) if request is not None else _recorded_conversion(source, structure)
     faults = [*structure.faults, *_wrong_files(plan, store)]
@@ -82,6 +101,13 @@ def verify(
     compared = ComparedStore(store, {task.output: task.header for task in plan.tasks})
     carried = plan.carried if sample == 1 else ()
     convert_files(plan, tasks, carried, source, compared, lambda file: None, threads=threads, progress=progress)
+    differing = {each.tensor for each in compared.differences}
+    equal = {name for task in tasks for step in task.steps for name in outputs_of(step)} - differing
+    sizes = {file.name: file.size for file in store.files()}
+    complete = {task.output for task in plan.tasks if sizes.get(task.output) == task.header.size}
+    as_converted: list[Fault] = []
+    for each in wrong_values:
+        (as_converted if each.tensor in equal and each.file in complete else faults).append(each)
     faults += [
         Fault(
             f"{each.bytes} bytes differ from the conversion of the source, the first at byte {each.offset}"
@@ -102,6 +128,7 @@ def verify(
         seed,
         plan,
         structure.dequantization,
+        (*warnings, *as_converted),
     )
 
 

@@ -55,7 +55,8 @@ NF4 = np.array(
 """The values of the codes, as QLoRA (arXiv 2305.14314, appendix E) lists them."""
 _MIDPOINTS = (NF4[:-1] + NF4[1:]) / np.float32(2)
 _SMALLEST = np.float32(1e-38)
-_ZERO = 7
+ZERO = 7
+"""The code of 0."""
 _BYTES = 256
 
 
@@ -164,11 +165,11 @@ class Nf4(WeightFormat):
     ) -> Codes:
         """As `WeightFormat.codes`."""
         count, width = (row_end - row_begin) * shape[1], gcd(BLOCK, shape[1])
-        codes = _unpacked(stored[WEIGHT])[0, :count].astype(np.int16) - _ZERO
+        codes = _unpacked(stored[WEIGHT])[0, :count].astype(np.int16) - ZERO
         # Pieces begin with a block, and blocks run from one row into the next.
         scales = self._scales(stored, row_begin * shape[1])[np.arange(0, count, width) // BLOCK]
         by_row = scales.reshape(row_end - row_begin, -1)
-        return Codes(codes.reshape(-1, shape[1]), -_ZERO, NF4.size - 1 - _ZERO, by_row, uniform=False)
+        return Codes(codes.reshape(-1, shape[1]), -ZERO, NF4.size - 1 - ZERO, by_row, uniform=False)
 
     def _scales(self, stored: Mapping[str, Array], begin: int) -> Array:
         """Return absmax of the blocks from element `begin` on, f32."""
@@ -189,7 +190,7 @@ def _last_block(numbers: Array) -> tuple[np.float32, Array]:
     absmax = np.maximum(np.abs(numbers).max(), _SMALLEST)
     with np.errstate(all="ignore"):
         codes = np.searchsorted(_MIDPOINTS, numbers / absmax).astype(np.uint8)
-    pairs = np.append(codes, np.uint8(_ZERO)) if codes.size % 2 else codes
+    pairs = np.append(codes, np.uint8(ZERO)) if codes.size % 2 else codes
     return absmax, pairs[::2] << 4 | pairs[1::2]
 
 

@@ -34,6 +34,14 @@ def state_of(dtype: str, shape: tuple[int, int]) -> bytes:
     return json.dumps(state).encode()
 
 
+def is_written_state(text: bytes) -> bool:
+    """Return whether a state that can be read has the members that bitsandbytes writes, and only those."""
+    state: Any = json.loads(text)
+    nested = {f"nested_{each}" for each in ("blocksize", "dtype", "offset")} if "nested_blocksize" in state else set()
+    members = {"quant_type", "blocksize", "dtype", "shape"} | nested
+    return state.keys() == members and all(state[each] in _TORCH_NAMES.values() for each in members if "dtype" in each)
+
+
 def read_state(text: bytes) -> Nf4State:
     """Return what a state says.
 

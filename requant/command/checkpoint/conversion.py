@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 
 _ENGINES = ("threads", "ray")
+_MOST_NAMES = 20
 # How transformers names the classes of models that generate text.
 _GENERATIVE = ("ForCausalLM", "ForConditionalGeneration")
 # Of the widths that Requant writes in GPTQ's layout.
@@ -111,6 +112,8 @@ def _summary(plan: Plan, report: RunReport, url: str, seconds: float) -> tuple[s
         lines = [f"Nothing to do: all {len(report.files)} files exist: {url}"]
     if made and report.kept:
         lines.append(f"{len(report.kept)} of {len(report.files)} files were kept from an earlier run.")
+    if left := kept_by_ignore(plan):
+        lines.append(f"Not quantized, by --ignore or its default: {left}")
     if command is not None:
         lines.append(f"To serve it: {command}")
     members: dict[str, Any] = {
@@ -121,19 +124,39 @@ def _summary(plan: Plan, report: RunReport, url: str, seconds: float) -> tuple[s
         "bytes_read": report.bytes_read,
         "bytes_written": report.bytes_written,
         "seconds": round(seconds, 3),
+        "ignore": list(plan.request.ignore),
         "warnings": list(plan.warnings),
     }
     return "\n".join(lines), members | ({} if command is None else {"serve": command})
 
 
+def kept_by_ignore(plan: Plan) -> str:
+    """Return the names of the modules that `ignore` leaves out, with `*` for numbers, and how many there are."""
+    from core.checkpoint.plan.model import CopyStep, Direction
+    from core.checkpoint.plan.names import some
+    from core.checkpoint.plan.selection import Kept, Selection
+
+    request = plan.request
+    if request.direction is not Direction.QUANTIZE:
+        return ""
+    selection = Selection(request.targets, request.ignore)
+    copied = (step.output for task in plan.tasks for step in task.steps if isinstance(step, CopyStep))
+    left = [name.removesuffix(".weight") for name in copied if selection.kept(name) is Kept.IGNORED]
+    return some(left, _MOST_NAMES) if left else ""
+
+
 def serving_command(plan: Plan, url: str) -> str | None:
-    """Return vLLM's command line for the destination, None where vLLM does not serve the model, or not from there."""
+    """Return vLLM's command line for the destination, None where vLLM is not known to serve the model from there."""
     from shlex import quote
+
+    from core.checkpoint.plan.warnings import is_known_to_load
 
     config = json.loads(plan.config)
     names = config.get("architectures")
     generates = isinstance(names, list) and any(str(name).endswith(_GENERATIVE) for name in names)
     if "://" in url or not generates or not is_served_by_vllm(config.get("quantization_config") or {}):
+        return None
+    if not is_known_to_load(plan.tasks):
         return None
     return f"vllm serve {quote(url)}"
 

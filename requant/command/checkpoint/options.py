@@ -77,7 +77,9 @@ def add_quantization_options(parser: argparse._ActionsContainer) -> None:
         default=[],
         metavar="MODULE",
         help="do not quantize the module of this name, or, after 're:', modules whose name the regular expression "
-        "matches: --ignore lm_head --ignore 're:.*mlp.gate$'. Repeatable",
+        "matches: --ignore 're:.*o_proj$'. Repeatable. Embeddings, output layers, expert routers, norms, convolutions "
+        "and vision and audio towers are not quantized either, unless 'none' is given: --ignore none leaves nothing "
+        "out, --ignore none --ignore lm_head only lm_head, as llm-compressor does with such a list",
     )
     parser.add_argument(
         "--not-finite",
@@ -138,12 +140,25 @@ def planned(arguments: argparse.Namespace, direction: Direction) -> tuple[Store,
 
 def request_of(arguments: argparse.Namespace, direction: Direction) -> Request:
     """Return what the options ask for."""
+    from core.checkpoint.selection import DEFAULT_IGNORE
     from requant.checkpoints import conversion_request
 
     given = {name: getattr(arguments, name, None) for name in ("scheme", "profile", "targets", "not_finite", "dtype")}
+    entries, without_default = ignored(arguments)
     return conversion_request(
-        direction, ignore=getattr(arguments, "ignore", ()), **{k: v for k, v in given.items() if v is not None}
+        direction,
+        ignore=entries if without_default else (*entries, *DEFAULT_IGNORE),
+        **{k: v for k, v in given.items() if v is not None},
     )
+
+
+_NONE = "none"
+
+
+def ignored(arguments: argparse.Namespace) -> tuple[tuple[str, ...], bool]:
+    """Return the entries of `--ignore` without `none`, and whether that was among them."""
+    given = getattr(arguments, "ignore", ())
+    return tuple(entry for entry in given if entry != _NONE), _NONE in given
 
 
 def _positive(text: str) -> int:

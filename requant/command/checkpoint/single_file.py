@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
     choose_kernels()
     began = monotonic()
     source, name = _place(arguments.source)
-    ignore = tuple(getattr(arguments, "ignore", ()))
+    ignore, _ = options.ignored(arguments)
     destination = getattr(arguments, "destination", None)
     target, target_name = (source, name) if destination is None else _place(destination)
     dry_run = destination is None or getattr(arguments, "dry_run", False) or "threads" not in arguments

@@ -1,7 +1,8 @@
 """Check that a converted model is complete, and with its source that every byte is what the conversion gives.
 
 Without a source: every file that the index names is there, index and headers agree, no quantized module lacks a tensor,
-and the files have the SHA-256 that the manifest states.
+no scale is NaN, infinite, negative or 0, no code out of its range, no weight all 0, and the files have the SHA-256 that
+the manifest states. The exit status is 1 if there is a fault.
 """
 
 from __future__ import annotations
@@ -103,12 +104,14 @@ def _write(report: CheckpointReport, path: Path) -> None:
 
 def _text(report: CheckpointReport) -> str:
     found = report.verification
-    lines = [
-        ": ".join([*(name for name in (fault.file, fault.tensor) if name), fault.detail])
-        for fault in found.faults[:_SHOWN]
-    ]
-    if len(found.faults) > _SHOWN:
-        lines.append(f"and {len(found.faults) - _SHOWN} more")
+    lines = []
+    for heading, faults in (("", found.faults), ("warning: ", found.warnings)):
+        lines += [
+            heading + ": ".join([*(name for name in (fault.file, fault.tensor) if name), fault.detail])
+            for fault in faults[:_SHOWN]
+        ]
+        if len(faults) > _SHOWN:
+            lines.append(f"{heading}and {len(faults) - _SHOWN} more")
     checked = [f"{found.tensors} tensors"]
     if report.source is not None:
         share = "" if found.sample == 1 else f" (a sample of {found.sample:g}, seed {found.seed})"

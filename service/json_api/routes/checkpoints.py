@@ -45,7 +45,6 @@ _EXAMPLE = {
     "source": f"{EXAMPLE_ROOT}/tiny",
     "destination": f"{EXAMPLE_ROOT}/tiny-W4A16",
     "scheme": "W4A16",
-    "ignore": ["lm_head"],
 }
 
 
@@ -133,7 +132,7 @@ def _check_direction(body: CheckpointRequest) -> None:
     """Raise InvalidRequestError for a member without effect. Defaults may be written out: some clients do that."""
     for name, why in _OF_THE_OTHER_DIRECTION[body.direction].items():
         default = CheckpointRequest.model_fields[name].default
-        if name in body.model_fields_set and getattr(body, name) != default:
+        if name in body.model_fields_set and getattr(body, name) not in (default, []):
             raise InvalidRequestError.of_field(f"/{name}", "unexpected", why)
 
 
@@ -154,7 +153,7 @@ def _call(body: CheckpointRequest) -> CheckpointCall:
             direction=body.direction,
             scheme=scheme,
             profile=profile,
-            ignore=tuple(body.ignore),
+            ignore=tuple(body.ignore) if body.direction is Direction.QUANTIZE else (),
             targets=tuple(body.targets),
             not_finite=body.not_finite,
             dtype=body.dtype if "dtype" in given else None,

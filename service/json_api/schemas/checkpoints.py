@@ -8,6 +8,7 @@ from pydantic import Field
 
 from core.checkpoint.jobs.job_record import JobState
 from core.checkpoint.plan.model import Direction, NotFinite
+from core.checkpoint.selection import DEFAULT_IGNORE
 from service.http.models import ABSENT, Int32, Int64, ReplyModel, RequestModel
 
 _Modules = Annotated[list[Annotated[str, Field(min_length=1, max_length=1024)]], Field(max_length=4096)]
@@ -34,8 +35,10 @@ class CheckpointRequest(RequestModel):
         description="The library whose bits are reproduced. Default: the scheme's first profile. Only to quantize.",
     )
     ignore: _Modules = Field(
-        default=[],
-        description="Modules that are not quantized: names, or `re:` and a regular expression. Only to quantize.",
+        default=list(DEFAULT_IGNORE),
+        description="Modules that are not quantized: names, or `re:` and a regular expression. `default` stands for "
+        "embeddings, output layers, expert routers, norms, convolutions, and vision and audio towers, as far as the "
+        "other entries do not name them. Only to quantize.",
     )
     targets: _Modules = Field(
         default=["Linear"], description="The modules to quantize. Linear: all linear modules. Only to quantize."

@@ -13,7 +13,10 @@ from compressed_tensors.quantization import QuantizationConfig
 from safetensors.torch import load_file
 
 from core.checkpoint.plan.model import Direction, NotFinite, Request
+from core.checkpoint.storage.location import open_store
+from core.checkpoint.verify.verification import verify
 from core.errors import CheckpointError
+from requant.command.main import main
 from tests.interop.checkpoint import llm_compressor
 from tests.interop.checkpoint.conversion import CPU, MANIFEST, convert, quantize
 from tests.interop.checkpoint.schemes import OPTIONS, PRESETS, theirs
@@ -92,9 +95,37 @@ def test_directories(scheme: str, dtype: str, sources: dict[tuple[str, str], Pat
         expected = llm_compressor.quantize(source, tmp_path / f"{model}-theirs", theirs(scheme), ignore)
         ours = quantize(source, tmp_path / f"{model}-ours", scheme, ignore)
         compared += assert_same_directories(ours, expected, source)
+        # What the library writes is found faultless.
+        assert verify(open_store(expected)).faults == ()
     # Bytes of files, of which nearly all are weights.
     record(systems.LLM_COMPRESSOR, [checkpoint(scheme.partition(":")[0], "quantize", CPU)], compared)
     print(f"llm-compressor, {scheme.replace(':', ' ')}, {dtype}: {compared:,} bytes of files equal")  # noqa: T201
+
+
+@pytest.mark.parametrize("ignore", [(), ("lm_head",), ("lm_head", "re:.*embed_tokens$")])
+def test_the_command_without_its_default(
+    ignore: tuple[str, ...], sources: dict[tuple[str, str], Path], tmp_path: Path
+) -> None:
+    source = sources["everything", "bf16"]
+    expected = llm_compressor.quantize(source, tmp_path / "theirs", theirs("W4A16"), ignore)
+    entries = [option for entry in ("none", *ignore) for option in ("--ignore", entry)]
+    assert main(["checkpoint", "quantize", str(source), str(tmp_path / "ours"), "--scheme", "W4A16", *entries]) == 0
+    assert_same_directories(tmp_path / "ours", expected, source)
+
+
+@pytest.mark.parametrize("scheme", PRESETS)
+def test_zeros_and_extremes_have_no_fault(scheme: str, tmp_path: Path) -> None:
+    """Rows and groups of zeros, small and large weights, as the library stores them."""
+    weight = torch.randn(256, 256, generator=torch.Generator().manual_seed(1)).clamp(-2, 2)
+    weight[::5] = 0
+    weight[:, :32] = 0
+    shard = {
+        f"model.layers.0.mlp.{name}.weight": (weight * factor).to(torch.bfloat16)
+        for name, factor in {"a_proj": 1.0, "b_proj": 1e-30, "c_proj": 1e30}.items()
+    }
+    source = one_shard_each(tmp_path / "source", shard)
+    found = verify(open_store(llm_compressor.quantize(source, tmp_path / "theirs", theirs(scheme))))
+    assert (found.faults, found.warnings) == ((), ())
 
 
 def one_shard_each(folder: Path, *shards: dict[str, torch.Tensor]) -> Path:

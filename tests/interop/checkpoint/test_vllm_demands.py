@@ -17,7 +17,7 @@ from tests.interop.checkpoint.vllm_demands import NotServedError, Parameter, che
 
 pytestmark = [pytest.mark.interop, pytest.mark.filterwarnings("ignore")]
 
-IGNORE = ("lm_head", "model.embed_tokens")
+IGNORE = ("default",)
 LINEAR = 7 * LLAMA["num_hidden_layers"]
 # Packed weights with one scale for all, and int8 weights with zero points.
 NOT_SERVED = {"W8A16:tensor", "W8A8:asymmetric"}

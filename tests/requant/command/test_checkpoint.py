@@ -17,17 +17,21 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import requant
 from core.checkpoint.plan.model import Direction
 from core.checkpoint.plan.planner import plan_conversion
+from core.checkpoint.selection import NamePatterns
 from requant.checkpoints import conversion_request, open_source
 from requant.command.checkpoint.conversion import serving_command
 from requant.command.exit_status import DONE, FAILED, INTERRUPTED, TERMINATED, WRONG_USAGE
 from requant.command.main import main
 from requant.command.output import Output, ProgressForm, output_for, size_text, time_text
+from tests.support.hand_made_plan import Tensors, read_safetensors, write_safetensors
 from tests.support.model_directory import contents, make_model
+from tests.support.safetensors_files import tensor_places
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +108,56 @@ def test_the_function_and_the_command_write_the_same(model: Path, tmp_path: Path
     config = json.loads((tmp_path / "b" / "config.json").read_text())
     assert config["quantization_config"]["ignore"] == ignore
     assert not config["quantization_config"]["config_groups"]["group_0"]["input_activations"]
+
+
+WHOLE = {
+    "model.embed_tokens.weight": (64, 128),
+    "model.layers.0.self_attn.q_proj.weight": (64, 128),
+    "model.layers.0.mlp.gate.weight": (8, 128),
+    "lm_head.weight": (64, 128),
+}
+
+
+@pytest.mark.parametrize(
+    ("options", "left"),
+    [
+        ([], {"model.embed_tokens", "model.layers.0.mlp.gate", "lm_head"}),
+        (["--ignore", "lm_head"], {"model.embed_tokens", "model.layers.0.mlp.gate", "lm_head"}),
+        (["--ignore", "none"], set()),
+        (["--ignore", "none", "--ignore", "lm_head"], {"lm_head"}),
+    ],
+)
+def test_embeddings_heads_and_routers_stay_unless_none_is_given(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], left: set[str]
+) -> None:
+    tensors: Tensors = {name: ("F32", np.ones(shape, np.float32)) for name, shape in WHOLE.items()}
+    source = tmp_path / "model"
+    source.mkdir()
+    write_safetensors(source / "model.safetensors", tensors)
+    (source / "config.json").write_text('{"architectures": ["Qwen3MoeForCausalLM"]}')
+    assert checkpoint("quantize", source, tmp_path / "out", "--scheme", "W8A16:channel", *options) == DONE
+    said = capsys.readouterr()
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    matching = NamePatterns(config["quantization_config"]["ignore"])
+    modules = {name.removesuffix(".weight") for name in WHOLE}
+    assert {module for module in modules if matching.match(module)} == left
+    assert set(read_safetensors(tmp_path / "out" / "model.safetensors")) >= {f"{module}.weight" for module in left}
+    # A command to serve is for what loads, and a list of what was left out for what was.
+    whole = left >= {"model.embed_tokens", "model.layers.0.mlp.gate", "lm_head"}
+    assert ("To serve it: vllm serve" in said.out) == whole
+    assert ("will be quantized" in said.err) == (not whole)
+    listed = [line for line in said.out.splitlines() if line.startswith("Not quantized, by --ignore or its default: ")]
+    assert len(listed) == bool(left)
+    assert all(each in listed[0] for each in (module.replace(".0.", ".*.") for module in left))
+    # As the function does with such a list.
+    entries = [each for each in options if each not in ("--ignore", "none")]
+    ignore = entries if "none" in options else [*entries, "default"]
+    requant.quantize_checkpoint(source, tmp_path / "same", "W8A16:channel", ignore=ignore)
+    assert contents(tmp_path / "same") == contents(tmp_path / "out")
+    if ignore == ["default"]:
+        requant.quantize_checkpoint(source, tmp_path / "again", "W8A16:channel")
+        assert contents(tmp_path / "again") == contents(tmp_path / "out")
+    assert checkpoint("verify", tmp_path / "out", "--source", source) == DONE
 
 
 @pytest.mark.parametrize("given", ["lm_head", b"lm_head", None, 3, ["lm_head", 3], [None]])
@@ -293,8 +347,34 @@ def test_a_wrong_manifest_is_a_faulty_file(
     assert checkpoint("verify", other, "--source", model) == FAILED
     assert "the request in requant-manifest.json cannot be planned" in capsys.readouterr().err
     # With the arguments instead of the manifest it can be verified, and wrong arguments are told from wrong files.
+    assert checkpoint("verify", other, "--source", model, "--scheme", "W8A8") == FAILED
+    first, last = capsys.readouterr().out.splitlines()
+    assert first.startswith("requant-manifest.json: it was changed")
+    assert "1 fault" in last
+    (other / "requant-manifest.json").unlink()
     assert checkpoint("verify", other, "--source", model, "--scheme", "W8A8") == DONE
     assert checkpoint("verify", other, "--source", model, "--scheme", "W8B8") == WRONG_USAGE
+
+
+def test_verify_shows_a_wrong_scale_with_its_index_in_every_report(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other, file = tmp_path / "other", "model-00002-of-00002.safetensors"
+    assert checkpoint("quantize", model, other, "--scheme", "W8A8") == DONE
+    name = "model.layers.1.mlp.up_proj.weight_scale"
+    place = next(entry for entry in tensor_places(other / file) if entry.name == name)
+    data = bytearray((other / file).read_bytes())
+    data[place.begin + 10 : place.begin + 12] = b"\xc0\x7f"
+    (other / file).write_bytes(data)
+    capsys.readouterr()
+    said = "1 of 256 values are NaN, the first at [5, 0]"
+    assert checkpoint("verify", other, "--no-hashes", "--report", tmp_path / "x.html") == FAILED
+    assert f"{file}: {name}: {said}" in capsys.readouterr().out
+    assert f"<li>{file}, {name}, {said}</li>" in (tmp_path / "x.html").read_text()
+    assert checkpoint("verify", other, "--no-hashes", "--json") == FAILED
+    members = json.loads(capsys.readouterr().out)
+    assert members["faults"] == [{"detail": said, "file": file, "tensor": name, "index": [5, 0]}]
+    assert members["warnings"] == []
 
 
 def test_verify_counts_what_the_source_gives(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,7 @@ from threading import Event
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 
 from core.checkpoint.jobs import job, job_record
@@ -23,6 +24,7 @@ from service.app import Application
 from service.operations.checkpoint_jobs import identifier_of
 from tests.core.checkpoint.storage.http_files import HttpFiles, serving
 from tests.support.asgi import ready_app
+from tests.support.hand_made_plan import Tensors, write_safetensors
 from tests.support.model_directory import contents, make_model
 
 ENDED = {"finished", "failed", "cancelled", "interrupted"}
@@ -222,6 +224,25 @@ def test_members_without_effect_are_refused(root: Path) -> None:
     # Defaults that are written out have no effect either, and say nothing else.
     reply = _start(app, {**dequantize, "ignore": [], "targets": ["Linear"], "not_finite": "refuse"})
     assert "quantization_config" in reply.json()["detail"]
+
+
+def test_embeddings_and_heads_stay_unless_a_list_is_given(root: Path) -> None:
+    names = ["model.embed_tokens", "model.layers.0.self_attn.q_proj", "lm_head"]
+    tensors: Tensors = {f"{name}.weight": ("F32", np.ones((8, 128), np.float32)) for name in names}
+    (root / "whole").mkdir()
+    write_safetensors(root / "whole" / "model.safetensors", tensors)
+    (root / "whole" / "config.json").write_text("{}")
+    body = {"source": str(root / "whole"), "scheme": "W4A16", "dry_run": True}
+    default = [r"re:.*\bembed_tokens$", r"re:.*\blm_head$"]
+    for ignore, expected in [
+        (None, default),
+        (["default"], default),
+        (["default", "lm_head"], ["lm_head", default[0]]),
+        ([], []),
+        (["lm_head"], ["lm_head"]),
+    ]:
+        reply = _start(_replica(root), body if ignore is None else {**body, "ignore": ignore})
+        assert reply.json()["request"]["ignore"] == expected, reply.text
 
 
 def test_off_by_default(root: Path) -> None:

@@ -16,9 +16,9 @@ from core.checkpoint.plan.planner import plan_conversion
 from core.checkpoint.run.run import run_plan
 from core.checkpoint.storage.location import open_store
 from core.checkpoint.verify import weight_rows
+from core.checkpoint.verify.fault import Fault
 from core.checkpoint.verify.page import report_page
 from core.checkpoint.verify.report import CheckpointReport, checkpoint_report
-from core.checkpoint.verify.structure import Fault
 from tests.support.model_directory import make_model
 from tests.support.safetensors_files import read_safetensors
 

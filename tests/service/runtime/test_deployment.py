@@ -203,7 +203,7 @@ def test_more_than_the_whole_budget_is_a_limit(operated: Operated) -> None:
 
 
 def head(path: str, length: int) -> bytes:
-    fields = [f"POST {path} HTTP/1.1", "Host: test", f"Authorization: Bearer {TOKEN}", f"Content-Length: {length}"]
+    fields = [f"POST {path} HTTP/1.1", "Host: localhost", f"Authorization: Bearer {TOKEN}", f"Content-Length: {length}"]
     return "\r\n".join([*fields, "", ""]).encode()
 
 

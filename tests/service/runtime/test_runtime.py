@@ -21,7 +21,7 @@ def replies(app_status: lifespan.HealthStatus) -> dict[str, httpx.Response]:
 
     async def ask() -> dict[str, httpx.Response]:
         transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             found = {path: await client.post(path) for path in ("/v1/quantize", "/v1/npy/requantize")}
             found["/healthz"] = await client.get("/healthz")
             found["/v1/info"] = await client.get("/v1/info")

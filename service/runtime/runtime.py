@@ -21,8 +21,8 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.requests import Request
 
-from core.errors import RequantError, UnavailableError
-from core.self_test.self_test import Compilation, prepare_kernels
+from core.errors import RequantError, SelfTestError, UnavailableError
+from core.self_test.self_test import CacheDirectoryError, Compilation, prepare_kernels
 from service.runtime.certificate import Certificate
 from service.runtime.cgroup import available_cpus
 from service.runtime.checkpoint_jobs import CheckpointJobs
@@ -132,8 +132,11 @@ class Runtime:
             self.kernels = await asyncio.wrap_future(
                 _in_daemon_thread(lambda: prepare_kernels(workers, begin, answering))
             )
-        except Exception:
+        except (SelfTestError, CacheDirectoryError) as error:
             # Stay up and say so: a probe restarts the process, a person reads this line.
+            self.status = HealthStatus.FAILED
+            _log.error("The kernels cannot be used, and the service accepts no work: %s", error)
+        except Exception:
             self.status = HealthStatus.FAILED
             _log.exception("Kernel compilation or self-test failed; the service accepts no work.")
         else:

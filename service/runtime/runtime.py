@@ -52,6 +52,9 @@ class HealthStatus(StrEnum):
 
 _WORKING = (HealthStatus.COMPILING, HealthStatus.READY, HealthStatus.DRAINING)
 
+# What small requests may take beyond the memory budget: a few thousand of 1 KB.
+_MAX_SMALL_SHARE = 4 << 20
+
 # How often the log shows the progress of the compilation.
 _PROGRESS_SECONDS = 10.0
 
@@ -77,7 +80,11 @@ class Runtime:
         self.metrics = Metrics()
         self.metrics.watch("ready", "Whether the service is ready.", lambda: float(self.status is HealthStatus.READY))
         self.memory_budget = MemoryBudget(
-            settings.memory_bytes, settings.max_waiting, settings.waiting_seconds, self.metrics.rejected
+            settings.memory_bytes,
+            settings.max_waiting,
+            settings.waiting_seconds,
+            self.metrics.rejected,
+            min(settings.memory_bytes // 64, _MAX_SMALL_SHARE),
         )
         self.metrics.watch("inflight_bytes", "Memory that requests hold.", lambda: self.memory_budget.reserved)
         self.metrics.watch("memory_budget_bytes", "Memory that requests may hold.", lambda: self.memory_budget.budget)

@@ -1,22 +1,22 @@
 """`python -m service`: read the settings and serve until a signal ends it.
 
-Most of the time until the service is ready goes to importing packages and to loading kernels. The latter is begun
-first, in a thread: much of it is the linker's work, which needs no GIL and goes on beside the imports. If kernels have
-to be compiled, that begins at once, in processes of their own. All that is made by then stays for good, so the garbage
-collector, which would go through it many times, begins when the service takes work (`Runtime.warm_up`).
+Most of the time until the service is ready goes to importing packages and to loading kernels. The latter is begun as
+soon as the settings are known to be right, in a thread: much of it is the linker's work, which needs no GIL and goes on
+beside the imports. If kernels have to be compiled, that begins at once, in processes of their own. All that is made by
+then stays for good, so the garbage collector, which would go through it many times, begins when the service takes work
+(`Runtime.warm_up`).
 """
 
 from __future__ import annotations
 
 import gc
-import logging.handlers
 import os
 import signal
 import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NoReturn
 
 from service.runtime.cgroup import available_cpus
 from service.runtime.forced_exit import PREPARING_THREAD, Deadline, end_process, kernels_are_being_prepared
@@ -24,8 +24,8 @@ from service.runtime.forced_exit import PREPARING_THREAD, Deadline, end_process,
 # How long connections without a request stay open after the drain.
 _LAST_SECONDS = 1.0
 _STOPPING = (signal.SIGINT, signal.SIGTERM)
-# Lines of the log that wait until the settings say how they are written.
-_EARLY_LINES = 10_000
+# As every command ends whose arguments are wrong.
+_WRONG_SETTINGS = 2
 # As uvicorn's own command ends when it cannot listen.
 _NOT_STARTED = 3
 
@@ -58,13 +58,24 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m servi
         end_process(0)
 
 
+def _refuse(reason: object) -> NoReturn:
+    """End the process for wrong settings."""
+    sys.stderr.write(f"{reason}\n")
+    sys.exit(_WRONG_SETTINGS)
+
+
 def _serve(arguments: Sequence[str], program: str) -> None:
     gc.disable()
-    early_log = logging.handlers.MemoryHandler(_EARLY_LINES, flushLevel=logging.CRITICAL + 1)
-    logging.basicConfig(handlers=[early_log])
     from core.kernels.jit.cache_directory import CacheDirectoryError
     from core.kernels.jit.environment import read_environment
+    from service.runtime.logs import set_up_logs
+    from service.runtime.settings import SettingError, given_name, read_settings
 
+    try:
+        settings = read_settings(arguments, os.environ, program)
+    except ValueError as error:
+        _refuse(error)
+    set_up_logs(settings.log_level, settings.log_format)
     try:
         read_environment()
     except CacheDirectoryError as error:
@@ -75,29 +86,20 @@ def _serve(arguments: Sequence[str], program: str) -> None:
     import uvicorn
 
     from service.app import MonitoringApplication, create_app
-    from service.runtime.logs import set_up_logs
-    from service.runtime.settings import SettingError, given_name, read_settings
     from service.server.draining_server import DrainingServer
     from service.server.http1_protocol import http_protocol
     from service.server.malloc import keep_memory
     from service.server.monitoring_server import MonitoringServer
     from service.server.read_timeouts import RequestLimits
 
-    try:
-        settings = read_settings(arguments, os.environ, program)
-    except ValueError as error:
-        sys.exit(str(error))
     limits = RequestLimits(
         settings.max_head_bytes, settings.max_header_fields, settings.head_seconds, settings.body_seconds
     )
-    set_up_logs(settings.log_level, settings.log_format)
-    early_log.setTarget(logging.getLogger().handlers[0])
-    early_log.flush()
     keep_memory()
     try:
         app = create_app(settings)
     except SettingError as error:
-        sys.exit(f"{given_name(error.setting, arguments)}: {error}")
+        _refuse(f"{given_name(error.setting, arguments)}: {error}")
     running = app.state.runtime
     certificate = running.certificate
     options: dict[str, Any] = {

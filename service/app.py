@@ -38,6 +38,7 @@ from service.meta import metrics
 from service.meta import routes as meta
 from service.middleware.bearer_auth import BearerAuth
 from service.middleware.cors import Cors
+from service.middleware.cross_site import CrossSiteProtection, allowed_hosts
 from service.middleware.instrumentation import MONITORING, PROBES, Instrumentation
 from service.middleware.request_lifecycle import RequestLifecycle
 from service.npy_api import form_routes as forms
@@ -136,6 +137,7 @@ def _middleware(running: Runtime, paths: set[str]) -> list[Middleware]:
 
         layers.append(Middleware(Tracing, tracer_to_collector(), paths))
     layers.append(Middleware(Instrumentation, running.metrics, paths, log=settings.access_log))
+    layers.append(Middleware(CrossSiteProtection, settings.cors_origins, allowed_hosts(settings)))
     if settings.cors_origins:
         layers.append(Middleware(Cors, settings.cors_origins))
     if running.tokens is not None:

@@ -48,6 +48,7 @@ TIMED = {
         "service/server/test_draining_server",
         "service/server/test_pipelining",
         "service/server/test_read_timeouts",
+        "service/server/test_unread_replies",
     )
 }
 

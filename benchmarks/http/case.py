@@ -129,5 +129,5 @@ def _npy(array: NDArray[Any]) -> bytes:
 
 def post(path: str, media_type: str, body: bytes, more: str = "") -> bytes:
     """Return a request; `more` are whole header lines."""
-    head = f"POST {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: {media_type}\r\nContent-Length: {len(body)}\r\n"
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {media_type}\r\nContent-Length: {len(body)}\r\n"
     return f"{head}{more}\r\n".encode() + body

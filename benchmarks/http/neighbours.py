@@ -20,7 +20,7 @@ _ROUNDS = 3
 _GIANT = 64_000_000
 _JSON = 5_500_000
 _LARGEST_JSON = 6_290_000
-_ASK = b"GET /heart HTTP/1.1\r\nHost: bench\r\n\r\n"
+_ASK = b"GET /heart HTTP/1.1\r\nHost: localhost\r\n\r\n"
 _MULTIPLIERS = 65_536
 
 

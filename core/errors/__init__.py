@@ -19,7 +19,8 @@ RequantError
 │   ├── VersionError              it is in a version of HTTP that is not spoken
 │   ├── TransferCodingError       its body is in a transfer coding that is not decoded
 │   ├── UnimplementedError        it calls a method of the protocol that is not served
-│   ├── CrossOriginError          a page asked whether it may send it, and it may not
+│   ├── CrossOriginError          a page of another origin sent it, or asked whether it may, and it may not
+│   ├── HostError                 its Host is none of the names that the service answers to
 │   ├── InvalidRequestError       it can be read, and a field of it is missing, unknown or wrong
 │   └── UnreadableEncodingError   it is in a media type or content coding that is not served
 ├── CheckpointError           a checkpoint cannot be converted as asked
@@ -312,9 +313,18 @@ class UnimplementedError(RequestError):
 
 
 class CrossOriginError(RequestError):
-    """A page asked whether it may send a request (CORS), and its origin, the method or a field is not allowed."""
+    """A web page of another origin sent a request that may change something, or asked whether it may (CORS).
+
+    Its origin, the method or a field is not allowed.
+    """
 
     code = "cross_origin"
+
+
+class HostError(RequestError):
+    """The Host of the message is none of the names that the service answers to."""
+
+    code = "host_not_allowed"
 
 
 class UnreadableEncodingError(RequestError):

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from core.errors import SelfTestError
+from core.kernels.jit.cache_directory import CacheDirectoryError
 from core.kernels.jit.compilation import Compilation
 from core.kernels.jit.jit import NotCompiledError, without_waiting
 from core.kernels.jit.warmup import recompile_kernels, start_compilation
@@ -22,7 +23,7 @@ from core.self_test.known_sums import KNOWN_SUMS
 from core.self_test.known_weight_layouts import KNOWN_WEIGHT_LAYOUTS
 from core.self_test.known_weights import KNOWN_WEIGHTS
 
-__all__ = ["Compilation", "prepare_kernels", "run_self_test"]
+__all__ = ["CacheDirectoryError", "Compilation", "prepare_kernels", "run_self_test"]
 
 _log = logging.getLogger(__name__)
 
@@ -73,7 +74,8 @@ def prepare_kernels(
     checked as soon as its kernels are compiled.
 
     If an answer is wrong and any machine code was cached before this start, call `answering` with False and recompile
-    all kernels, once. Raise SelfTestError if that does not help.
+    all kernels, once. Raise SelfTestError if that does not help, CacheDirectoryError for a directory of kernels that
+    others could have written to.
     """
     compilation = start_compilation(workers)
     begin(compilation)

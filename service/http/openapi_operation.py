@@ -52,10 +52,12 @@ EXAMPLES: dict[str, Example] = {}
 _PROBLEMS = {
     400: "Malformed request or tensor data.",
     401: "The service requires a bearer token, and the request has no valid one.",
+    403: "A web page of another origin sent the request, and `cors_origins` does not have it.",
     404: "Unknown name.",
     409: "Not possible in the current state of the source or destination.",
     413: "Limit exceeded.",
     415: "Unsupported media type.",
+    421: "The service does not answer to the `Host` of the request.",
     422: "The request is well-formed but not valid.",
     503: "The service is starting, shutting down or overloaded. Retry after the number of seconds in Retry-After.",
     504: "The request exceeded the CPU time allowed for one request.",

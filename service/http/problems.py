@@ -168,8 +168,17 @@ _TABLE: Mapping[type[errors.RequantError], ProblemKind] = dict(
             errors.CrossOriginError,
             403,
             "Cross-origin request not allowed",
-            "A CORS preflight was refused: the origin is not among those configured (`cors_origins`), or the "
-            "method or a header field is not allowed.",
+            "A web page of another origin sent a request other than GET, HEAD or OPTIONS, and its origin is not among "
+            "those configured (`cors_origins`); or a CORS preflight was refused, because of the origin, the method or "
+            "a header field. Clients other than browsers send neither `Origin` nor `Sec-Fetch-Site`.",
+        ),
+        _row(
+            errors.HostError,
+            421,
+            "Host not allowed",
+            "The `Host` of the request is not among the names that the service answers to (`allowed_hosts`; on a "
+            "loopback address only names of this machine, unless that setting says otherwise). So a web page cannot "
+            "reach the service through a domain name of its own (DNS rebinding).",
         ),
         _row(
             errors.InvalidRequestError,

@@ -19,6 +19,7 @@ from starlette.types import Lifespan, Receive, Scope, Send
 
 from core.errors import RequantError
 from service.http import problems
+from service.runtime.request_context import context_of
 
 _REMEMBERED_PATHS, _LONGEST_REMEMBERED = 1024, 256
 
@@ -50,7 +51,13 @@ class Endpoint:
             failed = problems.internal_error(request)
             await failed(scope, receive, send)
             raise
-        await response(scope, receive, send)
+        try:
+            await response(scope, receive, send)
+        except RequantError as error:
+            if context_of(scope).status:
+                raise  # in the middle of the response
+            refusal = problems.error_response(request, error)
+            await refusal(scope, receive, send)
 
 
 def starlette_routes(routers: Iterable[APIRouter]) -> list[Route]:

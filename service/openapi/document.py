@@ -77,6 +77,7 @@ def document(routes: Sequence[BaseRoute], settings: Settings) -> dict[str, Any]:
     _drop_validation_errors(found)
     _drop_made_up_titles(found)
     _describe_tokens(found)
+    _describe_cross_site(found)
     share_responses(found)
     add_examples(found)
     for component in components.values():
@@ -163,6 +164,14 @@ def _describe_tokens(found: dict[str, Any]) -> None:
                 operation["security"] = []
             else:
                 operation["responses"]["401"] = problems(401)[401]
+
+
+def _describe_cross_site(found: dict[str, Any]) -> None:
+    """Describe what web pages of other sites get."""
+    for path, operations in found["paths"].items():
+        for method, operation in operations.items():
+            statuses = (*(() if method == "get" else (403,)), *(() if path in PROBES else (421,)))
+            operation["responses"] |= {str(status): reply for status, reply in problems(*statuses).items()}
 
 
 def _tidy(component: dict[str, Any]) -> None:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from core.errors import DeadlineError, DestinationError, RequantError, UnauthorizedError, UnavailableError
+from core.errors import (
+    CrossOriginError,
+    DeadlineError,
+    DestinationError,
+    HostError,
+    RequantError,
+    UnauthorizedError,
+    UnavailableError,
+)
 from service.http.openapi_operation import PROBLEM
 from service.http.problems import kind_of, problem_document, problem_members
 from service.openapi.examples import EXAMPLE_REQUEST_ID, recorded_replies
@@ -12,10 +20,12 @@ from service.openapi.examples import EXAMPLE_REQUEST_ID, recorded_replies
 _NAMES = {
     "400": "MalformedRequest",
     "401": "Unauthorized",
+    "403": "CrossOrigin",
     "404": "NotFound",
     "409": "Conflict",
     "413": "LimitExceeded",
     "415": "UnsupportedMediaType",
+    "421": "HostNotAllowed",
     "422": "InvalidRequest",
     "503": "Unavailable",
     "504": "DeadlineExceeded",
@@ -24,8 +34,15 @@ _NAMES = {
 # Problems that cannot be provoked while replies are recorded.
 _RARE = {
     "401": UnauthorizedError("the request has no valid token; expected the header 'Authorization: Bearer <token>'"),
+    "403": CrossOriginError(
+        "a web page of another origin sent the request; the Origin is 'https://example.com'; it may if the setting "
+        "cors_origins has its origin"
+    ),
     "409": DestinationError(
         "/models/tiny-W4A16 holds files that do not belong to this conversion: choose an empty one"
+    ),
+    "421": HostError(
+        "the Host is 'example.com'; this service answers to 127.0.0.1, [::1], localhost (setting allowed_hosts)"
     ),
     "503": UnavailableError("the service is draining"),
     "504": DeadlineError("the request took 10 seconds of CPU; that is the limit", limit=10),

@@ -3,6 +3,9 @@
 Counting connections says nothing here, since one request may need a thousand times what another does. So there is a
 budget of bytes. A request that does not fit waits in line, first come first served and not for long; when the line is
 full or the wait is over, it is refused with 503 and `Retry-After`, which costs a loaded service next to nothing.
+
+Small amounts have a share of their own beside the budget and wait behind nobody: clients whose replies nobody takes
+hold up those with large tensors, and not the others.
 """
 
 from __future__ import annotations
@@ -14,11 +17,16 @@ from types import TracebackType
 
 from core.errors import LimitError, OverloadedError
 
+# What counts as small, and as large.
+SMALL_BYTES = 64 << 10
+_LARGE_BYTES = 1 << 20
+
 
 class MemoryBudget:
     """A budget of bytes. All methods are called on the event loop, so nothing here is locked.
 
-    `refused` is called with the reason of each refusal: `line_full`, `waited_too_long` or `too_large`.
+    `refused` is called with the reason of each refusal: `line_full`, `waited_too_long` or `too_large`. `small_share` is
+    what amounts of at most `SMALL_BYTES` may take beyond the budget.
     """
 
     def __init__(
@@ -27,18 +35,26 @@ class MemoryBudget:
         longest_line: int,
         patience_seconds: float,
         refused: Callable[[str], None] = lambda reason: None,
+        small_share: int = 0,
     ) -> None:
         self.budget = budget
         self.reserved = 0
         self._longest_line = longest_line
         self._patience_seconds = patience_seconds
         self._refused = refused
+        self._small_share = small_share
+        self._before_large: Callable[[int], None] = lambda _: None
+        self._after_large: Callable[[int], None] = lambda _: None
         self._line: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     @property
     def waiting(self) -> int:
         """How many requests wait in line."""
         return len(self._line)
+
+    def watch_large(self, before: Callable[[int], None], after: Callable[[int], None]) -> None:
+        """Call `before` with each large amount before it is taken, and `after` when one was given back."""
+        self._before_large, self._after_large = before, after
 
     def check(self, byte_count: int) -> None:
         """Raise LimitError if the whole budget is less than that."""
@@ -49,10 +65,18 @@ class MemoryBudget:
 
     def try_take(self, byte_count: int) -> bool:
         """Take `byte_count` bytes of the budget if they are free and nobody waits. Return whether they were."""
-        if self._line or self.reserved + byte_count > self.budget:
+        if self._small_share and byte_count <= SMALL_BYTES:
+            if self.reserved + byte_count > self.budget + self._small_share:
+                return False
+        elif self._line or self.reserved + byte_count > self.budget:
             return False
-        self.reserved += byte_count
+        self._grant(byte_count)
         return True
+
+    def _grant(self, byte_count: int) -> None:
+        if byte_count >= _LARGE_BYTES:
+            self._before_large(byte_count)
+        self.reserved += byte_count
 
     async def take(self, byte_count: int) -> None:
         """Take `byte_count` bytes of the budget. Raise OverloadedError if they do not come free in time."""
@@ -82,6 +106,8 @@ class MemoryBudget:
     def give_back(self, byte_count: int) -> None:
         """Give back what was taken."""
         self.reserved -= byte_count
+        if byte_count >= _LARGE_BYTES:
+            self._after_large(byte_count)
         self._admit()
 
     def _leave(self, place: tuple[int, asyncio.Future[None]]) -> None:
@@ -98,7 +124,7 @@ class MemoryBudget:
         while self._line and self.reserved + self._line[0][0] <= self.budget:
             byte_count, granted = self._line.popleft()
             if not granted.done():
-                self.reserved += byte_count
+                self._grant(byte_count)
                 granted.set_result(None)
 
 

@@ -21,8 +21,8 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.requests import Request
 
-from core.errors import RequantError, UnavailableError
-from core.self_test.self_test import Compilation, prepare_kernels
+from core.errors import RequantError, SelfTestError, UnavailableError
+from core.self_test.self_test import CacheDirectoryError, Compilation, prepare_kernels
 from service.runtime.certificate import Certificate
 from service.runtime.cgroup import available_cpus
 from service.runtime.checkpoint_jobs import CheckpointJobs
@@ -52,6 +52,9 @@ class HealthStatus(StrEnum):
 
 _WORKING = (HealthStatus.COMPILING, HealthStatus.READY, HealthStatus.DRAINING)
 
+# What small requests may take beyond the memory budget: a few thousand of 1 KB.
+_MAX_SMALL_SHARE = 4 << 20
+
 # How often the log shows the progress of the compilation.
 _PROGRESS_SECONDS = 10.0
 
@@ -77,7 +80,11 @@ class Runtime:
         self.metrics = Metrics()
         self.metrics.watch("ready", "Whether the service is ready.", lambda: float(self.status is HealthStatus.READY))
         self.memory_budget = MemoryBudget(
-            settings.memory_bytes, settings.max_waiting, settings.waiting_seconds, self.metrics.rejected
+            settings.memory_bytes,
+            settings.max_waiting,
+            settings.waiting_seconds,
+            self.metrics.rejected,
+            min(settings.memory_bytes // 64, _MAX_SMALL_SHARE),
         )
         self.metrics.watch("inflight_bytes", "Memory that requests hold.", lambda: self.memory_budget.reserved)
         self.metrics.watch("memory_budget_bytes", "Memory that requests may hold.", lambda: self.memory_budget.budget)
@@ -132,8 +139,11 @@ class Runtime:
             self.kernels = await asyncio.wrap_future(
                 _in_daemon_thread(lambda: prepare_kernels(workers, begin, answering))
             )
-        except Exception:
+        except (SelfTestError, CacheDirectoryError) as error:
             # Stay up and say so: a probe restarts the process, a person reads this line.
+            self.status = HealthStatus.FAILED
+            _log.error("The kernels cannot be used, and the service accepts no work: %s", error)
+        except Exception:
             self.status = HealthStatus.FAILED
             _log.exception("Kernel compilation or self-test failed; the service accepts no work.")
         else:

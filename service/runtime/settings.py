@@ -28,6 +28,7 @@ _OTHER_VARIABLES = ("REQUANT_BAKED_KERNELS", "REQUANT_EXHAUSTIVE")
 # Kubernetes names a Service's address in variables of every pod, unless the pod says enableServiceLinks: false.
 _SERVICE_LINK = "_SERVICE_HOST"
 _LINKED = "Kubernetes sets it for a Service of that name unless the pod has enableServiceLinks: false"
+_HOST = re.compile(r"\*|[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]")
 _ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^/?#\s]+")
 
 
@@ -223,6 +224,11 @@ class Settings(Limits, BaseSettings):
     cors_origins: Annotated[list[str], NoDecode] = Field(
         default=[], description="Allowed CORS origins, comma-separated; * allows all."
     )
+    allowed_hosts: Annotated[list[str], NoDecode] = Field(
+        default=[],
+        description="Host names and addresses that clients may use for this service, without ports, comma-separated; * "
+        "allows all. Default: all; on a loopback address localhost, 127.0.0.1, [::1] and that address.",
+    )
     telemetry: bool = Field(
         default=False, description="Create an OpenTelemetry span per request. Needs the extra `telemetry`."
     )
@@ -233,7 +239,7 @@ class Settings(Limits, BaseSettings):
     )
     docs_public: bool = Field(default=False, description="Serve /docs and /openapi.json without a token.")
 
-    @field_validator("cors_origins", "checkpoint_roots", mode="before")
+    @field_validator("cors_origins", "allowed_hosts", "checkpoint_roots", mode="before")
     @classmethod
     def _separated(cls, given: Any) -> Any:
         """Read a list with commas between."""
@@ -249,6 +255,17 @@ class Settings(Limits, BaseSettings):
             if not _ORIGIN.fullmatch(origin.lower()):
                 raise PydanticCustomError(
                     "origin", "an origin is * or of the form https://host or https://host:port, without a path"
+                )
+        return given
+
+    @field_validator("allowed_hosts")
+    @classmethod
+    def _are_hosts(cls, given: list[str]) -> list[str]:
+        """Refuse what no client sends as a host, such as a URL or a name with a port."""
+        for host in given:
+            if not _HOST.fullmatch(host):
+                raise PydanticCustomError(
+                    "host", "a host is *, a name or an address in brackets if IPv6, without a port"
                 )
         return given
 

@@ -22,6 +22,7 @@ import uvicorn
 
 from service.runtime.runtime import HealthStatus, Runtime
 from service.server.listening_server import ListeningServer
+from service.server.malloc import KeptMemory
 from service.server.monitoring_server import MonitoringServer
 
 _log = logging.getLogger("uvicorn.error")
@@ -51,6 +52,7 @@ class DrainingServer(ListeningServer):
         self._end_within = end_within
         self._monitoring = monitoring
         self._stops_at: float | None = None
+        self._kept_memory = KeptMemory(running.memory_budget)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, on the metrics port first: probes see how the rest starts."""
@@ -75,6 +77,7 @@ class DrainingServer(ListeningServer):
         """See, ten times a second, whether the time has come."""
         if self._monitoring is not None:
             await self._monitoring.on_tick(counter)  # sets the date that its responses have
+        self._kept_memory.tick()
         if self._stops_at is not None and monotonic() >= self._stops_at:
             self.should_exit = True
         return await super().on_tick(counter)

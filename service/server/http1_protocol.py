@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from dataclasses import dataclass
 from typing import Any, ClassVar
 from urllib.parse import unquote
@@ -44,6 +45,8 @@ _STEPS = 64
 _LEAST_PIECE, _MOST_PIECE, _FEW_STEPS = 1 << 10, 16 << 10, 8
 # Most empty lines before a request (RFC 9112 section 2.2 asks for one).
 _EMPTY_LINES = 8
+# How much of a response the system may keep that it has not sent.
+_UNSENT_BYTES = 256 << 10
 # A head of at most this length is remembered.
 _REMEMBERED_BYTES = 2 << 10
 
@@ -116,6 +119,7 @@ class HttpProtocol(asyncio.Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the read timeout of the first head."""
         self._server_state.connections.add(self)  # type: ignore[arg-type]  # uvicorn lists its own protocols there
+        _bound_what_is_unsent(transport)
         self.flow = PendingRequests(transport, self.budget)
         self.transport = WriteTimeoutTransport(transport, self.limits.body_seconds, self._loop)
         secure = transport.get_extra_info("sslcontext") is not None
@@ -459,6 +463,19 @@ class HttpProtocol(asyncio.Protocol):
         lines = [b"%b: %b\r\n" % field for field in (*response.raw_headers, (b"connection", b"close"))]
         body = b"" if self._is_head_request else response.body
         return b"".join([STATUS_LINE[response.status_code], *lines, b"\r\n", body])
+
+
+def _bound_what_is_unsent(transport: asyncio.Transport) -> None:
+    """Let sending wait until the system has taken all that was written, and let the system take only so much.
+
+    A response keeps its reservation until then. The system would buffer megabytes for each client that does not read.
+    TLS encrypts all that is written at once, and keeps nothing of the response itself.
+    """
+    if transport.get_extra_info("sslcontext") is None:
+        transport.set_write_buffer_limits(0)
+    connection = transport.get_extra_info("socket")
+    if connection.family in (socket.AF_INET, socket.AF_INET6) and hasattr(socket, "TCP_NOTSENT_LOWAT"):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_BYTES)
 
 
 def _client_left(exchange: HttpExchange) -> None:

@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from requant.command.main import command_parser
 from service.runtime.metrics import Metrics
-from service.runtime.settings import _OTHER_VARIABLES, Settings
+from service.runtime.settings import _OTHER_VARIABLES, Limits, Settings
 
 ROOT = Path(__file__).parents[2]
 KUBERNETES = ROOT / "deploy/kubernetes"
@@ -294,3 +294,12 @@ def test_panels_do_not_overlap() -> None:
         taken |= cells
     identifiers = [panel["id"] for panel in dashboard["panels"]]
     assert len(set(identifiers)) == len(identifiers)
+
+
+def test_the_page_has_every_setting() -> None:
+    page = (ROOT / "docs" / "deployment.md").read_text()
+    section = page[page.index("## Settings") : page.index("## Tokens")]
+    rows = [line.split(" | ")[0] for line in section.splitlines() if line.startswith("| `")]
+    listed = {name for row in rows for name in re.findall("`([a-z_]+)`", row)}
+    # Those that /v1/info shows are described there.
+    assert Settings.model_fields.keys() - Limits.model_fields.keys() <= listed <= Settings.model_fields.keys()

@@ -31,7 +31,7 @@ class Attack:
 def head(path: str, length: int | None, *fields: str, method: str = "POST") -> bytes:
     """The head of a request; `length` None: chunked."""
     size = "Transfer-Encoding: chunked" if length is None else f"Content-Length: {length}"
-    return "\r\n".join([f"{method} {path} HTTP/1.1", "Host: test", size, *fields, "", ""]).encode("latin-1")
+    return "\r\n".join([f"{method} {path} HTTP/1.1", "Host: localhost", size, *fields, "", ""]).encode("latin-1")
 
 
 def request(path: str, body: bytes, *fields: str) -> bytes:
@@ -266,7 +266,7 @@ _SHARED_MEMORY = {
     "shared memory: a tensor in memory and in the body": _in_memory(binary_data_size=8),
 }
 
-_BEGUN = b"POST " + NPY.encode() + b" HTTP/1.1\r\nHost: a\r\n"
+_BEGUN = b"POST " + NPY.encode() + b" HTTP/1.1\r\nHost: localhost\r\n"
 
 
 def _calibration(values: list[float], bins: int) -> bytes:
@@ -298,7 +298,7 @@ _MESSAGES = {
     "head: a blank in a name": b"GET /v1/info HTTP/1.1\r\nHost : a\r\nX\x00: b\r\n\r\n",
     "head: CONNECT": b"CONNECT a:443 HTTP/1.1\r\nHost: a\r\n\r\n",
     "head: no Host": b"GET /v1/info HTTP/1.1\r\n\r\n",
-    "head: two Hosts": head("/v1/info", 0, "Host: test"),
+    "head: two Hosts": head("/v1/info", 0, "Host: localhost"),
     "head: a Host that is no name": b"GET /v1/info HTTP/1.1\r\nHost: a b\r\n\r\n",
     "head: HTTP/2.0": b"GET /v1/info HTTP/2.0\r\nHost: a\r\n\r\n",
     "head: RTSP": b"GET /v1/info RTSP/1.0\r\nHost: a\r\n\r\n",
@@ -329,6 +329,23 @@ _MESSAGES = {
     "profile: not a name": request(f"{NPY}&profile={'%00' * 100}", npy(described(), _EIGHT)),
 }
 
+_FOREIGN = "Origin: https://evil.example"
+_REGISTER = "/v2/systemsharedmemory/region/r/register"
+_REGION = json.dumps({"key": "a", "offset": 0, "byte_size": 8}).encode()
+_PAGES = {
+    "page: shared memory as text/plain": request(_REGISTER, _REGION, "Content-Type: text/plain", _FOREIGN),
+    "page: a form of another site": request("/v1/multipart/quantize", b"", "Sec-Fetch-Site: cross-site"),
+    "page: an Origin of null": request(JSON, b"{}", "Origin: null"),
+    "page: another port of this host": request(JSON, b"{}", "Origin: http://localhost:3000"),
+    "page: DELETE from another site": head("/v1/info", 0, _FOREIGN, method="DELETE"),
+    "page: a name that leads here (DNS rebinding)": request(JSON, b"{}", "Origin: http://evil.example").replace(
+        b"Host: localhost", b"Host: evil.example"
+    ),
+    "page: reading by a name that leads here": head("/v1/info", 0, method="GET").replace(
+        b"Host: localhost", b"Host: evil.example"
+    ),
+}
+
 _SLOW = {
     "slow: a connection and nothing": b"",
     "slow: a head without an end": _BEGUN,
@@ -343,7 +360,7 @@ ATTACKS = {
         *(Attack(name, request(NPY, body)) for name, body in (_NPY_HEADERS | _SAFETENSORS).items()),
         *(
             Attack(name, sent)
-            for group in (_FORMS, _JSON, _INFERENCE, _SHARED_MEMORY, _VALUES, _MESSAGES)
+            for group in (_FORMS, _JSON, _INFERENCE, _SHARED_MEMORY, _VALUES, _MESSAGES, _PAGES)
             for name, sent in group.items()
         ),
         *(Attack(name, sent, slow=True) for name, sent in _SLOW.items()),

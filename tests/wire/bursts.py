@@ -23,7 +23,7 @@ from tests.wire.memory import memory
 SECONDS = 8.0
 MOST_BYTES = 16 << 20
 
-_HOST = b"Host: test\r\n"
+_HOST = b"Host: localhost\r\n"
 _GET = b"GET /nothing HTTP/1.1\r\n" + _HOST + b"\r\n"
 _UPGRADE = b"GET /nothing HTTP/1.1\r\n" + _HOST + b"Connection: Upgrade\r\nUpgrade: h2c\r\n\r\n"
 _CHUNKED = b"POST /v1/quantize HTTP/1.1\r\n" + _HOST + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -87,7 +87,7 @@ async def _attack(port: int, burst: Burst) -> None:
 async def _probe(port: int) -> float:
     began = time.monotonic()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(b"GET /v2/health/live HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n")
+    writer.write(b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
     await reader.read(100)
     writer.close()
     return time.monotonic() - began

@@ -18,7 +18,7 @@ from tests.service.server.test_pipelining import DEQUANTIZE
 from tests.service.server.test_raw_connections import npy
 
 PARSE = "/v1/types/parse"
-LAST = b"GET /v2/health/live HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n"
+LAST = b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
 _PATHS = (
     "/v1/info",
@@ -53,7 +53,7 @@ def _blank(rng: Random) -> str:
 
 def _head(rng: Random, method: str, path: str, *fields: tuple[str, str]) -> bytes:
     """The head of a valid request, in one of the ways in which it can be written."""
-    lines = [("Host", rng.choice(("test", "test:80", "[::1]", ""))), *fields]
+    lines = [("Host", rng.choice(("localhost", "localhost:80", "[::1]", "127.0.0.1"))), *fields]
     if rng.random() < 0.2:
         lines.append(("X-Request-Id", f"given-{rng.getrandbits(32)}"))
     lines += [(f"X-{rng.getrandbits(8)}", "a" * rng.randrange(40)) for _ in range(rng.randrange(4))]
@@ -136,7 +136,7 @@ def large(rng: Random) -> Message:
     return _large(rng)
 
 
-_JSON = b"POST /v1/types/parse HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\n"
+_JSON = b"POST /v1/types/parse HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 _GET = b"GET /v1/info HTTP/1.1\r\n"
 _FAULTS = (
     b"GET ...\r\n\r\n",

@@ -125,10 +125,17 @@ class Compilation:
 
     def _work(self, environment: dict[str, str]) -> None:
         """Run one worker process: send it a kernel at a time, and load the result."""
-        command, kernel = [sys.executable, "-m", _WORKER], None
+        command, kernel = [sys.executable, "-m", _WORKER, str(os.getpid())], None
         try:
             with subprocess.Popen(
-                command, cwd=_ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+                command,
+                cwd=_ROOT,
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                # Ctrl-C reaches all of a terminal's process group, and would end imports with a traceback.
+                process_group=0,
             ) as worker:
                 assert worker.stdin is not None
                 assert worker.stdout is not None

@@ -38,13 +38,9 @@ from numba.core.serialize import dumps
 
 from core.kernels.jit import baked
 from core.kernels.jit.cache_directory import cache_directory, writable_by_others
+from core.kernels.jit.sources import FOLDER, KERNELS, SOURCES
 
 _log = logging.getLogger(__name__)
-
-_CORE = Path(__file__).parents[2]
-_KERNELS = _CORE / "kernels"
-SHARED_SOURCES = ("formats/rounding.py", "formats/rules.py")
-"""What else of core kernels are compiled from."""
 
 _SUFFIX = ".kernel"
 _MAGIC = b"requant kernel 1"
@@ -56,23 +52,6 @@ _OPTIONS = ("OPT", "BOUNDSCHECK", "LOOP_VECTORIZE", "SLP_VECTORIZE", "DEBUGINFO_
 
 class RefusedFileError(Exception):
     """A file of the cache is not what was written there. The message says in which way."""
-
-
-def sources_digest(core: Path = _CORE) -> str:
-    """Return what tells the sources in `core`/kernels and all folders below, and SHARED_SOURCES, from any others.
-
-    A kernel is compiled from more than the file that defines it, so every change of any of them counts.
-    """
-    digest = _CHECKSUM()
-    for path in [*sorted((core / "kernels").rglob("*.py")), *(core / name for name in SHARED_SOURCES)]:
-        for part in (path.relative_to(core).as_posix().encode(), path.read_bytes()):
-            digest.update(len(part).to_bytes(8, "little"))
-            digest.update(part)
-    return digest.hexdigest()
-
-
-# Taken before any kernel is defined: what is compiled later comes from the sources as they are now.
-_SOURCES = sources_digest()
 
 
 class MachineCodeCache(_Cache):
@@ -187,18 +166,15 @@ def described(captured: Any) -> str:
 @cache
 def _sources_of(file: str) -> str:
     """Return the digest of the sources that a function of `file` is compiled from."""
-    own = "" if Path(file).is_relative_to(_KERNELS) else _CHECKSUM(Path(file).read_bytes()).hexdigest()
-    return _SOURCES + own
-
-
-_FOLDER = f"kernels-{_SOURCES[:16]}"
+    own = "" if Path(file).is_relative_to(KERNELS) else _CHECKSUM(Path(file).read_bytes()).hexdigest()
+    return SOURCES + own
 
 
 def _directories() -> Iterator[Path | None]:
     """Yield where there may be files. The first that has one is enough: the others are not even looked for."""
-    yield baked.in_use / _FOLDER if baked.in_use else None
+    yield baked.in_use / FOLDER if baked.in_use else None
     yield _writable()
-    yield MachineCodeCache.handed_over / _FOLDER if MachineCodeCache.handed_over else None
+    yield MachineCodeCache.handed_over / FOLDER if MachineCodeCache.handed_over else None
 
 
 def kept_in() -> Path | None:
@@ -208,7 +184,7 @@ def kept_in() -> Path | None:
 
 
 def _writable() -> Path | None:
-    return cache_directory(_FOLDER)
+    return cache_directory(FOLDER)
 
 
 @cache

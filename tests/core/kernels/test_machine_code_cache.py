@@ -26,12 +26,11 @@ from core.kernels.jit import jit as _jit
 from core.kernels.jit.cache_directory import cache_directory
 from core.kernels.jit.jit import kernel, readable, writable
 from core.kernels.jit.machine_code_cache import (
-    SHARED_SOURCES,
     MachineCodeCache,
     RefusedFileError,
     described,
-    sources_digest,
 )
+from core.kernels.jit.sources import FOLDER, SHARED_SOURCES, sources_digest
 from core.self_test.self_test import prepare_kernels
 from tests.support.cases import EXHAUSTIVE, sample
 
@@ -333,7 +332,7 @@ def test_any_flipped_bit_and_any_missing_end_is_refused(tmp_path: Path) -> None:
 
 def test_flipped_machine_code_of_every_kernel_is_refused(tmp_path: Path) -> None:
     """Sixteen bits of each, or two, one at a time: without the checksum a few of these end in wrong bits or a crash."""
-    directory = cache_directory(machine_code_cache._FOLDER)
+    directory = cache_directory(FOLDER)
     if directory is None:
         pytest.skip("there is no cache")
     rng = random.Random(1)

@@ -9,5 +9,5 @@ import sys
 def test_messages_name_the_command() -> None:
     command = [sys.executable, "-m", "requant", "serve", "--prot", "1"]
     refused = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert refused.returncode == 1
+    assert refused.returncode == 2
     assert refused.stderr == "--prot: unknown flag; did you mean --port? `requant serve --help` lists all\n"

@@ -54,6 +54,7 @@ STATUSES = {
     "transfer_coding": 501,
     "unimplemented": 501,
     "cross_origin": 403,
+    "host_not_allowed": 421,
     "not_found": 404,
     "method_not_allowed": 405,
     "internal_error": 500,
@@ -168,7 +169,7 @@ def test_nothing_of_the_inside_is_told() -> None:
 
     async def ask() -> httpx.Response:
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             return await client.get("/fail", headers={"x-request-id": "abc"})
 
     reply = asyncio.run(ask())

@@ -71,7 +71,7 @@ def test_paths(path: str, parameters: dict[str, str] | None) -> None:
 def test_other_methods_and_paths_are_problems(method: str, path: str, status: int, allow: str | None) -> None:
     async def ask() -> httpx.Response:
         transport = httpx.ASGITransport(create_app(Settings()))
-        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             return await client.request(method, path)
 
     response = asyncio.run(ask())

@@ -44,7 +44,7 @@ def _replica(*roots: Path | str, jobs: int = 1) -> Application:
 def _ask(app: Application, method: str, path: str, body: Any = None) -> httpx.Response:
     async def ask() -> httpx.Response:
         transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://requant") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             return await client.request(method, path, json=body, headers=PREFER if body else {})
 
     return asyncio.run(ask())

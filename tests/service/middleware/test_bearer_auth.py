@@ -32,7 +32,7 @@ def tokens(tmp_path_factory: pytest.TempPathFactory) -> Tokens:
 def ask(tokens: Tokens, path: str, *headers: tuple[str, str]) -> httpx.Response:
     async def send() -> httpx.Response:
         transport = httpx.ASGITransport(BearerAuth(PlainTextResponse("in"), tokens, PROBES))
-        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             return await client.get(path, headers=list(headers))
 
     return asyncio.run(send())

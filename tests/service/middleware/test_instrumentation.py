@@ -43,7 +43,7 @@ def observe(*calls: tuple[str, str, bytes]) -> Metrics:
     async def send() -> None:
         app = RequestLifecycle(Instrumentation(Starlette(routes=ROUTES), metrics, {"/echo"}, log=True), running)
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             for method, path, body in calls:
                 await client.request(method, path, content=body, headers={"x-request-id": "an-id"})
 

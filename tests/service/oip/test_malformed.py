@@ -104,7 +104,8 @@ def test_bodies_that_are_too_short_or_too_long(client: httpx.Client, chunked: bo
 
 def test_a_stated_length_that_does_not_fit_is_answered_before_the_tensors_come(server: Server) -> None:
     text = text_of(B)
-    head = f"POST {PATH} HTTP/1.1\r\nHost: test\r\n{LENGTH}: {len(text)}\r\nContent-Length: {len(text) + 4000}\r\n\r\n"
+    lengths = f"{LENGTH}: {len(text)}\r\nContent-Length: {len(text) + 4000}"
+    head = f"POST {PATH} HTTP/1.1\r\nHost: localhost\r\n{lengths}\r\n\r\n"
     with server.connect() as connection:
         connection.sendall(head.encode() + text)
         assert connection.recv(65536).startswith(b"HTTP/1.1 400 ")

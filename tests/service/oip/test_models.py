@@ -64,7 +64,7 @@ def ask(send: Callable[[httpx.AsyncClient], Any], status: HealthStatus = HealthS
     app.state.runtime.status = status
 
     async def run() -> httpx.Response:
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
             reply: httpx.Response = await send(client)
             return reply
 
@@ -141,7 +141,7 @@ def test_a_fault_of_the_service_has_an_error_too(monkeypatch: pytest.MonkeyPatch
 
     async def run() -> httpx.Response:
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             return await client.post("/v2/models/quantize/infer", content=body, headers=headers)
 
     reply = asyncio.run(run())

@@ -14,6 +14,7 @@ from core.operators.registry import OPERATORS
 from service import VERSION
 from service.app import create_app
 from service.json_api.schemas.operators import class_name, operation_id
+from service.middleware.instrumentation import PROBES
 from service.openapi import __main__ as openapi
 from service.operations.calibration.options import CALIBRATION_OPTIONS
 from service.runtime.settings import Settings
@@ -88,7 +89,10 @@ def test_problems_are_documented(document: dict[str, Any]) -> None:
         if "requestBody" in operation:
             beside = {"404"} if operation["operationId"].startswith("oipInfer") else set()
             beside |= {"202", "409"} if operation["operationId"] == "startCheckpointJob" else set()
-            assert set(operation["responses"]) == {"200", "400", "401", "413", "415", "422", "503", "504"} | beside
+            assert set(operation["responses"]) == {
+                *("200", "400", "401", "403", "413", "415", "421", "422", "503", "504"),
+                *beside,
+            }
             assert "Retry-After" in response(document, operation, "503")["headers"]
         for status in operation["responses"]:
             if status[0] != "2" and operation["operationId"] != "getHealth":
@@ -106,6 +110,13 @@ def test_tokens_are_documented_where_they_may_be_asked_for(document: dict[str, A
         assert ("401" in operation["responses"]) is not is_probe
         if not is_probe:
             assert "WWW-Authenticate" in response(document, operation, "401")["headers"]
+
+
+def test_what_pages_of_other_sites_get_is_documented(document: dict[str, Any]) -> None:
+    for path, item in document["paths"].items():
+        for method, operation in item.items():
+            assert ("403" in operation["responses"]) is (method != "get")
+            assert ("421" in operation["responses"]) is (path not in PROBES)
 
 
 def test_binary_bodies_are_binary_text(document: dict[str, Any]) -> None:

@@ -47,7 +47,7 @@ async def answer(client: httpx.AsyncClient, name: str) -> httpx.Response:
 async def answers() -> dict[str, httpx.Response]:
     transport = httpx.ASGITransport(ready_app(shared_memory=True))
     found = {}
-    async with httpx.AsyncClient(transport=transport, base_url="http://requant") as client:
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         for name in RECORDED:
             await answer(client, "oipUnregisterAllSharedMemory")
             if (before := EXAMPLES[name].after) is not None:
@@ -65,7 +65,7 @@ def replies() -> dict[str, httpx.Response]:
 
 async def refusals() -> dict[str, Any]:
     found = {}
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(ready_app()), base_url="http://requant") as client:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(ready_app()), base_url="http://localhost") as client:
         for method, path, body, headers in refused_requests().values():
             sent = {**headers, "x-request-id": EXAMPLE_REQUEST_ID}
             reply = await client.request(method, path, content=body, headers=sent)

@@ -72,7 +72,7 @@ def test_convolutions_whose_clients_left_delay_nobody(of_two_threads: Server) ->
         client.post("/v1/quantize", json=call).raise_for_status()
         alone = seconds(client, convolution)
         body, _ = convolution.make()
-        head = f"POST {convolution.route} HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\n"
+        head = f"POST {convolution.route} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         left = [of_two_threads.connect() for _ in range(THREADS)]
         for connection in left:
             connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)

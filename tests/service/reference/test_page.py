@@ -82,7 +82,7 @@ def test_the_files_of_examples_are_served(client: httpx.Client) -> None:
 def test_it_links_to_the_playground_that_is_there(playground: bool) -> None:
     async def text() -> str:
         transport = httpx.ASGITransport(ready_app(playground=playground))
-        async with httpx.AsyncClient(transport=transport, base_url="http://requant") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             return (await client.get("/docs")).text
 
     assert ('<a href="./">' in asyncio.run(text())) is playground

@@ -203,7 +203,7 @@ def test_more_than_the_whole_budget_is_a_limit(operated: Operated) -> None:
 
 
 def head(path: str, length: int) -> bytes:
-    fields = [f"POST {path} HTTP/1.1", "Host: test", f"Authorization: Bearer {TOKEN}", f"Content-Length: {length}"]
+    fields = [f"POST {path} HTTP/1.1", "Host: localhost", f"Authorization: Bearer {TOKEN}", f"Content-Length: {length}"]
     return "\r\n".join([*fields, "", ""]).encode()
 
 
@@ -261,7 +261,7 @@ def test_a_file_of_tokens_that_is_none_ends_the_start(tmp_path: Path) -> None:
     for path in (empty, tmp_path / "absent"):
         command = [sys.executable, "-m", "service", "--tokens-file", str(path)]
         ended = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert ended.returncode == 1
+        assert ended.returncode == 2
         assert ended.stderr.splitlines()[-1].startswith("--tokens-file: ")
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
@@ -87,14 +88,33 @@ def status(port: int, path: str) -> int:
         return 0
 
 
+def members(session: int) -> list[str]:
+    """The commands of the processes of a session. Workers have process groups of their own."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            fields = path.read_text().rpartition(")")[2].split()
+            if int(fields[3]) == session and fields[0] not in "ZX":
+                found.append(path.with_name("cmdline").read_text().replace("\0", " "))
+    return found
+
+
+def wait_for_the_end(session: int) -> None:
+    """Wait until a session has no process."""
+    deadline = time.monotonic() + AT_ONCE
+    while left := members(session):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
+
+
 @contextmanager
 def service(folder: Path, program: str, *arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """The service with an empty cache of kernels."""
+    """The service with an empty cache of kernels, in a session of its own."""
     port = free_port()
     command = [sys.executable, "-c", program, "--port", str(port), *arguments]
     environment = os.environ | {"NUMBA_CACHE_DIR": str(folder / "cache")}
     with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True)
         try:
             yield process, port
         finally:
@@ -163,8 +183,65 @@ def test_a_ready_service_ends_on_an_interrupt_without_a_traceback(tmp_path: Path
     assert "abandoned" not in log
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="sessions are looked up in /proc")
 @pytest.mark.exhaustive
-def test_a_wrong_setting_is_told_while_kernels_compile(tmp_path: Path) -> None:
-    with service(tmp_path, _SERVE, "--threads", "0") as (process, _):
-        assert process.wait(timeout=60) == 1
-    assert "threads: " in (tmp_path / "log").read_text()
+@pytest.mark.parametrize("seconds", [0.7, 1.5, 2.5, 4.0])
+@pytest.mark.parametrize("sent", [*SIGNALS, signal.SIGKILL], ids=lambda sent: sent.name)
+@pytest.mark.parametrize("to_all", [False, True], ids=["process", "group"])
+def test_workers_that_compile_end_with_the_service(
+    sent: signal.Signals, to_all: bool, seconds: float, tmp_path: Path
+) -> None:
+    with service(tmp_path, _SERVE) as (process, _):
+        time.sleep(seconds)
+        if to_all:
+            # As Ctrl-C in a terminal does.
+            os.killpg(process.pid, sent)
+        else:
+            process.send_signal(sent)
+        assert process.wait(timeout=AT_ONCE) in (0, -sent)
+        wait_for_the_end(process.pid)
+    assert not re.search("Traceback|Error", (tmp_path / "log").read_text()), (tmp_path / "log").read_text()
+
+
+WRONG_ARGUMENTS = {
+    ("--prot", "1"): "--prot: unknown flag; did you mean --port?",
+    ("--threads", "0"): "--threads: ",
+    ("--tls-key=x",): "--tls-key: TLS needs tls_certificate too",
+}
+
+
+@pytest.mark.parametrize("arguments", WRONG_ARGUMENTS, ids=" ".join)
+def test_arguments_are_read_before_kernels_are_compiled(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(cache), "PYTHONPROFILEIMPORTTIME": "1"}
+    command = [sys.executable, "-m", "requant", "serve", *arguments]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
+    lines = [line for line in done.stderr.splitlines() if not line.startswith("import time:")]
+    assert done.returncode == 2
+    assert len(lines) == 1
+    assert lines[0].startswith(WRONG_ARGUMENTS[arguments])
+    assert "| numba" not in done.stderr
+    assert not cache.exists()
+
+
+def test_a_setting_that_cannot_be_used_ends_the_service(tmp_path: Path) -> None:
+    with service(tmp_path, _READY + _SERVE, "--tokens-file", str(tmp_path / "missing")) as (process, _):
+        assert process.wait(timeout=60) == 2
+    assert (tmp_path / "log").read_text().startswith("--tokens-file: ")
+
+
+_WORKER = [sys.executable, "-m", "core.kernels.jit.compile_worker"]
+
+
+def test_a_worker_whose_parent_has_ended_ends_too() -> None:
+    done = subprocess.run([*_WORKER, "1"], cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+def test_a_worker_ends_with_its_input() -> None:
+    """While it imports, and without a word."""
+    with subprocess.Popen(
+        [*_WORKER, str(os.getpid())], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as worker:
+        assert worker.communicate(timeout=60) == (b"", b"")
+    assert worker.returncode == 0

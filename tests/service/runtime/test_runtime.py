@@ -9,7 +9,8 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from core.errors import UnavailableError
+from core.errors import SelfTestError, UnavailableError
+from core.kernels.jit.cache_directory import CacheDirectoryError
 from service.app import create_app
 from service.runtime import runtime as lifespan
 from service.runtime.settings import Settings
@@ -21,7 +22,7 @@ def replies(app_status: lifespan.HealthStatus) -> dict[str, httpx.Response]:
 
     async def ask() -> dict[str, httpx.Response]:
         transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             found = {path: await client.post(path) for path in ("/v1/quantize", "/v1/npy/requantize")}
             found["/healthz"] = await client.get("/healthz")
             found["/v1/info"] = await client.get("/v1/info")
@@ -59,11 +60,21 @@ def test_ready_is_ready() -> None:
     assert found["/v1/quantize"].status_code == 400
 
 
-@pytest.mark.parametrize("fails", [False, True])
-def test_ready_follows_the_kernels(fails: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+FAILURES = [
+    None,
+    OSError("no compiler"),
+    SelfTestError("quantize of f32 to i8 under onnx gave 1; expected 2"),
+    CacheDirectoryError("others can write to /kernels (mode 777)"),
+]
+
+
+@pytest.mark.parametrize("fails", FAILURES, ids=lambda error: type(error).__name__)
+def test_ready_follows_the_kernels(
+    fails: Exception | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     def prepare_kernels(*_: object) -> int:
-        if fails:
-            raise OSError("no compiler")
+        if fails is not None:
+            raise fails
         return 7
 
     monkeypatch.setattr(lifespan, "prepare_kernels", prepare_kernels)
@@ -82,6 +93,9 @@ def test_ready_follows_the_kernels(fails: bool, monkeypatch: pytest.MonkeyPatch)
     assert reached is (lifespan.HealthStatus.FAILED if fails else lifespan.HealthStatus.READY)
     assert runtime.kernels == (0 if fails else 7)
     assert str(runtime.status) == "stopping"
+    # What is ours says why; the messages of others are never logged.
+    told = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert (str(fails) in "".join(told)) is isinstance(fails, SelfTestError | CacheDirectoryError)
 
 
 def test_work_is_refused_while_wrong_kernels_are_compiled_anew(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -174,5 +174,5 @@ def test_wrong_settings_end_the_start_with_one_line_each() -> None:
     ):
         command = [sys.executable, "-m", "service", *arguments]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
-        assert done.returncode == 1
+        assert done.returncode == 2
         assert [line.partition(": ")[0] for line in done.stderr.splitlines()] == named

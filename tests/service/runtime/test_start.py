@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from core.kernels.jit.baked import LEVELS
+from core.kernels.jit.sources import FOLDER
 from tests.service.runtime.test_process_end import free_port, status
 
 ROOT = Path(__file__).parents[3]
@@ -40,6 +41,21 @@ def test_code_from_where_others_can_write_is_not_loaded(variable: str, tmp_path:
     )
     assert run.returncode == 1
     assert run.stderr.startswith(f"{variable}: others can write to {tmp_path / 'kernels'} (mode 777)")
+    assert run.stderr.count("\n") == 1
+
+
+def test_a_folder_of_kernels_that_others_can_write_to_is_told(tmp_path: Path) -> None:
+    """The folder inside of the directory that is named, which may be safe itself."""
+    folder = tmp_path / "cache" / FOLDER
+    folder.mkdir(parents=True)
+    folder.chmod(0o777)
+    environment = {name: value for name, value in os.environ.items() if name != "REQUANT_BAKED_KERNELS"}
+    environment["NUMBA_CACHE_DIR"] = str(tmp_path / "cache")
+    run = subprocess.run(
+        [sys.executable, "-m", "service"], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert run.returncode == 1
+    assert run.stderr.startswith(f"NUMBA_CACHE_DIR: others can write to {folder} (mode 777)")
     assert run.stderr.count("\n") == 1
 
 

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from service.runtime.memory_budget import MemoryBudget
 from service.server import malloc as allocator
 
 
@@ -36,7 +37,15 @@ assert resident() - before > 30 << 20, resident() - before
 
 
 def test_a_c_library_without_the_setting_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    allocator._c_library.cache_clear()
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
     assert allocator.keep_memory() is False
+    allocator._c_library.cache_clear()
     monkeypatch.setattr(sys, "platform", "darwin")
     assert allocator.keep_memory() is False
+    budget = MemoryBudget(8 << 20, 0, 0.0)
+    kept = allocator.KeptMemory(budget)
+    assert budget.try_take(4 << 20)
+    budget.give_back(4 << 20)
+    kept.tick()
+    allocator._c_library.cache_clear()

@@ -18,13 +18,13 @@ DEQUANTIZE = f"/v1/npy/dequantize?input_type={INPUT_TYPE}"
 ELEMENTS = 3_000_000
 MANY = 500 if EXHAUSTIVE else 100
 GOOD = head(len(FILE)) + FILE
-GET = b"GET /v1/info HTTP/1.1\r\nHost: test\r\n\r\n"
+GET = b"GET /v1/info HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 FAULTS = {
     "not HTTP": (b"GET ...\r\n\r\n", 400),
     "no HTTP, and nothing after it": (b"\x16\x03\x01\x00\xa5", 400),
-    "a large head": (b"GET / HTTP/1.1\r\nHost: test\r\nX: " + b"a" * 40_000 + b"\r\n\r\n", 431),
-    "two lengths": (b"POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n", 400),
+    "a large head": (b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 40_000 + b"\r\n\r\n", 431),
+    "two lengths": (b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n", 400),
     "no Host": (b"GET / HTTP/1.1\r\n\r\n", 400),
     "a broken chunk": (head(None) + b"zz\r\n", 400),
     "a tunnel": (b"CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n", 400),
@@ -67,7 +67,7 @@ def large_request() -> tuple[bytes, bytes]:
     stored = np.arange(ELEMENTS, dtype=np.int32).astype(np.int8)
     file = npy(stored)
     size = f"Content-Length: {len(file)}"
-    start = f"POST {DEQUANTIZE} HTTP/1.1\r\nHost: test\r\n{size}\r\n\r\n".encode()
+    start = f"POST {DEQUANTIZE} HTTP/1.1\r\nHost: localhost\r\n{size}\r\n\r\n".encode()
     return start + file, npy(stored.astype(np.float32) * np.float32(0.5))
 
 
@@ -117,7 +117,7 @@ def test_nothing_is_answered_after_the_last_request(server: Server) -> None:
 
 def test_a_burst_is_answered_in_order(server: Server) -> None:
     paths = [f"/v1/profiles/{name}" for name in ("onnx", "torch", "nope", "litert")] * MANY
-    burst = "".join(f"GET {path} HTTP/1.1\r\nHost: test\r\n\r\n" for path in paths).encode()
+    burst = "".join(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n" for path in paths).encode()
     with server.connect() as connection:
         connection.sendall(burst + GET.replace(b"Host", b"Connection: close\r\nHost"))
         found = replies(all_of(connection))
@@ -136,7 +136,7 @@ def test_a_probe_is_answered_beside_bursts(server: Server) -> None:
         for _ in range(3):
             began = time.monotonic()
             with server.connect() as probe:
-                probe.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: test\r\n\r\n")
+                probe.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
                 assert probe.recv(100).startswith(b"HTTP/1.1 200 ")
             assert time.monotonic() - began < 5
     finally:

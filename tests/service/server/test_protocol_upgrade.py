@@ -17,13 +17,13 @@ from tests.support.cases import sample
 UPGRADE = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAAAAIAAAAB\r\n"
 WEBSOCKET = "Connection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: x3JJHMbDL1EzLkh9GBhXDw==\r\n"
 BODY = b'{"text": "f32"}'
-LAST = b"GET /v2/health/live HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n"
+LAST = b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 SMUGGLED = b"GET /v1/info HTTP/1.1\r\nHost: inner\r\n\r\n"
 
 
 def post(body: bytes, more: str = UPGRADE, path: str = "/v1/types/parse", *, chunked: bool = False) -> bytes:
     size = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {len(body)}"
-    head = f"POST {path} HTTP/1.1\r\n{more}Host: test\r\n{size}\r\nContent-Type: application/json\r\n\r\n".encode()
+    head = f"POST {path} HTTP/1.1\r\n{more}Host: localhost\r\n{size}\r\nContent-Type: application/json\r\n\r\n".encode()
     return head + (b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body) if chunked else body)
 
 
@@ -83,7 +83,7 @@ def test_a_body_is_never_a_request(server: Server, path: str, split: bool) -> No
 
 
 def test_offers_in_a_row_on_one_connection(server: Server) -> None:
-    offer = f"GET /v1/profiles/onnx HTTP/1.1\r\nHost: test\r\n{UPGRADE}\r\n".encode()
+    offer = f"GET /v1/profiles/onnx HTTP/1.1\r\nHost: localhost\r\n{UPGRADE}\r\n".encode()
     found = replies(server, offer + post(BODY) + post(BODY, "") + offer + post(BODY))
     assert [status for status, _ in found] == [200] * 5
     assert found[0][1] == found[3][1]
@@ -101,7 +101,7 @@ def test_a_client_that_asks_first_is_told_to_go_on(server: Server) -> None:
 
 @pytest.mark.parametrize("target", ["example.org:443", "/healthz"])
 def test_no_tunnels(server: Server, target: str) -> None:
-    text = f"CONNECT {target} HTTP/1.1\r\nHost: test\r\n\r\n".encode() + SMUGGLED
+    text = f"CONNECT {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() + SMUGGLED
     ((status, body),) = replies(server, text)
     assert status == 400
     assert json.loads(body)["code"] == "request_malformed"

@@ -40,7 +40,7 @@ def the_server_stays_up(client: httpx.Client) -> Iterator[None]:
 
 def head(length: int | None, *more: str) -> bytes:
     size = "Transfer-Encoding: chunked" if length is None else f"Content-Length: {length}"
-    return "\r\n".join([f"POST {PATH} HTTP/1.1", "Host: test", size, *more, "", ""]).encode()
+    return "\r\n".join([f"POST {PATH} HTTP/1.1", "Host: localhost", size, *more, "", ""]).encode()
 
 
 def read_reply(connection: socket.socket) -> tuple[int, dict[str, str], bytes]:
@@ -158,7 +158,7 @@ def test_a_body_that_nobody_reads_is_not_taken_without_end(server: Server, name:
     data = b"\0" * (1 << 20)
     piece = chunk(data) if chunked else data
     with server.connect() as connection:
-        connection.sendall(REFUSED_EARLY[name] + b"\r\nHost: test\r\n" + size + b"\r\n\r\n")
+        connection.sendall(REFUSED_EARLY[name] + b"\r\nHost: localhost\r\n" + size + b"\r\n\r\n")
         sent = 0
         try:
             while sent < 600:
@@ -173,7 +173,7 @@ def test_a_body_that_nobody_reads_is_not_taken_without_end(server: Server, name:
 def test_a_refusal_that_comes_before_a_long_body_says_that_it_is_the_last(server: Server, name: str) -> None:
     size = 8 << 20
     with server.connect() as connection:
-        connection.sendall(REFUSED_EARLY[name] + f"\r\nHost: test\r\nContent-Length: {size}\r\n\r\n".encode())
+        connection.sendall(REFUSED_EARLY[name] + f"\r\nHost: localhost\r\nContent-Length: {size}\r\n\r\n".encode())
         connection.sendall(b"\0" * size)
         _, headers, _ = read_reply(connection)
         assert headers["connection"] == "close"
@@ -184,7 +184,9 @@ def test_a_refusal_that_comes_before_a_long_body_says_that_it_is_the_last(server
 def test_a_refusal_that_comes_before_a_short_body_leaves_the_connection_usable(server: Server, name: str) -> None:
     with server.connect() as connection:
         for _ in range(2):
-            connection.sendall(REFUSED_EARLY[name] + b"\r\nHost: test\r\nContent-Length: 1000\r\n\r\n" + b"\0" * 1000)
+            connection.sendall(
+                REFUSED_EARLY[name] + b"\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n" + b"\0" * 1000
+            )
             _, headers, _ = read_reply(connection)
             assert "connection" not in headers
 

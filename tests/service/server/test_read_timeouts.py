@@ -81,7 +81,7 @@ async def drip(writer: asyncio.StreamWriter, data: bytes, pause: float) -> None:
             await asyncio.sleep(pause)
 
 
-HEAD = b"POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 5\r\n\r\n"
+HEAD = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\n"
 
 
 def test_a_connection_that_says_nothing() -> None:
@@ -107,7 +107,7 @@ def test_a_body_that_drips() -> None:
 
 def test_a_chunked_body_that_drips() -> None:
     async def scenario(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n")
+        writer.write(b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
         dripping = asyncio.create_task(drip(writer, b"1\r\na\r\n" * 100, 0.02))
         await refused(reader, 408, "request_timeout")
         dripping.cancel()

@@ -40,7 +40,7 @@ async def mirror(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": text})
 
 
-LAST = b"GET /last HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n"
+LAST = b"GET /last HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
 
 def seen(*pieces: bytes, limits: RequestLimits | None = None) -> list[tuple[int, dict[str, Any]]]:
@@ -85,7 +85,7 @@ def seen(*pieces: bytes, limits: RequestLimits | None = None) -> list[tuple[int,
     return found
 
 
-def request(line: bytes = b"GET / HTTP/1.1", *fields: bytes, host: bytes | None = b"Host: test") -> bytes:
+def request(line: bytes = b"GET / HTTP/1.1", *fields: bytes, host: bytes | None = b"Host: localhost") -> bytes:
     return b"\r\n".join([line, *([] if host is None else [host]), *fields, b"", b""])
 
 
@@ -122,8 +122,8 @@ REFUSED = {
     "a URL of another scheme": (request(b"GET ftp://a/ HTTP/1.1"), 400),
     "an asterisk to get": (request(b"GET * HTTP/1.1"), 400),
     "no Host": (request(host=None), 400),
-    "two Hosts": (request(b"GET / HTTP/1.1", b"Host: test"), 400),
-    "two Hosts in HTTP/1.0": (request(b"GET / HTTP/1.0", b"Host: test"), 400),
+    "two Hosts": (request(b"GET / HTTP/1.1", b"Host: localhost"), 400),
+    "two Hosts in HTTP/1.0": (request(b"GET / HTTP/1.0", b"Host: localhost"), 400),
     "a Host with a path": (request(host=b"Host: a/b"), 400),
     "a Host that is a list": (request(host=b"Host: a, b", line=b"GET / HTTP/1.1").replace(b", ", b" "), 400),
     "a Host with a port of letters": (request(host=b"Host: a:b"), 400),

@@ -110,7 +110,9 @@ def test_many_mb_in_each_direction(secured: Secured) -> None:
 @pytest.mark.exhaustive
 def test_a_refusal_is_read_by_one_who_sends_everything_first(secured: Secured) -> None:
     with secured.connect() as connection:
-        connection.sendall(b"POST /nowhere HTTP/1.1\r\nHost: a\r\nContent-Length: 8000000\r\n\r\n" + bytes(8_000_000))
+        connection.sendall(
+            b"POST /nowhere HTTP/1.1\r\nHost: localhost\r\nContent-Length: 8000000\r\n\r\n" + bytes(8_000_000)
+        )
         reply = until_closed(connection)
     assert reply.startswith(b"HTTP/1.1 401 ")
     assert b"connection: close\r\n" in reply
@@ -130,7 +132,7 @@ def test_versions(secured: Secured, version: ssl.TLSVersion) -> None:
     [
         pytest.param(b"", marks=pytest.mark.exhaustive),
         pytest.param(b"\x16\x03\x01", marks=pytest.mark.exhaustive),
-        b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
     ],
 )
 def test_a_handshake_that_is_none_is_cut_off(secured: Secured, sent: bytes) -> None:
@@ -209,11 +211,11 @@ def test_the_end_waits_for_no_connection_that_is_idle_and_for_the_last_request(t
 
         idle, busy, monitoring = connected(), connected(), socket.create_connection(("127.0.0.1", metrics_port))
         with idle, busy, monitoring:
-            idle.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+            idle.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert read_status(idle) == 200
             _, body = npy(16)
             busy.sendall(
-                f"POST {QUANTIZE} HTTP/1.1\r\nHost: a\r\nContent-Type: application/octet-stream\r\n"
+                f"POST {QUANTIZE} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/octet-stream\r\n"
                 f"Content-Length: {len(body)}\r\n\r\n".encode()
                 + body[:-1]
             )

@@ -182,7 +182,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def test_16_mb_in_each_direction(path: Path) -> None:
     x = np.arange((16 << 18) - 64, dtype=np.float32)
     np.save(file := io.BytesIO(), x)
-    with httpx.Client(transport=httpx.HTTPTransport(uds=str(path)), base_url="http://requant", timeout=60) as client:
+    with httpx.Client(transport=httpx.HTTPTransport(uds=str(path)), base_url="http://localhost", timeout=60) as client:
         reply = client.post(QUANTIZE, content=file.getvalue(), headers={"Content-Type": "application/octet-stream"})
     assert reply.status_code == 200
     assert (np.load(io.BytesIO(reply.content)) == 2 * x.astype(np.int32)).all()

@@ -52,7 +52,7 @@ def product(x: float, r: float, to: Format) -> float:
 
 def plus(a: float, b: float, to: Format) -> float:
     if not math.isfinite(a):
-        return a
+        return a + b
     return b if math.isinf(b) else to.round(Fraction(a) + Fraction(b))
 
 
@@ -167,6 +167,12 @@ def litert_xnnpack(x: float, scale: float, z: int, t: Target) -> Stored:
     return clamped(rounded(value) + z, t.lo, t.hi)
 
 
+def clamped_in_f32(total: int | float, t: Target) -> Stored:
+    """Clamped to bounds that are rounded to f32, as far as the storage holds these."""
+    lo, hi = max(F32.round(Fraction(t.lo)), t.type_lo), min(F32.round(Fraction(t.hi)), t.type_hi)
+    return Stored(int(min(max(total, lo), hi)), low=total < t.lo, high=total > t.hi)
+
+
 def left_out(scale: float) -> bool:
     """oneDNN's pass remove_quant_data_with_no_effect: |s - 1| <= eps, eps the f32 1e-6. The difference is exact."""
     return abs(Fraction(F32.round(Fraction(scale))) - 1) <= Fraction(F32.round(Fraction(1, 10**6)))
@@ -189,7 +195,7 @@ def torch(x: float, scale: float, z: int, t: Target) -> Stored:
         value = plus(product(x, r, F32), F32.round(Fraction(z)), F32)
     if math.isnan(value):
         return Stored(t.lo if t.storage == "i32" else t.hi if fused else 0, nan=True)
-    return clamped(rounded(value), t.lo, t.hi)
+    return clamped_in_f32(rounded(value), t)
 
 
 def torch_2_14(x: float, scale: float, z: int, t: Target) -> Stored:
@@ -204,7 +210,7 @@ def torch_2_14(x: float, scale: float, z: int, t: Target) -> Stored:
         return Stored(t.lo if t.storage == "i32" else 0, nan=True)
     integral = rounded(value)
     whole = integral if math.isinf(integral) else F32.round(Fraction(integral))
-    return clamped(plus(float(whole), F32.round(Fraction(z)), F32), t.lo, t.hi)
+    return clamped_in_f32(plus(float(whole), F32.round(Fraction(z)), F32), t)
 
 
 def torch_decomposed(x: float, scale: float, z: int, t: Target) -> Stored:

@@ -12,7 +12,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -219,6 +218,10 @@ CASTS = [
 ]
 
 
+def by_formats(each: tuple[str, str, str]) -> tuple[str, str]:
+    return each[1:]
+
+
 def cast_specials(source: str) -> Array:
     """Powers of two and what is halfway to the next, which are at the bounds of one format or another; and NaNs."""
     powers = [2.0**power for power in (-151, -150, -134, -128, -127, -126, -25, -24, -17, -16, -10, -9, -7, -3, -1)]
@@ -229,7 +232,7 @@ def cast_specials(source: str) -> Array:
         return np.unique(as_expressed(np.concatenate([values, -values]), source))
 
 
-@pytest.mark.parametrize(("profile", "source", "output"), sample_each(CASTS, itemgetter(1, 2), 1))
+@pytest.mark.parametrize(("profile", "source", "output"), sample_each(CASTS, by_formats, 1))
 def test_cast(profile: str, source: str, output: str) -> None:
     for saturate in (None, False) if profile in cast_oracle.CHOOSE_SATURATION and output.startswith("f8") else (None,):
         for count in LENGTHS:
@@ -273,6 +276,10 @@ def integers_at(t: Target, *points: float) -> Array:
     return np.array(sorted({each for each in near if t.lo <= each <= t.hi}), np.int64)
 
 
+def by_floats(each: tuple[str, str, str]) -> tuple[str, str]:
+    return each[:2]
+
+
 def dequantizing() -> list[tuple[str, str, str]]:
     return [
         (name, expressed, storage)
@@ -284,7 +291,7 @@ def dequantizing() -> list[tuple[str, str, str]]:
     ]
 
 
-@pytest.mark.parametrize(("profile", "expressed", "storage"), sample_each(dequantizing(), itemgetter(0, 1), 2))
+@pytest.mark.parametrize(("profile", "expressed", "storage"), sample_each(dequantizing(), by_floats, 2))
 def test_dequantize(profile: str, expressed: str, storage: str) -> None:
     t, done = target(storage, expressed), 0
     for number, z in enumerate(zero_points(t)):
@@ -313,6 +320,10 @@ def check_dequantize(profile: str, plan: Plan, stored: Array, t: Target, z: int)
         assert bits == expected[0] or (math.isnan(real) and bits % sign == expected[0] % sign), q
 
 
+def by_scheme(each: tuple[str, str, str]) -> str:
+    return each[0]
+
+
 PAIRS = [
     (source, output)
     for source in ("i8", "u8", "i16", "u16", "i32")
@@ -322,7 +333,7 @@ PAIRS = [
 
 @pytest.mark.parametrize(
     ("scheme", "source", "output"),
-    sample_each([(scheme, *pair) for scheme in SCHEMES for pair in PAIRS], itemgetter(0), 2),
+    sample_each([(scheme, *pair) for scheme in SCHEMES for pair in PAIRS], by_scheme, 2),
 )
 def test_requantize(scheme: str, source: str, output: str) -> None:
     a, b, done = target(source), target(output), 0

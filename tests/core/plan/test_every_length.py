@@ -150,12 +150,10 @@ def quantizing() -> list[tuple[str, str, str]]:
     ]
 
 
-def by_floats_and_i32(each: tuple[str, str, str]) -> tuple[str, str, bool]:
-    """One storage of each profile and expressed type is in any sample, and i32, which differs the most."""
-    return *each[:2], each[2] == "i32"
+QUANTIZING = sample_each(quantizing(), lambda each: (*each[:2], each[2] == "i32"), 1)
 
 
-@pytest.mark.parametrize(("profile", "expressed", "storage"), sample_each(quantizing(), by_floats_and_i32, 1))
+@pytest.mark.parametrize(("profile", "expressed", "storage"), QUANTIZING)
 def test_quantize(profile: str, expressed: str, storage: str) -> None:
     done = 0
     whole = target(storage, expressed)
@@ -218,10 +216,6 @@ CASTS = [
 ]
 
 
-def by_formats(each: tuple[str, str, str]) -> tuple[str, str]:
-    return each[1:]
-
-
 def cast_specials(source: str) -> Array:
     """Powers of two and what is halfway to the next, which are at the bounds of one format or another; and NaNs."""
     powers = [2.0**power for power in (-151, -150, -134, -128, -127, -126, -25, -24, -17, -16, -10, -9, -7, -3, -1)]
@@ -232,7 +226,10 @@ def cast_specials(source: str) -> Array:
         return np.unique(as_expressed(np.concatenate([values, -values]), source))
 
 
-@pytest.mark.parametrize(("profile", "source", "output"), sample_each(CASTS, by_formats, 1))
+CASTING = sample_each(CASTS, lambda each: each[1:], 1)
+
+
+@pytest.mark.parametrize(("profile", "source", "output"), CASTING)
 def test_cast(profile: str, source: str, output: str) -> None:
     for saturate in (None, False) if profile in cast_oracle.CHOOSE_SATURATION and output.startswith("f8") else (None,):
         for count in LENGTHS:
@@ -276,10 +273,6 @@ def integers_at(t: Target, *points: float) -> Array:
     return np.array(sorted({each for each in near if t.lo <= each <= t.hi}), np.int64)
 
 
-def by_floats(each: tuple[str, str, str]) -> tuple[str, str]:
-    return each[:2]
-
-
 def dequantizing() -> list[tuple[str, str, str]]:
     return [
         (name, expressed, storage)
@@ -291,7 +284,10 @@ def dequantizing() -> list[tuple[str, str, str]]:
     ]
 
 
-@pytest.mark.parametrize(("profile", "expressed", "storage"), sample_each(dequantizing(), by_floats, 2))
+DEQUANTIZING = sample_each(dequantizing(), lambda each: each[:2], 2)
+
+
+@pytest.mark.parametrize(("profile", "expressed", "storage"), DEQUANTIZING)
 def test_dequantize(profile: str, expressed: str, storage: str) -> None:
     t, done = target(storage, expressed), 0
     for number, z in enumerate(zero_points(t)):
@@ -320,10 +316,6 @@ def check_dequantize(profile: str, plan: Plan, stored: Array, t: Target, z: int)
         assert bits == expected[0] or (math.isnan(real) and bits % sign == expected[0] % sign), q
 
 
-def by_scheme(each: tuple[str, str, str]) -> str:
-    return each[0]
-
-
 PAIRS = [
     (source, output)
     for source in ("i8", "u8", "i16", "u16", "i32")
@@ -331,9 +323,12 @@ PAIRS = [
 ] + [("i4", "i8"), ("i8", "i4"), ("i8", "u4")]  # fmt: skip
 
 
+REQUANTIZING = sample_each([(scheme, *pair) for scheme in SCHEMES for pair in PAIRS], lambda each: each[0], 2)
+
+
 @pytest.mark.parametrize(
     ("scheme", "source", "output"),
-    sample_each([(scheme, *pair) for scheme in SCHEMES for pair in PAIRS], by_scheme, 2),
+    REQUANTIZING,
 )
 def test_requantize(scheme: str, source: str, output: str) -> None:
     a, b, done = target(source), target(output), 0

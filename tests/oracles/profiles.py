@@ -115,7 +115,7 @@ def mlir(x: float, scale: float, z: int, t: Target) -> Stored | None:
 
 
 def onnx(x: float, scale: float, z: int, t: Target) -> Stored:
-    """onnxruntime QuantizeLinear: f16 is divided in f32. Its scalar loops convert as the reference evaluator does:
+    """onnxruntime QuantizeLinear to 1.31: f16 is divided in f32. Its scalar loops convert as the reference evaluator:
     f16, 2-bit storage, blocks along another axis than the last, and the 4-bit elements that vectors of whole bytes
     leave out (all seen live: tests/interop/test_onnxruntime.py).
     """
@@ -123,6 +123,15 @@ def onnx(x: float, scale: float, z: int, t: Target) -> Stored:
     value = quotient(x, s, F32)
     if t.storage in ("i2", "u2") or t.expressed == "f16" or t.granularity == "sub_channel_outer" or t.alone:
         return indefinite(x, value, nearest_even, z, t)
+    if math.isnan(value):
+        return Stored(t.lo, nan=True)
+    return clamped(rounded(value) + z, t.lo, t.hi)
+
+
+def onnx_1_32(x: float, scale: float, z: int, t: Target) -> Stored:
+    """onnxruntime QuantizeLinear since 1.32, opset 23 and newer: divides in the type of the scale, and saturates."""
+    e = FORMATS[t.expressed]
+    value = quotient(x, e.round(Fraction(scale)), e)
     if math.isnan(value):
         return Stored(t.lo, nan=True)
     return clamped(rounded(value) + z, t.lo, t.hi)
@@ -238,6 +247,7 @@ QUANTIZE: dict[str, Callable[[float, float, int, Target], Stored | None]] = {
     "stablehlo": stablehlo,
     "mlir": mlir,
     "onnx": onnx,
+    "onnx_1_32": onnx_1_32,
     "onnx_reference": onnx_reference,
     "onednn": onednn,
     "litert": litert,

@@ -7,6 +7,10 @@ INSTALL := bin/python -m pip install --quiet --disable-pip-version-check --requi
 # The versions of torch that have a profile.
 TORCH := 2.13.0 2.14.1
 TORCH_TESTS = $(wildcard tests/interop/test_torch*.py tests/interop/*/test_torch*.py) tests/interop/test_translation.py::TestTorch
+# What is compared with the onnxruntime of the profile onnx_1_32; .venv-interop has that of the profile onnx.
+ONNXRUNTIME_1_32 := $(VENV)-onnxruntime-1.32
+ONNXRUNTIME_TESTS = $(filter-out %/test_onnx_reference.py,$(wildcard tests/interop/test_onnx*.py tests/interop/*/test_onnx*.py)) 'tests/interop/test_errata.py::test_calls_print_what_stands_under_them[onnxruntime-onnxruntime]'
+
 # The environment that also has the libraries that write and load checkpoints.
 CHECKPOINTS := $(VENV)-torch-$(lastword $(TORCH))
 
@@ -34,7 +38,7 @@ test-all: $(VENV)/check.done ## run all tests on all inputs, the slow ones and t
 	$(BIN)/python -m pytest $(PARALLEL) -m "not interop and not generators and not clients and not browser and not docs"
 
 # The environments of the real systems.
-LIVE := $(VENV)-interop/done $(VENV)-workers/done $(VENV)-onednn/done $(TORCH:%=$(VENV)-torch-%/done) $(CHECKPOINTS)/checkpoints.done $(VENV)-tensorflow/done $(VENV)/serve.done
+LIVE := $(VENV)-interop/done $(ONNXRUNTIME_1_32)/done $(VENV)-workers/done $(VENV)-onednn/done $(TORCH:%=$(VENV)-torch-%/done) $(CHECKPOINTS)/checkpoints.done $(VENV)-tensorflow/done $(VENV)/serve.done
 # Where the live tests record what they compare.
 RECORDS := $(CURDIR)/.conformance
 
@@ -45,6 +49,7 @@ tests/interop/schemes/from_source/install
 tests/interop/hardware/install
 @$(VENV)-interop/bin/python $(COMPILE)
 $(VENV)-interop/bin/python -m pytest $(PARALLEL) -m interop tests/interop --ignore=tests/interop/clients --ignore=tests/interop/checkpoint --ignore=tests/interop/workers --ignore-glob='tests/interop/test_tensorflow_*.py'
+$(ONNXRUNTIME_1_32)/bin/python -m pytest $(PARALLEL) -m interop $(ONNXRUNTIME_TESTS)
 $(foreach version,$(TORCH),$(VENV)-torch-$(version)/bin/python -m pytest $(PARALLEL) -m interop $(TORCH_TESTS) &&) true
 $(CHECKPOINTS)/bin/python -m pytest $(PARALLEL) -m interop tests/interop/checkpoint
 $(VENV)-tensorflow/bin/python -m pytest -m interop tests/interop/test_tensorflow_*.py tests/interop/test_fake_quantize.py
@@ -131,6 +136,7 @@ lock: $(VENV)/serve.done ## renew the hash-pinned requirements from pyproject.to
 	$(BIN)/uv pip compile $(UV) pyproject.toml --extra telemetry --extra stores --extra onnx -c requirements.lock -o requirements-image.lock
 	$(BIN)/uv pip compile $(UV) pyproject.toml --extra telemetry --extra stores --extra onnx --group check -c requirements.lock -o requirements-check.lock
 	$(BIN)/uv pip compile $(UV) pyproject.toml --group interop -c requirements.lock -o requirements-interop.lock
+	$(BIN)/uv pip compile $(UV) pyproject.toml --group onnxruntime-1-32 -c requirements.lock -o requirements-onnxruntime-1-32.lock
 	$(BIN)/uv pip compile $(UV) pyproject.toml --extra stores --extra ray --group workers -c requirements.lock -o requirements-workers.lock
 	$(BIN)/uv pip compile $(UV) pyproject.toml --group generators -c requirements.lock -o requirements-generators.lock
 	$(BIN)/uv pip compile $(UV) --group docs -o requirements-docs.lock
@@ -146,7 +152,7 @@ lock: $(VENV)/serve.done ## renew the hash-pinned requirements from pyproject.to
 UV := --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
 clean: ## remove environments and caches
-	rm -rf $(VENV) $(VENV)-interop $(VENV)-generators $(VENV)-clients $(VENV)-browser $(VENV)-tensorflow $(VENV)-mlserver $(VENV)-triton $(VENV)-onednn $(VENV)-workers $(VENV)-docs $(VENV)-torch-* .llama-cpp .gemmlowp .from-source .iverilog .conformance .arm64 .digests site .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-interop $(ONNXRUNTIME_1_32) $(VENV)-generators $(VENV)-clients $(VENV)-browser $(VENV)-tensorflow $(VENV)-mlserver $(VENV)-triton $(VENV)-onednn $(VENV)-workers $(VENV)-docs $(VENV)-torch-* .llama-cpp .gemmlowp .from-source .iverilog .conformance .arm64 .digests site .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 $(VENV)/python.done:
@@ -166,6 +172,12 @@ $(VENV)-interop/done: requirements-interop.lock requirements-interop-bare.lock
 	$(PYTHON) -m venv $(VENV)-interop
 	$(VENV)-interop/$(INSTALL) -r requirements-interop.lock
 	$(VENV)-interop/$(INSTALL) --no-deps -r requirements-interop-bare.lock
+	@touch $@
+
+# About 0.6 GB, half of it the service, whose routes the node cases call.
+$(ONNXRUNTIME_1_32)/done: requirements-onnxruntime-1-32.lock
+	$(PYTHON) -m venv $(ONNXRUNTIME_1_32)
+	$(ONNXRUNTIME_1_32)/$(INSTALL) -r requirements-onnxruntime-1-32.lock
 	@touch $@
 
 $(VENV)-workers/done: requirements-workers.lock

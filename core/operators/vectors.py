@@ -52,7 +52,7 @@ OPERATIONS: Mapping[str, ConversionOperator] = {
     **_pair(
         "onnx.QuantizeLinear",
         "onnx.DequantizeLinear",
-        ("onnx", "onnx_reference"),
+        ("onnx", "onnx_1_32", "onnx_reference"),
         {"scale": "y_scale", "zero_point": "y_zero_point"},
         {"scale": "x_scale", "zero_point": "x_zero_point"},
     ),

@@ -72,6 +72,19 @@ class PerBlock:
 Granularity = PerTensor | PerAxis | PerBlock
 
 
+def scales_of_type(
+    scales: Array | Sequence[float], expressed: FloatElement, granularity: Granularity
+) -> tuple[float, ...]:
+    """Return the scales as the finished type has them: in blocks rounded to the expressed type (RNE), as MLIR does.
+
+    Where no type has one of them, they are returned as they are.
+    """
+    numbers = tuple(float(scale) for scale in scales)
+    if not isinstance(granularity, PerBlock) or any(scale_fault(scale, expressed) for scale in numbers):
+        return numbers
+    return tuple(round_to_format(scale, expressed) for scale in numbers)
+
+
 def finish_type(
     storage: StorageType,
     expressed: FloatElement,
@@ -81,8 +94,8 @@ def finish_type(
 ) -> UniformQuantizedType:
     """Return the type with these parameters; there are `granularity.count` of each. It has no fault.
 
-    Sub-channel scales are rounded to the expressed type (RNE), as MLIR does; the others are kept as they are. Raise
-    PreconditionError with the index of the first scale that no type can have: 0, or outside of the expressed type.
+    Its scales are those of `scales_of_type`. Raise PreconditionError with the index of the first scale that no type can
+    have: 0, or outside of the expressed type.
     """
     count = granularity.count
     if len(scales) != count or len(zero_points) != count:
@@ -104,7 +117,7 @@ def finish_type(
                 raise ParameterError(found)
             if not granularity.shape:
                 raise ParameterError("a scalar has no blocks; the shape needs at least one dimension")
-            rounded = tuple(round_to_format(scale, expressed) for scale in numbers)
+            stated = scales_of_type(numbers, expressed, granularity)
             return UniformSubChannelType(
-                storage, expressed, granularity.blocks, granularity.scale_shape, rounded, tuple(integers)
+                storage, expressed, granularity.blocks, granularity.scale_shape, stated, tuple(integers)
             )

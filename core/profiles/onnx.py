@@ -40,14 +40,19 @@ _QUANTIZE = OperationRule(
     precision="f16 and bf16 are converted to f32; true division in f32",
     rounding=Rounding.NEAREST_EVEN,
     zero_point=ZeroPoint.AFTER_ROUNDING,
-    saturation="infinities and huge values saturate; but in f16, in blocks along another axis than the last, to 2 "
-    "bits, and to 4 bits where an element shares its byte with none of the same run of one scale, they and NaN convert "
-    "as in the reference evaluator",
+    saturation="infinities and huge values saturate",
     nan="lo; NaN in small floats that have one, else 0 of the opposite sign",
     expressed=_EXPRESSED,
     storages=_STORAGES,
     granularities=_GRANULARITIES,
     short_blocks=True,
+)
+_TO_1_31 = replace(
+    _QUANTIZE,
+    saturation="infinities and huge values saturate; but in f16, in blocks along another axis than the last, to 2 "
+    "bits, and to 4 bits where an element shares its byte with none of the same run of one scale, they and NaN convert "
+    "as in the reference evaluator",
+    split_bytes=True,
 )
 _SCALAR_LOOPS = replace(
     _QUANTIZE,
@@ -133,14 +138,14 @@ _ADD = AddRule(operator="DequantizeLinear, Add, QuantizeLinear", addition=Additi
 
 ONNX = Profile(
     name="onnx",
-    title="ONNX, as onnxruntime",
+    title="ONNX, as onnxruntime to 1.31",
     summary="QuantizeLinear, DequantizeLinear and the output of QLinearMatMul and QLinearConv as onnxruntime's CPU "
-    "provider computes them: the zero point is added after rounding. bf16, which onnxruntime lacks, follows the rule "
-    "of f32.",
+    "provider computes them up to 1.31: the zero point is added after rounding. bf16, which onnxruntime lacks, follows "
+    "the rule of f32. `onnx_1_32` is that of newer versions.",
     source="onnxruntime 1.31.1, ONNX opset 21 and newer",
     operations={
         Operation.QUANTIZE: replace(
-            _QUANTIZE, split_bytes=True, variants=dict.fromkeys(("i2", "u2", "f16", "sub_channel_outer"), _SCALAR_LOOPS)
+            _TO_1_31, variants=dict.fromkeys(("i2", "u2", "f16", "sub_channel_outer"), _SCALAR_LOOPS)
         ),
         Operation.DEQUANTIZE: _DEQUANTIZE,
         Operation.REQUANTIZE: scheme_rule(schemes.ONNXRUNTIME, storages=_INTEGERS),
@@ -148,6 +153,25 @@ ONNX = Profile(
     products=_products(schemes.ONNXRUNTIME.name),
     addition=_ADD,
     casts=_CASTS,
+)
+
+ONNX_1_32 = replace(
+    ONNX,
+    name="onnx_1_32",
+    title="ONNX, as onnxruntime from 1.32",
+    summary="As `onnx`, but for QuantizeLinear: since 1.32 all of its loops saturate, every NaN gives the lowest "
+    "integer, and f16 is divided in f16. bf16, which onnxruntime lacks, follows the rule of f16.",
+    source="onnxruntime 1.32.0, ONNX opset 23 and newer",
+    operations={
+        **ONNX.operations,
+        Operation.QUANTIZE: replace(
+            _QUANTIZE,
+            formula="clamp(RNE(E(x / s)) + z, lo, hi), s = E(scale); to small floats: cast(E(x / s)), saturating",
+            precision="division in the expressed type E, as the nodes of opset 23 and newer do; those of older opsets "
+            "divide f16 in f32, in the operator onnx.QuantizeLinear too",
+            steps=Steps.EXPRESSED,
+        ),
+    },
 )
 
 ONNX_REFERENCE = Profile(
@@ -174,5 +198,6 @@ ONNX_REFERENCE = Profile(
 
 PROFILES = (
     ONNX,
+    ONNX_1_32,
     ONNX_REFERENCE,
 )

@@ -145,6 +145,7 @@ KNOWN_ANSWERS = (
             "onednn": _EVEN_BEFORE,
             "torch": _EVEN_BEFORE,
             "onnx": _EVEN_AFTER,
+            "onnx_1_32": _EVEN_AFTER,
             "onnx_reference": _EVEN_AFTER,
             "litert_xnnpack": _EVEN_AFTER,
             "torch_decomposed": _EVEN_AFTER,

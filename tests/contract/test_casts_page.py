@@ -15,7 +15,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "casts.md").read_text()
 
 def test_the_table_names_the_profiles_that_cast() -> None:
     names = re.findall(r"^\| `(\w+)`", PAGE, re.MULTILINE)
-    assert names == ["onnx", "onnx_reference", "torch", "torch_2_14", "onednn", "stablehlo", "ml_dtypes"]
+    assert names == ["onnx", "onnx_1_32", "onnx_reference", "torch", "torch_2_14", "onednn", "stablehlo", "ml_dtypes"]
     rules = [each.casts for each in PROFILES.values() if each.casts is not None]
     assert all(any(PROFILES[name].casts == rule for name in names) for rule in rules)
 

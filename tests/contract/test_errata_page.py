@@ -62,9 +62,12 @@ def test_entries_are_complete() -> None:
 
 
 def test_every_system_is_run() -> None:
-    """By tests/interop; of torch, the versions that `make interop` installs."""
+    """By tests/interop; of torch and onnxruntime, the versions that `make interop` installs."""
     named = [systems(block) for block in blocks(PAGE) if systems(block)]
     assert {next(iter(each)) for each in named} == RUN
     installed = re.search(r"^TORCH := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert installed
-    assert {each["torch"] for each in named if "torch" in each} == set(installed[1].split())
+    assert {version for each in named for version in each.get("torch", ())} == set(installed[1].split())
+    locks = [(ROOT / f"requirements-{name}.lock").read_text() for name in ("interop", "onnxruntime-1-32")]
+    locked = {found[1] for lock in locks if (found := re.search(r"^onnxruntime==(\S+)", lock, re.MULTILINE))}
+    assert {version for each in named for version in each.get("onnxruntime", ())} == locked

@@ -13,6 +13,7 @@ from tests.interop import traps
 from tests.interop.comparison import Comparison
 from tests.interop.conformance import systems
 from tests.interop.conformance.subject import profile, scheme
+from tests.interop.onnxruntime_version import PROFILE
 from tests.interop.quantized_case import Case
 from tests.interop.seed_of_the_day import generator
 
@@ -60,8 +61,8 @@ def test_requantize(storage: str) -> None:
     model = one_product(storage)
     session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     evaluator = reference.ReferenceEvaluator(model)
-    runs = {"onnx": session.run, "onnx_reference": evaluator.run}
-    rows = {"onnx": (systems.ONNXRUNTIME, "onnxruntime"), "onnx_reference": (systems.ONNX_REFERENCE, "onnx_reference")}
+    runs = {PROFILE: session.run, "onnx_reference": evaluator.run}
+    rows = {PROFILE: (systems.ONNXRUNTIME, "onnxruntime"), "onnx_reference": (systems.ONNX_REFERENCE, "onnx_reference")}
     points = traps.zero_points(storage)
     for name, run in runs.items():
         system, used = rows[name]

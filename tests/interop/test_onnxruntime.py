@@ -1,4 +1,4 @@
-"""Profile `onnx` against onnxruntime: QuantizeLinear and DequantizeLinear of the CPU provider, run live.
+"""Profile `onnx` or `onnx_1_32` against onnxruntime: QuantizeLinear and DequantizeLinear of the CPU provider, live.
 
 Tensors go in and out by address, so that packed integers and small floats are compared as the bytes that they are.
 """
@@ -18,6 +18,7 @@ from tests.interop import traps
 from tests.interop.comparison import Comparison
 from tests.interop.conformance import systems
 from tests.interop.conformance.subject import profile
+from tests.interop.onnxruntime_version import PROFILE
 from tests.interop.quantized_case import (
     Case,
     parameter_counts,
@@ -87,7 +88,8 @@ def session(model: Any) -> Any:
 def run(operator: str, case: Case, source: Array, *, saturate: bool = True) -> Array:
     """Run the node on one case."""
     quantizes = operator == "QuantizeLinear"
-    opset = 25 if case.storage[1:] == "2" else 21
+    # Since 1.32 the opset decides in which type f16 is divided; tests/interop/operators has the older ones.
+    opset = 25 if case.storage[1:] == "2" or PROFILE == "onnx_1_32" else 21
     model = one_node(operator, case.storage, case.expressed, len(case.shape), case.axis, case.block, opset, saturate)
     bits = 8 if case.storage.startswith("f8") else int(case.storage[1:])
     real = np.dtype(np.float16 if case.expressed == "f16" else np.float32)
@@ -135,11 +137,11 @@ def cases(
 def test_quantize(storage: str, expressed: str) -> None:
     rng = np.random.default_rng(31)
     comparison = Comparison(
-        f"onnxruntime quantize {expressed} to {storage}", systems.ONNXRUNTIME, profile("onnx", "quantize")
+        f"onnxruntime quantize {expressed} to {storage}", systems.ONNXRUNTIME, profile(PROFILE, "quantize")
     )
     for case in cases(per_tensor, storage, expressed, rng):
         source = case.real_data(rng)
-        comparison.add(case, source, case.quantized(source, "onnx"), run("QuantizeLinear", case, source))
+        comparison.add(case, source, case.quantized(source, PROFILE), run("QuantizeLinear", case, source))
     comparison.finish(1_900_000)
 
 
@@ -148,13 +150,13 @@ def test_quantize(storage: str, expressed: str) -> None:
 def test_quantize_to_small_floats(storage: str, expressed: str) -> None:
     rng = np.random.default_rng(33)
     comparison = Comparison(
-        f"onnxruntime quantize {expressed} to {storage}", systems.ONNXRUNTIME, profile("onnx", "quantize")
+        f"onnxruntime quantize {expressed} to {storage}", systems.ONNXRUNTIME, profile(PROFILE, "quantize")
     )
     for case in cases(per_tensor, storage, expressed, rng):
         source = case.real_data(rng)
         for saturate in (True, False):
             theirs = run("QuantizeLinear", case, source, saturate=saturate)
-            comparison.add(case, source, case.quantized(source, "onnx", saturate=saturate), theirs)
+            comparison.add(case, source, case.quantized(source, PROFILE, saturate=saturate), theirs)
     comparison.finish(1_800_000)
 
 
@@ -163,11 +165,11 @@ def test_quantize_to_small_floats(storage: str, expressed: str) -> None:
 def test_dequantize(storage: str, expressed: str) -> None:
     rng = np.random.default_rng(32)
     comparison = Comparison(
-        f"onnxruntime dequantize {storage} to {expressed}", systems.ONNXRUNTIME, profile("onnx", "dequantize")
+        f"onnxruntime dequantize {storage} to {expressed}", systems.ONNXRUNTIME, profile(PROFILE, "dequantize")
     )
     for case in cases(per_stored_tensor, storage, expressed, rng, symmetric=storage == "i32"):
         source = case.stored_data(rng)
-        comparison.add(case, source, case.dequantized(source, "onnx"), run("DequantizeLinear", case, source))
+        comparison.add(case, source, case.dequantized(source, PROFILE), run("DequantizeLinear", case, source))
     comparison.finish(300_000)
 
 
@@ -176,10 +178,10 @@ def test_dequantize(storage: str, expressed: str) -> None:
 def test_quantize_traps(storage: str, expressed: str) -> None:
     rng = generator(34)
     comparison = Comparison(
-        f"onnxruntime quantize {expressed} to {storage}", systems.ONNXRUNTIME, profile("onnx", "quantize")
+        f"onnxruntime quantize {expressed} to {storage}", systems.ONNXRUNTIME, profile(PROFILE, "quantize")
     )
     for case, source in traps.reals(storage, expressed, rng, granularities=GRANULARITIES[storage in FLOATS]):
-        comparison.add(case, source, case.quantized(source, "onnx"), run("QuantizeLinear", case, source))
+        comparison.add(case, source, case.quantized(source, PROFILE), run("QuantizeLinear", case, source))
     comparison.finish(10_000)
 
 
@@ -188,9 +190,9 @@ def test_quantize_traps(storage: str, expressed: str) -> None:
 def test_dequantize_traps(storage: str, expressed: str) -> None:
     rng = generator(35)
     comparison = Comparison(
-        f"onnxruntime dequantize {storage} to {expressed}", systems.ONNXRUNTIME, profile("onnx", "dequantize")
+        f"onnxruntime dequantize {storage} to {expressed}", systems.ONNXRUNTIME, profile(PROFILE, "dequantize")
     )
     granularities = GRANULARITIES[storage in FLOATS]
     for case, source in traps.stored(storage, expressed, rng, granularities=granularities, symmetric=storage == "i32"):
-        comparison.add(case, source, case.dequantized(source, "onnx"), run("DequantizeLinear", case, source))
+        comparison.add(case, source, case.dequantized(source, PROFILE), run("DequantizeLinear", case, source))
     comparison.finish(10_000)

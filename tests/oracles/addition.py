@@ -66,7 +66,7 @@ def _through_real(
 ) -> int:
     f = np.float32
     total = f(f(a) * f(scales[0])) + f(f(b) * f(scales[1]))
-    if profile in ("onnx", "onnx_reference"):
+    if profile.startswith("onnx"):
         rounded = round(float(total / f(scales[2]))) + z
     elif profile == "onednn":
         rounded = round(float(f(f(total * (f(1) / f(scales[2]))) + f(z))))

@@ -19,6 +19,7 @@ IEEE_LIKE = ("f8E4M3", "f8E3M4", "f8E4M3B11FNUZ")
 WIDE = ("f16", "bf16", "f32", "f64")
 TARGETS = {
     "onnx": ("f16", "bf16", *F8, *FINITE, "f8E8M0FNU"),
+    "onnx_1_32": ("f16", "bf16", *F8, *FINITE, "f8E8M0FNU"),
     "onnx_reference": ("f16", "bf16", *F8, *FINITE, "f8E8M0FNU"),
     "torch": ("f16", "bf16", *F8, "f8E8M0FNU"),
     "torch_2_14": ("f16", "bf16", *F8, "f8E8M0FNU"),
@@ -27,7 +28,7 @@ TARGETS = {
     "ml_dtypes": ("f16", "bf16", *F8, *IEEE_LIKE, *FINITE, "f8E8M0FNU"),
 }
 SOURCES = dict.fromkeys(TARGETS, WIDE) | {"onednn": ("f32",)}
-CHOOSE_SATURATION = ("onnx", "onnx_reference")
+CHOOSE_SATURATION = ("onnx", "onnx_1_32", "onnx_reference")
 
 
 class Cast(NamedTuple):
@@ -99,7 +100,7 @@ def cast(
 ) -> Cast:
     """The code of x, a value of `source` held in binary64. NaNs hold their payload in its highest bits."""
     # Both versions cast alike.
-    profile = "torch" if profile == "torch_2_14" else profile
+    profile = {"torch_2_14": "torch", "onnx_1_32": "onnx"}.get(profile, profile)
     if math.isnan(x) and tail:
         return Cast(0x7FC0, nan=True)
     if math.isnan(x):

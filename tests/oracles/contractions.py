@@ -29,6 +29,7 @@ SCHEMES = {
         for profile, scheme in {
             "litert_xnnpack": "xnnpack_fp32",
             "onnx": "onnxruntime",
+            "onnx_1_32": "onnxruntime",
             "onnx_reference": "onnx_reference",
             "torch": "fbgemm",
             "stablehlo": "stablehlo",

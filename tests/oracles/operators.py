@@ -25,10 +25,10 @@ def parameter_index(index: tuple[int, ...], scales: tuple[int, ...], axis: int, 
 
 
 def onnx_quantize(
-    x: Array, scale: Array, zero_point: Array | None, storage: str, axis: int, block: int, *, reference: bool
+    x: Array, scale: Array, zero_point: Array | None, storage: str, axis: int, block: int, *, profile: str
 ) -> list[int]:
     """ONNX QuantizeLinear: f32 x and scale, integers."""
-    quantize = profile_oracle.QUANTIZE["onnx_reference" if reference else "onnx"]
+    quantize = profile_oracle.QUANTIZE[profile]
     outer = block and scale.shape not in ((), (1,)) and math.prod(x.shape[axis % x.ndim + 1 :]) > 1
     granularity = "sub_channel_outer" if outer else "per_tensor"
     places = [parameter_index(index, scale.shape, axis, block) for index in np.ndindex(x.shape)]

@@ -52,7 +52,7 @@ def product(x: float, r: float, to: Format) -> float:
 
 def plus(a: float, b: float, to: Format) -> float:
     if not math.isfinite(a):
-        return a
+        return a + b
     return b if math.isinf(b) else to.round(Fraction(a) + Fraction(b))
 
 
@@ -115,7 +115,7 @@ def mlir(x: float, scale: float, z: int, t: Target) -> Stored | None:
 
 
 def onnx(x: float, scale: float, z: int, t: Target) -> Stored:
-    """onnxruntime QuantizeLinear: f16 is divided in f32. Its scalar loops convert as the reference evaluator does:
+    """onnxruntime QuantizeLinear to 1.31: f16 is divided in f32. Its scalar loops convert as the reference evaluator:
     f16, 2-bit storage, blocks along another axis than the last, and the 4-bit elements that vectors of whole bytes
     leave out (all seen live: tests/interop/test_onnxruntime.py).
     """
@@ -123,6 +123,15 @@ def onnx(x: float, scale: float, z: int, t: Target) -> Stored:
     value = quotient(x, s, F32)
     if t.storage in ("i2", "u2") or t.expressed == "f16" or t.granularity == "sub_channel_outer" or t.alone:
         return indefinite(x, value, nearest_even, z, t)
+    if math.isnan(value):
+        return Stored(t.lo, nan=True)
+    return clamped(rounded(value) + z, t.lo, t.hi)
+
+
+def onnx_1_32(x: float, scale: float, z: int, t: Target) -> Stored:
+    """onnxruntime QuantizeLinear since 1.32, opset 23 and newer: divides in the type of the scale, and saturates."""
+    e = FORMATS[t.expressed]
+    value = quotient(x, e.round(Fraction(scale)), e)
     if math.isnan(value):
         return Stored(t.lo, nan=True)
     return clamped(rounded(value) + z, t.lo, t.hi)
@@ -167,6 +176,12 @@ def litert_xnnpack(x: float, scale: float, z: int, t: Target) -> Stored:
     return clamped(rounded(value) + z, t.lo, t.hi)
 
 
+def clamped_in_f32(total: int | float, t: Target) -> Stored:
+    """Clamped to bounds that are rounded to f32, as far as the storage holds these."""
+    lo, hi = max(F32.round(Fraction(t.lo)), t.type_lo), min(F32.round(Fraction(t.hi)), t.type_hi)
+    return Stored(int(min(max(total, lo), hi)), low=total < t.lo, high=total > t.hi)
+
+
 def left_out(scale: float) -> bool:
     """oneDNN's pass remove_quant_data_with_no_effect: |s - 1| <= eps, eps the f32 1e-6. The difference is exact."""
     return abs(Fraction(F32.round(Fraction(scale))) - 1) <= Fraction(F32.round(Fraction(1, 10**6)))
@@ -189,7 +204,7 @@ def torch(x: float, scale: float, z: int, t: Target) -> Stored:
         value = plus(product(x, r, F32), F32.round(Fraction(z)), F32)
     if math.isnan(value):
         return Stored(t.lo if t.storage == "i32" else t.hi if fused else 0, nan=True)
-    return clamped(rounded(value), t.lo, t.hi)
+    return clamped_in_f32(rounded(value), t)
 
 
 def torch_2_14(x: float, scale: float, z: int, t: Target) -> Stored:
@@ -204,7 +219,7 @@ def torch_2_14(x: float, scale: float, z: int, t: Target) -> Stored:
         return Stored(t.lo if t.storage == "i32" else 0, nan=True)
     integral = rounded(value)
     whole = integral if math.isinf(integral) else F32.round(Fraction(integral))
-    return clamped(plus(float(whole), F32.round(Fraction(z)), F32), t.lo, t.hi)
+    return clamped_in_f32(plus(float(whole), F32.round(Fraction(z)), F32), t)
 
 
 def torch_decomposed(x: float, scale: float, z: int, t: Target) -> Stored:
@@ -232,6 +247,7 @@ QUANTIZE: dict[str, Callable[[float, float, int, Target], Stored | None]] = {
     "stablehlo": stablehlo,
     "mlir": mlir,
     "onnx": onnx,
+    "onnx_1_32": onnx_1_32,
     "onnx_reference": onnx_reference,
     "onednn": onednn,
     "litert": litert,

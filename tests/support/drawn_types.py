@@ -107,12 +107,17 @@ def as_expressed(values: NDArray[Any], expressed: str) -> NDArray[Any]:
 
 
 def hard_values(rng: np.random.Generator, drawn: Drawn, count: int, expressed: str) -> NDArray[Any]:
-    """Ties and their neighbours, specials, huge numbers and random patterns."""
+    """Ties and their neighbours, specials, huge numbers and random patterns; or one of them among numbers near 0, since
+    kernels that meet one of a kind look at all elements around it.
+    """
     scale, zero_point = float(rng.choice(drawn.scales)), int(rng.choice(drawn.zero_points))
     with np.errstate(all="ignore"):
         near = ((rng.integers(-300, 300, 40) / 2 - zero_point % 256) * scale).astype(np.float32)
         huge = np.array([2.0**31, -(2.0**31), 2.0**31 - 128, 3e9, -3e9, 1e20, -1e20]) * scale
         values = np.concatenate([neighbours(near), SPECIAL, huge.astype(np.float32), patterns(20, rng)])
+        if rng.random() < 0.5:
+            lone = rng.choice(huge if rng.random() < 0.5 else values)
+            values = np.concatenate([[lone], rng.integers(0, 3, count - 1) * scale])
     return as_expressed(rng.permutation(values)[:count], expressed)
 
 

@@ -31,7 +31,7 @@ ROUNDINGS = (
 )
 """Those by which a real number becomes an integer."""
 _IN_FLOAT = (Overflow.FLOAT_CLAMP, Overflow.FLOAT_SATURATE)
-_INT32_MINIMUM = -(1 << 31)
+_INT32_MINIMUM, _INT32_MAXIMUM = -(1 << 31), (1 << 31) - 1
 _LARGEST_F32_IN_INT32 = (1 << 31) - 128
 _WIDEST_NARROW = 16
 
@@ -69,7 +69,7 @@ class GeneralPlan(Plan):
 
     def explain_undefined(self, counts: Array) -> str:
         """See Plan.explain_undefined."""
-        lowest, highest = self.bounds[4:].tolist()
+        lowest, highest = self.bounds[4:6].tolist()
         return (
             f"profile {self.profile} is undefined for this element: it is NaN, or rounds to a number outside "
             f"{lowest} to {highest}"
@@ -157,6 +157,8 @@ def plan_general(
         kernel.Field.BYTES: operand.dtype.itemsize,
     }
     stored = _stored_bounds(rule, operand, in_float, stepped)
+    added = np.zeros_like(zero_points) if in_float else zero_points
+    from_int32 = (_INT32_MINIMUM + int(added.max()), _INT32_MAXIMUM + int(added.min()))
     channels = operand.channels
     return GeneralPlan(
         **quantizing(profile, rule, input_type, operand),
@@ -167,8 +169,19 @@ def plan_general(
             scales if rule.quotient is Quotient.DIVISION else reciprocals(rule, operand, scales), lane
         ),
         addends=channels.lay_out(rounded(zero_points.astype(np.float64), FLOATS[stepped]), lane),
-        zero_points=channels.lay_out(np.zeros_like(zero_points) if in_float else zero_points, integer),
+        zero_points=channels.lay_out(added, integer),
         nans=channels.lay_out(stored_nans(rule, operand), integer),
         rules=np.array([int(rules[field]) for field in kernel.Field], np.int64),
-        bounds=np.array([operand.minimum, operand.maximum, *stored, operand.lowest, operand.highest], integer),
+        bounds=np.array(
+            # 16 bits of storage are far below what int32 holds, and the kernel does not look at it.
+            [
+                operand.minimum,
+                operand.maximum,
+                *stored,
+                operand.lowest,
+                operand.highest,
+                *(from_int32 if wide else (0, 0)),
+            ],
+            integer,
+        ),
     )

@@ -30,7 +30,14 @@ from core.operators.description import (
 )
 from core.operators.element_names import type_key
 from core.operators.execution import converted
-from core.operators.onnx.element_types import IMPLEMENTATIONS, LAST_OPSET, SINCE_OPSET, element_numbered, same_type
+from core.operators.onnx.element_types import (
+    IMPLEMENTATIONS,
+    LAST_OPSET,
+    REFERENCE,
+    SINCE_OPSET,
+    element_numbered,
+    same_type,
+)
 from core.operators.onnx.granularity import AXIS, BLOCK_SIZE, granularity_of
 from core.operators.separate_parameters import Granularity, check_integers, for_each, quantized_type, reals_of
 from core.plan.lanes import narrowed
@@ -44,7 +51,7 @@ def _zero_points(call: OperatorCall, x: OperandTensor) -> Array | None:
     if zero_point is None:
         return None
     same_type(call, "x_zero_point", "x")
-    wide = type_key(x.type.element) == "i32" and call.implementation == "onnxruntime"
+    wide = type_key(x.type.element) == "i32" and call.implementation != REFERENCE
     if (isinstance(x.type.element, FloatElement) or wide) and np.any(reals_of(zero_point)):
         raise UnsupportedError(f"x_zero_point of {type_key(x.type.element)} must be 0", pointer="/inputs/x_zero_point")
     if isinstance(x.type.element, FloatElement):
@@ -92,7 +99,7 @@ def _plan(call: OperatorCall) -> Run:
         return lambda: {"y": empty(y_type)}
     element = x.type.element
     assert isinstance(element, (IntegerElement, FloatElement))
-    if element.name == "i32" and zero_points is not None and call.implementation == "reference":
+    if element.name == "i32" and zero_points is not None and call.implementation == REFERENCE:
         return _in_f64(x, reals_of(scale), zero_points, granularity, y_type)
     # All scales are exact in f32, and a product in f32 rounded to f16 or bf16 is what both implementations give.
     stored = quantized_type(x.shape, granularity, element, FLOATS["f32"], reals_of(scale), zero_points)
@@ -108,7 +115,7 @@ DEQUANTIZE_LINEAR = Operator(
     system="onnx",
     name="DequantizeLinear",
     summary="Dequantize integers of 2 to 32 bits or small floats: per tensor, per axis or blocked.",
-    source="ONNX operators, opset 10, 13, 19, 21, 23, 24, 25, 28; onnxruntime 1.31.1; onnx 1.23.2",
+    source="ONNX operators, opset 10, 13, 19, 21, 23, 24, 25, 28; onnxruntime 1.31.1 and 1.32.0; onnx 1.23.2",
     versions=(10, 13, 19, 21, 23, 24, 25, 28),
     last_version=LAST_OPSET,
     implementations=IMPLEMENTATIONS,

@@ -21,18 +21,16 @@ from core.formats.elements import FLOATS, IntegerElement, Signedness
 from core.mlir.types import TensorType, UniformType
 from core.operators.description import Array, Operand, OperandTensor, Operator, OperatorCall, Outputs, Run
 from core.operators.execution import converted
-from core.operators.onnx.element_types import IMPLEMENTATIONS, LAST_OPSET
+from core.operators.onnx.element_types import IMPLEMENTATIONS, LAST_OPSET, PROFILES, REFERENCE
 from core.operators.separate_parameters import storage_of
 from core.parameters.ranges import RangeOptions, range_rule_named
 
 _UINT8 = IntegerElement(8, Signedness.UNSIGNED)
 _F32 = FLOATS["f32"]
-_RULES = {"onnxruntime": "onnx_dynamic", "reference": "onnx_dynamic_reference"}
+_RULES = dict.fromkeys(PROFILES, "onnx_dynamic") | {REFERENCE: "onnx_dynamic_reference"}
 
-
-_NAN = {
-    "onnxruntime": "onnxruntime's scale then depends on the instruction set and the number of threads",
-    "reference": "the reference evaluator's scale becomes NaN with it",
+_NAN = dict.fromkeys(PROFILES, "onnxruntime's scale then depends on the instruction set and the number of threads") | {
+    REFERENCE: "the reference evaluator's scale becomes NaN with it",
 }
 
 
@@ -77,7 +75,7 @@ DYNAMIC_QUANTIZE_LINEAR = Operator(
     system="onnx",
     name="DynamicQuantizeLinear",
     summary="Quantize to ui8 with a scale and zero point derived from the range of x.",
-    source="ONNX operators, opset 11; onnxruntime 1.31.1; onnx 1.23.2",
+    source="ONNX operators, opset 11; onnxruntime 1.31.1 and 1.32.0; onnx 1.23.2",
     versions=(11,),
     last_version=LAST_OPSET,
     implementations=IMPLEMENTATIONS,

@@ -27,10 +27,13 @@ SINCE_OPSET: Mapping[str, int] = {
 
 IMPLEMENTATIONS = Choices(
     "OnnxImplementation",
-    ("onnxruntime", "reference"),
-    "The implementation to match: onnxruntime's CPU provider, or the ReferenceEvaluator of the onnx package.",
+    ("onnxruntime", "onnxruntime_1_32", "reference"),
+    "The implementation to match: onnxruntime's CPU provider up to 1.31, or since 1.32, which changed QuantizeLinear; "
+    "or the ReferenceEvaluator of the onnx package.",
 )
-PROFILES = {"onnxruntime": "onnx", "reference": "onnx_reference"}
+PROFILES = {"onnxruntime": "onnx", "onnxruntime_1_32": "onnx_1_32", "reference": "onnx_reference"}
+REFERENCE = "reference"
+"""The implementation that is not onnxruntime's."""
 
 
 def element_numbered(number: int, attribute: str, taken: tuple[str, ...]) -> str:

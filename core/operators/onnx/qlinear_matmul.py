@@ -19,7 +19,7 @@ from core.mlir.types import TensorType
 from core.operators.description import Operand, OperandTensor, Operator, OperatorCall, Outputs, Work
 from core.operators.element_names import type_key
 from core.operators.execution import placed
-from core.operators.onnx.element_types import F8, IMPLEMENTATIONS, LAST_OPSET, PROFILES, same_type
+from core.operators.onnx.element_types import F8, IMPLEMENTATIONS, LAST_OPSET, PROFILES, REFERENCE, same_type
 from core.operators.onnx.matrix import Matrices, Matrix
 from core.operators.onnx.output_parameters import integers_of, output_element
 from core.operators.separate_parameters import MOST_FACTORS, check_number_of_scales, quantized_type, reals_of
@@ -57,9 +57,7 @@ def _plan(call: OperatorCall) -> Work:
     matrices = Matrices.of(a, b, ("a", "b"))
     left, right = _quantized(call, "a", matrices.a), _quantized(call, "b", matrices.b)
     output = output_element(call, element)
-    factor = (
-        None if call.implementation == "onnxruntime" else _FACTORS.get(type_key(call.inputs["y_scale"].type.element))
-    )
+    factor = None if call.implementation != REFERENCE else _FACTORS.get(type_key(call.inputs["y_scale"].type.element))
     with placed(_PLACES):
         plan = plan_matmul(
             left, right, output, PROFILES[call.implementation], factor=factor, operand_rule=OPERANDS_OF_BATCHES
@@ -89,7 +87,7 @@ QLINEAR_MATMUL = Operator(
     system="onnx",
     name="QLinearMatMul",
     summary="Quantized matrix product, with numpy's matmul semantics.",
-    source="ONNX operators, opset 10, 21; onnxruntime 1.31.1; onnx 1.23.2",
+    source="ONNX operators, opset 10, 21; onnxruntime 1.31.1 and 1.32.0; onnx 1.23.2",
     versions=(10, 21),
     last_version=LAST_OPSET,
     implementations=IMPLEMENTATIONS,

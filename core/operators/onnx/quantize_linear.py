@@ -2,9 +2,12 @@
 
     y = saturate(RNE(x / y_scale) + y_zero_point); to small floats: cast(x / y_scale)
 
-The arithmetic is that of the profiles `onnx` and `onnx_reference`. Which type x / y_scale is computed in:
+The arithmetic is that of the profiles `onnx`, `onnx_1_32` and `onnx_reference`. Which type x / y_scale is computed in:
 
-- onnxruntime: f32, whatever the types and `precision` are. It has f32, and f16 with a f16 scale; other types follow.
+- onnxruntime to 1.31: f32, whatever the types and `precision` are. It has f32, and f16 with a f16 scale; other types
+  follow.
+- onnxruntime since 1.32: `precision` if given, else the type of y_scale; up to opset 22 f32. It has f32 and f16, each
+  with the scales of the other from opset 23 on, and both as `precision`.
 - reference: `precision` if given, else numpy's common type of x and y_scale: f64 where one is i32, f32 where they
   differ.
 """
@@ -39,6 +42,7 @@ from core.operators.onnx.element_types import (
     IMPLEMENTATIONS,
     LAST_OPSET,
     PROFILES,
+    REFERENCE,
     SINCE_OPSET,
     element_numbered,
 )
@@ -75,6 +79,8 @@ def _computed_in(call: OperatorCall, x: str, scale: str, y: str) -> FloatElement
     if call.implementation == "onnxruntime":
         return FLOATS[x if x == scale and x in LANES and y not in FINITE else "f32"]
     precision = call.integer("precision")
+    if call.implementation != REFERENCE and not precision:
+        return FLOATS[scale if call.version >= _SAME_TYPES_UNTIL and scale in LANES else "f32"]
     if precision:
         return FLOATS[element_numbered(precision, "precision", _PRECISIONS)]
     if "i32" in (x, scale):
@@ -165,7 +171,7 @@ QUANTIZE_LINEAR = Operator(
     system="onnx",
     name="QuantizeLinear",
     summary="Quantize to integers of 2 to 16 bits or to small floats: per tensor, per axis or blocked.",
-    source="ONNX operators, opset 10, 13, 19, 21, 23, 24, 25, 28; onnxruntime 1.31.1; onnx 1.23.2",
+    source="ONNX operators, opset 10, 13, 19, 21, 23, 24, 25, 28; onnxruntime 1.31.1 and 1.32.0; onnx 1.23.2",
     versions=(10, 13, 19, 21, 23, 24, 25, 28),
     last_version=LAST_OPSET,
     implementations=IMPLEMENTATIONS,
@@ -209,7 +215,7 @@ QUANTIZE_LINEAR = Operator(
             name="precision",
             kind=Kind.INTEGER,
             description="The type of x / y_scale by its number in TensorProto: 1 (f32), 10 (f16) or 16 (bf16); 0: "
-            "unset. onnxruntime ignores it.",
+            "unset. onnxruntime ignores it up to 1.31.",
             default=0,
             since=23,
             lowest=0,
@@ -217,8 +223,9 @@ QUANTIZE_LINEAR = Operator(
         ),
     ),
     deviations=(
-        "onnxruntime has neither bf16, i32 and f8E8M0FNU, nor x and y_scale of two types, nor f4 and f6: there x / "
-        "y_scale is computed in f32 and cast as the reference evaluator casts.",
+        "onnxruntime has neither bf16, i32 and f8E8M0FNU, nor f4 and f6, nor up to 1.31 x and y_scale of two types: "
+        "x / y_scale is computed in f32 there, or since 1.32 in bf16 where y_scale or precision is, and cast as the "
+        "reference evaluator casts.",
         "A zero point of f4 or f6 other than 0 is refused; the reference evaluator adds it before the cast.",
         "The reference evaluator broadcasts zero points and accepts more scales than there are blocks; ONNX's "
         "specification and onnxruntime do not.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from core.errors import LimitError, ParameterError, UnsupportedError
 from core.formats.elements import FloatElement
 from core.mlir.types import StorageType, UniformQuantizedType
 from core.parameters.calibration.observed import Observed
-from core.parameters.finished_type import Granularity, finish_type
+from core.parameters.finished_type import Granularity, finish_type, scales_of_type
 from core.parameters.ranges import RANGE_RULES, RangeOptions, RangeParameters, RangeRule
 
 Array = NDArray[Any]
@@ -67,8 +67,9 @@ class Target:
     granularity: Granularity
 
     def parameters(self, minimums: Array, maximums: Array) -> RangeParameters:
-        """Return scales and zero points. Errors as of RangeRule.derive_all."""
-        return self.rule.derive_all(minimums, maximums, self.storage, self.options)
+        """Return zero points, and scales as the type has them, where one has. Errors as of RangeRule.derive_all."""
+        found = self.rule.derive_all(minimums, maximums, self.storage, self.options)
+        return replace(found, scales=np.array(scales_of_type(found.scales, self.expressed, self.granularity)))
 
     def type_of(self, found: RangeParameters) -> UniformQuantizedType:
         """Return the type with these parameters. Errors as of finish_type."""

@@ -34,6 +34,7 @@ from core.parameters.bias import (
     bias_scales,
     quantize_bias,
 )
+from core.parameters.calibration import Target
 from core.parameters.fake_quantize import FakeQuantizePlan, plan_fake_quantize
 from core.parameters.finished_type import Granularity, PerAxis, PerBlock, PerTensor
 from core.parameters.ranges import RangeParameters, RangeRule
@@ -97,7 +98,7 @@ def derive_from_ranges(call: RangeCall, settings: Settings) -> DerivedParameters
     with at("/scheme"):
         rule.check_blocks(blocks=isinstance(granularity, PerBlock))
     with at_range("/minimums"), at("/storage", UnsupportedError):
-        found = rule.derive_all(call.minimums, call.maximums, storage, options)
+        found = Target(rule, options, storage, expressed, granularity).parameters(call.minimums, call.maximums)
     return DerivedParameters(rule, expressed, found, granularity)
 
 

@@ -215,6 +215,8 @@ def test_quantize_by_any_rule_from_any_element(lane: str, bits: int, overflow: O
     lowest, highest = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
     wide = bits == 32 or lane == "<f8"
     integer = "<i8" if wide else "<i4"
+    # For zero points of -9 to 8. Those of 32 bits do not hold it, nor look at it.
+    from_int32 = (8 - (1 << 31), (1 << 31) - 10) if wide else (0, 0)
     # Narrower than the type: what is between is stored as the bound, and is defined.
     minimum, maximum = lowest + 20, highest - 10
     for number, (shape, blocks) in enumerate(LAYOUTS):
@@ -276,7 +278,7 @@ def test_quantize_by_any_rule_from_any_element(lane: str, bits: int, overflow: O
                 channels.lay_out(zeros, integer),
                 channels.lay_out(nans, integer),
                 np.array([int(rules[field]) for field in Rule], np.int64),
-                np.array([minimum, maximum, minimum, maximum, lowest, highest], integer),
+                np.array([minimum, maximum, minimum, maximum, lowest, highest, *from_int32], integer),
                 counts,
             )
             assert (stored[: stop - start] == expected[here]).all()

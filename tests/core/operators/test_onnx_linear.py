@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.errors import LimitError, ParameterError, PreconditionError, RequantError, TypeFitError, UnsupportedError
-from core.operators.onnx.element_types import SINCE_OPSET
+from core.operators.onnx.element_types import PROFILES, SINCE_OPSET
 from tests.oracles.operators import onnx_dequantize, onnx_quantize
 from tests.support.cases import examples
 from tests.support.operator_calls import output_types, run, tensor
@@ -63,9 +63,9 @@ def storage_bounds(element: str) -> tuple[int, int]:
 
 
 @settings(max_examples=examples(150))
-@given(st.data(), layouts(), st.sampled_from(INTEGERS), st.booleans(), st.booleans())
+@given(st.data(), layouts(), st.sampled_from(INTEGERS), st.sampled_from([*PROFILES]), st.booleans())
 def test_quantize_is_the_oracles(
-    data: st.DataObject, layout: Any, element: str, reference: bool, has_zero_point: bool
+    data: st.DataObject, layout: Any, element: str, implementation: str, has_zero_point: bool
 ) -> None:
     shape, scales, axis, block = layout
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
@@ -81,10 +81,9 @@ def test_quantize_is_the_oracles(
         ]
     else:
         inputs["y_zero_point"] = tensor(element, point)
-    implementation = "reference" if reference else "onnxruntime"
     found = run(QUANTIZE, inputs, attributes, opset=25, implementation=implementation)["y"]
     storage = element.replace("ui", "u")
-    expected = onnx_quantize(x, scale, point, storage, axis, block, reference=reference)
+    expected = onnx_quantize(x, scale, point, storage, axis, block, profile=PROFILES[implementation])
     assert found.ravel().tolist() == expected
 
 
@@ -107,7 +106,7 @@ def test_dequantize_is_the_oracles(
         "block_size": block,
         "output_dtype": {"f32": 1, "f16": 10, "bf16": 16}[to],
     }
-    for implementation in ("onnxruntime", "reference"):
+    for implementation in PROFILES:
         found = run(DEQUANTIZE, inputs, attributes, opset=25, implementation=implementation)["y"].ravel()
         expected = onnx_dequantize(x, scale, point, to, axis, block)
         if to == "bf16":
@@ -277,3 +276,41 @@ def test_dynamic_quantization_of_nan_is_an_error(implementation: str, says: str)
     with pytest.raises(PreconditionError, match=says) as caught:
         run(DYNAMIC, {"x": tensor("f32", x)}, opset=11, implementation=implementation)
     assert (caught.value.index, caught.value.pointer) == (4, "/inputs/x")
+
+
+@pytest.mark.parametrize(
+    ("implementation", "opset", "real", "scale", "precision", "computed"),
+    [
+        ("onnxruntime", 23, "f16", "f16", 0, "f32"),
+        ("onnxruntime", 23, "f32", "f32", 10, "f32"),
+        ("onnxruntime_1_32", 22, "f16", "f16", 0, "f32"),
+        ("onnxruntime_1_32", 23, "f16", "f16", 0, "f16"),
+        ("onnxruntime_1_32", 23, "f16", "f16", 1, "f32"),
+        ("onnxruntime_1_32", 23, "f16", "f32", 0, "f32"),
+        ("onnxruntime_1_32", 23, "f32", "f16", 0, "f16"),
+        ("onnxruntime_1_32", 23, "f32", "f32", 10, "f16"),
+        ("onnxruntime_1_32", 23, "f32", "f16", 1, "f32"),
+    ],
+)
+@pytest.mark.parametrize("element", ["i8", "i2", "i4", "f8E4M3FN"])
+def test_the_type_that_onnxruntime_divides_in(
+    implementation: str, opset: int, real: str, scale: str, precision: int, computed: str, element: str
+) -> None:
+    """As seen live (tests/interop/operators/test_onnx_grid.py): ignored to 1.31, then from opset 23 on as specified."""
+    if element == "i2":
+        if opset < 23:
+            return
+        opset = 25
+    dtypes = {"f16": np.float16, "f32": np.float32}
+    rng = np.random.default_rng(5)
+    huge = [np.inf, 3e9, -3e9, 65519.0] if implementation == "onnxruntime_1_32" else []
+    x = np.concatenate([rng.normal(0, 5, 5000), huge])
+    with np.errstate(all="ignore"):
+        given, factor = x.astype(dtypes[real]), np.asarray(0.1, dtypes[scale])
+        quotients = (given.astype(dtypes[computed]) / factor.astype(dtypes[computed])).astype(np.float32)
+    inputs = {"x": tensor(real, given), "y_scale": tensor(scale, factor)}
+    inputs["y_zero_point"] = tensor(element, 0)
+    attributes = {"precision": precision} if opset >= 23 else {}
+    found = run(QUANTIZE, inputs, attributes, opset=opset, implementation=implementation)["y"]
+    of_quotients = {"x": tensor("f32", quotients), "y_scale": tensor("f32", 1.0), "y_zero_point": tensor(element, 0)}
+    assert np.array_equal(found, run(QUANTIZE, of_quotients, {}, opset=25, implementation=implementation)["y"])

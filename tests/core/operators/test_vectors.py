@@ -22,7 +22,7 @@ CASES = [
     for case in conversions()
     if case.name.startswith(("ort_quantize/", "onednn_quantize/")) and "!quant" in case.input_type + case.output_type
 ]
-IMPLEMENTATIONS = {"onnx": "onnxruntime", "onnx_reference": "reference"}
+IMPLEMENTATIONS = {"onnx": "onnxruntime", "onnx_1_32": "onnxruntime_1_32", "onnx_reference": "reference"}
 
 
 def parts(case: Conversion) -> tuple[tuple[int, ...], Any]:

@@ -25,6 +25,7 @@ from tests.interop.casts.cast_data import (
 from tests.interop.comparison import Comparison
 from tests.interop.conformance import systems
 from tests.interop.conformance.subject import profile
+from tests.interop.onnxruntime_version import PROFILE
 
 pytest.importorskip("onnx")
 ort: Any = pytest.importorskip("onnxruntime")
@@ -67,12 +68,12 @@ def test_narrow(target: str, source: str) -> None:
     """
     if source == target:
         return
-    comparison = Comparison(f"onnxruntime cast {source} to {target}", systems.ONNXRUNTIME, profile("onnx", "cast"))
+    comparison = Comparison(f"onnxruntime cast {source} to {target}", systems.ONNXRUNTIME, profile(PROFILE, "cast"))
     for data in real_data(source, target):
         data = np.ascontiguousarray(data)
         for saturate, rounding in onnx_choices(target):
             theirs = run(data, source, target, saturate, rounding)
-            ours = narrowed(data, source, target, "onnx", saturate, rounding)
+            ours = narrowed(data, source, target, PROFILE, saturate, rounding)
             left = {}
             if (source, target) == ("f32", "f16"):
                 left = {"onnxruntime_f16_nan_by_place": np.isnan(data)}
@@ -91,9 +92,9 @@ def test_widen(source: str, target: str) -> None:
     """Every code."""
     if source == target:
         return
-    comparison = Comparison(f"onnxruntime cast {source} to {target}", systems.ONNXRUNTIME, profile("onnx", "cast"))
+    comparison = Comparison(f"onnxruntime cast {source} to {target}", systems.ONNXRUNTIME, profile(PROFILE, "cast"))
     codes = stored_data(source)
-    theirs, ours = run(codes, source, target).view(RESULTS[target]), widened(codes, source, target, "onnx")
+    theirs, ours = run(codes, source, target).view(RESULTS[target]), widened(codes, source, target, PROFILE)
     nan = is_nan(theirs)
     assert (is_nan(ours) == nan).all()
     comparison.add(source, codes, ours, theirs, {"nan_bits": nan})

@@ -19,13 +19,15 @@ Key = tuple[str, str, str]
 def merge(records: Iterable[Mapping[str, Any]], date: str) -> dict[str, Any]:
     """Return what the page says, with a row for each name and operation of ours.
 
-    A test that was repeated with the same data counts once.
+    A test that was repeated with the same data counts once, also where it ran with the same version of a system in
+    another environment.
     """
-    rounds: dict[tuple[Any, ...], str] = {}
+    rounds: dict[tuple[Any, ...], tuple[str, str]] = {}
     counted = []
     for record in records:
-        data = record["environment"], record["test"], record["seed"]
-        if rounds.setdefault(data, record["round"]) == record["round"]:
+        data = record["system"], record["version"], record["test"], record["seed"]
+        run = record["environment"], record["round"]
+        if rounds.setdefault(data, run) == run:
             counted.append(record)
     sums: dict[Subject, dict[Key, tuple[Counter[str], Counter[str]]]] = {}
     for record in counted:

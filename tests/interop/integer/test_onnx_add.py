@@ -13,6 +13,7 @@ from tests.interop.comparison import Comparison
 from tests.interop.conformance import systems
 from tests.interop.conformance.subject import profile as row
 from tests.interop.integer.quantized_tensors import DTYPES, Array, Quantized, per_tensor
+from tests.interop.onnxruntime_version import PROFILE
 
 onnx: Any = pytest.importorskip("onnx")
 ort: Any = pytest.importorskip("onnxruntime")
@@ -76,11 +77,11 @@ def ours(sides: list[Quantized], a: Array, b: Array, profile: str) -> Array:
 
 
 @pytest.mark.parametrize(
-    ("profile", "system"), [("onnx", with_onnxruntime), ("onnx_reference", with_reference)], ids=["ort", "reference"]
+    ("profile", "system"), [(PROFILE, with_onnxruntime), ("onnx_reference", with_reference)], ids=["ort", "reference"]
 )
 @pytest.mark.parametrize("storage", ["i8", "u8"])
 def test_add(storage: str, profile: str, system: Any) -> None:
-    live = systems.ONNXRUNTIME if profile == "onnx" else systems.ONNX_REFERENCE
+    live = systems.ONNXRUNTIME if profile == PROFILE else systems.ONNX_REFERENCE
     comparison = Comparison(f"DequantizeLinear, Add, QuantizeLinear {storage}, {profile}", live, row(profile, "add"))
     a, b = every_pair(storage)
     for sides in cases(storage):

@@ -19,6 +19,7 @@ from tests.interop.conformance import systems
 from tests.interop.conformance.subject import profile as row
 from tests.interop.conformance.subject import scheme as scheme_row
 from tests.interop.integer.quantized_tensors import DTYPES, Array, Quantized, per_axis, per_tensor, run_product, tensor
+from tests.interop.onnxruntime_version import PROFILE
 
 onnx: Any = pytest.importorskip("onnx")
 ort: Any = pytest.importorskip("onnxruntime")
@@ -60,10 +61,10 @@ def with_reference(model: Any, inputs: Mapping[str, Array]) -> Array:
     return np.asarray(ReferenceEvaluator(model).run(None, dict(inputs))[0])
 
 
-LIVE = {"onnx": systems.ONNXRUNTIME, "onnx_reference": systems.ONNX_REFERENCE}
-SCHEMES = {"onnx": "onnxruntime", "onnx_reference": "onnx_reference"}
+LIVE = {PROFILE: systems.ONNXRUNTIME, "onnx_reference": systems.ONNX_REFERENCE}
+SCHEMES = {PROFILE: "onnxruntime", "onnx_reference": "onnx_reference"}
 SYSTEMS = [
-    pytest.param("onnx", with_onnxruntime, id="onnxruntime"),
+    pytest.param(PROFILE, with_onnxruntime, id="onnxruntime"),
     pytest.param("onnx_reference", with_reference, id="reference"),
 ]
 

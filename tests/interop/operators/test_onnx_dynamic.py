@@ -11,6 +11,7 @@ import pytest
 
 from core.errors import PreconditionError
 from tests.interop.conformance import systems
+from tests.interop.onnxruntime_version import IMPLEMENTATION
 from tests.interop.operators.counting import Tally
 from tests.interop.operators.typed_arrays import Array, same
 from tests.support.operator_calls import run, tensor
@@ -63,13 +64,13 @@ def model(opset: int, shape: tuple[int, ...]) -> Any:
 
 
 def test_dynamic_quantize_linear() -> None:
-    tallies = {"onnxruntime": Tally(systems.ONNXRUNTIME), "reference": Tally(systems.ONNX_REFERENCE)}
+    tallies = {IMPLEMENTATION: Tally(systems.ONNXRUNTIME), "reference": Tally(systems.ONNX_REFERENCE)}
     for opset, x in itertools.product((11, 21), inputs(np.random.default_rng(51))):
         node = model(opset, x.shape)
         session = ort.InferenceSession(node.SerializeToString(), session_options(), providers=["CPUExecutionProvider"])
         with np.errstate(all="ignore"):
             theirs = {
-                "onnxruntime": session.run(None, {"x": x}),
+                IMPLEMENTATION: session.run(None, {"x": x}),
                 "reference": ReferenceEvaluator(node).run(None, {"x": x}),
             }
         for name, expected in theirs.items():
@@ -78,7 +79,7 @@ def test_dynamic_quantize_linear() -> None:
                 with pytest.raises(PreconditionError) as caught:
                     run("onnx.DynamicQuantizeLinear", given, opset=opset, implementation=name)
                 assert caught.value.index == np.argmax(np.isnan(x))
-                assert name == "onnxruntime" or np.isnan(expected[1]).all()
+                assert name == IMPLEMENTATION or np.isnan(expected[1]).all()
                 continue
             found = run("onnx.DynamicQuantizeLinear", given, opset=opset, implementation=name)
             pairs = [(found[each], np.asarray(value)) for each, value in zip(OUTPUTS, expected, strict=True)]

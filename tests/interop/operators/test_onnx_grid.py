@@ -19,6 +19,7 @@ from core.operators.registry import OPERATORS
 from tests.interop.conformance import systems
 from tests.interop.conformance.records import record
 from tests.interop.conformance.subject import operator
+from tests.interop.onnxruntime_version import IMPLEMENTATION
 from tests.interop.operators.typed_arrays import DTYPES, NAMES, Array, same
 
 pytest.importorskip("onnx")
@@ -244,7 +245,7 @@ def check(nodes: Iterator[Node], what: str, at_least: int) -> None:
         results: dict[str, Array] = {}
         refusal: RequantError | None = None
         try:
-            results = {name: node.ours(name) for name in ("onnxruntime", "reference")}
+            results = {name: node.ours(name) for name in (IMPLEMENTATION, "reference")}
         except RequantError as error:
             refusal = error
         if model is None and refusal is None:
@@ -270,12 +271,12 @@ def check(nodes: Iterator[Node], what: str, at_least: int) -> None:
             continue
         for name, by in (("reference", by_reference(node, model)),):
             compare(node, name, results[name], by, per_version, elements, wrong)
-        theirs = by_onnxruntime(node, model, NAMES[results["onnxruntime"].dtype])
-        compare(node, "onnxruntime", results["onnxruntime"], theirs, per_version, elements, wrong)
+        theirs = by_onnxruntime(node, model, NAMES[results[IMPLEMENTATION].dtype])
+        compare(node, IMPLEMENTATION, results[IMPLEMENTATION], theirs, per_version, elements, wrong)
     print(f"{what}: {dict(tally)}")  # noqa: T201
     print(examples)  # noqa: T201
     print({f"{version} {name}": count for (version, name), count in sorted(per_version.items())})  # noqa: T201
-    for name, system in (("onnxruntime", systems.ONNXRUNTIME), ("reference", systems.ONNX_REFERENCE)):
+    for name, system in ((IMPLEMENTATION, systems.ONNXRUNTIME), ("reference", systems.ONNX_REFERENCE)):
         record(system, [operator(f"onnx.{what}")], elements[name])
     assert not wrong, f"{len(wrong)} differences\n" + "\n".join(wrong[:25])
     assert sum(count for (_, name), count in per_version.items() if "lacks" not in name) >= at_least

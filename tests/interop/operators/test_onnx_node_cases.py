@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from core.operators.registry import OPERATORS
+from tests.interop.onnxruntime_version import IMPLEMENTATION
 from tests.interop.operators.typed_arrays import as_json, from_json, same
 
 onnx: Any = pytest.importorskip("onnx")
@@ -77,7 +78,7 @@ def over_http(client: httpx.Client, implementation: str, called: list[str]) -> l
     return [made(name) for name in HERE]
 
 
-@pytest.mark.parametrize("implementation", ["onnxruntime", "reference"])
+@pytest.mark.parametrize("implementation", [IMPLEMENTATION, "reference"])
 def test_every_node_case(client: httpx.Client, implementation: str) -> None:
     different = []
     calls: list[str] = []

@@ -18,6 +18,7 @@ import pytest
 from core.errors import RequantError
 from core.operators.registry import OPERATORS
 from tests.interop.conformance import systems
+from tests.interop.onnxruntime_version import IMPLEMENTATION
 from tests.interop.operators.counting import Tally
 from tests.interop.operators.typed_arrays import DTYPES, NAMES, Array, same
 
@@ -287,7 +288,7 @@ def known_difference(node: Node, system: str) -> str | None:
 
 
 def check(nodes: Iterator[Node], at_least: int) -> None:
-    tallies = {"onnxruntime": Tally(systems.ONNXRUNTIME), "reference": Tally(systems.ONNX_REFERENCE)}
+    tallies = {IMPLEMENTATION: Tally(systems.ONNXRUNTIME), "reference": Tally(systems.ONNX_REFERENCE)}
     verdicts: Counter[str] = Counter()
     wrong: list[str] = []
     for node in nodes:
@@ -308,11 +309,11 @@ def check(nodes: Iterator[Node], at_least: int) -> None:
             if refusal is None:
                 wrong.append(f"taken, refused by the checker: {node}: {reason[:200]}")
             continue
-        theirs = {"onnxruntime": by_onnxruntime(node, model), "reference": by_reference(node, model)}
+        theirs = {IMPLEMENTATION: by_onnxruntime(node, model), "reference": by_reference(node, model)}
         if refusal is not None:
             why = refused_beyond_the_checker(node)
             verdicts[f"refused, taken by the checker: {why}"] += 1
-            for name, allowed in (("onnxruntime", TAKEN_BY_ONNXRUNTIME), ("reference", TAKEN_BY_REFERENCE)):
+            for name, allowed in ((IMPLEMENTATION, TAKEN_BY_ONNXRUNTIME), ("reference", TAKEN_BY_REFERENCE)):
                 if theirs[name] is not None:
                     verdicts[f"refused, taken by {name}: {why}"] += 1
                     if why not in allowed:

@@ -245,7 +245,8 @@ def _quantize_any(lane: type[Any], wide: bool) -> Kernel:
             readable(integer),  # z, likewise; 0 where a is added
             readable(integer),  # what NaN is stored as, likewise
             readable(types.int64),  # rules, by Field
-            # minimum, maximum, first and last that are stored, lowest and highest of the storage type
+            # minimum, maximum, first and last that are stored, lowest and highest of the storage type, lowest and
+            # highest sum that only a number of int32 has with any of the zero points
             readable(integer),
             writable(types.int64),  # counts: saturated low, saturated high, NaN, first undefined element or -1
         )
@@ -280,7 +281,8 @@ def _quantize_any(lane: type[Any], wide: bool) -> Kernel:
         if overflow == _UNDEFINED:
             least_near, most_near = larger(least_near, lowest), smaller(most_near, highest)
         elif wide and overflow not in (_SATURATE, _FLOAT_SATURATE):
-            least_near, most_near = least_within, most_within
+            # Only what int32 held before z was added is what it seems to be, even where the sum is within the bounds.
+            least_near, most_near = larger(least_within, splat(bounds[6])), smaller(most_within, splat(bounds[7]))
         work = (
             elements_of(source), elements_of(target), start, parameters, elements_of(nans), choices, steps,
             ((minimum, maximum, first_stored, last_stored), lowest, highest),

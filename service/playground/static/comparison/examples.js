@@ -13,6 +13,10 @@ export const EXAMPLES = [
     title: "NaN, infinities and what int32 cannot hold",
     state: { numbers: "nan inf -inf 1e10 -1e10", profiles: "onnx,onnx_reference,stablehlo,litert,torch" },
   },
+  {
+    title: "onnxruntime 1.31 against 1.32",
+    state: { type: "!quant.uniform<i2:f32, 1.0:-1>", numbers: "nan inf -inf 3e9 -3e9 0.6", profiles: "onnx,onnx_1_32" },
+  },
   { title: "PyTorch 2.13 against 2.14", state: { profiles: "torch,torch_2_14" } },
   {
     title: "Overflow of an 8-bit float",

@@ -119,6 +119,23 @@ def test_bounds_beyond_the_largest_f16(bounds: str, expected: list[int]) -> None
     assert [each.result for each in explainer.run(values).elements] == expected
 
 
+@pytest.mark.parametrize("profile", ["litert", "litert_single_rounding", "onnx_reference"])
+@pytest.mark.parametrize(("beyond", "zero_point", "stored"), [
+    (2.0**31, -5, 2**31 - 5), (2.0**31 + 256, -1000, 2**31 - 1000), (-(2.0**31) - 256, 1000, 1000 - 2**31),
+])  # fmt: skip
+def test_what_int32_does_not_hold_counts_where_the_sum_is_within_the_bounds(
+    profile: str, beyond: float, zero_point: int, stored: int
+) -> None:
+    """In a whole group of elements, too: -2^31 and the zero point wrap to within the bounds."""
+    type_ = parse_type(f"!quant.uniform<i32:f32, 1.0:{zero_point}>")
+    for count in (1, 16, 64):
+        values = np.zeros(count, np.float32)
+        values[-1] = beyond
+        found = quantize_explainer(tensor(f"tensor<{count}xf32>"), type_, profile).run(values)
+        assert found.elements[-1].result == stored
+        assert (found.report.saturated_low, found.report.saturated_high) == (1, 0)
+
+
 def test_each_element_has_its_own_parameters() -> None:
     text = "!quant.uniform<i8:f32:{0:1, 1:3}, {{0.5:1, 0.25:2}, {2.0:3, 4.0:4}}>"
     found = quantize_explainer(tensor("tensor<2x6xf32>"), parse_type(text), "onnx").run(np.ones(12, np.float32))

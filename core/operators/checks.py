@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from core.errors import (
     InvalidRequestError,
     ParameterError,
-    UnknownNameError,
     UnsupportedError,
     excerpt,
 )
@@ -52,14 +51,11 @@ def check_type(operator: Operator, operand: Operand, tensor: TensorType, version
 
 def implementation_named(operator: Operator, name: str) -> str:
     """Return an implementation, the default one for an empty name. Raise UnknownNameError listing those there are."""
-    choices = operator.implementations
+    choices = operator.implementations.values
     if not name:
         return operator.default_implementation
-    if choices is None or name not in choices.values:
-        if choices is not None:
-            raise unknown_name("implementation", name, choices.values, pointer="/implementation")
-        detail = f"no implementation is named '{excerpt(name)}'; the operator has only one"
-        raise UnknownNameError(detail, pointer="/implementation")
+    if name not in choices:
+        raise unknown_name("implementation", name, choices, pointer="/implementation")
     return name
 
 

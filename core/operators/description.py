@@ -175,10 +175,10 @@ class Operator:
     """One operator of one system.
 
     `versions` are those in which it changed, oldest first; () for a system that has none. `last_version` is the newest
-    one of the system itself. `implementations` are those that can be chosen between, the default first; () where there
-    is one. `operation` is what clients call it, where that of `name` is taken by another route. `plan` checks what the
-    operator demands beyond names and types and returns the work, with its size where that does not follow from the
-    operands'. `example` has the operands as JSON tensors and the attributes: a call that works.
+    one of the system itself. `implementations` are those that can be chosen between, the default first, and the same
+    for all operators of a system. `operation` is what clients call it, where that of `name` is taken by another route.
+    `plan` checks what the operator demands beyond names and types and returns the work, with its size where that does
+    not follow from the operands'. `example` has the operands as JSON tensors and the attributes: a call that works.
     """
 
     system: str
@@ -187,12 +187,12 @@ class Operator:
     source: str
     inputs: tuple[Operand, ...]
     outputs: tuple[Operand, ...]
+    implementations: Choices
     plan: Callable[[OperatorCall], Run | Work]
     example: Mapping[str, Any]
     attributes: tuple[Attribute, ...] = ()
     versions: tuple[int, ...] = ()
     last_version: int = 1
-    implementations: Choices | None = None
     operation: str = ""
     deviations: tuple[str, ...] = field(default=())
 
@@ -203,7 +203,7 @@ class Operator:
 
     @property
     def default_implementation(self) -> str:
-        return "" if self.implementations is None else self.implementations.values[0]
+        return self.implementations.values[0]
 
     def work_of(self, call: OperatorCall) -> Work:
         """Return what `plan` does."""
@@ -219,6 +219,11 @@ class Operator:
                 f"{self.name} is there from opset {self.versions[0]} to {self.last_version}, its newest here"
             )
         return max(since for since in self.versions if since <= version)
+
+
+def only_implementation(system: str) -> Choices:
+    """Return the implementations of a system that has one, which is named after the system."""
+    return Choices(f"{system.capitalize()}Implementation", (system,), "The only implementation of these operators.")
 
 
 def empty(tensor: TensorType) -> OperandTensor:

@@ -5,7 +5,16 @@ from __future__ import annotations
 from core.errors import UnsupportedError
 from core.formats.elements import FLOATS
 from core.mlir.types import TensorType
-from core.operators.description import Attribute, Choices, Kind, Operand, Operator, OperatorCall, Run
+from core.operators.description import (
+    Attribute,
+    Choices,
+    Kind,
+    Operand,
+    Operator,
+    OperatorCall,
+    Run,
+    only_implementation,
+)
 from core.operators.element_names import QUANTIZED
 from core.operators.typed_conversion import OUTPUT_TYPE, converting, is_quantized, result_type
 
@@ -52,6 +61,7 @@ QUANTIZE = Operator(
     ),
     outputs=(Operand(name="output", description="The quantized tensor.", types={QUANTIZED: 1}),),
     attributes=(OUTPUT_TYPE, _KERNEL),
+    implementations=only_implementation("litert"),
     plan=_plan_quantize,
     example={
         "inputs": {"input": {"type": "tensor<4xf32>", "values": [0.25, 0.75, -1.5, 2.5]}},
@@ -67,6 +77,7 @@ DEQUANTIZE = Operator(
     inputs=(Operand(name="input", description="The quantized tensor.", types={QUANTIZED: 1}),),
     outputs=(Operand(name="output", description="The real tensor.", types={"f32": 1}),),
     attributes=(_KERNEL,),
+    implementations=only_implementation("litert"),
     plan=_plan_dequantize,
     example={
         "inputs": {"input": {"type": "tensor<4x!quant.uniform<i8:f32, 0.5:3>>", "values": [3, 4, 0, 127]}},

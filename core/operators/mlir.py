@@ -10,7 +10,16 @@ from core.errors import UnsupportedError
 from core.formats.elements import IntegerElement
 from core.mlir.casts import Cast, cast_reason
 from core.mlir.types import StorageType, TensorType, UniformQuantizedType
-from core.operators.description import Array, Operand, OperandTensor, Operator, OperatorCall, Outputs, Run
+from core.operators.description import (
+    Array,
+    Operand,
+    OperandTensor,
+    Operator,
+    OperatorCall,
+    Outputs,
+    Run,
+    only_implementation,
+)
 from core.operators.element_names import QUANTIZED, container
 from core.operators.typed_conversion import OUTPUT_TYPE, converting, result_type
 
@@ -69,6 +78,7 @@ QCAST = Operator(
     inputs=(Operand(name="input", description="The real tensor.", types=dict.fromkeys(_REALS, 1)),),
     outputs=(Operand(name="result", description="The quantized tensor.", types={QUANTIZED: 1}),),
     attributes=(OUTPUT_TYPE,),
+    implementations=only_implementation("mlir"),
     plan=_plan_qcast,
     example={
         "inputs": {"input": {"type": "tensor<3xf32>", "values": [0.25, 0.75, -1.5]}},
@@ -84,6 +94,7 @@ DCAST = Operator(
     inputs=(Operand(name="input", description="The quantized tensor.", types={QUANTIZED: 1}),),
     outputs=(Operand(name="result", description="The real tensor.", types=dict.fromkeys(_REALS, 1)),),
     attributes=(OUTPUT_TYPE,),
+    implementations=only_implementation("mlir"),
     plan=_plan_dcast,
     example={
         "inputs": {"input": {"type": f"tensor<3x{_QUANTIZED}>", "values": [3, 4, 0]}},
@@ -111,6 +122,7 @@ SCAST = Operator(
         ),
     ),
     attributes=(OUTPUT_TYPE,),
+    implementations=only_implementation("mlir"),
     plan=_plan_scast,
     example={
         "inputs": {"input": {"type": f"tensor<3x{_QUANTIZED}>", "values": [3, 4, -128]}},

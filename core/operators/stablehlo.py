@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from core.errors import UnsupportedError
-from core.operators.description import Operand, Operator, OperatorCall, Run
+from core.operators.description import Operand, Operator, OperatorCall, Run, only_implementation
 from core.operators.element_names import QUANTIZED
 from core.operators.typed_conversion import OUTPUT_TYPE, converting, expressed_type, is_quantized, result_type
 
@@ -35,6 +35,7 @@ UNIFORM_QUANTIZE = Operator(
     ),
     outputs=(Operand(name="result", description="The quantized tensor.", types={QUANTIZED: 1}),),
     attributes=(OUTPUT_TYPE,),
+    implementations=only_implementation("stablehlo"),
     plan=_plan_quantize,
     example={
         "inputs": {"operand": {"type": "tensor<4xf32>", "values": [0.25, 0.75, -1.5, "Infinity"]}},
@@ -49,6 +50,7 @@ UNIFORM_DEQUANTIZE = Operator(
     source=_SOURCE,
     inputs=(Operand(name="operand", description="The quantized tensor.", types={QUANTIZED: 1}),),
     outputs=(Operand(name="result", description="The real tensor.", types=dict.fromkeys(_REALS, 1)),),
+    implementations=only_implementation("stablehlo"),
     plan=_plan_dequantize,
     example={"inputs": {"operand": {"type": _STORED, "values": [3, 4, 0, 127]}}},
 )

@@ -7,6 +7,7 @@ schemas say so.
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, model_validator
@@ -51,12 +52,26 @@ NumberOrText = Annotated[Any, BeforeValidator(_number_or_text)]
 Numbers = Annotated[list[Annotated[float, Field(allow_inf_nan=False)]], FailFast(), Field(max_length=MOST_ENTRIES)]
 
 
-def _drop_absent(schema: dict[str, Any]) -> None:
-    """Drop the defaults that only stand for an absent field: an empty text, an empty list, zero."""
-    for field in schema.get("properties", {}).values():
-        # Of a field without a type, generators for Java would write the default as code.
-        if not field.get("default", True) or not {"type", "$ref", "allOf"} & field.keys():
-            field.pop("default", None)
+def default_in_words(field: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of an optional member of a request with its default in the description.
+
+    Generators disagree about `default`: for openapi-typescript the member is then required, others send it in every
+    request, and the one for Java writes the default of a member without a type as code. An empty text, an empty list
+    and zero only stand for an absent member, and are not stated.
+    """
+    default = field.get("default")
+    rest = {name: value for name, value in field.items() if name != "default"}
+    said = rest.get("description", "")
+    if not default or "Default: " in said:
+        return rest
+    shown = default if isinstance(default, str) else json.dumps(default)
+    return {**rest, "description": f"{said} Default: {shown}.".lstrip()}
+
+
+def _state_defaults(schema: dict[str, Any]) -> None:
+    """State the defaults of all members in words."""
+    for name, field in schema.get("properties", {}).items():
+        schema["properties"][name] = default_in_words(field)
 
 
 def _open_reply(schema: dict[str, Any]) -> None:
@@ -77,7 +92,7 @@ def component(component: str, description: str) -> Any:
 class RequestModel(BaseModel):
     """Base of the models of requests."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, json_schema_extra=_drop_absent)
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, json_schema_extra=_state_defaults)
 
     @model_validator(mode="before")
     @classmethod

@@ -9,6 +9,8 @@ from typing import Any
 from pydantic import BaseModel
 from starlette.responses import Response
 
+from service.http.models import default_in_words
+
 SCHEMAS = "#/components/schemas/"
 BINARY = "application/octet-stream"
 PROBLEM = "application/problem+json"
@@ -194,7 +196,11 @@ def form_operation(
     for text in texts:
         schema = text["schema"]
         # What stands beside a reference is lost on some generators.
-        properties[text["name"]] = schema if "$ref" in schema else {**schema, "description": text["description"]}
+        properties[text["name"]] = (
+            {"$ref": schema["$ref"]}
+            if "$ref" in schema
+            else default_in_words({**schema, "description": text["description"]})
+        )
     schema = {
         "type": "object",
         "properties": properties,

@@ -32,6 +32,13 @@ def test_every_operator_and_version_has_a_row(operator: Operator) -> None:
         assert any(cell for cell in row[2:MISMATCHES]), row
 
 
+def test_the_implementations_are_listed() -> None:
+    listed = {row[0].strip("`"): row[1].replace("`", "").split(", ") for row in ROWS if len(row) == 3}
+    for operator in OPERATORS.values():
+        assert listed[operator.system] == list(operator.implementations.values)
+    assert listed.keys() == {operator.system for operator in OPERATORS.values()}
+
+
 def test_every_row_is_of_an_operator() -> None:
     names = {row[0].strip("`") for row in ROWS if len(row) > 2 and "." in row[0]}
     assert names == set(OPERATORS)

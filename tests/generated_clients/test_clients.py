@@ -91,8 +91,43 @@ def compiled_typescript(work: Path) -> Path:
         env={**os.environ, "OPENAPI_DOCUMENT": str(DOCUMENT)},
     )
     assert "warn" not in hey_api.lower().replace("npm warn", ""), hey_api
+    (work / "literals.ts").write_text(literals())
     run(work, "npx", "tsc", "--project", "tsconfig.json")
     return work
+
+
+def readme_body() -> str:
+    """The body of the first call in README.md, as it stands there."""
+    found = re.search(r"/v1/quantize .*? -d '(\{.*?\})'", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def literals() -> str:
+    """A module of TypeScript with the body of each operation's example, as a person writes it: a literal of its type.
+
+    JSON that is parsed has the type `any`, which hides members that a generator made required.
+    """
+    lines = [
+        'import type { operations } from "./openapi-typescript/schema";',
+        'import type * as heyApi from "./hey-api/types.gen";',
+        'import type * as typescriptFetch from "./typescript-fetch/models/index";',
+    ]
+    described = json.loads(DOCUMENT.read_text(encoding="utf-8"))["paths"]
+    for call in CALLS:
+        if call.json is None and not call.form:
+            continue
+        kind = "multipart/form-data" if call.form else "application/json"
+        # A file in a form is a string for openapi-typescript.
+        form = {name: "" if isinstance(value, bytes) else value for name, value in call.form.items()}
+        types = [f'operations["{call.operation}"]["requestBody"]["content"]["{kind}"]']
+        if not call.form:
+            schema = described[call.path_template][call.method]["requestBody"]["content"][kind]["schema"]["$ref"]
+            types.append(f'heyApi.{call.operation[0].upper()}{call.operation[1:]}Data["body"]')
+            types.append(f"typescriptFetch.{schema.rpartition('/')[2]}")
+        bodies = [json.dumps(form or call.json), *([readme_body()] if call.operation == "quantize" else [])]
+        lines += [f"{{ const body: {type_} = {body}; void body; }}" for type_ in types for body in bodies]
+    return "\n".join(lines)
 
 
 def generate(work: Path, name: str) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from core.convert.explain.dequantize_integer import signed_zero
 from core.convert.explain.explanation import Saturation, StepKind
 from core.convert.explain.float_steps import F16, F32, Precision
-from core.convert.explain.number_text import digits, exact_text
+from core.convert.explain.number_text import exact_text, float_text
 from core.convert.explain.working import Working
 from core.convert.float_encoding import saturates, special_codes
 from core.convert.small_floats import SmallFloat, Specials, small_float
@@ -183,10 +183,7 @@ class FloatCodes:
 
 def code_text(format_: SmallFloat, code: int) -> str:
     """Return the value of a code in decimal."""
-    value = format_.value(code)
-    if not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    return digits(np.float32(value))
+    return float_text(format_.value(code), format_)
 
 
 def code_bits(format_: SmallFloat, code: int) -> str:

@@ -11,29 +11,26 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from core.convert.small_floats import SmallFloat
 from core.formats.elements import FloatElement
 
 # Exact results of up to so many digits are written in full.
 _MOST_DIGITS = 30
 _DIGITS_OF_LONGER = 20
 _SMALLEST_WRITTEN_OUT, _LARGEST_WRITTEN_OUT = 1e-4, 1e16
-_SCALAR: dict[str, Callable[[float], np.floating[Any]]] = {
-    "f16": np.float16,
-    "bf16": np.float32,
-    "f32": np.float32,
-    "f64": np.float64,
-}
+# Numbers of bf16 and small floats are written as those of f32, which has all of them.
+_SCALAR: dict[str, Callable[[float], np.floating[Any]]] = {"f16": np.float16, "f64": np.float64}
 _BITS = {"f16": ("<f2", "<u2"), "bf16": (ml_dtypes.bfloat16, "<u2"), "f32": ("<f4", "<u4"), "f64": ("<f8", "<u8")}
 
 
-def float_text(value: float, element: FloatElement) -> str:
-    """Return a short decimal number that reads back as `value`, a number of `element`; those of bf16 as f32."""
+def float_text(value: float, element: FloatElement | SmallFloat) -> str:
+    """Return a short decimal number that reads back as `value`, a number of `element`: as f32 for bf16 and narrower."""
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    return digits(_SCALAR[element.name](value))
+    return _digits(_SCALAR.get(element.name, np.float32)(value))
 
 
-def digits(value: np.floating[Any]) -> str:
+def _digits(value: np.floating[Any]) -> str:
     """Return the fewest digits that read back as a finite number of numpy, or all digits of a whole number."""
     if value == np.trunc(value) and 0 < abs(float(value)) < _LARGEST_WRITTEN_OUT:
         return f"{int(value)}.0"

@@ -25,6 +25,7 @@ from core.operators.description import (
     Outputs,
     Run,
     empty,
+    only_implementation,
 )
 from core.operators.element_names import type_key
 from core.operators.execution import converted
@@ -111,6 +112,7 @@ DEQUANTIZE = Operator(
     inputs=(Operand(name="src", description="The quantized tensor.", types=dict.fromkeys(("ui8", "i8", *F8), 1)),),
     outputs=(Operand(name="dst", description="The real tensor.", types={"f32": 1}),),
     attributes=(QTYPE, AXIS, SCALES, ZPS),
+    implementations=only_implementation("onednn"),
     plan=_plan,
     example={
         "inputs": {"src": {"type": "tensor<4xui8>", "values": [0, 3, 128, 255]}},
@@ -149,6 +151,7 @@ DYNAMIC_DEQUANTIZE = Operator(
             lowest=1,
         ),
     ),
+    implementations=only_implementation("onednn"),
     plan=_plan_dynamic,
     example={
         "inputs": {

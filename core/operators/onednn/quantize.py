@@ -25,6 +25,7 @@ from core.operators.description import (
     Outputs,
     Run,
     empty,
+    only_implementation,
 )
 from core.operators.element_names import element_named
 from core.operators.execution import converted
@@ -104,6 +105,7 @@ QUANTIZE = Operator(
     outputs=(Operand(name="dst", description="The quantized tensor.", types=dict.fromkeys(_DST, 1)),),
     attributes=(_dst_type(_DST, "OnednnDestination"), QTYPE, AXIS, SCALES, ZPS),
     deviations=_NAN,
+    implementations=only_implementation("onednn"),
     plan=_plan,
     example={
         "inputs": {"src": _EXAMPLE_SRC},
@@ -129,6 +131,7 @@ DYNAMIC_QUANTIZE = Operator(
     outputs=(Operand(name="dst", description="The quantized tensor.", types={"ui8": 1, "i8": 1}),),
     attributes=(_dst_type(("ui8", "i8"), "OnednnDynamicDestination"), QTYPE, AXIS),
     deviations=_NAN,
+    implementations=only_implementation("onednn"),
     plan=_plan_dynamic,
     example={
         "inputs": {"src": _EXAMPLE_SRC, "scales": {"type": "tensor<1xf32>", "values": [0.5]}},

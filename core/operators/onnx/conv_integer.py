@@ -15,7 +15,7 @@ from core.mlir.types import TensorType
 from core.operators.description import Array, Operand, OperandTensor, Operator, OperatorCall, Outputs, Work
 from core.operators.execution import placed
 from core.operators.onnx.convolution import ATTRIBUTES, Convolution
-from core.operators.onnx.element_types import LAST_OPSET, same_type
+from core.operators.onnx.element_types import IMPLEMENTATIONS, LAST_OPSET, same_type
 from core.operators.onnx.output_parameters import single
 from core.profiles.integer_rule import Accumulator, SumOverflow
 
@@ -88,6 +88,7 @@ CONV_INTEGER = Operator(
         "point for each output channel of w with two spatial dimensions only.",
         "w with a dimension of 0 is refused, as is a window larger than the padded input.",
     ),
+    implementations=IMPLEMENTATIONS,
     plan=_plan,
     example={
         "opset": 10,

@@ -11,7 +11,7 @@ from core.integer.matmul import Matmul
 from core.mlir.types import TensorType
 from core.operators.description import Operand, OperandTensor, Operator, OperatorCall, Outputs, Work
 from core.operators.execution import placed
-from core.operators.onnx.element_types import LAST_OPSET, same_type
+from core.operators.onnx.element_types import IMPLEMENTATIONS, LAST_OPSET, same_type
 from core.operators.onnx.matrix import Matrices, zeros_of
 from core.profiles.integer_rule import Accumulator, SumOverflow
 
@@ -67,6 +67,7 @@ MATMUL_INTEGER = Operator(
         "The reference evaluator reads a vector of zero points of A as one per column, and zero points of "
         "any shape that numpy broadcasts; ONNX specifies one per row.",
     ),
+    implementations=IMPLEMENTATIONS,
     plan=_plan,
     example={
         "opset": 10,

@@ -24,7 +24,15 @@ from core.operators.description import (
     Run,
     Work,
 )
-from core.operators.torch.parameters import BOUNDS, SOURCE, STORED_DTYPE, dtype_attribute, storage_of, stored_element
+from core.operators.torch.parameters import (
+    BOUNDS,
+    SOURCE,
+    STORED_DTYPE,
+    VERSIONS,
+    dtype_attribute,
+    storage_of,
+    stored_element,
+)
 from core.parameters.ranges import RangeOptions, RangeParameters, range_rule_named
 from core.plan.lanes import widen
 
@@ -121,6 +129,7 @@ CHOOSE_QPARAMS = Operator(
     inputs=(_INPUT,),
     outputs=_OUTPUTS,
     attributes=(*BOUNDS, _EPS, STORED_DTYPE),
+    implementations=VERSIONS,
     plan=_of_tensor(symmetric=False),
     example={"inputs": {"input": _X}, "attributes": _UINT8},
     deviations=(_FINITE, _ROUNDED, _BOUNDED),
@@ -133,6 +142,7 @@ CHOOSE_QPARAMS_SYMMETRIC = Operator(
     inputs=(_INPUT,),
     outputs=_OUTPUTS,
     attributes=(*BOUNDS, _EPS, STORED_DTYPE),
+    implementations=VERSIONS,
     plan=_of_tensor(symmetric=True),
     example={"inputs": {"input": _X}, "attributes": _UINT8},
     deviations=(_FINITE, _ROUNDED, _BOUNDED),
@@ -149,6 +159,7 @@ CHOOSE_QPARAMS_PER_TOKEN = Operator(
         Operand(name="zero_point", description="One zero per scale.", types={"f32": 1}),
     ),
     attributes=(_TOKEN_DTYPE,),
+    implementations=VERSIONS,
     plan=_of_tokens(symmetric=True),
     example={"inputs": {"input": _X}, "attributes": {"dtype": "int8"}},
     deviations=(_FINITE, "bf16 is refused: torch rounds steps to it."),
@@ -161,6 +172,7 @@ CHOOSE_QPARAMS_PER_TOKEN_ASYMMETRIC = Operator(
     inputs=(_INPUT,),
     outputs=_OUTPUTS,
     attributes=(_TOKEN_DTYPE,),
+    implementations=VERSIONS,
     plan=_of_tokens(symmetric=False),
     example={"inputs": {"input": _X}, "attributes": {"dtype": "int8"}},
     deviations=(_FINITE, _ROUNDED, "dtype must be int8; torch accepts any dtype and ignores it."),

@@ -15,7 +15,7 @@ from core.formats.elements import FloatElement
 from core.mlir.types import TensorType
 from core.operators.description import Array, Operand, OperandTensor, Operator, OperatorCall, Outputs, Run
 from core.operators.element_names import element_named
-from core.operators.torch.parameters import DTYPES, REALS, SOURCE, dtype_attribute
+from core.operators.torch.parameters import DTYPES, REALS, SOURCE, VERSIONS, dtype_attribute
 from core.plan.lanes import narrowed, widen
 
 _ELEMENTS: Mapping[str, str] = {
@@ -64,6 +64,7 @@ CONVERT_ELEMENT_TYPE = Operator(
     inputs=(Operand(name="input", description="The tensor to convert.", types=_TYPES),),
     outputs=(Operand(name="output", description="The converted tensor.", types=_TYPES),),
     attributes=(dtype_attribute(tuple(_ELEMENTS), "TorchNumberDtype"),),
+    implementations=VERSIONS,
     plan=_plan,
     example={
         "inputs": {"input": {"type": "tensor<3xf32>", "values": [0.3, -1.75, 100.0]}},

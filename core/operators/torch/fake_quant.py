@@ -11,7 +11,7 @@ import numpy as np
 from core.errors import ParameterError, TypeFitError
 from core.operators.description import Operand, OperandTensor, Operator, OperatorCall, Outputs, Run
 from core.operators.separate_parameters import Granularity, for_each
-from core.operators.torch.parameters import AXIS, BOUNDS, EAGER_SCALES, SOURCE, ZERO_POINTS
+from core.operators.torch.parameters import AXIS, BOUNDS, EAGER_SCALES, SOURCE, VERSIONS, ZERO_POINTS
 
 
 def _plan(call: OperatorCall) -> Run:
@@ -63,6 +63,7 @@ FAKE_QUANT_PER_CHANNEL = Operator(
     inputs=(Operand(name="input", description="The real tensor.", types={"f32": 1}), EAGER_SCALES, ZERO_POINTS),
     outputs=(Operand(name="output", description="The real tensor.", types={"f32": 1}),),
     attributes=(AXIS, *BOUNDS),
+    implementations=VERSIONS,
     plan=_plan,
     example={
         "inputs": {

@@ -15,6 +15,11 @@ from core.operators.element_names import element_named
 from core.operators.separate_parameters import check_number_of_scales
 
 SOURCE = "torch 2.13.0, CPU wheel, x86"
+VERSIONS = Choices(
+    "TorchVersion",
+    ("2.13", "2.14"),
+    "The torch version to reproduce: the arithmetic of quantize_per_tensor and quantize_per_channel changed in 2.14.",
+)
 DTYPES: Mapping[str, str] = {
     "quint8": "ui8", "qint8": "i8", "qint32": "i32", "uint8": "ui8", "int8": "i8", "int16": "i16", "int32": "i32",
 }  # fmt: skip

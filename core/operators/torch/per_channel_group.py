@@ -17,6 +17,7 @@ from core.operators.torch.parameters import (
     STORED_DTYPE,
     STORED_INPUT,
     STORED_OUTPUT,
+    VERSIONS,
     real_dtype_attribute,
 )
 from core.operators.torch.rows import (
@@ -82,6 +83,7 @@ QUANTIZE_PER_CHANNEL_GROUP = Operator(
     inputs=(REAL_INPUT, ROW_SCALES, ROW_ZERO_POINTS),
     outputs=(STORED_OUTPUT,),
     attributes=(*BOUNDS, STORED_DTYPE, _GROUP_SIZE),
+    implementations=VERSIONS,
     plan=_quantize,
     example={
         "inputs": {"input": {"type": "tensor<1x4xf32>", "values": [0.3, 1.0, -2.0, 100.0]}, **_PARAMETERS},
@@ -96,6 +98,7 @@ DEQUANTIZE_PER_CHANNEL_GROUP = Operator(
     inputs=(STORED_INPUT, ROW_SCALES, replace(ROW_ZERO_POINTS, optional=True)),
     outputs=(REAL_OUTPUT,),
     attributes=(*BOUNDS, STORED_DTYPE, _GROUP_SIZE, real_dtype_attribute("output_dtype")),
+    implementations=VERSIONS,
     plan=_dequantize,
     example={
         "inputs": {"input": {"type": "tensor<1x4xi8>", "values": [4, 5, -8, 7]}, **_PARAMETERS},

@@ -15,6 +15,7 @@ from core.operators.torch.parameters import (
     STORED_DTYPE,
     STORED_INPUT,
     STORED_OUTPUT,
+    VERSIONS,
     real_dtype_attribute,
 )
 from core.operators.torch.rows import (
@@ -70,6 +71,7 @@ QUANTIZE_PER_TOKEN = Operator(
     inputs=(REAL_INPUT, ROW_SCALES, ROW_ZERO_POINTS),
     outputs=(STORED_OUTPUT,),
     attributes=(*BOUNDS, STORED_DTYPE),
+    implementations=VERSIONS,
     plan=_quantize,
     example={
         "inputs": {"input": {"type": "tensor<2x2xf32>", "values": [0.3, 1.0, -2.0, 100.0]}, **_PARAMETERS},
@@ -85,6 +87,7 @@ DEQUANTIZE_PER_TOKEN = Operator(
     inputs=(STORED_INPUT, ROW_SCALES, ROW_ZERO_POINTS),
     outputs=(REAL_OUTPUT,),
     attributes=(*BOUNDS, STORED_DTYPE, real_dtype_attribute("output_dtype")),
+    implementations=VERSIONS,
     plan=_dequantize,
     example={
         "inputs": {"input": {"type": "tensor<2x2xi8>", "values": [4, 5, -8, 127]}, **_PARAMETERS},

@@ -13,7 +13,6 @@ from core.formats.elements import FLOATS, FloatElement, IntegerElement
 from core.mlir.types import StorageType, TensorType, UniformPerAxisType
 from core.operators.description import (
     Array,
-    Choices,
     Operand,
     OperandTensor,
     Operator,
@@ -40,6 +39,7 @@ from core.operators.torch.parameters import (
     STORED_DTYPE,
     STORED_INPUT,
     STORED_OUTPUT,
+    VERSIONS,
     ZERO_POINT,
     ZERO_POINT_TENSOR,
     ZERO_POINTS,
@@ -57,9 +57,6 @@ _F32 = FLOATS["f32"]
 _EAGER = dtype_attribute(("quint8", "qint8", "qint32"), "TorchQuantizedDtype")
 _REAL = Operand(name="input", description="The real tensor.", types={"f32": 1})
 
-VERSIONS = Choices(
-    "TorchVersion", ("2.13", "2.14"), "The torch version to reproduce: the arithmetic of eager tensors changed in 2.14."
-)
 _EAGER_PROFILES = {"2.13": "torch", "2.14": "torch_2_14"}
 _PAST_INT64 = np.float32(2.0**63)
 
@@ -219,6 +216,7 @@ DEQUANTIZE = Operator(
     source=SOURCE,
     inputs=(Operand(name="input", description="A quantized tensor.", types={QUANTIZED: 1}),),
     outputs=(Operand(name="output", description="The real tensor.", types={"f32": 1}),),
+    implementations=VERSIONS,
     plan=_plan_dequantize,
     example={"inputs": {"input": {"type": "tensor<3x!quant.uniform<u8:f32, 0.5:3>>", "values": [3, 4, 255]}}},
 )
@@ -230,6 +228,7 @@ FAKE_QUANTIZE_PER_TENSOR = Operator(
     inputs=(_REAL,),
     outputs=(Operand(name="output", description="The real tensor.", types={"f32": 1}),),
     attributes=(SCALE, ZERO_POINT, *BOUNDS),
+    implementations=VERSIONS,
     plan=_fake(_single),
     example={"inputs": {"input": _X}, "attributes": {**_PER_TENSOR, **_UINT8}},
 )
@@ -241,6 +240,7 @@ FAKE_QUANTIZE_PER_CHANNEL = Operator(
     inputs=(_REAL, SCALES, ZERO_POINTS),
     outputs=(Operand(name="output", description="The real tensor.", types={"f32": 1}),),
     attributes=(AXIS, *BOUNDS),
+    implementations=VERSIONS,
     plan=_fake(channel_scales),
     example={"inputs": {"input": _X, **_CHANNELS}, "attributes": {"axis": 0, **_UINT8}},
 )
@@ -252,6 +252,7 @@ DECOMPOSED_QUANTIZE_PER_TENSOR = Operator(
     inputs=(REAL_INPUT,),
     outputs=(STORED_OUTPUT,),
     attributes=(SCALE, ZERO_POINT, *BOUNDS, STORED_DTYPE),
+    implementations=VERSIONS,
     plan=_quantizing(one_scale, "torch_decomposed"),
     example={"inputs": {"input": _X}, "attributes": {**_PER_TENSOR, **_UINT8, "dtype": "uint8"}},
 )
@@ -263,6 +264,7 @@ DECOMPOSED_QUANTIZE_PER_TENSOR_TENSOR = Operator(
     inputs=(REAL_INPUT, SCALE_TENSOR, ZERO_POINT_TENSOR),
     outputs=(STORED_OUTPUT,),
     attributes=(*BOUNDS, STORED_DTYPE),
+    implementations=VERSIONS,
     plan=_quantizing(scale_tensor, "torch_decomposed"),
     example={"inputs": {"input": _X, **_TENSORS}, "attributes": {**_UINT8, "dtype": "uint8"}},
 )
@@ -274,6 +276,7 @@ DECOMPOSED_QUANTIZE_PER_CHANNEL = Operator(
     inputs=(REAL_INPUT, SCALES, ZERO_POINTS),
     outputs=(STORED_OUTPUT,),
     attributes=(AXIS, *BOUNDS, STORED_DTYPE),
+    implementations=VERSIONS,
     plan=_quantizing(channel_scales, "torch_decomposed"),
     example={"inputs": {"input": _X, **_CHANNELS}, "attributes": {"axis": 1, **_UINT8, "dtype": "uint8"}},
 )
@@ -285,6 +288,7 @@ DECOMPOSED_DEQUANTIZE_PER_TENSOR = Operator(
     inputs=(STORED_INPUT,),
     outputs=(REAL_OUTPUT,),
     attributes=(SCALE, ZERO_POINT, *BOUNDS, STORED_DTYPE, OUT_DTYPE),
+    implementations=VERSIONS,
     plan=_dequantizing(one_scale),
     example={"inputs": {"input": _Q}, "attributes": {**_PER_TENSOR, **_UINT8, "dtype": "uint8"}},
 )
@@ -296,6 +300,7 @@ DECOMPOSED_DEQUANTIZE_PER_TENSOR_TENSOR = Operator(
     inputs=(STORED_INPUT, SCALE_TENSOR, ZERO_POINT_TENSOR),
     outputs=(REAL_OUTPUT,),
     attributes=(*BOUNDS, STORED_DTYPE, OUT_DTYPE),
+    implementations=VERSIONS,
     plan=_dequantizing(scale_tensor),
     example={"inputs": {"input": _Q, **_TENSORS}, "attributes": {**_UINT8, "dtype": "uint8"}},
 )
@@ -307,6 +312,7 @@ DECOMPOSED_DEQUANTIZE_PER_CHANNEL = Operator(
     inputs=(STORED_INPUT, SCALES, ZERO_POINTS),
     outputs=(REAL_OUTPUT,),
     attributes=(AXIS, *BOUNDS, STORED_DTYPE, OUT_DTYPE),
+    implementations=VERSIONS,
     plan=_dequantizing(channel_scales),
     example={"inputs": {"input": _Q, **_CHANNELS}, "attributes": {"axis": 1, **_UINT8, "dtype": "uint8"}},
 )

@@ -24,6 +24,7 @@ from core.operators.description import (
     OperatorCall,
     Outputs,
     Run,
+    only_implementation,
 )
 from core.operators.element_names import type_key
 from core.operators.tosa.block_scaled import (
@@ -74,6 +75,7 @@ CAST_FROM_BLOCK_SCALED = Operator(
         ),
         BLOCK_SIZE,
     ),
+    implementations=only_implementation("tosa"),
     plan=_plan,
     example={
         "inputs": {

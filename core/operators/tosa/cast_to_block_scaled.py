@@ -24,6 +24,7 @@ from core.operators.description import (
     OperatorCall,
     Outputs,
     Run,
+    only_implementation,
 )
 from core.operators.tosa.block_scaled import BLOCK_SIZE, ELEMENTS, MX_FORMATS, REALS, SCALE, SOURCE, scale_shape
 from core.plan.lanes import widen
@@ -72,6 +73,7 @@ CAST_TO_BLOCK_SCALED = Operator(
     deviations=(
         "The reference model rounds some quotients of mxint8 below 2^-48 to 1/64; here they are 0, the nearest.",
     ),
+    implementations=only_implementation("tosa"),
     plan=_plan,
     example={
         "inputs": {"input_data": {"type": "tensor<1x32xf32>", "values": [0.5 * (step % 7) for step in range(32)]}},

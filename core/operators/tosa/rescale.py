@@ -22,6 +22,7 @@ from core.operators.description import (
     OperatorCall,
     Outputs,
     Run,
+    only_implementation,
 )
 from core.operators.tosa.rescale_plan import RescaleRounding, plan_rescale
 
@@ -160,6 +161,7 @@ RESCALE = Operator(
         "Results that TOSA calls unpredictable are errors, including in INEXACT_ROUND, where the reference model "
         "does not check.",
     ),
+    implementations=only_implementation("tosa"),
     plan=_plan,
     example={
         "inputs": {

@@ -87,7 +87,6 @@ def route_path(operator: Operator) -> str:
 def operator_page(operator: Operator) -> OperatorPage:
     """Return the page of an operator."""
     versioned = bool(operator.versions)
-    choices = operator.implementations
     return OperatorPage(
         name=operator.full_name,
         system=operator.system,
@@ -97,7 +96,7 @@ def operator_page(operator: Operator) -> OperatorPage:
         path=route_path(operator),
         model=operator.full_name,
         versions=list(operator.versions),
-        implementations=[] if choices is None else list(choices.values),
+        implementations=list(operator.implementations.values),
         inputs=[_operand(each, versioned=versioned) for each in operator.inputs],
         outputs=[_operand(each, versioned=versioned) for each in operator.outputs],
         attributes=[_attribute(each, versioned=versioned) for each in operator.attributes],

@@ -20,8 +20,8 @@ class ExplainedStep(ReplyModel):
     formula: str = Field(examples=["x / s"])
     inserted: str = Field(description="The formula with the numbers of this element.", examples=["0.25 / 0.5"])
     value: str = Field(
-        description="The result: an integer, or the shortest decimal number that reads back in `precision`; all digits "
-        "of a whole number.",
+        description="The result: an integer, or the shortest decimal number that reads back in `precision`, for bf16 "
+        "and small floats in f32; all digits of a whole number.",
         examples=["0.5"],
     )
     precision: str = Field(

@@ -104,21 +104,19 @@ def request_model(operator: Operator) -> type[RequestModel]:
             ),
         )
     choices = operator.implementations
-    if choices is not None:
-        described = f"{choices.description} Default: {choices.values[0]}."
-        fields["implementation"] = (Annotated[str, component(choices.name, described)], choices.values[0])
+    described = f"{choices.description} Default: {choices.values[0]}."
+    fields["implementation"] = (Annotated[str, component(choices.name, described)], choices.values[0])
     fields["inputs"] = (inputs, Field(description="The operands, by their names."))
-    if operator.attributes:
-        attributes = create_model(
-            f"{stem}Attributes",
-            __base__=RequestModel,
-            __doc__=f"The attributes of {operator.name}.",
-            **cast(dict[str, Any], {each.name: _attribute_field(each, operator) for each in operator.attributes}),
-        )
-        required = any(attribute.required for attribute in operator.attributes)
-        described = "The attributes, by their names."
-        field = Field(description=described) if required else Field(default=ABSENT, description=described)
-        fields["attributes"] = (attributes, field)
+    attributes = create_model(
+        f"{stem}Attributes",
+        __base__=RequestModel,
+        __doc__=f"The attributes of {operator.name}." if operator.attributes else f"{operator.name} has no attributes.",
+        **cast(dict[str, Any], {each.name: _attribute_field(each, operator) for each in operator.attributes}),
+    )
+    required = any(attribute.required for attribute in operator.attributes)
+    described = "The attributes, by their names." if operator.attributes else "Empty: there are no attributes."
+    field = Field(description=described) if required else Field(default=ABSENT, description=described)
+    fields["attributes"] = (attributes, field)
     return create_model(f"{stem}Request", __base__=RequestModel, __doc__=operator.summary, **fields)
 
 

@@ -137,22 +137,21 @@ def model_of(operator: Operator) -> Model:
     choices = operator.implementations
     parameters = [_parameter(attribute) for attribute in operator.attributes]
     parameters += [_type_parameter(operand) for operand in operator.inputs if operand.name in typed]
-    if choices is not None:
-        parameters.append(
-            Parameter(
-                name="implementation",
-                description=choices.description,
-                default=choices.values[0],
-                choices=choices.values,
-            )
+    parameters.append(
+        Parameter(
+            name="implementation",
+            description=choices.description,
+            default=choices.values[0],
+            choices=choices.values,
         )
+    )
 
     def plan(call: Call) -> Job:
         opset = int(call.version) if operator.versions else None
         given = {attribute.name: attribute for attribute in operator.attributes if _stated(call, attribute)}
         with _placed(call):
             values = {name: _value(call, attribute) for name, attribute in given.items()}
-            implementation = call.text("implementation") if choices is not None else ""
+            implementation = call.text("implementation")
             operands = _operands(call, typed)
             planned = plan_operator(operator, opset, implementation, operands, values, call.settings)
 

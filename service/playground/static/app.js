@@ -2,7 +2,7 @@
 import { Api } from "./service/api.js";
 import { element, fill } from "./dom.js";
 import { ServiceStatus } from "./service/status.js";
-import { readFragment, writeFragment } from "./state.js";
+import { readFragment, statesOf, writeFragment } from "./state.js";
 import { TokenForm } from "./service/token_form.js";
 import { PANELS, VIEWS } from "./views/index.js";
 
@@ -28,7 +28,7 @@ const left = new Map(); // the states of views that were left, by view
 function show() {
   const { view: id, values } = readFragment(location.hash);
   const view = VIEWS.find((each) => each.id === id) ?? VIEWS[0];
-  const given = known(view, values);
+  const given = statesOf(view, values);
   const before = Object.keys(given).length ? {} : { ...left.get(view), ...carried(view) };
   const state = { ...view.initialState, ...before, ...given };
   if (shown) left.set(shown.view, shown.state);
@@ -38,12 +38,17 @@ function show() {
   fill(main);
   fill(panels);
   showNavigation();
-  view.render(main, state, contextOf(shown));
+  render(shown);
 }
 
-/** Only states that the view has: an address is anybody's text. */
-function known(view, values) {
-  return Object.fromEntries(Object.entries(values).filter(([name]) => Object.hasOwn(view.initialState, name)));
+/** Show a view. What it could not do is said, unless it was left meanwhile. */
+async function render(current) {
+  const { view, state, leave } = current;
+  try {
+    await view.render(main, state, contextOf(current));
+  } catch (problem) {
+    if (!leave.signal.aborted) main.append(element("p", { class: "error", role: "alert" }, problem.message));
+  }
 }
 
 function carried(view) {

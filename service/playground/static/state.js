@@ -1,7 +1,11 @@
 /**
  * The state of the page stands in the address, after the #: `#quantize?type=!quant.uniform...&profiles=onnx,mlir`.
  * It is never sent to the service, and nothing else is stored.
+ *
+ * An address is anybody's text. `statesOf` is where it is checked: a view gets only states that it has, and only texts
+ * that these can have.
  */
+const MOST_CHARACTERS = 65536;
 
 /**
  * @param {string} fragment with or without the #
@@ -9,12 +13,36 @@
  */
 export function readFragment(fragment) {
   const [view, query = ""] = split(fragment.replace(/^#/, ""), "?");
-  const values = {};
+  const values = Object.create(null);
   for (const pair of query.split("&")) {
     const [name, value = ""] = split(pair, "=");
     if (name) values[decode(name)] = decode(value);
   }
   return { view, values };
+}
+
+/**
+ * The states of a view among the values of a fragment; others are left out.
+ * @param {{initialState: Object<string, string>, patterns: Object<string, RegExp>}} view
+ * @param {Object<string, string>} values
+ * @returns {Object<string, string>}
+ */
+export function statesOf({ initialState, patterns }, values) {
+  return Object.fromEntries(
+    Object.entries(values).filter(
+      ([name, value]) => Object.hasOwn(initialState, name) && value.length <= MOST_CHARACTERS && (patterns[name]?.test(value) ?? true),
+    ),
+  );
+}
+
+/** The patterns of states that several views have. */
+export const INDEX = /^\d{0,9}$/;
+export const NAMES = /^[^,]{0,100}(,[^,]{0,100}){0,31}$/;
+export const ONLY_OR_ALL = /^(|only|all)$/;
+
+/** The names of a state that lists some, each once. */
+export function namesIn(text) {
+  return [...new Set(text.split(",").filter(Boolean))];
 }
 
 /** @returns {string} with the # */

@@ -8,6 +8,7 @@ from core.checkpoint.profiles import COMPRESSED_TENSORS_CPU, COMPRESSED_TENSORS_
 from core.checkpoint.schemes import scheme_named
 from core.checkpoint.weights.compressed_tensors.presets import COMPRESSED_TENSORS_PRESETS
 from core.errors import CheckpointError, ParameterError, UnknownNameError
+from tests.support.page_table import DOCS
 
 
 @pytest.mark.parametrize("name", COMPRESSED_TENSORS_PRESETS)
@@ -25,6 +26,12 @@ def test_each_has_a_format_for_both_profiles(name: str) -> None:
     assert group["format"] == config["format"]
     # With activations as they are, integers and FP8 have formats of other names.
     assert (group["input_activations"] is None) == ("A16" in name)
+
+
+def test_the_page_says_which_version_the_files_equal() -> None:
+    page = (DOCS / "checkpoints.md").read_text(encoding="utf-8").replace("\n", " ")
+    version = COMPRESSED_TENSORS_CPU.version
+    assert f"with compressed-tensors {version}, and `version` in config.json is {version}." in page
 
 
 def of_weights(name: str) -> dict[str, object]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from core.checkpoint.gguf.rows import write_elements
+from core.checkpoint.gguf.tensor_types import TENSOR_TYPES
 from core.convert.blocks.gguf import BLOCK, GGUF_FORMATS, GgufTensor, dequantize_gguf, quantize_gguf
 from tests.interop.blocks.block_cases import finite_blocks
 from tests.interop.comparison import Comparison
@@ -52,6 +55,23 @@ def test_ggml_quantize(format_name: str) -> None:
     comparison = Comparison(f"ggml {format_name} quantize", systems.LLAMA_CPP, subject.blocks(format_name, "quantize"))
     comparison.add(format_name, ours, ours, theirs, {"gguf_sign_of_zeros": in_zeros(values, ours)})
     comparison.finish(100_000)
+
+
+@needs_llama_cpp
+@pytest.mark.parametrize("format_name", GGUF_FORMATS)
+def test_whose_sign_of_zeros_each_follows(format_name: str) -> None:
+    """As docs/checkpoints_onnx_gguf.md says: with a zero of the other sign in every place, and in none."""
+    number = gguf.GGMLQuantizationType[format_name]
+    for sign, place in itertools.product((0.0, -0.0), range(BLOCK + 1)):
+        values = np.full((1, BLOCK), sign, np.float32)
+        values[0, place % BLOCK] = -sign if place < BLOCK else sign
+        by_python = np.ascontiguousarray(gguf.quants.quantize(values, number)).tobytes()
+        by_ggml = quantize_rows(int(number), values, len(by_python))
+        of_api = quantize_gguf(values, format_name).data.tobytes()
+        assert write_elements(values.reshape(-1), TENSOR_TYPES[format_name]).tobytes() == bytes(by_ggml)
+        assert of_api == (by_python if format_name in ("Q4_0", "Q5_0") else bytes(by_ggml))
+        if format_name in ("Q4_0", "Q5_0"):
+            assert (by_python != bytes(by_ggml)) == np.signbit(values[0, 0])
 
 
 @pytest.mark.parametrize("format_name", GGUF_FORMATS)

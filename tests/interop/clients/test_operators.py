@@ -43,8 +43,7 @@ def parameters_of(page: Mapping[str, Any], example: Mapping[str, Any]) -> dict[s
         _, element = shape_and_element(tensor["type"])
         if element.startswith(("!quant", "f8")) or not element.endswith(str(dtype_of(element).itemsize * 8)):
             found[f"{name}_type"] = element
-    if page["implementations"]:
-        found["implementation"] = page["implementations"][-1]
+    found["implementation"] = page["implementations"][-1]
     return found
 
 
@@ -52,7 +51,7 @@ def parameters_of(page: Mapping[str, Any], example: Mapping[str, Any]) -> dict[s
 def test_every_operator(triton: Any, client: httpx.Client, path: str) -> None:
     (page,) = (each for each in client.get("/v1/operators").json()["operators"] if each["path"] == path)
     example = DOCUMENT["paths"][path]["post"]["requestBody"]["content"]["application/json"]["example"]
-    request = {**example, "implementation": page["implementations"][-1]} if page["implementations"] else example
+    request = {"attributes": {}, **example, "implementation": page["implementations"][-1]}
     reply = client.post(path, json=request)
     assert reply.status_code == 200, reply.text
     expected = {name: array_of(tensor) for name, tensor in reply.json()["outputs"].items()}

@@ -15,8 +15,10 @@ DIVERGENCES: Mapping[str, str] = {
     "FBGEMM's vector loop the product becomes -2^31 and the sum wraps; elements after the last whole vector saturate.",
     "onednn_nan_by_instruction_set": "NaN to i8 and u8, which oneDNN converts differently with SSE4.1 and, where "
     "scales and zero points are dropped, with AVX-512. The profile follows AVX2.",
-    "gguf_sign_of_zeros": "A block of zeros, the first of them -0: gguf and ggml store different signs for its scale "
-    "(Q4_0, Q5_0) and its minimum (Q4_1, Q5_1). Requant follows gguf for the scale and ggml for the minimum.",
+    "gguf_sign_of_zeros": "A block of zeros with -0 among them: gguf and ggml store different signs for its scale "
+    "(Q4_0, Q5_0; where the first one is -0) and its minimum (Q4_1, Q5_1; where there are zeros of both signs). For "
+    "the scale the block formats of the API follow gguf (+0) and `requant checkpoint` follows ggml (-0), as "
+    "llama-quantize does; for the minimum both follow ggml (the sign of the first one).",
     "onednn_plain_conversion_nan": "NaN to i8 and u8 where all scales of an axis are within 1e-6 of 1: oneDNN drops "
     "the scales, and the result of its plain conversion depends on the shape and the instruction set.",
     "onednn_saturated_pairs": "Without VNNI, weights of more than 7 bits, and odd ones of convolutions of i8: oneDNN "

@@ -57,15 +57,12 @@ def over_http(client: httpx.Client, implementation: str, called: list[str]) -> l
                 attributes = {each.name: onnx.helper.get_attribute_value(each) for each in self.onnx_node.attribute}
                 request = {
                     "opset": self.run_params["opsets"][""],
+                    "implementation": implementation,
                     "inputs": {slot.name: as_json(np.asarray(a)) for slot, a in given if a is not None},
-                }
-                if operator.implementations is not None:
-                    request["implementation"] = implementation
-                if operator.attributes:
-                    plain = {
+                    "attributes": {
                         key: value.decode() if isinstance(value, bytes) else value for key, value in attributes.items()
-                    }
-                    request["attributes"] = plain
+                    },
+                }
                 reply = client.post(f"/v1/onnx/{name}", json=request)
                 assert reply.status_code == 200, reply.text
                 called.append(name)

@@ -301,7 +301,7 @@ def check(nodes: Iterator[Node], at_least: int) -> None:
         operator = OPERATORS[f"onnx.{node.operator}"]
         try:
             for name in tallies:
-                ours[name] = node.ours(name if operator.implementations is not None else "")
+                ours[name] = node.ours(name)
         except RequantError as error:
             refusal = error
         if model is None:

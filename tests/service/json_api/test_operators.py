@@ -11,7 +11,9 @@ import pytest
 from core.operators.description import Operator
 from core.operators.registry import OPERATORS
 from service.json_api.catalog.operators import route_path
-from tests.support.oip_wire import Input, body_of, read
+from service.oip.models.registry import MODELS
+from tests.support.model_calls import check_reply, model_call
+from tests.support.oip_wire import Input, body_of, infer, read
 
 PATH = "/v1/onnx/QuantizeLinear"
 ONE: dict[str, Any] = {
@@ -58,6 +60,51 @@ def test_every_example_works_and_every_operator_has_a_page(client: httpx.Client,
     assert [each["name"] for each in page["inputs"]] == [each.name for each in operator.inputs]
     model = client.get(f"/v2/models/{operator.full_name}").json()
     assert model["versions"] == ([str(version) for version in operator.versions] or ["1"])
+
+
+@pytest.mark.parametrize("operator", OPERATORS.values(), ids=list(OPERATORS))
+def test_every_operator_takes_attributes_and_an_implementation(client: httpx.Client, operator: Operator) -> None:
+    path = route_path(operator)
+    expected = client.post(path, json=dict(operator.example)).json()
+    request = {"attributes": {}, **operator.example}
+    names = client.get(f"/v1/operators/{operator.full_name}").json()["implementations"]
+    for implementation in names:
+        reply = client.post(path, json={**request, "implementation": implementation})
+        assert reply.status_code == 200, reply.text
+        assert implementation != names[0] or reply.json() == expected
+    reply = client.post(path, json={**request, "implementation": "tvm"})
+    assert (reply.status_code, reply.json()["errors"][0]["pointer"]) == (422, "/implementation")
+    assert f"available: {', '.join(names)}" in reply.json()["detail"]
+    reply = client.post(path, json={**request, "attributes": {**request["attributes"], "tvm": 1}})
+    assert (reply.status_code, reply.json()["errors"][0]["pointer"]) == (422, "/attributes/tvm")
+
+
+@pytest.mark.parametrize("operator", OPERATORS.values(), ids=list(OPERATORS))
+def test_every_operator_as_a_model_takes_an_implementation(client: httpx.Client, operator: Operator) -> None:
+    name, request = operator.full_name, dict(operator.example)
+    expected = client.post(route_path(operator), json=request).json()
+    names = client.get(f"/v1/operators/{name}").json()["implementations"]
+    metadata = client.get(f"/v2/models/{name}").json()
+    [said] = (each for each in metadata["request_parameters"] if each["name"] == "implementation")
+    assert (said["default"], said["choices"]) == (names[0], names)
+    inputs, parameters = model_call(request, slots=set(), parameters={each.name for each in MODELS[name].parameters})
+    version = max((each for each in operator.versions if each <= request.get("opset", 0)), default=1)
+    model = f"{name}/versions/{version}"
+    for implementation in names:
+        given = {**parameters, "binary_data_output": True, "implementation": implementation}
+        reply = read(infer(client, model, inputs, parameters=given))
+        if implementation == names[0]:
+            check_reply(reply, expected)
+    refused = infer(client, model, inputs, parameters={**parameters, "implementation": "tvm"})
+    assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/parameters/implementation")
+
+
+@pytest.mark.parametrize("system", sorted({operator.system for operator in OPERATORS.values()}))
+def test_the_operators_of_a_system_have_the_same_implementations(client: httpx.Client, system: str) -> None:
+    listed = client.get("/v1/operators").json()["operators"]
+    found = {tuple(each["implementations"]) for each in listed if each["system"] == system}
+    assert len(found) == 1
+    assert all(found)
 
 
 def test_an_operator_that_is_not_there(client: httpx.Client) -> None:
@@ -176,7 +223,7 @@ def test_products_over_http(client: httpx.Client) -> None:
     ].tolist() == [[-11]]
 
 
-def model_call(client: httpx.Client, inputs: list[Input], version: str = "", **parameters: Any) -> httpx.Response:
+def call_model(client: httpx.Client, inputs: list[Input], version: str = "", **parameters: Any) -> httpx.Response:
     body, headers = body_of(inputs, parameters={"binary_data_output": True, **parameters})
     path = f"/versions/{version}" if version else ""
     return client.post(f"/v2/models/onnx.QuantizeLinear{path}/infer", content=body, headers=headers)
@@ -187,10 +234,10 @@ X, SCALE = np.array([[0.5, 1.5], [-7.0, 9.0]], np.float32), np.array([1.0, 0.5],
 
 def test_models_take_attributes_as_parameters_and_versions_as_opsets(client: httpx.Client) -> None:
     inputs = [Input("x", X), Input("y_scale", SCALE), Input("y_zero_point", np.array([3, 0], np.int8))]
-    reply = read(model_call(client, inputs, axis=-2))
+    reply = read(call_model(client, inputs, axis=-2))
     assert reply.outputs["y"].tolist() == [[3, 5], [-14, 18]]
     assert reply.head["model_version"] == "28"
-    narrow = read(model_call(client, inputs, "21", axis=0, y_zero_point_type="i4"))
+    narrow = read(call_model(client, inputs, "21", axis=0, y_zero_point_type="i4"))
     assert narrow.outputs["y"].tolist() == [[3, 5], [-8, 7]]
     assert narrow.head["outputs"][0]["parameters"]["element_type"] == "i4"
 
@@ -210,7 +257,7 @@ def test_models_point_at_their_own_places(
     client: httpx.Client, version: str, parameters: dict[str, Any], pointer: str
 ) -> None:
     inputs = [Input("x", X), Input("y_scale", SCALE), Input("y_zero_point", np.array([3, 0], np.int8))]
-    reply = model_call(client, inputs, version, **parameters)
+    reply = call_model(client, inputs, version, **parameters)
     assert reply.status_code in (400, 422), reply.text
     assert reply.json()["errors"][0]["pointer"] == pointer, reply.text
-    assert model_call(client, inputs, "12").status_code == 404
+    assert call_model(client, inputs, "12").status_code == 404

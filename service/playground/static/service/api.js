@@ -87,7 +87,7 @@ export class Api {
       } else if (reply.status === 503 && tries < MOST_TRIES) {
         await pause(reply.headers.get("retry-after"), options.signal);
       } else {
-        const body = await reply.json().catch(() => ({}));
+        const body = await bodyOf(reply);
         if (!reply.ok) throw new Problem(reply.status, body);
         return body;
       }
@@ -108,6 +108,20 @@ export class Api {
   #count(change) {
     this.#pending += change;
     this.#onPending(this.#pending > 0);
+  }
+}
+
+/**
+ * Return the JSON of a reply; an error need not have any.
+ * @throws {Problem} for another reply without JSON, or one that breaks off
+ */
+async function bodyOf(reply) {
+  try {
+    return await reply.json();
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    if (!reply.ok) return {};
+    throw new Problem(reply.status, { title: "No answer", detail: "The answer of the service is incomplete." });
   }
 }
 

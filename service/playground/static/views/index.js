@@ -4,8 +4,9 @@
  * A view is an object of
  * - `id`: its name in the address; `title`: its name in the navigation;
  * - `initialState`: texts by name, all of them in the address;
+ * - `patterns`: by the name of a state, what its text in the address has to match, unless any text will do;
  * - `carries` (optional): names of states that are kept when the view changes, if both views carry them;
- * - `render(root, state, context)`: build the view in `root`, which is empty.
+ * - `render(root, state, context)`: build the view in `root`, which is empty; it may return a promise.
  *
  * `context`:
  * - `set(changes)`: change states and with them the address; the view is not rendered again;

@@ -10,6 +10,7 @@ export const multiplier = {
   id: "multiplier",
   title: "Multiplier and shift",
   initialState: { factor: "0.0123", scheme: "litert" },
+  patterns: { scheme: /^\w{1,100}$/ },
 
   async render(root, state, context) {
     const factor = element("input", {

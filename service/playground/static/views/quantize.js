@@ -13,9 +13,11 @@ import { convertAll } from "../conversion/convert.js";
 import { errorsInSteps, realText } from "../conversion/errors.js";
 import { shapeFor } from "../conversion/shape.js";
 import { controlGroup, element, field, fill, select, summaryValue } from "../dom.js";
+import { KINDS } from "../numbers/generate.js";
 import { NumbersEditor } from "../numbers/numbers_editor.js";
 import { ErrorHistograms } from "../plots/error_histograms.js";
 import { Staircase } from "../plots/staircase.js";
+import { INDEX, NAMES, namesIn, ONLY_OR_ALL } from "../state.js";
 import { typeOfChannel } from "../type/mlir_text.js";
 import { TypeEditor } from "../type/type_editor.js";
 import { exampleLinks } from "./example_links.js";
@@ -38,9 +40,18 @@ export const quantize = {
     differing: "",
     staircase: "",
   },
+  patterns: {
+    generate: new RegExp(`^(|${KINDS.map(([kind]) => kind).join("|")})$`),
+    count: /^\d{1,4}$/,
+    seed: /^\d{1,10}$/,
+    profiles: NAMES,
+    element: INDEX,
+    differing: ONLY_OR_ALL,
+    staircase: /^(|whole)$/,
+  },
   carries: ["type"],
   render(root, state, context) {
-    new QuantizeView(root, state, context).start();
+    return new QuantizeView(root, state, context).start();
   },
 };
 
@@ -71,7 +82,7 @@ class QuantizeView {
     this.#context = context;
     this.#type = new TypeEditor(state.type, context, (text, parsed) => this.#typeChanged(text, parsed));
     this.#numbers = new NumbersEditor(state, MOST_NUMBERS, (changes) => this.#change(changes));
-    this.#profiles = new ProfilePicker(names(state.profiles), (chosen) => this.#change({ profiles: chosen.join(",") }));
+    this.#profiles = new ProfilePicker(namesIn(state.profiles), (chosen) => this.#change({ profiles: chosen.join(",") }));
     this.#table = new ComparisonTable(
       state.differing,
       (index) => this.#choose(index),
@@ -89,7 +100,7 @@ class QuantizeView {
       const { profiles } = await this.#context.api.get("/v1/profiles", { signal: this.#context.signal });
       this.#profiles.offer(profiles.filter((profile) => profile.operations.quantize && profile.operations.dequantize));
     } catch (problem) {
-      this.#fail(problem);
+      if (!this.#context.signal.aborted) this.#fail(problem);
     }
   }
 
@@ -155,9 +166,9 @@ class QuantizeView {
       const numbers = this.#numbers.numbers(parsed);
       if (!parsed.scales.length) throw new Error("Choose a quantized type with scales.");
       this.#entered.numbers.textContent = numbers.length > 8 ? `${numbers.length} numbers` : numbers.map(realText).join("  ");
-      this.#entered.profiles.textContent = names(state.profiles).join(", ");
+      this.#entered.profiles.textContent = namesIn(state.profiles).join(", ");
       const shape = shapeFor(state.shape, numbers.length, parsed);
-      const profiles = names(state.profiles);
+      const profiles = namesIn(state.profiles);
       if (profiles.length === 0) throw new Error("Choose a profile.");
       this.#results.setAttribute("aria-busy", "true");
       const conversions = await convertAll(
@@ -277,8 +288,4 @@ class QuantizeView {
 function inputText(x, explained) {
   const held = explained.find((each) => each.element)?.element.input;
   return held === undefined || Number(held) === x || Number.isNaN(x) ? `x = ${realText(x)}` : `x = ${realText(x)}, held as ${held}`;
-}
-
-function names(text) {
-  return text.split(",").filter(Boolean);
 }

@@ -11,6 +11,7 @@ import { EXAMPLES } from "../requantization/examples.js";
 import { latest } from "../requantization/latest.js";
 import { multipliersTable } from "../requantization/multipliers_table.js";
 import { isScheme, nameOf, requantizeAll, schemeLabel } from "../requantization/requantize.js";
+import { INDEX, NAMES, namesIn, ONLY_OR_ALL } from "../state.js";
 import { TypeEditor } from "../type/type_editor.js";
 import { exampleLinks } from "./example_links.js";
 
@@ -28,8 +29,9 @@ export const requantize = {
     call: "",
     differing: "",
   },
+  patterns: { profiles: NAMES, element: INDEX, differing: ONLY_OR_ALL },
   render(root, state, context) {
-    new RequantizeView(root, state, context).start();
+    return new RequantizeView(root, state, context).start();
   },
 };
 
@@ -72,7 +74,7 @@ class RequantizeView {
     });
     this.#multiplier = this.#integer("multiplier");
     this.#shift = this.#integer("shift");
-    this.#chosen = state.profiles.split(",").filter(Boolean);
+    this.#chosen = namesIn(state.profiles);
     this.#profiles = this.#picker("Profiles");
     this.#schemes = this.#picker("Schemes");
     this.#table = new ComparisonTable(

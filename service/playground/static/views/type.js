@@ -7,6 +7,7 @@ export const type = {
   id: "type",
   title: "Type in each system",
   initialState: { type: "!quant.uniform<i8:f32, 0.5:3>" },
+  patterns: {},
   carries: ["type"],
   render(root, state, context) {
     const facts = element("section", { class: "card" });

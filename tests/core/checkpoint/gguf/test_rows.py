@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 
 from core.checkpoint.gguf.rows import read_elements, write_elements
 from core.checkpoint.gguf.tensor_types import FILE_TYPES, TENSOR_TYPES
+from core.convert.blocks.gguf import quantize_gguf
 from core.errors import PreconditionError
 from tests.oracles import ggml_blocks as oracle
+from tests.support.page_table import DOCS
 
 Array = NDArray[Any]
 
@@ -54,6 +56,34 @@ def test_what_was_read_is_written_again(name: str) -> None:
     error = np.abs(values - decoded(VECTORS["x"]["data"], "<f4")).reshape(-1, 32)
     largest = {"F16": 2**-11, "BF16": 2**-8, "Q8_0": 2**-7, "TQ1_0": 2.0**20, "TQ2_0": 2.0**20}.get(name, 0.26)
     assert (error <= largest * scale + 2**-20).all()
+
+
+ZEROS = {
+    "+0": np.zeros(32, np.float32),
+    "-0": np.full(32, -0.0, np.float32),
+    "-0, then +0": np.array([-0.0] + [0.0] * 31, np.float32),
+    "+0, then -0": np.array([0.0] + [-0.0] * 31, np.float32),
+}
+
+
+@pytest.mark.parametrize("zeros", ZEROS)
+def test_the_signs_of_zeros_are_as_the_page_says(zeros: str) -> None:
+    page = (DOCS / "checkpoints_onnx_gguf.md").read_text(encoding="utf-8").replace("\n", " ")
+    assert "`requant checkpoint` writes the scale -0 in `Q4_0` and `Q5_0`, as ggml's C does, and the API +0" in page
+    assert "`Q4_1` and `Q5_1` has the sign of the first zero in both" in page
+    values, negative = ZEROS[zeros], zeros.startswith("-")
+    for name in ("Q4_0", "Q5_0"):
+        of_checkpoint, of_api = write_elements(values, TENSOR_TYPES[name]), quantize_gguf(values[None], name).data
+        # d = 0 / -8, of +0 in the checkpoint whatever the sign.
+        assert of_checkpoint[:2].tobytes() == b"\0\x80"
+        assert of_api[:2].tobytes() == (b"\0\0" if negative else b"\0\x80")
+        assert of_checkpoint[2:].tobytes() == of_api[2:].tobytes()
+    for name in ("Q4_1", "Q5_1"):
+        of_checkpoint, of_api = write_elements(values, TENSOR_TYPES[name]), quantize_gguf(values[None], name).data
+        assert of_checkpoint.tobytes() == of_api.tobytes()
+        assert of_api[2:4].tobytes() == (b"\0\x80" if negative else b"\0\0")
+    assert not write_elements(values, TENSOR_TYPES["Q8_0"]).any()
+    assert not quantize_gguf(values[None], "Q8_0").data.any()
 
 
 ODD_VALUES = st.one_of(

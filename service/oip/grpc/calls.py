@@ -176,12 +176,12 @@ class Call(Stream):
         """Check what the header fields say. Refuse the call at once if it is not to be served."""
         fields, self._fields = self._fields, ()
         found = dict(reversed(fields))
+        self._headers = {name: found[name] for name in _KEPT_FIELDS if name in found}
+        self._new_request()
         if found[b":method"] != b"POST" or not _CONTENT_TYPE.fullmatch(found.get(b"content-type", b"")):
             status = b"415" if found[b":method"] == b"POST" else b"405"
             self.connection.end_with(self, literal_field(b":status", status))
             return
-        self._headers = {name: found[name] for name in _KEPT_FIELDS if name in found}
-        self._new_request()
         try:
             self._check(fields, found)
         except RequantError as error:
@@ -507,8 +507,7 @@ class Call(Stream):
         if self.closed:
             self._end()
             return
-        if self._task is not None:
-            self._task.cancel()
+        self._cancel()
         self._begin_request()
         self._end_with(trailers_of(failure.code, failure.detail, failure.trailing_metadata))
 
@@ -531,17 +530,21 @@ class Call(Stream):
     def _deadline_over(self) -> None:
         """End the call: the client has given it up."""
         self._request.client_left = True
-        if self._task is not None:
-            self._task.cancel()
+        self._cancel()
         self._end_with(trailers_of(StatusCode.DEADLINE_EXCEEDED, "the deadline of the call has passed"))
 
     def left(self) -> None:
         """Stop the work: nobody waits for it any more."""
         self._request.client_left = True
-        if self._task is not None:
-            self._task.cancel()
-        else:
+        if self._task is None:
             self._end()
+        self._cancel()
+
+    def _cancel(self) -> None:
+        """Cancel the work. It ends the call when it has ended itself."""
+        if self._task is not None:
+            # Not at once: a task that has not begun would end, and leave the work where it is.
+            self._calls.loop.call_soon(self._task.cancel)
 
     def sent(self) -> None:
         """The response has left."""

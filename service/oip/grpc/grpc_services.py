@@ -89,7 +89,8 @@ async def reflect(services: Iterable[str], message: bytes | memoryview, _: Reque
     question = asked.WhichOneof("message_request")
     files = _found(question, getattr(asked, question)) if question in _QUESTIONS else None
     if question == "list_services":
-        reply.list_services_response.service.extend({"name": name} for name in sorted(services))
+        for name in sorted(services):
+            reply.list_services_response.service.add(name=name)
     elif files is not None:
         reply.file_descriptor_response.file_descriptor_proto.append(files)
     else:

@@ -565,7 +565,7 @@ class Http2Connection(asyncio.BufferedProtocol):
             self._reply(frames.window_update(stream.number, byte_count))
 
     def _reply(self, frame: bytes) -> None:
-        """Write a short frame that answers one of the client's, and read no more of those if it does not read either."""
+        """Write a short frame, and read no more of those that ask for one if the client does not read either."""
         if self.transport.is_closing():
             return
         self.transport.write(frame)
@@ -630,11 +630,14 @@ class Http2Connection(asyncio.BufferedProtocol):
         while progressed and self._sending and not self._write_paused and not self.transport.is_closing():
             progressed = False
             for stream in list(self._sending.values()):
-                if self._write_paused or stream.closed:
+                if stream.closed or not self._is_writable():
                     continue
                 if not stream.out or min(self._send_window, stream.send_window) > 0:
                     progressed = True
                     self._send_some(stream)
+
+    def _is_writable(self) -> bool:
+        return not self._write_paused
 
     def _send_some(self, stream: Stream) -> None:
         """Send a part of what a stream has to send."""

@@ -20,13 +20,11 @@ _TICK_SECONDS = 0.5
 class Http2Listener:
     """Listens on a port.
 
-    Of more than `MAX_CONNECTIONS` the oldest is closed of those without a stream that counts (`Stream.is_wanted`); if all
-    have one, the new connection is. Connections share the streams: the more there are, the fewer each may have.
+    Of more than `MAX_CONNECTIONS` the oldest is closed of those without a stream that counts (`Stream.is_wanted`); if
+    all have one, the new connection is. Connections share the streams: the more there are, the fewer each may have.
     """
 
-    def __init__(
-        self, limits: ConnectionLimits, open_stream: Callable[[Http2Connection, int, Fields], Stream]
-    ) -> None:
+    def __init__(self, limits: ConnectionLimits, open_stream: Callable[[Http2Connection, int, Fields], Stream]) -> None:
         self.connections: set[Http2Connection] = set()
         self._limits = limits
         self._open_stream = open_stream

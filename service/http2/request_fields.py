@@ -14,7 +14,7 @@ _OF_CONNECTIONS = frozenset((b"connection", b"proxy-connection", b"keep-alive", 
 
 
 def is_request(fields: Fields) -> bool:
-    """Return whether the fields are those of a request: its pseudo fields first and once, all names and values valid."""
+    """Return whether the fields are those of a request: pseudo fields first and once, all of them valid."""
     seen = set()
     regular = False
     for name, value in fields:

@@ -37,7 +37,19 @@ class Stream:
     what is being sent. `is_wanted`: whether its connection should stay because of it.
     """
 
-    __slots__ = ("closed", "connection", "due", "ended", "head_sent", "is_wanted", "number", "out", "send_window", "trailers", "window")
+    __slots__ = (
+        "closed",
+        "connection",
+        "due",
+        "ended",
+        "head_sent",
+        "is_wanted",
+        "number",
+        "out",
+        "send_window",
+        "trailers",
+        "window",
+    )
 
     def __init__(self, connection: Connection, number: int) -> None:
         self.connection = connection

@@ -71,8 +71,8 @@ def _content(setting: str, path: Path) -> bytes:
 class Certificate:
     """The certificate as it was when it was last read: `current`. Raises what `read_certificate` raises.
 
-    `context` is that of the listening socket, which stays, `h2_context` that of the gRPC port. Each handshake goes on with
-    the context of the current certificate: in a context that loads a second certificate the first one stays, for
+    `context` is that of the listening socket, which stays, `h2_context` that of the gRPC port. Each handshake goes on
+    with the context of the current certificate: in a context that loads a second certificate the first one stays, for
     clients that prefer its kind.
     """
 

@@ -6,6 +6,7 @@ It keeps no flow control of its own: windows are opened wide at the start, unles
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -85,7 +86,7 @@ class Incoming:
 
 def opening(window: int = frames.MAX_WINDOW) -> bytes:
     """What a client sends first."""
-    wide = b"" if window < frames.DEFAULT_WINDOW else frames.window_update(0, frames.MAX_WINDOW - frames.DEFAULT_WINDOW)
+    wide = b"" if window < frames.DEFAULT_WINDOW else frames.window_update(0, 1 << 30)
     return frames.PREFACE + frames.settings_frame([(Setting.INITIAL_WINDOW_SIZE, window)]) + wide
 
 
@@ -192,3 +193,11 @@ class AsyncHttp2Client:
         left = [stream for stream in streams if not self.incoming.answers.get(stream, Answer()).is_over]
         while left and await self.read():
             left = [stream for stream in left if not self.incoming.answers.get(stream, Answer()).is_over]
+
+    async def end(self) -> None:
+        """Send no more, and read to the end."""
+        with contextlib.suppress(ConnectionError):
+            self.writer.write_eof()
+            while await self._reader.read(1 << 18):
+                pass
+        self.writer.close()

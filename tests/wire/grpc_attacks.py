@@ -1,8 +1,8 @@
-"""`python -m tests.wire.grpc_attacks [name]`: what attacks on the gRPC port do to everybody else, as docs/hostile_input.md has it.
+"""`python -m tests.wire.grpc_attacks [name]`: what attacks on the gRPC port do to everybody else.
 
-For each attack: how long an honest client with a token waits, which asks for 1 KB every 5 ms on a connection of its own,
-how many of its calls fail, and the memory at the peak beyond that before it. A new service for each, with a budget of
-400 MB, and the attacker in a process of its own. `--attack NAME ADDRESS SECONDS` is that process.
+For each attack: how long an honest client with a token waits, which asks for 1 KB every 5 ms on a connection of its
+own, how many of its calls fail, and the memory at the peak beyond that before it. A new service for each, with a budget
+of 400 MB, and the attacker in a process of its own: `--attack NAME ADDRESS`. docs/hostile_input.md has the table.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _opened(path: str, streams: int, sent: bytes = b"") -> Callable[[str], None]
     """Open streams on some connections, and do no more."""
 
     def run(address: str) -> None:
-        clients = []
+        clients: list[Http2Client] = []
         while True:
             for _ in range(_CONNECTIONS - len(clients)):
                 client = Http2Client(address)
@@ -121,6 +121,7 @@ _BLOCK = head_of(INFER, BEARER)
 _HALF_BLOCK = headers(1, _BLOCK, 0)
 
 ATTACKS: Mapping[str, Callable[[str], None]] = {
+    "nothing": lambda _: None,
     "4,190,000 empty raw_input_contents": _messages(INFER, b"\x3a\0" * 4_190_000),
     "4,190,000 empty inputs": _messages(INFER, b"\x2a\0" * 4_190_000),
     "2,790,000 unknown fields": _messages(INFER, b"\xa2\x06\0" * 2_790_000),
@@ -152,7 +153,7 @@ ATTACKS: Mapping[str, Callable[[str], None]] = {
 
 @dataclass(frozen=True)
 class Seen:
-    """Seconds that the honest client waited, of its calls: the slowest, and the slowest but 1 of 100. Those that failed."""
+    """Calls of the honest client: all, the seconds of the slowest and of the slowest but 1 of 100, and failures."""
 
     calls: int
     slowest: float

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -120,10 +121,28 @@ class Calls:
         self.loop = asyncio.get_running_loop()
         self.methods = {method.route.encode(): method for method in methods}
         self.stopping = False
+        self.receiving: set[Call] = set()
+        """Calls with memory for a message that is not complete."""
 
     def open_stream(self, connection: Http2Connection, number: int, fields: Fields) -> Call:
         """Return the call that a stream is."""
         return Call(self, connection, number, fields)
+
+    def make_room(self, call: Call, byte_count: int) -> bool:
+        """Refuse a message that is being received, if its connection has more memory than that of `call` will have.
+
+        So connections share what there is: those that hold much, and send slowly, lose it to others. Return whether a
+        message was refused.
+        """
+        held: Counter[Http2Connection] = Counter()
+        for each in self.receiving:
+            held[each.connection] += each.memory.held
+        largest = max(held, key=held.__getitem__, default=call.connection)
+        if held[largest] <= held[call.connection] + byte_count:
+            return False
+        victim = max((each for each in self.receiving if each.connection is largest), key=lambda each: each.memory.held)
+        victim.fail(OverloadedError("the memory of the message is needed for messages of other connections"))
+        return True
 
     def stop_streams(self, connections: Collection[Http2Connection]) -> None:
         """End what goes on for ever: at once, or after the message that is in work."""
@@ -138,9 +157,9 @@ class Call(Stream):
     """One call."""
 
     __slots__ = (
-        "_begun", "_buffer", "_busy", "_calls", "_compressed", "_deadline", "_encoding", "_fields", "_filled", "_headers",
-        "_length", "_message", "_method", "_outstanding", "_request", "_rest", "_rest_memory", "_since", "_task",
-        "_unsubscribe",
+        "_begun", "_buffer", "_busy", "_calls", "_compressed", "_deadline", "_encoding", "_fields", "_filled",
+        "_headers", "_length", "_message", "_method", "_outstanding", "_request", "_rest", "_rest_memory", "_since",
+        "_task", "_unsubscribe",
     )  # fmt: skip
 
     connection: Http2Connection
@@ -204,7 +223,9 @@ class Call(Stream):
             raise MalformedRequestError("the call has no 'te: trailers'; a proxy between drops what calls end with")
         self._encoding = found.get(b"grpc-encoding", b"identity").decode("latin-1").lower()
         if self._encoding != "identity" and self._encoding not in CODINGS:
-            raise UnimplementedError(f"the grpc-encoding is {excerpt(self._encoding)!r}; supported are gzip and deflate")
+            raise UnimplementedError(
+                f"the grpc-encoding is {excerpt(self._encoding)!r}; supported are gzip and deflate"
+            )
         tokens = calls.running.tokens
         if tokens is not None and not method.is_open:
             given = [value for name, value in fields if name == b"authorization"]
@@ -232,7 +253,8 @@ class Call(Stream):
         self._begun = False
 
     @property
-    def _memory(self) -> Reservation:
+    def memory(self) -> Reservation:
+        """The memory that the request holds."""
         assert self._request.reservation is not None
         return self._request.reservation
 
@@ -288,7 +310,8 @@ class Call(Stream):
             return False
         assert self._buffer is not None
         capacity = min(self._length, _GROWTH * (self._filled + coming))
-        if self._memory.try_grow(capacity - len(self._buffer)):
+        missing = capacity - len(self._buffer)
+        if self.memory.try_grow(missing) or (self._calls.make_room(self, missing) and self.memory.try_grow(missing)):
             self._extend(capacity)
             return True
         self._task = start_eagerly(self._wait_for_memory(capacity), self._calls.loop)
@@ -298,7 +321,7 @@ class Call(Stream):
         assert self._buffer is not None
         current_request.set(self._request)
         try:
-            await self._memory.grow(capacity - len(self._buffer))
+            await self.memory.grow(capacity - len(self._buffer))
         except RequantError as error:
             self._task = None
             self.fail(error)
@@ -311,26 +334,28 @@ class Call(Stream):
         self._extend(capacity)
         data, self._rest = bytes(self._rest), bytearray()
         self._take(memoryview(data))
-        if self.ended and not self.closed:
-            self.half_closed()
+        if self.ended:
+            self._check_end()
 
     def _extend(self, capacity: int) -> None:
         assert self._buffer is not None
         larger = memoryview(np.empty(capacity, np.uint8))  # type: ignore[arg-type]  # it has the buffer protocol
         larger[: self._filled] = self._buffer[: self._filled]
         self._buffer = larger
+        self._calls.receiving.add(self)
 
     def _progress(self) -> None:
         """A part of the message has come: ask for more, or go on with it if it is complete."""
         assert self._buffer is not None
         if self._filled == self._length:
             self._message, self._buffer = self._buffer, None
+            self._calls.receiving.discard(self)
             self._complete()
             return
         capacity = len(self._buffer)
         if capacity < self._length and 2 * self._filled >= capacity and self._task is None:
             larger = min(self._length, _GROWTH * self._filled)
-            if self._memory.try_grow(larger - capacity):
+            if self.memory.try_grow(larger - capacity):
                 self._extend(larger)
                 capacity = larger
         self._grant(capacity - self._filled - self._outstanding)
@@ -361,7 +386,7 @@ class Call(Stream):
             if self._method.kind is MethodKind.STREAM:
                 self._since = self._calls.loop.time()
         end = _PREFIX_BYTES + length
-        if len(rest) >= end and self._memory.try_grow(length):
+        if len(rest) >= end and self.memory.try_grow(length):
             self._message = bytes(rest[_PREFIX_BYTES:end])
             del rest[:end]
             self._complete()
@@ -369,14 +394,16 @@ class Call(Stream):
             data, self._rest = bytes(rest[_PREFIX_BYTES:]), bytearray()
             self._buffer, self._filled = memoryview(bytearray()), 0
             self._take(memoryview(data))
+            if self.ended:
+                self._check_end()
         elif self.ended:
-            self.fail(MalformedRequestError("the call ends within a message"))
+            self.fail(MalformedRequestError(_TRUNCATED))
 
     def _await_message(self) -> None:
         """There is no message: the client has ended the call, or has to send one."""
         is_stream = self._method.kind is MethodKind.STREAM
         if self.ended and self._rest:
-            self.fail(MalformedRequestError("the call ends within a message"))
+            self.fail(MalformedRequestError(_TRUNCATED))
         elif self.ended and is_stream:
             self._request.status = _OK
             self.connection.respond(self, _HEAD, (), _OK_TRAILERS)
@@ -389,13 +416,16 @@ class Call(Stream):
 
     def half_closed(self) -> None:
         """The client sends no more."""
-        if self._buffer is not None:
-            if self._task is None:
-                self.fail(MalformedRequestError("the call ends within a message"))
-        elif self._message is not None and not self._busy:
+        self._check_end()
+        if self._message is not None and not self._busy:
             self._complete()
         else:
             self._next()
+
+    def _check_end(self) -> None:
+        """Refuse a message that cannot come any more, unless what came of it waits for memory."""
+        if self._buffer is not None and self._task is None and not self.closed:
+            self.fail(MalformedRequestError(_TRUNCATED))
 
     def _complete(self) -> None:
         """A message is complete. One that has to be the only one is served when the client has said that it is."""
@@ -459,18 +489,18 @@ class Call(Stream):
         pieces: list[bytes] = []
         size = 0
         while True:
-            await self._memory.grow(PIECE_BYTES)
+            await self.memory.grow(PIECE_BYTES)
             piece = await self._calls.running.executor.run_array(inflater.weight, inflater.next_piece)
-            self._memory.shrink(PIECE_BYTES - len(piece))
+            self.memory.shrink(PIECE_BYTES - len(piece))
             if not piece and not inflater.waiting:
                 break
             pieces.append(piece)
             size += len(piece)
         inflater.finish()
-        await self._memory.grow(size)
+        await self.memory.grow(size)
         whole = await self._calls.running.executor.run_array(size, partial(b"".join, pieces))
         pieces.clear()
-        self._memory.shrink(size)
+        self.memory.shrink(size)
         return whole
 
     def _send(self, reply: bytes, *, last: bool = False) -> None:
@@ -575,7 +605,7 @@ class Call(Stream):
 
     def _end_request(self) -> None:
         """Count and log a request that is over, and give its memory back."""
-        self._memory.shrink(self._memory.held)
+        self.memory.shrink(self.memory.held)
         if not self._begun:
             return
         self._begun = False
@@ -600,6 +630,7 @@ class Call(Stream):
             self._unsubscribe()
             self._unsubscribe = None
         self._buffer, self._message = None, None
+        self._calls.receiving.discard(self)
         self._rest = bytearray()
         self._rest_memory.shrink(self._rest_memory.held)
         self._end_request()
@@ -608,3 +639,4 @@ class Call(Stream):
 _UNKNOWN = Method(UNMATCHED, 0)
 _NO_REQUEST = RequestContext()
 _STOPPING = "the service is stopping"
+_TRUNCATED = "the call ends within a message"

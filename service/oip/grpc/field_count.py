@@ -29,7 +29,9 @@ def check_field_count(message: memoryview, descriptor: Any) -> None:
     while waiting:
         at, end, kind, depth = waiting.pop()
         messages = {
-            field.number: field.message_type for field in kind.fields_by_number.values() if field.message_type is not None
+            field.number: field.message_type
+            for field in kind.fields_by_number.values()
+            if field.message_type is not None
         }
         while at < end:
             count += 1

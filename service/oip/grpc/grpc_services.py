@@ -6,7 +6,6 @@ Their messages are in a pool of their own: a process that imports gRPC's package
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +31,9 @@ def _message(name: str) -> Any:
     return message_factory.GetMessageClass(_pool.FindMessageTypeByName(name))
 
 
-_HealthRequest, _HealthResponse = _message("grpc.health.v1.HealthCheckRequest"), _message(
-    "grpc.health.v1.HealthCheckResponse"
+_HealthRequest, _HealthResponse = (
+    _message("grpc.health.v1.HealthCheckRequest"),
+    _message("grpc.health.v1.HealthCheckResponse"),
 )
 _ReflectionRequest = _message("grpc.reflection.v1alpha.ServerReflectionRequest")
 _ReflectionResponse = _message("grpc.reflection.v1alpha.ServerReflectionResponse")
@@ -64,7 +64,11 @@ class Health:
         key = object()
         self._watching[key] = service, send
         send(self._state(service))
-        return partial(self._watching.pop, key, None)
+
+        def end() -> None:
+            self._watching.pop(key, None)
+
+        return end
 
     def changed(self) -> None:
         """Tell those who watch."""

@@ -18,9 +18,9 @@ from service.oip.grpc.field_count import check_field_count
 from service.oip.grpc.inference_reply import described, id_field, with_tensors
 from service.oip.grpc.inference_request import blobs_of, head_of, parse
 from service.oip.grpc.request_parts import RequestParts, request_parts
+from service.oip.grpc.statuses import NotFoundError
 from service.oip.inference_head import InferenceHead
 from service.oip.models.conversions import outputs_of, report_of, y_is_alone
-from service.oip.grpc.statuses import NotFoundError
 from service.oip.models.model import Answer, Model
 from service.oip.models.registry import model_named
 from service.operations.conversion_call import ConversionResult
@@ -113,7 +113,8 @@ def _counted_and_parsed(head: bytes) -> pb.ModelInferRequest:
     if len(head) > _SHORT_HEAD:
         check_field_count(memoryview(head), pb.ModelInferRequest.DESCRIPTOR)
         check_cancelled()
-    return parse(pb.ModelInferRequest, head)
+    parsed: pb.ModelInferRequest = parse(pb.ModelInferRequest, head)
+    return parsed
 
 
 async def _decode(running: Runtime, head: bytes, request: RequestContext) -> _KnownHead:

@@ -1,4 +1,4 @@
-"""The methods of the service, and of gRPC's own services for health and reflection: with the work on a message of each."""
+"""The methods of the service, and of gRPC's own services for health and reflection, with the work on their messages."""
 
 from __future__ import annotations
 

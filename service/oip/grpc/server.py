@@ -35,7 +35,9 @@ async def serving_grpc(running: Runtime) -> AsyncIterator[None]:
     certificate = running.certificate
     address = f"[{settings.host}]" if ":" in settings.host else settings.host
     try:
-        await listener.listen(settings.host, settings.grpc_port, None if certificate is None else certificate.h2_context)
+        await listener.listen(
+            settings.host, settings.grpc_port, None if certificate is None else certificate.h2_context
+        )
     except OSError:
         raise OSError(f"grpc_port: cannot listen on {address}:{settings.grpc_port}") from None
     _log.info("gRPC on %s:%d%s.", address, settings.grpc_port, "" if certificate is None else " with TLS")

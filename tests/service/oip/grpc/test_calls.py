@@ -156,7 +156,10 @@ def test_a_message_in_two_parts_of_which_the_second_does_not_come(client: Http2C
     assert client.answer(5).status == 0
 
 
-@pytest.mark.parametrize(("path", "limit"), [(CHECK, 1024), (WATCH, 1024), (f"/{SERVICE}/ServerLive", 1024), (f"/{SERVICE}/ModelMetadata", 16_384)])
+@pytest.mark.parametrize(
+    ("path", "limit"),
+    [(CHECK, 1024), (WATCH, 1024), (f"/{SERVICE}/ServerLive", 1024), (f"/{SERVICE}/ModelMetadata", 16_384)],
+)
 def test_short_messages(client: Http2Client, path: str, limit: int) -> None:
     client.send(headers(1, head_of(path)) + data(1, b"\0" + (limit + 1).to_bytes(4, "big")))
     answer = client.answer(1)
@@ -180,7 +183,7 @@ def test_short_messages(client: Http2Client, path: str, limit: int) -> None:
     ],
 )
 def test_header_fields(client: Http2Client, changed: dict[str, str], http: bytes, status: int | None) -> None:
-    client.send(call_of(1, INFER, REQUEST, **changed))
+    client.send(headers(1, head_of(INFER, [], without=[], **changed)) + data(1, prefixed(REQUEST), frames.END_STREAM))
     answer = client.answer(1)
     assert (dict(answer.fields)[b":status"], answer.status) == (http, status)
 
@@ -199,7 +202,9 @@ def test_a_deadline_that_has_passed(client: Http2Client) -> None:
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate"])
 def test_compressed_messages(client: Http2Client, coding: str) -> None:
-    compress = {"gzip": gzip.compress, "deflate": zlib.compress}[coding]
+    def compress(given: bytes) -> bytes:
+        return gzip.compress(given) if coding == "gzip" else zlib.compress(given)
+
     client.send(call_of(1, INFER, compress(REQUEST), flag=1, grpc_encoding=coding))
     assert outputs(client.answer(1).data) == [3, 5, 0, 127]
     client.send(call_of(3, INFER, REQUEST, flag=0, grpc_encoding=coding))

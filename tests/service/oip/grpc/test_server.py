@@ -253,10 +253,12 @@ def test_streams_take_nothing_of_others_and_do_not_idle_for_ever(
 def test_messages_that_do_not_arrive_take_nothing_of_others(
     strict: tuple[Server, str, Path], strict_channel: Any
 ) -> None:
-    """What a client promises to send is not believed: a hundred messages of 60 MiB fill a budget of 300 MiB 20 times."""
+    """Stated lengths take no memory: a hundred messages of 60 MiB would fill the budget of 300 MiB 20 times."""
     with Http2Client(strict[1]) as slow:
         for stream in range(1, 201, 2):
-            began = headers(stream, head_of(INFER, BEARER)) + data(stream, b"\0" + (60 << 20).to_bytes(4, "big") + b"\x0a")
+            began = headers(stream, head_of(INFER, BEARER)) + data(
+                stream, b"\0" + (60 << 20).to_bytes(4, "big") + b"\x0a"
+            )
             slow.send(began)
         slow.send(frame(FrameType.PING, 0, 0, bytes(8)))
         while not slow.incoming.pings:

@@ -142,6 +142,7 @@ class Http2Connection(asyncio.BufferedProtocol):
         self._unsent: list[tuple[Stream, Callable[[], None]]] = []
         self._write_paused = False
         self._reading_paused = False
+        self._paused_since = 0.0
         self._queued_replies = 0
         self._credit = _MAX_CREDIT
         self._made = 0.0
@@ -308,6 +309,9 @@ class Http2Connection(asyncio.BufferedProtocol):
         pause = not self._closing_due and (self._scheduled or self._queued_replies > _MAX_QUEUED_REPLIES)
         if pause != self._reading_paused and not self.transport.is_closing():
             self._reading_paused = pause
+            self._paused_since = self._loop.time()
+            if self._partial_since:
+                self._partial_since = self._paused_since
             self.transport.pause_reading() if pause else self.transport.resume_reading()
 
     def _data_begins(self, length: int, flags: int, number: int, padding: int) -> None:
@@ -771,7 +775,11 @@ class Http2Connection(asyncio.BufferedProtocol):
             return
         self._credit = min(_MAX_CREDIT, self._credit + (now - self._credited) * _CREDIT_PER_SECOND)
         self._credited = now
-        if self._partial_since and not self._in_data and now > self._partial_since + limits.head_seconds:
+        if self._reading_paused:
+            if now > self._paused_since + limits.write_seconds:
+                self.abort()
+                return
+        elif self._partial_since and not self._in_data and now > self._partial_since + limits.head_seconds:
             self._fail(ConnectionFaultError(ErrorCode.ENHANCE_YOUR_CALM, "a frame did not arrive in time"))
             return
         if now > self._made + limits.age_seconds + limits.grace_seconds:

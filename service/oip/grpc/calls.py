@@ -11,11 +11,12 @@ import asyncio
 import logging
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 from contextvars import copy_context
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -64,6 +65,8 @@ _BYTES_PER_SECOND = 1 << 20
 # How much more is reserved than has come.
 _GROWTH = 4
 _MIN_GROWTH = 256 << 10
+# Of the places for messages that wait for memory, a connection has as many as if there were so many connections.
+_WAITING_CONNECTIONS = 8
 
 _PREFIX_BYTES = 5
 _TIMEOUT = re.compile(rb"([0-9]{1,8})([HMSmun])")
@@ -124,6 +127,8 @@ class Calls:
         self.stopping = False
         self.receiving: set[Call] = set()
         """Calls with memory for a message that is not complete."""
+        self.waiting: Counter[Http2Connection] = Counter()
+        """How many messages of each connection wait for memory."""
 
     def open_stream(self, connection: Http2Connection, number: int, fields: Fields) -> Call:
         """Return the call that a stream is."""
@@ -163,10 +168,21 @@ class _CallMemory(Reservation):
 
     async def grow(self, byte_count: int) -> None:
         """Hold `byte_count` bytes more. Raise LimitError or OverloadedError."""
-        while not self.try_grow(byte_count):
-            if not self._call.calls.make_room(self._call, byte_count):
-                await super().grow(byte_count)
-                return
+        if self.try_grow(byte_count):
+            return
+        call, budget = self._call, self._call.calls.running.memory_budget
+        while budget.reserved + byte_count > budget.budget and call.calls.make_room(call, byte_count):
+            pass
+        waiting, settings = call.calls.waiting, call.calls.running.settings
+        if waiting[call.connection] >= max(1, settings.max_waiting // _WAITING_CONNECTIONS):
+            raise OverloadedError(f"{waiting[call.connection]} messages of the connection wait for memory already")
+        waiting[call.connection] += 1
+        try:
+            await super().grow(byte_count)
+        finally:
+            waiting[call.connection] -= 1
+            if not waiting[call.connection]:
+                del waiting[call.connection]
 
 
 class Call(Stream):
@@ -346,13 +362,19 @@ class Call(Stream):
         if self.memory.try_grow(capacity - len(self._buffer)):
             self._extend(capacity)
             return True
-        self._task = start_eagerly(self._wait_for_memory(capacity), self.calls.loop)
-        return False
+        self._start(self._wait_for_memory(capacity))
+        return self._task is None and not self.closed
 
     def _capacity(self, come: int) -> int:
         """Return how much of the message may be received, of which something has come."""
         floor = _MIN_GROWTH if 2 * come >= INITIAL_WINDOW else 0
         return min(self._length, max(_GROWTH * come, floor))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Begin a piece of work. One that ends at once may have begun another, which stays."""
+        task = start_eagerly(work, self.calls.loop)
+        if task is not None:
+            self._task = task
 
     async def _wait_for_memory(self, capacity: int) -> None:
         assert self._buffer is not None
@@ -370,7 +392,11 @@ class Call(Stream):
         self._task = None
         self._extend(capacity)
         data, self._rest = bytes(self._rest), bytearray()
-        self._take(memoryview(data))
+        if data:
+            self._take(memoryview(data))
+        elif not self.closed:
+            # It may be that all came that was granted: more has to be.
+            self._progress()
         if self.ended:
             self._check_end()
 
@@ -395,6 +421,10 @@ class Call(Stream):
             if self.memory.try_grow(larger - capacity):
                 self._extend(larger)
                 capacity = larger
+            elif self._filled == capacity:
+                # No more comes by itself.
+                self._start(self._wait_for_memory(larger))
+                return
         self._grant(capacity - self._filled - self._outstanding)
 
     def _grant(self, byte_count: int) -> None:
@@ -478,7 +508,7 @@ class Call(Stream):
         if self.calls.running.metrics.in_flight > _MAX_CALLS:
             self.fail(OverloadedError(f"more than {_MAX_CALLS} requests are being served"))
             return
-        self._task = start_eagerly(self._serve(message), self.calls.loop)
+        self._start(self._serve(message))
 
     # Serving.
 

@@ -363,7 +363,10 @@ class Call(Stream):
             self._extend(capacity)
             return True
         self._start(self._wait_for_memory(capacity))
-        return self._task is None and not self.closed
+        return not (self.closed or self._is_waiting())
+
+    def _is_waiting(self) -> bool:
+        return self._task is not None
 
     def _capacity(self, come: int) -> int:
         """Return how much of the message may be received, of which something has come."""

@@ -99,7 +99,7 @@ RUN emulator= \
       && cp "/usr/bin/qemu-$machine-static" /image/emulator && emulator=/emulator; \
     fi \
  && PYTHONPATH=/app PYTHONDONTWRITEBYTECODE=1 chroot /image $emulator /app/.venv/bin/python -c \
-      "import grpc, obstore.store, onnx, opentelemetry.exporter.otlp.proto.http, requant.command.main, service.app"
+      "import hpack, obstore.store, onnx, opentelemetry.exporter.otlp.proto.http, requant.command.main, service.app"
 
 FROM scratch
 COPY --from=system /system/ /

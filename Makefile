@@ -124,8 +124,10 @@ bench: $(VENV)-interop/done $(VENV)-mlserver/done $(VENV)-triton/done $(CHECKPOI
 openapi: $(VENV)/serve.done ## write openapi/openapi.json
 	$(BIN)/python -m service.openapi
 
-proto: $(VENV)/check.done ## generate the gRPC message code from service/oip/grpc/inference.proto
+proto: $(VENV)/check.done ## generate the gRPC message code from service/oip/grpc/*.proto
 	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. service/oip/grpc/inference.proto
+	$(BIN)/python -m grpc_tools.protoc -I. --descriptor_set_out=service/oip/grpc/grpc_services.binpb \
+	  service/oip/grpc/health.proto service/oip/grpc/reflection.proto
 
 sbom: $(VENV)/check.done ## write requant.cdx.json, the software bill of materials of the image (CycloneDX)
 	$(BIN)/cyclonedx-py requirements requirements-image.lock --output-reproducible -o requant.cdx.json

@@ -22,7 +22,7 @@ MOST_GROWTH = 100
 # Up to here a body may grow as it likes: it costs nothing, and short tensors of zeros are no bombs.
 _FREE_BYTES = 1 << 20
 
-_PIECE = 256 << 10
+PIECE_BYTES = 256 << 10
 
 # What zlib calls the two forms: a gzip member, and the zlib format, which HTTP calls deflate (RFC 9110 section 8.4.1).
 _WINDOW_BITS: Mapping[str, int] = {
@@ -30,6 +30,8 @@ _WINDOW_BITS: Mapping[str, int] = {
     "x-gzip": 16 + zlib.MAX_WBITS,
     "deflate": zlib.MAX_WBITS,
 }
+CODINGS = frozenset(_WINDOW_BITS)
+"""The names of codings that can be inflated."""
 
 
 def open_body(scope: Scope, receive: Receive, limit: int, executor: Executor) -> BodyReader:
@@ -45,57 +47,82 @@ def open_body(scope: Scope, receive: Receive, limit: int, executor: Executor) ->
     return BodyReader(scope, _Inflater(coding, receive, limit, executor).receive, limit, compressed=True)
 
 
+class PieceInflater:
+    """Inflates in pieces what is added, within `limit` bytes for both forms, and the growth that is allowed.
+
+    `subject`: what errors call it. Raises LimitError, or MalformedRequestError for data that is not of the coding.
+    """
+
+    def __init__(self, coding: str, limit: int, subject: str = "body") -> None:
+        self.waiting = b""
+        self._coding = coding
+        self._limit = limit
+        self._subject = subject
+        self._zlib = zlib.decompressobj(_WINDOW_BITS[coding])
+        self._taken = 0
+        self._given = 0
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes the next piece has."""
+        # Short ones are not worth a change of thread, as long as they do not grow to more.
+        return min(PIECE_BYTES, len(self.waiting) * MOST_GROWTH)
+
+    def add(self, data: bytes) -> None:
+        """Take more, when nothing waits."""
+        self.waiting = data
+
+    def next_piece(self) -> bytes:
+        """Return at most `PIECE_BYTES` of what is inflated. There is more while it returns some, or something waits."""
+        # What zlib holds back when a piece is full comes with the next one: the stream's own end is still to be read.
+        waiting = self.waiting
+        try:
+            piece = self._zlib.decompress(waiting, PIECE_BYTES)
+        except zlib.error:
+            raise MalformedRequestError(
+                f"the {self._subject} is not {self._coding}, although its header says so"
+            ) from None
+        if self._zlib.unused_data:
+            raise MalformedRequestError(f"the {self._subject} has bytes after the end of the {self._coding} data")
+        self.waiting = self._zlib.unconsumed_tail
+        self._taken += len(waiting) - len(self.waiting)
+        self._given += len(piece)
+        if max(self._taken, self._given) > self._limit:
+            form = "compressed " if self._taken > self._limit else ""
+            raise LimitError(f"the {form}{self._subject} exceeds the limit of {self._limit} bytes", limit=self._limit)
+        if self._given > max(_FREE_BYTES, MOST_GROWTH * self._taken):
+            raise LimitError(
+                f"the {self._subject} grows more than {MOST_GROWTH} times when it is inflated; send it uncompressed",
+                limit=MOST_GROWTH,
+            )
+        return piece
+
+    def finish(self) -> None:
+        """Check that the data has its own end."""
+        if not self._zlib.eof:
+            raise MalformedRequestError(f"the {self._subject} ends before its {self._coding} data")
+
+
 class _Inflater:
     """Receives the messages of a compressed body, and hands on those of the inflated one."""
 
     def __init__(self, coding: str, receive: Receive, limit: int, executor: Executor) -> None:
-        self._coding = coding
+        self._inflater = PieceInflater(coding, limit)
         self._receive = receive
-        self._limit = limit
         self._executor = executor
-        self._zlib = zlib.decompressobj(_WINDOW_BITS[coding])
-        self._waiting = b""
         self._more = True
-        self._taken = 0
-        self._given = 0
 
     async def receive(self) -> Message:
         """Return the next piece of the inflated body, or what the server says instead."""
-        while not self._waiting:
+        inflater = self._inflater
+        while not inflater.waiting:
             if not self._more:
-                return self._end()
+                inflater.finish()
+                return {"type": "http.request", "body": b"", "more_body": False}
             message = await self._receive()
             if message["type"] == "http.disconnect":
                 return message
-            self._waiting = message.get("body", b"")
+            inflater.add(message.get("body", b""))
             self._more = message.get("more_body", False)
-        # Short ones are not worth a change of thread, as long as they do not grow to more.
-        weight = min(_PIECE, len(self._waiting) * MOST_GROWTH)
-        piece = await self._executor.run_array(weight, self._next_piece)
-        if self._taken > self._limit:
-            raise LimitError(f"the compressed body exceeds the limit of {self._limit} bytes", limit=self._limit)
-        if self._given > max(_FREE_BYTES, MOST_GROWTH * self._taken):
-            raise LimitError(
-                f"the body grows more than {MOST_GROWTH} times when it is inflated; send it uncompressed",
-                limit=MOST_GROWTH,
-            )
+        piece = await self._executor.run_array(inflater.weight, inflater.next_piece)
         return {"type": "http.request", "body": piece, "more_body": True}
-
-    def _next_piece(self) -> bytes:
-        # What zlib holds back when a piece is full comes with the next one: the stream's own end is still to be read.
-        waiting = self._waiting
-        try:
-            piece = self._zlib.decompress(waiting, _PIECE)
-        except zlib.error:
-            raise MalformedRequestError(f"the body is not {self._coding}, although its header says so") from None
-        if self._zlib.unused_data:
-            raise MalformedRequestError(f"the body has bytes after the end of the {self._coding} data")
-        self._waiting = self._zlib.unconsumed_tail
-        self._taken += len(waiting) - len(self._waiting)
-        self._given += len(piece)
-        return piece
-
-    def _end(self) -> Message:
-        if not self._zlib.eof:
-            raise MalformedRequestError(f"the body ends before its {self._coding} data")
-        return {"type": "http.request", "body": b"", "more_body": False}

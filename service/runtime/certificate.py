@@ -20,15 +20,14 @@ _ENCRYPTED = (b"-----BEGIN ENCRYPTED PRIVATE KEY-----", b"Proc-Type: 4,ENCRYPTED
 
 
 @dataclass(frozen=True, slots=True)
-class CertificateFiles:
-    """The content of both files, as PEM, and a server's TLS context with them."""
+class CertificateContexts:
+    """A server's TLS contexts with a certificate: for HTTP/1.1, and for HTTP/2."""
 
-    certificate: bytes
-    key: bytes
     context: ssl.SSLContext
+    h2_context: ssl.SSLContext
 
 
-def read_certificate(certificate: Path, key: Path) -> CertificateFiles:
+def read_certificate(certificate: Path, key: Path) -> CertificateContexts:
     """Read a certificate and its key. Raise SettingError that names the file that cannot be used."""
     chain = _content("tls_certificate", certificate)
     if b"-----BEGIN CERTIFICATE-----" not in chain:
@@ -38,9 +37,13 @@ def read_certificate(certificate: Path, key: Path) -> CertificateFiles:
         raise SettingError("tls_key", f"{key} is encrypted; expected a private key without a password")
     if b"PRIVATE KEY-----" not in text:
         raise SettingError("tls_key", f"{key} holds no private key in PEM form")
+    return CertificateContexts(_context(certificate, key, "http/1.1"), _context(certificate, key, "h2"))
+
+
+def _context(certificate: Path, key: Path, protocol: str) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_alpn_protocols(["http/1.1"])
+    context.set_alpn_protocols([protocol])
     try:
         # The password: OpenSSL would ask for one at the terminal.
         context.load_cert_chain(certificate, key, password=lambda: "")
@@ -48,7 +51,7 @@ def read_certificate(certificate: Path, key: Path) -> CertificateFiles:
         if error.reason == "KEY_VALUES_MISMATCH":
             raise SettingError("tls_key", f"{key} is not the key of {certificate}") from None
         raise SettingError("tls_certificate", f"{certificate} and {key} cannot be used: {error.reason}") from None
-    return CertificateFiles(chain, text, context)
+    return context
 
 
 def _content(setting: str, path: Path) -> bytes:
@@ -68,19 +71,25 @@ def _content(setting: str, path: Path) -> bytes:
 class Certificate:
     """The certificate as it was when it was last read: `current`. Raises what `read_certificate` raises.
 
-    `context` is that of the listening socket, which stays. Each handshake goes on with the context of the current
-    certificate: in a context that loads a second certificate the first one stays, for clients that prefer its kind.
+    `context` is that of the listening socket, which stays, `h2_context` that of the gRPC port. Each handshake goes on
+    with the context of the current certificate: in a context that loads a second certificate the first one stays, for
+    clients that prefer its kind.
     """
 
     def __init__(self, certificate: Path, key: Path) -> None:
         self._certificate = certificate
         self._key = key
         self.current = read_certificate(certificate, key)
-        self.context = read_certificate(certificate, key).context
+        listening = read_certificate(certificate, key)
+        self.context, self.h2_context = listening.context, listening.h2_context
         self.context.sni_callback = self._use_current
+        self.h2_context.sni_callback = self._use_current_h2
 
     def _use_current(self, connection: ssl.SSLSocket | ssl.SSLObject, *_: object) -> None:
         connection.context = self.current.context
+
+    def _use_current_h2(self, connection: ssl.SSLSocket | ssl.SSLObject, *_: object) -> None:
+        connection.context = self.current.h2_context
 
     def reread(self) -> None:
         """Read the files again. If they cannot be used, keep the certificate and log why."""

@@ -28,9 +28,9 @@ from uvicorn.server import ServerState
 
 from core.errors import LargeHeadError, MalformedRequestError, RequantError
 from service.http.problems import error_response
+from service.runtime.eager_task import start_eagerly
 from service.runtime.memory_budget import MemoryBudget
 from service.runtime.request_context import context_of
-from service.server.eager_task import start_eagerly
 from service.server.http_exchange import STATUS_LINE, HttpExchange
 from service.server.pending_requests import HIGH_WATER_BYTES, PendingRequests
 from service.server.read_timeouts import ReadTimeouts, RequestLimits, Stage

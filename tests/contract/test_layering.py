@@ -32,6 +32,7 @@ SERVICE: tuple[tuple[str, ...], ...] = (
     ("operations",),
     ("middleware",),
     ("http",),
+    ("http2",),
     ("runtime",),
 )
 CORE: tuple[tuple[str, ...], ...] = (
@@ -55,8 +56,18 @@ CORE: tuple[tuple[str, ...], ...] = (
 # `requant` is above all of `service`, and that above all of `core`. The constants in a package's own `__init__.py` are
 # below everything.
 STACKS = {"requant": REQUANT, "service": SERVICE, "core": CORE}
-
-WEB = {"service", "fastapi", "starlette", "pydantic", "pydantic_settings", "uvicorn", "httptools", "uvloop", "pybase64"}
+WEB = {
+    "service",
+    "fastapi",
+    "starlette",
+    "pydantic",
+    "pydantic_settings",
+    "uvicorn",
+    "httptools",
+    "hpack",
+    "uvloop",
+    "pybase64",
+}
 COMPILERS = {"numba", "llvmlite"}
 # A signal handler cannot be Python.
 NATIVE = {ROOT / "service" / "runtime" / "shared_memory" / "bus_errors.py": {"llvmlite"}}

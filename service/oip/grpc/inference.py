@@ -9,13 +9,16 @@ from functools import partial
 import numpy as np
 
 from core.errors import LimitError, PreconditionError, TensorDataError, UnknownNameError
+from core.errors.cancellation import check_cancelled
 from service.oip.call import Call
 from service.oip.execution import chosen_outputs, inputs_of, run_in_memory
 from service.oip.grpc import inference_pb2 as pb
-from service.oip.grpc.calls import NotFoundError
+from service.oip.grpc.calls import Message
+from service.oip.grpc.field_count import check_field_count
 from service.oip.grpc.inference_reply import described, id_field, with_tensors
 from service.oip.grpc.inference_request import blobs_of, head_of, parse
 from service.oip.grpc.request_parts import RequestParts, request_parts
+from service.oip.grpc.statuses import NotFoundError
 from service.oip.inference_head import InferenceHead
 from service.oip.models.conversions import outputs_of, report_of, y_is_alone
 from service.oip.models.model import Answer, Model
@@ -28,12 +31,14 @@ from service.runtime.runtime import Runtime
 
 # Heads up to here need no memory that is counted.
 _SHORT_HEAD = 16 << 10
+# A message that no writer of protobuf makes may have up to here.
+_MAX_UNUSUAL_BYTES = 64 << 10
 # What a byte of a head takes when it is parsed: two bytes can be an element of a list that takes sixty.
 _BYTES_FOR_HEAD_BYTE = 40
 # Bytes of a head that are parsed in the time of a character of a type.
 _BYTES_PER_CHARACTER = 8
-# Of a reply that leaves: the outputs, the message made of them, and grpcio's copy of it.
-_COPIES_OF_REPLY = 3
+# Of a reply that leaves: the outputs, and the message made of them.
+_COPIES_OF_REPLY = 2
 
 
 @dataclass(slots=True)
@@ -49,7 +54,7 @@ class _KnownHead:
     converted: tuple[ConversionResult, bytes] | None = None
 
 
-async def infer(running: Runtime, message: bytes, request: RequestContext) -> bytes:
+async def infer(running: Runtime, message: Message, request: RequestContext) -> bytes:
     """Run the model that a request names, and return the reply to it. Raise what is wrong with the request."""
     running.require_ready()
     parts = await _cut(running, message, request)
@@ -77,17 +82,20 @@ async def infer(running: Runtime, message: bytes, request: RequestContext) -> by
     return reply
 
 
-async def _cut(running: Runtime, message: bytes, request: RequestContext) -> RequestParts:
+async def _cut(running: Runtime, message: Message, request: RequestContext) -> RequestParts:
     """Cut a message, or have it parsed whole if it is not written as usual. Then it has to be short."""
     parts, limit = request_parts(message), running.settings.max_json_bytes
-    if len(message if parts is None else parts.head) > limit:
+    if parts is None and len(message) > _MAX_UNUSUAL_BYTES:
         raise LimitError(
-            f"the message has more than {limit} bytes besides raw_input_contents, or is not a ModelInferRequest",
-            limit=limit,
+            f"the message is not a ModelInferRequest as protobuf writes it; otherwise written, it has at most "
+            f"{_MAX_UNUSUAL_BYTES} bytes",
+            limit=_MAX_UNUSUAL_BYTES,
         )
+    if parts is not None and len(parts.head) > limit:
+        raise LimitError(f"the message has more than {limit} bytes besides raw_input_contents", limit=limit)
     if parts is not None:
         return parts
-    parsed = await _parsed(running, message, request)
+    parsed = await _parsed(running, bytes(message), request)
     raw, identity = [memoryview(each) for each in parsed.raw_input_contents], parsed.id.encode()
     del parsed.raw_input_contents[:]
     parsed.id = ""
@@ -95,9 +103,18 @@ async def _cut(running: Runtime, message: bytes, request: RequestContext) -> Req
 
 
 async def _parsed(running: Runtime, head: bytes, request: RequestContext) -> pb.ModelInferRequest:
+    """Parse a head, after its fields were counted if it is long."""
     if len(head) > _SHORT_HEAD:
         await _reserve(request, _BYTES_FOR_HEAD_BYTE * len(head))
-    return await running.executor.run_text(len(head) // _BYTES_PER_CHARACTER, lambda: parse(pb.ModelInferRequest, head))
+    return await running.executor.run_text(len(head) // _BYTES_PER_CHARACTER, partial(_counted_and_parsed, head))
+
+
+def _counted_and_parsed(head: bytes) -> pb.ModelInferRequest:
+    if len(head) > _SHORT_HEAD:
+        check_field_count(memoryview(head), pb.ModelInferRequest.DESCRIPTOR)
+        check_cancelled()
+    parsed: pb.ModelInferRequest = parse(pb.ModelInferRequest, head)
+    return parsed
 
 
 async def _decode(running: Runtime, head: bytes, request: RequestContext) -> _KnownHead:

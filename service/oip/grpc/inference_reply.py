@@ -87,9 +87,12 @@ def in_stream(reply: bytes) -> bytes:
     return b"".join((_INFER_RESPONSE, _varint(len(reply)), reply))
 
 
-def failed_in_stream(message: bytes, failure: Failure) -> bytes:
+def failed_in_stream(message: bytes | memoryview, failure: Failure) -> bytes:
     """Return the reply to a request of a stream that has failed: its text, and the `id` of the request."""
-    parts = request_parts(message)
+    try:
+        parts = request_parts(message)
+    except LimitError:
+        parts = None
     identity = b"" if parts is None or parts.id is None else parts.id
     reply = pb.ModelStreamInferResponse(error_message=failure.detail)
     reply.infer_response.id = identity.decode(errors="replace")[: schemas.LONGEST_ID]

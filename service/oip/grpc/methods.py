@@ -1,21 +1,20 @@
-"""The methods of the service, and of gRPC's own services for health and reflection: each with its handler."""
+"""The methods of the service, and of gRPC's own services for health and reflection, with the work on their messages."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from grpc_health.v1 import health, health_pb2
-from grpc_reflection.v1alpha import reflection, reflection_pb2
-
-from core.errors import UnimplementedError, UnknownNameError, excerpt
+from core.errors import UnimplementedError, UnknownNameError
 from service.oip.grpc import descriptions, shared_memory
 from service.oip.grpc import inference_pb2 as pb
-from service.oip.grpc.calls import Calls, Choice, NotFoundError, ServicerContext
+from service.oip.grpc.calls import Message, Method, MethodKind, Work
+from service.oip.grpc.grpc_services import HEALTH, REFLECTION, Health, reflect
 from service.oip.grpc.inference import infer
 from service.oip.grpc.inference_reply import failed_in_stream, in_stream
 from service.oip.grpc.inference_request import parse
+from service.oip.grpc.statuses import NotFoundError
 from service.oip.models.model import Model
 from service.oip.models.registry import model_named
 from service.runtime.request_context import RequestContext
@@ -24,8 +23,6 @@ from service.runtime.runtime import HealthStatus, Runtime
 SERVICE = pb.DESCRIPTOR.services_by_name["GRPCInferenceService"].full_name
 HEALTH_SERVICES = ("", SERVICE)
 """What gRPC's health service tells the health of."""
-
-_HEALTH, _REFLECTION = health.SERVICE_NAME, reflection.SERVICE_NAME
 
 _NO_REPOSITORY = "the models are part of the service; they are neither loaded nor unloaded"
 _UNIMPLEMENTED = {
@@ -36,15 +33,16 @@ _UNIMPLEMENTED = {
     "LogSettings": "logs are settings of the service; clients cannot change them",
 }
 
-OPEN_METHODS = (f"/{SERVICE}/ServerLive", f"/{SERVICE}/ServerReady", f"/{_HEALTH}/Check", f"/{_HEALTH}/Watch")
-"""The methods of probes: they say nothing but whether work is taken."""
+# Methods that need no token: they say nothing but whether work is taken.
+_OPEN_METHODS = frozenset(("ServerLive", "ServerReady"))
+MAX_OPEN_BYTES = 1 << 10
+"""The length of a message to a method that needs no token."""
+MAX_SHORT_BYTES = 16 << 10
+"""The length of a message that only names something."""
 
 
-def handlers(running: Runtime, calls: Calls, servicer: Any) -> Mapping[str, Choice]:
-    """Return what chooses the handler of a call, for all methods by their paths.
-
-    `servicer` is that of gRPC's health service.
-    """
+def methods(running: Runtime, health: Health) -> Iterator[Method]:
+    """Yield all methods."""
     answers: Mapping[str, tuple[Any, Callable[[Any], Any]]] = {
         "ServerLive": (pb.ServerLiveRequest, lambda _: pb.ServerLiveResponse(live=True)),
         "ServerReady": (pb.ServerReadyRequest, lambda _: pb.ServerReadyResponse(ready=_is_ready(running))),
@@ -71,26 +69,32 @@ def handlers(running: Runtime, calls: Calls, servicer: Any) -> Mapping[str, Choi
         "CudaSharedMemoryRegister": (pb.CudaSharedMemoryRegisterRequest, shared_memory.cuda_register),
         "CudaSharedMemoryUnregister": (pb.CudaSharedMemoryUnregisterRequest, shared_memory.cuda_unregister),
     }
-    works = {
-        **{f"/{SERVICE}/{name}": partial(_await, *answer) for name, answer in awaited.items()},
-        **{f"/{SERVICE}/{name}": partial(_answer, *answer) for name, answer in answers.items()},
-        **{f"/{SERVICE}/{name}": partial(_refuse, detail) for name, detail in _UNIMPLEMENTED.items()},
-        f"/{SERVICE}/ModelInfer": partial(infer, running),
-        f"/{_HEALTH}/Check": partial(_answer, health_pb2.HealthCheckRequest, partial(_check_health, running)),
+    works: dict[str, Work] = {
+        **{name: partial(_await, *answer) for name, answer in awaited.items()},
+        **{name: partial(_answer, *answer) for name, answer in answers.items()},
+        **{name: partial(_refuse, detail) for name, detail in _UNIMPLEMENTED.items()},
     }
-    reflector = reflection.aio.ReflectionServicer((SERVICE, _HEALTH, _REFLECTION))
-    stream, watch, reflect = f"/{SERVICE}/ModelStreamInfer", f"/{_HEALTH}/Watch", f"/{_REFLECTION}/ServerReflectionInfo"
-    return {
-        **{path: calls.unary(path, work) for path, work in works.items()},
-        stream: calls.stream(stream, partial(_infer_in_stream, running), failed_in_stream),
-        watch: calls.watch(watch, partial(_watch_health, servicer), health_pb2.HealthCheckResponse.SerializeToString),
-        reflect: calls.stream(reflect, partial(_reflect, reflector)),
-    }
-
-
-def health_status(running: Runtime) -> Any:
-    """Return the state of the service in the words of gRPC's health service."""
-    return health_pb2.HealthCheckResponse.SERVING if _is_ready(running) else health_pb2.HealthCheckResponse.NOT_SERVING
+    for name, work in works.items():
+        is_open = name in _OPEN_METHODS
+        yield Method(f"/{SERVICE}/{name}", MAX_OPEN_BYTES if is_open else MAX_SHORT_BYTES, work=work, is_open=is_open)
+    settings = running.settings
+    most = min(settings.max_binary_bytes + settings.max_json_bytes, running.memory_budget.budget)
+    yield Method(f"/{SERVICE}/ModelInfer", most, work=partial(infer, running))
+    yield Method(
+        f"/{SERVICE}/ModelStreamInfer",
+        most,
+        MethodKind.STREAM,
+        work=partial(_infer_in_stream, running),
+        failed=failed_in_stream,
+    )
+    yield Method(f"/{HEALTH}/Check", MAX_OPEN_BYTES, work=health.check, is_open=True)
+    yield Method(f"/{HEALTH}/Watch", MAX_OPEN_BYTES, MethodKind.WATCH, subscribe=health.subscribe, is_open=True)
+    yield Method(
+        f"/{REFLECTION}/ServerReflectionInfo",
+        MAX_SHORT_BYTES,
+        MethodKind.STREAM,
+        work=partial(reflect, (SERVICE, HEALTH, REFLECTION)),
+    )
 
 
 def _is_ready(running: Runtime) -> bool:
@@ -113,36 +117,17 @@ def _model(given: Any) -> Model:
         raise NotFoundError(error) from None
 
 
-def _check_health(running: Runtime, given: Any) -> Any:
-    if given.service not in HEALTH_SERVICES:
-        listed = ", ".join(filter(None, HEALTH_SERVICES))
-        raise NotFoundError(UnknownNameError(f"no service is named {excerpt(given.service)!r}; available: {listed}"))
-    return health_pb2.HealthCheckResponse(status=health_status(running))
-
-
-async def _answer(kind: Any, answer: Callable[[Any], Any], message: bytes, _: RequestContext) -> bytes:
+async def _answer(kind: Any, answer: Callable[[Any], Any], message: Message, _: RequestContext) -> bytes:
     return bytes(answer(parse(kind, message)).SerializeToString())
 
 
-async def _await(kind: Any, answer: Callable[[Any], Awaitable[Any]], message: bytes, _: RequestContext) -> bytes:
+async def _await(kind: Any, answer: Callable[[Any], Awaitable[Any]], message: Message, _: RequestContext) -> bytes:
     return bytes((await answer(parse(kind, message))).SerializeToString())
 
 
-async def _refuse(detail: str, message: bytes, _: RequestContext) -> bytes:
+async def _refuse(detail: str, message: Message, _: RequestContext) -> bytes:
     raise UnimplementedError(detail)
 
 
-async def _infer_in_stream(running: Runtime, message: bytes, request: RequestContext) -> bytes:
+async def _infer_in_stream(running: Runtime, message: Message, request: RequestContext) -> bytes:
     return in_stream(await infer(running, message, request))
-
-
-async def _watch_health(servicer: Any, message: bytes, context: ServicerContext) -> None:
-    await servicer.Watch(parse(health_pb2.HealthCheckRequest, message), context)
-
-
-async def _reflect(servicer: Any, message: bytes, _: RequestContext) -> bytes:
-    async def one() -> AsyncIterator[Any]:
-        yield parse(reflection_pb2.ServerReflectionRequest, message)
-
-    replies = [reply.SerializeToString() async for reply in servicer.ServerReflectionInfo(one(), None)]
-    return bytes(replies[0])

@@ -4,14 +4,16 @@ Protobuf's parser would copy each tensor out of the message. So `raw_input_conte
 the rest. The `id` is cut out too: what is left is the same for all requests that ask for the same.
 
 Only messages as writers of protobuf make them are cut. Whatever else may be a message (groups, varints that are longer
-than they need to be, two ids) is left to protobuf.
+than they need to be, two ids) is left to protobuf, if it is short.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-MOST_FIELDS = 1024
+from core.errors import LimitError
+
+MAX_FIELDS = 1024
 """More outermost fields than the limits on tensors and parameters allow: the error is about one of those."""
 
 # What comes before a field: its number times 8, and its wire type.
@@ -36,13 +38,17 @@ class RequestParts(NamedTuple):
     raw: list[memoryview]
 
 
-def request_parts(message: bytes) -> RequestParts | None:
-    """Cut a message. None: it is no message, is not written as usual, or has too many fields."""
+def request_parts(message: bytes | memoryview) -> RequestParts | None:
+    """Cut a message. None: it is no message, or is not written as usual.
+
+    Raise LimitError if it has more than `MAX_FIELDS` fields: nothing that can be meant has.
+    """
+    whole = memoryview(message)
     kept: list[bytes] = []
     raw: list[memoryview] = []
     found: bytes | None = None
     size, at, kept_to = len(message), 0, 0
-    for _ in range(MOST_FIELDS):
+    for _ in range(MAX_FIELDS):
         start = at
         if at + 1 >= size:
             break
@@ -58,22 +64,25 @@ def request_parts(message: bytes) -> RequestParts | None:
             return None
         if tag in (_RAW_INPUT_CONTENTS, _ID):
             if start > kept_to:
-                kept.append(message[kept_to:start])
+                kept.append(bytes(whole[kept_to:start]))
             kept_to = at
             if tag == _ID:
                 if found is not None:
                     return None
-                found = message[value:at]
+                found = bytes(whole[value:at])
             else:
-                raw.append(memoryview(message)[value:at])
+                raw.append(whole[value:at])
+    else:
+        if at < size:
+            raise LimitError(f"the message has more than {MAX_FIELDS} fields", limit=MAX_FIELDS)
     if at != size:
         return None
     if kept_to < size:
-        kept.append(message[kept_to:])
+        kept.append(bytes(whole[kept_to:]))
     return RequestParts(kept[0] if len(kept) == 1 else b"".join(kept), found, raw)
 
 
-def _field(message: bytes, at: int) -> tuple[int, int, int]:
+def _field(message: bytes | memoryview, at: int) -> tuple[int, int, int]:
     """Return the tag of a field, the place of its value, -1 if there is no usual field, and the length of that."""
     tag, at = _varint(message, at, _MOST_BYTES_32)
     wire_type = tag & 7
@@ -89,7 +98,7 @@ def _field(message: bytes, at: int) -> tuple[int, int, int]:
     return tag, -1, 0
 
 
-def _varint(message: bytes, at: int, most_bytes: int) -> tuple[int, int]:
+def _varint(message: bytes | memoryview, at: int, most_bytes: int) -> tuple[int, int]:
     """Return the varint at a place and the place after it, which is -1 if there is none in its shortest form."""
     value = shift = 0
     for place in range(at, min(at + most_bytes, len(message))):

@@ -6,7 +6,7 @@ from functools import partial
 
 from core.errors import UnknownNameError
 from service.oip.grpc import inference_pb2 as pb
-from service.oip.grpc.calls import NotFoundError
+from service.oip.grpc.statuses import NotFoundError
 from service.oip.shared_memory.tensors import registered_regions, without_cuda
 from service.runtime.runtime import Runtime
 

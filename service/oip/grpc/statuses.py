@@ -2,43 +2,71 @@
 
 from __future__ import annotations
 
+import re
+from base64 import b64encode
 from collections.abc import Mapping
+from enum import IntEnum
 from typing import NamedTuple
-
-import grpc
 
 from core.errors import RequantError
 from service.http.problems import INTERNAL, INTERNAL_DETAIL, ProblemKind, kind_of, problem_document, problem_members
 from service.http.responses import json_text
+from service.http2.frames import literal_field
 
-Metadata = tuple[tuple[str, str | bytes], ...]
+Metadata = tuple[tuple[bytes, bytes], ...]
+
+
+class StatusCode(IntEnum):
+    """What a call ends with."""
+
+    OK = 0
+    INVALID_ARGUMENT = 3
+    DEADLINE_EXCEEDED = 4
+    NOT_FOUND = 5
+    PERMISSION_DENIED = 7
+    RESOURCE_EXHAUSTED = 8
+    UNIMPLEMENTED = 12
+    INTERNAL = 13
+    UNAVAILABLE = 14
+    UNAUTHENTICATED = 16
+
+
+class NotFoundError(Exception):
+    """Holds an error about what a message names in the place of a path: over HTTP its status would be 404."""
+
+    def __init__(self, error: RequantError) -> None:
+        super().__init__(error.detail)
+        self.error = error
+
 
 # By the status over HTTP, which the one table of problems gives each code.
-_STATUS_CODES: Mapping[int, grpc.StatusCode] = {
-    400: grpc.StatusCode.INVALID_ARGUMENT,
-    401: grpc.StatusCode.UNAUTHENTICATED,
-    403: grpc.StatusCode.PERMISSION_DENIED,
-    404: grpc.StatusCode.NOT_FOUND,
-    405: grpc.StatusCode.UNIMPLEMENTED,
-    408: grpc.StatusCode.DEADLINE_EXCEEDED,
-    413: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    415: grpc.StatusCode.INVALID_ARGUMENT,
-    422: grpc.StatusCode.INVALID_ARGUMENT,
-    431: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    500: grpc.StatusCode.INTERNAL,
-    501: grpc.StatusCode.UNIMPLEMENTED,
-    503: grpc.StatusCode.UNAVAILABLE,
-    504: grpc.StatusCode.DEADLINE_EXCEEDED,
-    505: grpc.StatusCode.INVALID_ARGUMENT,
+_STATUS_CODES: Mapping[int, StatusCode] = {
+    400: StatusCode.INVALID_ARGUMENT,
+    401: StatusCode.UNAUTHENTICATED,
+    403: StatusCode.PERMISSION_DENIED,
+    404: StatusCode.NOT_FOUND,
+    405: StatusCode.UNIMPLEMENTED,
+    408: StatusCode.DEADLINE_EXCEEDED,
+    413: StatusCode.RESOURCE_EXHAUSTED,
+    415: StatusCode.INVALID_ARGUMENT,
+    422: StatusCode.INVALID_ARGUMENT,
+    431: StatusCode.RESOURCE_EXHAUSTED,
+    500: StatusCode.INTERNAL,
+    501: StatusCode.UNIMPLEMENTED,
+    503: StatusCode.UNAVAILABLE,
+    504: StatusCode.DEADLINE_EXCEEDED,
+    505: StatusCode.INVALID_ARGUMENT,
 }
+REQUEST_ID = b"x-request-id"
 # Clients refuse trailing metadata of more than 8 KiB in all.
 _LONGEST_PROBLEM = 4096
+_ENCODED = re.compile(rb"[^ -~]|%")
 
 
 class Failure(NamedTuple):
     """What a call ends with. `http_status`: that of the same problem over HTTP, which metrics and logs have."""
 
-    code: grpc.StatusCode
+    code: StatusCode
     detail: str
     trailing_metadata: Metadata
     http_status: int
@@ -58,8 +86,21 @@ def internal_failure(request_id: str) -> Failure:
 def _failure(
     kind: ProblemKind, detail: str, members: Mapping[str, object], http_status: int, request_id: str
 ) -> Failure:
-    trailing: Metadata = (("x-request-id", request_id), ("requant-code", kind.code))
+    trailing: Metadata = ((REQUEST_ID, request_id.encode()), (b"requant-code", kind.code.encode()))
     problem = json_text(problem_document(kind, detail, members, http_status, request_id))
     if len(problem) <= _LONGEST_PROBLEM:
-        trailing += (("requant-problem-bin", problem),)
+        trailing += ((b"requant-problem-bin", b64encode(problem).rstrip(b"=")),)
     return Failure(_STATUS_CODES[http_status], detail, trailing, http_status)
+
+
+def trailers_of(code: StatusCode, detail: str = "", metadata: Metadata = ()) -> bytes:
+    """Return the header fields that end a call."""
+    fields = [(b"grpc-status", b"%d" % code), *metadata]
+    if detail:
+        fields.insert(1, (b"grpc-message", _percent_encoded(detail)))
+    return b"".join(literal_field(name, value) for name, value in fields)
+
+
+def _percent_encoded(text: str) -> bytes:
+    """Return a text with the bytes that are not printable ASCII, and `%`, as `%XX`."""
+    return _ENCODED.sub(lambda found: b"%%%02X" % found[0][0], text.encode(errors="replace"))

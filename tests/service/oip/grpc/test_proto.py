@@ -17,3 +17,11 @@ def test_generated_code_is_current(tmp_path: Path) -> None:
     for name in ("inference_pb2.py", "inference_pb2.pyi"):
         written = tmp_path / PROTO.replace("inference.proto", name)
         assert written.read_text() == (ROOT / PROTO).with_name(name).read_text(), f"{name}: run `make proto`"
+
+
+def test_descriptions_are_current(tmp_path: Path) -> None:
+    protoc = pytest.importorskip("grpc_tools.protoc")
+    written, folder = tmp_path / "set", "service/oip/grpc"
+    files = [f"{folder}/health.proto", f"{folder}/reflection.proto"]
+    assert protoc.main(["protoc", f"-I{ROOT}", f"--descriptor_set_out={written}", *files]) == 0
+    assert written.read_bytes() == (ROOT / folder / "grpc_services.binpb").read_bytes(), "run `make proto`"

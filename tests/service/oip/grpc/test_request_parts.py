@@ -7,6 +7,7 @@ import random
 import pytest
 from google.protobuf.message import DecodeError
 
+from core.errors import LimitError
 from service.oip.grpc import inference_pb2 as pb
 from service.oip.grpc.request_parts import request_parts
 from tests.support.cases import examples
@@ -142,6 +143,8 @@ def test_an_id_that_is_overridden_has_to_be_a_text_too() -> None:
     assert request_parts(b"\x1a\x01\xff\x1a\x01a") is None
 
 
-def test_many_fields_are_not_looked_at() -> None:
-    assert request_parts(b"\x3a\x00" * 1025) is None
-    assert request_parts(b"\x3a\x00" * 1024) is not None
+@pytest.mark.parametrize("field", [b"\x3a\x00", b"\x2a\x00", b"\xa2\x06\x00"])
+def test_many_fields_are_refused(field: bytes) -> None:
+    assert request_parts(field * 1024) is not None
+    with pytest.raises(LimitError, match="more than 1024 fields"):
+        request_parts(field * 4_000_000)

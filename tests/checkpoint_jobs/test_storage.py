@@ -45,7 +45,7 @@ def root(tmp_path: Path) -> Path:
 
 @asynccontextmanager
 async def _client(app: Application) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://requant", timeout=60) as client:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost", timeout=60) as client:
         yield client
 
 

@@ -24,6 +24,10 @@ DIVERGENCES: Mapping[str, str] = {
     "onednn_saturated_pairs": "Without VNNI, weights of more than 7 bits, and odd ones of convolutions of i8: oneDNN "
     "adds two products in 16 bits, which saturates, and its convolutions halve the weights of signed inputs and round "
     "them to even. Requant's sums are exact, as oneDNN's are with VNNI.",
+    "onednn_scales_in_turn": "MatMul and Convolution next to a tie of the output: kernels for AVX2 multiply a sum by "
+    "f32(s_lhs * s_rhs), as the profile does. Those for AVX-512 multiply by one scale after the other; so does the "
+    "reference, which AVX2 falls back to for some convolutions in groups, and divides by f32(1 / f32(1 / s)). There "
+    "every element equals that order.",
     "onednn_widened_minus_zero": "-0 of f8E4M3FN and f8E5M2 to f32: Dequantize with scale 1 gives 0, because it adds a "
     "zero point. oneDNN has no cast of these types; Requant's keeps the sign.",
     "onednn_subnormals_by_instruction_set": "Subnormal results of DynamicDequantize to bf16, which oneDNN keeps only "

@@ -39,6 +39,7 @@ START_SECONDS = 600
 TIMED = {
     f"tests/{path}.py"
     for path in (
+        "hostile/test_under_attack",
         "memory/test_memory_safety",
         "service/operations/test_worst_requests",
         "service/runtime/test_deployment",

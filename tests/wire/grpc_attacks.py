@@ -1,42 +1,24 @@
-"""`python -m tests.wire.grpc_attacks [name]`: what attacks on the gRPC port do to everybody else.
-
-For each attack: how long an honest client with a token waits, which asks for 1 KB every 5 ms on a connection of its
-own, how many of its calls fail, and the memory at the peak beyond that before it. A new service for each, with a budget
-of 400 MB, and the attacker in a process of its own: `--attack NAME ADDRESS`. docs/hostile_input.md has the table.
-"""
+"""Attacks on the gRPC port: each takes its address and goes on until it is killed (`tests.hostile.under_attack`)."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from service.http2 import frames
 from service.http2.frames import ErrorCode, FrameType, frame, rst_stream, window_update
-from tests.conftest import ROOT, free_port, started
-from tests.support.http2_client import AsyncHttp2Client, Http2Client, call_of, data, head_of, headers
+from tests.support.http2_client import Http2Client, call_of, data, head_of, headers
 from tests.support.inference_messages import SERVICE, request_of
-from tests.wire.memory import memory
 
 TOKEN = "a-token-of-some-length"
 BEARER = (("authorization", f"Bearer {TOKEN}"),)
-BUDGET = 400_000_000
-SECONDS = 8.0
-PERIOD = 5e-3
 
 INFER, STREAM = f"/{SERVICE}/ModelInfer", f"/{SERVICE}/ModelStreamInfer"
 CHECK, WATCH = "/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"
-_TARGET = {"output_type": "!quant.uniform<i8:f32, 0.5:3>", "profile": "onnx"}
-PROBE = bytes(request_of("quantize", {"x": np.zeros(250, np.float32)}, _TARGET).SerializeToString())
 _CONNECTIONS = 20
 
 
@@ -121,7 +103,6 @@ _BLOCK = head_of(INFER, BEARER)
 _HALF_BLOCK = headers(1, _BLOCK, 0)
 
 ATTACKS: Mapping[str, Callable[[str], None]] = {
-    "nothing": lambda _: None,
     "4,190,000 empty raw_input_contents": _messages(INFER, b"\x3a\0" * 4_190_000),
     "4,190,000 empty inputs": _messages(INFER, b"\x2a\0" * 4_190_000),
     "2,790,000 unknown fields": _messages(INFER, b"\xa2\x06\0" * 2_790_000),
@@ -149,87 +130,3 @@ ATTACKS: Mapping[str, Callable[[str], None]] = {
         lambda number: headers(number, _BLOCK + bytes(9_000)) if number % 10 == 1 else b""
     ),
 }
-
-
-@dataclass(frozen=True)
-class Seen:
-    """Calls of the honest client: all, the seconds of the slowest and of the slowest but 1 of 100, and failures."""
-
-    calls: int
-    slowest: float
-    usual: float
-    failed: int
-    memory: int
-
-
-async def probe(port: int, seconds: float) -> list[tuple[float, int | None]]:
-    """Call every 5 ms. Return how long each call took, and its status."""
-    client = await AsyncHttp2Client.connect(port)
-    seen: list[tuple[float, int | None]] = []
-    end, stream = time.monotonic() + seconds, 1
-    while (began := time.monotonic()) < end:
-        client.writer.write(call_of(stream, INFER, PROBE, BEARER))
-        await client.until_over([stream])
-        answer = client.incoming.answers.pop(stream, None)
-        seen.append((time.monotonic() - began, None if answer is None else answer.status))
-        if answer is None:
-            client.writer.close()
-            client, stream = await AsyncHttp2Client.connect(port), -1
-        stream += 2
-        await asyncio.sleep(max(0.0, began + PERIOD - time.monotonic()))
-    client.writer.close()
-    return seen
-
-
-@contextlib.contextmanager
-def attacked(name: str, address: str) -> Iterator[None]:
-    """Attack from a process of its own."""
-    command = [sys.executable, "-m", "tests.wire.grpc_attacks", "--attack", name, address]
-    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL) as attacker:
-        try:
-            yield
-        finally:
-            attacker.kill()
-
-
-@contextlib.contextmanager
-def target(folder: Path) -> Iterator[tuple[int, int]]:
-    """A service with tokens. Yield its gRPC port and its process id."""
-    port = free_port()
-    (folder / "tokens").write_text(TOKEN)
-    options = ["--drain-seconds", "0", "--grpc-port", str(port), "--tokens-file", str(folder / "tokens")]
-    with started(folder / "log", *options, "--memory-bytes", str(BUDGET)) as (_, process):
-        yield port, process.pid
-
-
-def measure(name: str, seconds: float = SECONDS) -> Seen:
-    """Start a service and attack it."""
-    with tempfile.TemporaryDirectory() as folder, target(Path(folder)) as (port, process):
-        asyncio.run(probe(port, 0.5))
-        before = memory(process)["VmRSS"]
-        with attacked(name, f"127.0.0.1:{port}"):
-            # Until the attacker has imported what it needs.
-            time.sleep(1)
-            seen = asyncio.run(probe(port, seconds))
-        times = sorted(each for each, _ in seen)
-        failed = sum(status != 0 for _, status in seen)
-        return Seen(len(seen), times[-1], times[-1 - len(times) // 100], failed, memory(process)["VmHWM"] - before)
-
-
-def main() -> None:
-    """Print the rows of the table."""
-    if sys.argv[1:2] == ["--attack"]:
-        ATTACKS[sys.argv[2]](sys.argv[3])
-        return
-    for name in ATTACKS:
-        if not sys.argv[1:] or sys.argv[1] in name:
-            seen = measure(name)
-            print(
-                f"| {name} | {seen.calls} | {seen.failed} | {1e3 * seen.usual:.0f} ms | {1e3 * seen.slowest:.0f} ms | "
-                f"{seen.memory >> 20} MiB |",
-                flush=True,
-            )
-
-
-if __name__ == "__main__":
-    main()

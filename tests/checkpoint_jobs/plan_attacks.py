@@ -14,24 +14,28 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from core.checkpoint.run.manifest import MANIFEST
+
 Body = dict[str, Any]
 
 
-def _safetensors(header: Mapping[str, object]) -> bytes:
+def _file(path: Path, tensors: int) -> None:
+    """Write a safetensors file with tensors of 16 x 16, whose data is a hole."""
+    size = 16 * 16 * 2
+    header = {
+        f"model.layers.{index}.mlp.down_proj.weight": {
+            "dtype": "BF16", "shape": [16, 16], "data_offsets": [index * size, (index + 1) * size],
+        }
+        for index in range(tensors)
+    }  # fmt: skip
     text = json.dumps(header).encode()
-    return struct.pack("<Q", len(text)) + text
+    path.write_bytes(struct.pack("<Q", len(text)) + text)
+    os.truncate(path, 8 + len(text) + tensors * size)
 
 
-def _tensors(count: int) -> dict[str, object]:
-    return {
-        f"model.layers.{index}.mlp.down_proj.weight": {"dtype": "BF16", "shape": [0, 16], "data_offsets": [0, 0]}
-        for index in range(count)
-    }
-
-
-def _checkpoint(folder: Path, file: bytes) -> Path:
+def _checkpoint(folder: Path, tensors: int = 3) -> Path:
     folder.mkdir()
-    (folder / "model.safetensors").write_bytes(file)
+    _file(folder / "model.safetensors", tensors)
     (folder / "config.json").write_bytes(b'{"architectures": ["LlamaForCausalLM"]}')
     return folder
 
@@ -43,12 +47,16 @@ def _again(source: object, folder: Path, **members: object) -> Iterator[Body]:
 
 
 def _patterns(folder: Path, _: int) -> Iterator[Body]:
-    source = _checkpoint(folder / "patterns", _safetensors(_tensors(500)))
+    source = _checkpoint(folder / "patterns", 500)
     return _again(source, folder, ignore=[f"re:.*(a|b|c)*d{index}.*" for index in range(300)])
 
 
+def _large_header(folder: Path, _: int) -> Iterator[Body]:
+    return _again(_checkpoint(folder / "header", 50_000), folder)
+
+
 def _large_headers(folder: Path, _: int) -> Iterator[Body]:
-    source = _checkpoint(folder / "headers", _safetensors(_tensors(50_000)))
+    source = _checkpoint(folder / "headers", 50_000)
     shard = (source / "model.safetensors").rename(source / "shard.bin")
     for index in range(12):
         (source / f"model-{index:05d}-of-00012.safetensors").symlink_to(shard)
@@ -56,31 +64,32 @@ def _large_headers(folder: Path, _: int) -> Iterator[Body]:
 
 
 def _long_string(folder: Path, _: int) -> Iterator[Body]:
-    text = b'{"__metadata__": {"a": "' + b"x" * (98 << 20) + b'"}}'
-    return _again(_checkpoint(folder / "string", struct.pack("<Q", len(text)) + text), folder)
+    source = _checkpoint(folder / "string")
+    text = b'{"__metadata__": {"a": "' + b"x" * 98_000_000 + b'"}}'
+    (source / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text)
+    return _again(source, folder)
 
 
 def _manifest(folder: Path, _: int) -> Iterator[Body]:
-    source = _checkpoint(folder / "manifest", _safetensors(_tensors(3)))
+    source = _checkpoint(folder / "manifest")
     out = folder / "out"
     out.mkdir()
     lists = b"[" + b"[]," * 10_000_000 + b"[]]"
-    for path in (out / "requant_manifest.json", source / "config.json", source / "model.safetensors.index.json"):
-        path.write_bytes(lists)
+    (out / MANIFEST).write_bytes(lists)
     return _again(source, folder, dry_run=False)
 
 
 def _sparse_refs(folder: Path, _: int) -> Iterator[Body]:
     cache = folder / "models--a--b"
     (cache / "refs").mkdir(parents=True)
-    (cache / "snapshots").mkdir()
+    (cache / "snapshots" / "0123abc").mkdir(parents=True)
     with (cache / "refs" / "main").open("wb") as file:
         file.truncate(1_500_000_000)
     return _again(cache, folder)
 
 
 def _fifos(folder: Path, _: int) -> Iterator[Body]:
-    source = _checkpoint(folder / "fifo", _safetensors(_tensors(3)))
+    source = _checkpoint(folder / "fifo")
     (source / "config.json").unlink()
     for name in ("config.json", "model.safetensors.index.json"):
         os.mkfifo(source / name)
@@ -101,9 +110,10 @@ def _silent(folder: Path, port: int) -> Iterator[Body]:
 
 PLANS: Mapping[str, Callable[[Path, int], Iterator[Body]]] = {
     "500 tensors and 300 patterns": _patterns,
+    "a header of 6 MB": _large_header,
     "12 links to a header of 6 MB": _large_headers,
-    "a header with one string of 98 MB": _long_string,
-    "manifest, config and index of 30 MB of `[],`": _manifest,
+    "a header with a string of 98 MB": _long_string,
+    "a manifest of 30 MB of `[],`": _manifest,
     "1.5 GB where the name of a commit is expected": _sparse_refs,
     "FIFOs where files are expected": _fifos,
     "an HTTP root that accepts and says nothing": _silent,

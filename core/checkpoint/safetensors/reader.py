@@ -25,6 +25,9 @@ MOST_DIMENSIONS = 64
 MAX_NAME_CHARACTERS = 4096
 """Of one tensor. The library has no limit."""
 
+MAX_METADATA_BYTES = 8 << 20
+"""Of `__metadata__`. The library has no limit. A converted file has them too, written in one call."""
+
 LENGTH_BYTES = 8
 """Of the header's length, before the header."""
 
@@ -107,7 +110,7 @@ def _entries(text: Text, data: int) -> tuple[list[TensorEntry], dict[str, str] |
             raise SafetensorsError(f"byte {start} of the header: a second '{excerpt(name)}'", tensor=name)
         names.add(name)
         if name == METADATA:
-            metadata = None if scanner.null() else scanner.strings(METADATA)
+            metadata = None if scanner.null() else scanner.strings(METADATA, MAX_METADATA_BYTES)
         else:
             entries.append(_entry(scanner, name, data, shapes))
         ended = scanner.take(b"}")

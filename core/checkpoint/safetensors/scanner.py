@@ -158,8 +158,9 @@ class Scanner:
                 return tuple(values)
             self.expect(b",", f"or ']' in {what}")
 
-    def strings(self, what: str) -> dict[str, str]:
-        """Read an object whose values are strings, and whose keys differ."""
+    def strings(self, what: str, max_bytes: int | None = None) -> dict[str, str]:
+        """Read an object whose values are strings, and whose keys differ. One of more than `max_bytes` is refused."""
+        begin = self.at
         self.expect(b"{", f"before {what}")
         found: dict[str, str] = {}
         ended = self.take(b"}")
@@ -172,6 +173,8 @@ class Scanner:
                 self.refuse(start, f"a second '{excerpt(key)}' in {what}")
             self.expect(b":", "behind a key")
             found[key] = self.string(f"a value of {what}")
+            if max_bytes is not None and self.at - begin > max_bytes:
+                self.refuse(begin, f"{what} has more than {max_bytes} bytes")
             ended = self.take(b"}")
             if not ended:
                 self.expect(b",", f"or '}}' in {what}")

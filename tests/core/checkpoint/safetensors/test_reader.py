@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from core.checkpoint.safetensors.dtypes import DTYPES
 from core.checkpoint.safetensors.header import Header, TensorEntry
-from core.checkpoint.safetensors.reader import read_header
+from core.checkpoint.safetensors.reader import MAX_METADATA_BYTES, read_header
 from core.checkpoint.safetensors.writer import head_bytes, layout
 from core.errors import SafetensorsError
 from tests.support.safetensors_headers import ACCEPTED, REFUSED, HeaderCase, file_of, tensor
@@ -45,6 +45,18 @@ def test_is_read_as_json_reads_it(case: HeaderCase) -> None:
     } == {name: (entry["dtype"], entry["shape"], entry["data_offsets"]) for name, entry in expected.items()}
     places = [(entry.begin, entry.end) for entry in header.tensors]
     assert places == sorted(places)
+
+
+@pytest.mark.parametrize("members", [1, 1000])
+def test_metadata_are_limited(members: int) -> None:
+    """They are written again in one call, which other threads wait for."""
+    for size, refused in ((MAX_METADATA_BYTES // 2, False), (MAX_METADATA_BYTES + 1, True)):
+        text = json.dumps({"__metadata__": {str(index): "x" * (size // members + 1) for index in range(members)}})
+        if refused:
+            with pytest.raises(SafetensorsError, match="__metadata__ has more than 8388608 bytes"):
+                header_of(file_of(text))
+        else:
+            assert header_of(file_of(text)).metadata is not None
 
 
 def test_reads_the_header_alone() -> None:

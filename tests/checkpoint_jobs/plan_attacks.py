@@ -1,6 +1,6 @@
-"""Attacks on the plans of checkpoint jobs: each makes what its requests name below a root, and yields requests' bodies.
+"""Attacks on the plans of checkpoint jobs: each writes what its request names below a root, and returns the body.
 
-They go on until the process is killed (`tests.hostile.under_attack`).
+`tests.hostile.under_attack` sends them.
 """
 
 from __future__ import annotations
@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 import os
 import socket
-import struct
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from core.checkpoint.run.manifest import MANIFEST
+from tests.support.safetensors_headers import file_of
 
 Body = dict[str, Any]
 
@@ -28,9 +28,9 @@ def _file(path: Path, tensors: int) -> None:
         }
         for index in range(tensors)
     }  # fmt: skip
-    text = json.dumps(header).encode()
-    path.write_bytes(struct.pack("<Q", len(text)) + text)
-    os.truncate(path, 8 + len(text) + tensors * size)
+    file = file_of(json.dumps(header))
+    path.write_bytes(file)
+    os.truncate(path, len(file) + tensors * size)
 
 
 def _checkpoint(folder: Path, tensors: int = 3) -> Path:
@@ -40,63 +40,60 @@ def _checkpoint(folder: Path, tensors: int = 3) -> Path:
     return folder
 
 
-def _again(source: object, folder: Path, **members: object) -> Iterator[Body]:
-    body = {"source": str(source), "destination": str(folder / "out"), "scheme": "W8A8", "dry_run": True, **members}
-    while True:
-        yield body
+def _body(source: object, folder: Path, **members: object) -> Body:
+    return {"source": str(source), "destination": str(folder / "out"), "scheme": "W8A8", "dry_run": True, **members}
 
 
-def _patterns(folder: Path, _: int) -> Iterator[Body]:
+def _patterns(folder: Path, _: int) -> Body:
     source = _checkpoint(folder / "patterns", 500)
-    return _again(source, folder, ignore=[f"re:.*(a|b|c)*d{index}.*" for index in range(300)])
+    return _body(source, folder, ignore=[f"re:.*(a|b|c)*d{index}.*" for index in range(300)])
 
 
-def _large_header(folder: Path, _: int) -> Iterator[Body]:
-    return _again(_checkpoint(folder / "header", 50_000), folder)
+def _large_header(folder: Path, _: int) -> Body:
+    return _body(_checkpoint(folder / "header", 50_000), folder)
 
 
-def _large_headers(folder: Path, _: int) -> Iterator[Body]:
+def _large_headers(folder: Path, _: int) -> Body:
     source = _checkpoint(folder / "headers", 50_000)
     shard = (source / "model.safetensors").rename(source / "shard.bin")
     for index in range(12):
         (source / f"model-{index:05d}-of-00012.safetensors").symlink_to(shard)
-    return _again(source, folder)
+    return _body(source, folder)
 
 
-def _long_string(folder: Path, _: int) -> Iterator[Body]:
+def _long_string(folder: Path, _: int) -> Body:
     source = _checkpoint(folder / "string")
     text = b'{"__metadata__": {"a": "' + b"x" * 98_000_000 + b'"}}'
-    (source / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text)
-    return _again(source, folder)
+    (source / "model.safetensors").write_bytes(file_of(text))
+    return _body(source, folder)
 
 
-def _manifest(folder: Path, _: int) -> Iterator[Body]:
+def _manifest(folder: Path, _: int) -> Body:
     source = _checkpoint(folder / "manifest")
     out = folder / "out"
     out.mkdir()
-    lists = b"[" + b"[]," * 10_000_000 + b"[]]"
-    (out / MANIFEST).write_bytes(lists)
-    return _again(source, folder, dry_run=False)
+    (out / MANIFEST).write_bytes(b"[" + b"[]," * 10_000_000 + b"[]]")
+    return _body(source, folder, dry_run=False)
 
 
-def _sparse_refs(folder: Path, _: int) -> Iterator[Body]:
+def _sparse_refs(folder: Path, _: int) -> Body:
     cache = folder / "models--a--b"
     (cache / "refs").mkdir(parents=True)
     (cache / "snapshots" / "0123abc").mkdir(parents=True)
     with (cache / "refs" / "main").open("wb") as file:
         file.truncate(1_500_000_000)
-    return _again(cache, folder)
+    return _body(cache, folder)
 
 
-def _fifos(folder: Path, _: int) -> Iterator[Body]:
+def _fifos(folder: Path, _: int) -> Body:
     source = _checkpoint(folder / "fifo")
     (source / "config.json").unlink()
     for name in ("config.json", "model.safetensors.index.json"):
         os.mkfifo(source / name)
-    return _again(source, folder)
+    return _body(source, folder)
 
 
-def _silent(folder: Path, port: int) -> Iterator[Body]:
+def _silent(folder: Path, port: int) -> Body:
     listening = socket.create_server(("127.0.0.1", port), backlog=128)
     accepted: list[socket.socket] = []
 
@@ -105,10 +102,10 @@ def _silent(folder: Path, port: int) -> Iterator[Body]:
             accepted.append(listening.accept()[0])
 
     threading.Thread(target=accept, daemon=True).start()
-    return _again(f"http://127.0.0.1:{port}/model", folder)
+    return _body(f"http://127.0.0.1:{port}/model", folder)
 
 
-PLANS: Mapping[str, Callable[[Path, int], Iterator[Body]]] = {
+PLANS: Mapping[str, Callable[[Path, int], Body]] = {
     "500 tensors and 300 patterns": _patterns,
     "a header of 6 MB": _large_header,
     "12 links to a header of 6 MB": _large_headers,

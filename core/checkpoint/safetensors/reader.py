@@ -26,7 +26,7 @@ MAX_NAME_CHARACTERS = 4096
 """Of one tensor. The library has no limit."""
 
 MAX_METADATA_BYTES = 8 << 20
-"""Of `__metadata__`. The library has no limit. A converted file has them too, written in one call."""
+"""Of `__metadata__`. The library has no limit. Converted files repeat it, and encode it in one call."""
 
 LENGTH_BYTES = 8
 """Of the header's length, before the header."""

@@ -42,13 +42,13 @@ RUN for directory in bin lib lib64 sbin; do \
 # What compiles the kernels, on the platform that builds.
 FROM build AS compiler
 WORKDIR /app
-COPY requirements-image.lock ./
+COPY requirements/image.lock ./requirements/
 # The secrets are optional: pip's settings of this machine, and certificates that they may name.
 RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
     --mount=type=secret,id=ca-certificates,target=/run/ca-certificates.crt \
     python3.11 -m venv /compiler \
  && /compiler/bin/python -m pip install --no-cache-dir --disable-pip-version-check --require-hashes \
-    -r requirements-image.lock
+    -r requirements/image.lock
 
 FROM compiler AS packages
 ARG TARGETARCH
@@ -61,7 +61,7 @@ RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
  && python3.11 -m venv --without-pip .venv \
  && /compiler/bin/python -m pip install --no-cache-dir --disable-pip-version-check --no-compile --require-hashes --no-deps \
     --only-binary=:all: --python-version 3.11 --implementation cp "$@" --target .venv/lib/python3.11/site-packages \
-    -r requirements-image.lock
+    -r requirements/image.lock
 # Only libraries with many symbols are stripped: those that wheels carry along (numpy.libs) would not load any more.
 WORKDIR /app/.venv/lib/python3.11/site-packages
 RUN rm -rf bench benchmarks bin docs \
@@ -73,17 +73,16 @@ RUN rm -rf bench benchmarks bin docs \
 # Only what the kernels are compiled from, so that other changes leave them in the builder's cache.
 FROM compiler AS kernels
 ARG TARGETARCH
-COPY core/__init__.py ./core/
-COPY core/formats ./core/formats
-COPY core/kernels ./core/kernels
+COPY core/requant/__init__.py ./requant/
+COPY core/requant/formats ./core/formats
+COPY core/requant/kernels ./core/kernels
 RUN case "$TARGETARCH" in amd64) machine=x86_64 ;; arm64) machine=aarch64 ;; *) exit 1 ;; esac \
- && /compiler/bin/python -m core.kernels.jit.bake /app/kernels --machine "$machine"
+ && /compiler/bin/python -m requant.kernels.jit.bake /app/kernels --machine "$machine"
 
 FROM build AS code
 WORKDIR /app
-COPY core ./core
-COPY service ./service
-COPY requant ./requant
+COPY core/requant ./requant
+COPY service/requant_service ./requant_service
 RUN chmod -R u=rwX,go=rX . \
  && python3.11 -m compileall -q --invalidation-mode unchecked-hash .
 
@@ -99,15 +98,14 @@ RUN emulator= \
       && cp "/usr/bin/qemu-$machine-static" /image/emulator && emulator=/emulator; \
     fi \
  && PYTHONPATH=/app PYTHONDONTWRITEBYTECODE=1 chroot /image $emulator /app/.venv/bin/python -c \
-      "import hpack, obstore.store, onnx, opentelemetry.exporter.otlp.proto.http, requant.command.main, service.app"
+      "import hpack, obstore.store, onnx, opentelemetry.exporter.otlp.proto.http, requant.command.main, requant_service.app"
 
 FROM scratch
 COPY --from=system /system/ /
 COPY --from=packages /app/.venv /app/.venv
 COPY --from=kernels /app/kernels /app/kernels
-COPY --from=checked /image/app/core /app/core
-COPY --from=checked /image/app/service /app/service
 COPY --from=checked /image/app/requant /app/requant
+COPY --from=checked /image/app/requant_service /app/requant_service
 # What obstore trusts: it reads the certificates of the system.
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
 WORKDIR /app
@@ -136,4 +134,4 @@ STOPSIGNAL SIGTERM
 # compile the kernels may take minutes.
 HEALTHCHECK --interval=5s --timeout=3s --start-period=600s --retries=3 \
   CMD ["/app/.venv/bin/python", "-c", "import os, urllib.request as r; r.urlopen(f'http://127.0.0.1:{os.environ[\"REQUANT_METRICS_PORT\"]}/healthz', timeout=2)"]
-ENTRYPOINT ["/app/.venv/bin/python", "-m", "service"]
+ENTRYPOINT ["/app/.venv/bin/python", "-m", "requant", "serve"]

@@ -1,7 +1,9 @@
-# Requant. `make` lists what there is. Everything runs in .venv, which is made from the hash-pinned *.lock files.
+# Requant. `make` lists what there is. Everything runs in .venv, which is made from the hash-pinned locks in requirements/.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# The sources of the packages `requant` and `requant_service`.
+export PYTHONPATH := $(CURDIR)/core:$(CURDIR)/service
 INSTALL := bin/python -m pip install --quiet --disable-pip-version-check --require-hashes
 
 # The versions of torch that have a profile.
@@ -16,7 +18,7 @@ CHECKPOINTS := $(VENV)-torch-$(lastword $(TORCH))
 
 # On all cores. A file's tests run in one process, and all that measure time do (tests/conftest.py).
 PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
-COMPILE := -m core.kernels.jit.warmup
+COMPILE := -m requant.kernels.jit.warmup
 
 .DEFAULT_GOAL := help
 .PHONY: help serve test test-all interop conformance live generators browser digests arm64 docs check format bench openapi proto sbom lock clean
@@ -25,7 +27,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 serve: $(VENV)/serve.done ## install the dependencies and serve on http://127.0.0.1:8080
-	@$(BIN)/python -m service
+	@$(BIN)/python -m requant serve
 
 test: $(VENV)/check.done ## run the fast tests: every rule, on sampled inputs
 	@echo "The tests take two to three minutes on 2 cores; a minute more the first time, and after a change of a kernel."
@@ -77,7 +79,7 @@ conformance: $(LIVE) ## compare with the real systems for MINUTES=60, with new s
 	done
 	$(BIN)/python -m tests.interop.conformance write $(RECORDS)
 	@# The document shows what was compared in its examples.
-	$(BIN)/python -m service.openapi
+	$(BIN)/python -m requant_service.openapi
 
 live:
 	$(live)
@@ -110,7 +112,7 @@ check: $(VENV)/check.done ## check formatting, lint, types, openapi.json, the Do
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m service.openapi --check
+	$(BIN)/python -m requant_service.openapi --check
 	$(BIN)/hadolint Dockerfile
 	$(BIN)/kubernetes-validate --strict --quiet --no-warn deploy/kubernetes/base/[!k]*.yaml deploy/kubernetes/checkpoint-job/[!k]*.yaml deploy/kubernetes/components/*/[!kp]*.yaml deploy/examples/*/kubernetes.yaml
 
@@ -122,34 +124,34 @@ bench: $(VENV)-interop/done $(VENV)-mlserver/done $(VENV)-triton/done $(CHECKPOI
 	$(VENV)-interop/bin/python -m benchmarks --huge
 
 openapi: $(VENV)/serve.done ## write openapi/openapi.json
-	$(BIN)/python -m service.openapi
+	$(BIN)/python -m requant_service.openapi
 
-proto: $(VENV)/check.done ## generate the gRPC message code from service/oip/grpc/*.proto
-	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. service/oip/grpc/inference.proto
-	$(BIN)/python -m grpc_tools.protoc -I. --descriptor_set_out=service/oip/grpc/grpc_services.binpb \
-	  service/oip/grpc/health.proto service/oip/grpc/reflection.proto
+proto: $(VENV)/check.done ## generate the gRPC message code from service/requant_service/oip/grpc/*.proto
+	$(BIN)/python -m grpc_tools.protoc -Iservice --python_out=service --pyi_out=service requant_service/oip/grpc/inference.proto
+	$(BIN)/python -m grpc_tools.protoc -Iservice --descriptor_set_out=service/requant_service/oip/grpc/grpc_services.binpb \
+	  requant_service/oip/grpc/health.proto requant_service/oip/grpc/reflection.proto
 
 sbom: $(VENV)/check.done ## write requant.cdx.json, the software bill of materials of the image (CycloneDX)
-	$(BIN)/cyclonedx-py requirements requirements-image.lock --output-reproducible -o requant.cdx.json
+	$(BIN)/cyclonedx-py requirements requirements/image.lock --output-reproducible -o requant.cdx.json
 
 lock: $(VENV)/serve.done ## renew the hash-pinned requirements from pyproject.toml
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv pip compile $(UV) pyproject.toml -o requirements.lock
-	$(BIN)/uv pip compile $(UV) pyproject.toml --extra telemetry --extra stores --extra onnx -c requirements.lock -o requirements-image.lock
-	$(BIN)/uv pip compile $(UV) pyproject.toml --extra telemetry --extra stores --extra onnx --group check -c requirements.lock -o requirements-check.lock
-	$(BIN)/uv pip compile $(UV) pyproject.toml --group interop -c requirements.lock -o requirements-interop.lock
-	$(BIN)/uv pip compile $(UV) pyproject.toml --group onnxruntime-1-32 -c requirements.lock -o requirements-onnxruntime-1-32.lock
-	$(BIN)/uv pip compile $(UV) pyproject.toml --extra stores --extra ray --group workers -c requirements.lock -o requirements-workers.lock
-	$(BIN)/uv pip compile $(UV) pyproject.toml --group generators -c requirements.lock -o requirements-generators.lock
-	$(BIN)/uv pip compile $(UV) --group docs -o requirements-docs.lock
-	$(BIN)/uv pip compile $(UV) --group onednn -o requirements-onednn.lock
-	$(BIN)/uv pip compile $(UV) --group clients -o requirements-clients.lock
-	$(BIN)/uv pip compile $(UV) --group browser -o requirements-browser.lock
-	$(BIN)/uv pip compile $(UV) --group tensorflow -c requirements.lock -o requirements-tensorflow.lock
-	$(BIN)/uv pip compile $(UV) --no-strip-extras --group mlserver -o requirements-mlserver.lock
-	$(BIN)/uv pip compile $(UV) --group triton -o requirements-triton.lock
-	$(BIN)/uv pip compile $(UV) --group checkpoints -c requirements-check.lock -o requirements-checkpoints.lock
-	$(BIN)/uv pip compile $(UV) --no-deps --group interop-bare -o requirements-interop-bare.lock
+	$(BIN)/uv pip compile $(UV) pyproject.toml --extra serve --extra mlir -o requirements/serve.lock
+	$(BIN)/uv pip compile $(UV) pyproject.toml --extra serve --extra mlir --extra telemetry --extra stores --extra onnx -c requirements/serve.lock -o requirements/image.lock
+	$(BIN)/uv pip compile $(UV) pyproject.toml --extra serve --extra mlir --extra telemetry --extra stores --extra onnx --group check -c requirements/serve.lock -o requirements/check.lock
+	$(BIN)/uv pip compile $(UV) pyproject.toml --extra serve --extra mlir --group interop -c requirements/serve.lock -o requirements/interop.lock
+	$(BIN)/uv pip compile $(UV) pyproject.toml --extra serve --extra mlir --group onnxruntime-1-32 -c requirements/serve.lock -o requirements/onnxruntime-1-32.lock
+	$(BIN)/uv pip compile $(UV) pyproject.toml --extra serve --extra mlir --extra stores --extra ray --group workers -c requirements/serve.lock -o requirements/workers.lock
+	$(BIN)/uv pip compile $(UV) pyproject.toml --extra serve --extra mlir --group generators -c requirements/serve.lock -o requirements/generators.lock
+	$(BIN)/uv pip compile $(UV) --group docs -o requirements/docs.lock
+	$(BIN)/uv pip compile $(UV) --group onednn -o requirements/onednn.lock
+	$(BIN)/uv pip compile $(UV) --group clients -o requirements/clients.lock
+	$(BIN)/uv pip compile $(UV) --group browser -o requirements/browser.lock
+	$(BIN)/uv pip compile $(UV) --group tensorflow -c requirements/serve.lock -o requirements/tensorflow.lock
+	$(BIN)/uv pip compile $(UV) --no-strip-extras --group mlserver -o requirements/mlserver.lock
+	$(BIN)/uv pip compile $(UV) --group triton -o requirements/triton.lock
+	$(BIN)/uv pip compile $(UV) --group checkpoints -c requirements/check.lock -o requirements/checkpoints.lock
+	$(BIN)/uv pip compile $(UV) --no-deps --group interop-bare -o requirements/interop-bare.lock
 
 UV := --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
@@ -161,83 +163,88 @@ $(VENV)/python.done:
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-$(VENV)/serve.done: $(VENV)/python.done requirements.lock
-	@echo "Installing $$(grep -c '^[a-z].*==' requirements.lock) packages into $(VENV), about 0.4 GB. It takes half a minute; later starts skip it."
-	@$(VENV)/$(INSTALL) -r requirements.lock
+# So that .venv/bin/python finds the packages without make.
+FIND_SOURCES = printf '%s\n' $(CURDIR)/core $(CURDIR)/service > "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/requant.pth"
+
+$(VENV)/serve.done: $(VENV)/python.done requirements/serve.lock
+	@echo "Installing $$(grep -c '^[a-z].*==' requirements/serve.lock) packages into $(VENV), about 0.4 GB. It takes half a minute; later starts skip it."
+	@$(VENV)/$(INSTALL) -r requirements/serve.lock
+	@$(FIND_SOURCES)
 	@touch $@
 
-$(VENV)/check.done: $(VENV)/python.done requirements-check.lock
-	$(VENV)/$(INSTALL) -r requirements-check.lock
+$(VENV)/check.done: $(VENV)/python.done requirements/check.lock
+	$(VENV)/$(INSTALL) -r requirements/check.lock
+	@$(FIND_SOURCES)
 	@touch $@ $(VENV)/serve.done
 
-$(VENV)-interop/done: requirements-interop.lock requirements-interop-bare.lock
+$(VENV)-interop/done: requirements/interop.lock requirements/interop-bare.lock
 	$(PYTHON) -m venv $(VENV)-interop
-	$(VENV)-interop/$(INSTALL) -r requirements-interop.lock
-	$(VENV)-interop/$(INSTALL) --no-deps -r requirements-interop-bare.lock
+	$(VENV)-interop/$(INSTALL) -r requirements/interop.lock
+	$(VENV)-interop/$(INSTALL) --no-deps -r requirements/interop-bare.lock
 	@touch $@
 
 # About 0.6 GB, half of it the service, whose routes the node cases call.
-$(ONNXRUNTIME_1_32)/done: requirements-onnxruntime-1-32.lock
+$(ONNXRUNTIME_1_32)/done: requirements/onnxruntime-1-32.lock
 	$(PYTHON) -m venv $(ONNXRUNTIME_1_32)
-	$(ONNXRUNTIME_1_32)/$(INSTALL) -r requirements-onnxruntime-1-32.lock
+	$(ONNXRUNTIME_1_32)/$(INSTALL) -r requirements/onnxruntime-1-32.lock
 	@touch $@
 
-$(VENV)-workers/done: requirements-workers.lock
+$(VENV)-workers/done: requirements/workers.lock
 	$(PYTHON) -m venv $(VENV)-workers
-	$(VENV)-workers/$(INSTALL) -r requirements-workers.lock
+	$(VENV)-workers/$(INSTALL) -r requirements/workers.lock
 	@touch $@
 
-$(VENV)-tensorflow/done: requirements-tensorflow.lock
+$(VENV)-tensorflow/done: requirements/tensorflow.lock
 	$(PYTHON) -m venv $(VENV)-tensorflow
-	$(VENV)-tensorflow/$(INSTALL) -r requirements-tensorflow.lock
+	$(VENV)-tensorflow/$(INSTALL) -r requirements/tensorflow.lock
 	@touch $@
 
-$(VENV)-onednn/done: requirements-onednn.lock
+$(VENV)-onednn/done: requirements/onednn.lock
 	$(PYTHON) -m venv $(VENV)-onednn
-	$(VENV)-onednn/$(INSTALL) -r requirements-onednn.lock
+	$(VENV)-onednn/$(INSTALL) -r requirements/onednn.lock
 	@touch $@
 
 # torch is pinned by its version alone. The same version is published in several builds, with and without CUDA, that differ
 # in their files and dependencies; pip takes the CPU build where it is offered one, and no list of hashes fits both. With
 # CUDA, which it is linked with, it takes 5.5 GB.
-$(VENV)-torch-%/done: requirements-check.lock
+$(VENV)-torch-%/done: requirements/check.lock
 	$(PYTHON) -m venv $(VENV)-torch-$*
-	$(VENV)-torch-$*/$(INSTALL) -r requirements-check.lock
+	$(VENV)-torch-$*/$(INSTALL) -r requirements/check.lock
 	$(VENV)-torch-$*/bin/python -m pip install --quiet --disable-pip-version-check torch==$*
 	@touch $@
 
 # Beside torch, which the lock leaves out; llm-compressor asks for older versions than it runs with, so without dependencies.
-$(CHECKPOINTS)/checkpoints.done: requirements-checkpoints.lock $(CHECKPOINTS)/done
-	$(CHECKPOINTS)/$(INSTALL) --no-deps -r requirements-checkpoints.lock -r requirements-interop-bare.lock
+$(CHECKPOINTS)/checkpoints.done: requirements/checkpoints.lock $(CHECKPOINTS)/done
+	$(CHECKPOINTS)/$(INSTALL) --no-deps -r requirements/checkpoints.lock -r requirements/interop-bare.lock
 	@touch $@
 
-$(VENV)-generators/done: requirements-generators.lock
+$(VENV)-generators/done: requirements/generators.lock
 	$(PYTHON) -m venv $(VENV)-generators
-	$(VENV)-generators/$(INSTALL) -r requirements-generators.lock
+	$(VENV)-generators/$(INSTALL) -r requirements/generators.lock
 	@touch $@
 
-$(VENV)-docs/done: requirements-docs.lock
+$(VENV)-docs/done: requirements/docs.lock
 	$(PYTHON) -m venv $(VENV)-docs
-	$(VENV)-docs/$(INSTALL) -r requirements-docs.lock
+	$(VENV)-docs/$(INSTALL) -r requirements/docs.lock
 	@touch $@
 
-$(VENV)-clients/done: requirements-clients.lock
+$(VENV)-clients/done: requirements/clients.lock
 	$(PYTHON) -m venv $(VENV)-clients
-	$(VENV)-clients/$(INSTALL) -r requirements-clients.lock
+	$(VENV)-clients/$(INSTALL) -r requirements/clients.lock
 	@touch $@
 
-$(VENV)-browser/done: requirements-browser.lock
+$(VENV)-browser/done: requirements/browser.lock
 	$(PYTHON) -m venv $(VENV)-browser
-	$(VENV)-browser/$(INSTALL) -r requirements-browser.lock
+	$(VENV)-browser/$(INSTALL) -r requirements/browser.lock
 	@touch $@
 
-$(VENV)-mlserver/done: requirements-mlserver.lock
+$(VENV)-mlserver/done: requirements/mlserver.lock
 	$(PYTHON) -m venv $(VENV)-mlserver
-	$(VENV)-mlserver/$(INSTALL) -r requirements-mlserver.lock
+	$(VENV)-mlserver/$(INSTALL) -r requirements/mlserver.lock
 	@touch $@
 
 # Triton's wheel is for Linux on x86-64, and what it is installed with for Python 3.11. Elsewhere `make bench` leaves it out.
-$(VENV)-triton/done: requirements-triton.lock
+$(VENV)-triton/done: requirements/triton.lock
 	@if [ "$$($(PYTHON) -c 'import platform, sys; print(*sys.version_info[:2], platform.system(), platform.machine())')" = "3 11 Linux x86_64" ]; then \
-		$(PYTHON) -m venv $(VENV)-triton && $(VENV)-triton/$(INSTALL) -r requirements-triton.lock && touch $@; \
+		$(PYTHON) -m venv $(VENV)-triton && $(VENV)-triton/$(INSTALL) -r requirements/triton.lock && touch $@; \
 	else echo "No Triton Inference Server: its environment takes Python 3.11 on x86-64 Linux."; fi

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from benchmarks.measure import Contender, compare
 from benchmarks.section import Section, table
-from core.integer.conv2d import Layout, WeightsLayout, Window, conv2d_integers
-from core.integer.matmul import matmul_integers, plan_matmul
-from core.kernels.jit.warmup import compile_kernels
-from core.mlir import parse_type
-from core.mlir.types import TensorType
+from requant.integer.conv2d import Layout, WeightsLayout, Window, conv2d_integers
+from requant.integer.matmul import matmul_integers, plan_matmul
+from requant.kernels.jit.warmup import compile_kernels
+from requant.mlir import parse_type
+from requant.mlir.types import TensorType
 
 Array = NDArray[Any]
 Run = Callable[[], Array]

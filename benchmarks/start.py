@@ -20,8 +20,8 @@ from benchmarks.section import Section, table
 
 _PROGRAM = """
 from time import process_time
-from core.kernels.jit.warmup import compile_kernels
-from core.self_test.self_test import run_self_test
+from requant.kernels.jit.warmup import compile_kernels
+from requant.self_test.self_test import run_self_test
 imported = process_time()
 count = compile_kernels()
 compiled = process_time()
@@ -68,7 +68,7 @@ def _start_of_service(cache: str) -> list[float]:
     port = _free_port()
     environment = installed(cache) | {"NUMBA_CACHE_DIR": cache, "REQUANT_PORT": str(port), "REQUANT_DRAIN_SECONDS": "0"}
     begun = perf_counter()
-    server = subprocess.Popen([sys.executable, "-m", "service"], env=environment, stderr=subprocess.DEVNULL)
+    server = subprocess.Popen([sys.executable, "-m", "requant", "serve"], env=environment, stderr=subprocess.DEVNULL)
     try:
         while not _is_ready(port):
             if perf_counter() - begun > _LONGEST_START or server.poll() is not None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks.measure import Contender, compare
 from benchmarks.section import Section, table
-from core.mlir import parse_type, print_type
+from requant.mlir import parse_type, print_type
 
 
 def _per_axis(channels: int) -> str:

@@ -34,8 +34,8 @@ from pathlib import Path
 
 import grpc
 
-from core.kernels.jit.target import HOST_MACHINE
-from service.oip.grpc import inference_pb2 as pb
+from requant.kernels.jit.target import HOST_MACHINE
+from requant_service.oip.grpc import inference_pb2 as pb
 
 REPOSITORY = Path(__file__).parents[1]
 VALUES, QUANTIZED = [0.5, 1.5, 2.5, -0.5], [3, 5, 5, 3]

@@ -34,6 +34,8 @@ if find_spec("numba"):
     check_kernel_arguments()
 
 ROOT = Path(__file__).parents[1]
+# Processes that tests start find the same sources, whatever is installed.
+os.environ["PYTHONPATH"] = os.pathsep.join(str(ROOT / each) for each in ("core", "service"))
 START_SECONDS = 600
 # Files of tests that measure time, or use all cores. One process takes them, so that they do not disturb each other.
 TIMED = {
@@ -93,7 +95,7 @@ def _wait_until_ready(url: str, process: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def started(log: Path, *arguments: str, probes: str | None = None) -> Iterator[tuple[Server, subprocess.Popen[bytes]]]:
-    """Start `python -m service` and wait until it is ready. At the end it has to stop by itself on SIGTERM.
+    """Start `requant serve` and wait until it is ready. At the end it has to stop by itself on SIGTERM.
 
     `probes`: the URL of the metrics port, for a service that listens on no other.
     """
@@ -101,7 +103,7 @@ def started(log: Path, *arguments: str, probes: str | None = None) -> Iterator[t
     with log.open("wb") as output:
         # Clients that are installed apart have not what the service needs; another interpreter serves them.
         python = os.environ.get("SERVER_PYTHON", sys.executable)
-        command = [python, "-m", "service", "--port", str(port), *arguments]
+        command = [python, "-m", "requant", "serve", "--port", str(port), *arguments]
         with subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT) as process:
             running = Server(port, "https" if "--tls-key" in arguments else "http")
             try:
@@ -110,7 +112,7 @@ def started(log: Path, *arguments: str, probes: str | None = None) -> Iterator[t
             finally:
                 process.terminate()
                 process.wait(timeout=60)
-    # Tracebacks, and the warnings of packages (`service.runtime.logs`).
+    # Tracebacks, and the warnings of packages (`requant_service.runtime.logs`).
     assert not re.search("Traceback|Warning at ", log.read_text()), log.read_text()
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from core.checkpoint.safetensors.writer import head_bytes, layout
+from requant.checkpoint.safetensors.writer import head_bytes, layout
 
 HIDDEN, INNER, KEY_VALUE, WORDS = 2048, 5632, 512, 16256
 EXPERTS, EXPERT_INNER = 8, 1024

@@ -13,6 +13,7 @@ from time import perf_counter
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
+SOURCES = os.pathsep.join(map(str, (ROOT, ROOT / "core", ROOT / "service")))
 _USAGE = Path(__file__).with_name("usage.py")
 
 
@@ -32,7 +33,7 @@ class Usage:
 
 def run(command: Sequence[str], threads: int, output: Path | None = None) -> Usage:
     """Run a command in so many threads, then bring its output to the disk. Raise RuntimeError if it fails."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": str(threads), "PYTHONWARNINGS": "ignore"}
+    environment = {**os.environ, "PYTHONPATH": SOURCES, "OMP_NUM_THREADS": str(threads), "PYTHONWARNINGS": "ignore"}
     done = subprocess.run(
         [sys.executable, "-I", "-S", str(_USAGE), *command], cwd=ROOT, env=environment, capture_output=True, text=True
     )

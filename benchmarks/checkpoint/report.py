@@ -21,7 +21,7 @@ from benchmarks.checkpoint.neighbours import (
 from benchmarks.checkpoint.process import ROOT, Usage
 from benchmarks.checkpoint.sizes import SCHEME, Size, sizes
 from benchmarks.section import Section, table
-from core.kernels.jit.warmup import compile_kernels
+from requant.kernels.jit.warmup import compile_kernels
 
 _TITLE = "Whole checkpoints"
 _LARGEST = (1.0, 2.0, 5.0, 10.0, 20.0)

@@ -14,10 +14,10 @@ from urllib.parse import quote
 import numpy as np
 from numpy.typing import NDArray
 
-from core.convert.quantize import plan_quantize
-from core.mlir import parse_type
-from core.mlir.types import TensorType
-from core.plan.plan import Plan
+from requant.convert.quantize import plan_quantize
+from requant.mlir import parse_type
+from requant.mlir.types import TensorType
+from requant.plan.plan import Plan
 
 HEADER_BYTES = 128
 OUTPUT_TYPE = "!quant.uniform<i8:f32, 0.05:3>"

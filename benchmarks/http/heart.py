@@ -16,11 +16,11 @@ from time import perf_counter, thread_time
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from service.app import create_app
-from service.runtime.settings import Settings
-from service.server.http1_protocol import http_protocol
-from service.server.malloc import keep_memory
-from service.server.read_timeouts import RequestLimits
+from requant_service.app import create_app
+from requant_service.runtime.settings import Settings
+from requant_service.server.http1_protocol import http_protocol
+from requant_service.server.malloc import keep_memory
+from requant_service.server.read_timeouts import RequestLimits
 
 # As fine as the loop's timers are.
 _PERIOD = 1e-3
@@ -56,7 +56,7 @@ class Heart:
 
 
 if __name__ == "__main__":
-    gc.disable()  # as `service.__main__`, until the service is ready
+    gc.disable()  # as `requant_service.main`, until the service is ready
     keep_memory()
     app = create_app(Settings())
     uvicorn.run(

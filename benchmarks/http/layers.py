@@ -21,13 +21,13 @@ from uvicorn.server import ServerState
 
 from benchmarks.http.case import Case, npy_path, plan_for
 from benchmarks.http.floor import app as floor
-from service.app import create_app
-from service.middleware.instrumentation import Instrumentation
-from service.middleware.request_lifecycle import RequestLifecycle
-from service.runtime.runtime import HealthStatus, Runtime
-from service.runtime.settings import Settings
-from service.server.http1_protocol import HttpProtocol, http_protocol
-from service.server.read_timeouts import RequestLimits
+from requant_service.app import create_app
+from requant_service.middleware.instrumentation import Instrumentation
+from requant_service.middleware.request_lifecycle import RequestLifecycle
+from requant_service.runtime.runtime import HealthStatus, Runtime
+from requant_service.runtime.settings import Settings
+from requant_service.server.http1_protocol import HttpProtocol, http_protocol
+from requant_service.server.read_timeouts import RequestLimits
 
 _ROUNDS = 15
 _REQUESTS = 500

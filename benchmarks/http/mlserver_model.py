@@ -8,7 +8,7 @@ from mlserver.codecs import Base64Codec
 from mlserver.types import InferenceRequest, InferenceResponse
 
 from benchmarks.http.case import quantized
-from core.kernels.jit.warmup import compile_kernels
+from requant.kernels.jit.warmup import compile_kernels
 
 
 class Quantize(MLModel):  # type: ignore[misc]  # MLServer is not in the environment that types are checked in

@@ -10,8 +10,8 @@ import numpy as np
 import uvloop
 
 from benchmarks.http.case import HEADER_BYTES, plan_for
-from core.kernels.jit.warmup import compile_kernels
-from service.npy_api.format import write_header
+from requant.kernels.jit.warmup import compile_kernels
+from requant_service.npy_api.format import write_header
 
 
 class Quantize(asyncio.Protocol):

@@ -7,7 +7,7 @@ from benchmarks.http.layers import LAYER_HEADER, layer_rows
 from benchmarks.http.neighbours import memory_and_start, pauses_of_the_loop, small_beside_giant
 from benchmarks.http.server import contenders
 from benchmarks.section import Section, table
-from core.kernels.jit.warmup import compile_kernels
+from requant.kernels.jit.warmup import compile_kernels
 
 
 def report() -> Section:

@@ -18,6 +18,7 @@ from benchmarks.http.client import Connection
 from benchmarks.start import installed
 
 ROOT = Path(__file__).parents[2]
+SOURCES = os.pathsep.join(map(str, (ROOT, ROOT / "core", ROOT / "service")))
 MLSERVER_PYTHON = ROOT / ".venv-mlserver" / "bin" / "python"
 _START_SECONDS = 300
 # For the starts of one run.
@@ -55,17 +56,17 @@ def _mlserver(port: int) -> list[str]:
     return [str(MLSERVER_PYTHON.with_name("mlserver")), "start", str(folder)]
 
 
-OURS = Contender("ours", _module("service", "--port"), lambda case: case.as_npy(npy_path()), Case.check_npy)
+OURS = Contender("ours", _module("requant", "serve", "--port"), lambda case: case.as_npy(npy_path()), Case.check_npy)
 OURS_JSON = Contender(
     "ours, JSON",
-    _module("service", "--port"),
+    _module("requant", "serve", "--port"),
     lambda case: case.as_json("/v1/quantize"),
     Case.check_json,
     largest=5 << 20,
 )
 FLOOR = Contender("floor", _module("benchmarks.http.floor"), lambda case: case.as_npy("/"), Case.check_length)
 HEART = Contender("heart", _module("benchmarks.http.heart"), OURS.request, Case.check_npy)
-# glibc's own names for what service.server.malloc sets.
+# glibc's own names for what requant_service.server.malloc sets.
 _KEEP_MEMORY = {
     "MALLOC_MMAP_THRESHOLD_": str(1 << 30),
     "MALLOC_TRIM_THRESHOLD_": str(256 << 20),
@@ -123,7 +124,7 @@ class Server:
         self.contender = contender
         self.port = free_port()
         self.started = time.perf_counter()
-        environment = {**installed(_BYTECODE.name), **contender.environment, "PYTHONPATH": str(ROOT)}
+        environment = {**installed(_BYTECODE.name), **contender.environment, "PYTHONPATH": SOURCES}
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  # closed by stop
         self.process = subprocess.Popen(
             contender.command(self.port), cwd=ROOT, env=environment, stdout=self._log, stderr=subprocess.STDOUT

@@ -6,7 +6,7 @@ import json
 import sys
 
 from benchmarks.kernels.groups import GROUPS
-from core.kernels.jit.warmup import compile_kernels
+from requant.kernels.jit.warmup import compile_kernels
 
 if __name__ == "__main__":
     compile_kernels()

@@ -11,10 +11,10 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from core.convert.dequantize import plan_dequantize
-from core.convert.quantize import NanPolicy, plan_quantize
-from core.formats.elements import FLOATS, FloatElement, IntegerElement, integer_dtype
-from core.mlir.types import (
+from requant.convert.dequantize import plan_dequantize
+from requant.convert.quantize import NanPolicy, plan_quantize
+from requant.formats.elements import FLOATS, FloatElement, IntegerElement, integer_dtype
+from requant.mlir.types import (
     StorageType,
     TensorType,
     UniformPerAxisType,
@@ -22,8 +22,8 @@ from core.mlir.types import (
     UniformSubChannelType,
     UniformType,
 )
-from core.plan.plan import Plan
-from core.profiles import Operation, Rounding
+from requant.plan.plan import Plan
+from requant.profiles import Operation, Rounding
 
 Array = NDArray[Any]
 

@@ -14,7 +14,7 @@ from benchmarks.kernels.ranges import range_rows
 from benchmarks.kernels.requantization import Parameters, Requantization
 from benchmarks.kernels.row import MakePeer, Row, Work, work_row
 from benchmarks.kernels.weights import WeightConversion
-from core.profiles import Operation, Rounding
+from requant.profiles import Operation, Rounding
 
 SIZES = (1_000, 100_000, 1_000_000, 10_000_000)
 HUGE = 100_000_000

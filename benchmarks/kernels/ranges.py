@@ -10,8 +10,8 @@ from benchmarks.kernels.conversion import Array
 from benchmarks.kernels.peers import Peer, torch
 from benchmarks.kernels.row import Row, differing_bytes
 from benchmarks.measure import compare
-from core.kernels.statistics.histogram import HISTOGRAM
-from core.kernels.statistics.reduce import MINIMUM_MAXIMUM
+from requant.kernels.statistics.histogram import HISTOGRAM
+from requant.kernels.statistics.reduce import MINIMUM_MAXIMUM
 
 NAME = "minimum and maximum"
 _BINS = 2048

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.kernels.conversion import Array
-from core.convert.requantize import plan_requantize
-from core.formats.elements import FLOATS, IntegerElement, integer_dtype
-from core.mlir.types import StorageType, TensorType, UniformPerAxisType, UniformType
-from core.plan.plan import Plan
+from requant.convert.requantize import plan_requantize
+from requant.formats.elements import FLOATS, IntegerElement, integer_dtype
+from requant.mlir.types import StorageType, TensorType, UniformPerAxisType, UniformType
+from requant.plan.plan import Plan
 
 
 class Parameters(NamedTuple):

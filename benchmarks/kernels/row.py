@@ -13,8 +13,8 @@ import numpy as np
 from benchmarks.kernels.limits import traffic
 from benchmarks.kernels.peers import Array, Peer, as_bytes
 from benchmarks.measure import compare
-from core.plan.conversion import Conversion
-from core.plan.plan import Plan
+from requant.plan.conversion import Conversion
+from requant.plan.plan import Plan
 
 # What it makes a peer of is a Work that the peer knows; how many elements, the input, and the number of threads.
 MakePeer = Callable[[Any, int, Array, int], Peer]

@@ -23,7 +23,7 @@ from benchmarks.http.case import HEADER_BYTES, PARAMETERS, Case, plan_for
 from benchmarks.http.exchanges import ROUNDS, SIZES
 from benchmarks.http.server import ROOT
 from benchmarks.triton.servers import MODEL, MODEL_OF_ONE_INSTANCE, TRITON_PYTHON, Running
-from core.plan.plan import Plan
+from requant.plan.plan import Plan
 
 _SECONDS = 0.4
 _FEWEST = 3

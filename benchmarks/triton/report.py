@@ -12,7 +12,7 @@ from benchmarks.triton.calls import HEADER as CALL_HEADER
 from benchmarks.triton.calls import call_rows, calls
 from benchmarks.triton.exchanges import CPU_HEADER, HEADER, cpu_rows, exchanges, rate_rows
 from benchmarks.triton.servers import TRITON_PYTHON, running
-from core.kernels.jit.warmup import compile_kernels
+from requant.kernels.jit.warmup import compile_kernels
 
 _TITLE = "Triton Inference Server"
 

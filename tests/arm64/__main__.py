@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 
-from core.kernels.jit.bake import bake
-from core.kernels.jit.baked import pinned
-from core.kernels.jit.cache_directory import CACHE_VARIABLE
-from core.kernels.jit.target import HOST_MACHINE
+from requant.kernels.jit.bake import bake
+from requant.kernels.jit.baked import pinned
+from requant.kernels.jit.cache_directory import CACHE_VARIABLE
+from requant.kernels.jit.target import HOST_MACHINE
 
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / "tests/arm64/python"
@@ -38,7 +38,7 @@ TESTS = {
     "neoverse-v2": {
         "small floats": ("convert/test_small_floats.py", "convert/test_small_float_storage.py"),
         "integer": ("integer",),
-        "calibration": ("parameters/calibration",),
+        "calibration": ("calibration/methods",),
     },
 }
 

@@ -10,7 +10,7 @@ import platform
 import sys
 from pathlib import Path
 
-from core.kernels.jit.baked import use_baked
+from requant.kernels.jit.baked import use_baked
 
 
 def main(directory: Path, level: str, digests: Path) -> None:
@@ -18,9 +18,9 @@ def main(directory: Path, level: str, digests: Path) -> None:
     if (taken := use_baked(directory)) != level:
         sys.exit(f"this CPU is taken for one of {taken}, not of {level}")
     # They import numba, which reads the level once.
-    from core.kernels.jit.machine_code_cache import MachineCodeCache
-    from core.kernels.jit.warmup import start_compilation
-    from core.self_test.self_test import run_self_test
+    from requant.kernels.jit.machine_code_cache import MachineCodeCache
+    from requant.kernels.jit.warmup import start_compilation
+    from requant.self_test.self_test import run_self_test
     from tests.digests.__main__ import write
 
     progress = start_compilation(0).progress()

@@ -17,7 +17,7 @@ from urllib.parse import unquote_to_bytes
 
 from starlette.types import Message
 
-from service.app import Application
+from requant_service.app import Application
 from tests.checkpoint_jobs.attacker import Attacker
 from tests.checkpoint_jobs.places import CANARY, Places, make_places
 from tests.checkpoint_jobs.requests import HostileRequests, Request
@@ -84,7 +84,7 @@ def _unexpected_errors() -> Iterator[list[str]]:
             if error is not None:
                 found.append(f"a job has an unexpected error: {type(error).__name__}: {error}")
 
-    logger, kept = logging.getLogger("core.checkpoint.jobs"), Kept()
+    logger, kept = logging.getLogger("requant.checkpoint.jobs"), Kept()
     logger.addHandler(kept)
     try:
         yield found

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from core.checkpoint.storage import paths
+from requant.checkpoint.storage import paths
 from tests.checkpoint_jobs.attacker import Attacker
 from tests.checkpoint_jobs.campaign import campaign
 from tests.checkpoint_jobs.places import make_places

@@ -15,15 +15,15 @@ from typing import Any
 import httpx
 import pytest
 
-from core.checkpoint.plan.model import Direction, Request
-from core.checkpoint.run.steps import Steps
-from core.errors import DeadlineError, OverloadedError, UnavailableError
-from core.errors.cancellation import check_cancelled
-from service.app import Application
-from service.operations.checkpoint_jobs import CheckpointCall, plan_checkpoint
-from service.runtime import storage_threads
-from service.runtime.request_context import ClientLeftError, RequestContext, current_request
-from service.runtime.storage_threads import MAX_QUEUED, THREADS, StorageOfRoots, StorageThreads
+from requant.checkpoint.plan.model import Direction, Request
+from requant.checkpoint.run.steps import Steps
+from requant.errors import DeadlineError, OverloadedError, UnavailableError
+from requant.errors.cancellation import check_cancelled
+from requant_service.app import Application
+from requant_service.operations.checkpoint_jobs import CheckpointCall, plan_checkpoint
+from requant_service.runtime import storage_threads
+from requant_service.runtime.request_context import ClientLeftError, RequestContext, current_request
+from requant_service.runtime.storage_threads import MAX_QUEUED, THREADS, StorageOfRoots, StorageThreads
 from tests.checkpoint_jobs.hostile_server import MODES, hostile_server
 from tests.support.asgi import ready_app
 from tests.support.cases import EXHAUSTIVE

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from core.errors import RequantError
-from core.parameters.calibration import CALIBRATION_METHODS
-from tests.core.parameters.calibration.observation import find, target
+from requant.calibration.methods import CALIBRATION_METHODS
+from requant.errors import RequantError
+from tests.core.calibration.methods.observation import find, target
 from tests.support.page_table import page_table
 
 DATA: tuple[list[float], ...] = (

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import httpx
 
-from core.profiles import PROFILES
+from requant.profiles import PROFILES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "casts.md").read_text()
 

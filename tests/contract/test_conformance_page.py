@@ -9,10 +9,10 @@ from typing import Any
 import httpx
 import pytest
 
-from core.operators.registry import OPERATORS
-from core.profiles import PROFILES
-from core.schemes import SCHEMES
-from service.json_api.catalog.conformance import facts
+from requant.operators.registry import OPERATORS
+from requant.profiles import PROFILES
+from requant.schemes import SCHEMES
+from requant_service.json_api.catalog.conformance import facts
 from tests.conftest import ROOT
 from tests.interop.conformance import subject
 from tests.interop.conformance.divergences import DIVERGENCES

@@ -17,8 +17,8 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from requant.command.main import command_parser
-from service.runtime.metrics import Metrics
-from service.runtime.settings import _OTHER_VARIABLES, Limits, Settings
+from requant_service.runtime.metrics import Metrics
+from requant_service.runtime.settings import _OTHER_VARIABLES, Limits, Settings
 
 ROOT = Path(__file__).parents[2]
 KUBERNETES = ROOT / "deploy/kubernetes"
@@ -163,7 +163,7 @@ def test_a_worker_is_told_its_share() -> None:
     assert JOB["completionMode"] == "Indexed"
     (container,) = WORKER["containers"]
     entry = json.loads(dockerfile().rpartition("ENTRYPOINT ")[2])
-    assert container["command"] == [*entry[:-1], "requant"]
+    assert container["command"] == entry[:-1]
     names = {each["name"] for each in container["env"]}
     arguments = [argument.replace("$(THREADS)", "4") for argument in container["args"]]
     assert arguments != container["args"]

@@ -68,6 +68,6 @@ def test_every_system_is_run() -> None:
     installed = re.search(r"^TORCH := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert installed
     assert {version for each in named for version in each.get("torch", ())} == set(installed[1].split())
-    locks = [(ROOT / f"requirements-{name}.lock").read_text() for name in ("interop", "onnxruntime-1-32")]
+    locks = [(ROOT / f"requirements/{name}.lock").read_text() for name in ("interop", "onnxruntime-1-32")]
     locked = {found[1] for lock in locks if (found := re.search(r"^onnxruntime==(\S+)", lock, re.MULTILINE))}
     assert {version for each in named for version in each.get("onnxruntime", ())} == locked

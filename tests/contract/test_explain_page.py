@@ -11,7 +11,7 @@ import httpx
 import numpy as np
 import pytest
 
-from core.convert.explain.explanation import StepKind
+from requant.convert.explain.explanation import StepKind
 from tests.conftest import ROOT
 from tests.support.page_table import page_table
 

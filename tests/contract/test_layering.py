@@ -1,6 +1,6 @@
 """The import graph of the code: rooms in one order, imported downward only, without circles.
 
-`core`, `service` and `requant` are each a stack of rooms: the folders and modules right below them. CONTRIBUTING draws
+`requant` and `requant_service` are each a stack of rooms: the folders and modules right below them. CONTRIBUTING draws
 the stacks.
 """
 
@@ -17,11 +17,6 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 # From top to bottom: a room imports those below it. The rooms in one tuple do not import each other.
-REQUANT: tuple[tuple[str, ...], ...] = (
-    ("command",),
-    ("engines", "verification"),
-    ("arrays", "checkpoints"),
-)
 SERVICE: tuple[tuple[str, ...], ...] = (
     ("server",),
     ("app",),
@@ -35,15 +30,18 @@ SERVICE: tuple[tuple[str, ...], ...] = (
     ("http2",),
     ("runtime",),
 )
-CORE: tuple[tuple[str, ...], ...] = (
+LIBRARY: tuple[tuple[str, ...], ...] = (
+    ("command",),
+    ("engines", "verification"),
+    ("arrays", "checkpoints"),
     ("self_test",),
     ("checkpoint",),
     ("lowering",),
     ("translation",),
     ("operators",),
     ("integer",),
-    ("compare",),
-    ("parameters",),
+    ("comparison",),
+    ("calibration",),
     ("convert",),
     ("plan",),
     ("profiles",),
@@ -53,11 +51,12 @@ CORE: tuple[tuple[str, ...], ...] = (
     ("formats",),
     ("errors",),
 )
-# `requant` is above all of `service`, and that above all of `core`. The constants in a package's own `__init__.py` are
-# below everything.
-STACKS = {"requant": REQUANT, "service": SERVICE, "core": CORE}
+# `requant_service` is above all of `requant`. The constants in a package's own `__init__.py` are below everything.
+STACKS = {"requant_service": SERVICE, "requant": LIBRARY}
+FOLDERS = {"requant_service": ROOT / "service" / "requant_service", "requant": ROOT / "core" / "requant"}
+ENTRY_POINTS = {"requant_service.main", "requant.command.serve"}
 WEB = {
-    "service",
+    "requant_service",
     "fastapi",
     "starlette",
     "pydantic",
@@ -70,17 +69,17 @@ WEB = {
 }
 COMPILERS = {"numba", "llvmlite"}
 # A signal handler cannot be Python.
-NATIVE = {ROOT / "service" / "runtime" / "shared_memory" / "bus_errors.py": {"llvmlite"}}
+NATIVE = {FOLDERS["requant_service"] / "runtime" / "shared_memory" / "bus_errors.py": {"llvmlite"}}
 
 
-def sources(folder: str) -> list[Path]:
-    found = sorted((ROOT / folder).rglob("*.py"))
+def sources(folder: Path) -> list[Path]:
+    found = sorted(folder.rglob("*.py"))
     assert found
     return found
 
 
-def name_of(path: Path) -> str:
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+def name_of(package: str, path: Path) -> str:
+    return ".".join(path.relative_to(FOLDERS[package].parent).with_suffix("").parts).removesuffix(".__init__")
 
 
 @cache
@@ -102,8 +101,8 @@ def packages(path: Path) -> set[str]:
 
 @cache
 def graph() -> dict[str, set[str]]:
-    """The modules of `core` and `service`, each with those that it imports. A package is its `__init__.py`."""
-    files = {name_of(path): path for folder in STACKS for path in sources(folder)}
+    """All modules, each with those that it imports. A package is its `__init__.py`."""
+    files = {name_of(package, path): path for package, folder in FOLDERS.items() for path in sources(folder)}
     # What is not a module is a name in one.
     return {
         name: {target if target in files else target.rpartition(".")[0] for target in imported(path)} & files.keys()
@@ -114,7 +113,7 @@ def graph() -> dict[str, set[str]]:
 def room(module: str) -> tuple[str, str] | None:
     """The package and the room of a module; None for an entry point, which may import everything, and for constants."""
     package, *inner = module.split(".")
-    return (package, inner[0]) if inner and inner[-1] != "__main__" else None
+    return (package, inner[0]) if inner and module not in ENTRY_POINTS and inner[-1] != "__main__" else None
 
 
 def arrows() -> Iterator[tuple[str, str, tuple[str, str], tuple[str, str]]]:
@@ -127,8 +126,8 @@ def arrows() -> Iterator[tuple[str, str, tuple[str, str], tuple[str, str]]]:
 
 def test_every_room_has_its_place() -> None:
     for package, stack in STACKS.items():
-        found = {path.stem for path in (ROOT / package).iterdir() if path.is_dir() or path.suffix == ".py"}
-        assert found - {"__init__", "__main__", "__pycache__"} == {name for level in stack for name in level}
+        found = {path.stem for path in FOLDERS[package].iterdir() if path.is_dir() or path.suffix == ".py"}
+        assert found - {"__init__", "__main__", "__pycache__", "main"} == {name for level in stack for name in level}
 
 
 def test_rooms_import_downward_only() -> None:
@@ -183,43 +182,36 @@ def test_without_a_circle_none_is_found() -> None:
     assert circle({"a": {"b", "c"}, "b": {"c", "d"}, "c": {"d"}, "d": set()}) == []
 
 
-def test_core_knows_nothing_of_the_web() -> None:
-    assert not [path for path in sources("core") if packages(path) & WEB]
-
-
-def test_only_serving_knows_of_the_web() -> None:
-    command = ROOT / "requant" / "command"
-    # The version is the service's.
-    allowed = {command / "serve.py", command / "main.py"}
-    assert not [path for path in sources("requant") if packages(path) & WEB and path not in allowed]
+def test_the_library_knows_nothing_of_the_web() -> None:
+    allowed = FOLDERS["requant"] / "command" / "serve.py"
+    assert not [path for path in sources(FOLDERS["requant"]) if packages(path) & WEB and path != allowed]
 
 
 def test_numba_is_only_in_the_kernels() -> None:
-    kernels = ROOT / "core" / "kernels"
-    outside = [path for folder in STACKS for path in sources(folder) if kernels not in path.parents]
+    kernels = FOLDERS["requant"] / "kernels"
+    outside = [path for folder in FOLDERS.values() for path in sources(folder) if kernels not in path.parents]
     assert not [path for path in outside if packages(path) & COMPILERS - NATIVE.get(path, set())]
 
 
-def test_kernels_are_reached_only_through_core() -> None:
-    entry_points = {ROOT / "service" / "__main__.py", ROOT / "requant" / "command" / "kernels.py"}
-    for path in (*sources("service"), *sources("requant")):
-        # What chooses the compiled kernels has to run before anything else of core is imported.
-        before_all = ("core.kernels.jit.",) if path in entry_points else ()
-        found = (name for name in imported(path) if name.startswith("core.kernels"))
+def test_the_service_reaches_kernels_only_through_plans() -> None:
+    for path in sources(FOLDERS["requant_service"]):
+        # What chooses the compiled kernels has to run before anything else is imported.
+        before_all = ("requant.kernels.jit.",) if path.name == "main.py" else ()
+        found = (name for name in imported(path) if name.startswith("requant.kernels"))
         names = [name for name in found if not name.startswith(before_all)]
         assert not names, path
 
 
 def test_kernels_see_arrays_and_scalars_only() -> None:
-    for path in sources("core/kernels"):
-        ours = {name for name in imported(path) if name.startswith(("core.", "service."))}
-        assert all(f"{name}.".startswith(("core.kernels.", "core.formats.")) for name in ours), path
+    for path in sources(FOLDERS["requant"] / "kernels"):
+        ours = {name for name in imported(path) if name.startswith(("requant.", "requant_service."))}
+        assert all(f"{name}.".startswith(("requant.kernels.", "requant.formats.")) for name in ours), path
 
 
 def test_one_decorator_holds_numbas_options() -> None:
     """No njit outside of jit/jit.py, and in it no fast-math, no parallel loops, and the GIL released."""
-    decorator = ROOT / "core" / "kernels" / "jit" / "jit.py"
-    for path in sources("core"):
+    decorator = FOLDERS["requant"] / "kernels" / "jit" / "jit.py"
+    for path in sources(FOLDERS["requant"]):
         calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
         jits = [call for call in calls if getattr(call.func, "attr", getattr(call.func, "id", "")) in ("njit", "jit")]
         assert bool(jits) == (path == decorator), path
@@ -232,5 +224,5 @@ def test_one_decorator_holds_numbas_options() -> None:
 
 
 def test_no_file_is_named_for_nothing_in_particular() -> None:
-    names = {path.stem for folder in (*STACKS, "tests") for path in sources(folder)}
+    names = {path.stem for folder in (*FOLDERS.values(), ROOT / "tests") for path in sources(folder)}
     assert not names & {"utils", "util", "helpers", "helper", "common", "misc"}

@@ -10,7 +10,7 @@ import re
 
 import httpx
 
-from core.lowering.passes import PASSES
+from requant.lowering.passes import PASSES
 from tests.support.page_table import DOCS, page_table
 
 PAGE = (DOCS / "lowering.md").read_text(encoding="utf-8")

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from core.convert.quantize import plan_quantize
-from core.errors import PreconditionError, TypeTextError
-from core.mlir import parse_type
-from core.mlir.types import QuantileType, TensorType, UniformPerAxisType, UniformType
-from core.profiles import PROFILES, Operation
+from requant.convert.quantize import plan_quantize
+from requant.errors import PreconditionError, TypeTextError
+from requant.mlir import parse_type
+from requant.mlir.types import QuantileType, TensorType, UniformPerAxisType, UniformType
+from requant.profiles import PROFILES, Operation
 from tests.oracles import profiles as profile_oracle
 from tests.oracles.quantiles import Table, quantizer
 from tests.oracles.quantization import Stored

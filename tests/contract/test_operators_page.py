@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from core.operators.description import Operator
-from core.operators.registry import OPERATORS
+from requant.operators.description import Operator
+from requant.operators.registry import OPERATORS
 from tests.support.page_table import DOCS
 
 PAGE = (DOCS / "operators.md").read_text(encoding="utf-8")

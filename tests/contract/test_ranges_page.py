@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from core.errors import RequantError
-from core.mlir import parse_storage
-from core.parameters.ranges import RANGE_RULES, RangeOptions, range_rule_named
+from requant.calibration.ranges import RANGE_RULES, RangeOptions, range_rule_named
+from requant.errors import RequantError
+from requant.mlir import parse_storage
 from tests.support.page_table import page_table
 
 SMALLEST = 2.0**-149

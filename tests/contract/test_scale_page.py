@@ -7,9 +7,9 @@ import re
 import shlex
 import tomllib
 
-from core.checkpoint.storage.read_ahead import BLOCK, CONNECTIONS
-from core.checkpoint.storage.spooled_upload import PART
-from core.checkpoint.workers.lease import SECONDS
+from requant.checkpoint.storage.read_ahead import BLOCK, CONNECTIONS
+from requant.checkpoint.storage.spooled_upload import PART
+from requant.checkpoint.workers.lease import SECONDS
 from requant.command.main import command_parser
 from requant.engines.ray import RETRIES
 from tests.conftest import ROOT

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.schemes import SCHEMES
+from requant.schemes import SCHEMES
 from tests.support.page_table import page_table
 
 

@@ -20,7 +20,7 @@ from tests.conftest import ROOT
     ],
 )
 def test_import(change: str, said: str) -> None:
-    code = f"import platform, sys; {change}; import core"
+    code = f"import platform, sys; {change}; import requant"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode == 0) is (said == "")
     assert said in done.stderr

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.errors import RequantError
+from requant.errors import RequantError
 from tests.digests.cases import Case
 
 Array = NDArray[Any]

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from core.mlir import parse_type
-from core.mlir.types import TensorType, Type
-from core.plan.plan import Plan
+from requant.mlir import parse_type
+from requant.mlir.types import TensorType, Type
+from requant.plan.plan import Plan
 from tests.digests.patterns import LENGTHS
 
 Array = NDArray[Any]

@@ -8,14 +8,14 @@ from itertools import count
 
 import numpy as np
 
-from core.convert.dequantize import plan_dequantize
-from core.convert.quantize import plan_quantize
-from core.convert.small_floats import SMALL_FLOATS, decode_table
-from core.errors import RequantError
-from core.formats.rounding import Rounding
-from core.mlir.types import TensorType
-from core.plan.plan import Plan
-from core.profiles import PROFILES, Operation, Profile
+from requant.convert.dequantize import plan_dequantize
+from requant.convert.quantize import plan_quantize
+from requant.convert.small_floats import SMALL_FLOATS, decode_table
+from requant.errors import RequantError
+from requant.formats.rounding import Rounding
+from requant.mlir.types import TensorType
+from requant.plan.plan import Plan
+from requant.profiles import PROFILES, Operation, Profile
 from tests.digests.cases import Array, Case, Found, converted, element_type, lengths_of, number, tensor
 from tests.digests.patterns import ELEMENTS, SHAPE, any_f32, integers, reals, specials, words
 

@@ -7,17 +7,17 @@ from functools import cache, partial
 
 import numpy as np
 
-from core.checkpoint.gguf.rows import READABLE, read_elements, write_elements
-from core.checkpoint.gguf.tensor_types import TENSOR_TYPES, TensorType
-from core.checkpoint.profiles import CHECKPOINT_PROFILES
-from core.checkpoint.safetensors.dtypes import DTYPES
-from core.checkpoint.schemes import SCHEMES, scheme_named
-from core.checkpoint.weights.floats import bits_of
-from core.checkpoint.weights.weight_format import WeightFormat
-from core.convert.blocks.block_tensor import BlockFormat, dequantize_blocks, quantize_blocks
-from core.convert.blocks.mx import MX_ELEMENTS, MxRule
-from core.convert.blocks.nvfp4 import GlobalScale
-from core.errors import RequantError
+from requant.checkpoint.gguf.rows import READABLE, read_elements, write_elements
+from requant.checkpoint.gguf.tensor_types import TENSOR_TYPES, TensorType
+from requant.checkpoint.profiles import CHECKPOINT_PROFILES
+from requant.checkpoint.safetensors.dtypes import DTYPES
+from requant.checkpoint.schemes import SCHEMES, scheme_named
+from requant.checkpoint.weights.floats import bits_of
+from requant.checkpoint.weights.weight_format import WeightFormat
+from requant.convert.blocks.block_tensor import BlockFormat, dequantize_blocks, quantize_blocks
+from requant.convert.blocks.mx import MX_ELEMENTS, MxRule
+from requant.convert.blocks.nvfp4 import GlobalScale
+from requant.errors import RequantError
 from tests.digests.cases import Array, Case, Found
 from tests.digests.patterns import any_f32, finite_f32, integers, words
 

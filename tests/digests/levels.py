@@ -11,9 +11,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from core.kernels.jit.baked import LEVELS_BY_MACHINE
-from core.kernels.jit.host_features import host_features
-from core.kernels.jit.target import HOST_MACHINE
+from requant.kernels.jit.baked import LEVELS_BY_MACHINE
+from requant.kernels.jit.host_features import host_features
+from requant.kernels.jit.target import HOST_MACHINE
 
 _V2 = ("cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3")
 
@@ -43,7 +43,7 @@ def main(directory: Path) -> int:
             continue
         files.append(directory / f"{level}.txt")
         environment = os.environ | pinned(level)
-        for command in (["core.kernels.jit.warmup"], ["tests.digests", "--write", str(files[-1])]):
+        for command in (["requant.kernels.jit.warmup"], ["tests.digests", "--write", str(files[-1])]):
             subprocess.run([sys.executable, "-m", *command], env=environment, check=True)
     command = [sys.executable, "-m", "tests.digests", "--compare", *map(str, files)]
     return subprocess.run(command, check=False).returncode

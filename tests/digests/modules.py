@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from core.errors import RequantError
-from core.lowering.evaluate import Tensor, evaluate, function_named
-from core.lowering.evaluate.arrays import dtype_of, is_float
-from core.lowering.module import Module, read_module
-from core.lowering.passes import apply, parse_pass
-from core.mlir import TensorType
+from requant.errors import RequantError
+from requant.lowering.evaluate import Tensor, evaluate, function_named
+from requant.lowering.evaluate.arrays import dtype_of, is_float
+from requant.lowering.module import Module, read_module
+from requant.lowering.passes import apply, parse_pass
+from requant.mlir import TensorType
 from tests.core.lowering.carried import element_type
 from tests.digests.cases import Array, Case, Found, tensor
 from tests.digests.patterns import finite_f32, integers, reals, specials

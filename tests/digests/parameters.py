@@ -7,18 +7,18 @@ from functools import partial
 
 import numpy as np
 
-from core.compare.comparison import plan_comparison
-from core.errors import RequantError
-from core.formats.elements import FLOATS
-from core.mlir import parse_storage
-from core.mlir.types import StorageType
-from core.parameters.bias import BIAS_RULES, BiasRule, bias_scales, quantize_bias
-from core.parameters.calibration import CALIBRATION_METHODS, CalibrationOptions, Target
-from core.parameters.calibration.observed import Observed
-from core.parameters.fake_quantize import FAKE_QUANTIZE_SCHEMES, plan_fake_quantize
-from core.parameters.finished_type import Granularity, PerAxis, PerTensor
-from core.parameters.ranges import RANGE_RULES, RangeOptions
-from core.parameters.ranges.rule import RangeRule
+from requant.calibration.bias import BIAS_RULES, BiasRule, bias_scales, quantize_bias
+from requant.calibration.fake_quantize import FAKE_QUANTIZE_SCHEMES, plan_fake_quantize
+from requant.calibration.finished_type import Granularity, PerAxis, PerTensor
+from requant.calibration.methods import CALIBRATION_METHODS, CalibrationOptions, Target
+from requant.calibration.methods.observed import Observed
+from requant.calibration.ranges import RANGE_RULES, RangeOptions
+from requant.calibration.ranges.rule import RangeRule
+from requant.comparison.comparison import plan_comparison
+from requant.errors import RequantError
+from requant.formats.elements import FLOATS
+from requant.mlir import parse_storage
+from requant.mlir.types import StorageType
 from tests.digests.cases import Case, Found, number, tensor
 from tests.digests.patterns import ELEMENTS, SHAPE, any_f32, bits_of, finite_f32, integers, reals
 

@@ -8,15 +8,15 @@ from itertools import count
 
 import numpy as np
 
-from core.convert.requantize import plan_requantize
-from core.errors import RequantError
-from core.integer.add import plan_add
-from core.integer.conv2d import Padding, Window, conv2d_integers, plan_conv2d
-from core.integer.matmul import matmul_integers, plan_matmul
-from core.plan.plan import Plan
-from core.profiles import PROFILES, Operation
-from core.profiles.integer_rule import Accumulator, SumOverflow
-from core.schemes import SCHEMES
+from requant.convert.requantize import plan_requantize
+from requant.errors import RequantError
+from requant.integer.add import plan_add
+from requant.integer.conv2d import Padding, Window, conv2d_integers, plan_conv2d
+from requant.integer.matmul import matmul_integers, plan_matmul
+from requant.plan.plan import Plan
+from requant.profiles import PROFILES, Operation
+from requant.profiles.integer_rule import Accumulator, SumOverflow
+from requant.schemes import SCHEMES
 from tests.digests.cases import Array, Case, Found, converted, element_type, lengths_of, number, tensor
 from tests.digests.conversions import bounds
 from tests.digests.patterns import SHAPE, any_f32, finite_f32, integers

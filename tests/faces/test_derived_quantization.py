@@ -18,7 +18,7 @@ import pytest
 from numpy.typing import NDArray
 
 import requant
-from core.parameters.calibration import CALIBRATION_METHODS
+from requant.calibration.methods import CALIBRATION_METHODS
 from tests.support import oip_wire
 from tests.support.cases import EXHAUSTIVE, check_each, sample
 

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from service.oip.models.registry import MODELS
+from requant_service.oip.models.registry import MODELS
 from tests.conftest import ROOT
 from tests.service.openapi.test_documented_replies import TYPES
 from tests.support import oip_wire

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.app import Application
-from service.oip.models.registry import MODELS
+from requant_service.app import Application
+from requant_service.oip.models.registry import MODELS
 from tests.faces.test_models import DOCUMENT, OPERATIONS, model_of
 from tests.support.asgi import post, ready_app
 from tests.support.cases import EXHAUSTIVE

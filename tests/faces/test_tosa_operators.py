@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from core.mlir import print_type
-from core.operators.description import OperandTensor
-from core.operators.tosa.block_scaled import MX_FORMATS
+from requant.mlir import print_type
+from requant.operators.description import OperandTensor
+from requant.operators.tosa.block_scaled import MX_FORMATS
 from tests.oracles.tosa import Rescale
 from tests.support.oip_wire import Input, body_of, read
 from tests.support.operator_calls import run, tensor

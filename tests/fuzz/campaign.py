@@ -10,7 +10,7 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from service.http.problems import PROBLEMS
+from requant_service.http.problems import PROBLEMS
 from tests.fuzz.mutation import fuzzed
 from tests.fuzz.seeds import Model, models
 from tests.fuzz.verdict import faults

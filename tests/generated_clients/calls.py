@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import service.app  # noqa: F401 - it describes all routes
-from service.http.openapi_operation import EXAMPLES
+import requant_service.app  # noqa: F401 - it describes all routes
+from requant_service.http.openapi_operation import EXAMPLES
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "openapi" / "openapi.json"

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from core.errors import LimitError, RequantError
-from core.parameters.calibration import FoundRanges
-from core.parameters.ranges import RangeParameters
-from tests.core.parameters.calibration.observation import Array, samples
+from requant.calibration.methods import FoundRanges
+from requant.calibration.ranges import RangeParameters
+from requant.errors import LimitError, RequantError
+from tests.core.calibration.methods.observation import Array, samples
 from tests.interop.conformance.records import record
 from tests.interop.conformance.subject import calibration
 from tests.interop.conformance.systems import System

@@ -14,11 +14,11 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from core.convert.dequantize import plan_dequantize
-from core.convert.quantize import plan_quantize
-from core.convert.small_floats import SMALL_FLOATS
-from core.mlir import parse_type
-from core.mlir.types import TensorType
+from requant.convert.dequantize import plan_dequantize
+from requant.convert.quantize import plan_quantize
+from requant.convert.small_floats import SMALL_FLOATS
+from requant.mlir import parse_type
+from requant.mlir.types import TensorType
 from tests.support.float_samples import SPECIAL, around_ties, neighbours, patterns
 
 Array = NDArray[Any]

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.mlir import parse_storage
-from core.parameters.ranges import RangeOptions, RangeParameters, range_rule_named
+from requant.calibration.ranges import RangeOptions, RangeParameters, range_rule_named
+from requant.mlir import parse_storage
 from tests.interop.conformance.records import record
 from tests.interop.conformance.subject import ranges as subject
 from tests.interop.conformance.systems import System

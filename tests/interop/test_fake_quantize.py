@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.errors import RequantError
-from core.mlir import parse_type
-from core.mlir.types import TensorType
-from core.parameters.fake_quantize import plan_fake_quantize
+from requant.calibration.fake_quantize import plan_fake_quantize
+from requant.errors import RequantError
+from requant.mlir import parse_type
+from requant.mlir.types import TensorType
 from tests.interop.comparison import Comparison
 from tests.interop.conformance import systems
 from tests.interop.conformance.subject import fake_quantize

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.errors import LoweringError
-from core.integer.window import Window
-from core.lowering.module import Module
-from core.lowering.passes.requant_to_integer_arith.profile import FIXED_POINT_PROFILES, FIXED_POINT_SCHEMES
+from requant.errors import LoweringError
+from requant.integer.window import Window
+from requant.lowering.module import Module
+from requant.lowering.passes.requant_to_integer_arith.profile import FIXED_POINT_PROFILES, FIXED_POINT_SCHEMES
 from tests.core.lowering.integer_arith import Array, function, integer_module, quantized, run, tensor_type
 from tests.core.lowering.test_integer_arith_products import convolution
 from tests.interop.conformance import systems

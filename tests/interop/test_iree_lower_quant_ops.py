@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from core.mlir import parse_type
+from requant.mlir import parse_type
 from tests.core.lowering.modules import lowered
 from tests.interop.comparison import Comparison
 from tests.interop.conformance import systems

@@ -23,10 +23,10 @@ from random import Random
 
 import pytest
 
-from core.errors import TypeTextError
-from core.formats.elements import FLOATS
-from core.mlir import TensorType, TupleType, Type, UniformSubChannelType, parse_type, print_type
-from core.mlir.casts import Cast, cast_reason
+from requant.errors import TypeTextError
+from requant.formats.elements import FLOATS
+from requant.mlir import TensorType, TupleType, Type, UniformSubChannelType, parse_type, print_type
+from requant.mlir.casts import Cast, cast_reason
 from tests.interop.conformance import systems
 from tests.interop.conformance.records import record
 from tests.interop.conformance.subject import types

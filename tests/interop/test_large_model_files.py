@@ -17,12 +17,12 @@ pytestmark = pytest.mark.interop
 ROOT = Path(__file__).parents[2]
 MOST_MIB = 256
 ONNX = """
-from core.checkpoint.onnx.quantize import quantize_onnx
-from core.checkpoint.onnx.weight_form import form_named
+from requant.checkpoint.onnx.quantize import quantize_onnx
+from requant.checkpoint.onnx.weight_form import form_named
 quantize_onnx(store, "m.onnx", store, "q.onnx", form_named("{scheme}", block_size=32), threads=2)
 """
 GGUF = """
-from core.checkpoint.gguf.quantize import quantize_gguf
+from requant.checkpoint.gguf.quantize import quantize_gguf
 quantize_gguf(store, "m.gguf", store, "q.gguf", "{type_}", threads=2)
 """
 
@@ -31,7 +31,7 @@ def peak_mib(directory: Path, code: str) -> int:
     """Run a conversion in a process of its own, and return the most memory that it had."""
     program = f"""
 import os
-from core.checkpoint.storage.local import LocalStore
+from requant.checkpoint.storage.local import LocalStore
 from tests.support.process_memory import peak_kib
 store = LocalStore({str(directory)!r})
 {code}

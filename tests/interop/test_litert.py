@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from core.convert.requantize import plan_requantize
+from requant.convert.requantize import plan_requantize
 from tests.interop import traps
 from tests.interop.comparison import Comparison
 from tests.interop.conformance import systems

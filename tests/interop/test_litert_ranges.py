@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from core.mlir import parse_storage
-from core.parameters.ranges import RangeOptions, range_rule_named
+from requant.calibration.ranges import RangeOptions, range_rule_named
+from requant.mlir import parse_storage
 
 pytest.importorskip("flatbuffers")
 pytest.importorskip("ai_edge_litert")

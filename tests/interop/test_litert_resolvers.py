@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.convert.dequantize import plan_dequantize
-from core.convert.quantize import plan_quantize
-from core.convert.requantize import plan_requantize
-from core.integer.add import plan_add
-from core.integer.conv2d import Padding, WeightsLayout, Window, plan_conv2d
-from core.integer.matmul import plan_matmul
+from requant.convert.dequantize import plan_dequantize
+from requant.convert.quantize import plan_quantize
+from requant.convert.requantize import plan_requantize
+from requant.integer.add import plan_add
+from requant.integer.conv2d import Padding, WeightsLayout, Window, plan_conv2d
+from requant.integer.matmul import plan_matmul
 from tests.interop.integer.quantized_tensors import (
     Array,
     Quantized,

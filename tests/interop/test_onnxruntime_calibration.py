@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.parameters.calibration import calibration_method_named
-from core.parameters.ranges import RangeParameters
-from tests.core.parameters.calibration.observation import Array, find, target
+from requant.calibration.methods import calibration_method_named
+from requant.calibration.ranges import RangeParameters
+from tests.core.calibration.methods.observation import Array, find, target
 from tests.interop.calibration_cases import CalibrationComparison, batches, on_a_lattice
 from tests.interop.conformance import systems
 

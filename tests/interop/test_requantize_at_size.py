@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from core.schemes import SCHEMES
+from requant.schemes import SCHEMES
 from tests.oracles import schemes as scheme_oracle
 from tests.support.near_ties import INT32, near_ties
 

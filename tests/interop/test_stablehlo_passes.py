@@ -13,8 +13,8 @@ from random import Random
 
 import pytest
 
-from core.errors import LoweringError, ModuleTextError
-from core.lowering.module import read_module
+from requant.errors import LoweringError, ModuleTextError
+from requant.lowering.module import read_module
 from tests.core.lowering.modules import lowered, unnamed
 from tests.interop.conformance import systems
 from tests.interop.conformance.records import record

@@ -17,10 +17,10 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from core.errors import PreconditionError
-from core.lowering.dialects.tosa import Const, Rescale
-from core.lowering.evaluate.arrays import dtype_of
-from core.lowering.quantized import element_part, stored
+from requant.errors import PreconditionError
+from requant.lowering.dialects.tosa import Const, Rescale
+from requant.lowering.evaluate.arrays import dtype_of
+from requant.lowering.quantized import element_part, stored
 from tests.core.lowering.carried import Array, element_type, evaluated
 from tests.core.lowering.modules import lowered
 from tests.interop.conformance import systems

@@ -16,8 +16,8 @@ from random import Random
 import numpy as np
 import pytest
 
-from core.errors import LoweringError
-from core.lowering.evaluate.arrays import dtype_of
+from requant.errors import LoweringError
+from requant.lowering.evaluate.arrays import dtype_of
 from tests.core.lowering.carried import Array, element_type, evaluated, numbers
 from tests.core.lowering.modules import lowered
 from tests.interop.conformance import systems

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from core.parameters.bias import bias_rule_named, bias_scales, quantize_bias
+from requant.calibration.bias import bias_rule_named, bias_scales, quantize_bias
 from tests.interop.comparison import Comparison
 from tests.interop.conformance import subject, systems
 from tests.interop.range_cases import RangeComparison

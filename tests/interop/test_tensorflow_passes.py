@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from core.lowering.module import read_module
+from requant.lowering.module import read_module
 from tests.core.lowering.modules import lowered, unnamed
 from tests.interop.conformance import systems
 from tests.interop.conformance.records import record

@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 import numpy as np
 import pytest
 
-from core.errors import PreconditionError
-from core.parameters.calibration.moving_average import MOVING_AVERAGE
-from core.parameters.calibration.torch_histogram import TORCH_HISTOGRAM
-from core.parameters.finished_type import PerAxis, PerTensor
-from tests.core.parameters.calibration.observation import Array, find, samples, target
+from requant.calibration.finished_type import PerAxis, PerTensor
+from requant.calibration.methods.moving_average import MOVING_AVERAGE
+from requant.calibration.methods.torch_histogram import TORCH_HISTOGRAM
+from requant.errors import PreconditionError
+from tests.core.calibration.methods.observation import Array, find, samples, target
 from tests.interop.calibration_cases import CalibrationComparison, batches
 from tests.interop.conformance import systems
 

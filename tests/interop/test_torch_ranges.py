@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.errors import UnsupportedError
-from core.parameters.bias import bias_rule_named, bias_scales, quantize_bias
+from requant.calibration.bias import bias_rule_named, bias_scales, quantize_bias
+from requant.errors import UnsupportedError
 from tests.interop.conformance import systems
 from tests.interop.conformance.records import record
 from tests.interop.conformance.subject import bias

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from core.errors import ParameterError, PreconditionError, RequantError
+from requant.errors import ParameterError, PreconditionError, RequantError
 from tests.interop.comparison import Comparison
 from tests.interop.conformance import systems
 from tests.interop.conformance.subject import Subject, operator, profile

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from core.convert.blocks import mx
-from core.convert.small_floats import decode_table
-from core.errors import RequantError
-from core.operators.tosa.block_scaled import MX_FORMATS
+from requant.convert.blocks import mx
+from requant.convert.small_floats import decode_table
+from requant.errors import RequantError
+from requant.operators.tosa.block_scaled import MX_FORMATS
 from tests.interop.comparison import Comparison
 from tests.interop.conformance import systems
 from tests.interop.conformance.subject import blocks as block_format

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.mlir import parse_type
-from core.translation import translate
-from core.translation.translation import Written, subject_of
+from requant.mlir import parse_type
+from requant.translation import translate
+from requant.translation.translation import Written, subject_of
 from tests.interop.conformance import systems
 from tests.interop.conformance.records import record
 from tests.interop.conformance.subject import translation

@@ -36,7 +36,7 @@ def start(drain_seconds: float = 2.0) -> tuple[subprocess.Popen[bytes], float]:
     began = time.monotonic()
     settings = {"port": PORT, "memory-bytes": BUDGET, "drain-seconds": drain_seconds, "log-level": "warning"}
     arguments = [part for name, value in settings.items() for part in (f"--{name}", str(value))]
-    process = subprocess.Popen([sys.executable, "-m", "service", *arguments], cwd=ROOT)
+    process = subprocess.Popen([sys.executable, "-m", "requant", "serve", *arguments], cwd=ROOT)
     while True:
         assert process.poll() is None, "the service ended"
         try:

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from core.mlir import parse_type, print_type
-from core.mlir.types import TensorType
-from core.operators.description import Operator
-from core.operators.element_names import container
-from core.operators.registry import OPERATORS
-from core.operators.separate_parameters import MOST_FACTORS, MOST_SCALES
-from service.json_api.catalog.operators import route_path
+from requant.mlir import parse_type, print_type
+from requant.mlir.types import TensorType
+from requant.operators.description import Operator
+from requant.operators.element_names import container
+from requant.operators.registry import OPERATORS
+from requant.operators.separate_parameters import MOST_FACTORS, MOST_SCALES
+from requant_service.json_api.catalog.operators import route_path
 from tests.load.case import Array, Case, json_case, noise, numbers, positive, scale_list, tensor
 from tests.support.oip_wire import Input, body_of
 

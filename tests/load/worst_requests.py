@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlencode
 
-from service.oip.models.registry import MODELS
-from service.openapi.__main__ import COMMITTED
+from requant_service.oip.models.registry import MODELS
+from requant_service.openapi.__main__ import COMMITTED
 from tests.load.case import Case
 from tests.load.worst_cases import cases
 
@@ -52,7 +52,7 @@ class Measured:
 def start(port: int = PORT, **settings: str) -> subprocess.Popen[bytes]:
     """Start the service, and wait until it is ready."""
     arguments = [part for name, value in settings.items() for part in (f"--{name.replace('_', '-')}", value)]
-    command = [sys.executable, "-m", "service", "--port", str(port), "--log-level", "warning", *arguments]
+    command = [sys.executable, "-m", "requant", "serve", "--port", str(port), "--log-level", "warning", *arguments]
     process = subprocess.Popen(command, cwd=ROOT)
     while True:
         assert process.poll() is None, "the service ended"

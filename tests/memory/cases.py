@@ -12,44 +12,44 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.checkpoint.schemes import SCHEMES as SCHEME_NAMES
-from core.checkpoint.schemes import scheme_named as weight_scheme_named
-from core.checkpoint.weights.not_finite import first_not_below
-from core.compare.comparison import plan_comparison
-from core.convert.blocks.gguf import GGUF_FORMATS, dequantize_gguf, quantize_gguf
-from core.convert.blocks.mx import MX_ELEMENTS, MxRule, dequantize_mx, quantize_mx
-from core.convert.blocks.nvfp4 import GlobalScale, dequantize_nvfp4, quantize_nvfp4
-from core.convert.dequantize import plan_dequantize
-from core.convert.quantize import ROUNDINGS, NanPolicy, plan_quantize
-from core.convert.requantize import plan_requantize
-from core.convert.small_floats import SMALL_FLOATS, decode_table
-from core.formats.elements import FLOATS
-from core.formats.rounding import Rounding
-from core.integer.conv2d import Padding, Window, conv2d_integers
-from core.integer.matmul import matmul_integers
-from core.kernels.convert.blocks import quantize_nvfp4 as nvfp4_kernel
-from core.kernels.convert.blocks import quantize_shifted, quantize_symmetric, scale_blocks
-from core.kernels.convert.byte_table import look_up
-from core.kernels.convert.packing import unpack as unpack_kernel
-from core.kernels.convert.quantile import DEQUANTIZE_QUANTILE, QUANTIZE_QUANTILE
-from core.kernels.statistics.compare import COUNTS, compare_reals
-from core.kernels.statistics.divergence import model_optimizer_divergence, onnxruntime_divergence
-from core.kernels.statistics.histogram import HISTOGRAM, HISTOGRAM_BETWEEN
-from core.kernels.statistics.histogram_rows import EQUAL_EDGES, bin_of_share, shift_counts
-from core.kernels.statistics.torch_histogram import torch_histc, torch_linspace, torch_search, torch_stretch
-from core.mlir import parse_storage, parse_type
-from core.mlir.types import TensorType
-from core.parameters.bias import BIAS_RULES, quantize_bias
-from core.parameters.calibration import CALIBRATION_METHODS, CalibrationOptions, Observed, Target, blocks_of
-from core.parameters.fake_quantize import FAKE_QUANTIZE_SCHEMES, plan_fake_quantize
-from core.parameters.finished_type import PerAxis, PerTensor
-from core.parameters.ranges import RangeOptions, range_rule_named
-from core.plan.conversion import Conversion
-from core.plan.packing import dense_width, pack, unpack
-from core.plan.plan import Plan
-from core.profiles import PROFILES, Operation
-from core.profiles.integer_rule import Accumulator, SumOverflow
-from core.schemes import SCHEMES
+from requant.calibration.bias import BIAS_RULES, quantize_bias
+from requant.calibration.fake_quantize import FAKE_QUANTIZE_SCHEMES, plan_fake_quantize
+from requant.calibration.finished_type import PerAxis, PerTensor
+from requant.calibration.methods import CALIBRATION_METHODS, CalibrationOptions, Observed, Target, blocks_of
+from requant.calibration.ranges import RangeOptions, range_rule_named
+from requant.checkpoint.schemes import SCHEMES as SCHEME_NAMES
+from requant.checkpoint.schemes import scheme_named as weight_scheme_named
+from requant.checkpoint.weights.not_finite import first_not_below
+from requant.comparison.comparison import plan_comparison
+from requant.convert.blocks.gguf import GGUF_FORMATS, dequantize_gguf, quantize_gguf
+from requant.convert.blocks.mx import MX_ELEMENTS, MxRule, dequantize_mx, quantize_mx
+from requant.convert.blocks.nvfp4 import GlobalScale, dequantize_nvfp4, quantize_nvfp4
+from requant.convert.dequantize import plan_dequantize
+from requant.convert.quantize import ROUNDINGS, NanPolicy, plan_quantize
+from requant.convert.requantize import plan_requantize
+from requant.convert.small_floats import SMALL_FLOATS, decode_table
+from requant.formats.elements import FLOATS
+from requant.formats.rounding import Rounding
+from requant.integer.conv2d import Padding, Window, conv2d_integers
+from requant.integer.matmul import matmul_integers
+from requant.kernels.convert.blocks import quantize_nvfp4 as nvfp4_kernel
+from requant.kernels.convert.blocks import quantize_shifted, quantize_symmetric, scale_blocks
+from requant.kernels.convert.byte_table import look_up
+from requant.kernels.convert.packing import unpack as unpack_kernel
+from requant.kernels.convert.quantile import DEQUANTIZE_QUANTILE, QUANTIZE_QUANTILE
+from requant.kernels.statistics.compare import COUNTS, compare_reals
+from requant.kernels.statistics.divergence import model_optimizer_divergence, onnxruntime_divergence
+from requant.kernels.statistics.histogram import HISTOGRAM, HISTOGRAM_BETWEEN
+from requant.kernels.statistics.histogram_rows import EQUAL_EDGES, bin_of_share, shift_counts
+from requant.kernels.statistics.torch_histogram import torch_histc, torch_linspace, torch_search, torch_stretch
+from requant.mlir import parse_storage, parse_type
+from requant.mlir.types import TensorType
+from requant.plan.conversion import Conversion
+from requant.plan.packing import dense_width, pack, unpack
+from requant.plan.plan import Plan
+from requant.profiles import PROFILES, Operation
+from requant.profiles.integer_rule import Accumulator, SumOverflow
+from requant.schemes import SCHEMES
 
 Array = NDArray[Any]
 Rng = np.random.Generator

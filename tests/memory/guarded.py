@@ -18,7 +18,7 @@ import numpy as np
 from numba.np.numpy_support import as_dtype
 from numpy.typing import NDArray
 
-from core.kernels.jit.jit import Kernel, _registry
+from requant.kernels.jit.jit import Kernel, _registry
 
 Array = NDArray[Any]
 

@@ -15,7 +15,7 @@ import zlib
 
 import numpy as np
 
-from core.errors import RequantError
+from requant.errors import RequantError
 from tests.memory.guarded import all_names, install
 
 
@@ -31,7 +31,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     guard = install()
     # After the guard: plans may take the compiled code of a kernel when their module is imported.
-    import core.kernels.jit.warmup  # noqa: F401  # for all kernels there are; each is compiled when it is first called
+    import requant.kernels.jit.warmup  # noqa: F401  # for all kernels there are; each is compiled when it is first called
     from tests.memory.cases import CASES, out_of_bounds
 
     refused = answered = 0

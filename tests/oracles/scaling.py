@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from core.plan.plan import Array, Plan
+from requant.plan.plan import Array, Plan
 from tests.oracles import schemes as scheme_oracle
 
 BOUNDS = {f"u{bits}": (0, (1 << bits) - 1) for bits in (4, 8, 16, 32)} | {

@@ -10,9 +10,9 @@ from urllib.parse import urlencode
 
 from starlette.types import Message
 
-from service.app import Application, create_app
-from service.runtime.runtime import HealthStatus, Runtime
-from service.runtime.settings import Settings
+from requant_service.app import Application, create_app
+from requant_service.runtime.runtime import HealthStatus, Runtime
+from requant_service.runtime.settings import Settings
 
 
 def ready_app(**settings: Any) -> Application:

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.compare.comparison import Comparison, ComparisonReport, plan_comparison
-from core.compare.histogram import Histogram
-from core.mlir import parse_type
-from core.mlir.types import TensorType
+from requant.comparison.comparison import Comparison, ComparisonReport, plan_comparison
+from requant.comparison.histogram import Histogram
+from requant.mlir import parse_type
+from requant.mlir.types import TensorType
 
 LARGEST = (1 << 63) - 1
 

@@ -10,10 +10,10 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from core.mlir import parse_type
-from core.mlir.types import TensorType
-from core.plan.plan import Plan
-from core.profiles import OperationRule
+from requant.mlir import parse_type
+from requant.mlir.types import TensorType
+from requant.plan.plan import Plan
+from requant.profiles import OperationRule
 from tests.support.cases import EXHAUSTIVE, sample
 from tests.support.float_samples import SPECIAL, neighbours, patterns
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from core.checkpoint.plan.model import (
+from requant.checkpoint.plan.model import (
     CopyStep,
     DequantizeStep,
     Direction,
@@ -25,10 +25,10 @@ from core.checkpoint.plan.model import (
     Step,
     Task,
 )
-from core.checkpoint.safetensors.header import Header, TensorEntry
-from core.checkpoint.safetensors.writer import head_bytes, layout
-from core.checkpoint.storage.local import LocalStore
-from core.checkpoint.weights.weight_format import Array, Extremes, Region, StoredTensor, WeightFormat
+from requant.checkpoint.safetensors.header import Header, TensorEntry
+from requant.checkpoint.safetensors.writer import head_bytes, layout
+from requant.checkpoint.storage.local import LocalStore
+from requant.checkpoint.weights.weight_format import Array, Extremes, Region, StoredTensor, WeightFormat
 
 
 class Bytes(WeightFormat):

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 from hpack import Decoder
 
-from service.http2 import frames
-from service.http2.frames import FrameType, Setting, frame, literal_field
+from requant_service.http2 import frames
+from requant_service.http2.frames import FrameType, Setting, frame, literal_field
 
 Pairs = Sequence[tuple[str, str]]
 

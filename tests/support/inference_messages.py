@@ -9,7 +9,7 @@ import grpc
 import numpy as np
 from numpy.typing import NDArray
 
-from service.oip.grpc import inference_pb2 as pb
+from requant_service.oip.grpc import inference_pb2 as pb
 from tests.support.oip_wire import DTYPES, datatype
 
 Array = NDArray[Any]

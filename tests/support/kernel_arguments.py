@@ -12,7 +12,7 @@ import numpy as np
 from numba import types
 from numba.np.numpy_support import as_dtype
 
-from core.kernels.jit.jit import Kernel
+from requant.kernels.jit.jit import Kernel
 
 
 def check_kernel_arguments() -> None:

@@ -21,9 +21,9 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from core.checkpoint.run.manifest import read_manifest
-from core.checkpoint.run.run import finish, run_plan, run_task
-from core.checkpoint.storage.local import LOCK_FILE, LocalStore
+from requant.checkpoint.run.manifest import read_manifest
+from requant.checkpoint.run.run import finish, run_plan, run_task
+from requant.checkpoint.storage.local import LOCK_FILE, LocalStore
 from tests.support.hand_made_plan import Example, example
 
 CALLS = ("open", "pwrite", "fsync", "rename", "link", "unlink", "ftruncate", "rmdir", "makedirs", "mkdir", "close")

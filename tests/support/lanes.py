@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from core.kernels.jit.jit import Kernel, kernel, readable, writable
-from core.kernels.simd.memory import load, store
-from core.kernels.simd.vector import LANES
+from requant.kernels.jit.jit import Kernel, kernel, readable, writable
+from requant.kernels.simd.memory import load, store
+from requant.kernels.simd.vector import LANES
 
 _INTEGERS = readable(types.int64)
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.mlir import parse_type, print_type
-from core.mlir.types import TensorType
-from core.operators.checks import checked_call
-from core.operators.description import OperandTensor, Value
-from core.operators.element_names import container
-from core.operators.registry import operator_named
+from requant.mlir import parse_type, print_type
+from requant.mlir.types import TensorType
+from requant.operators.checks import checked_call
+from requant.operators.description import OperandTensor, Value
+from requant.operators.element_names import container
+from requant.operators.registry import operator_named
 
 Array = NDArray[Any]
 

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from core.checkpoint.plan.model import Direction, Plan, QuantizeStep, Request
-from core.checkpoint.plan.planner import plan_conversion
-from core.checkpoint.safetensors.header import Header
-from core.checkpoint.safetensors.reader import read_header
-from core.checkpoint.safetensors.writer import head_bytes, layout
-from core.checkpoint.storage.store import MAX_BYTES_OF_SMALL_FILE, FileWriter, Store, StoredFile
+from requant.checkpoint.plan.model import Direction, Plan, QuantizeStep, Request
+from requant.checkpoint.plan.planner import plan_conversion
+from requant.checkpoint.safetensors.header import Header
+from requant.checkpoint.safetensors.reader import read_header
+from requant.checkpoint.safetensors.writer import head_bytes, layout
+from requant.checkpoint.storage.store import MAX_BYTES_OF_SMALL_FILE, FileWriter, Store, StoredFile
 
 Tensors = Sequence[tuple[str, str, tuple[int, ...]]]
 INDEX = "model.safetensors.index.json"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from core.mlir.types import StorageType
-from core.parameters.ranges import RangeOptions, RangeParameters, range_rule_named
+from requant.calibration.ranges import RangeOptions, RangeParameters, range_rule_named
+from requant.mlir.types import StorageType
 
 DEFAULTS = RangeOptions()
 

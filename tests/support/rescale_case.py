@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.mlir import parse_type
-from core.mlir.types import TensorType
-from core.operators.tosa.rescale_plan import RescalePlan, RescaleRounding, plan_rescale
+from requant.mlir import parse_type
+from requant.mlir.types import TensorType
+from requant.operators.tosa.rescale_plan import RescalePlan, RescaleRounding, plan_rescale
 from tests.oracles.tosa import WIDTHS, Rescale
 
 Array = NDArray[Any]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from core.checkpoint.safetensors.dtypes import DTYPES
-from core.checkpoint.safetensors.header import TensorEntry
+from requant.checkpoint.safetensors.dtypes import DTYPES
+from requant.checkpoint.safetensors.header import TensorEntry
 from tests.support.hand_made_plan import Tensors
 
 

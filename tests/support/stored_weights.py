@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from core.checkpoint.safetensors.dtypes import DTYPES
-from core.checkpoint.weights.weight_format import Extremes, WeightFormat
+from requant.checkpoint.safetensors.dtypes import DTYPES
+from requant.checkpoint.weights.weight_format import Extremes, WeightFormat
 
 
 def matrix(shape: tuple[int, ...]) -> tuple[int, int]:

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from service.http2 import frames
-from service.http2.frames import ErrorCode, FrameType, frame, rst_stream, window_update
+from requant_service.http2 import frames
+from requant_service.http2.frames import ErrorCode, FrameType, frame, rst_stream, window_update
 from tests.support.http2_client import Http2Client, call_of, data, head_of, headers
 from tests.support.inference_messages import SERVICE, request_of
 

@@ -21,10 +21,10 @@ from random import Random
 
 import uvloop
 
-from service.http2 import frames
-from service.http2.frames import ErrorCode, FrameType, frame, rst_stream, window_update
-from service.oip.grpc import inference_pb2 as pb
-from service.oip.grpc.statuses import StatusCode
+from requant_service.http2 import frames
+from requant_service.http2.frames import ErrorCode, FrameType, frame, rst_stream, window_update
+from requant_service.oip.grpc import inference_pb2 as pb
+from requant_service.oip.grpc.statuses import StatusCode
 from tests.conftest import free_port, started
 from tests.fuzz.message_mutation import changed_bytes
 from tests.interop.clients.model_cases import CASES

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from core.checkpoint.profiles import COMPRESSED_TENSORS_CPU, COMPRESSED_TENSORS_CUDA
-from core.checkpoint.schemes import scheme_named
-from core.checkpoint.weights.compressed_tensors.presets import COMPRESSED_TENSORS_PRESETS
-from core.errors import CheckpointError, ParameterError, UnknownNameError
+from requant.checkpoint.profiles import COMPRESSED_TENSORS_CPU, COMPRESSED_TENSORS_CUDA
+from requant.checkpoint.schemes import scheme_named
+from requant.checkpoint.weights.compressed_tensors.presets import COMPRESSED_TENSORS_PRESETS
+from requant.errors import CheckpointError, ParameterError, UnknownNameError
 from tests.support.page_table import DOCS
 
 

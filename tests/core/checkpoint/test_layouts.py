@@ -9,22 +9,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.checkpoint.plan.model import DequantizeStep, Direction, Plan, QuantizeStep, Request
-from core.checkpoint.plan.planner import plan_conversion
-from core.checkpoint.run.run import run_plan
-from core.checkpoint.safetensors.dtypes import DTYPES
-from core.checkpoint.safetensors.writer import head_bytes, layout
-from core.checkpoint.schemes import scheme_named
-from core.checkpoint.storage.location import open_store
-from core.checkpoint.weights.awq import Awq
-from core.checkpoint.weights.compressed_tensors.float8 import FloatQuantized
-from core.checkpoint.weights.compressed_tensors.grouping import blocks_of
-from core.checkpoint.weights.fine_grained_fp8 import FineGrainedFp8
-from core.checkpoint.weights.gptq import Gptq
-from core.checkpoint.weights.nf4 import STATE
-from core.checkpoint.weights.nf4_state import read_state
-from core.checkpoint.weights.weight_format import Array, WeightFormat
-from core.errors import CheckpointError, ParameterError, UnknownNameError
+from requant.checkpoint.plan.model import DequantizeStep, Direction, Plan, QuantizeStep, Request
+from requant.checkpoint.plan.planner import plan_conversion
+from requant.checkpoint.run.run import run_plan
+from requant.checkpoint.safetensors.dtypes import DTYPES
+from requant.checkpoint.safetensors.writer import head_bytes, layout
+from requant.checkpoint.schemes import scheme_named
+from requant.checkpoint.storage.location import open_store
+from requant.checkpoint.weights.awq import Awq
+from requant.checkpoint.weights.compressed_tensors.float8 import FloatQuantized
+from requant.checkpoint.weights.compressed_tensors.grouping import blocks_of
+from requant.checkpoint.weights.fine_grained_fp8 import FineGrainedFp8
+from requant.checkpoint.weights.gptq import Gptq
+from requant.checkpoint.weights.nf4 import STATE
+from requant.checkpoint.weights.nf4_state import read_state
+from requant.checkpoint.weights.weight_format import Array, WeightFormat
+from requant.errors import CheckpointError, ParameterError, UnknownNameError
 from tests.support.planned_checkpoint import HeadersOnly, Tensors, checkpoint, header_of, planned
 
 SCHEMES = [

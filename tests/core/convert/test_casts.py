@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from core.convert.dequantize import plan_dequantize
-from core.convert.quantize import NanPolicy, plan_quantize
-from core.errors import PreconditionError, UnknownNameError, UnsupportedError
-from core.mlir import parse_type
-from core.mlir.types import TensorType
-from core.plan.plan import Plan
-from core.profiles import PROFILES, Operation, Rounding
+from requant.convert.dequantize import plan_dequantize
+from requant.convert.quantize import NanPolicy, plan_quantize
+from requant.errors import PreconditionError, UnknownNameError, UnsupportedError
+from requant.mlir import parse_type
+from requant.mlir.types import TensorType
+from requant.plan.plan import Plan
+from requant.profiles import PROFILES, Operation, Rounding
 from tests.oracles import casts as cast_oracle
 from tests.oracles import small_floats as small_float_oracle
 from tests.oracles.casts import CHOOSE_SATURATION, SOURCES, TARGETS, WIDE, Cast

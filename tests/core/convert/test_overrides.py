@@ -9,11 +9,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from core.convert.quantize import ROUNDINGS, NanPolicy, plan_quantize
-from core.errors import PreconditionError, UnsupportedError
-from core.mlir import parse_type
-from core.mlir.types import TensorType
-from core.profiles import PROFILES, Operation, Rounding
+from requant.convert.quantize import ROUNDINGS, NanPolicy, plan_quantize
+from requant.errors import PreconditionError, UnsupportedError
+from requant.mlir import parse_type
+from requant.mlir.types import TensorType
+from requant.profiles import PROFILES, Operation, Rounding
 from tests.oracles import quantization as oracle
 from tests.support.float_samples import around_ties
 

@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from core.convert.dequantize import plan_dequantize
-from core.convert.quantize import NanPolicy, plan_quantize
-from core.errors import PreconditionError, TensorDataError, UnsupportedError
-from core.mlir import parse_type
-from core.mlir.types import TensorType
-from core.plan.plan import Plan
-from core.profiles import PROFILES, Operation, Rounding
+from requant.convert.dequantize import plan_dequantize
+from requant.convert.quantize import NanPolicy, plan_quantize
+from requant.errors import PreconditionError, TensorDataError, UnsupportedError
+from requant.mlir import parse_type
+from requant.mlir.types import TensorType
+from requant.plan.plan import Plan
+from requant.profiles import PROFILES, Operation, Rounding
 from tests.oracles import quantiles as quantile_oracle
 from tests.oracles.quantiles import Table, nf4
 from tests.oracles.quantization import Stored

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.convert.dequantize import plan_dequantize
-from core.convert.quantize import NanPolicy, plan_quantize
-from core.errors import PreconditionError, RequantError, TypeFitError, UnknownNameError, UnsupportedError
-from core.mlir import parse_type
-from core.mlir.types import TensorType
-from core.plan.plan import Plan
+from requant.convert.dequantize import plan_dequantize
+from requant.convert.quantize import NanPolicy, plan_quantize
+from requant.errors import PreconditionError, RequantError, TypeFitError, UnknownNameError, UnsupportedError
+from requant.mlir import parse_type
+from requant.mlir.types import TensorType
+from requant.plan.plan import Plan
 from tests.oracles import quantization as oracle
 from tests.support.cases import examples, sample, sample_array
 from tests.support.float_samples import SPECIAL, around_ties, patterns

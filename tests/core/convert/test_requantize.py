@@ -11,18 +11,18 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from core.convert.requantize import plan_requantize
-from core.errors import (
+from requant.convert.requantize import plan_requantize
+from requant.errors import (
     ParameterError,
     PreconditionError,
     RequantError,
     TypeFitError,
     UnsupportedError,
 )
-from core.kernels.simd.fixed_point import high_multiply, rounding_divide_by_power_of_two
-from core.mlir import parse_type
-from core.mlir.types import TensorType
-from core.schemes import Multiplier
+from requant.kernels.simd.fixed_point import high_multiply, rounding_divide_by_power_of_two
+from requant.mlir import parse_type
+from requant.mlir.types import TensorType
+from requant.schemes import Multiplier
 from tests.oracles import quantization as oracle
 from tests.support.cases import examples, sample
 from tests.support.lanes import of_lanes

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.convert.requantize import plan_scaling
-from core.convert.requantize.granularity import common_granularity
-from core.errors import ParameterError, PreconditionError
-from core.mlir import parse_type
-from core.mlir.types import TensorType
-from core.plan.operands import StoredOperand, integer_operand
-from core.schemes import Multiplier, scheme_named
+from requant.convert.requantize import plan_scaling
+from requant.convert.requantize.granularity import common_granularity
+from requant.errors import ParameterError, PreconditionError
+from requant.mlir import parse_type
+from requant.mlir.types import TensorType
+from requant.plan.operands import StoredOperand, integer_operand
+from requant.schemes import Multiplier, scheme_named
 from tests.vector_cases import load
 
 SCHEMES = {

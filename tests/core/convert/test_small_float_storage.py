@@ -8,12 +8,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from core.convert.dequantize import plan_dequantize
-from core.convert.quantize import plan_quantize
-from core.errors import TensorDataError, UnsupportedError
-from core.mlir import parse_type
-from core.mlir.types import TensorType
-from core.profiles import PROFILES, Operation
+from requant.convert.dequantize import plan_dequantize
+from requant.convert.quantize import plan_quantize
+from requant.errors import TensorDataError, UnsupportedError
+from requant.mlir import parse_type
+from requant.mlir.types import TensorType
+from requant.profiles import PROFILES, Operation
 from tests.oracles import profiles as profile_oracle
 from tests.oracles import small_floats as small_float_oracle
 from tests.oracles.quantization import from_bits

@@ -9,12 +9,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from core.convert.float_encoding import encoder
-from core.convert.small_floats import SMALL_FLOATS, check_codes, decode, decode_table, small_float
-from core.errors import TensorDataError, UnsupportedError
-from core.formats.elements import FLOATS
-from core.profiles import PROFILES, Rounding
-from core.profiles.cast import CastRule, FloatOverflow, ScaleRange
+from requant.convert.float_encoding import encoder
+from requant.convert.small_floats import SMALL_FLOATS, check_codes, decode, decode_table, small_float
+from requant.errors import TensorDataError, UnsupportedError
+from requant.formats.elements import FLOATS
+from requant.profiles import PROFILES, Rounding
+from requant.profiles.cast import CastRule, FloatOverflow, ScaleRange
 from tests.oracles import small_floats as oracle
 from tests.support.cases import sample_array
 from tests.support.float_samples import sixteen_bits

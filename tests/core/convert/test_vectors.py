@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.convert.dequantize import plan_dequantize
-from core.convert.quantize import plan_quantize
-from core.convert.requantize import plan_requantize
-from core.errors import RequantError
-from core.mlir import parse_type
-from core.mlir.types import TensorType
-from core.plan.plan import Plan
-from core.profiles import Rounding
-from core.schemes import Multiplier
-from core.schemes.multipliers import derive_from_scales, derive_multiplier
+from requant.convert.dequantize import plan_dequantize
+from requant.convert.quantize import plan_quantize
+from requant.convert.requantize import plan_requantize
+from requant.errors import RequantError
+from requant.mlir import parse_type
+from requant.mlir.types import TensorType
+from requant.plan.plan import Plan
+from requant.profiles import Rounding
+from requant.schemes import Multiplier
+from requant.schemes.multipliers import derive_from_scales, derive_multiplier
 from tests.support.cases import by_file, check_each
 from tests.vector_cases import Conversion, Derivation, conversions, derivations
 

@@ -6,12 +6,12 @@ from collections.abc import Collection
 
 import pytest
 
-from core.convert.quantize import ROUNDINGS
-from core.errors.names import did_you_mean, nearest_names
-from core.operators.registry import OPERATORS
-from core.parameters.ranges import RANGE_RULES
-from core.profiles import PROFILES
-from core.schemes import SCHEMES
+from requant.calibration.ranges import RANGE_RULES
+from requant.convert.quantize import ROUNDINGS
+from requant.errors.names import did_you_mean, nearest_names
+from requant.operators.registry import OPERATORS
+from requant.profiles import PROFILES
+from requant.schemes import SCHEMES
 
 MEANT: list[tuple[Collection[str], dict[str, str]]] = [
     (

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.errors import ParameterError, PreconditionError, RequantError, TypeFitError, UnsupportedError
-from core.integer.add import plan_add
-from core.mlir import parse_type
+from requant.errors import ParameterError, PreconditionError, RequantError, TypeFitError, UnsupportedError
+from requant.integer.add import plan_add
+from requant.mlir import parse_type
 from tests.core.integer.test_matmul import bounds_of, tensor
 from tests.oracles import addition as addition_oracle
 from tests.support.cases import examples, sample

@@ -7,10 +7,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from core.integer.bias import plan_bias
-from core.mlir import parse_type
-from core.mlir.types import TensorType
-from core.profiles import PROFILES, Operation
+from requant.integer.bias import plan_bias
+from requant.mlir import parse_type
+from requant.mlir.types import TensorType
+from requant.profiles import PROFILES, Operation
 from tests.oracles.quantization import nearest_away, nearest_even
 
 NEAREST = {"litert": nearest_away, "onnx": nearest_even}

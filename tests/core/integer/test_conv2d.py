@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.errors import ParameterError, PreconditionError, RequantError, TypeFitError, UnsupportedError
-from core.integer.conv2d import Conv2d, Layout, Padding, WeightsLayout, Window, conv2d_integers, plan_conv2d
-from core.integer.integers import Integers
-from core.integer.matmul import plan_matmul
-from core.integer.trace import trace_product
-from core.mlir import parse_type
-from core.profiles.integer_rule import Accumulator, SumOverflow
+from requant.errors import ParameterError, PreconditionError, RequantError, TypeFitError, UnsupportedError
+from requant.integer.conv2d import Conv2d, Layout, Padding, WeightsLayout, Window, conv2d_integers, plan_conv2d
+from requant.integer.integers import Integers
+from requant.integer.matmul import plan_matmul
+from requant.integer.trace import trace_product
+from requant.mlir import parse_type
+from requant.profiles.integer_rule import Accumulator, SumOverflow
 from tests.core.integer.test_matmul import PROFILES, bounds_of, quantized, real, sides, tensor
 from tests.oracles import contractions as product_oracle
 from tests.oracles.contractions import Side

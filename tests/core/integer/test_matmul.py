@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.errors import PreconditionError, RequantError, TypeFitError, UnsupportedError
-from core.integer.accumulation import settle
-from core.integer.matmul import matmul_integers, plan_matmul
-from core.integer.trace import trace_product
-from core.kernels.contract import tile
-from core.mlir import parse_type
-from core.mlir.types import TensorType
-from core.profiles.integer_rule import Accumulator, SumOverflow
+from requant.errors import PreconditionError, RequantError, TypeFitError, UnsupportedError
+from requant.integer.accumulation import settle
+from requant.integer.matmul import matmul_integers, plan_matmul
+from requant.integer.trace import trace_product
+from requant.kernels.contract import tile
+from requant.mlir import parse_type
+from requant.mlir.types import TensorType
+from requant.profiles.integer_rule import Accumulator, SumOverflow
 from tests.oracles import contractions as product_oracle
 from tests.oracles.contractions import Side
 from tests.support.cases import examples, sample

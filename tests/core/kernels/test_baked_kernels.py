@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from llvmlite import binding
 
-from core.kernels.jit import bake, baked, machine_code_cache
-from core.kernels.jit import host_features as features_of_host
-from core.kernels.jit.host_features import host_features
+from requant.kernels.jit import bake, baked, machine_code_cache
+from requant.kernels.jit import host_features as features_of_host
+from requant.kernels.jit.host_features import host_features
 
 _PINS = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_CACHE_DIR")
 
@@ -97,9 +97,9 @@ def test_a_baked_kernel_is_loaded_and_not_compiled(tmp_path: Path) -> None:
 
     The directory is read-only then, and so is that of the cache.
     """
-    compile_one = "from core.kernels.convert.packing import pack; pack.compile()\n"
+    compile_one = "from requant.kernels.convert.packing import pack; pack.compile()\n"
     compile_one += "print(sum(pack._dispatcher.stats.cache_misses.values()))\n"
-    use = "import sys; from pathlib import Path; from core.kernels.jit.baked import use_baked\n"
+    use = "import sys; from pathlib import Path; from requant.kernels.jit.baked import use_baked\n"
     use += "use_baked(Path(sys.argv[1]))\n"
     level = next(iter(baked.LEVELS))
     clean = {name: value for name, value in os.environ.items() if name not in _PINS}
@@ -191,8 +191,8 @@ def test_llvm_knows_each_level(machine: str, addition: str) -> None:
 @pytest.mark.exhaustive
 def test_what_is_baked_is_all_that_a_service_compiles() -> None:
     """A kernel of which only the service's own imports know would be compiled at each start."""
-    count = "from core.kernels.jit.jit import _registry; print(len(_registry))\n"
-    script = f"import core.kernels.jit.warmup\n{count}import service.app\n{count}"
+    count = "from requant.kernels.jit.jit import _registry; print(len(_registry))\n"
+    script = f"import requant.kernels.jit.warmup\n{count}import requant_service.app\n{count}"
     run = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
     baked_kernels, all_kernels = run.stdout.split()
     assert baked_kernels == all_kernels

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from core.kernels.jit import baked
-from core.kernels.jit import cache_directory as module
-from core.kernels.jit.baked import LEVELS
-from core.kernels.jit.cache_directory import CacheDirectoryError, check_directory, named_directory
+from requant.kernels.jit import baked
+from requant.kernels.jit import cache_directory as module
+from requant.kernels.jit.baked import LEVELS
+from requant.kernels.jit.cache_directory import CacheDirectoryError, check_directory, named_directory
 
 SOMEBODY = 12345
 

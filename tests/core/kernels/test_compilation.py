@@ -16,9 +16,9 @@ ROOT = Path(__file__).parents[3]
 # Some small kernels are all there are, and none is in the cache.
 _BEGIN = """
 import threading
-from core.kernels.jit import compilation, jit, machine_code_cache, warmup
-from core.kernels.jit.machine_code_cache import MachineCodeCache
-from core.kernels.convert.packing import pack, unpack
+from requant.kernels.jit import compilation, jit, machine_code_cache, warmup
+from requant.kernels.jit.machine_code_cache import MachineCodeCache
+from requant.kernels.convert.packing import pack, unpack
 
 small = [each for each in jit.all_kernels() if "packing" in each.name or "channel_order" in each.name]
 assert len(small) > 3 and not any(each.is_cached() for each in small)

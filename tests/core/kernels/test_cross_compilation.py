@@ -15,19 +15,19 @@ import pytest
 from llvmlite import binding
 from numba.core import config
 
-from core.kernels.jit import bake
-from core.kernels.jit.baked import LEVELS_BY_MACHINE, pinned
-from core.kernels.jit.cross_compilation import TRIPLES, cross_compile_for
-from core.kernels.jit.target import HOST_MACHINE, MACHINE_VARIABLE, machine_named
+from requant.kernels.jit import bake
+from requant.kernels.jit.baked import LEVELS_BY_MACHINE, pinned
+from requant.kernels.jit.cross_compilation import TRIPLES, cross_compile_for
+from requant.kernels.jit.target import HOST_MACHINE, MACHINE_VARIABLE, machine_named
 
 OTHERS = sorted(TRIPLES.keys() - {HOST_MACHINE})
 # The field e_machine of an ELF file (System V ABI).
 ELF_MACHINES = {"x86_64": 62, "aarch64": 183}
 
 _COMPILE_ONE = """
-from core.kernels.convert.packing import pack
-from core.kernels.jit import processor
-from core.kernels.jit.jit import target_features
+from requant.kernels.convert.packing import pack
+from requant.kernels.jit import processor
+from requant.kernels.jit.jit import target_features
 from numba.core.registry import cpu_target
 pack.compile()
 print(cpu_target.target_context.codegen().magic_tuple()[0], processor.IS_X86, *sorted(target_features()))
@@ -68,7 +68,9 @@ def test_on_the_machine_itself_llvm_calls_it_the_same() -> None:
 
 
 def test_a_bake_tells_the_compiler_which_machine_is_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bake, "_BAKE", "from core.kernels.jit.target import TARGET_MACHINE; print(len(TARGET_MACHINE))")
+    monkeypatch.setattr(
+        bake, "_BAKE", "from requant.kernels.jit.target import TARGET_MACHINE; print(len(TARGET_MACHINE))"
+    )
     with pytest.raises(RuntimeError, match="of 7 compiled kernels 0 were written"):
         bake.bake(tmp_path, "aarch64", ["neoverse-n1"])
 

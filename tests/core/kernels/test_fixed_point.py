@@ -7,7 +7,7 @@ from fractions import Fraction
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from core.kernels.simd.fixed_point import (
+from requant.kernels.simd.fixed_point import (
     high_multiply,
     multiply_double_rounding,
     multiply_double_rounding_up,

@@ -11,19 +11,19 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from core.convert.float_encoding import Encoder, encoder
-from core.convert.small_floats import SMALL_FLOATS, decoder, has_decoder
-from core.formats.rounding import Rounding
-from core.formats.rules import Overflow, Quotient
-from core.kernels.convert.dequantize.native import DEQUANTIZE
-from core.kernels.convert.quantize.general import QUANTIZE_ANY
-from core.kernels.convert.quantize.rules import Addition
-from core.kernels.convert.quantize.rules import Field as Rule
-from core.kernels.scalar.rounding import Precision
-from core.kernels.simd.integer_lanes import storage_of
-from core.kernels.simd.widen import FloatKind
-from core.plan.channels import channels_of
-from core.profiles import PROFILES
+from requant.convert.float_encoding import Encoder, encoder
+from requant.convert.small_floats import SMALL_FLOATS, decoder, has_decoder
+from requant.formats.rounding import Rounding
+from requant.formats.rules import Overflow, Quotient
+from requant.kernels.convert.dequantize.native import DEQUANTIZE
+from requant.kernels.convert.quantize.general import QUANTIZE_ANY
+from requant.kernels.convert.quantize.rules import Addition
+from requant.kernels.convert.quantize.rules import Field as Rule
+from requant.kernels.scalar.rounding import Precision
+from requant.kernels.simd.integer_lanes import storage_of
+from requant.kernels.simd.widen import FloatKind
+from requant.plan.channels import channels_of
+from requant.profiles import PROFILES
 from tests.support.cases import sample
 
 Array = NDArray[Any]

@@ -11,17 +11,17 @@ from functools import cache
 
 import pytest
 
-from core.kernels.convert.byte_table import HAS_TABLES, look_up
-from core.kernels.convert.dequantize.native import DEQUANTIZE
-from core.kernels.convert.floats.decoding import decode
-from core.kernels.convert.floats.encoding import ENCODE
-from core.kernels.convert.quantize.form import Form
-from core.kernels.convert.quantize.general import QUANTIZE_ANY
-from core.kernels.convert.quantize.native import QUANTIZE
-from core.kernels.convert.requantize.fixed_point import requantize_by_multiplier
-from core.kernels.convert.requantize.real_factor import REQUANTIZE_F32, REQUANTIZE_F64
-from core.kernels.jit.jit import Kernel, target_features
-from core.kernels.jit.processor import IS_X86
+from requant.kernels.convert.byte_table import HAS_TABLES, look_up
+from requant.kernels.convert.dequantize.native import DEQUANTIZE
+from requant.kernels.convert.floats.decoding import decode
+from requant.kernels.convert.floats.encoding import ENCODE
+from requant.kernels.convert.quantize.form import Form
+from requant.kernels.convert.quantize.general import QUANTIZE_ANY
+from requant.kernels.convert.quantize.native import QUANTIZE
+from requant.kernels.convert.requantize.fixed_point import requantize_by_multiplier
+from requant.kernels.convert.requantize.real_factor import REQUANTIZE_F32, REQUANTIZE_F64
+from requant.kernels.jit.jit import Kernel, target_features
+from requant.kernels.jit.processor import IS_X86
 from tests.support.cases import EXHAUSTIVE
 
 pytestmark = pytest.mark.skipif(not IS_X86, reason="looks for instructions of x86-64")

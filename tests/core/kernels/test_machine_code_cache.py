@@ -19,19 +19,19 @@ from numba import types
 from numba.core import config
 from numba.core.registry import cpu_target
 
-import core.kernels.jit.warmup  # noqa: F401  # for all kernels
-from core.errors import SelfTestError
-from core.kernels.jit import baked, machine_code_cache
-from core.kernels.jit import jit as _jit
-from core.kernels.jit.cache_directory import cache_directory
-from core.kernels.jit.jit import kernel, readable, writable
-from core.kernels.jit.machine_code_cache import (
+import requant.kernels.jit.warmup  # noqa: F401  # for all kernels
+from requant.errors import SelfTestError
+from requant.kernels.jit import baked, machine_code_cache
+from requant.kernels.jit import jit as _jit
+from requant.kernels.jit.cache_directory import cache_directory
+from requant.kernels.jit.jit import kernel, readable, writable
+from requant.kernels.jit.machine_code_cache import (
     MachineCodeCache,
     RefusedFileError,
     described,
 )
-from core.kernels.jit.sources import FOLDER, SHARED_SOURCES, sources_digest
-from core.self_test.self_test import prepare_kernels
+from requant.kernels.jit.sources import FOLDER, SHARED_SOURCES, sources_digest
+from requant.self_test.self_test import prepare_kernels
 from tests.support.cases import EXHAUSTIVE, sample
 
 ROOT = Path(__file__).parents[3]
@@ -44,7 +44,7 @@ import numpy as np
 from numba import types
 from numba.core import config
 from numba.core.registry import cpu_target
-from core.kernels.jit.jit import device, kernel, readable, writable
+from requant.kernels.jit.jit import device, kernel, readable, writable
 
 @device
 def shifted(value):
@@ -66,7 +66,7 @@ print(sum(stats.cache_hits.values()), sum(stats.cache_misses.values()))
 
 
 def _started(program: Path) -> subprocess.Popen[str]:
-    environment = os.environ | {"NUMBA_CACHE_DIR": str(program.parent / "cache"), "PYTHONPATH": str(ROOT)}
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(program.parent / "cache")}
     return subprocess.Popen([sys.executable, program], env=environment, stdout=subprocess.PIPE, text=True)
 
 
@@ -125,7 +125,7 @@ import numpy as np
 from numba import types
 from numba.core import config
 from numba.core.registry import cpu_target
-from core.kernels.jit.jit import device, kernel, readable, writable
+from requant.kernels.jit.jit import device, kernel, readable, writable
 
 def shifting(by):
     @device
@@ -383,8 +383,8 @@ def test_the_digest_is_of_all_sources_and_their_places(tmp_path: Path) -> None:
 
 
 def test_kernels_are_made_of_nothing_but_what_the_digest_covers() -> None:
-    core = ROOT / "core"
-    shared = {f"core.{name.removesuffix('.py').replace('/', '.')}" for name in SHARED_SOURCES}
+    core = ROOT / "core" / "requant"
+    shared = {f"requant.{name.removesuffix('.py').replace('/', '.')}" for name in SHARED_SOURCES}
     for path in [*(core / "kernels").rglob("*.py"), *(core / name for name in SHARED_SOURCES)]:
         imported = [
             node.module or "" if isinstance(node, ast.ImportFrom) else alias.name
@@ -392,7 +392,7 @@ def test_kernels_are_made_of_nothing_but_what_the_digest_covers() -> None:
             if isinstance(node, ast.Import | ast.ImportFrom)
             for alias in node.names
         ]
-        own = {name for name in imported if name.startswith("core") and not name.startswith("core.kernels")}
+        own = {name for name in imported if name.startswith("requant") and not name.startswith("requant.kernels")}
         assert own <= shared, path
 
 
@@ -438,10 +438,10 @@ def test_cached_code_that_computes_wrongly_is_compiled_anew_once(
     class Check:
         run = staticmethod(run_self_test)
 
-    monkeypatch.setattr("core.self_test.self_test.start_compilation", lambda _: Started())
-    monkeypatch.setattr("core.self_test.self_test._run_what_is_compiled", lambda: [Check])
-    monkeypatch.setattr("core.self_test.self_test.recompile_kernels", recompile)
-    monkeypatch.setattr("core.self_test.self_test.run_self_test", run_self_test)
+    monkeypatch.setattr("requant.self_test.self_test.start_compilation", lambda _: Started())
+    monkeypatch.setattr("requant.self_test.self_test._run_what_is_compiled", lambda: [Check])
+    monkeypatch.setattr("requant.self_test.self_test.recompile_kernels", recompile)
+    monkeypatch.setattr("requant.self_test.self_test.run_self_test", run_self_test)
     if helps and loaded:
         assert prepare_kernels(2, begun.append, answering.append) == 7
     else:

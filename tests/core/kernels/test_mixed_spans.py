@@ -10,10 +10,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-from core.convert.quantize import plan_quantize
-from core.mlir import parse_type
-from core.mlir.types import TensorType
-from core.plan.plan import Plan
+from requant.convert.quantize import plan_quantize
+from requant.mlir import parse_type
+from requant.mlir.types import TensorType
+from requant.plan.plan import Plan
 from tests.oracles import profiles as profile_oracle
 from tests.oracles.quantization import Stored
 from tests.support.cases import sample

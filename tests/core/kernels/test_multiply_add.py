@@ -10,10 +10,10 @@ import pytest
 from numba import types
 from numpy.typing import NDArray
 
-from core.kernels.jit.jit import Array, Kernel, intrinsic, kernel, readable, writable
-from core.kernels.scalar.multiply_add import _by_rounding_to_odd
-from core.kernels.simd.memory import load, store
-from core.kernels.simd.vector import LANES
+from requant.kernels.jit.jit import Array, Kernel, intrinsic, kernel, readable, writable
+from requant.kernels.scalar.multiply_add import _by_rounding_to_odd
+from requant.kernels.simd.memory import load, store
+from requant.kernels.simd.vector import LANES
 from tests.support.cases import EXHAUSTIVE
 
 

@@ -11,10 +11,10 @@ import pytest
 from numba import types
 from numpy.typing import NDArray
 
-from core.kernels.jit.jit import Kernel, kernel, readable, writable
-from core.kernels.simd import narrow, widen
-from core.kernels.simd.memory import load, store
-from core.kernels.simd.vector import LANES
+from requant.kernels.jit.jit import Kernel, kernel, readable, writable
+from requant.kernels.simd import narrow, widen
+from requant.kernels.simd.memory import load, store
+from requant.kernels.simd.vector import LANES
 from tests.support.float_samples import SPECIAL, neighbours, patterns
 
 Array = NDArray[Any]

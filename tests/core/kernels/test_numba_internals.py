@@ -19,7 +19,7 @@ from numba.core.registry import cpu_target
 from numba.core.runtime.nrt import rtsys
 from numba.core.serialize import dumps
 
-from core.kernels.jit.machine_code_cache import _OPTIONS, MachineCodeCache
+from requant.kernels.jit.machine_code_cache import _OPTIONS, MachineCodeCache
 
 
 def test_a_cache_is_asked_for_these_methods_alone() -> None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from core.convert.quantize import plan_quantize
-from core.kernels.scalar.reciprocal import reciprocals_agree
-from core.mlir import parse_type
-from core.mlir.types import TensorType
+from requant.convert.quantize import plan_quantize
+from requant.kernels.scalar.reciprocal import reciprocals_agree
+from requant.mlir import parse_type
+from requant.mlir.types import TensorType
 from tests.support.cases import EXHAUSTIVE
 
 SIGNIFICANDS = (np.arange(1 << 23, dtype=np.uint32) | np.uint32(0x3F800000)).view(np.float32)

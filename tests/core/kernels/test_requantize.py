@@ -12,17 +12,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from core.convert.requantize import ScalingPlan, plan_requantize, plan_scaling
-from core.convert.requantize.granularity import common_granularity
-from core.kernels.convert.requantize.fixed_point import requantize_by_multiplier
-from core.kernels.convert.requantize.general import REQUANTIZE_ANY, REQUANTIZE_FLOAT_ANY
-from core.kernels.convert.requantize.real_factor import REQUANTIZE_F32, REQUANTIZE_F64
-from core.kernels.jit.jit import Kernel
-from core.mlir import parse_type
-from core.mlir.types import TensorType
-from core.plan.operands import integer_operand
-from core.plan.plan import Array
-from core.schemes import SCHEMES, FixedPoint, Multiplier
+from requant.convert.requantize import ScalingPlan, plan_requantize, plan_scaling
+from requant.convert.requantize.granularity import common_granularity
+from requant.kernels.convert.requantize.fixed_point import requantize_by_multiplier
+from requant.kernels.convert.requantize.general import REQUANTIZE_ANY, REQUANTIZE_FLOAT_ANY
+from requant.kernels.convert.requantize.real_factor import REQUANTIZE_F32, REQUANTIZE_F64
+from requant.kernels.jit.jit import Kernel
+from requant.mlir import parse_type
+from requant.mlir.types import TensorType
+from requant.plan.operands import integer_operand
+from requant.plan.plan import Array
+from requant.schemes import SCHEMES, FixedPoint, Multiplier
 from tests.oracles import schemes as scheme_oracle
 from tests.oracles.scaling import BOUNDS, Scaling, check
 from tests.support.cases import EXHAUSTIVE, sample

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from core.lowering.evaluate import Tensor, evaluate, function_named
-from core.lowering.evaluate.arrays import dtype_of
-from core.lowering.module import read_module
-from core.mlir import ElementType, TensorType, TupleType, parse_type
+from requant.lowering.evaluate import Tensor, evaluate, function_named
+from requant.lowering.evaluate.arrays import dtype_of
+from requant.lowering.module import read_module
+from requant.mlir import ElementType, TensorType, TupleType, parse_type
 from tests.interop.stablehlo_programs import Argument
 
 Array = np.ndarray[Any, Any]

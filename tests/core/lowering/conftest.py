@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.kernels.jit.warmup import compile_kernels
+from requant.kernels.jit.warmup import compile_kernels
 
 
 @pytest.fixture(scope="session", autouse=True)

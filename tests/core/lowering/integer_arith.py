@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from core.lowering.evaluate import Tensor, evaluate, function_named
-from core.lowering.evaluate.arrays import dtype_of
-from core.lowering.module import Module
-from core.mlir import TensorType, parse_type
-from core.plan.operands import static_shape
+from requant.lowering.evaluate import Tensor, evaluate, function_named
+from requant.lowering.evaluate.arrays import dtype_of
+from requant.lowering.module import Module
+from requant.mlir import TensorType, parse_type
+from requant.plan.operands import static_shape
 from tests.core.lowering.modules import lowered, operations
 
 Array = np.ndarray[Any, Any]

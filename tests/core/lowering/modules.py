@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from core.lowering.module import Module, read_module
-from core.lowering.passes import apply, parse_pass
+from requant.lowering.module import Module, read_module
+from requant.lowering.passes import apply, parse_pass
 
 
 def lowered(text: str, *passes: str) -> Module:

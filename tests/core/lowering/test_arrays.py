@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from core.formats.elements import IntegerElement
-from core.lowering.evaluate.arrays import wrapped
-from core.mlir import parse_type
-from core.mlir.types import TensorType
+from requant.formats.elements import IntegerElement
+from requant.lowering.evaluate.arrays import wrapped
+from requant.mlir import parse_type
+from requant.mlir.types import TensorType
 
 
 @pytest.mark.parametrize("name", ["i2", "i4", "i7", "i8", "i12", "i16", "i24", "i32", "ui2", "ui4", "ui12", "ui24"])

@@ -11,12 +11,12 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from core.errors import LimitError, PreconditionError
-from core.lowering.evaluate import Tensor, evaluate, function_named
-from core.lowering.evaluate.arrays import dtype_of
-from core.lowering.limits import ModuleLimits
-from core.lowering.module import read_module
-from core.mlir import TensorType, parse_type
+from requant.errors import LimitError, PreconditionError
+from requant.lowering.evaluate import Tensor, evaluate, function_named
+from requant.lowering.evaluate.arrays import dtype_of
+from requant.lowering.limits import ModuleLimits
+from requant.lowering.module import read_module
+from requant.mlir import TensorType, parse_type
 from tests.core.lowering.modules import lowered
 from tests.support.cases import sample
 

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.errors import LoweringError, ParameterError, PreconditionError
-from core.integer.add import plan_add
-from core.integer.conv2d import Layout, Padding, WeightsLayout, Window, plan_conv2d
-from core.integer.matmul import plan_matmul
-from core.lowering.passes.requant_to_integer_arith.profile import FIXED_POINT_SCHEMES
-from core.mlir import parse_type
+from requant.errors import LoweringError, ParameterError, PreconditionError
+from requant.integer.add import plan_add
+from requant.integer.conv2d import Layout, Padding, WeightsLayout, Window, plan_conv2d
+from requant.integer.matmul import plan_matmul
+from requant.lowering.passes.requant_to_integer_arith.profile import FIXED_POINT_SCHEMES
+from requant.mlir import parse_type
 from tests.core.integer.test_conv2d import activation, direct, same_pads
 from tests.core.integer.test_matmul import real, tensor
 from tests.core.lowering.integer_arith import Array, function, integer_module, quantized, run, tensor_type

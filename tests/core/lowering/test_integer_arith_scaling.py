@@ -13,18 +13,18 @@ from xdsl.dialects.builtin import IntegerType, ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region
 
-from core.convert.requantize import ScalingPlan, plan_requantize
-from core.errors import LoweringError, ParameterError, PreconditionError, UnsupportedError
-from core.lowering.evaluate import Tensor, evaluate, function_named
-from core.lowering.limits import ModuleLimits
-from core.lowering.module import Module
-from core.lowering.passes import parse_pass
-from core.lowering.passes.requant_to_integer_arith.profile import FIXED_POINT_PROFILES, FIXED_POINT_SCHEMES
-from core.lowering.passes.requant_to_integer_arith.scaling import scale
-from core.lowering.passes.rewriting import Emitter
-from core.mlir import parse_type
-from core.mlir.types import TensorType as TypeOfTensor
-from core.schemes import FixedPoint, Multiplier
+from requant.convert.requantize import ScalingPlan, plan_requantize
+from requant.errors import LoweringError, ParameterError, PreconditionError, UnsupportedError
+from requant.lowering.evaluate import Tensor, evaluate, function_named
+from requant.lowering.limits import ModuleLimits
+from requant.lowering.module import Module
+from requant.lowering.passes import parse_pass
+from requant.lowering.passes.requant_to_integer_arith.profile import FIXED_POINT_PROFILES, FIXED_POINT_SCHEMES
+from requant.lowering.passes.requant_to_integer_arith.scaling import scale
+from requant.lowering.passes.rewriting import Emitter
+from requant.mlir import parse_type
+from requant.mlir.types import TensorType as TypeOfTensor
+from requant.schemes import FixedPoint, Multiplier
 from tests.core.lowering.integer_arith import Array, function, integer_module, quantized, run, stored, tensor_type
 from tests.core.lowering.modules import lowered
 from tests.oracles import schemes as scheme_oracle

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from core.errors import DeadlineError, LimitError, ModuleTextError
-from core.errors.cancellation import cancellation_check
-from core.lowering.limits import ModuleLimits
-from core.lowering.module import read_module
+from requant.errors import DeadlineError, LimitError, ModuleTextError
+from requant.errors.cancellation import cancellation_check
+from requant.lowering.limits import ModuleLimits
+from requant.lowering.module import read_module
 
 QUANTIZED = "!quant.uniform<i8:f32, 1.000000e+00>"
 

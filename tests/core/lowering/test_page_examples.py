@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from core.lowering.evaluate import evaluate, function_named
-from core.lowering.module import read_module
+from requant.lowering.evaluate import evaluate, function_named
+from requant.lowering.module import read_module
 from tests.core.lowering.modules import lowered, operations, unnamed
 from tests.core.lowering.test_evaluate_vectors import run, tensor
 from tests.support import page_listings as page

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from core.errors import LoweringError, UnknownNameError
-from core.lowering.passes import PASSES, parse_pass
+from requant.errors import LoweringError, UnknownNameError
+from requant.lowering.passes import PASSES, parse_pass
 from tests.core.lowering.modules import lowered, operations
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.errors import LoweringError, ModuleTextError
+from requant.errors import LoweringError, ModuleTextError
 from tests.core.lowering.modules import lowered, operations
 
 PASS = "stablehlo-legalize-quant-to-math"

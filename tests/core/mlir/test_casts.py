@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from core.mlir import parse_type
-from core.mlir.casts import Cast, cast_reason, dcast_reason, qcast_reason, scast_reason
+from requant.mlir import parse_type
+from requant.mlir.casts import Cast, cast_reason, dcast_reason, qcast_reason, scast_reason
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.mlir.diagnostics import WINDOW, caret, shown, text_error
+from requant.mlir.diagnostics import WINDOW, caret, shown, text_error
 
 
 def test_window_around_a_far_place() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from core.errors import TypeFitError
-from core.mlir import TensorType, parse_type
-from core.mlir.fit import check_fits, fit_fault
+from requant.errors import TypeFitError
+from requant.mlir import TensorType, parse_type
+from requant.mlir.fit import check_fits, fit_fault
 
 _PER_AXIS = "!quant.uniform<i8:f32:1, {1.0,2.0,3.0}>"
 _BLOCKS = "!quant.uniform<i8:f32:{0:1, 1:2}, {{1.0,2.0},{3.0,4.0}}>"

@@ -11,8 +11,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from core.formats.elements import FLOATS
-from core.formats.float_format import reads_back, round_to_format
+from requant.formats.elements import FLOATS
+from requant.formats.float_format import reads_back, round_to_format
 
 _DTYPES = {
     "f16": np.float16,

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.formats.elements import FLOATS
-from core.formats.float_format import round_to_format
-from core.mlir.float_text import float_from_bits, float_text, scale_text
+from requant.formats.elements import FLOATS
+from requant.formats.float_format import round_to_format
+from requant.mlir.float_text import float_from_bits, float_text, scale_text
 
 
 @pytest.mark.parametrize(

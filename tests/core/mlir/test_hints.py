@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from core.errors import TypeTextError
-from core.mlir import parse_type
+from requant.errors import TypeTextError
+from requant.mlir import parse_type
 
 # The caret mark `^` in each text is taken out; it stands before the first wrong character.
 MISTAKES = [

@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from core.errors import TypeTextError
-from core.mlir import TensorType, Type, UniformPerAxisType, parse_type, print_type
+from requant.errors import TypeTextError
+from requant.mlir import TensorType, Type, UniformPerAxisType, parse_type, print_type
 from tests.support.cases import EXHAUSTIVE
 from tests.support.cpu_time import within_cpu_seconds
 

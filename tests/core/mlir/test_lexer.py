@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from core.errors import TypeTextError
-from core.mlir.lexer import TokenKind, TokenStream
+from requant.errors import TypeTextError
+from requant.mlir.lexer import TokenKind, TokenStream
 
 
 def _tokens(text: str) -> list[tuple[str, str, int]]:

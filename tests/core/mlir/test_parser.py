@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.errors import TypeTextError
-from core.formats.elements import FLOATS, IndexElement, IntegerElement, Signedness
-from core.mlir import (
+from requant.errors import TypeTextError
+from requant.formats.elements import FLOATS, IndexElement, IntegerElement, Signedness
+from requant.mlir import (
     AnyType,
     CalibratedType,
     QuantileType,
@@ -22,9 +22,9 @@ from core.mlir import (
     parse_type,
     print_type,
 )
-from core.mlir.lexer import MAXIMUM_DEPTH
-from core.mlir.parser import MAXIMUM_RANK
-from core.mlir.verifier import fault
+from requant.mlir.lexer import MAXIMUM_DEPTH
+from requant.mlir.parser import MAXIMUM_RANK
+from requant.mlir.verifier import fault
 from tests.support.mlir_strategies import mutated_texts, type_texts
 
 F32 = FLOATS["f32"]

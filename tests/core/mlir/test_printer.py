@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from core.errors import TypeTextError
-from core.formats.elements import FLOATS, FloatElement, IntegerElement, Signedness
-from core.formats.float_format import round_to_format
-from core.mlir import (
+from requant.errors import TypeTextError
+from requant.formats.elements import FLOATS, FloatElement, IntegerElement, Signedness
+from requant.formats.float_format import round_to_format
+from requant.mlir import (
     QuantileType,
     StorageType,
     TensorType,
@@ -19,7 +19,7 @@ from core.mlir import (
     parse_type,
     print_type,
 )
-from core.mlir.verifier import fault
+from requant.mlir.verifier import fault
 from tests.support.mlir_strategies import type_texts
 
 F32 = FLOATS["f32"]

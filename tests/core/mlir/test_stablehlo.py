@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from core.mlir import parse_type
-from core.mlir.stablehlo import stablehlo_reason
+from requant.mlir import parse_type
+from requant.mlir.stablehlo import stablehlo_reason
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from core.errors import TypeTextError
-from core.mlir import parse_type, print_type
-from core.mlir.casts import Cast, cast_reason
-from core.mlir.verifier import fault
+from requant.errors import TypeTextError
+from requant.mlir import parse_type, print_type
+from requant.mlir.casts import Cast, cast_reason
+from requant.mlir.verifier import fault
 
 _VECTORS = Path(__file__).parents[2] / "vectors"
 

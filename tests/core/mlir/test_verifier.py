@@ -7,8 +7,8 @@ from math import inf, nan
 
 import pytest
 
-from core.formats.elements import FLOATS, IntegerElement
-from core.mlir import (
+from requant.formats.elements import FLOATS, IntegerElement
+from requant.mlir import (
     AnyType,
     CalibratedType,
     QuantileType,
@@ -20,7 +20,7 @@ from core.mlir import (
     UniformSubChannelType,
     UniformType,
 )
-from core.mlir.verifier import fault, scale_fault
+from requant.mlir.verifier import fault, scale_fault
 
 F32 = FLOATS["f32"]
 I8 = StorageType.unbounded(IntegerElement(8), signed=True)

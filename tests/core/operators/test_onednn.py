@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.errors import ParameterError, RequantError, TypeFitError, UnknownNameError, UnsupportedError
+from requant.errors import ParameterError, RequantError, TypeFitError, UnknownNameError, UnsupportedError
 from tests.oracles import profiles as profile_oracle
 from tests.support.operator_calls import run, tensor
 

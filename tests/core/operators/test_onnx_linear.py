@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.errors import LimitError, ParameterError, PreconditionError, RequantError, TypeFitError, UnsupportedError
-from core.operators.onnx.element_types import PROFILES, SINCE_OPSET
+from requant.errors import LimitError, ParameterError, PreconditionError, RequantError, TypeFitError, UnsupportedError
+from requant.operators.onnx.element_types import PROFILES, SINCE_OPSET
 from tests.oracles.operators import onnx_dequantize, onnx_quantize
 from tests.support.cases import examples
 from tests.support.operator_calls import output_types, run, tensor

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from core.errors import LimitError, ParameterError, RequantError, TypeFitError, UnsupportedError
-from core.operators.checks import checked_call
-from core.operators.description import OperandTensor
-from core.operators.registry import operator_named
-from core.operators.separate_parameters import MOST_FACTORS
+from requant.errors import LimitError, ParameterError, RequantError, TypeFitError, UnsupportedError
+from requant.operators.checks import checked_call
+from requant.operators.description import OperandTensor
+from requant.operators.registry import operator_named
+from requant.operators.separate_parameters import MOST_FACTORS
 from tests.oracles.profiles import FORMATS
 from tests.support.operator_calls import output_types, run, tensor
 from tests.vector_cases import load

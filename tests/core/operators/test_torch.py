@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.errors import InvalidRequestError, ParameterError, RequantError, TypeFitError, UnknownNameError
+from requant.errors import InvalidRequestError, ParameterError, RequantError, TypeFitError, UnknownNameError
 from tests.support.operator_calls import run, tensor
 from tests.vector_cases import load
 from tests.vector_cases.conversion import floats

@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.errors import ParameterError, PreconditionError, RequantError, TensorDataError, TypeFitError, UnsupportedError
+from requant.errors import (
+    ParameterError,
+    PreconditionError,
+    RequantError,
+    TensorDataError,
+    TypeFitError,
+    UnsupportedError,
+)
 from tests.oracles import ranges as range_oracle
 from tests.oracles.profiles import F32, F64, FORMATS, Format, plus, product
 from tests.oracles.quantization import nearest_even

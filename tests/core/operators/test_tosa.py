@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from core.errors import (
+from requant.errors import (
     InvalidRequestError,
     ParameterError,
     PreconditionError,
@@ -20,8 +20,8 @@ from core.errors import (
     UnknownNameError,
     UnsupportedError,
 )
-from core.operators.description import OperandTensor
-from core.operators.tosa.block_scaled import MX_FORMATS
+from requant.operators.description import OperandTensor
+from requant.operators.tosa.block_scaled import MX_FORMATS
 from tests.oracles import blocks as block_oracle
 from tests.oracles.quantization import f32, from_bits
 from tests.oracles.small_floats import FORMATS, decode

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from core.errors import ParameterError, PreconditionError, RequantError, TypeFitError, UnsupportedError
-from core.mlir import parse_type
-from core.mlir.types import TensorType
-from core.operators.tosa.rescale_plan import plan_rescale
+from requant.errors import ParameterError, PreconditionError, RequantError, TypeFitError, UnsupportedError
+from requant.mlir import parse_type
+from requant.mlir.types import TensorType
+from requant.operators.tosa.rescale_plan import plan_rescale
 from tests.oracles.tosa import OUTPUTS, ROUNDINGS, WIDTHS, Rescale, Unpredictable, errors_if, inexact_bounds, rescaled
 from tests.support.cases import examples
 from tests.support.rescale_case import numbers, plan, run, stored

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.errors import InvalidRequestError, RequantError, TypeFitError, UnsupportedError
-from core.mlir import parse_type
+from requant.errors import InvalidRequestError, RequantError, TypeFitError, UnsupportedError
+from requant.mlir import parse_type
 from tests.oracles import profiles as profile_oracle
 from tests.support.operator_calls import output_types, run, tensor
 

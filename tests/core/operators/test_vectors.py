@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.errors import RequantError
-from core.mlir import parse_type
-from core.mlir.types import TensorType, UniformPerAxisType, UniformSubChannelType, UniformType
-from core.operators.description import OperandTensor, Value
-from core.operators.registry import operator_named
+from requant.errors import RequantError
+from requant.mlir import parse_type
+from requant.mlir.types import TensorType, UniformPerAxisType, UniformSubChannelType, UniformType
+from requant.operators.description import OperandTensor, Value
+from requant.operators.registry import operator_named
 from tests.support.cases import by_file, check_each
 from tests.support.operator_calls import run, tensor
 from tests.vector_cases import Conversion, conversions

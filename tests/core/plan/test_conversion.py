@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from core.convert.dequantize import plan_dequantize
-from core.convert.quantize import plan_quantize
-from core.convert.requantize import plan_requantize
-from core.errors import PreconditionError, TensorDataError
-from core.mlir import parse_type
-from core.mlir.types import TensorType
-from core.plan.conversion import Conversion, merged
-from core.plan.packing import pack
-from core.plan.plan import Plan
+from requant.convert.dequantize import plan_dequantize
+from requant.convert.quantize import plan_quantize
+from requant.convert.requantize import plan_requantize
+from requant.errors import PreconditionError, TensorDataError
+from requant.mlir import parse_type
+from requant.mlir.types import TensorType
+from requant.plan.conversion import Conversion, merged
+from requant.plan.packing import pack
+from requant.plan.plan import Plan
 
 Array = NDArray[Any]
 ELEMENTS = 203

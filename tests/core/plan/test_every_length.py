@@ -19,17 +19,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from core.convert.dequantize import plan_dequantize
-from core.convert.quantize import ROUNDINGS, plan_quantize
-from core.convert.requantize import plan_requantize
-from core.errors import RequantError
-from core.integer.add import plan_add
-from core.integer.add.plan import AddPlan
-from core.mlir import parse_type
-from core.parameters.fake_quantize import FAKE_QUANTIZE_SCHEMES, FakeQuantizePlan, plan_fake_quantize
-from core.plan.plan import Plan
-from core.profiles import PROFILES, Operation, Rounding
-from core.schemes import SCHEMES
+from requant.calibration.fake_quantize import FAKE_QUANTIZE_SCHEMES, FakeQuantizePlan, plan_fake_quantize
+from requant.convert.dequantize import plan_dequantize
+from requant.convert.quantize import ROUNDINGS, plan_quantize
+from requant.convert.requantize import plan_requantize
+from requant.errors import RequantError
+from requant.integer.add import plan_add
+from requant.integer.add.plan import AddPlan
+from requant.mlir import parse_type
+from requant.plan.plan import Plan
+from requant.profiles import PROFILES, Operation, Rounding
+from requant.schemes import SCHEMES
 from tests.oracles import casts as cast_oracle
 from tests.oracles import profiles as profile_oracle
 from tests.oracles import schemes as scheme_oracle

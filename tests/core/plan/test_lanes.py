@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from core.formats.elements import FLOATS
-from core.plan.lanes import f16_of_f32, f32_of_f16, narrowed, widen
+from requant.formats.elements import FLOATS
+from requant.plan.lanes import f16_of_f32, f32_of_f16, narrowed, widen
 
 
 @pytest.mark.parametrize("dtype", ["u1", "f4", "f8", "i4"])

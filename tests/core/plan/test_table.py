@@ -8,15 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from core.convert.requantize import ScalingPlan, plan_requantize
-from core.errors import PreconditionError
-from core.formats.rounding import Rounding
-from core.kernels.convert.byte_table import HAS_TABLES, look_up
-from core.mlir import parse_type
-from core.mlir.types import TensorType
-from core.plan.plan import Array
-from core.plan.table import Table, TablePlan, table_for
-from core.schemes import SCHEMES, Multiplier
+from requant.convert.requantize import ScalingPlan, plan_requantize
+from requant.errors import PreconditionError
+from requant.formats.rounding import Rounding
+from requant.kernels.convert.byte_table import HAS_TABLES, look_up
+from requant.mlir import parse_type
+from requant.mlir.types import TensorType
+from requant.plan.plan import Array
+from requant.plan.table import Table, TablePlan, table_for
+from requant.schemes import SCHEMES, Multiplier
 from tests.oracles import schemes as scheme_oracle
 from tests.oracles.scaling import BOUNDS, Scaling, check
 from tests.support.cases import EXHAUSTIVE, sample

@@ -8,14 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from core.convert.dequantize import plan_dequantize
-from core.convert.quantize import plan_quantize
-from core.convert.requantize import plan_requantize
-from core.mlir import parse_type
-from core.mlir.types import TensorType
-from core.plan.conversion import Conversion, merged
-from core.plan.plan import Array, Plan
-from core.profiles import Rounding
+from requant.convert.dequantize import plan_dequantize
+from requant.convert.quantize import plan_quantize
+from requant.convert.requantize import plan_requantize
+from requant.mlir import parse_type
+from requant.mlir.types import TensorType
+from requant.plan.conversion import Conversion, merged
+from requant.plan.plan import Array, Plan
+from requant.profiles import Rounding
 from tests.support.cases import EXHAUSTIVE
 
 ROWS, COLUMNS = 480 if EXHAUSTIVE else 60, 96

@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from core.convert.dequantize import plan_dequantize
-from core.convert.quantize import plan_quantize
-from core.errors import PreconditionError, UnsupportedError
-from core.mlir import parse_type
-from core.mlir.types import TensorType
-from core.plan.plan import Plan
-from core.profiles import PROFILES, Operation
-from core.profiles.rule import ZeroPointRange
+from requant.convert.dequantize import plan_dequantize
+from requant.convert.quantize import plan_quantize
+from requant.errors import PreconditionError, UnsupportedError
+from requant.mlir import parse_type
+from requant.mlir.types import TensorType
+from requant.plan.plan import Plan
+from requant.profiles import PROFILES, Operation
+from requant.profiles.rule import ZeroPointRange
 from tests.oracles import profiles as profile_oracle
 from tests.oracles.profiles import Target, target
 from tests.oracles.quantization import Stored

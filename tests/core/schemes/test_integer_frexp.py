@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from core.schemes.litert import INFINITE_SHIFT, integer_frexp
+from requant.schemes.litert import INFINITE_SHIFT, integer_frexp
 from tests.vector_cases import load
 
 VECTORS = load("tflite_multiplier")

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.errors import ParameterError, UnknownNameError
-from core.schemes import SCHEMES, Multiplier
-from core.schemes.multipliers import derive_multiplier
+from requant.errors import ParameterError, UnknownNameError
+from requant.schemes import SCHEMES, Multiplier
+from requant.schemes.multipliers import derive_multiplier
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)

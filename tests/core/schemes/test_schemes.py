@@ -10,12 +10,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from core.convert.requantize import plan_requantize
-from core.errors import ParameterError, PreconditionError
-from core.mlir import parse_type
-from core.mlir.types import TensorType
-from core.plan.plan import Plan
-from core.schemes import SCHEMES, Float, Multiplier
+from requant.convert.requantize import plan_requantize
+from requant.errors import ParameterError, PreconditionError
+from requant.mlir import parse_type
+from requant.mlir.types import TensorType
+from requant.plan.plan import Plan
+from requant.schemes import SCHEMES, Float, Multiplier
 from tests.oracles import schemes as scheme_oracle
 from tests.support.cases import EXHAUSTIVE, examples, sample
 from tests.support.near_ties import INT32, near_ties

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from core.self_test import known_calls as known
-from core.self_test.known_calls import BINS, ELEMENTS, FIRST, KNOWN_CALLS, LAST, SHAPE, KnownCall
+from requant.self_test import known_calls as known
+from requant.self_test.known_calls import BINS, ELEMENTS, FIRST, KNOWN_CALLS, LAST, SHAPE, KnownCall
 from tests.oracles import blocks as block_oracle
 from tests.oracles import calibration as calibration_oracle
 from tests.oracles import profiles as profile_oracle

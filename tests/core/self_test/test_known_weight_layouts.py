@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.checkpoint.weights.floats import values
-from core.self_test.known_calls import SHAPE, KnownCall
-from core.self_test.known_weight_layouts import DTYPES, KNOWN_WEIGHT_LAYOUTS, weight
+from requant.checkpoint.weights.floats import values
+from requant.self_test.known_calls import SHAPE, KnownCall
+from requant.self_test.known_weight_layouts import DTYPES, KNOWN_WEIGHT_LAYOUTS, weight
 from tests.oracles import weight_layouts as oracle
 from tests.oracles.quantiles import nf4
 

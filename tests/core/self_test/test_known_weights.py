@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from core.checkpoint.weights.blocks import Block
-from core.checkpoint.weights.floats import bits_of
-from core.checkpoint.weights.weight_format import Extremes
-from core.self_test.digest import digest
-from core.self_test.known_calls import KnownCall, reals
-from core.self_test.known_weights import KNOWN_WEIGHTS, weights
+from requant.checkpoint.weights.blocks import Block
+from requant.checkpoint.weights.floats import bits_of
+from requant.checkpoint.weights.weight_format import Extremes
+from requant.self_test.digest import digest
+from requant.self_test.known_calls import KnownCall, reals
+from requant.self_test.known_weights import KNOWN_WEIGHTS, weights
 from tests.support import exact_weights
 from tests.support.cases import sample
 

@@ -13,27 +13,27 @@ import pytest
 from numba import typeof, types
 from numpy.typing import NDArray
 
-import core.kernels.jit.warmup  # noqa: F401  # for all kernels
-from core.errors import SelfTestError
-from core.kernels.contract.accumulate import (
+import requant.kernels.jit.warmup  # noqa: F401  # for all kernels
+from requant.errors import SelfTestError
+from requant.kernels.contract.accumulate import (
     MULTIPLY_BYTES,
     PACK_COLUMNS_OF_BYTES,
     PACK_ROWS_OF_BYTES,
 )
-from core.kernels.convert.byte_table import HAS_TABLES, look_up
-from core.kernels.convert.quantize.native import QUANTIZE
-from core.kernels.jit.jit import Kernel, _registry
-from core.kernels.jit.processor import HAS_FMA
-from core.plan.packing import unpack
-from core.profiles import PROFILES, Operation
-from core.schemes import SCHEMES as SCHEME_NAMES
-from core.self_test import self_test
-from core.self_test.digest import digest
-from core.self_test.known_calls import KNOWN_CALLS, KnownCall
-from core.self_test.known_conversions import ELEMENTS, KNOWN_ANSWERS, KnownAnswer, inputs
-from core.self_test.known_sums import KNOWN_SUMS, KnownSums
-from core.self_test.known_weight_layouts import KNOWN_WEIGHT_LAYOUTS
-from core.self_test.known_weights import KNOWN_WEIGHTS
+from requant.kernels.convert.byte_table import HAS_TABLES, look_up
+from requant.kernels.convert.quantize.native import QUANTIZE
+from requant.kernels.jit.jit import Kernel, _registry
+from requant.kernels.jit.processor import HAS_FMA
+from requant.plan.packing import unpack
+from requant.profiles import PROFILES, Operation
+from requant.schemes import SCHEMES as SCHEME_NAMES
+from requant.self_test import self_test
+from requant.self_test.digest import digest
+from requant.self_test.known_calls import KNOWN_CALLS, KnownCall
+from requant.self_test.known_conversions import ELEMENTS, KNOWN_ANSWERS, KnownAnswer, inputs
+from requant.self_test.known_sums import KNOWN_SUMS, KnownSums
+from requant.self_test.known_weight_layouts import KNOWN_WEIGHT_LAYOUTS
+from requant.self_test.known_weights import KNOWN_WEIGHTS
 from tests.oracles import casts as cast_oracle
 from tests.oracles import profiles as profile_oracle
 from tests.oracles import quantiles as quantile_oracle
@@ -297,7 +297,7 @@ def shown(which: Specialisation) -> str:
 
 def test_every_specialisation_of_every_kernel_is_run() -> None:
     # Other tests have kernels of their own.
-    kernels = [each for each in _registry if each._dispatcher.py_func.__module__.startswith("core.kernels.")]
+    kernels = [each for each in _registry if each._dispatcher.py_func.__module__.startswith("requant.kernels.")]
     all_of_them = {(kernel, index) for kernel in kernels for index in range(len(kernel._signatures))}
     assert len(all_of_them) > 100
     missing = all_of_them - set(reached()) - unreachable()

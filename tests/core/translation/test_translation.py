@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.errors import RequantError, TypeFitError, UnsupportedError
-from core.mlir import parse_type, print_type
-from core.translation import TRANSLATIONS, Answer, Subject, translate
-from core.translation.translation import subject_of
+from requant.errors import RequantError, TypeFitError, UnsupportedError
+from requant.mlir import parse_type, print_type
+from requant.translation import TRANSLATIONS, Answer, Subject, translate
+from requant.translation.translation import subject_of
 from tests.oracles import translation as oracle
 from tests.oracles.translation import WIDTHS, Case
 from tests.support.cases import EXHAUSTIVE, sample

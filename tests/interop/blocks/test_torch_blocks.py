@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from core.convert.blocks import mx, nvfp4
-from core.convert.small_floats import SMALL_FLOATS
+from requant.convert.blocks import mx, nvfp4
+from requant.convert.small_floats import SMALL_FLOATS
 from tests.interop.blocks.block_cases import finite_blocks
 from tests.interop.comparison import Comparison
 from tests.interop.conformance import subject, systems

@@ -9,12 +9,12 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from core.convert.dequantize import plan_dequantize
-from core.convert.quantize import plan_quantize
-from core.convert.small_floats import SMALL_FLOATS, decode_table
-from core.mlir import parse_type
-from core.mlir.types import TensorType
-from core.profiles import Rounding
+from requant.convert.dequantize import plan_dequantize
+from requant.convert.quantize import plan_quantize
+from requant.convert.small_floats import SMALL_FLOATS, decode_table
+from requant.mlir import parse_type
+from requant.mlir.types import TensorType
+from requant.profiles import Rounding
 from tests.interop.seed_of_the_day import generator
 from tests.support.float_samples import SPECIAL, neighbours, patterns
 

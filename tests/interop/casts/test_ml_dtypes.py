@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from core.convert.small_floats import SMALL_FLOATS
+from requant.convert.small_floats import SMALL_FLOATS
 from tests.interop.casts.cast_data import FORMATS, WIDE, is_nan, narrowed, real_data, stored_data, widened
 from tests.interop.comparison import Comparison
 from tests.interop.conformance import systems

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from core.profiles import Rounding
-from core.profiles.cast import F8_ONNX, FINITE, SCALE
+from requant.profiles import Rounding
+from requant.profiles.cast import F8_ONNX, FINITE, SCALE
 from tests.interop.casts.cast_data import (
     ROUND_MODES,
     WIDE,

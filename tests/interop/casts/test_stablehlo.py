@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from core.convert.small_floats import SMALL_FLOATS
-from core.errors import UnsupportedError
-from core.profiles.cast import FINITE
+from requant.convert.small_floats import SMALL_FLOATS
+from requant.errors import UnsupportedError
+from requant.profiles.cast import FINITE
 from tests.interop.casts.cast_data import (
     FORMATS,
     RESULTS,

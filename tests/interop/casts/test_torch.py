@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from core.profiles.cast import F8_ONNX, SCALE
+from requant.profiles.cast import F8_ONNX, SCALE
 from tests.interop.casts.cast_data import RESULTS, WIDE, is_nan, narrowed, real_data, stored_data, widened
 from tests.interop.comparison import Comparison
 from tests.interop.conformance import systems

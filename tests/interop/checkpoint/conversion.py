@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from core.checkpoint.plan.model import Direction, Plan, Request
-from core.checkpoint.plan.planner import plan_conversion
-from core.checkpoint.run.run import run_plan
-from core.checkpoint.storage.location import open_store
+from requant.checkpoint.plan.model import Direction, Plan, Request
+from requant.checkpoint.plan.planner import plan_conversion
+from requant.checkpoint.run.run import run_plan
+from requant.checkpoint.storage.location import open_store
 
 CPU = "compressed-tensors-cpu"
 CUDA = "compressed-tensors-cuda"

@@ -14,11 +14,11 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-from core.checkpoint.schemes import scheme_named
-from core.checkpoint.weights.fine_grained_fp8 import FineGrainedFp8
-from core.checkpoint.weights.gptq import Gptq
-from core.checkpoint.weights.nf4 import STATE, Nf4
-from core.checkpoint.weights.weight_format import WeightFormat
+from requant.checkpoint.schemes import scheme_named
+from requant.checkpoint.weights.fine_grained_fp8 import FineGrainedFp8
+from requant.checkpoint.weights.gptq import Gptq
+from requant.checkpoint.weights.nf4 import STATE, Nf4
+from requant.checkpoint.weights.weight_format import WeightFormat
 from tests.interop.checkpoint.conversion import dequantize, quantize
 from tests.interop.checkpoint.source_model import DTYPES, LLAMA, llama, weights
 from tests.interop.conformance import systems
@@ -101,7 +101,7 @@ def test_fine_grained_fp8_of_transformers(scale_format: str, dtype: str) -> None
 @pytest.mark.parametrize("symmetric", [True, False])
 @pytest.mark.parametrize("width", [8, 4, 2])
 def test_gptq_of_auto_round(width: int, symmetric: bool, dtype: str) -> None:
-    """Codes and scales are equal, and so are zero points but for their borrowing (`core.checkpoint.weights.gptq`)."""
+    """Codes and scales are equal, and zero points but for their borrowing (`requant.checkpoint.weights.gptq`)."""
     missing_tensors = pytest.importorskip("auto_round.utils.missing_tensors")
     for weight in sources(DTYPES[dtype])[:4]:
         for group in (32, 128, 512):

@@ -13,12 +13,12 @@ import torch
 from compressed_tensors.quantization import QuantizationConfig
 from safetensors.torch import load_file
 
-from core.checkpoint.plan.model import Direction, NotFinite, Request
-from core.checkpoint.profiles import COMPRESSED_TENSORS_CPU
-from core.checkpoint.storage.location import open_store
-from core.checkpoint.verify.verification import verify
-from core.errors import CheckpointError
+from requant.checkpoint.plan.model import Direction, NotFinite, Request
+from requant.checkpoint.profiles import COMPRESSED_TENSORS_CPU
+from requant.checkpoint.storage.location import open_store
+from requant.checkpoint.verify.verification import verify
 from requant.command.main import main
+from requant.errors import CheckpointError
 from tests.interop.checkpoint import llm_compressor
 from tests.interop.checkpoint.conversion import CPU, MANIFEST, convert, quantize
 from tests.interop.checkpoint.schemes import OPTIONS, PRESETS, theirs

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors import SafetensorError, TensorSpec, safe_open, serialize
 
-from core.checkpoint.safetensors.dtypes import DTYPES
-from core.checkpoint.safetensors.writer import head_bytes, layout
+from requant.checkpoint.safetensors.dtypes import DTYPES
+from requant.checkpoint.safetensors.writer import head_bytes, layout
 from tests.support.safetensors_headers import ACCEPTED, REFUSED, HeaderCase
 
 pytestmark = pytest.mark.interop

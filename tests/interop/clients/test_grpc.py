@@ -26,7 +26,7 @@ from tests.interop.clients.model_cases import CASES, Array, ModelCase, check  # 
 pytestmark = pytest.mark.clients
 
 TARGET = {"output_type": "!quant.uniform<i8:f32, 0.5:3>", "profile": "onnx"}
-PROTO = "service/oip/grpc/inference.proto"
+PROTO = "requant_service/oip/grpc/inference.proto"
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def ours(tmp_path: Path) -> Any:
     """The descriptor of our .proto, in no pool: this process has another of the same package."""
     protoc = pytest.importorskip("grpc_tools.protoc")
     target = tmp_path / "descriptors"
-    assert protoc.main(["protoc", f"-I{ROOT}", f"--descriptor_set_out={target}", PROTO]) == 0
+    assert protoc.main(["protoc", f"-I{ROOT / 'service'}", f"--descriptor_set_out={target}", PROTO]) == 0
     return descriptor_pb2.FileDescriptorSet.FromString(target.read_bytes()).file[0]
 
 

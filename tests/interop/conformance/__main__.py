@@ -1,8 +1,8 @@
 """`python -m tests.interop.conformance write|check DIRECTORY`: the last step of `make conformance` and `make interop`.
 
-write: generate service/json_api/catalog/conformance.json and docs/conformance.md from the records in the directory.
-page: generate the page only, from the JSON file. check: fail unless the records have exactly the comparisons of the
-committed file.
+write: generate service/requant_service/json_api/catalog/conformance.json and docs/conformance.md from the records in
+the directory. page: generate the page only, from the JSON file. check: fail unless the records have exactly the
+comparisons of the committed file.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import json
 import sys
 from pathlib import Path
 
-from service.json_api.catalog.conformance import FACTS
+from requant_service.json_api.catalog.conformance import FACTS
 from tests.interop.conformance.merged import changes, differences, gaps, merge
 from tests.interop.conformance.page import page
 from tests.interop.conformance.records import read_records

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from core.checkpoint.gguf.tensor_types import FILE_TYPES
-from core.checkpoint.onnx.weight_form import FORM_NAMES
-from core.checkpoint.schemes import SCHEMES as CHECKPOINT_SCHEMES
-from core.checkpoint.schemes import scheme_named
-from core.convert.blocks.block_tensor import BlockFormat
-from core.lowering.passes import PASSES
-from core.operators.registry import OPERATORS
-from core.parameters.bias import BIAS_RULES
-from core.parameters.calibration import CALIBRATION_METHODS
-from core.parameters.fake_quantize import FAKE_QUANTIZE_SCHEMES
-from core.parameters.ranges import RANGE_RULES
-from core.profiles import PROFILES
-from core.schemes import SCHEMES
-from core.translation import TRANSLATIONS
+from requant.calibration.bias import BIAS_RULES
+from requant.calibration.fake_quantize import FAKE_QUANTIZE_SCHEMES
+from requant.calibration.methods import CALIBRATION_METHODS
+from requant.calibration.ranges import RANGE_RULES
+from requant.checkpoint.gguf.tensor_types import FILE_TYPES
+from requant.checkpoint.onnx.weight_form import FORM_NAMES
+from requant.checkpoint.schemes import SCHEMES as CHECKPOINT_SCHEMES
+from requant.checkpoint.schemes import scheme_named
+from requant.convert.blocks.block_tensor import BlockFormat
+from requant.lowering.passes import PASSES
+from requant.operators.registry import OPERATORS
+from requant.profiles import PROFILES
+from requant.schemes import SCHEMES
+from requant.translation import TRANSLATIONS
 from tests.interop.conformance import subject
 from tests.interop.conformance.subject import Subject
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.integer.product import ProductPlan
-from core.mlir import parse_type
-from core.mlir.types import TensorType, Type
+from requant.integer.product import ProductPlan
+from requant.mlir import parse_type
+from requant.mlir.types import TensorType, Type
 
 Array = NDArray[Any]
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.integer.conv2d import Padding, WeightsLayout, Window, plan_conv2d
-from core.integer.matmul import plan_matmul
-from core.mlir import parse_type
+from requant.integer.conv2d import Padding, WeightsLayout, Window, plan_conv2d
+from requant.integer.matmul import plan_matmul
+from requant.mlir import parse_type
 from tests.interop.comparison import Comparison
 from tests.interop.conformance import systems
 from tests.interop.conformance.subject import profile as profile_row

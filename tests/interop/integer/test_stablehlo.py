@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from core.convert.requantize import plan_requantize
-from core.integer.add import plan_add
+from requant.convert.requantize import plan_requantize
+from requant.integer.add import plan_add
 from tests.interop.comparison import Comparison
 from tests.interop.conformance import systems
 from tests.interop.conformance.subject import profile, scheme

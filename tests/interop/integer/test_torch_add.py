@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.integer.add import plan_add
+from requant.integer.add import plan_add
 from tests.interop.comparison import Comparison
 from tests.interop.conformance import systems
 from tests.interop.conformance.subject import profile

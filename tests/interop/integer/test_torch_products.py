@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.integer.conv2d import Layout, WeightsLayout, Window, plan_conv2d
-from core.integer.matmul import plan_matmul
+from requant.integer.conv2d import Layout, WeightsLayout, Window, plan_conv2d
+from requant.integer.matmul import plan_matmul
 from tests.interop.comparison import Comparison
 from tests.interop.conformance import systems
 from tests.interop.conformance.subject import profile, scheme

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from core.errors import PreconditionError
-from core.integer.add import plan_add
+from requant.errors import PreconditionError
+from requant.integer.add import plan_add
 from tests.interop.comparison import Comparison
 from tests.interop.conformance import systems
 from tests.interop.conformance.subject import profile as row

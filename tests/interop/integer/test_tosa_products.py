@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from core.errors import PreconditionError
-from core.integer.conv2d import WeightsLayout, plan_conv2d
-from core.integer.conv2d import Window as OurWindow
-from core.integer.matmul import plan_matmul
-from core.integer.product import ProductPlan
+from requant.errors import PreconditionError
+from requant.integer.conv2d import WeightsLayout, plan_conv2d
+from requant.integer.conv2d import Window as OurWindow
+from requant.integer.matmul import plan_matmul
+from requant.integer.product import ProductPlan
 from tests.interop.comparison import Comparison
 from tests.interop.conformance import systems
 from tests.interop.conformance.subject import Subject, scheme

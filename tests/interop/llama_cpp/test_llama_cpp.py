@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from core.checkpoint.gguf.kept_tensors import _KEPT_NAMES, _KEPT_PARTS
-from core.checkpoint.gguf.quantize import quantize_gguf
-from core.checkpoint.gguf.rows import read_elements, write_elements
-from core.checkpoint.gguf.tensor_types import FILE_TYPES, FLOATS, TENSOR_TYPES
-from core.checkpoint.storage.local import LocalStore
-from core.convert.blocks.gguf import GGUF_FORMATS
+from requant.checkpoint.gguf.kept_tensors import _KEPT_NAMES, _KEPT_PARTS
+from requant.checkpoint.gguf.quantize import quantize_gguf
+from requant.checkpoint.gguf.rows import read_elements, write_elements
+from requant.checkpoint.gguf.tensor_types import FILE_TYPES, FLOATS, TENSOR_TYPES
+from requant.checkpoint.storage.local import LocalStore
+from requant.convert.blocks.gguf import GGUF_FORMATS
 from tests.interop.conformance import systems
 from tests.interop.conformance.records import record
 from tests.interop.conformance.subject import Subject, blocks, checkpoint

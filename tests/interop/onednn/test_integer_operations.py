@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from core.integer.add import plan_add
-from core.integer.conv2d import WeightsLayout, Window, conv2d_integers, plan_conv2d
-from core.integer.matmul import plan_matmul
-from core.integer.product import ProductPlan
+from requant.integer.add import plan_add
+from requant.integer.conv2d import WeightsLayout, Window, conv2d_integers, plan_conv2d
+from requant.integer.matmul import plan_matmul
+from requant.integer.product import ProductPlan
 from tests.interop.casts.cast_data import narrowed, real_data, stored_data, widened
 from tests.interop.comparison import Comparison
 from tests.interop.conformance import systems

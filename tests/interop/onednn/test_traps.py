@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from core.convert.requantize import plan_requantize
+from requant.convert.requantize import plan_requantize
 from tests.interop import traps
 from tests.interop.comparison import Comparison
 from tests.interop.conformance import systems

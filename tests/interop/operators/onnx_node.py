@@ -11,9 +11,9 @@ import onnx
 import pytest
 from onnx import reference
 
-from core.operators.checks import checked_call
-from core.operators.onnx.element_types import TENSOR_PROTO
-from core.operators.registry import OPERATORS
+from requant.operators.checks import checked_call
+from requant.operators.onnx.element_types import TENSOR_PROTO
+from requant.operators.registry import OPERATORS
 from tests.interop.operators.typed_arrays import NAMES, Array, array_of, operand
 
 ort: Any = pytest.importorskip("onnxruntime")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.errors import PreconditionError
+from requant.errors import PreconditionError
 from tests.interop.conformance import systems
 from tests.interop.onnxruntime_version import IMPLEMENTATION
 from tests.interop.operators.counting import Tally

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.errors import RequantError
-from core.operators.registry import OPERATORS
+from requant.errors import RequantError
+from requant.operators.registry import OPERATORS
 from tests.interop.conformance import systems
 from tests.interop.conformance.records import record
 from tests.interop.conformance.subject import operator

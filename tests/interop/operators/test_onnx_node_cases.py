@@ -14,7 +14,7 @@ import httpx
 import numpy as np
 import pytest
 
-from core.operators.registry import OPERATORS
+from requant.operators.registry import OPERATORS
 from tests.interop.onnxruntime_version import IMPLEMENTATION
 from tests.interop.operators.typed_arrays import as_json, from_json, same
 

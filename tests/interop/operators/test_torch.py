@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.operators.description import OperandTensor, Value
+from requant.operators.description import OperandTensor, Value
 from tests.interop.conformance import systems
 from tests.interop.operators.counting import Tally
 from tests.interop.operators.torch_tensors import (

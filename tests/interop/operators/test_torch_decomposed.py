@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.operators.description import Value
-from core.operators.registry import operator_named
+from requant.operators.description import Value
+from requant.operators.registry import operator_named
 from tests.interop.conformance import systems
 from tests.interop.operators.counting import Tally
 from tests.interop.operators.torch_tensors import (

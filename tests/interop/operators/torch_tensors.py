@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.operators.description import OperandTensor
+from requant.operators.description import OperandTensor
 from tests.support.operator_calls import tensor
 
 torch: Any = pytest.importorskip("torch")

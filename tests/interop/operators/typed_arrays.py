@@ -9,10 +9,10 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from core.mlir import parse_type
-from core.mlir.types import TensorType
-from core.operators.description import OperandTensor
-from core.operators.element_names import container, type_key
+from requant.mlir import parse_type
+from requant.mlir.types import TensorType
+from requant.operators.description import OperandTensor
+from requant.operators.element_names import container, type_key
 
 Array = NDArray[Any]
 

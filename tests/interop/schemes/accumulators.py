@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.convert.requantize import plan_requantize
-from core.mlir import parse_type
-from core.mlir.types import TensorType
-from core.schemes import Multiplier, scheme_named
+from requant.convert.requantize import plan_requantize
+from requant.mlir import parse_type
+from requant.mlir.types import TensorType
+from requant.schemes import Multiplier, scheme_named
 from tests.support.near_ties import near_ties
 
 Array = NDArray[Any]

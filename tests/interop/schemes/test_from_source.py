@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from core.errors import RequantError
-from core.schemes import Multiplier
+from requant.errors import RequantError
+from requant.schemes import Multiplier
 from tests.interop.comparison import Comparison
 from tests.interop.conformance import subject, systems
 from tests.interop.integer.quantized_tensors import DTYPES

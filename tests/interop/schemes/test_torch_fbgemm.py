@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from core.errors import ParameterError
-from core.schemes import Multiplier
+from requant.errors import ParameterError
+from requant.schemes import Multiplier
 from tests.interop.comparison import Comparison
 from tests.interop.conformance import subject, systems
 from tests.interop.schemes.accumulators import (

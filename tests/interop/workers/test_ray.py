@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT
 from tests.interop.workers.model import contents, make_model, requant
 
 pytestmark = pytest.mark.interop
@@ -24,7 +23,7 @@ DRIVER = """
 import os, sys, time
 import ray
 from requant.engines import ray as engine
-from core.checkpoint.workers.plan_file import read_plan_file
+from requant.checkpoint.workers.plan_file import read_plan_file
 
 begun = sys.argv[2]
 make_output = engine._make_output
@@ -59,7 +58,7 @@ def test_ray(tmp_path: Path) -> None:
     begun.mkdir()
     command = [sys.executable, "-c", DRIVER, str(plan), str(begun)]
     # Ray keeps a token of the cluster in the home directory.
-    variables = {**os.environ, "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    variables = {**os.environ, "HOME": str(tmp_path)}
     pipe = subprocess.PIPE
     with subprocess.Popen(command, cwd=tmp_path, env=variables, text=True, stdout=pipe, stderr=pipe) as driver:
         deadline = time.monotonic() + 120

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from core.checkpoint.storage.object_store import ObjectStore, open_object_store
-from core.checkpoint.storage.store import Store
-from core.errors import SourceChangedError, StorageError
-from core.errors.cancellation import cancellation_check
+from requant.checkpoint.storage.object_store import ObjectStore, open_object_store
+from requant.checkpoint.storage.store import Store
+from requant.errors import SourceChangedError, StorageError
+from requant.errors.cancellation import cancellation_check
 from tests.conftest import ROOT
 from tests.core.checkpoint.storage.test_store_contract import *  # noqa: F403  # all its tests, with the store below
 from tests.interop.workers.conftest import S3Server
@@ -75,9 +75,9 @@ def test_a_worker_that_is_killed_while_it_uploads(store: Store, bucket: str, s3_
     """Neither an object nor a spool file is left, and the next worker writes the same object."""
     program = f"""
 import time
-from core.checkpoint.storage import spooled_upload
-from core.checkpoint.storage.object_store import open_object_store
-from core.errors.cancellation import cancellation_check
+from requant.checkpoint.storage import spooled_upload
+from requant.checkpoint.storage.object_store import open_object_store
+from requant.errors.cancellation import cancellation_check
 parts = iter(range(100))
 cancellation_check.set(lambda: time.sleep(600) if next(parts) == 2 else None)
 with open_object_store("s3://{bucket}/some/prefix").create("a", {30 * MEBIBYTE}) as writer:
@@ -131,7 +131,7 @@ def test_memory_does_not_grow_with_the_object(bucket: str) -> None:
     """160 MiB are written and read in pieces of 20 MiB, within 80 MiB more than before."""
     program = f"""
 from pathlib import Path
-from core.checkpoint.storage.object_store import open_object_store
+from requant.checkpoint.storage.object_store import open_object_store
 def peak():
     (kibibytes,) = [line.split()[1] for line in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in line]
     return int(kibibytes) >> 10

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from core.checkpoint.storage.object_store import open_object_store
-from core.checkpoint.workers.lease import take_lease
+from requant.checkpoint.storage.object_store import open_object_store
+from requant.checkpoint.workers.lease import take_lease
 from tests.conftest import ROOT
 from tests.interop.workers.conftest import S3Server
 from tests.interop.workers.model import command, contents, make_model, requant

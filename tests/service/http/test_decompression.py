@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.types import Message
 
-from core.errors import LimitError, MalformedRequestError, UnreadableEncodingError
-from service.http.decompression import open_body
-from service.runtime.executor import Executor
+from requant.errors import LimitError, MalformedRequestError, UnreadableEncodingError
+from requant_service.http.decompression import open_body
+from requant_service.runtime.executor import Executor
 from tests.support.cases import EXHAUSTIVE
 
 CODINGS: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "deflate": zlib.compress}

@@ -16,9 +16,9 @@ from python_multipart.multipart import MultipartParser
 from starlette.datastructures import Headers
 from starlette.types import Message
 
-from core.errors import InvalidRequestError, LimitError, MalformedRequestError, UnreadableEncodingError
-from service.http.form_body import MOST_PARTS, FormReader, form_boundary
-from service.http.request_body import BodyReader
+from requant.errors import InvalidRequestError, LimitError, MalformedRequestError, UnreadableEncodingError
+from requant_service.http.form_body import MOST_PARTS, FormReader, form_boundary
+from requant_service.http.request_body import BodyReader
 
 LIMIT = 1 << 20
 

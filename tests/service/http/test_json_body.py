@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.errors import InvalidRequestError, LimitError, MalformedRequestError, RequantError
-from service.app import create_app
-from service.http.json_body import read_json, token_bound
-from service.http.models import RequestModel
-from service.json_api.schemas.conversions import QuantizeRequest, RequantizeRequest
-from service.json_api.schemas.multipliers import MultiplierRequest
-from service.runtime.settings import MOST_ENTRIES, Settings
+from requant.errors import InvalidRequestError, LimitError, MalformedRequestError, RequantError
+from requant_service.app import create_app
+from requant_service.http.json_body import read_json, token_bound
+from requant_service.http.models import RequestModel
+from requant_service.json_api.schemas.conversions import QuantizeRequest, RequantizeRequest
+from requant_service.json_api.schemas.multipliers import MultiplierRequest
+from requant_service.runtime.settings import MOST_ENTRIES, Settings
 from tests.support.cpu_time import within_cpu_seconds
 
 SETTINGS = Settings()
@@ -172,6 +172,6 @@ def test_a_model_holds_nothing_that_goes_with_its_slices(
     model = {each.__name__: each for each in request_models()}[name]
     body = json.dumps(value).encode()
     whole = read_json(body, model, SETTINGS)
-    monkeypatch.setattr("service.http.json_body.SLICE_TOKENS", 0)
-    monkeypatch.setattr("service.http.json_slices.SLICE_TOKENS", size)
+    monkeypatch.setattr("requant_service.http.json_body.SLICE_TOKENS", 0)
+    monkeypatch.setattr("requant_service.http.json_slices.SLICE_TOKENS", size)
     assert read_json(body, model, SETTINGS) == whole

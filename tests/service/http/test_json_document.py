@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.http.json_document import _SECRET, JsonDocument
+from requant_service.http.json_document import _SECRET, JsonDocument
 from tests.support.asgi import Reply, post, ready_app
 
 LONG = base64.b64encode(np.arange(15_000, dtype=np.float32).tobytes()).decode()

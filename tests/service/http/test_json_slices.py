@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_core import from_json
 
-from service.http import json_slices
-from service.http.json_slices import SlicedDocument
+from requant_service.http import json_slices
+from requant_service.http.json_slices import SlicedDocument
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-99, 99) | st.floats(allow_nan=False) | st.text('a"\\,[]{}é:', max_size=6),

@@ -12,13 +12,13 @@ import pytest
 from fastapi import APIRouter
 from starlette.requests import Request
 
-from core import errors
-from service.app import create_app
-from service.http import problems
-from service.http.json_body import read_json
-from service.http.router import starlette_routes
-from service.json_api.schemas.conversions import QuantizeRequest
-from service.runtime.settings import Settings
+from requant import errors
+from requant_service.app import create_app
+from requant_service.http import problems
+from requant_service.http.json_body import read_json
+from requant_service.http.router import starlette_routes
+from requant_service.json_api.schemas.conversions import QuantizeRequest
+from requant_service.runtime.settings import Settings
 
 STATUSES = {
     "type_invalid": 422,

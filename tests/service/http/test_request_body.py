@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from starlette.datastructures import Headers
 from starlette.types import Message
 
-from core.errors import LimitError, MalformedRequestError, UnreadableEncodingError
-from service.http.request_body import BodyReader, require_media_type
+from requant.errors import LimitError, MalformedRequestError, UnreadableEncodingError
+from requant_service.http.request_body import BodyReader, require_media_type
 
 LIMIT = 1 << 20
 

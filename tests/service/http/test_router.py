@@ -13,9 +13,9 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import Scope
 
-from service.app import Application, create_app
-from service.http.router import PathRouter, starlette_routes
-from service.runtime.settings import Settings
+from requant_service.app import Application, create_app
+from requant_service.http.router import PathRouter, starlette_routes
+from requant_service.runtime.settings import Settings
 from tests.support.asgi import post, ready_app
 
 

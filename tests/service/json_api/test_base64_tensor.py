@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from core.errors import Base64Error, TensorDataError
-from service.json_api import base64_tensor
+from requant.errors import Base64Error, TensorDataError
+from requant_service.json_api import base64_tensor
 
 I8 = np.dtype("i1")
 

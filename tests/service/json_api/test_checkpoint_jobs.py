@@ -14,14 +14,14 @@ import httpx
 import numpy as np
 import pytest
 
-from core.checkpoint.jobs import job, job_record
-from core.checkpoint.plan.model import Direction, Request
-from core.checkpoint.plan.planner import plan_conversion
-from core.checkpoint.run.run import run_plan
-from core.checkpoint.run.steps import Steps
-from core.checkpoint.storage.location import open_store
-from service.app import Application
-from service.operations.checkpoint_jobs import identifier_of
+from requant.checkpoint.jobs import job, job_record
+from requant.checkpoint.plan.model import Direction, Request
+from requant.checkpoint.plan.planner import plan_conversion
+from requant.checkpoint.run.run import run_plan
+from requant.checkpoint.run.steps import Steps
+from requant.checkpoint.storage.location import open_store
+from requant_service.app import Application
+from requant_service.operations.checkpoint_jobs import identifier_of
 from tests.core.checkpoint.storage.http_files import HttpFiles, serving
 from tests.support.asgi import ready_app
 from tests.support.hand_made_plan import Tensors, write_safetensors
@@ -124,7 +124,7 @@ def test_a_dry_run_writes_nothing(root: Path) -> None:
 
 
 def test_another_replica_sees_and_cancels_a_job(root: Path, held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("core.checkpoint.jobs.job.SECONDS_BETWEEN", 0.05)
+    monkeypatch.setattr("requant.checkpoint.jobs.job.SECONDS_BETWEEN", 0.05)
     app, other = _replica(root), _replica(root)
     location = _start(app, _body(root)).headers["location"]
     assert held.reached.wait(60)

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from core.schemes import SCHEMES
+from requant.schemes import SCHEMES
 from tests.oracles import schemes as scheme_oracle
 
 

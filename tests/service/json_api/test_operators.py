@@ -8,10 +8,10 @@ import httpx
 import numpy as np
 import pytest
 
-from core.operators.description import Operator
-from core.operators.registry import OPERATORS
-from service.json_api.catalog.operators import route_path
-from service.oip.models.registry import MODELS
+from requant.operators.description import Operator
+from requant.operators.registry import OPERATORS
+from requant_service.json_api.catalog.operators import route_path
+from requant_service.oip.models.registry import MODELS
 from tests.support.model_calls import check_reply, model_call
 from tests.support.oip_wire import Input, body_of, infer, read
 

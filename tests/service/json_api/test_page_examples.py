@@ -12,7 +12,7 @@ import httpx
 import numpy as np
 import pytest
 
-from core.lowering.module import read_module
+from requant.lowering.module import read_module
 from tests.core.lowering.modules import unnamed
 from tests.support import page_listings as page
 

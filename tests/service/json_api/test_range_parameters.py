@@ -10,10 +10,10 @@ import httpx
 import numpy as np
 import pytest
 
-from core.mlir import parse_type, print_storage
-from core.parameters.bias import BIAS_RULES
-from core.parameters.fake_quantize import FAKE_QUANTIZE_SCHEMES
-from core.parameters.ranges import RANGE_RULES
+from requant.calibration.bias import BIAS_RULES
+from requant.calibration.fake_quantize import FAKE_QUANTIZE_SCHEMES
+from requant.calibration.ranges import RANGE_RULES
+from requant.mlir import parse_type, print_storage
 from tests.support.cases import sample
 from tests.vector_cases import fake_quant_cases, load, range_cases
 

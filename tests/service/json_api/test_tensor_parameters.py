@@ -11,8 +11,8 @@ import httpx
 import numpy as np
 import pytest
 
-from core.mlir import parse_type
-from core.parameters.calibration import CALIBRATION_METHODS
+from requant.calibration.methods import CALIBRATION_METHODS
+from requant.mlir import parse_type
 from tests.oracles.quantization import from_bits
 from tests.vector_cases import Array, calibration_cases, load
 

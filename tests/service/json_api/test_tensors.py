@@ -12,9 +12,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from service.app import Application
-from service.http.json_slices import SLICE_TOKENS
-from service.runtime.settings import Settings
+from requant_service.app import Application
+from requant_service.http.json_slices import SLICE_TOKENS
+from requant_service.runtime.settings import Settings
 from tests.support.asgi import post, ready_app
 from tests.support.cases import examples
 

@@ -14,11 +14,11 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from service.app import create_app
-from service.http.router import PathRouter
-from service.middleware.cross_site import CrossSiteProtection, allowed_hosts
-from service.middleware.instrumentation import PROBES
-from service.runtime.settings import Settings
+from requant_service.app import create_app
+from requant_service.http.router import PathRouter
+from requant_service.middleware.cross_site import CrossSiteProtection, allowed_hosts
+from requant_service.middleware.instrumentation import PROBES
+from requant_service.runtime.settings import Settings
 from tests.conftest import Server, started
 
 UNSAFE = ("POST", "PUT", "DELETE", "PATCH", "PROPFIND")

@@ -15,14 +15,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from service.middleware.instrumentation import Instrumentation
-from service.middleware.request_lifecycle import RequestLifecycle
-from service.runtime.instruments import Histogram
-from service.runtime.logs import JsonLines
-from service.runtime.metrics import Metrics
-from service.runtime.request_context import RequestContext, current_request
-from service.runtime.runtime import Runtime
-from service.runtime.settings import Settings
+from requant_service.middleware.instrumentation import Instrumentation
+from requant_service.middleware.request_lifecycle import RequestLifecycle
+from requant_service.runtime.instruments import Histogram
+from requant_service.runtime.logs import JsonLines
+from requant_service.runtime.metrics import Metrics
+from requant_service.runtime.request_context import RequestContext, current_request
+from requant_service.runtime.runtime import Runtime
+from requant_service.runtime.settings import Settings
 from tests.conftest import ROOT
 
 
@@ -120,7 +120,7 @@ def test_a_histogram_counts_what_is_at_most_each_bound() -> None:
 def test_a_warning_is_a_line_of_the_log(form: str) -> None:
     program = f"""
 import warnings
-from service.runtime.logs import set_up_logs
+from requant_service.runtime.logs import set_up_logs
 set_up_logs("info", "{form}")
 warnings.warn("secret\\nsecond line", RuntimeWarning)
 """

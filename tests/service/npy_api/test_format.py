@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from core.errors import NpyError
-from service.npy_api import format as npy
+from requant.errors import NpyError
+from requant_service.npy_api import format as npy
 
 MAX_RANK = 32
 

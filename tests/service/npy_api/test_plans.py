@@ -9,7 +9,7 @@ import json
 import numpy as np
 import pytest
 
-from service.npy_api import conversion as npy_conversion
+from requant_service.npy_api import conversion as npy_conversion
 from tests.support.asgi import Reply, post, ready_app
 
 I8 = "!quant.uniform<i8:f32, 0.5:3>"

@@ -8,7 +8,7 @@ import httpx
 import numpy as np
 import pytest
 
-from core.schemes import SCHEMES
+from requant.schemes import SCHEMES
 from tests.oracles import schemes as scheme_oracle
 from tests.support.oip_wire import Array, Input, infer, read
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from core.errors import RequantError
-from service.oip.inference_head import InferenceHead, head_text, read_head
-from service.oip.models.registry import MODELS
-from service.runtime.settings import Settings
+from requant.errors import RequantError
+from requant_service.oip.inference_head import InferenceHead, head_text, read_head
+from requant_service.oip.models.registry import MODELS
+from requant_service.runtime.settings import Settings
 from tests.support.cases import EXHAUSTIVE
 
 SETTINGS = Settings()

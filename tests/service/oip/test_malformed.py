@@ -12,7 +12,7 @@ import httpx
 import numpy as np
 import pytest
 
-from service.oip.schemas import MOST_TENSORS
+from requant_service.oip.schemas import MOST_TENSORS
 from tests.conftest import Server
 from tests.support.cases import EXHAUSTIVE
 from tests.support.oip_wire import LENGTH, Input, body_of, infer, read

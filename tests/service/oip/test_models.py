@@ -13,17 +13,17 @@ import httpx
 import numpy as np
 import pytest
 
-from service.app import create_app
-from service.oip.call import Call
-from service.oip.datatypes import DATATYPES, datatype_of
-from service.oip.models import registry
-from service.oip.models.model import Answer, Job, Model, Slot
-from service.oip.models.registry import MODELS
-from service.oip.parameters import Kind, Parameter
-from service.oip.schemas import MOST_TENSORS
-from service.oip.tensors import OutputTensor
-from service.runtime.runtime import HealthStatus
-from service.runtime.settings import Settings
+from requant_service.app import create_app
+from requant_service.oip.call import Call
+from requant_service.oip.datatypes import DATATYPES, datatype_of
+from requant_service.oip.models import registry
+from requant_service.oip.models.model import Answer, Job, Model, Slot
+from requant_service.oip.models.registry import MODELS
+from requant_service.oip.parameters import Kind, Parameter
+from requant_service.oip.schemas import MOST_TENSORS
+from requant_service.oip.tensors import OutputTensor
+from requant_service.runtime.runtime import HealthStatus
+from requant_service.runtime.settings import Settings
 from tests.support.oip_wire import DTYPES, LENGTH, Input, body_of, read
 
 

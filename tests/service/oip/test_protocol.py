@@ -11,8 +11,8 @@ import httpx
 import numpy as np
 import pytest
 
-from core.operators.registry import OPERATORS
-from service.oip.models.registry import MODELS as REGISTERED
+from requant.operators.registry import OPERATORS
+from requant_service.oip.models.registry import MODELS as REGISTERED
 from tests.support.oip_wire import DTYPES, LENGTH, Array, Input, body_of, infer, read
 
 TARGET = "!quant.uniform<i8:f32, 0.5:3>"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.operations import conversion_run
+from requant_service.operations import conversion_run
 from tests.support.asgi import Reply, post, ready_app
 
 I8 = "!quant.uniform<i8:f32, 0.5:3>"

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from core.operators.registry import OPERATORS
-from service import VERSION
-from service.app import create_app
-from service.http.openapi_operation import REQUEST_MODELS
-from service.json_api.schemas.operators import class_name, operation_id
-from service.middleware.instrumentation import PROBES
-from service.openapi import __main__ as openapi
-from service.operations.calibration.options import CALIBRATION_OPTIONS
-from service.runtime.settings import Settings
+from requant import VERSION
+from requant.operators.registry import OPERATORS
+from requant_service.app import create_app
+from requant_service.http.openapi_operation import REQUEST_MODELS
+from requant_service.json_api.schemas.operators import class_name, operation_id
+from requant_service.middleware.instrumentation import PROBES
+from requant_service.openapi import __main__ as openapi
+from requant_service.operations.calibration.options import CALIBRATION_OPTIONS
+from requant_service.runtime.settings import Settings
 
 ROOT = Path(__file__).parents[3]
 _SYSTEMS = {operator.system for operator in OPERATORS.values()}

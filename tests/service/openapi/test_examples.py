@@ -13,9 +13,9 @@ import httpx
 import jsonschema
 import pytest
 
-from service.http.openapi_operation import EXAMPLES, Example
-from service.openapi.examples import EXAMPLE_REQUEST_ID, example_files, recorded_replies
-from service.openapi.recording import (
+from requant_service.http.openapi_operation import EXAMPLES, Example
+from requant_service.openapi.examples import EXAMPLE_REQUEST_ID, example_files, recorded_replies
+from requant_service.openapi.recording import (
     encoded_request,
     example_url,
     refused_requests,

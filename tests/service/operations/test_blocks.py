@@ -9,7 +9,7 @@ import httpx
 import numpy as np
 import pytest
 
-from core.convert.blocks.block_tensor import BlockFormat, quantize_blocks
+from requant.convert.blocks.block_tensor import BlockFormat, quantize_blocks
 
 FORMATS = list(BlockFormat)
 

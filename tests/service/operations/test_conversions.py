@@ -10,7 +10,7 @@ import httpx
 import numpy as np
 import pytest
 
-from service.http.openapi_operation import REQUEST_MODELS
+from requant_service.http.openapi_operation import REQUEST_MODELS
 
 PER_AXIS = "!quant.uniform<i8:f32:1, {0.5:3,0.25,0.125:-7}>"
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from core.parameters.ranges import RANGE_RULES
-from service.json_api.schemas.calibration import QuantizeCalibration
-from service.operations.calibration.options import CALIBRATION_OPTIONS
+from requant.calibration.ranges import RANGE_RULES
+from requant_service.json_api.schemas.calibration import QuantizeCalibration
+from requant_service.operations.calibration.options import CALIBRATION_OPTIONS
 from tests.support import oip_wire
 from tests.support.asgi import post, ready_app
 

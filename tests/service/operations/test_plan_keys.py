@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from service.app import Application
+from requant_service.app import Application
 from tests.support.asgi import Reply, post, ready_app
 
 Body = dict[str, Any]

@@ -10,7 +10,7 @@ import httpx
 import numpy as np
 import pytest
 
-from core.schemes import SCHEMES
+from requant.schemes import SCHEMES
 from tests.oracles import schemes as scheme_oracle
 
 VALUES = [-(2**20), -12345, -1, 0, 1, 3, 127, 2**20]

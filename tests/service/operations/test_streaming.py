@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from starlette.types import Message
 
-from service.app import Application
-from service.http.responses import BuffersResponse
-from service.npy_api.format import write_header
-from service.operations import conversion_run as overlap
-from service.runtime.executor import Executor
+from requant_service.app import Application
+from requant_service.http.responses import BuffersResponse
+from requant_service.npy_api.format import write_header
+from requant_service.operations import conversion_run as overlap
+from requant_service.runtime.executor import Executor
 from tests.conftest import Server
 from tests.support.asgi import Reply, post, ready_app
 from tests.support.cases import sample

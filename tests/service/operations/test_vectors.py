@@ -12,8 +12,8 @@ import httpx
 import numpy as np
 import pytest
 
-from core.convert.vectors.reason import ParameterReason, Reason
-from core.operators.vectors import OPERATIONS
+from requant.convert.vectors.reason import ParameterReason, Reason
+from requant.operators.vectors import OPERATIONS
 from tests.conftest import ROOT
 from tests.support.page_table import page_table
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from service.oip.models.registry import MODELS
+from requant_service.oip.models.registry import MODELS
 from tests.conftest import ROOT, Server, started
 from tests.load.case import Case, noise, npy_case, tensor
 from tests.load.worst_cases import cases

@@ -11,10 +11,10 @@ from posixpath import dirname, join, normpath
 import httpx
 import pytest
 
-from service.app import Application
-from service.operations.explanation import MOST_EXPLAINED
-from service.playground import routes
-from service.runtime.settings import Settings
+from requant_service.app import Application
+from requant_service.operations.explanation import MOST_EXPLAINED
+from requant_service.playground import routes
+from requant_service.runtime.settings import Settings
 from tests.support.asgi import ready_app
 
 STATIC = Path(routes.__file__).parent / "static"

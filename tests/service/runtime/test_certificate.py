@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from service.runtime.certificate import Certificate
-from service.runtime.settings import SettingError
+from requant_service.runtime.certificate import Certificate
+from requant_service.runtime.settings import SettingError
 from tests.support.certificates import TestCertificate, make_certificate
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from service.runtime.cgroup import Cgroups, available_cpus, available_memory
+from requant_service.runtime.cgroup import Cgroups, available_cpus, available_memory
 
 UNLIMITED = str((1 << 63) - 4096)
 V2 = "30 23 0:26 {part} {point} rw,nosuid - cgroup2 cgroup2 rw,nsdelegate"

@@ -36,7 +36,7 @@ LONGEST_PROBE = 2.0
 @pytest.mark.exhaustive
 def test_requests_are_answered_while_kernels_compile(tmp_path: Path) -> None:
     with (
-        service(tmp_path, "from service.__main__ import main; main()", "--drain-seconds", "0") as (process, port),
+        service(tmp_path, "from requant_service.main import main; main()", "--drain-seconds", "0") as (process, port),
         httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=300) as client,
         ThreadPoolExecutor() as pool,
     ):

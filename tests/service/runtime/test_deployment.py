@@ -259,7 +259,7 @@ def test_a_file_of_tokens_that_is_none_ends_the_start(tmp_path: Path) -> None:
     empty = tmp_path / "tokens"
     empty.write_text("# none\n")
     for path in (empty, tmp_path / "absent"):
-        command = [sys.executable, "-m", "service", "--tokens-file", str(path)]
+        command = [sys.executable, "-m", "requant", "serve", "--tokens-file", str(path)]
         ended = subprocess.run(command, capture_output=True, text=True, check=False)
         assert ended.returncode == 2
         assert ended.stderr.splitlines()[-1].startswith("--tokens-file: ")

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from starlette.types import Scope
 
-from core.errors import DeadlineError, OverloadedError
-from core.errors.cancellation import check_cancelled
-from core.integer.conv2d import conv2d_integers
-from service.runtime.executor import Executor
-from service.runtime.request_context import ClientLeftError, RequestContext, begin_request, context_of
+from requant.errors import DeadlineError, OverloadedError
+from requant.errors.cancellation import check_cancelled
+from requant.integer.conv2d import conv2d_integers
+from requant_service.runtime.executor import Executor
+from requant_service.runtime.request_context import ClientLeftError, RequestContext, begin_request, context_of
 from tests.load.case import Case, json_case, model_case, noise, tensor
 from tests.support.asgi import post, ready_app
 from tests.support.oip_wire import Input

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from core.errors import LimitError, OverloadedError
-from service.runtime.memory_budget import MemoryBudget, Reservation
+from requant.errors import LimitError, OverloadedError
+from requant_service.runtime.memory_budget import MemoryBudget, Reservation
 from tests.support.cases import sample
 
 

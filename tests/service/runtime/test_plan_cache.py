@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from core.convert.quantize import plan_quantize
-from core.convert.requantize import plan_requantize
-from core.mlir import parse_type
-from core.mlir.types import TensorType
-from service.operations.plan_bytes import plan_bytes
-from service.runtime.plan_cache import PlanCache
+from requant.convert.quantize import plan_quantize
+from requant.convert.requantize import plan_requantize
+from requant.mlir import parse_type
+from requant.mlir.types import TensorType
+from requant_service.operations.plan_bytes import plan_bytes
+from requant_service.runtime.plan_cache import PlanCache
 
 
 def test_what_was_used_last_is_kept() -> None:

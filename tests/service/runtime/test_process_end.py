@@ -25,12 +25,12 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 # Nothing is served: the last moment of idle connections, uvicorn's ticks, and a machine that is shared.
 AT_ONCE = 10.0
 
-_SERVE = "from service.__main__ import main; main()"
+_SERVE = "from requant_service.main import main; main()"
 
 # The kernels are there at once.
 _READY = """
-from core.kernels.jit import warmup
-from core.self_test import self_test
+from requant.kernels.jit import warmup
+from requant.self_test import self_test
 warmup.start_compilation = self_test.prepare_kernels = lambda *_: 0
 """
 
@@ -39,7 +39,7 @@ _STUCK = (
     _READY
     + """
 import time
-from service.runtime.executor import Executor
+from requant_service.runtime.executor import Executor
 begin = Executor.start
 def start(compute):
     begin(compute)
@@ -54,7 +54,7 @@ _STUBBORN = (
     _READY
     + """
 import asyncio
-from service.runtime.runtime import Runtime
+from requant_service.runtime.runtime import Runtime
 async def stays():
     while True:
         try:
@@ -230,7 +230,7 @@ def test_a_setting_that_cannot_be_used_ends_the_service(tmp_path: Path) -> None:
     assert (tmp_path / "log").read_text().startswith("--tokens-file: ")
 
 
-_WORKER = [sys.executable, "-m", "core.kernels.jit.compile_worker"]
+_WORKER = [sys.executable, "-m", "requant.kernels.jit.compile_worker"]
 
 
 def test_a_worker_whose_parent_has_ended_ends_too() -> None:

@@ -13,8 +13,14 @@ import numpy as np
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from service.runtime.executor import Executor
-from service.runtime.request_context import ClientLeftError, RequestContext, begin_request, context_of, current_request
+from requant_service.runtime.executor import Executor
+from requant_service.runtime.request_context import (
+    ClientLeftError,
+    RequestContext,
+    begin_request,
+    context_of,
+    current_request,
+)
 from tests.support.asgi import post, ready_app
 from tests.support.oip_wire import Input, body_of
 

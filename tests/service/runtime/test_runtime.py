@@ -9,11 +9,11 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from core.errors import SelfTestError, UnavailableError
-from core.kernels.jit.cache_directory import CacheDirectoryError
-from service.app import create_app
-from service.runtime import runtime as lifespan
-from service.runtime.settings import Settings
+from requant.errors import SelfTestError, UnavailableError
+from requant.kernels.jit.cache_directory import CacheDirectoryError
+from requant_service.app import create_app
+from requant_service.runtime import runtime as lifespan
+from requant_service.runtime.settings import Settings
 
 
 def replies(app_status: lifespan.HealthStatus) -> dict[str, httpx.Response]:

@@ -10,8 +10,8 @@ import pytest
 from pydantic import ValidationError
 from pydantic_settings import CliApp
 
-from service.runtime.cgroup import available_memory
-from service.runtime.settings import Settings, read_settings
+from requant_service.runtime.cgroup import available_memory
+from requant_service.runtime.settings import Settings, read_settings
 from tests.conftest import ROOT
 from tests.support.cases import sample
 
@@ -172,7 +172,7 @@ def test_wrong_settings_end_the_start_with_one_line_each() -> None:
         (["--port", "x", "--threads", "0"], ["--port", "--threads"]),
         (["--tls-certificate", "/dev/null", "--tls-key", "/dev/null"], ["--tls-certificate"]),
     ):
-        command = [sys.executable, "-m", "service", *arguments]
+        command = [sys.executable, "-m", "requant", "serve", *arguments]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
         assert done.returncode == 2
         assert [line.partition(": ")[0] for line in done.stderr.splitlines()] == named

@@ -12,19 +12,19 @@ from pathlib import Path
 
 import pytest
 
-from core.kernels.jit.baked import LEVELS
-from core.kernels.jit.sources import FOLDER
+from requant.kernels.jit.baked import LEVELS
+from requant.kernels.jit.sources import FOLDER
 from tests.service.runtime.test_process_end import free_port, status
 
 ROOT = Path(__file__).parents[3]
 
 _EARLY = """
 import logging
-from core.kernels.jit import warmup
-from core.self_test import self_test
-warmup.start_compilation = lambda _: logging.getLogger("core.kernels").warning("a file of the cache is not used")
+from requant.kernels.jit import warmup
+from requant.self_test import self_test
+warmup.start_compilation = lambda _: logging.getLogger("requant.kernels").warning("a file of the cache is not used")
 self_test.prepare_kernels = lambda *_: 0
-from service.__main__ import main
+from requant_service.main import main
 main()
 """
 
@@ -37,7 +37,12 @@ def test_code_from_where_others_can_write_is_not_loaded(variable: str, tmp_path:
     environment = {name: value for name, value in os.environ.items() if name != "NUMBA_CPU_NAME"}
     environment[variable] = str(tmp_path / "kernels")
     run = subprocess.run(
-        [sys.executable, "-m", "service"], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60
+        [sys.executable, "-m", "requant", "serve"],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert run.returncode == 1
     assert run.stderr.startswith(f"{variable}: others can write to {tmp_path / 'kernels'} (mode 777)")
@@ -52,7 +57,12 @@ def test_a_folder_of_kernels_that_others_can_write_to_is_told(tmp_path: Path) ->
     environment = {name: value for name, value in os.environ.items() if name != "REQUANT_BAKED_KERNELS"}
     environment["NUMBA_CACHE_DIR"] = str(tmp_path / "cache")
     run = subprocess.run(
-        [sys.executable, "-m", "service"], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60
+        [sys.executable, "-m", "requant", "serve"],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert run.returncode == 1
     assert run.stderr.startswith(f"NUMBA_CACHE_DIR: others can write to {folder} (mode 777)")

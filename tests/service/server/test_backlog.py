@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from core.errors import OverloadedError
-from service.runtime.memory_budget import MemoryBudget
-from service.server.pending_requests import HIGH_WATER_BYTES, PendingRequests
+from requant.errors import OverloadedError
+from requant_service.runtime.memory_budget import MemoryBudget
+from requant_service.server.pending_requests import HIGH_WATER_BYTES, PendingRequests
 
 
 class Transport(asyncio.Transport):

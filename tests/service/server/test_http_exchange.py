@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from service.runtime.memory_budget import MemoryBudget
-from service.server.http_exchange import STATUS_LINE, HttpExchange
-from service.server.pending_requests import PendingRequests
-from service.server.write_timeouts import WriteTimeoutTransport
+from requant_service.runtime.memory_budget import MemoryBudget
+from requant_service.server.http_exchange import STATUS_LINE, HttpExchange
+from requant_service.server.pending_requests import PendingRequests
+from requant_service.server.write_timeouts import WriteTimeoutTransport
 
 
 class Transport(asyncio.Transport):

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from service.runtime.memory_budget import MemoryBudget
-from service.server import malloc as allocator
+from requant_service.runtime.memory_budget import MemoryBudget
+from requant_service.server import malloc as allocator
 
 
 def test_memory_of_large_blocks_is_kept() -> None:
@@ -19,7 +19,7 @@ import os
 import sys
 from pathlib import Path
 import numpy as np
-from service.server.malloc import keep_memory
+from requant_service.server.malloc import keep_memory
 
 def resident():
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -12,8 +12,8 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from service.server.http1_protocol import http_protocol
-from service.server.read_timeouts import RequestLimits
+from requant_service.server.http1_protocol import http_protocol
+from requant_service.server.read_timeouts import RequestLimits
 from tests.support.cases import sample
 
 
@@ -239,7 +239,7 @@ def test_an_unexpected_failure_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> 
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("service.server.http1_protocol.check_framing", fail)
+    monkeypatch.setattr("requant_service.server.http1_protocol.check_framing", fail)
     ((status, problem),) = seen(request())
     assert (status, problem["code"]) == (500, "internal_error")
 

@@ -18,8 +18,8 @@ import httpx
 import numpy as np
 import pytest
 
-from service.runtime.memory_budget import MemoryBudget, Reservation
-from service.server import malloc
+from requant_service.runtime.memory_budget import MemoryBudget, Reservation
+from requant_service.server import malloc
 from tests.conftest import Server, started
 from tests.support.asgi import post, ready_app
 from tests.wire.memory import memory

@@ -6,7 +6,7 @@ import asyncio
 import socket
 from typing import Any
 
-from service.server.write_timeouts import WriteTimeoutTransport
+from requant_service.server.write_timeouts import WriteTimeoutTransport
 
 
 class TlsTransport(asyncio.Transport):

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from core.checkpoint.gguf.header import GgufHeader
-from core.checkpoint.gguf.header_reader import read_header
-from core.checkpoint.storage.local import LocalStore
-from core.checkpoint.storage.reading import file_named
-from core.errors import CheckpointError
+from requant.checkpoint.gguf.header import GgufHeader
+from requant.checkpoint.gguf.header_reader import read_header
+from requant.checkpoint.storage.local import LocalStore
+from requant.checkpoint.storage.reading import file_named
+from requant.errors import CheckpointError
 from tests.support.gguf_files import GgufFile, Tensor, string, strings, text, u32
 
 

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from core.checkpoint.gguf.header_reader import read_header
-from core.checkpoint.gguf.quantize import plan_gguf_file, quantize_gguf
-from core.checkpoint.gguf.rows import write_elements
-from core.checkpoint.gguf.tensor_types import TENSOR_TYPES
-from core.checkpoint.run.progress import Progress
-from core.checkpoint.storage.local import LocalStore
-from core.checkpoint.storage.local_writer import LocalWriter
-from core.checkpoint.storage.reading import file_named
-from core.errors import CheckpointError, DestinationError, UnknownNameError
+from requant.checkpoint.gguf.header_reader import read_header
+from requant.checkpoint.gguf.quantize import plan_gguf_file, quantize_gguf
+from requant.checkpoint.gguf.rows import write_elements
+from requant.checkpoint.gguf.tensor_types import TENSOR_TYPES
+from requant.checkpoint.run.progress import Progress
+from requant.checkpoint.storage.local import LocalStore
+from requant.checkpoint.storage.local_writer import LocalWriter
+from requant.checkpoint.storage.reading import file_named
+from requant.errors import CheckpointError, DestinationError, UnknownNameError
 from tests.support.gguf_files import GgufFile, Tensor, string, u32
 
 Array = NDArray[Any]
@@ -101,8 +101,8 @@ def test_weights_are_converted_and_the_rest_is_copied(tmp_path: Path) -> None:
 def test_pieces_do_not_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = source(tmp_path, tensor("blk.0.exps.weight", f32(3, 5, 256)), type_="BF16")
     at_once = quantize_gguf(store, "m.gguf", store, "a.gguf", "MXFP4", threads=1)
-    monkeypatch.setattr("core.checkpoint.gguf.quantize._ELEMENTS", 256)
-    monkeypatch.setattr("core.checkpoint.gguf.quantize._COPIED", 100)
+    monkeypatch.setattr("requant.checkpoint.gguf.quantize._ELEMENTS", 256)
+    monkeypatch.setattr("requant.checkpoint.gguf.quantize._COPIED", 100)
     in_pieces = quantize_gguf(store, "m.gguf", store, "b.gguf", "MXFP4", threads=3)
     assert in_pieces.sha256 == at_once.sha256
     assert (tmp_path / "a.gguf").read_bytes() == (tmp_path / "b.gguf").read_bytes()

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from core.checkpoint.gguf.rows import read_elements, write_elements
-from core.checkpoint.gguf.tensor_types import FILE_TYPES, TENSOR_TYPES
-from core.convert.blocks.gguf import quantize_gguf
-from core.errors import PreconditionError
+from requant.checkpoint.gguf.rows import read_elements, write_elements
+from requant.checkpoint.gguf.tensor_types import FILE_TYPES, TENSOR_TYPES
+from requant.convert.blocks.gguf import quantize_gguf
+from requant.errors import PreconditionError
 from tests.oracles import ggml_blocks as oracle
 from tests.support.page_table import DOCS
 

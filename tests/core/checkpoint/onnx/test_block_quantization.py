@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from core.checkpoint.onnx.block_quantization import quantize_columns
-from core.checkpoint.onnx.packed_columns import DequantizeLinearRange, MatMulNBitsColumns
-from core.checkpoint.onnx.weight_form import FORM_NAMES, Operator, WeightForm, form_named
-from core.checkpoint.weights import floats
-from core.errors import ParameterError, PreconditionError, UnknownNameError
+from requant.checkpoint.onnx.block_quantization import quantize_columns
+from requant.checkpoint.onnx.packed_columns import DequantizeLinearRange, MatMulNBitsColumns
+from requant.checkpoint.onnx.weight_form import FORM_NAMES, Operator, WeightForm, form_named
+from requant.checkpoint.weights import floats
+from requant.errors import ParameterError, PreconditionError, UnknownNameError
 from tests.oracles.onnx_blocks import quantize_block
 
 Array = NDArray[Any]

@@ -11,15 +11,15 @@ import pytest
 from numpy.typing import NDArray
 from onnx import GraphProto, ModelProto, NodeProto
 
-from core.checkpoint.onnx.block_quantization import quantize_columns
-from core.checkpoint.onnx.packed_columns import DequantizeLinearRange, MatMulNBitsColumns
-from core.checkpoint.onnx.plan import plan_onnx
-from core.checkpoint.onnx.quantize import OnnxResult, quantize_onnx
-from core.checkpoint.onnx.weight_form import FORM_NAMES, Operator, form_named
-from core.checkpoint.run.progress import Progress
-from core.checkpoint.storage.local import LocalStore
-from core.checkpoint.storage.local_writer import LocalWriter
-from core.errors import CheckpointError, DestinationError
+from requant.checkpoint.onnx.block_quantization import quantize_columns
+from requant.checkpoint.onnx.packed_columns import DequantizeLinearRange, MatMulNBitsColumns
+from requant.checkpoint.onnx.plan import plan_onnx
+from requant.checkpoint.onnx.quantize import OnnxResult, quantize_onnx
+from requant.checkpoint.onnx.weight_form import FORM_NAMES, Operator, form_named
+from requant.checkpoint.run.progress import Progress
+from requant.checkpoint.storage.local import LocalStore
+from requant.checkpoint.storage.local_writer import LocalWriter
+from requant.errors import CheckpointError, DestinationError
 from tests.support import onnx_models as models
 from tests.support.cpu_time import within_cpu_seconds
 
@@ -122,8 +122,8 @@ def test_pieces_do_not_show(
     made = single("Gemm", transB=int(transposed))
     made.graph.initializer[0].CopyFrom(models.tensor("w", stored))
     models.save(made, tmp_path / "m.onnx")
-    monkeypatch.setattr("core.checkpoint.onnx.quantize._CODES", 700)
-    monkeypatch.setattr("core.checkpoint.onnx.quantize._ELEMENTS", 100)
+    monkeypatch.setattr("requant.checkpoint.onnx.quantize._CODES", 700)
+    monkeypatch.setattr("requant.checkpoint.onnx.quantize._ELEMENTS", 100)
     store, form = LocalStore(tmp_path), form_named(scheme, block_size=16, symmetric=symmetric)
     seen: list[Progress] = []
     quantize_onnx(store, "m.onnx", store, "q.onnx", form, threads=2, progress=seen.append)

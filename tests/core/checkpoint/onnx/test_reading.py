@@ -11,13 +11,13 @@ import pytest
 from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto
 
-from core.checkpoint.onnx.plan import plan_onnx
-from core.checkpoint.onnx.skeleton import read_skeleton
-from core.checkpoint.onnx.tensor_data import TensorFiles
-from core.checkpoint.onnx.weight_form import form_named
-from core.checkpoint.storage.local import LocalStore
-from core.checkpoint.storage.reading import file_named
-from core.errors import CheckpointError, StorageError
+from requant.checkpoint.onnx.plan import plan_onnx
+from requant.checkpoint.onnx.skeleton import read_skeleton
+from requant.checkpoint.onnx.tensor_data import TensorFiles
+from requant.checkpoint.onnx.weight_form import form_named
+from requant.checkpoint.storage.local import LocalStore
+from requant.checkpoint.storage.reading import file_named
+from requant.errors import CheckpointError, StorageError
 from tests.support import onnx_models as models
 
 Array = NDArray[Any]
@@ -163,7 +163,7 @@ def test_graphs_that_are_nested_too_deep_are_refused(tmp_path: Path) -> None:
 
 def test_graphs_of_very_many_fields_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two bytes of an empty attribute are hundreds in memory."""
-    monkeypatch.setattr("core.checkpoint.onnx.skeleton._MOST_FIELDS", 20_000)
+    monkeypatch.setattr("requant.checkpoint.onnx.skeleton._MOST_FIELDS", 20_000)
     node = message_field(1, b"\x2a\x00" * 500)
     (tmp_path / "m.onnx").write_bytes(b"\x08\x0a" + b"".join(message_field(7, node * 10) for _ in range(5)))
     with pytest.raises(CheckpointError, match="more than 20,000 fields"):

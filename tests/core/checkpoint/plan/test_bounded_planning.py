@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
-from core.checkpoint.plan.directory.source import read_source
-from core.checkpoint.plan.dry_run.document import plan_document
-from core.checkpoint.plan.planner import plan_conversion
-from core.checkpoint.run.manifest import MANIFEST, read_manifest
-from core.checkpoint.safetensors import scanner
-from core.checkpoint.safetensors.index_reader import parse_index
-from core.checkpoint.safetensors.reader import MAX_NAME_CHARACTERS, parse_header
-from core.checkpoint.selection import check_linear
-from core.checkpoint.small_json import MAX_NESTING, MAX_VALUES, parse_small_json
-from core.errors import CheckpointError, LimitError, RequantError, SafetensorsError
-from core.errors.cancellation import cancellation_check
+from requant.checkpoint.plan.directory.source import read_source
+from requant.checkpoint.plan.dry_run.document import plan_document
+from requant.checkpoint.plan.planner import plan_conversion
+from requant.checkpoint.run.manifest import MANIFEST, read_manifest
+from requant.checkpoint.safetensors import scanner
+from requant.checkpoint.safetensors.index_reader import parse_index
+from requant.checkpoint.safetensors.reader import MAX_NAME_CHARACTERS, parse_header
+from requant.checkpoint.selection import check_linear
+from requant.checkpoint.small_json import MAX_NESTING, MAX_VALUES, parse_small_json
+from requant.errors import CheckpointError, LimitError, RequantError, SafetensorsError
+from requant.errors.cancellation import cancellation_check
 from tests.support.cases import EXHAUSTIVE
 from tests.support.cpu_time import within_cpu_seconds
 from tests.support.held_interpreter import longest_hold

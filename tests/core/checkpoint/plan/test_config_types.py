@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from core.checkpoint.plan.stored_formats import stored_formats
-from core.checkpoint.schemes import SCHEMES, scheme_named
-from core.checkpoint.verify.structure import check_structure
-from core.errors import CheckpointError
+from requant.checkpoint.plan.stored_formats import stored_formats
+from requant.checkpoint.schemes import SCHEMES, scheme_named
+from requant.checkpoint.verify.structure import check_structure
+from requant.errors import CheckpointError
 from tests.support.planned_checkpoint import checkpoint, outputs_of, planned
 
 Q = "model.layers.0.self_attn.q_proj"

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from core.checkpoint.plan.model import DequantizeStep, Plan
-from core.checkpoint.profiles import CHECKPOINT_PROFILES
-from core.checkpoint.safetensors.dtypes import DTYPES
-from core.checkpoint.schemes import SCHEMES, scheme_named
-from core.errors import CheckpointError
+from requant.checkpoint.plan.model import DequantizeStep, Plan
+from requant.checkpoint.profiles import CHECKPOINT_PROFILES
+from requant.checkpoint.safetensors.dtypes import DTYPES
+from requant.checkpoint.schemes import SCHEMES, scheme_named
+from requant.errors import CheckpointError
 from tests.support.planned_checkpoint import (
     INDEX,
     HeadersOnly,

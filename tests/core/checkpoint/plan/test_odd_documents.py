@@ -13,19 +13,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.checkpoint.gguf.header_reader import read_header
-from core.checkpoint.gguf.plan import plan_gguf
-from core.checkpoint.jobs.job_record import RECORD, JobRecord, JobState, read_record, write_record
-from core.checkpoint.onnx.plan import plan_onnx
-from core.checkpoint.onnx.weight_form import form_named
-from core.checkpoint.plan.dry_run.document import plan_document
-from core.checkpoint.plan.dry_run.text import plan_text
-from core.checkpoint.run.manifest import MANIFEST, read_manifest
-from core.checkpoint.storage.local import LocalStore
-from core.checkpoint.storage.reading import file_named
-from core.checkpoint.weights.nf4_state import state_of
-from core.checkpoint.workers.plan_file import parse_plan_file
-from core.errors import RequantError
+from requant.checkpoint.gguf.header_reader import read_header
+from requant.checkpoint.gguf.plan import plan_gguf
+from requant.checkpoint.jobs.job_record import RECORD, JobRecord, JobState, read_record, write_record
+from requant.checkpoint.onnx.plan import plan_onnx
+from requant.checkpoint.onnx.weight_form import form_named
+from requant.checkpoint.plan.dry_run.document import plan_document
+from requant.checkpoint.plan.dry_run.text import plan_text
+from requant.checkpoint.run.manifest import MANIFEST, read_manifest
+from requant.checkpoint.storage.local import LocalStore
+from requant.checkpoint.storage.reading import file_named
+from requant.checkpoint.weights.nf4_state import state_of
+from requant.checkpoint.workers.plan_file import parse_plan_file
+from requant.errors import RequantError
 from tests.support.cases import EXHAUSTIVE
 from tests.support.gguf_files import string, strings, text, u32
 from tests.support.onnx_models import model, node, tensor, value

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.checkpoint.plan.model import CopyStep, Plan, QuantizeStep, SourceRange
-from core.checkpoint.plan.refusals import MOST_SHOWN
-from core.checkpoint.plan.selection import Selection
-from core.errors import DETAIL_LIMIT, CheckpointError, ParameterError
+from requant.checkpoint.plan.model import CopyStep, Plan, QuantizeStep, SourceRange
+from requant.checkpoint.plan.refusals import MOST_SHOWN
+from requant.checkpoint.plan.selection import Selection
+from requant.errors import DETAIL_LIMIT, CheckpointError, ParameterError
 from tests.support.planned_checkpoint import HeadersOnly, Tensors, checkpoint, planned, tensors_of
 
 Q, K, V = (f"model.layers.0.self_attn.{name}_proj.weight" for name in "qkv")

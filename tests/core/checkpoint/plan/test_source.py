@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from core.checkpoint.plan.directory.source import read_source
-from core.errors import CheckpointError
+from requant.checkpoint.plan.directory.source import read_source
+from requant.errors import CheckpointError
 from tests.support.planned_checkpoint import INDEX, HeadersOnly, Tensors, checkpoint
 
 A: Tensors = [("a.weight", "BF16", (4, 8))]

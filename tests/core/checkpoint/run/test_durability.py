@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from core.checkpoint.run.run import run_plan
-from core.checkpoint.storage.local import LocalStore
+from requant.checkpoint.run.run import run_plan
+from requant.checkpoint.storage.local import LocalStore
 from tests.support.hand_made_plan import example
 
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from core.checkpoint.run.run import run_plan
-from core.checkpoint.storage.local import LocalStore
-from core.errors import StorageError
+from requant.checkpoint.run.run import run_plan
+from requant.checkpoint.storage.local import LocalStore
+from requant.errors import StorageError
 from tests.support.cases import sample
 from tests.support.hand_made_plan import Example, example
 
@@ -84,9 +84,9 @@ def test_what_is_finished_before_a_file_that_is_too_large_stays(made: Example, t
     program = f"""
 import resource, sys
 from pathlib import Path
-from core.checkpoint.run.run import run_plan
-from core.checkpoint.storage.local import LocalStore
-from core.errors import StorageError
+from requant.checkpoint.run.run import run_plan
+from requant.checkpoint.storage.local import LocalStore
+from requant.errors import StorageError
 from tests.support.hand_made_plan import example
 made = example(Path({str(tmp_path / "source")!r}), shards=2, rows=60, columns=70)
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))

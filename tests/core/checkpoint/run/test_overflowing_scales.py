@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import requant
-from core.checkpoint.weights.floats import bits_of
-from core.errors import CheckpointError
+from requant.checkpoint.weights.floats import bits_of
+from requant.errors import CheckpointError
 from tests.support import safetensors_files
 from tests.support.hand_made_plan import read_safetensors, write_safetensors
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from core.checkpoint.safetensors.writer import head_bytes, layout
+from requant.checkpoint.safetensors.writer import head_bytes, layout
 from tests.support.cases import EXHAUSTIVE
 
 _MOST = 256
@@ -18,12 +18,12 @@ _MOST = 256
 _PROGRAM = """
 import sys
 from pathlib import Path
-from core.checkpoint.plan.model import Direction, Request
-from core.checkpoint.plan.planner import plan_conversion
-from core.checkpoint.run.run import run_plan
-from core.checkpoint.schemes import scheme_named
-from core.checkpoint.storage.local import LocalStore
-from core.checkpoint.storage.store import FileWriter
+from requant.checkpoint.plan.model import Direction, Request
+from requant.checkpoint.plan.planner import plan_conversion
+from requant.checkpoint.run.run import run_plan
+from requant.checkpoint.schemes import scheme_named
+from requant.checkpoint.storage.local import LocalStore
+from requant.checkpoint.storage.store import FileWriter
 
 class Nowhere(FileWriter):
     def write(self, offset, data): ...

@@ -13,15 +13,15 @@ from threading import Lock
 import numpy as np
 import pytest
 
-from core.checkpoint.plan.model import NotFinite, QuantizeStep, Step
-from core.checkpoint.run import steps as steps_module
-from core.checkpoint.run import stored_weight
-from core.checkpoint.run.progress import Progress
-from core.checkpoint.run.run import finish, run_plan, run_task
-from core.checkpoint.storage.local import LocalStore
-from core.checkpoint.weights.weight_format import Array
-from core.errors import CheckpointError, DestinationError, ParameterError, SourceChangedError
-from core.errors.cancellation import cancellation_check
+from requant.checkpoint.plan.model import NotFinite, QuantizeStep, Step
+from requant.checkpoint.run import steps as steps_module
+from requant.checkpoint.run import stored_weight
+from requant.checkpoint.run.progress import Progress
+from requant.checkpoint.run.run import finish, run_plan, run_task
+from requant.checkpoint.storage.local import LocalStore
+from requant.checkpoint.weights.weight_format import Array
+from requant.errors import CheckpointError, DestinationError, ParameterError, SourceChangedError
+from requant.errors.cancellation import cancellation_check
 from tests.support.cases import sample
 from tests.support.hand_made_plan import (
     ABOVE_LEAST,

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.checkpoint.safetensors.dtypes import DTYPES
-from core.checkpoint.safetensors.header import Header, TensorEntry
-from core.checkpoint.safetensors.reader import MAX_METADATA_BYTES, read_header
-from core.checkpoint.safetensors.writer import head_bytes, layout
-from core.errors import SafetensorsError
+from requant.checkpoint.safetensors.dtypes import DTYPES
+from requant.checkpoint.safetensors.header import Header, TensorEntry
+from requant.checkpoint.safetensors.reader import MAX_METADATA_BYTES, read_header
+from requant.checkpoint.safetensors.writer import head_bytes, layout
+from requant.errors import SafetensorsError
 from tests.support.safetensors_headers import ACCEPTED, REFUSED, HeaderCase, file_of, tensor
 
 

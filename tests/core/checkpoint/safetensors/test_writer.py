@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from core.checkpoint.safetensors.dtypes import DTYPES
-from core.checkpoint.safetensors.writer import head_bytes, layout
-from core.errors import SafetensorsError
+from requant.checkpoint.safetensors.dtypes import DTYPES
+from requant.checkpoint.safetensors.writer import head_bytes, layout
+from requant.errors import SafetensorsError
 
 
 def test_the_order_is_by_dtype_and_then_by_name() -> None:

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.checkpoint.selection import NamePatterns, check_linear, linear_pattern
-from core.checkpoint.selection.linear_pattern import LinearPatterns
-from core.checkpoint.selection.name_patterns import MAX_EXPRESSIONS
-from core.errors import ParameterError
+from requant.checkpoint.selection import NamePatterns, check_linear, linear_pattern
+from requant.checkpoint.selection.linear_pattern import LinearPatterns
+from requant.checkpoint.selection.name_patterns import MAX_EXPRESSIONS
+from requant.errors import ParameterError
 from tests.support.cases import EXHAUSTIVE
 
 LETTERS = ["a", "b", ".", r"\.", r"\d", r"\w", r"\s", r"\W", "0", "\n", "-", "é", ""]

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from core.checkpoint.storage import http_connections, http_store
-from core.checkpoint.storage.http_store import MAX_REDIRECTS, HttpStore
-from core.checkpoint.storage.object_store_client import RETRY
-from core.checkpoint.storage.store import StoredFile
-from core.errors import SourceChangedError, StorageError
+from requant.checkpoint.storage import http_connections, http_store
+from requant.checkpoint.storage.http_store import MAX_REDIRECTS, HttpStore
+from requant.checkpoint.storage.object_store_client import RETRY
+from requant.checkpoint.storage.store import StoredFile
+from requant.errors import SourceChangedError, StorageError
 from tests.core.checkpoint.storage.http_files import HttpFiles, serving
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from core.checkpoint.storage import local
-from core.checkpoint.storage.local import LocalStore
-from core.checkpoint.storage.location import open_store
-from core.checkpoint.storage.store import StoredFile
-from core.errors import DestinationError, SourceChangedError, StorageError
+from requant.checkpoint.storage import local
+from requant.checkpoint.storage.local import LocalStore
+from requant.checkpoint.storage.location import open_store
+from requant.checkpoint.storage.store import StoredFile
+from requant.errors import DestinationError, SourceChangedError, StorageError
 
 
 def read(store: LocalStore, file: StoredFile, offset: int, size: int) -> bytes:
@@ -252,8 +252,8 @@ def test_what_the_system_refuses(
 def test_a_file_larger_than_the_process_may_write(tmp_path: Path) -> None:
     program = f"""
 import resource
-from core.checkpoint.storage.local import LocalStore
-from core.errors import StorageError
+from requant.checkpoint.storage.local import LocalStore
+from requant.errors import StorageError
 resource.setrlimit(resource.RLIMIT_FSIZE, (5000, {resource.RLIM_INFINITY}))
 for size, at in ((10000, 0), (4000, 4000)):
     try:

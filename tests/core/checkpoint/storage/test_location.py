@@ -6,8 +6,8 @@ from itertools import product
 
 import pytest
 
-from core.checkpoint.storage.location import open_store
-from core.errors import StorageError
+from requant.checkpoint.storage.location import open_store
+from requant.errors import StorageError
 from tests.checkpoint_jobs.requests import HOSTS, SCHEMES, TAILS
 from tests.support.cases import sample
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import pytest
 from obstore.store import MemoryStore
 
-from core.checkpoint.storage import object_store, spooled_upload
-from core.checkpoint.storage.location import open_store
-from core.checkpoint.storage.object_store import ObjectStore, open_object_store
-from core.checkpoint.storage.object_store_client import RETRY
-from core.checkpoint.storage.store import StoredFile
-from core.errors import SourceChangedError, StorageError
+from requant.checkpoint.storage import object_store, spooled_upload
+from requant.checkpoint.storage.location import open_store
+from requant.checkpoint.storage.object_store import ObjectStore, open_object_store
+from requant.checkpoint.storage.object_store_client import RETRY
+from requant.checkpoint.storage.store import StoredFile
+from requant.errors import SourceChangedError, StorageError
 from tests.core.checkpoint.storage.http_files import HttpFiles, serving
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def test_a_wrong_setting(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_to_install() -> None:
     program = (
         "import sys; sys.modules['obstore'] = None\n"
-        "from core.checkpoint.storage.object_store import open_object_store\n"
+        "from requant.checkpoint.storage.object_store import open_object_store\n"
         "open_object_store('s3://bucket')"
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

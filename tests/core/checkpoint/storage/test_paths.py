@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from core.checkpoint.storage import paths
-from core.checkpoint.storage.local import LOCK_FILE, MAX_DEPTH, LocalStore
-from core.checkpoint.storage.paths import FOLDER, MAX_FOLDERS, MAX_LINKS, OutsideRootsError, PathsBelow
-from core.checkpoint.storage.store import StoredFile
-from core.errors import DestinationError, StorageError
+from requant.checkpoint.storage import paths
+from requant.checkpoint.storage.local import LOCK_FILE, MAX_DEPTH, LocalStore
+from requant.checkpoint.storage.paths import FOLDER, MAX_FOLDERS, MAX_LINKS, OutsideRootsError, PathsBelow
+from requant.checkpoint.storage.store import StoredFile
+from requant.errors import DestinationError, StorageError
 
 SECRET = b"of another user"
 ASKED_OF_THE_KERNEL = paths._kernel_opens_beneath.__wrapped__
@@ -341,7 +341,7 @@ def test_overlaps(root: Path, below: PathsBelow) -> None:
 
 
 def test_more_entries_than_a_checkpoint_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("core.checkpoint.storage.local.MAX_ENTRIES", 20)
+    monkeypatch.setattr("requant.checkpoint.storage.local.MAX_ENTRIES", 20)
     for number in range(21):
         (tmp_path / str(number)).touch()
     with pytest.raises(StorageError, match="more than 20 entries"):

@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from core.checkpoint.storage import read_ahead
-from core.checkpoint.storage.read_ahead import ReadAhead
-from core.checkpoint.storage.store import StoredFile
+from requant.checkpoint.storage import read_ahead
+from requant.checkpoint.storage.read_ahead import ReadAhead
+from requant.checkpoint.storage.store import StoredFile
 
 BLOCK, AHEAD, MOST_BLOCKS = 100, 3, 6
 DATA = random.Random(1).randbytes(2345)

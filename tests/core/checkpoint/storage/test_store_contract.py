@@ -1,4 +1,4 @@
-"""What every store promises (core/checkpoint/storage/store.py)."""
+"""What every store promises (core/requant/checkpoint/storage/store.py)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from obstore.store import MemoryStore
 
-from core.checkpoint.storage.local import LocalStore
-from core.checkpoint.storage.object_store import ObjectStore
-from core.checkpoint.storage.store import Store, StoredFile
-from core.errors import SourceChangedError, StorageError
+from requant.checkpoint.storage.local import LocalStore
+from requant.checkpoint.storage.object_store import ObjectStore
+from requant.checkpoint.storage.store import Store, StoredFile
+from requant.errors import SourceChangedError, StorageError
 
 
 @pytest.fixture(params=["directory", "bucket"])

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from core.checkpoint.plan.model import Direction, Request
-from core.checkpoint.plan.planner import plan_conversion
-from core.checkpoint.run.run import run_plan
-from core.checkpoint.storage.location import open_store
-from core.checkpoint.verify.difference import TensorDifference, Unit, diff
+from requant.checkpoint.plan.model import Direction, Request
+from requant.checkpoint.plan.planner import plan_conversion
+from requant.checkpoint.run.run import run_plan
+from requant.checkpoint.storage.location import open_store
+from requant.checkpoint.verify.difference import TensorDifference, Unit, diff
 from tests.support.hand_made_plan import Tensors, write_safetensors
 from tests.support.model_directory import make_model
 from tests.support.safetensors_files import read_safetensors
@@ -93,7 +93,7 @@ def test_dtypes_without_steps_are_counted_in_elements(
         header = json.dumps({"x": {"dtype": dtype, "shape": [elements], "data_offsets": [0, values.nbytes]}}).encode()
         (model / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + values.tobytes())
     for at_once in (1 << 18, 2):
-        monkeypatch.setattr("core.checkpoint.verify.difference.ELEMENTS", at_once)
+        monkeypatch.setattr("requant.checkpoint.verify.difference.ELEMENTS", at_once)
         assert _differences(*models) == {
             "x": TensorDifference("x", "values differ", elements, differing, Unit.BYTES, None, first)
         }

@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from core.checkpoint.plan.model import CopyStep, Direction, Plan, QuantizeStep, Request
-from core.checkpoint.plan.planner import plan_conversion
-from core.checkpoint.run.run import run_plan
-from core.checkpoint.safetensors.header import TensorEntry
-from core.checkpoint.schemes import SCHEMES, scheme_named
-from core.checkpoint.storage.location import open_store
-from core.checkpoint.verify.verification import Verification, verify
-from core.checkpoint.weights.floats import bits_of
+from requant.checkpoint.plan.model import CopyStep, Direction, Plan, QuantizeStep, Request
+from requant.checkpoint.plan.planner import plan_conversion
+from requant.checkpoint.run.run import run_plan
+from requant.checkpoint.safetensors.header import TensorEntry
+from requant.checkpoint.schemes import SCHEMES, scheme_named
+from requant.checkpoint.storage.location import open_store
+from requant.checkpoint.verify.verification import Verification, verify
+from requant.checkpoint.weights.floats import bits_of
 from tests.support.cases import EXHAUSTIVE
 from tests.support.hand_made_plan import Tensors, write_safetensors
 from tests.support.safetensors_files import tensor_places

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from core.checkpoint.plan.model import Direction, Request
-from core.checkpoint.plan.planner import plan_conversion
-from core.checkpoint.run.run import run_plan
-from core.checkpoint.safetensors.header import TensorEntry
-from core.checkpoint.storage.location import open_store
-from core.checkpoint.verify.verification import Verification, verify
-from core.errors import CheckpointError, VerificationError
+from requant.checkpoint.plan.model import Direction, Request
+from requant.checkpoint.plan.planner import plan_conversion
+from requant.checkpoint.run.run import run_plan
+from requant.checkpoint.safetensors.header import TensorEntry
+from requant.checkpoint.storage.location import open_store
+from requant.checkpoint.verify.verification import Verification, verify
+from requant.errors import CheckpointError, VerificationError
 from tests.support.hand_made_plan import write_safetensors
 from tests.support.model_directory import make_model
 from tests.support.safetensors_files import read_safetensors, tensor_places

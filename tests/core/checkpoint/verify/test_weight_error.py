@@ -11,14 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from core.checkpoint.plan.model import Direction, Request
-from core.checkpoint.plan.planner import plan_conversion
-from core.checkpoint.run.run import run_plan
-from core.checkpoint.storage.location import open_store
-from core.checkpoint.verify import weight_rows
-from core.checkpoint.verify.fault import Fault
-from core.checkpoint.verify.page import report_page
-from core.checkpoint.verify.report import CheckpointReport, checkpoint_report
+from requant.checkpoint.plan.model import Direction, Request
+from requant.checkpoint.plan.planner import plan_conversion
+from requant.checkpoint.run.run import run_plan
+from requant.checkpoint.storage.location import open_store
+from requant.checkpoint.verify import weight_rows
+from requant.checkpoint.verify.fault import Fault
+from requant.checkpoint.verify.page import report_page
+from requant.checkpoint.verify.report import CheckpointReport, checkpoint_report
 from tests.support.model_directory import make_model
 from tests.support.safetensors_files import read_safetensors
 

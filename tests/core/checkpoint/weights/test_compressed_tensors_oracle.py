@@ -8,11 +8,11 @@ from itertools import product
 import numpy as np
 import pytest
 
-from core.checkpoint.safetensors.dtypes import DTYPES
-from core.checkpoint.schemes import scheme_named
-from core.checkpoint.weights.blocks import Block
-from core.checkpoint.weights.floats import bits_of, values
-from core.checkpoint.weights.weight_format import Extremes, WeightFormat
+from requant.checkpoint.safetensors.dtypes import DTYPES
+from requant.checkpoint.schemes import scheme_named
+from requant.checkpoint.weights.blocks import Block
+from requant.checkpoint.weights.floats import bits_of, values
+from requant.checkpoint.weights.weight_format import Extremes, WeightFormat
 from tests.support import exact_weights
 from tests.support.cases import sample
 from tests.support.stored_weights import dequantized, extremes, quantized

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.checkpoint.safetensors.dtypes import DTYPES
-from core.checkpoint.schemes import scheme_named
-from core.checkpoint.weights.weight_format import WeightFormat
+from requant.checkpoint.safetensors.dtypes import DTYPES
+from requant.checkpoint.schemes import scheme_named
+from requant.checkpoint.weights.weight_format import WeightFormat
 from tests.support.stored_weights import dequantized, quantized
 
 VECTORS = Path(__file__).parents[3] / "vectors" / "compressed_tensors"

@@ -13,15 +13,15 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from core.checkpoint.weights.awq import Awq
-from core.checkpoint.weights.compressed_tensors.float8 import E4M3_VALUES
-from core.checkpoint.weights.fine_grained_fp8 import FineGrainedFp8
-from core.checkpoint.weights.floats import bits_of, values
-from core.checkpoint.weights.gptq import Gptq
-from core.checkpoint.weights.nf4 import ABSMAX, NESTED_ABSMAX, NESTED_VALUES, NF4, STATE, Nf4
-from core.checkpoint.weights.nf4_state import BLOCK
-from core.checkpoint.weights.weight_format import WeightFormat
-from core.errors import CheckpointError
+from requant.checkpoint.weights.awq import Awq
+from requant.checkpoint.weights.compressed_tensors.float8 import E4M3_VALUES
+from requant.checkpoint.weights.fine_grained_fp8 import FineGrainedFp8
+from requant.checkpoint.weights.floats import bits_of, values
+from requant.checkpoint.weights.gptq import Gptq
+from requant.checkpoint.weights.nf4 import ABSMAX, NESTED_ABSMAX, NESTED_VALUES, NF4, STATE, Nf4
+from requant.checkpoint.weights.nf4_state import BLOCK
+from requant.checkpoint.weights.weight_format import WeightFormat
+from requant.errors import CheckpointError
 from tests.oracles import weight_layouts as oracle
 from tests.oracles.profiles import FORMATS
 from tests.support.cases import sample

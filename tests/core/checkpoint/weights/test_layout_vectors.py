@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.checkpoint.safetensors.dtypes import DTYPES
-from core.checkpoint.weights.awq import Awq
-from core.checkpoint.weights.fine_grained_fp8 import FineGrainedFp8
-from core.checkpoint.weights.gptq import Gptq
-from core.checkpoint.weights.nf4 import STATE, Nf4
-from core.checkpoint.weights.weight_format import WeightFormat
+from requant.checkpoint.safetensors.dtypes import DTYPES
+from requant.checkpoint.weights.awq import Awq
+from requant.checkpoint.weights.fine_grained_fp8 import FineGrainedFp8
+from requant.checkpoint.weights.gptq import Gptq
+from requant.checkpoint.weights.nf4 import STATE, Nf4
+from requant.checkpoint.weights.weight_format import WeightFormat
 from tests.support.stored_weights import quantized
 
 VECTORS = Path(__file__).parents[3] / "vectors"

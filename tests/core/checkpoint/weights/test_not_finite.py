@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from core.checkpoint.safetensors.dtypes import DTYPES
-from core.checkpoint.weights.not_finite import first_not_below
+from requant.checkpoint.safetensors.dtypes import DTYPES
+from requant.checkpoint.weights.not_finite import first_not_below
 
 # Infinity, and the NaN with the smallest and the largest payload.
 SPECIAL = {

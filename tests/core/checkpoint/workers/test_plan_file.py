@@ -9,11 +9,17 @@ from typing import Any
 
 import pytest
 
-from core.checkpoint.plan.model import Direction, NotFinite, Request
-from core.checkpoint.plan.planner import plan_conversion
-from core.checkpoint.storage.local import LocalStore
-from core.checkpoint.workers.plan_file import PlanFile, parse_plan_file, plan_file_of, read_plan_file, write_plan_file
-from core.errors import CheckpointError, SourceChangedError, StorageError
+from requant.checkpoint.plan.model import Direction, NotFinite, Request
+from requant.checkpoint.plan.planner import plan_conversion
+from requant.checkpoint.storage.local import LocalStore
+from requant.checkpoint.workers.plan_file import (
+    PlanFile,
+    parse_plan_file,
+    plan_file_of,
+    read_plan_file,
+    write_plan_file,
+)
+from requant.errors import CheckpointError, SourceChangedError, StorageError
 from tests.support.hand_made_plan import weights, write_safetensors
 
 REQUEST = Request(

@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 from obstore.store import MemoryStore
 
-from core.checkpoint.run.manifest import RECORDS, read_manifest, record_name
-from core.checkpoint.run.run import finish, run_plan, run_task
-from core.checkpoint.storage.local import LocalStore
-from core.checkpoint.storage.object_store import ObjectStore
-from core.checkpoint.storage.store import Store
-from core.checkpoint.workers import worker
-from core.checkpoint.workers.lease import take_lease
-from core.checkpoint.workers.worker import Share, WorkReport, work
-from core.errors import DestinationError, ParameterError
+from requant.checkpoint.run.manifest import RECORDS, read_manifest, record_name
+from requant.checkpoint.run.run import finish, run_plan, run_task
+from requant.checkpoint.storage.local import LocalStore
+from requant.checkpoint.storage.object_store import ObjectStore
+from requant.checkpoint.storage.store import Store
+from requant.checkpoint.workers import worker
+from requant.checkpoint.workers.lease import take_lease
+from requant.checkpoint.workers.worker import Share, WorkReport, work
+from requant.errors import DestinationError, ParameterError
 from tests.support.cases import sample
 from tests.support.hand_made_plan import Example, example
 

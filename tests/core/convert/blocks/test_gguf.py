@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from core.convert.blocks.gguf import BLOCK, GGUF_FORMATS, GgufTensor, dequantize_gguf, quantize_gguf
-from core.errors import PreconditionError, TensorDataError, TypeFitError, UnknownNameError, UnsupportedError
+from requant.convert.blocks.gguf import BLOCK, GGUF_FORMATS, GgufTensor, dequantize_gguf, quantize_gguf
+from requant.errors import PreconditionError, TensorDataError, TypeFitError, UnknownNameError, UnsupportedError
 from tests.oracles import blocks as oracle
 from tests.support import cases
 from tests.vector_cases.conversion import floats, load

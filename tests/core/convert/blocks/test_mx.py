@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from core.convert.blocks.mx import BLOCK, MX_ELEMENTS, MxRule, MxTensor, dequantize_mx, mx_element, quantize_mx
-from core.errors import TensorDataError, TypeFitError, UnknownNameError, UnsupportedError
+from requant.convert.blocks.mx import BLOCK, MX_ELEMENTS, MxRule, MxTensor, dequantize_mx, mx_element, quantize_mx
+from requant.errors import TensorDataError, TypeFitError, UnknownNameError, UnsupportedError
 from tests.oracles import blocks as oracle
 from tests.oracles.quantization import from_bits
 from tests.oracles.small_floats import FORMATS, decode

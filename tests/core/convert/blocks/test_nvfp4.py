@@ -7,8 +7,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from core.convert.blocks.nvfp4 import BLOCK, GlobalScale, Nvfp4Tensor, dequantize_nvfp4, quantize_nvfp4
-from core.errors import ParameterError, PreconditionError, TensorDataError, TypeFitError, UnsupportedError
+from requant.convert.blocks.nvfp4 import BLOCK, GlobalScale, Nvfp4Tensor, dequantize_nvfp4, quantize_nvfp4
+from requant.errors import ParameterError, PreconditionError, TensorDataError, TypeFitError, UnsupportedError
 from tests.oracles import blocks as oracle
 from tests.oracles.quantization import f32
 from tests.oracles.small_floats import value_of

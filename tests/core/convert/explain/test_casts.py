@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from core.convert.explain.dequantize import dequantize_explainer
-from core.convert.explain.quantize import quantize_explainer
-from core.errors import RequantError
-from core.mlir import parse_type
-from core.profiles import PROFILES
+from requant.convert.explain.dequantize import dequantize_explainer
+from requant.convert.explain.quantize import quantize_explainer
+from requant.errors import RequantError
+from requant.mlir import parse_type
+from requant.profiles import PROFILES
 from tests.support.cases import EXHAUSTIVE
 from tests.support.drawn_types import EXPRESSED, as_expressed, tensor
 from tests.support.float_samples import SPECIAL, neighbours, patterns

@@ -7,9 +7,9 @@ import zlib
 import numpy as np
 import pytest
 
-from core.convert.explain.dequantize import dequantize_explainer
-from core.errors import RequantError
-from core.profiles import PROFILES, Operation
+from requant.convert.explain.dequantize import dequantize_explainer
+from requant.errors import RequantError
+from requant.profiles import PROFILES, Operation
 from tests.core.convert.explain.test_quantize import TABLE
 from tests.support.drawn_types import EXPRESSED, draw_type, drawable, stored_numbers, tensor
 

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.convert.explain import quantize_integer
-from core.convert.explain.explainer import ContradictionError
-from core.convert.explain.explanation import StepKind
-from core.convert.explain.quantize import quantize_explainer
-from core.convert.quantize import ROUNDINGS, NanPolicy
-from core.errors import PreconditionError, RequantError
-from core.mlir import parse_type
-from core.profiles import PROFILES, Operation, Rounding
+from requant.convert.explain import quantize_integer
+from requant.convert.explain.explainer import ContradictionError
+from requant.convert.explain.explanation import StepKind
+from requant.convert.explain.quantize import quantize_explainer
+from requant.convert.quantize import ROUNDINGS, NanPolicy
+from requant.errors import PreconditionError, RequantError
+from requant.mlir import parse_type
+from requant.profiles import PROFILES, Operation, Rounding
 from tests.support.cases import EXHAUSTIVE
 from tests.support.drawn_types import EXPRESSED, as_expressed, draw_type, drawable, hard_values, tensor
 

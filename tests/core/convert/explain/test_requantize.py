@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.convert.explain.requantize import requantize_explainer
-from core.errors import ParameterError, PreconditionError, RequantError
-from core.mlir import parse_type
-from core.profiles import PROFILES, Operation
-from core.schemes import SCHEMES, Multiplier
+from requant.convert.explain.requantize import requantize_explainer
+from requant.errors import ParameterError, PreconditionError, RequantError
+from requant.mlir import parse_type
+from requant.profiles import PROFILES, Operation
+from requant.schemes import SCHEMES, Multiplier
 from tests.support.cases import EXHAUSTIVE
 from tests.support.drawn_types import GRANULARITIES, INTEGERS, draw_type, stored_numbers, tensor
 from tests.support.near_ties import near_ties

@@ -16,17 +16,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.convert.vectors.c_header import c_header
-from core.convert.vectors.conversions import conversion_subjects
-from core.convert.vectors.readmemh import readmemh
-from core.convert.vectors.reason import ParameterReason, Reason
-from core.convert.vectors.vectors import Vectors, vectors_of
-from core.errors import LimitError, PreconditionError, RequantError, TypeFitError, UnsupportedError
-from core.mlir import parse_type
-from core.operators.tosa.rescale_plan import RescaleRounding
-from core.operators.vectors import OPERATIONS, RESCALE, rescale_subjects
-from core.profiles import PROFILES, Operation
-from core.schemes import SCHEMES, Multiplier
+from requant.convert.vectors.c_header import c_header
+from requant.convert.vectors.conversions import conversion_subjects
+from requant.convert.vectors.readmemh import readmemh
+from requant.convert.vectors.reason import ParameterReason, Reason
+from requant.convert.vectors.vectors import Vectors, vectors_of
+from requant.errors import LimitError, PreconditionError, RequantError, TypeFitError, UnsupportedError
+from requant.mlir import parse_type
+from requant.operators.tosa.rescale_plan import RescaleRounding
+from requant.operators.vectors import OPERATIONS, RESCALE, rescale_subjects
+from requant.profiles import PROFILES, Operation
+from requant.schemes import SCHEMES, Multiplier
 from tests.oracles import profiles as oracle
 from tests.oracles import schemes, small_floats, tosa
 from tests.support.cases import EXHAUSTIVE

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from service.http2 import frames
-from service.http2.frames import ErrorCode, FrameType, frame, rst_stream, window_update
-from service.oip.grpc import inference_pb2 as pb
-from service.oip.grpc.statuses import StatusCode
+from requant_service.http2 import frames
+from requant_service.http2.frames import ErrorCode, FrameType, frame, rst_stream, window_update
+from requant_service.oip.grpc import inference_pb2 as pb
+from requant_service.oip.grpc.statuses import StatusCode
 from tests.conftest import Server
 from tests.support.http2_client import Answer, Http2Client, call_of, data, head_of, headers, opening, prefixed
 from tests.support.inference_messages import SERVICE, outputs_of, request_of

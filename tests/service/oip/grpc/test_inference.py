@@ -10,11 +10,11 @@ import httpx
 import numpy as np
 import pytest
 
-from core.operators.description import Operator
-from core.operators.registry import OPERATORS
-from service.json_api.catalog.operators import route_path
-from service.oip.grpc import inference_pb2 as pb
-from service.oip.models.registry import MODELS
+from requant.operators.description import Operator
+from requant.operators.registry import OPERATORS
+from requant_service.json_api.catalog.operators import route_path
+from requant_service.oip.grpc import inference_pb2 as pb
+from requant_service.oip.models.registry import MODELS
 from tests.conftest import Server
 from tests.interop.clients.model_cases import CASES, ModelCase
 from tests.support.inference_messages import (

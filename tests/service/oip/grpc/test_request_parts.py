@@ -7,9 +7,9 @@ import random
 import pytest
 from google.protobuf.message import DecodeError
 
-from core.errors import LimitError
-from service.oip.grpc import inference_pb2 as pb
-from service.oip.grpc.request_parts import request_parts
+from requant.errors import LimitError
+from requant_service.oip.grpc import inference_pb2 as pb
+from requant_service.oip.grpc.request_parts import request_parts
 from tests.support.cases import examples
 
 

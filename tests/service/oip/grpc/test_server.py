@@ -21,8 +21,8 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from service.http2.frames import FrameType, frame
-from service.oip.grpc import inference_pb2 as pb
+from requant_service.http2.frames import FrameType, frame
+from requant_service.oip.grpc import inference_pb2 as pb
 from tests.conftest import ROOT, Server, free_port, started
 from tests.service.oip.grpc.conftest import UNLIMITED
 from tests.support.cases import EXHAUSTIVE
@@ -303,7 +303,7 @@ def test_settings_of_the_port(tmp_path: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        command = [sys.executable, "-m", "service", "--port", str(free_port()), "--grpc-port", str(port)]
+        command = [sys.executable, "-m", "requant", "serve", "--port", str(free_port()), "--grpc-port", str(port)]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 3
     assert f"grpc_port: cannot listen on 127.0.0.1:{port}" in done.stderr

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.runtime.shared_memory.bus_errors import MOST_MAPPINGS
-from service.runtime.shared_memory.mapping import Mapping
+from requant_service.runtime.shared_memory.bus_errors import MOST_MAPPINGS
+from requant_service.runtime.shared_memory.mapping import Mapping
 from tests.conftest import ROOT
 from tests.support.cases import EXHAUSTIVE, sample
 
@@ -98,7 +98,7 @@ def test_kernels_outlive_truncation_from_another_process() -> None:
 # Two of them would take each other's handler for that of somebody else.
 FIRST = """
 import sys, threading
-from service.runtime.shared_memory.bus_errors import bus_errors
+from requant_service.runtime.shared_memory.bus_errors import bus_errors
 sys.setswitchinterval(1e-6)
 found, all_there = [], threading.Barrier(8)
 def ask():
@@ -118,7 +118,7 @@ def test_there_is_one_handler_whichever_thread_is_first() -> None:
 # A mapping that is watched, and another one that is not.
 WATCHED = """
 import faulthandler, mmap, os, signal, tempfile, threading
-from service.runtime.shared_memory.mapping import Mapping
+from requant_service.runtime.shared_memory.mapping import Mapping
 file = tempfile.TemporaryFile(dir="/dev/shm")
 size = 2 * mmap.PAGESIZE
 file.truncate(size)
@@ -161,7 +161,7 @@ def test_any_other_bus_error_ends_the_process(before: str, after: str, last: str
 # A file system of its own, in which there is room for one page only.
 FULL = """
 import os
-from service.runtime.shared_memory.mapping import Mapping
+from requant_service.runtime.shared_memory.mapping import Mapping
 file = os.open("{directory}/file", os.O_RDWR | os.O_CREAT)
 os.ftruncate(file, 1 << 20)
 mapping = Mapping(file, 0, 1 << 20)

@@ -11,8 +11,8 @@ from uuid import uuid4
 
 import pytest
 
-from core.errors import InvalidRequestError, LimitError, RequantError, SharedMemoryError, UnknownNameError
-from service.runtime.shared_memory.regions import DIRECTORY, LONGEST_NAME, RegionStatus, SharedMemory
+from requant.errors import InvalidRequestError, LimitError, RequantError, SharedMemoryError, UnknownNameError
+from requant_service.runtime.shared_memory.regions import DIRECTORY, LONGEST_NAME, RegionStatus, SharedMemory
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="objects of shared memory are files on Linux")
 

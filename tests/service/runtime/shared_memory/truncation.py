@@ -16,11 +16,11 @@ import time
 
 import numpy as np
 
-from core.convert.quantize import plan_quantize
-from core.mlir import parse_type
-from core.mlir.types import TensorType
-from core.plan.plan import Array, Plan
-from service.runtime.shared_memory.mapping import Mapping
+from requant.convert.quantize import plan_quantize
+from requant.mlir import parse_type
+from requant.mlir.types import TensorType
+from requant.plan.plan import Array, Plan
+from requant_service.runtime.shared_memory.mapping import Mapping
 
 ELEMENTS = 1 << 16
 THREADS = 2

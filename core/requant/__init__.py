@@ -1,0 +1,90 @@
+"""Bit-exact quantization arithmetic on numpy arrays, and on whole checkpoints.
+
+>>> import requant
+>>> requant.quantize([-0.25, 0.25, 0.75, 100.0], "!quant.uniform<i8:f32, 0.5:3>", profile="onnx")
+array([  3,   3,   5, 127], dtype=int8)
+
+The bits are those of the HTTP service (`requant serve`). Names are imported when they are first used.
+"""
+
+from __future__ import annotations
+
+import platform
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from requant.arrays.comparison import compare
+    from requant.arrays.conversions import dequantize, quantize, requantize
+    from requant.arrays.parameters import Parameters, parameters, parameters_from_range
+    from requant.arrays.types import parse_type, print_type, quantized_type
+    from requant.checkpoint.run.run import RunReport
+    from requant.checkpoints import dequantize_checkpoint, quantize_checkpoint
+    from requant.comparison.comparison import ComparisonReport
+    from requant.errors import RequantError
+    from requant.plan.report import Report
+    from requant.verification import diff_checkpoints, verify_checkpoint
+
+__all__ = [
+    "ComparisonReport",
+    "Parameters",
+    "Report",
+    "RequantError",
+    "RunReport",
+    "compare",
+    "dequantize",
+    "dequantize_checkpoint",
+    "diff_checkpoints",
+    "parameters",
+    "parameters_from_range",
+    "parse_type",
+    "print_type",
+    "quantize",
+    "quantize_checkpoint",
+    "quantized_type",
+    "requantize",
+    "verify_checkpoint",
+]
+
+_MODULES = {
+    "ComparisonReport": "requant.comparison.comparison",
+    "Parameters": "requant.arrays.parameters",
+    "Report": "requant.plan.report",
+    "RequantError": "requant.errors",
+    "RunReport": "requant.checkpoint.run.run",
+    "compare": "requant.arrays.comparison",
+    "dequantize": "requant.arrays.conversions",
+    "dequantize_checkpoint": "requant.checkpoints",
+    "diff_checkpoints": "requant.verification",
+    "parameters": "requant.arrays.parameters",
+    "parameters_from_range": "requant.arrays.parameters",
+    "parse_type": "requant.arrays.types",
+    "print_type": "requant.arrays.types",
+    "quantize": "requant.arrays.conversions",
+    "quantize_checkpoint": "requant.checkpoints",
+    "quantized_type": "requant.arrays.types",
+    "requantize": "requant.arrays.conversions",
+    "verify_checkpoint": "requant.verification",
+}
+
+VERSION = "0.1.0"
+
+if sys.byteorder != "little":
+    raise ImportError(f"Requant needs a little-endian CPU, as tensors are little-endian; {platform.machine()} is not")
+if sys.platform == "win32" or (sys.platform == "darwin" and platform.machine() == "x86_64"):
+    raise ImportError(f"Requant does not support {platform.platform()}: see docs/platforms.md for what it runs on")
+
+
+# A checker of types knows all names from the imports above, and tells of any other.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name not in _MODULES:
+            raise AttributeError(f"module 'requant' has no attribute '{name}'")
+        found = globals()[name] = getattr(import_module(_MODULES[name]), name)
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

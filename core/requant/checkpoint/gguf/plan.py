@@ -1,0 +1,140 @@
+"""The plan for the tensors of a GGUF file, from its header alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from requant.checkpoint.gguf.header import GgufHeader, Key, TensorInfo, aligned
+from requant.checkpoint.gguf.header_writer import header_bytes, u32_value
+from requant.checkpoint.gguf.kept_tensors import rank_without_ones, reason_to_keep
+from requant.checkpoint.gguf.rows import READABLE
+from requant.checkpoint.gguf.tensor_types import FILE_TYPES, FLOATS, TENSOR_TYPES, TensorType, target_type
+from requant.checkpoint.selection import NamePatterns
+from requant.checkpoint.storage.store import StoredFile
+from requant.errors import CheckpointError, excerpt
+
+# GGML_QNT_VERSION, of ggml 0.25.
+_QUANTIZATION_VERSION = 2
+_NO_WEIGHTS = ("I8", "I16", "I32", "I64", "F64")
+_LAYER = re.compile(r"blk\.\s*([+-]?\d+)", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class GgufStep:
+    """One tensor: where it lies in both files, in bytes from their start. `kept`: why its bytes stay as they are."""
+
+    source: TensorInfo
+    output: TensorInfo
+    begin: int
+    output_begin: int
+    kept: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class GgufPlan:
+    """The plan for a file. `head`: the output's bytes up to its data; `size`: of the output in bytes."""
+
+    source: StoredFile
+    output: str
+    type: str
+    head: bytes
+    size: int
+    steps: tuple[GgufStep, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what a dry run prints, as values of JSON."""
+        return {
+            "source": self.source.name,
+            "source_bytes": self.source.size,
+            "output": self.output,
+            "output_bytes": self.size,
+            "type": self.type,
+            "tensors": [
+                {
+                    "name": step.source.name,
+                    "shape": list(reversed(step.source.dimensions)),
+                    "from": step.source.type.name,
+                    "to": step.output.type.name,
+                    **({"kept": step.kept} if step.kept else {}),
+                }
+                for step in self.steps
+            ],
+        }
+
+    def lines(self) -> Iterable[str]:
+        """Yield what a dry run prints, a line for each tensor."""
+        converted = sum(step.kept is None for step in self.steps)
+        yield f"{self.source.name}: {self.source.size:,} bytes, {len(self.steps)} tensors"
+        yield f"{self.output}: {self.size:,} bytes, {converted} tensors converted to {self.type}"
+        for step in self.steps:
+            shape = "x".join(map(str, reversed(step.source.dimensions)))
+            change = f"({step.kept})" if step.kept else f"-> {step.output.type.name}"
+            yield f"  {step.source.name} [{shape}] {step.source.type.name} {change}"
+
+
+def plan_gguf(header: GgufHeader, source: StoredFile, output: str, type_: str, ignore: Sequence[str] = ()) -> GgufPlan:
+    """Return the plan for converting a file to `type_`, as `llama-quantize --pure` does.
+
+    Tensors of two dimensions and more become `type_`; what llama.cpp keeps, and what `ignore` names, stays as it is.
+    The keys are copied, with `general.quantization_version` and `general.file_type` set. Tensors are in the order of
+    their layers, then of their names. Rows that are not whole blocks become F16, or Q4_0 where that was to be TQ1_0 or
+    TQ2_0 and fits. Of a split model each file is converted on its own, and keeps its number.
+
+    Raises UnknownNameError for the type; CheckpointError where a tensor to be converted is of a type that cannot be
+    read, or is quantized already and would be quantized again.
+    """
+    target = target_type(type_)
+    ignored = NamePatterns(ignore)
+    decided = []
+    for info in sorted(header.tensors, key=_order):
+        kept = "ignored" if ignored.match(info.name) else reason_to_keep(info.name, info.dimensions)
+        if kept is None and info.type.name in _NO_WEIGHTS:
+            kept = "not a weight"
+        to = info.type if kept else _converted_type(info, target, source.name)
+        decided.append((info, replace(info, type=to), kept or ("it has that type" if to is info.type else None)))
+    outputs, end = [], 0
+    for _, info, _ in decided:
+        # As ggml writes them.
+        dimensions = (*info.dimensions, 1)[: rank_without_ones(info.dimensions)]
+        outputs.append(replace(info, offset=end, dimensions=dimensions))
+        end = aligned(end + info.size, header.alignment)
+    head = header_bytes(_output_keys(header.keys, type_), outputs, header.alignment)
+    steps = tuple(
+        GgufStep(info, placed, header.data + info.offset, len(head) + placed.offset, kept)
+        for (info, _, kept), placed in zip(decided, outputs, strict=True)
+    )
+    return GgufPlan(source, output, type_, head, len(head) + end, steps)
+
+
+def _order(info: TensorInfo) -> tuple[int, bytes]:
+    layer = _LAYER.match(info.name)
+    return int(layer[1]) if layer else -1, info.name.encode()
+
+
+def _converted_type(info: TensorInfo, target: TensorType, file: str) -> TensorType:
+    if info.type is target:
+        return target
+    name = excerpt(info.name)
+    if info.type.name not in READABLE:
+        detail = f"'{name}' is {info.type.name}, which cannot be converted; {', '.join(READABLE)} can, or ignore it"
+        raise CheckpointError(detail, file=file, tensor=info.name)
+    if info.type.name not in FLOATS and target.name not in FLOATS:
+        detail = f"'{name}' is {info.type.name} already; convert the original file, or ignore the tensor"
+        raise CheckpointError(detail, file=file, tensor=info.name)
+    row = info.dimensions[0]
+    if row % target.block:
+        halves = row % TENSOR_TYPES["Q4_0"].block or target.name not in ("TQ1_0", "TQ2_0")
+        target = TENSOR_TYPES["F16" if halves else "Q4_0"]
+    return info.type if info.type is target else target
+
+
+def _output_keys(keys: Sequence[Key], type_: str) -> list[Key]:
+    """The keys of the output. Files of a split model but its first have no general keys, and get none."""
+    set_here = {"general.quantization_version": _QUANTIZATION_VERSION, "general.file_type": FILE_TYPES[type_]}
+    if not any(key.name == "general.architecture" for key in keys):
+        return list(keys)
+    kept = [key for key in keys if key.name not in set_here]
+    return kept + [Key(name, u32_value(number)) for name, number in set_here.items()]

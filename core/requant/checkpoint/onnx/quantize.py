@@ -1,0 +1,194 @@
+"""Quantizes the weights of an ONNX model in pieces: memory depends neither on the size of the model nor of a weight."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from requant.checkpoint.onnx.block_quantization import Blocks, quantize_columns
+from requant.checkpoint.onnx.packed_columns import DequantizeLinearRange, MatMulNBitsColumns
+from requant.checkpoint.onnx.plan import CopiedTensor, OnnxPlan, QuantizedWeight, plan_onnx
+from requant.checkpoint.onnx.rewrite import Weight
+from requant.checkpoint.onnx.weight_form import Operator, WeightForm
+from requant.checkpoint.run.progress import Progress, ProgressCallback, ProgressCounter
+from requant.checkpoint.run.work import Job, Piece, default_threads, run_jobs
+from requant.checkpoint.safetensors.dtypes import DTYPES
+from requant.checkpoint.storage.new_file import check_new
+from requant.checkpoint.storage.store import FileWriter, Store
+from requant.checkpoint.weights import floats
+from requant.errors import CheckpointError, PreconditionError, excerpt
+
+Array = NDArray[Any]
+_Range = tuple[int, int]
+
+# Bytes of a piece that is copied; of the codes of a piece; elements that are quantized at a time, and the bytes of the
+# buffers for each.
+_COPIED, _CODES, _ELEMENTS, _BUFFERS = 4 << 20, 24 << 20, 1 << 18, 24
+
+
+@dataclass(frozen=True, slots=True)
+class OnnxResult:
+    """What was done, and the SHA-256 of both files in hex."""
+
+    plan: OnnxPlan
+    data_sha256: str
+    sha256: str
+
+
+def quantize_onnx(
+    source: Store,
+    name: str,
+    destination: Store,
+    output: str,
+    form: WeightForm,
+    *,
+    ignore: Sequence[str] = (),
+    threads: int | None = None,
+    progress: ProgressCallback | None = None,
+) -> OnnxResult:
+    """Quantize the weights of MatMul and Gemm of the model `name`; write `output` and `<output>.data`.
+
+    For `requant checkpoint quantize MODEL.onnx DESTINATION.onnx --scheme MatMulNBits4`: `source` and `destination` are
+    the stores of the two directories, in which the models lie themselves; `form` is `form_named("MatMulNBits4")`.
+    Codes, scales and zero points equal those of onnxruntime's MatMulNBitsQuantizer (1.31), nodes and tensors have its
+    names. The model file appears last: until then nothing can be loaded.
+
+    Raises before anything is written what `plan_onnx` raises, DestinationError where one of the files is there already,
+    StorageError where they do not fit; while it runs, CheckpointError with tensor and index for a value that is not
+    finite or a scale beyond its type, and what the stores raise.
+    """
+    plan = plan_onnx(source, name, output, form, ignore=ignore)
+    check_new(destination, {plan.output: len(plan.model), plan.data_output: plan.data_size})
+    total = Progress(bytes_to_read=plan.bytes_to_read, bytes_to_write=plan.data_size + len(plan.model), outputs=2)
+    counter = ProgressCounter(progress, total)
+    with (
+        destination.create(plan.output, len(plan.model)) as model_writer,
+        destination.create(plan.data_output, plan.data_size) as writer,
+    ):
+        work = _Work(plan, source, writer, counter)
+        run_jobs([Job(iter([work.pieces()]), lambda: None)], threads or default_threads())
+        data_sha256 = writer.commit()
+        counter.add(finished=1)
+        model_writer.write(0, plan.model)
+        sha256 = model_writer.commit()
+        counter.add(written=len(plan.model), finished=1)
+    return OnnxResult(plan, data_sha256, sha256)
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    plan: OnnxPlan
+    source: Store
+    writer: FileWriter
+    counter: ProgressCounter
+
+    def pieces(self) -> Iterator[Piece]:
+        """Yield pieces that together write all of the data file."""
+        for begin, end in self.plan.gaps:
+            self.writer.write(begin, bytes(end - begin))
+            self.counter.add(written=end - begin)
+        for weight in self.plan.weights:
+            yield from self.weight_pieces(weight)
+        for copied in self.plan.copies:
+            for at in range(0, copied.data.size, _COPIED):
+                size = min(_COPIED, copied.data.size - at)
+                yield Piece(size, partial(self.copy, copied, at, size))
+
+    def copy(self, copied: CopiedTensor, at: int, size: int) -> None:
+        self.writer.write(copied.begin + at, copied.data.read(self.source, at, size).data)
+        self.counter.add(read=size, written=size)
+
+    def weight_pieces(self, placed: QuantizedWeight) -> Iterator[Piece]:
+        """Yield pieces whose outputs are ranges of bytes: columns of all blocks, or blocks of all columns.
+
+        Two codes and two zero points share a byte, so that pieces begin at an even number of both.
+        """
+        weight, form = placed.weight, self.plan.form
+        if form.operator is Operator.MATMUL_NBITS or weight.transposed:
+            width = max(_CODES // weight.k // 2 * 2, 2)
+            ranges = [((0, weight.k), (at, min(at + width, weight.n))) for at in range(0, weight.n, width)]
+        else:
+            pair = 2 * form.block_size
+            height = pair * max(_CODES // weight.n // pair, 1)
+            ranges = [((at, min(at + height, weight.k)), (0, weight.n)) for at in range(0, weight.k, height)]
+        for rows, columns in ranges:
+            codes = (rows[1] - rows[0]) * (columns[1] - columns[0])
+            yield Piece(2 * codes + _ELEMENTS * _BUFFERS, partial(self.convert, placed, rows, columns))
+
+    def convert(self, placed: QuantizedWeight, rows: _Range, columns: _Range) -> None:
+        """Quantize rows and columns of W [K, N], one of them all, and write what belongs to them."""
+        weight, form = placed.weight, self.plan.form
+        height, width = rows[1] - rows[0], columns[1] - columns[0]
+        packed: MatMulNBitsColumns | DequantizeLinearRange
+        if form.operator is Operator.MATMUL_NBITS:
+            packed = MatMulNBitsColumns(height, width, weight.dtype, form)
+        else:
+            packed = DequantizeLinearRange(height, width, weight.dtype, form, transposed=weight.transposed)
+        for top, bottom, left, right in self.strips(weight, height, width):
+            first = rows[0] + top, columns[0] + left
+            values = self.values(weight, (first[0], rows[0] + bottom), (first[1], columns[0] + right))
+            packed.put(self.blocks(weight, values, *first), top, left)
+        self.write(placed, packed, rows[0], columns[0])
+
+    def strips(self, weight: Weight, height: int, width: int) -> Iterator[tuple[int, int, int, int]]:
+        """Yield top, bottom, left and right of what is quantized at a time: whole blocks, long parts of file rows."""
+        block = self.plan.form.block_size
+        across = min(max(_ELEMENTS // (height if weight.transposed else block), 1), width)
+        down = height if weight.transposed else block * max(_ELEMENTS // (across * block), 1)
+        for left in range(0, width, across):
+            for top in range(0, height, down):
+                yield top, min(top + down, height), left, min(left + across, width)
+
+    def write(
+        self, placed: QuantizedWeight, packed: MatMulNBitsColumns | DequantizeLinearRange, row: int, column: int
+    ) -> None:
+        """Write a range whose first element is W[row, column]: one of both is 0."""
+        weight, form = placed.weight, self.plan.form
+        blocks = form.blocks(weight.k)
+        if form.operator is Operator.MATMUL_NBITS:
+            codes = column * blocks * form.block_size * form.bits // 8
+            scales, zero_points = column * blocks, column * -(-blocks * form.bits // 8)
+        else:
+            codes = (row * weight.n + column * weight.k) // 2
+            scales = row // form.block_size * weight.n + column * blocks
+            zero_points = scales // 2
+        self.write_at(placed.codes + codes, packed.codes)
+        self.write_at(placed.scales + scales * packed.scales.itemsize, packed.scales)
+        if placed.zero_points is not None:
+            self.write_at(placed.zero_points + zero_points, packed.zero_points)
+
+    def write_at(self, begin: int, data: Array) -> None:
+        stored = np.ascontiguousarray(data).reshape(-1).view("|u1")
+        self.writer.write(begin, stored.data)
+        self.counter.add(written=stored.size)
+
+    def blocks(self, weight: Weight, values: Array, row: int, column: int) -> Blocks:
+        """Quantize elements of which the first one is W[row, column]."""
+        try:
+            return quantize_columns(values, weight.dtype, self.plan.form)
+        except PreconditionError as error:
+            down, right = divmod(error.index or 0, values.shape[1])
+            index = (column + right, row + down) if weight.transposed else (row + down, column + right)
+            detail = f"'{excerpt(weight.name)}' cannot be quantized at [{index[0]}, {index[1]}]: {error}"
+            raise CheckpointError(detail, file=self.plan.source.name, tensor=weight.name) from error
+
+    def values(self, weight: Weight, rows: _Range, columns: _Range) -> Array:
+        """Read rows and columns of W [K, N] as f32."""
+        outer, inner, row = (columns, rows, weight.k) if weight.transposed else (rows, columns, weight.n)
+        dtype = np.dtype(DTYPES[weight.dtype].array)
+        width = inner[1] - inner[0]
+        if width == row:
+            begin, size = outer[0] * row * dtype.itemsize, (outer[1] - outer[0]) * row * dtype.itemsize
+            stored = weight.data.read(self.source, begin, size).view(dtype).reshape(-1, row)
+        else:
+            stored = np.empty((outer[1] - outer[0], width), dtype)
+            for target, at in zip(stored, range(*outer), strict=True):
+                begin = (at * row + inner[0]) * dtype.itemsize
+                target[:] = weight.data.read(self.source, begin, target.nbytes).view(dtype)
+        self.counter.add(read=stored.nbytes)
+        return floats.values(stored.T if weight.transposed else stored, weight.dtype)

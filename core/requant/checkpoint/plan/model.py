@@ -1,0 +1,124 @@
+"""The plan of a conversion: one task for each output file, and the files that are written at the end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from requant.checkpoint.safetensors.header import Header
+from requant.checkpoint.safetensors.writer import head_bytes
+from requant.checkpoint.storage.store import StoredFile
+from requant.checkpoint.weights.weight_format import WeightFormat
+
+
+class Direction(StrEnum):
+    """The direction of a conversion."""
+
+    QUANTIZE = "quantize"
+    DEQUANTIZE = "dequantize"
+
+
+class NotFinite(StrEnum):
+    """How to handle a weight with a NaN or an infinity."""
+
+    REFUSE = "refuse"
+    CONVERT = "convert"
+    """As the library does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The request for a conversion. It and the source's headers determine the plan.
+
+    `ignore` and `targets`: module names, or `re:` and a regular expression, as compressed-tensors reads them. The entry
+    `default` of `ignore` stands for what is usually left as it is (`requant.checkpoint.selection.default_ignore`); the
+    request of a plan has the entries that it meant there.
+    `dtype`: of dequantized weights, BF16 or F32 (None: what the source's config.json says, else BF16).
+    """
+
+    direction: Direction
+    scheme: str | None
+    profile: str
+    ignore: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ("Linear",)
+    not_finite: NotFinite = NotFinite.REFUSE
+    dtype: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRange:
+    """A tensor, or one matrix of a tensor of rank 3, in a file of the source: bytes [begin, end) of the file."""
+
+    file: str
+    tensor: str
+    dtype: str
+    shape: tuple[int, ...]
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class CopyStep:
+    """A tensor whose bytes are copied under the name `output`."""
+
+    source: SourceRange
+    output: str
+
+
+@dataclass(frozen=True, slots=True)
+class QuantizeStep:
+    """The weight of `module` becomes `module.suffix` for each stored tensor of `format`."""
+
+    module: str
+    source: SourceRange
+    format: WeightFormat
+    shares_scale_with: tuple[SourceRange, ...] = ()
+    """The other weights of its fused set, whose extremes count too."""
+
+
+@dataclass(frozen=True, slots=True)
+class DequantizeStep:
+    """The stored tensors of `module` become the tensor `output` of `dtype` and `shape` again."""
+
+    module: str
+    stored: dict[str, SourceRange]
+    """By suffix."""
+    format: WeightFormat
+    output: str
+    dtype: str
+    shape: tuple[int, int]
+
+
+Step = CopyStep | QuantizeStep | DequantizeStep
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One output file. `header` says where every tensor goes."""
+
+    output: str
+    header: Header
+    steps: tuple[Step, ...]
+
+    @property
+    def head(self) -> bytes:
+        """The bytes of the header, padding included."""
+        return head_bytes(self.header)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The plan of a conversion. `digest` is the SHA-256, in hex, of the request, the versions and the source's headers.
+
+    `carried`: files of the source that are copied as they are. `index` and `config`: the texts of
+    `model.safetensors.index.json` (None for a single file without one) and `config.json`, which are written last.
+    """
+
+    request: Request
+    digest: str
+    sources: tuple[StoredFile, ...]
+    tasks: tuple[Task, ...]
+    carried: tuple[StoredFile, ...]
+    index: bytes | None
+    config: bytes
+    warnings: tuple[str, ...] = ()

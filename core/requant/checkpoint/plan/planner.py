@@ -1,0 +1,144 @@
+"""The plan of a conversion, from the headers, the index and config.json of a checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from requant.checkpoint.plan.dequantization import dequantization_tasks
+from requant.checkpoint.plan.digest import digest_of
+from requant.checkpoint.plan.directory.carried import split_carried
+from requant.checkpoint.plan.directory.config import (
+    quantization_of,
+    stated_dtype,
+    with_quantization,
+    without_quantization,
+)
+from requant.checkpoint.plan.directory.file_names import check_file_names
+from requant.checkpoint.plan.directory.index import index_of
+from requant.checkpoint.plan.directory.source import Reserve, Source, read_source, unlimited
+from requant.checkpoint.plan.model import CopyStep, Direction, Plan, Request, Task
+from requant.checkpoint.plan.names import parameter_of
+from requant.checkpoint.plan.quantization import quantization_tasks
+from requant.checkpoint.plan.selection import Selection, with_default_entries
+from requant.checkpoint.plan.stored_formats import stored_formats
+from requant.checkpoint.plan.warnings import left_out_warnings, quantization_warnings
+from requant.checkpoint.profiles import CHECKPOINT_PROFILES
+from requant.checkpoint.schemes import scheme_named
+from requant.checkpoint.storage.store import Store
+from requant.errors import CheckpointError, excerpt
+from requant.errors.names import entry_named, unknown_name
+
+_HEAD = "lm_head"
+_MATRIX = 2
+_WITH_HEAD = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
+DTYPES_OF_WEIGHTS = ("BF16", "F16", "F32")
+
+
+def plan_conversion(store: Store, request: Request, reserve: Reserve = unlimited) -> Plan:
+    """Return the plan for the checkpoint at `store`. Reads only its headers, index and config.json.
+
+    The work can be cancelled (`requant.errors.cancellation`), and `reserve` is asked for memory before it is taken.
+
+    Raises CheckpointError for what cannot be converted, with all reasons; UnknownNameError for a scheme, an option of
+    it, a profile or a dtype that does not exist; ParameterError for another wrong option or pattern; SafetensorsError,
+    StorageError, SourceChangedError.
+    """
+    plan = plan_of(read_source(store, reserve), request, reserve)
+    check_file_names(plan)
+    return plan
+
+
+def plan_of(source: Source, request: Request, reserve: Reserve = unlimited) -> Plan:
+    """Return the plan for a source that was read before."""
+    if request.direction is Direction.QUANTIZE:
+        return _quantization(source, request, reserve)
+    return _dequantization(source, request)
+
+
+def _quantization(source: Source, request: Request, reserve: Reserve) -> Plan:
+    if request.scheme is None:
+        raise CheckpointError("quantizing requires a scheme")
+    scheme = scheme_named(request.scheme)
+    weight_format = scheme.format(request.profile)
+    profile = entry_named(CHECKPOINT_PROFILES, request.profile, "checkpoint profile")
+    if (earlier := quantization_of(source.config)) is not None:
+        raise CheckpointError(
+            f"config.json says that the weights are already quantized ({excerpt(str(earlier.get('quant_method')))}): "
+            "start from the checkpoint in BF16, F16 or F32, or dequantize this one first"
+        )
+    names = (entry.name for shard in source.shards.values() for entry in shard.header.tensors)
+    ignored = with_default_entries(request.ignore, request.targets, scheme.always_ignored, names)
+    request = replace(request, ignore=ignored)
+    asked = replace(request, ignore=(*ignored, *scheme.always_ignored))
+    metadata = None if scheme.metadata is None else dict(scheme.metadata)
+    tasks, selection = quantization_tasks(
+        source, asked, weight_format, fused=scheme.fused, metadata=metadata, reserve=reserve
+    )
+    head = _tied_head(source)
+    ignore = (
+        request.ignore if Selection(request.targets, asked.ignore).kept(f"{_HEAD}.weight") else (*request.ignore, *head)
+    )
+    members = scheme.quantization_config(request.targets, ignore, (*_left(tasks), *head))
+    carried, left_out = split_carried(source.files, source.shards)
+    warnings = quantization_warnings(request, selection, tasks, source.config, fused=scheme.fused)
+    arithmetic = {"profile": profile.name, "system": profile.system, "version": profile.version}
+    config = with_quantization(source.config, members)
+    return Plan(
+        request,
+        digest_of(source, request, arithmetic, tasks, carried, config),
+        tuple(shard.file for shard in source.shards.values()),
+        tasks,
+        carried,
+        index_of(tasks),
+        config,
+        (*warnings, *left_out_warnings(left_out)),
+    )
+
+
+def _tied_head(source: Source) -> tuple[str, ...]:
+    """Return `lm_head` where loaders would look for its quantized weight, and the checkpoint has none.
+
+    An output layer that is tied to the embeddings is a linear module without tensors of its own.
+    """
+    names = (entry.name for shard in source.shards.values() for entry in shard.header.tensors)
+    architectures = source.config.get("architectures")
+    has_head = isinstance(architectures, list) and any(str(name).endswith(_WITH_HEAD) for name in architectures)
+    return (_HEAD,) if has_head and not any(f"{_HEAD}." in name for name in names) else ()
+
+
+def _left(tasks: Iterable[Task]) -> list[str]:
+    """Return the modules with a weight of two dimensions that is not quantized."""
+    return [
+        step.output.removesuffix(".weight")
+        for task in tasks
+        for step in task.steps
+        if isinstance(step, CopyStep) and step.output.endswith(".weight") and len(step.source.shape) == _MATRIX
+    ]
+
+
+def _dequantization(source: Source, request: Request) -> Plan:
+    quantization = quantization_of(source.config)
+    if quantization is None:
+        raise CheckpointError("config.json has no quantization_config: the weights are not quantized")
+    if request.dtype is not None and request.dtype not in DTYPES_OF_WEIGHTS:
+        raise unknown_name("dtype of weights", request.dtype, DTYPES_OF_WEIGHTS)
+    dtype = request.dtype or stated_dtype(source.config) or "BF16"
+    if dtype not in DTYPES_OF_WEIGHTS:
+        raise CheckpointError(f"dtype is '{excerpt(dtype)}'; expected one of {', '.join(DTYPES_OF_WEIGHTS)}")
+    modules = {parameter_of(entry.name)[0] for shard in source.shards.values() for entry in shard.header.tensors}
+    formats = stored_formats(quantization, modules)
+    tasks, unused = dequantization_tasks(source, formats, dtype)
+    carried, left_out = split_carried(source.files, source.shards)
+    scales = [f"{unused} scales of quantized activations are dropped"] if unused else []
+    config = without_quantization(source.config, dtype)
+    return Plan(
+        request,
+        digest_of(source, request, {"method": formats.name}, tasks, carried, config),
+        tuple(shard.file for shard in source.shards.values()),
+        tasks,
+        carried,
+        index_of(tasks),
+        config,
+        (*scales, *left_out_warnings(left_out)),
+    )

@@ -1,0 +1,83 @@
+"""Collects all reasons why a checkpoint cannot be converted, so that they can be fixed together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from requant.checkpoint.plan.names import without_numbers
+from requant.errors import DETAIL_LIMIT, CheckpointError, RequantError, excerpt
+
+MOST_SHOWN = 12
+# More than can be shown: what follows is only counted.
+_MAX_KINDS = 100
+# For the first line, the last one and the ends of lines.
+_ROOM_AROUND = 100
+
+
+@dataclass(slots=True)
+class _Kind:
+    """Problems that differ in the numbers of their tensors alone: the first one, and how many there are."""
+
+    first: CheckpointError
+    count: int = 1
+
+
+@dataclass(slots=True)
+class Refusals:
+    """The problems found so far. `advice`: what to do about them, shown below the list."""
+
+    count: int = 0
+    advice: list[str] = field(default_factory=list)
+    _kinds: dict[tuple[str | None, str | None, str], _Kind] = field(default_factory=dict)
+
+    def add(self, detail: str, *, file: str | None = None, tensor: str | None = None) -> None:
+        """Note a reason."""
+        self.count += 1
+        key = (file, tensor and without_numbers(tensor), detail)
+        if (kind := self._kinds.get(key)) is not None:
+            kind.count += 1
+        elif len(self._kinds) < _MAX_KINDS:
+            self._kinds[key] = _Kind(CheckpointError(detail, file=file, tensor=tensor))
+
+    def take(self, error: RequantError, *, file: str | None = None, tensor: str | None = None) -> None:
+        """Note an error that was raised, as one about a file and a tensor."""
+        self.add(error.detail, file=file, tensor=tensor)
+
+    def raise_any(self) -> None:
+        """Raise CheckpointError if anything was noted: how much there is, and the first `MOST_SHOWN` kinds.
+
+        Problems of one kind differ in the numbers of their tensors alone: those of the layers of a model.
+        """
+        if not self.count:
+            return
+        kinds = list(self._kinds.values())
+        if self.count == 1:
+            lines = [_line(kinds[0])]
+        else:
+            lines = [f"{self.count} problems:", *_fitting(kinds, self.count, sum(map(len, self.advice)))]
+        first = kinds[0].first
+        raise CheckpointError("\n".join([*lines, *self.advice]), file=first.file, tensor=first.tensor)
+
+
+def _fitting(kinds: list[_Kind], count: int, others: int) -> list[str]:
+    """Return the lines about the first kinds, each whole, that leave room in a message for `others` characters more.
+
+    `count`: of all problems, those of further kinds included.
+    """
+    shown: list[str] = []
+    room = DETAIL_LIMIT - others - _ROOM_AROUND
+    for at, kind in enumerate(kinds):
+        line = f"- {_line(kind)}"
+        room -= len(line) + 1
+        if at and (at == MOST_SHOWN or room < 0):
+            return [*shown, f"- and {count} more"]
+        shown.append(line)
+        count -= kind.count
+    return shown
+
+
+def _line(kind: _Kind) -> str:
+    first = kind.first
+    place = [excerpt(name) for name in (first.file, first.tensor) if name]
+    others = f" (and {kind.count - 1} like it)" if kind.count > 1 else ""
+    return f"{', '.join(place)}{others}: {first.detail}" if place else first.detail

@@ -1,0 +1,182 @@
+"""Warnings about a conversion that is possible."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from requant.checkpoint.plan.fused_sets import fused_sets
+from requant.checkpoint.plan.model import CopyStep, QuantizeStep, Request, SourceRange, Task
+from requant.checkpoint.plan.names import ignoring, some
+from requant.checkpoint.plan.selection import Selection
+from requant.checkpoint.selection import Role, role_of
+from requant.checkpoint.storage.store import StoredFile
+from requant.checkpoint.weights.gptq import Gptq
+from requant.errors import excerpt
+
+_ROW_PARALLEL = re.compile(r".*\.(?:o_proj|out_proj|wo|down_proj|w2|c_proj|fc2|dense_4h_to_h)$")
+_RANKS = (2, 4, 8)
+# The scales of groups, by the axis along which a row has them.
+_GROUPS = {"weight_scale": 1, "weight_scale_inv": 1, "scales": 0}
+
+
+def quantization_warnings(
+    request: Request, selection: Selection, tasks: Iterable[Task], config: Mapping[str, Any], *, fused: bool
+) -> list[str]:
+    """Return the warnings about a quantization plan. `fused`: whether weights of a fused set need one global scale."""
+    steps = {step.module: step for task in tasks for step in task.steps if isinstance(step, QuantizeStep)}
+    return [
+        *_entries_without_match(request, selection),
+        *_unusual_modules(steps, config),
+        *_unfit_shapes(selection, tasks),
+        *_partly_quantized(steps, tasks),
+        *(_own_global_scales(steps) if fused else ()),
+        *_asymmetric_packed(steps),
+        *_asymmetric_gptq(steps),
+        *_split_groups(steps),
+    ]
+
+
+def left_out_warnings(files: Collection[StoredFile]) -> list[str]:
+    """Return which files of the directory are not carried over."""
+    if not files:
+        return []
+    gigabytes = sum(file.size for file in files) / 1e9
+    return [
+        "not copied, because they hold weights in another format or settings of another quantizer: "
+        f"{some([file.name for file in files])} ({gigabytes:.3f} GB)"
+    ]
+
+
+def _entries_without_match(request: Request, selection: Selection) -> list[str]:
+    return [
+        f"{where}: '{excerpt(entry)}' matches no module with a .weight"
+        for where, entries in (("ignore", request.ignore), ("targets", request.targets))
+        for entry in entries
+        if entry in selection.without_match
+    ]
+
+
+def _unusual_modules(steps: Mapping[str, QuantizeStep], config: Mapping[str, Any]) -> list[str]:
+    of_role: dict[Role, list[str]] = {}
+    for module in steps:
+        if (role := role_of(module)) is not None:
+            of_role.setdefault(role, []).append(module)
+    tied = config.get("tie_word_embeddings") is True
+    reasons = {
+        Role.EMBEDDING: "loaders expect quantized weights only in linear modules: they read an embedding's codes as "
+        "its values, or fail to find it",
+        Role.HEAD: "config.json ties it to the embeddings, so it is not loaded (tie_word_embeddings)"
+        if tied
+        else "this costs more accuracy than quantizing other layers, and not every loader supports a quantized output "
+        "layer",
+        Role.ROUTER: "expert routers are small, and vLLM loads them as plain weights",
+        Role.TOWER: "it is not part of the language model; whether a loader takes it quantized depends on the model",
+    }
+    return [
+        f"{some(of_role[role])} will be quantized: {reason}. Usually ignored: {ignoring(of_role[role])}"
+        for role, reason in reasons.items()
+        if role in of_role
+    ]
+
+
+def is_known_to_load(tasks: Iterable[Task]) -> bool:
+    """Return whether only modules are quantized that loaders take so: linear ones, and those they fuse together."""
+    tasks = tuple(tasks)
+    steps = {step.module: step for task in tasks for step in task.steps if isinstance(step, QuantizeStep)}
+    return all(role_of(module) is None for module in steps) and not _partly_quantized(steps, tasks)
+
+
+def _partly_quantized(steps: Mapping[str, QuantizeStep], tasks: Iterable[Task]) -> list[str]:
+    weights = [f"{module}.weight" for module in steps]
+    weights += [entry.name for task in tasks for entry in task.header.tensors if entry.name.endswith(".weight")]
+    partly = []
+    for each in fused_sets(dict.fromkeys(weights)):
+        quantized = sum(name.removesuffix(".weight") in steps for name in each.weights)
+        if 0 < quantized < len(each.weights):
+            partly.append(each.name)
+    if not partly:
+        return []
+    return [
+        f"only part of {some(partly)} will be quantized. vLLM fuses these modules, and refuses a fused module with two "
+        "schemes: quantize or ignore them together"
+    ]
+
+
+def _own_global_scales(steps: Mapping[str, QuantizeStep]) -> list[str]:
+    alone = []
+    for each in fused_sets(f"{module}.weight" for module in steps):
+        modules = [name.removesuffix(".weight") for name in each.weights]
+        if not all(steps[module].shares_scale_with for module in modules):
+            alone.append(each.name)
+    if not alone:
+        return []
+    return [
+        f"the parts of {some(alone)} get separate global scales, as in llm-compressor. vLLM uses the largest of them "
+        "for the fused module, which costs accuracy"
+    ]
+
+
+def _asymmetric_packed(steps: Mapping[str, QuantizeStep]) -> list[str]:
+    for step in steps.values():
+        suffixes = {tensor.suffix: tensor.dtype for tensor in _stored(step)}
+        if suffixes.get("weight_packed") == "I32" and "weight_zero_point" in suffixes:
+            return [
+                "transformers 5.23 with compressed-tensors 0.20 does not load packed weights with zero points; "
+                "transformers 5.17 with compressed-tensors 0.19 and vLLM do"
+            ]
+    return []
+
+
+def _asymmetric_gptq(steps: Mapping[str, QuantizeStep]) -> list[str]:
+    if any(isinstance(step.format, Gptq) and not step.format.symmetric for step in steps.values()):
+        return [
+            "vLLM 0.33 and SGLang do not load GPTQ weights with zero points (packing_format auto_round); transformers "
+            "with auto-round does"
+        ]
+    return []
+
+
+def _unfit_shapes(selection: Selection, tasks: Iterable[Task]) -> list[str]:
+    """Look at the weights that were chosen, and that the format leaves as they are."""
+    left = [
+        step.output.removesuffix(".weight")
+        for task in tasks
+        for step in task.steps
+        if isinstance(step, CopyStep) and len(step.source.shape) == 2 and selection.kept(step.output) is None
+    ]
+    if not left:
+        return []
+    return [f"{some(left)} will not be quantized: the shapes of their weights do not fit the scheme"]
+
+
+def _split_groups(steps: Mapping[str, QuantizeStep]) -> list[str]:
+    """Check the weights whose columns are split over tensor-parallel ranks."""
+    groups: dict[tuple[int, int], list[str]] = {}
+    for module, step in steps.items():
+        if not _ROW_PARALLEL.match(module):
+            continue
+        for tensor in _stored(step):
+            if len(tensor.shape) != 2 or tensor.suffix not in _GROUPS:
+                continue
+            count = tensor.shape[_GROUPS[tensor.suffix]]
+            if count > 1:
+                groups.setdefault((step.source.shape[1], count), []).append(module)
+    warnings = []
+    for (columns, count), modules in sorted(groups.items()):
+        bad = [ranks for ranks in _RANKS if count % ranks]
+        if bad:
+            warnings.append(
+                f"the {columns} columns of {some(modules)} are {count} groups, which cannot be divided among "
+                f"{' or '.join(map(str, bad))} tensor-parallel ranks of vLLM"
+            )
+    return warnings
+
+
+def _stored(step: QuantizeStep) -> Iterable[Any]:
+    return step.format.stored(step.source.dtype, _matrix(step.source))
+
+
+def _matrix(source: SourceRange) -> tuple[int, int]:
+    return source.shape[0], source.shape[1]

@@ -1,0 +1,150 @@
+"""Runs a plan, or one task of it, and finishes a destination.
+
+A file has its name only when it is complete and durable. The index is written after all tensors and `config.json` last:
+without it no program takes the directory for a model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from hashlib import sha256
+
+from requant.checkpoint.plan.model import Plan, Task
+from requant.checkpoint.run.conversion import convert_files
+from requant.checkpoint.run.destination import CONFIG, INDEX, check_apart, expected_files, prepare
+from requant.checkpoint.run.manifest import FinishedFile, add_record, complete_manifest
+from requant.checkpoint.run.progress import ProgressCallback
+from requant.checkpoint.run.steps import Observer
+from requant.checkpoint.storage.store import Store, StoredFile
+from requant.errors import DestinationError, ParameterError
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """What a run did. `files`: the finished files by name; `kept`: the names of those that were there before.
+
+    Once the destination is finished, `files` are those of the manifest: all but the manifest itself. `warnings`: those
+    of the plan, such as modules that loaders expect unquantized.
+    """
+
+    files: tuple[FinishedFile, ...]
+    kept: tuple[str, ...]
+    bytes_read: int
+    bytes_written: int
+    warnings: tuple[str, ...]
+
+
+def run_plan(
+    plan: Plan,
+    source: Store,
+    destination: Store,
+    *,
+    threads: int | None = None,
+    progress: ProgressCallback | None = None,
+    observe: Observer | None = None,
+) -> RunReport:
+    """Run a plan, except for outputs that an earlier run has finished.
+
+    `threads`: that convert at a time (None: as many as CPUs). `progress` is called after each piece, by one thread at a
+    time. What is finished stays when an error is raised, and a later call goes on from there.
+
+    Raises CheckpointError for a NaN or an infinity in a weight; SourceChangedError; DestinationError where another run
+    works on the destination, or it holds something else; StorageError.
+    """
+    check_apart(source, destination)
+    with destination.lock():
+        kept = prepare(plan, destination, alone=True)
+        report = _run(plan, plan.tasks, plan.carried, source, destination, kept, threads, progress, observe)
+        return _finish(plan, destination, kept, report)
+
+
+def run_task(
+    plan: Plan,
+    index: int,
+    source: Store,
+    destination: Store,
+    *,
+    threads: int | None = None,
+    progress: ProgressCallback | None = None,
+    observe: Observer | None = None,
+) -> RunReport:
+    """Make the output of one task, unless it is there. Other processes may run other tasks at the same time.
+
+    Raises as `run_plan`; DestinationError also where another process makes this output.
+    """
+    if not 0 <= index < len(plan.tasks):
+        raise ParameterError(f"there is no task {index}; the plan has {len(plan.tasks)}", index=index)
+    check_apart(source, destination)
+    with destination.lock(shared=True):
+        kept = prepare(plan, destination, alone=False)
+        return _run(plan, (plan.tasks[index],), (), source, destination, kept, threads, progress, observe)
+
+
+def finish(plan: Plan, source: Store, destination: Store, *, progress: ProgressCallback | None = None) -> RunReport:
+    """Write the files that are carried over, the index and `config.json`, once the outputs of all tasks are there.
+
+    Raises DestinationError where outputs are missing or a task still runs, otherwise as `run_plan`.
+    """
+    check_apart(source, destination)
+    with destination.lock():
+        kept = prepare(plan, destination, alone=True)
+        missing = [task.output for task in plan.tasks if task.output not in kept]
+        if missing:
+            raise DestinationError(
+                f"{len(missing)} of {len(plan.tasks)} outputs are missing, the first is {missing[0]}: "
+                "run their tasks first",
+                file=missing[0],
+            )
+        report = _run(plan, (), plan.carried, source, destination, kept, None, progress, None)
+        return _finish(plan, destination, kept, report)
+
+
+def _run(
+    plan: Plan,
+    tasks: tuple[Task, ...],
+    carried: tuple[StoredFile, ...],
+    source: Store,
+    destination: Store,
+    kept: dict[str, FinishedFile],
+    threads: int | None,
+    progress: ProgressCallback | None,
+    observe: Observer | None,
+) -> RunReport:
+    wanted = {*(task.output for task in tasks), *(file.name for file in carried)}
+    tasks = tuple(task for task in tasks if task.output not in kept)
+    carried = tuple(file for file in carried if file.name not in kept)
+    finished = {name: kept[name] for name in wanted if name in kept}
+    before = tuple(sorted(finished))
+
+    def record(file: FinishedFile) -> None:
+        add_record(destination, plan, file)
+        finished[file.name] = file
+
+    done = convert_files(
+        plan, tasks, carried, source, destination, record, threads=threads, progress=progress, observe=observe
+    )
+    files = tuple(finished[name] for name in sorted(finished))
+    return RunReport(files, before, done.bytes_read, done.bytes_written, plan.warnings)
+
+
+def _finish(plan: Plan, destination: Store, kept: dict[str, FinishedFile], report: RunReport) -> RunReport:
+    """Write the final files, in this order: the index, the manifest with all files, config.json.
+
+    Return the report with the index and config.json.
+    """
+    texts = {CONFIG: plan.config} if plan.index is None else {INDEX: plan.index, CONFIG: plan.config}
+    last = tuple(FinishedFile(name, len(data), sha256(data).hexdigest()) for name, data in texts.items())
+    files = {**kept, **{file.name: file for file in (*report.files, *last)}}
+    missing = expected_files(plan).keys() - files.keys()
+    if missing:
+        raise DestinationError(f"not finished: {sorted(missing)[0]} is missing")
+    if plan.index is not None:
+        destination.put(INDEX, plan.index)
+    complete_manifest(destination, plan, files)
+    destination.put(CONFIG, plan.config)
+    return replace(
+        report,
+        files=tuple(sorted((*report.files, *last), key=lambda file: file.name)),
+        kept=tuple(sorted({*report.kept, *(file.name for file in last if file.name in kept)})),
+        bytes_written=report.bytes_written + sum(file.size for file in last if file.name not in kept),
+    )

@@ -1,0 +1,265 @@
+"""Where two checkpoints differ, tensor by tensor.
+
+What is compared depends on how the two store a tensor:
+
+    quantized in one way            the codes, in steps; scales that differ are counted
+    plain, of one dtype             floats in ulps, integers in steps, all else in bytes
+    anything else of one shape      the values in f32, as a loader computes them; in steps of the scale where one side
+                                    is quantized to integers
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import dataclass
+from enum import StrEnum
+from math import isfinite
+
+import numpy as np
+
+from requant.checkpoint.plan.directory.config import quantization_of
+from requant.checkpoint.plan.directory.source import read_source
+from requant.checkpoint.plan.model import CopyStep, DequantizeStep, Direction, Request, SourceRange
+from requant.checkpoint.plan.planner import plan_of
+from requant.checkpoint.run.stored_weight import Files, StoredWeight
+from requant.checkpoint.run.work import default_threads
+from requant.checkpoint.safetensors.dtypes import DTYPES
+from requant.checkpoint.storage.store import Store
+from requant.checkpoint.verify.weight_rows import ELEMENTS, PlainWeight, QuantizedWeight, Weight, row_ranges
+from requant.checkpoint.weights.weight_format import Array
+from requant.errors import excerpt
+from requant.errors.cancellation import check_cancelled
+
+_FLOATS = ("BF16", "F16", "F32", "F64")
+_INTEGERS = ("I8", "U8", "I16", "U16", "I32", "U32", "BOOL")
+
+
+class Unit(StrEnum):
+    """The unit of a difference."""
+
+    STEPS = "steps"
+    """Of the codes, or of integers; of the scale of b, or of a where only that is quantized."""
+    ULPS = "ulps"
+    """How many numbers of the dtype lie between, and one."""
+    VALUE = "value"
+    """The difference of the values in f32."""
+    BYTES = "bytes"
+    """Elements of other dtypes have equal bytes or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorDifference:
+    """A tensor that is not the same in a and b.
+
+    `detail` says what is different where the elements were not compared: it is in one checkpoint only, or has another
+    shape. `differing`: of `elements`. `largest`: the largest difference, in `unit`; None where bytes were compared, or
+    a difference is NaN or infinite. `first`: the flat row-major index of the first that differs. `scales_differing`:
+    how many scales differ, of quantized weights.
+    """
+
+    tensor: str
+    detail: str
+    elements: int = 0
+    differing: int = 0
+    unit: Unit | None = None
+    largest: float | None = None
+    first: int | None = None
+    scales_differing: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointDifference:
+    """The tensors that differ, by name, and how many were compared."""
+
+    compared: int
+    differences: tuple[TensorDifference, ...]
+
+
+def diff(
+    a: Store,
+    b: Store,
+    *,
+    threads: int | None = None,
+    done: Callable[[str], None] | None = None,
+) -> CheckpointDifference:
+    """Compare two checkpoints of one model, quantized or not. Quantized weights go by the names that they had before.
+
+    `done` is called with the name of each tensor that was compared. Raises CheckpointError for what is no checkpoint,
+    StorageError, SourceChangedError.
+    """
+    tensors_a, tensors_b = _tensors(a), _tensors(b)
+    found = [TensorDifference(name, "only in a") for name in tensors_a.keys() - tensors_b.keys()]
+    found += [TensorDifference(name, "only in b") for name in tensors_b.keys() - tensors_a.keys()]
+    both = sorted(tensors_a.keys() & tensors_b.keys())
+
+    def compare(name: str) -> TensorDifference | None:
+        check_cancelled()
+        different = _compare(name, tensors_a[name], tensors_b[name])
+        if done is not None:
+            done(name)
+        return different
+
+    with ThreadPoolExecutor(threads or default_threads()) as pool:
+        waiting = [pool.submit(copy_context().run, compare, name) for name in both]
+        try:
+            found += [each for each in (future.result() for future in waiting) if each is not None]
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return CheckpointDifference(len(both), tuple(sorted(found, key=lambda each: each.tensor)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Plain:
+    files: Files
+    source: SourceRange
+
+
+@dataclass(frozen=True, slots=True)
+class _Quantized:
+    weight: QuantizedWeight
+    layout: str
+
+
+_Tensor = _Plain | _Quantized
+
+
+def _tensors(store: Store) -> dict[str, _Tensor]:
+    """Return the tensors of a checkpoint by name; quantized weights by that of the weight."""
+    source = read_source(store)
+    files = Files(store, {file.name: file for file in source.files})
+    quantization = quantization_of(source.config)
+    if quantization is None:
+        return {
+            entry.name: _Plain(files, SourceRange(name, entry.name, entry.dtype, entry.shape, entry.begin, entry.end))
+            for name, shard in source.shards.items()
+            for entry in shard.header.tensors
+        }
+    plan = plan_of(source, Request(Direction.DEQUANTIZE, None, ""))
+    layout = str(quantization.get("format", quantization.get("quant_method")))
+    tensors: dict[str, _Tensor] = {}
+    for step in (step for task in plan.tasks for step in task.steps):
+        if isinstance(step, DequantizeStep):
+            tensors[step.output] = _Quantized(QuantizedWeight(StoredWeight(files, step)), excerpt(layout))
+        elif isinstance(step, CopyStep):
+            tensors[step.output] = _Plain(files, step.source)
+    return tensors
+
+
+def _compare(name: str, a: _Tensor, b: _Tensor) -> TensorDifference | None:
+    shapes = [list(each.source.shape if isinstance(each, _Plain) else each.weight.shape) for each in (a, b)]
+    if shapes[0] != shapes[1]:
+        return TensorDifference(name, f"shape {shapes[0]} in a, {shapes[1]} in b")
+    if isinstance(a, _Quantized) and isinstance(b, _Quantized) and a.weight.format == b.weight.format:
+        return _compare_codes(name, a.weight, b.weight)
+    if isinstance(a, _Plain) and isinstance(b, _Plain) and a.source.dtype == b.source.dtype:
+        return _compare_plain(name, a, b)
+    weights = [_weight(each) for each in (a, b)]
+    if weights[0] is None or weights[1] is None:
+        return TensorDifference(name, f"{_described(a)} in a, {_described(b)} in b")
+    return _compare_values(name, weights[0], weights[1], f"{_described(a)} in a, {_described(b)} in b")
+
+
+def _described(tensor: _Tensor) -> str:
+    return tensor.source.dtype if isinstance(tensor, _Plain) else tensor.layout
+
+
+def _weight(tensor: _Tensor) -> Weight | None:
+    if isinstance(tensor, _Quantized):
+        return tensor.weight
+    matrix = len(tensor.source.shape) == 2 and tensor.source.dtype in ("BF16", "F16", "F32")
+    return PlainWeight(tensor.files, tensor.source) if matrix else None
+
+
+@dataclass(slots=True)
+class _Tally:
+    """The differences of a tensor so far."""
+
+    differing: int = 0
+    largest: float | None = 0.0
+    first: int | None = None
+
+    def add(self, unlike: Array, distances: Array | None, begin: int) -> None:
+        """Add elements from flat index `begin`: which differ, and by how much."""
+        places = np.flatnonzero(unlike)
+        if not places.size:
+            return
+        self.differing += places.size
+        if self.first is None:
+            self.first = begin + int(places[0])
+        largest = None if distances is None else float(distances.reshape(-1)[places].max())
+        if largest is None or not isfinite(largest):
+            self.largest = None
+        elif self.largest is not None:
+            self.largest = max(self.largest, largest)
+
+
+def _compare_codes(name: str, a: QuantizedWeight, b: QuantizedWeight) -> TensorDifference | None:
+    tally, scales = _Tally(), 0
+    columns = a.shape[1]
+    for begin, end in row_ranges(a, b):
+        of_a, of_b = a.codes(begin, end), b.codes(begin, end)
+        distances = np.abs(of_a.codes.astype(np.int32) - of_b.codes)
+        tally.add(distances != 0, distances, begin * columns)
+        scales += int(np.count_nonzero(of_a.scales.view(np.uint32) != of_b.scales.view(np.uint32)))
+    if not tally.differing and not scales:
+        return None
+    detail = "codes differ" if tally.differing else "scales differ"
+    return _difference(name, detail, a.shape[0] * columns, tally, Unit.STEPS, scales)
+
+
+def _compare_values(name: str, a: Weight, b: Weight, detail: str) -> TensorDifference | None:
+    tally, unit = _Tally(), Unit.VALUE
+    columns = a.shape[1]
+    quantized = b if isinstance(b, QuantizedWeight) else a
+    for begin, end in row_ranges(a, b):
+        x, y = a.f32(begin, end), b.f32(begin, end)
+        with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+            distances = np.abs(x.astype(np.float64) - y)
+            if isinstance(quantized, QuantizedWeight) and (codes := quantized.codes(begin, end)).uniform:
+                unit = Unit.STEPS
+                width = -(-columns // codes.scales.shape[1])
+                distances /= np.abs(np.repeat(codes.scales.astype(np.float64), width, axis=1)[:, :columns])
+        unlike = (x != y) & ~(np.isnan(x) & np.isnan(y))
+        tally.add(unlike, distances, begin * columns)
+    return _difference(name, detail, a.shape[0] * columns, tally, unit) if tally.differing else None
+
+
+def _compare_plain(name: str, a: _Plain, b: _Plain) -> TensorDifference | None:
+    dtype = DTYPES[a.source.dtype]
+    item = max(dtype.bits // 8, 1)
+    tally, size = _Tally(), a.source.end - a.source.begin
+    together = ELEMENTS * dtype.bits // 8
+    unit = Unit.ULPS if dtype.name in _FLOATS else Unit.STEPS if dtype.name in _INTEGERS else Unit.BYTES
+    for begin in range(0, size, together):
+        end = min(begin + together, size)
+        x, y = (
+            each.files.read(each.source.file, each.source.begin + begin, each.source.begin + end) for each in (a, b)
+        )
+        if np.array_equal(x, y):
+            continue
+        if unit is Unit.BYTES:
+            bits: Array = np.bitwise_xor(x, y).view(np.uint8)
+            unlike: Array = np.unpackbits(bits, bitorder="little").reshape(-1, dtype.bits).max(axis=1)
+            tally.add(unlike, None, begin * 8 // dtype.bits)
+            continue
+        keys = [_keys(each.view(f"<u{item}"), unit is Unit.ULPS, dtype.array) for each in (x, y)]
+        tally.add(x.view(f"<u{item}") != y.view(f"<u{item}"), np.abs(keys[0] - keys[1]), begin // item)
+    return _difference(name, "values differ", size * 8 // dtype.bits, tally, unit) if tally.differing else None
+
+
+def _keys(bits: Array, floats: bool, array: str) -> Array:
+    """Return numbers, as f64, whose neighbors differ by 1: integers, or the ordinals of floats."""
+    if not floats:
+        return bits.view(array).astype(np.float64)
+    sign = 1 << (bits.itemsize * 8 - 1)
+    magnitudes = (bits & bits.dtype.type(sign - 1)).astype(np.float64)
+    keys: Array = np.where(bits >= sign, -magnitudes, magnitudes)
+    return keys
+
+
+def _difference(name: str, detail: str, elements: int, tally: _Tally, unit: Unit, scales: int = 0) -> TensorDifference:
+    largest = tally.largest if tally.differing else None
+    return TensorDifference(name, detail, elements, tally.differing, unit, largest, tally.first, scales)

@@ -1,0 +1,388 @@
+"""Stored values of quantized weights that no quantizer of the layout writes, found in one pass.
+
+| stored | fault |
+| --- | --- |
+| scales in BF16, F16, F32 | NaN, infinite, negative (not with GPTQ's symmetric codes), 0 of a code that is not 0 |
+| scales in E4M3 (NVFP4) | NaN, negative, 0 of a code that is not 0 |
+| scales in E8M0 (MX formats, UE8M0) | 255, the NaN; 0 is 2^-127 |
+| `weight_global_scale` | NaN, infinite, negative, 0 |
+| FP8 codes | NaN |
+| integers of fewer than 8 bits in bytes, and their zero points | beyond the bits |
+| the bits of a packed row that hold no code | not 0; for NF4 not 7, the code of 0 |
+| zero points of GPTQ with symmetric codes | not half of the range, which loaders take for them without looking |
+| `g_idx` | a group that there is not |
+| NF4's `quant_map` | not finite, not ascending |
+| scales of activations | NaN, infinite, negative, 0 |
+| all codes of a weight | stand for 0 |
+
+compressed-tensors, GPTQ and AWQ write no scale of 0 for zeros, but an epsilon; NF4 writes 0, and so do other programs
+in NVFP4. Such a scale is no fault where its codes stand for 0. Packed codes of all bits are not read, except for
+scales of 0 and until one is found that is not 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import dataclass, field
+from math import isfinite, prod
+from typing import NamedTuple
+
+import numpy as np
+
+from requant.checkpoint.plan.dequantization import ACTIVATIONS
+from requant.checkpoint.plan.directory.source import Source
+from requant.checkpoint.plan.model import DequantizeStep, Plan, SourceRange
+from requant.checkpoint.plan.names import parameter_of
+from requant.checkpoint.run.stored_weight import Files, StoredWeight
+from requant.checkpoint.run.work import default_threads
+from requant.checkpoint.safetensors.dtypes import DTYPES
+from requant.checkpoint.storage.store import Store
+from requant.checkpoint.verify.fault import Fault
+from requant.checkpoint.verify.weight_rows import QuantizedWeight, row_ranges
+from requant.checkpoint.weights import nf4
+from requant.checkpoint.weights.awq import Awq
+from requant.checkpoint.weights.compressed_tensors.float8 import FloatQuantized
+from requant.checkpoint.weights.compressed_tensors.integers import IntQuantized, PackQuantized
+from requant.checkpoint.weights.compressed_tensors.mx import MxWeight
+from requant.checkpoint.weights.compressed_tensors.nvfp4 import Nvfp4Weight
+from requant.checkpoint.weights.fine_grained_fp8 import FineGrainedFp8
+from requant.checkpoint.weights.floats import EPSILON, values
+from requant.checkpoint.weights.gptq import Gptq
+from requant.checkpoint.weights.nf4 import Nf4
+from requant.checkpoint.weights.nf4_state import is_written_state
+from requant.checkpoint.weights.weight_format import Array
+from requant.errors import CheckpointError
+from requant.errors.cancellation import check_cancelled
+
+Wrong = Iterator[tuple[str, Array]]
+Check = Callable[[Array, int], Wrong]
+"""Yields what elements of a piece of a stored tensor are, and which. The piece begins at a flat index of the tensor."""
+
+_WORD = 32
+_ZERO = "0"
+_ONES: Mapping[str, float] = {"BF16": 0x3F80, "F16": 0x3C00, "F32": 1.0, "F8_E4M3": 0x38}
+"""The bits of 1, or its value, as `DTYPES[dtype].array` holds it."""
+_E8M0_NAN = 255
+_FIRST_BYTES = 64 << 10
+
+
+def check_stored_values(
+    plan: Plan, source: Source, store: Store, *, threads: int | None = None
+) -> tuple[tuple[Fault, ...], tuple[Fault, ...]]:
+    """Return the faults of the stored values of a quantized checkpoint, and what is unusual without being one.
+
+    `plan`: the one that dequantizes it. Raises StorageError, SourceChangedError.
+    """
+    files = Files(store, {file.name: file for file in plan.sources})
+    steps = [step for task in plan.tasks for step in task.steps if isinstance(step, DequantizeStep)]
+    activations = [
+        SourceRange(name, entry.name, entry.dtype, entry.shape, entry.begin, entry.end)
+        for name, shard in source.shards.items()
+        for entry in shard.header.tensors
+        if parameter_of(entry.name)[1] in ACTIVATIONS and entry.name.endswith("scale") and entry.dtype in EPSILON
+    ]
+    found = _Found()
+    with ThreadPoolExecutor(threads or default_threads()) as pool:
+        waiting = [pool.submit(copy_context().run, _check_weight, files, step) for step in steps]
+        waiting += [pool.submit(copy_context().run, _check_activation, files, each) for each in activations]
+        try:
+            for future in waiting:
+                of_one = future.result()
+                found.faults += of_one.faults
+                found.unusual += of_one.unusual
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return tuple(found.faults), tuple(found.unusual)
+
+
+@dataclass(slots=True)
+class _Found:
+    faults: list[Fault] = field(default_factory=list)
+    unusual: list[Fault] = field(default_factory=list)
+
+
+def _check_activation(files: Files, source: SourceRange) -> _Found:
+    return _Found([_fault(source, each) for each in _violations(files, source, _scales(source.dtype))])
+
+
+def _check_weight(files: Files, step: DequantizeStep) -> _Found:
+    found, weight = _Found(), QuantizedWeight(StoredWeight(files, step))
+    scales = next((suffix for suffix in _SCALES if suffix in step.stored), None)
+    codes = next(iter(step.stored.values()))
+    zero_scales = None
+    for suffix, checks in _checks(step).items():
+        for check in checks:
+            for each in _violations(files, step.stored[suffix], check):
+                if each.what == _ZERO and suffix == scales:
+                    zero_scales = each
+                else:
+                    found.faults.append(_fault(step.stored[suffix], each))
+    try:
+        if zero_scales is not None and scales is not None:
+            lost = _codes_without_scale(weight, scales)
+            if lost is not None:
+                detail = f"{_fault(step.stored[scales], zero_scales).detail}; their codes are not all 0, and are lost"
+                found.faults.append(Fault(detail, codes.file, step.stored[scales].tensor, lost))
+            elif not isinstance(step.format, Nf4):
+                found.unusual.append(_fault(step.stored[scales], zero_scales))
+        if not found.faults and _is_zero(weight, codes):
+            found.faults.append(Fault("all codes stand for 0: the whole weight is 0", codes.file, codes.tensor))
+    except CheckpointError as error:
+        if not found.faults:
+            found.faults.append(Fault(error.detail, codes.file, error.tensor or codes.tensor))
+    return found
+
+
+class _Violation(NamedTuple):
+    """`what`: the elements are. `first`: flat index of the first."""
+
+    what: str
+    elements: int
+    first: int
+
+
+def _fault(source: SourceRange, found: _Violation) -> Fault:
+    total = prod(source.shape)
+    index = tuple(int(each) for each in np.unravel_index(found.first, source.shape)) if source.shape else ()
+    which = f"{found.elements} of {total} values are" if total > 1 else "the value is"
+    where = f", the first at {list(index)}" if total > 1 else ""
+    return Fault(f"{which} {found.what}{where}", source.file, source.tensor, index)
+
+
+def _violations(files: Files, source: SourceRange, check: Check) -> list[_Violation]:
+    """Return what is wrong in a stored tensor, reading it once in pieces."""
+    dtype = np.dtype(DTYPES[source.dtype].array)
+    size = max(files.store.read_size // dtype.itemsize, 1) * dtype.itemsize
+    found: dict[str, _Violation] = {}
+    for at in range(source.begin, source.end, size):
+        check_cancelled()
+        begin = (at - source.begin) // dtype.itemsize
+        piece = files.read(source.file, at, min(at + size, source.end)).view(dtype)
+        for what, wrong in check(piece, begin):
+            places = np.flatnonzero(wrong)
+            if places.size:
+                before = found.get(what, _Violation(what, 0, begin + int(places[0])))
+                found[what] = before._replace(elements=before.elements + places.size)
+    return list(found.values())
+
+
+_SCALES = ("weight_scale", "weight_scale_inv", "scales", nf4.ABSMAX)
+
+
+def _checks(step: DequantizeStep) -> dict[str, tuple[Check, ...]]:
+    """Return the checks of stored tensors, by suffix."""
+    found, (out, columns), form = step.stored, step.shape, step.format
+    match form:
+        case IntQuantized():
+            within = (_integers(form.bits),) if form.bits < 8 else ()
+            codes: dict[str, tuple[Check, ...]] = {
+                suffix: within for suffix in ("weight", "weight_zero_point") if suffix in found
+            }
+            return {"weight_scale": (_scales(found["weight_scale"].dtype),), **codes}
+        case PackQuantized():
+            checks: dict[str, tuple[Check, ...]] = {"weight_scale": (_scales(found["weight_scale"].dtype),)}
+            if used := columns * form.bits % _WORD:
+                checks["weight_packed"] = (_row_ends(found["weight_packed"].shape[1], used),)
+            if "weight_zero_point" in found and (used := out * form.bits % _WORD):
+                words, each = found["weight_zero_point"].shape
+                checks["weight_zero_point"] = (_last_row((words - 1) * each, used),)
+            return checks
+        case FloatQuantized():
+            return {"weight": (_e4m3_codes,), "weight_scale": (_scales(found["weight_scale"].dtype),)}
+        case Nvfp4Weight():
+            return {"weight_scale": (_e4m3_scales,), "weight_global_scale": (_scales("F32"),)}
+        case MxWeight():
+            return {"weight_scale": (_e8m0_scales,), **({"weight": (_e4m3_codes,)} if form.bits == 8 else {})}
+        case FineGrainedFp8():
+            dtype = found["weight_scale_inv"].dtype
+            return {"weight": (_e4m3_codes,), "weight_scale_inv": (_scales("F32") if dtype == "F32" else _e8m0_scales,)}
+        case Gptq():
+            return _gptq_checks(form, found, out)
+        case Awq():
+            return {"scales": (_scales(found["scales"].dtype),)}
+        case Nf4():
+            return _nf4_checks(form, out * columns)
+    raise TypeError(form)
+
+
+def _gptq_checks(form: Gptq, found: Mapping[str, SourceRange], out: int) -> dict[str, tuple[Check, ...]]:
+    groups, words = found["qzeros"].shape
+    zero_points: tuple[Check, ...] = ()
+    used = out * form.bits % _WORD
+    if used:
+        zero_points += (_row_ends(words, used),)
+    if form.symmetric:
+        stated = (1 << (form.bits - 1)) - (2 - form.version)
+        expected = np.full(words, sum(stated << at for at in range(0, _WORD, form.bits)), np.uint32)
+        if used:
+            expected[-1] &= np.uint32((1 << used) - 1)
+        zero_points += (_equal_to(expected, "other zero points than those of symmetric codes", used),)
+    scales = _scales(found["scales"].dtype, signed=form.symmetric)
+    of_groups = {"g_idx": (_below(groups),)} if "g_idx" in found else {}
+    return {"scales": (scales,), "qzeros": zero_points, **of_groups}
+
+
+def _nf4_checks(form: Nf4, count: int) -> dict[str, tuple[Check, ...]]:
+    checks: dict[str, tuple[Check, ...]] = {nf4.QUANTILES: (_finite, _ascending), nf4.STATE: (_state,)}
+    if count % 2:
+        checks[nf4.WEIGHT] = (_last_half(count // 2),)
+    if form.nested:
+        # Equal scales have a nested one of 0.
+        return {**checks, nf4.NESTED_ABSMAX: (_finite,), nf4.NESTED_VALUES: (_finite, _ascending)}
+    return {**checks, nf4.ABSMAX: (_scales("F32"),)}
+
+
+def _scales(dtype: str, *, signed: bool = False) -> Check:
+    def check(piece: Array, begin: int) -> Wrong:
+        numbers = values(piece, dtype)
+        if signed:
+            numbers = np.abs(numbers)
+        # A NaN makes both extremes one.
+        low, high = float(numbers.min()), float(numbers.max())
+        if low > 0 and isfinite(high):
+            return
+        yield "NaN", np.isnan(numbers)
+        yield "infinite", np.isinf(numbers)
+        yield "negative", (numbers < 0) & np.isfinite(numbers)
+        yield _ZERO, numbers == 0
+
+    return check
+
+
+def _e4m3_scales(piece: Array, begin: int) -> Wrong:
+    if int(piece.min()) > 0 and int(piece.max()) < 0x7F:
+        return
+    magnitudes = piece & np.uint8(0x7F)
+    yield "NaN", magnitudes == 0x7F
+    yield "negative", (piece > 0x80) & (magnitudes != 0x7F)
+    yield _ZERO, magnitudes == 0
+
+
+def _e8m0_scales(piece: Array, begin: int) -> Wrong:
+    if int(piece.max()) == _E8M0_NAN:
+        yield "NaN", piece == _E8M0_NAN
+
+
+def _e4m3_codes(piece: Array, begin: int) -> Wrong:
+    magnitudes = piece & np.uint8(0x7F)
+    if int(magnitudes.max()) == 0x7F:
+        yield "NaN", magnitudes == 0x7F
+
+
+def _integers(bits: int) -> Check:
+    highest = (1 << (bits - 1)) - 1
+
+    def check(piece: Array, begin: int) -> Wrong:
+        if int(piece.min()) < -highest - 1 or int(piece.max()) > highest:
+            yield f"outside of [{-highest - 1}, {highest}]", (piece < -highest - 1) | (piece > highest)
+
+    return check
+
+
+def _below(count: int) -> Check:
+    def check(piece: Array, begin: int) -> Wrong:
+        if int(piece.min()) < 0 or int(piece.max()) >= count:
+            yield f"outside of the {count} groups", (piece < 0) | (piece >= count)
+
+    return check
+
+
+def _row_ends(columns: int, used: int) -> Check:
+    """Check that the last word of each row holds only `used` bits."""
+
+    def check(piece: Array, begin: int) -> Wrong:
+        wrong = np.zeros(piece.size, np.bool_)
+        last = slice((columns - 1 - begin) % columns, None, columns)
+        wrong[last] = piece[last].view(np.uint32) >> np.uint32(used) != 0
+        if wrong.any():
+            yield "words with bits beyond the codes of the row", wrong
+
+    return check
+
+
+def _last_row(first: int, used: int) -> Check:
+    """Check that the words from a flat index on hold only `used` bits."""
+
+    def check(piece: Array, begin: int) -> Wrong:
+        wrong = piece.view(np.uint32) >> np.uint32(used) != 0
+        wrong[: max(first - begin, 0)] = False
+        if wrong.any():
+            yield "words with bits beyond the codes of the column", wrong
+
+    return check
+
+
+def _equal_to(expected: Array, what: str, used: int) -> Check:
+    """Check rows of words. `used`: bits of the last word of a row, 0 for all."""
+
+    def check(piece: Array, begin: int) -> Wrong:
+        columns = (begin + np.arange(piece.size)) % expected.size
+        words = piece.view(np.uint32)
+        if used:
+            words = np.where(columns == expected.size - 1, words & np.uint32((1 << used) - 1), words)
+        yield what, words != expected[columns]
+
+    return check
+
+
+def _finite(piece: Array, begin: int) -> Wrong:
+    yield "not finite", ~np.isfinite(piece)
+
+
+def _ascending(piece: Array, begin: int) -> Wrong:
+    with np.errstate(invalid="ignore"):
+        yield "not above the one before", np.append(False, piece[1:] <= piece[:-1])
+
+
+def _last_half(last: int) -> Check:
+    """Check that the half of the byte at a flat index that holds no code holds that of 0."""
+
+    def check(piece: Array, begin: int) -> Wrong:
+        at = last - begin
+        if 0 <= at < piece.size and int(piece[at]) & 15 != nf4.ZERO:
+            yield "bytes with bits beyond the codes", np.arange(piece.size) == at
+
+    return check
+
+
+def _state(piece: Array, begin: int) -> Wrong:
+    if not is_written_state(piece.tobytes()):
+        yield "bytes of a quant_state with other members than bitsandbytes writes", np.ones(piece.size, np.bool_)
+
+
+def _codes_without_scale(weight: QuantizedWeight, suffix: str) -> tuple[int, ...] | None:
+    """Return the place in the weight of the first code that is not 0 where the scale is; None without one."""
+    dtypes, form, shape = weight.stored.dtypes, weight.format, weight.shape
+    dtype = dtypes[suffix]
+    for begin, end in row_ranges(weight):
+        stored = weight.stored.stored(begin, end)
+        scales = stored[suffix]
+        zero = (
+            (scales & np.uint8(0x7F)) == 0 if dtype == "F8_E4M3" else values(np.ascontiguousarray(scales), dtype) == 0
+        )
+        if not zero.any():
+            continue
+        ones = {**stored, suffix: np.where(zero, scales.dtype.type(_ONES[dtype]), scales)}
+        with_ones, as_stored = (form.dequantize(each, dtypes, "F32", shape, begin, end) for each in (ones, stored))
+        lost = (with_ones != 0) & (as_stored == 0)
+        if lost.any():
+            row, column = np.unravel_index(int(np.argmax(lost)), lost.shape)
+            return begin + int(row), int(column)
+    return None
+
+
+def _is_zero(weight: QuantizedWeight, codes: SourceRange) -> bool:
+    """Return whether all of a weight is 0. It is read no further than that it is not."""
+    if isinstance(weight.format, Gptq | Awq):
+        # Rows are columns of the file: one piece of them is all of it. Equal codes are equal bytes.
+        first = weight.stored.files.read(codes.file, codes.begin, min(codes.begin + _FIRST_BYTES, codes.end))
+        if (first != first[0]).any():
+            return False
+    for begin, end in row_ranges(weight):
+        check_cancelled()
+        if weight.f32(begin, end).any():
+            return False
+    return True

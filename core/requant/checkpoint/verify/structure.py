@@ -1,0 +1,142 @@
+"""Checks of a checkpoint without its source: index, headers, config.json and manifest against each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+from requant.checkpoint.plan.directory.config import quantization_of
+from requant.checkpoint.plan.directory.source import Source, read_source
+from requant.checkpoint.plan.model import CopyStep, DequantizeStep, Direction, Plan, Request
+from requant.checkpoint.plan.planner import plan_of
+from requant.checkpoint.plan.selection import Selection
+from requant.checkpoint.quantization_config.members import member, strings
+from requant.checkpoint.run.manifest import MANIFEST, Manifest, read_manifest
+from requant.checkpoint.selection import check_linear
+from requant.checkpoint.storage.store import Store, StoredFile
+from requant.checkpoint.verify.fault import Fault
+from requant.checkpoint.verify.manifest_check import manifest_faults
+from requant.errors import CheckpointError, DestinationError, ParameterError, StorageError, excerpt
+from requant.errors.cancellation import check_cancelled
+
+_PIECE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """What a checkpoint holds. `source`, `dequantization`: None where they could not be made, and a fault says why.
+
+    `dequantization`: the plan that gives its weights back; it exists for quantized checkpoints only.
+    """
+
+    faults: tuple[Fault, ...]
+    source: Source | None
+    dequantization: Plan | None
+    manifest: Manifest | None
+    files_hashed: int
+
+
+def check_structure(store: Store, *, hashes: bool) -> Structure:
+    """Check that a checkpoint is complete.
+
+    Every file that the index names is there, index and headers agree both ways, no quantized module lacks a tensor or
+    has one of another shape or dtype, no weight that config.json calls quantized is stored as it was, each file of
+    the manifest is there with its size, and the manifest is as it was written. `hashes`: and each file has its
+    SHA-256. Raises StorageError.
+    """
+    faults: list[Fault] = []
+    manifest = _manifest(store, faults)
+    source = plan = None
+    try:
+        source = read_source(store)
+        plan = _dequantization(source, faults)
+    except StorageError:
+        raise
+    except CheckpointError as error:
+        faults.append(Fault(error.detail, error.file, error.tensor))
+    hashed = 0
+    if manifest is not None:
+        files = {file.name: file for file in store.files()}
+        for name, finished in manifest.files.items():
+            if name not in files:
+                faults.append(Fault(f"the file is missing; {MANIFEST} names it", name))
+            elif files[name].size != finished.size:
+                faults.append(Fault(f"has {files[name].size} bytes; {MANIFEST} says {finished.size}", name))
+            elif hashes:
+                hashed += 1
+                if _sha256(store, files[name]) != finished.sha256:
+                    faults.append(Fault(f"its SHA-256 differs from {MANIFEST}: the file was changed", name))
+        faults += manifest_faults(store, manifest, source)
+    return Structure(tuple(faults), source, plan, manifest, hashed)
+
+
+def _manifest(store: Store, faults: list[Fault]) -> Manifest | None:
+    try:
+        return read_manifest(store)
+    except DestinationError as error:
+        faults.append(Fault(error.detail, MANIFEST))
+        return None
+
+
+def _dequantization(source: Source, faults: list[Fault]) -> Plan | None:
+    """Return the plan that dequantizes: planning it looks at all tensors of all quantized modules."""
+    members = quantization_of(source.config)
+    if members is None:
+        return None
+    plan = plan_of(source, Request(Direction.DEQUANTIZE, None, ""))
+    if members.get("quant_method") == "compressed-tensors":
+        faults += _left_out(plan, members)
+    return plan
+
+
+def _left_out(plan: Plan, members: Mapping[str, Any]) -> Iterator[Fault]:
+    """Yield the weights that config.json calls quantized, and that are stored as they were.
+
+    `Linear` among the targets does not say which modules are linear. Those are that have the last name of one that is
+    quantized: not embeddings, which other tools leave as they are without a word. Nothing is said where a regular
+    expression could take forever, such as one with a look-around.
+    """
+    groups = member(members, "config_groups", dict) or {}
+    place = "quantization_config.config_groups"
+    targets = tuple(
+        each
+        for name in groups
+        for each in strings(member(groups, name, dict, place) or {}, "targets", f"{place}.{excerpt(name)}")
+    )
+    ignored = strings(members, "ignore")
+    try:
+        selection = Selection(targets, ignored)
+    except ParameterError as error:
+        raise CheckpointError(f"quantization_config: {error.detail}", file="config.json") from None
+    try:
+        check_linear((*targets, *ignored))
+    except ParameterError:
+        return
+    steps = [step for task in plan.tasks for step in task.steps]
+    linear = {_last_name(step.output) for step in steps if isinstance(step, DequantizeStep)}
+    for step in steps:
+        if not isinstance(step, CopyStep) or len(step.source.shape) != 2 or _last_name(step.output) not in linear:
+            continue
+        if selection.kept(step.output) is None:
+            yield Fault(
+                "the weight is not quantized, but `ignore` and `targets` of config.json do not exclude it",
+                step.source.file,
+                step.output,
+            )
+
+
+def _last_name(weight: str) -> str:
+    """Return the last part of the name of a weight's module: `up_proj` of `model.layers.1.mlp.up_proj.weight`."""
+    return weight.removesuffix(".weight").rpartition(".")[2]
+
+
+def _sha256(store: Store, file: StoredFile) -> str:
+    digest, memory = sha256(), memoryview(bytearray(_PIECE))
+    for begin in range(0, file.size, _PIECE):
+        check_cancelled()
+        piece = memory[: min(_PIECE, file.size - begin)]
+        store.read_into(file, begin, piece)
+        digest.update(piece)
+    return digest.hexdigest()

@@ -1,0 +1,195 @@
+"""Verifies a converted checkpoint: bit by bit against its source, or its structure without the source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from typing import Any
+
+from requant.checkpoint.plan.dry_run.summary import outputs_of
+from requant.checkpoint.plan.model import CopyStep, Plan, QuantizeStep, Request, Step, Task
+from requant.checkpoint.plan.planner import plan_conversion
+from requant.checkpoint.plan.request_members import request_of
+from requant.checkpoint.run.conversion import convert_files
+from requant.checkpoint.run.destination import CONFIG, INDEX, expected_files
+from requant.checkpoint.run.manifest import MANIFEST
+from requant.checkpoint.run.progress import ProgressCallback
+from requant.checkpoint.storage.store import Store
+from requant.checkpoint.verify.compared_store import ComparedStore
+from requant.checkpoint.verify.fault import Fault
+from requant.checkpoint.verify.stored_values import check_stored_values
+from requant.checkpoint.verify.structure import Structure, check_structure
+from requant.errors import CheckpointError, ParameterError, UnknownNameError, VerificationError
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What was checked, and the faults.
+
+    `tensors`: how many of the destination. `tensors_compared`, `bytes_compared`: with what the source gives.
+    `files_hashed`: whose SHA-256 was compared with the manifest. `sample`, `seed`: the share of the tensors that was
+    to be compared, and what chose them. `conversion`: the plan that makes the checkpoint of its source; None without
+    one. `dequantization`: the plan that gives its weights back; None where it is not quantized, or a fault says why.
+    `warnings`: what is unusual and no fault.
+    """
+
+    faults: tuple[Fault, ...]
+    tensors: int
+    tensors_compared: int
+    bytes_compared: int
+    files_hashed: int
+    sample: float
+    seed: int
+    conversion: Plan | None = field(default=None, repr=False)
+    dequantization: Plan | None = field(default=None, repr=False)
+    warnings: tuple[Fault, ...] = ()
+
+    def raise_faults(self) -> None:
+        """Raise VerificationError if anything was wrong."""
+        if self.faults:
+            first = self.faults[0]
+            more = f" ({len(self.faults) - 1} more faults)" if len(self.faults) > 1 else ""
+            raise VerificationError(f"{first.detail}{more}", file=first.file, tensor=first.tensor)
+
+
+def verify(
+    store: Store,
+    source: Store | None = None,
+    *,
+    request: Request | None = None,
+    sample: float = 1.0,
+    seed: int = 0,
+    hashes: bool = True,
+    threads: int | None = None,
+    progress: ProgressCallback | None = None,
+) -> Verification:
+    """Verify the checkpoint at `store`.
+
+    With `source`, the checkpoint that it was converted from, the conversion is repeated in memory and compared byte by
+    byte; `request` says which it was where there is no manifest. `sample`: the share of the tensors for which that is
+    done, chosen by `seed`: at least one. Without `source`, and besides, `check_structure` and `check_stored_values`.
+    A value that is no different from what the source gives is no fault, but a warning.
+
+    Raises ParameterError for a sample outside of (0, 1], CheckpointError where the source cannot be planned or the
+    request is unknown, StorageError, SourceChangedError. Faults of the destination are not raised but returned.
+    """
+    if not 0 < sample <= 1:
+        raise ParameterError(f"the sample is {sample}; expected a share in (0, 1]")
+    structure = check_structure(store, hashes=hashes)
+    tensors = 0 if structure.source is None else sum(len(s.header.tensors) for s in structure.source.shards.values())
+    wrong_values: tuple[Fault, ...] = ()
+    warnings: tuple[Fault, ...] = ()
+    if structure.source is not None and structure.dequantization is not None:
+        wrong_values, warnings = check_stored_values(structure.dequantization, structure.source, store, threads=threads)
+    if source is None:
+        return Verification(
+            (*structure.faults, *wrong_values),
+            tensors,
+            0,
+            0,
+            structure.files_hashed,
+            sample,
+            seed,
+            None,
+            structure.dequantization,
+            warnings,
+        )
+    plan = plan_conversion(source, request) if request is not None else _recorded_conversion(source, structure)
+    faults = [*structure.faults, *_wrong_files(plan, store)]
+    tasks = plan.tasks if sample == 1 else sampled(plan.tasks, sample, seed)
+    compared = ComparedStore(store, {task.output: task.header for task in plan.tasks})
+    carried = plan.carried if sample == 1 else ()
+    convert_files(plan, tasks, carried, source, compared, lambda file: None, threads=threads, progress=progress)
+    differing = {each.tensor for each in compared.differences}
+    equal = {name for task in tasks for step in task.steps for name in outputs_of(step)} - differing
+    sizes = {file.name: file.size for file in store.files()}
+    complete = {task.output for task in plan.tasks if sizes.get(task.output) == task.header.size}
+    as_converted: list[Fault] = []
+    for each in wrong_values:
+        (as_converted if each.tensor in equal and each.file in complete else faults).append(each)
+    faults += [
+        Fault(
+            f"{each.bytes} bytes differ from the conversion of the source, the first at byte {each.offset}"
+            + (" of the tensor" if each.tensor is not None else ""),
+            each.file,
+            each.tensor,
+        )
+        for each in compared.differences
+    ]
+    count = sum(_outputs(step) for task in tasks for step in task.steps)
+    return Verification(
+        tuple(faults),
+        tensors,
+        count,
+        compared.compared,
+        structure.files_hashed,
+        sample,
+        seed,
+        plan,
+        structure.dequantization,
+        (*warnings, *as_converted),
+    )
+
+
+def sampled(tasks: tuple[Task, ...], share: float, seed: int) -> tuple[Task, ...]:
+    """Return the tasks with about a share of their steps: those with the lowest hashes of seed and name."""
+
+    def rank(step: Step) -> bytes:
+        return sha256(f"{seed}/{step_name(step)}".encode()).digest()
+
+    ranked = sorted((step for task in tasks for step in task.steps), key=rank)
+    chosen = {step_name(step) for step in ranked[: max(1, round(share * len(ranked)))]}
+    return tuple(
+        replace(task, steps=tuple(step for step in task.steps if step_name(step) in chosen))
+        for task in tasks
+        if any(step_name(step) in chosen for step in task.steps)
+    )
+
+
+def step_name(step: Step) -> str:
+    """Return the name of the module or tensor that a step makes."""
+    return step.output if isinstance(step, CopyStep) else step.module
+
+
+def _outputs(step: Step) -> int:
+    if not isinstance(step, QuantizeStep):
+        return 1
+    out, columns = step.source.shape
+    return len(step.format.stored(step.source.dtype, (out, columns)))
+
+
+def _recorded_conversion(source: Store, structure: Structure) -> Plan:
+    """Return the plan of the request that the manifest names. Raises CheckpointError for one that cannot be planned."""
+    if structure.manifest is None:
+        raise CheckpointError(
+            f"there is no {MANIFEST} that describes how the checkpoint was made: give the scheme, the profile and "
+            "what was ignored"
+        )
+    try:
+        return plan_conversion(source, _stated_request(structure.manifest.request))
+    except (UnknownNameError, ParameterError) as error:
+        # Nothing of it was given by the caller.
+        raise CheckpointError(f"the request in {MANIFEST} cannot be planned: {error.detail}", file=MANIFEST) from None
+
+
+def _stated_request(members: Mapping[str, Any]) -> Request:
+    try:
+        return request_of(members)
+    except (KeyError, TypeError, ValueError):
+        raise CheckpointError(f"the request in {MANIFEST} cannot be read", file=MANIFEST) from None
+
+
+def _wrong_files(plan: Plan, store: Store) -> list[Fault]:
+    """Return what differs in files as a whole: missing ones, sizes, the index and config.json."""
+    sizes = {file.name: file.size for file in store.files()}
+    faults = []
+    for name, size in expected_files(plan).items():
+        if name not in sizes:
+            faults.append(Fault("the file is missing", name))
+        elif sizes[name] != size:
+            faults.append(Fault(f"has {sizes[name]} bytes; the conversion of the source has {size}", name))
+    for name, text in ((INDEX, plan.index), (CONFIG, plan.config)):
+        if text is not None and sizes.get(name) == len(text) and store.get(name) != text:
+            faults.append(Fault("its text differs from the conversion of the source", name))
+    return faults

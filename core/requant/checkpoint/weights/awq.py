@@ -1,0 +1,179 @@
+"""The layout of AWQ's GEMM kernels, with codes rounded to nearest, without AWQ's search for scales.
+
+W is f16, to which weights of other dtypes are rounded first, as AutoAWQ casts the model (`.half()`); R rounds to f16.
+
+    s     = R(max(R(largest - smallest), f16(1e-5)) / 15)
+    z     = clamp(-rint(R(smallest / s)), 0, 15)
+    code  = clamp(R(rint(R(w / s)) + z), 0, 15)
+    value = R((code - z) * s), then rounded (RNE) to the dtype
+
+A word has the codes of eight successive rows of the weight in one column, row (0, 2, 4, 6, 1, 3, 5, 7)[i] in bits
+[4i, 4i + 4).
+
+Source: autoawq 0.2.9, `AwqQuantizer.pseudo_quantize_tensor` (`quantize/quantizer.py`), `WQLinear_GEMM.from_linear`
+(`modules/linear/gemm.py`); value: `dequantize_gemm` (`utils/packing_utils.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from requant.checkpoint.weights.blocks import Block, extremes_of_groups, scaled
+from requant.checkpoint.weights.floats import bits_of, check_weight, rounded, values
+from requant.checkpoint.weights.packing import transposed_words
+from requant.checkpoint.weights.weight_format import (
+    Array,
+    Codes,
+    Extremes,
+    Region,
+    StoredTensor,
+    WeightFormat,
+    check_groups,
+    matrix_shape,
+    with_regions,
+)
+from requant.errors import CheckpointError
+from requant.kernels.checkpoint.shifted_codes import SHIFTED_CODES_IN_F16
+from requant.kernels.checkpoint.words import pack_eight_rows, unpack_eight_rows
+from requant.kernels.simd.widen import FloatKind
+
+_LANES = 8
+_LARGEST = np.float32(15)
+_SMALLEST_RANGE = np.float32(np.float16(1e-5))
+_TABLE = np.arange(256, dtype=np.float32)
+
+
+@dataclass(frozen=True)
+class Awq(WeightFormat):
+    """`qweight` I32 [in, out / 8], `qzeros` I32 [in / g, out / 8], `scales` F16 [in / g, out].
+
+    `group`: None for whole rows.
+    """
+
+    group: int | None = 128
+    rows_together = _LANES
+
+    def _group(self, shape: tuple[int, int]) -> int:
+        return self.group or shape[1]
+
+    def stored(self, dtype: str, shape: tuple[int, int]) -> tuple[StoredTensor, ...]:
+        """Return the stored tensors; none where the rows are not a multiple of 8, for which there is no layer.
+
+        Raises CheckpointError where the columns are not a multiple of the group size.
+        """
+        check_weight(dtype, shape)
+        out, columns = shape
+        if out % _LANES:
+            return ()
+        group = self._group(shape)
+        check_groups(shape, group)
+        return (
+            StoredTensor("qweight", "I32", (columns, out // _LANES)),
+            StoredTensor("qzeros", "I32", (columns // group, out // _LANES)),
+            StoredTensor("scales", "F16", (columns // group, out)),
+        )
+
+    def as_found(
+        self, tensors: Mapping[str, StoredTensor], stated: tuple[int, int] | None
+    ) -> tuple[WeightFormat, tuple[int, int]]:
+        """As `WeightFormat.as_found`."""
+        words = tensors["qweight"].shape if "qweight" in tensors else ()
+        return self, matrix_shape((words[1] * _LANES, words[0]) if len(words) == 2 else ())
+
+    def regions(self, dtype: str, shape: tuple[int, int], row_begin: int, row_end: int) -> tuple[Region, ...]:
+        """Return columns: a row of the weight is in a column of each stored tensor."""
+        groups = shape[1] // self._group(shape)
+        words = row_begin // _LANES, row_end // _LANES
+        return (
+            Region("qweight", 0, shape[1], *words),
+            Region("qzeros", 0, groups, *words),
+            Region("scales", 0, groups, row_begin, row_end),
+        )
+
+    def quantize(
+        self, rows: Array, dtype: str, shape: tuple[int, int], row_begin: int, extremes: Extremes | None = None
+    ) -> list[tuple[Region, Array]]:
+        """As `WeightFormat.quantize`. A NaN has the code 0.
+
+        Raises CheckpointError for a number beyond the range of f16.
+        """
+        group = self._group(shape)
+        lows, highs = extremes_of_groups(rows, dtype, group)
+        # Rounding keeps the order, so these are the extremes of the rounded weights.
+        low, high = rounded(lows, "F16"), rounded(highs, "F16")
+        beyond = (np.isinf(low) & np.isfinite(lows)) | (np.isinf(high) & np.isfinite(highs))
+        if beyond.any():
+            row = row_begin + int(np.argwhere(beyond)[0, 0])
+            raise CheckpointError(
+                f"row {row} has a magnitude above 65504, the largest f16, in which AWQ computes. Add the module to "
+                "ignore, or choose another scheme"
+            )
+        with np.errstate(all="ignore"):
+            spans = np.maximum(rounded(high - low, "F16"), _SMALLEST_RANGE)
+            scales = rounded(spans / _LARGEST, "F16")
+            zeros = _clamped(-np.rint(rounded(low / scales, "F16")))
+        codes = np.empty(rows.shape, np.uint8)
+        SHIFTED_CODES_IN_F16(
+            rows.reshape(-1).view(np.uint8), FloatKind[dtype], group, scales.reshape(-1), zeros.reshape(-1),
+            int(_LARGEST), codes.reshape(-1),
+        )  # fmt: skip
+        parts = {
+            "qweight": _packed(codes),
+            "qzeros": _packed(zeros.astype(np.uint8)),
+            "scales": np.ascontiguousarray(bits_of(scales, "F16").T),
+        }
+        return with_regions(parts, self.regions(dtype, shape, row_begin, row_begin + rows.shape[0]))
+
+    def dequantize(
+        self,
+        stored: Mapping[str, Array],
+        dtypes: Mapping[str, str],
+        dtype: str,
+        shape: tuple[int, int],
+        row_begin: int,
+        row_end: int,
+    ) -> Array:
+        """As `WeightFormat.dequantize`."""
+        codes, zeros, scales = self._parts(stored, dtypes)
+        block, precision = Block(1, self._group(shape)), dtypes["scales"]
+        return scaled(codes, _TABLE, shape[1], block, scales, zeros, precision=precision, dtype=dtype)
+
+    def codes(
+        self,
+        stored: Mapping[str, Array],
+        dtypes: Mapping[str, str],
+        shape: tuple[int, int],
+        row_begin: int,
+        row_end: int,
+    ) -> Codes:
+        """As `WeightFormat.codes`."""
+        codes, _, scales = self._parts(stored, dtypes)
+        return Codes(codes.astype(np.int16), 0, int(_LARGEST), scales, uniform=True)
+
+    def _parts(self, stored: Mapping[str, Array], dtypes: Mapping[str, str]) -> tuple[Array, Array, Array]:
+        """Return the codes, bytes [rows, in], and the zero points and scales, f32 [rows, groups]."""
+        scales = np.ascontiguousarray(values(np.ascontiguousarray(stored["scales"]), dtypes["scales"]).T)
+        return _unpacked(stored["qweight"]), _unpacked(stored["qzeros"]).astype(np.float32), scales
+
+
+def _clamped(numbers: Array) -> Array:
+    return np.where(np.isnan(numbers), np.float32(0), np.clip(numbers, np.float32(0), _LARGEST))
+
+
+def _packed(codes: Array) -> Array:
+    """Return [columns, rows / 8] words of codes [rows, columns]."""
+    rows, columns = codes.shape
+    words = np.empty((rows // _LANES, columns), np.int32)
+    pack_eight_rows(codes.reshape(-1), columns, words.reshape(-1).view(np.uint32))
+    return transposed_words(words)
+
+
+def _unpacked(stored: Array) -> Array:
+    """Return the codes, bytes [rows, columns], of [columns, rows / 8] words."""
+    words = transposed_words(stored)
+    codes = np.empty((words.shape[0] * _LANES, words.shape[1]), np.uint8)
+    unpack_eight_rows(words.reshape(-1).view(np.uint32), words.shape[1], codes.reshape(-1))
+    return codes

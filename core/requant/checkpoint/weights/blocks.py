@@ -1,0 +1,170 @@
+"""Weights by the blocks of elements that share a scale: extremes, codes and values, by the kernels.
+
+A block is (height, width): that many rows and columns, cut off at the edges of the weight. Rows of a weight are arrays
+of bits (`DTYPES[dtype].array`), C-contiguous. Scales and zero points are f32, a matrix of one for each block.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from requant.checkpoint.weights.floats import values
+from requant.checkpoint.weights.weight_format import Array, Extremes
+from requant.kernels.checkpoint.magnitudes import LARGEST_MAGNITUDES
+from requant.kernels.checkpoint.values import scaled_values
+from requant.kernels.jit.jit import Kernel
+from requant.kernels.scalar.rounding import Precision
+from requant.kernels.simd.widen import FloatKind
+from requant.kernels.statistics.reduce import MINIMUM_MAXIMUM
+
+_KINDS = {"F32": FloatKind.F32, "F16": FloatKind.F16, "BF16": FloatKind.BF16}
+_PRECISIONS = {"F32": Precision.NATIVE, "F16": Precision.F16, "BF16": Precision.BF16}
+_NONE = np.zeros(0, np.float32)
+
+
+class Block(NamedTuple):
+    """Rows and columns that share a scale."""
+
+    height: int
+    width: int
+
+    def columns(self, columns: int) -> int:
+        """Return how many blocks so many columns have."""
+        return -(-columns // self.width)
+
+
+def largest_magnitudes(rows: Array, dtype: str, block: Block) -> Array:
+    """Return the largest |value| of each block as f32; NaN if any is one."""
+    return values(largest_patterns(rows, dtype, block), dtype)
+
+
+def largest_patterns(rows: Array, dtype: str, block: Block) -> Array:
+    """Return the same as bits of `dtype`."""
+    integers = np.int32 if dtype == "F32" else np.int16
+    largest = np.empty((rows.shape[0], block.columns(rows.shape[1])), integers)
+    kernel = LARGEST_MAGNITUDES[8 * largest.itemsize]
+    kernel(rows.reshape(-1).view(integers), rows.shape[1], block.width, largest.reshape(-1))
+    if block.height > 1:
+        largest = np.maximum.reduceat(largest, np.arange(0, rows.shape[0], block.height), axis=0)
+    return largest.view(rows.dtype)
+
+
+def extremes_of_groups(rows: Array, dtype: str, width: int) -> tuple[Array, Array]:
+    """Return the smallest and the largest value of each `width` columns of each row, which have whole blocks.
+
+    A NaN is the one or the other, as its sign says.
+    """
+    shape = (rows.shape[0], rows.shape[1] // width)
+    return _extremes(rows, dtype, width, shape)
+
+
+def whole_extremes(rows: Array, dtype: str) -> Extremes:
+    """Return the extremes of all rows."""
+    lows, highs = _extremes(rows, dtype, rows.size, (1, 1))
+    lowest, highest = float(lows[0, 0]), float(highs[0, 0])
+    return Extremes(lowest, highest) if lowest <= highest else Extremes(float("nan"), float("nan"))
+
+
+def _extremes(rows: Array, dtype: str, run: int, shape: tuple[int, int]) -> tuple[Array, Array]:
+    integers = np.int32 if dtype == "F32" else np.int16
+    limits = np.iinfo(integers)
+    lows, highs = np.full(shape, limits.max, integers), np.full(shape, limits.min, integers)
+    kernel = MINIMUM_MAXIMUM[limits.bits, False]
+    patterns = rows.reshape(-1).view(integers)
+    kernel(patterns, 0, run, lows.size, patterns.size, 1, lows.reshape(-1), highs.reshape(-1))
+
+    def numbers(keys: Array) -> Array:
+        # A key is its own inverse.
+        return values((keys ^ ((keys >> (limits.bits - 1)) & limits.max)).view(rows.dtype), dtype)
+
+    return numbers(lows), numbers(highs)
+
+
+def codes(
+    kernel: Kernel,
+    rows: Array,
+    dtype: str,
+    block: Block,
+    scales: Array,
+    zero_points: Array | None,
+    *,
+    rounds: bool,
+    lowest: float,
+    highest: float,
+    offset: int = 0,
+    stride: int,
+    per_byte: int = 1,
+) -> Array:
+    """Return the codes of a kernel of `requant.kernels.checkpoint.codes`: bytes, [rows, stride / per_byte].
+
+    `stride`: codes of a row, of which those beyond its columns are 0. `rounds`: whether each step is rounded to
+    `dtype`.
+    """
+    count, columns = rows.shape
+    _check_parameters(scales, zero_points, count, columns, block)
+    make = np.empty if columns == stride else np.zeros
+    target = make((count, stride // per_byte), np.uint8)
+    kernel(
+        rows.reshape(-1).view(np.uint8),
+        int(_KINDS[dtype]),
+        count,
+        columns,
+        block.height,
+        block.width,
+        scales.reshape(-1),
+        _NONE if zero_points is None else zero_points.reshape(-1),
+        int(_PRECISIONS[dtype] if rounds else Precision.NATIVE),
+        np.float32(lowest),
+        np.float32(highest),
+        np.int32(offset),
+        stride,
+        target.reshape(-1),
+    )
+    return target
+
+
+def scaled(
+    codes: Array,
+    table: Array,
+    columns: int,
+    block: Block,
+    scales: Array,
+    zero_points: Array | None,
+    *,
+    precision: str,
+    dtype: str,
+) -> Array:
+    """Return f32((table[code] - z) * s), rounded to the dtype `precision` and then to `dtype`, as bits of that.
+
+    `codes`: bytes, [rows, at least `columns`], C-contiguous. `table`: 256 f32.
+    """
+    _check_parameters(scales, zero_points, codes.shape[0], columns, block)
+    if codes.shape[1] < columns or table.size != 256:
+        raise ValueError(f"{codes.shape[1]} codes in a row and {table.size} values; expected {columns} and 256")
+    item = 4 if dtype == "F32" else 2
+    target = np.empty((codes.shape[0], columns * item), np.uint8)
+    scaled_values(
+        codes.reshape(-1).view(np.uint8),
+        codes.shape[1],
+        table,
+        codes.shape[0],
+        columns,
+        block.height,
+        block.width,
+        scales.reshape(-1),
+        _NONE if zero_points is None else zero_points.reshape(-1),
+        int(Precision.NATIVE if precision == dtype else _PRECISIONS[precision]),
+        int(_KINDS[dtype]),
+        target.reshape(-1),
+    )
+    return target.view("<f4" if dtype == "F32" else "<u2")
+
+
+def _check_parameters(scales: Array, zero_points: Array | None, rows: int, columns: int, block: Block) -> None:
+    """Kernels index them by the place of a block, and trust that they are there."""
+    expected = -(-rows // block.height) * block.columns(columns)
+    for each in (scales, zero_points):
+        if each is not None and each.size != expected:
+            raise ValueError(f"{each.size} parameters for {expected} blocks of {rows} rows and {columns} columns")

@@ -1,0 +1,176 @@
+"""Fine-grained fp8, as DeepSeek and transformers store it: f8E4M3FN, and a scale for each block of 128 by 128.
+
+    s     = f32(f32(1 / amax) * 448), 1 where amax is 0             amax of the block
+    code  = e4m3(clamp(f32(w * s), -448, 448))                      RNE
+    inv   = f32(1 / s)
+    value = f32(code * inv), then rounded (RNE) to the dtype
+
+With UE8M0 scales inv = 2^ceil(f32(log2(f32(1 / s)))) and s = 1 / inv. The logarithm is the nearest f32, as torch's is:
+just above a power of two it is that power, and the block's largest magnitude saturates. NaN gives the code 0x7F.
+Of a block whose amax is not 0 and below 448 / 2^128 (1.3e-36), s is infinite, unless it is UE8M0: inv is 0, zeros
+become NaN and all else saturates.
+
+Source: transformers 5.23.0, `integrations/finegrained_fp8.py`, `Fp8Quantize._quantize_one` and
+`Fp8Dequantize._dequantize_one`; the latter is what a CPU loads. Its FP8Linear has a scale for each block that begins,
+and so have vLLM's (`Fp8LinearMethod`) and the checkpoints of DeepSeek-V3; Fp8Quantize leaves a weight as it is whose
+rows or columns are not a multiple of the block.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import gcd
+
+import numpy as np
+
+from requant.checkpoint.weights.blocks import Block, scaled
+from requant.checkpoint.weights.compressed_tensors.float8 import E4M3_HIGHEST, E4M3_PLACES, E4M3_VALUES
+from requant.checkpoint.weights.floats import check_weight
+from requant.checkpoint.weights.weight_format import (
+    Array,
+    Codes,
+    Extremes,
+    Region,
+    StoredTensor,
+    WeightFormat,
+    matrix_shape,
+)
+from requant.errors import CheckpointError
+from requant.kernels.checkpoint import fine_grained_fp8 as kernels
+from requant.kernels.simd.widen import FloatKind
+
+WEIGHT, SCALE = "weight", "weight_scale_inv"
+# Of a scale: F32, F8_E8M0, or U8 with the bits of an E8M0.
+_SCALES = ("F32", "F8_E8M0", "U8")
+_EXPONENT_BIAS = 127
+_E8M0_NAN = 255
+
+
+def _reach(exponent: int) -> int:
+    """Return the last k with f32(log2(2^exponent * (1 + k / 2^23))) = exponent: half a step of the f32 above it."""
+    if exponent == 0:
+        return 0
+    distance = abs(exponent)
+    step = distance.bit_length() - 1
+    # Towards zero the steps below a power of two are half as long.
+    if exponent < 0 and distance == 1 << step:
+        step -= 1
+    return math.floor(math.log(2) * 2.0 ** (step - 1))
+
+
+_REACH = np.array([_reach(biased - _EXPONENT_BIAS) for biased in range(256)], np.int32)
+
+
+@dataclass(frozen=True, slots=True)
+class FineGrainedFp8(WeightFormat):
+    """`weight` F8_E4M3 [out, in], `weight_scale_inv` F32 or F8_E8M0 [ceil(out / height), ceil(in / width)].
+
+    `ragged`: whether a weight is stored so whose rows or columns are not a multiple of the block. Otherwise `stored`
+    leaves it as it is.
+    """
+
+    scale_dtype: str = "F32"
+    height: int = 128
+    width: int = 128
+    ragged: bool = False
+
+    def __post_init__(self) -> None:
+        if self.scale_dtype not in _SCALES:
+            raise CheckpointError(
+                f"a scale of fine-grained fp8 cannot be of dtype {self.scale_dtype}; expected one of {list(_SCALES)}"
+            )
+
+    @property
+    def rows_together(self) -> int:  # type: ignore[override]
+        """Whole blocks."""
+        return self.height
+
+    def _grid(self, shape: tuple[int, int]) -> tuple[int, int]:
+        return -(-shape[0] // self.height), -(-shape[1] // self.width)
+
+    def stored(self, dtype: str, shape: tuple[int, int]) -> tuple[StoredTensor, ...]:
+        """Return the codes and the inverse scales; nothing where a block would be cut off, unless `ragged`."""
+        check_weight(dtype, shape)
+        if not self.ragged and (shape[0] % self.height or shape[1] % self.width):
+            return ()
+        return StoredTensor(WEIGHT, "F8_E4M3", shape), StoredTensor(SCALE, self.scale_dtype, self._grid(shape))
+
+    def as_found(
+        self, tensors: Mapping[str, StoredTensor], stated: tuple[int, int] | None
+    ) -> tuple[WeightFormat, tuple[int, int]]:
+        """As `WeightFormat.as_found`: scales are of the dtype that they have, whatever config.json says."""
+        shape = matrix_shape(tensors[WEIGHT].shape if WEIGHT in tensors else ())
+        scale = tensors.get(SCALE)
+        return (self if scale is None else replace(self, scale_dtype=scale.dtype)), shape
+
+    def regions(self, dtype: str, shape: tuple[int, int], row_begin: int, row_end: int) -> tuple[Region, ...]:
+        """Return the rows of codes and the rows of blocks."""
+        return (
+            Region(WEIGHT, row_begin, row_end, 0, shape[1]),
+            Region(SCALE, row_begin // self.height, -(-row_end // self.height), 0, self._grid(shape)[1]),
+        )
+
+    def quantize(
+        self, rows: Array, dtype: str, shape: tuple[int, int], row_begin: int, extremes: Extremes | None = None
+    ) -> list[tuple[Region, Array]]:
+        """Return the codes and the inverse scales of some rows."""
+        count = rows.shape[0]
+        codes, scales = self.regions(dtype, shape, row_begin, row_begin + count)
+        inverses = np.empty((scales.row_end - scales.row_begin, scales.column_end), np.float32)
+        made = np.empty((count, shape[1]), np.uint8)
+        powers = self.scale_dtype != "F32"
+        kernels.quantize(
+            rows.reshape(-1).view(np.uint8), FloatKind[dtype], made.reshape(-1), inverses.reshape(-1),
+            count, shape[1], self.height, self.width, powers, _REACH,
+        )  # fmt: skip
+        if powers:
+            return [(codes, made), (scales, (inverses.view(np.uint32) >> np.uint32(23)).astype(np.uint8))]
+        return [(codes, made), (scales, inverses)]
+
+    def lost(self, suffix: str, scales: Array) -> Array:
+        """As `WeightFormat.lost`: the inverse of a scale that overflows is 0."""
+        lost: Array = WeightFormat.lost(self, suffix, scales) | (scales == 0)
+        return lost
+
+    def dequantize(
+        self,
+        stored: Mapping[str, Array],
+        dtypes: Mapping[str, str],
+        dtype: str,
+        shape: tuple[int, int],
+        row_begin: int,
+        row_end: int,
+    ) -> Array:
+        """Return f32(code * inverse scale), rounded to `dtype`."""
+        block = Block(self.height, min(self.width, shape[1]))
+        codes = np.ascontiguousarray(stored[WEIGHT])
+        scales = _scales(stored[SCALE], dtypes[SCALE])
+        return scaled(codes, E4M3_VALUES, shape[1], block, scales, None, precision="F32", dtype=dtype)
+
+    def codes(
+        self,
+        stored: Mapping[str, Array],
+        dtypes: Mapping[str, str],
+        shape: tuple[int, int],
+        row_begin: int,
+        row_end: int,
+    ) -> Codes:
+        """As `WeightFormat.codes`."""
+        scales = np.repeat(_scales(stored[SCALE], dtypes[SCALE]), self.height, axis=0)[: row_end - row_begin]
+        # Where the edge of the weight cuts blocks off, they are not of equal widths.
+        block = min(self.width, shape[1])
+        width = gcd(block, shape[1])
+        scales = np.repeat(scales, block // width, axis=1)[:, : shape[1] // width]
+        return Codes(E4M3_PLACES[stored[WEIGHT]], -E4M3_HIGHEST, E4M3_HIGHEST, scales, uniform=False)
+
+
+def _scales(stored: Array, dtype: str) -> Array:
+    return np.ascontiguousarray(stored) if dtype == "F32" else _values_of_e8m0(stored)
+
+
+def _values_of_e8m0(codes: Array) -> Array:
+    """Return 2^(code - 127) as f32, NaN for 255."""
+    powers = np.ldexp(np.float32(1), np.minimum(codes, _E8M0_NAN - 1).astype(np.int32) - _EXPONENT_BIAS)
+    return np.where(codes == _E8M0_NAN, np.float32(np.nan), powers)

@@ -1,0 +1,202 @@
+"""NF4 as bitsandbytes stores it: the 16 quantiles of a normal distribution, and an f32 for each block of 64 elements.
+
+Blocks run through the weight row after row. All in f32:
+
+    x     = clamp(f32(w * f32(1 / max(absmax, 1e-38))), -1, 1)
+    code  = how many of the 15 midpoints are below x; a midpoint takes the lower code
+    value = f32(quantile * absmax), then rounded (RNE) to the dtype
+
+Scales may be quantized themselves, which is read only: absmax = f32(f32(nested_quant_map[byte] * nested_absmax) +
+offset), with a nested_absmax for 256 of them.
+
+A last block of fewer elements divides, x = f32(w / absmax), and stores 1e-38 for an absmax below that. A byte has two
+codes, the first in its upper half; the last one of an odd number is followed by the code of 0, 7.
+
+Source: bitsandbytes 0.50.2, `quantize_4bit` and `_dequantize_4bit_compute` (`backends/default/ops.py`), `QuantState`
+(`functional.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import gcd
+
+import numpy as np
+
+from requant.checkpoint.weights.blocks import Block, scaled
+from requant.checkpoint.weights.floats import check_weight, values
+from requant.checkpoint.weights.nf4_state import BLOCK, NESTED_BLOCK, read_state, state_of
+from requant.checkpoint.weights.weight_format import (
+    Array,
+    Codes,
+    Extremes,
+    Region,
+    StoredTensor,
+    WeightFormat,
+    matrix_shape,
+    with_regions,
+)
+from requant.errors import CheckpointError
+from requant.kernels.checkpoint import quantiles as kernels
+from requant.kernels.simd.widen import FloatKind
+
+WEIGHT, ABSMAX, QUANTILES = "weight", "weight.absmax", "weight.quant_map"
+STATE = "weight.quant_state.bitsandbytes__nf4"
+NESTED_ABSMAX, NESTED_VALUES = "weight.nested_absmax", "weight.nested_quant_map"
+NF4 = np.array(
+    [
+        -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635,
+        -0.18477343022823334, -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634,
+        0.33791524171829224, 0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0,
+    ],
+    np.float32,
+)  # fmt: skip
+"""The values of the codes, as QLoRA (arXiv 2305.14314, appendix E) lists them."""
+_MIDPOINTS = (NF4[:-1] + NF4[1:]) / np.float32(2)
+_SMALLEST = np.float32(1e-38)
+ZERO = 7
+"""The code of 0."""
+_BYTES = 256
+
+
+@dataclass(frozen=True)
+class Nf4(WeightFormat):
+    """`weight` U8 [ceil(out * in / 2), 1], `weight.absmax` F32, `weight.quant_map` F32 [16], and the state as JSON.
+
+    `state_bytes`: how long the JSON of a checkpoint is that was made elsewhere. `nested`: whether the scales are
+    quantized themselves, U8, with `weight.nested_absmax` F32 and `weight.nested_quant_map` F32 [256].
+    """
+
+    state_bytes: int | None = None
+    nested: bool = False
+    rows_together = BLOCK
+
+    def stored(self, dtype: str, shape: tuple[int, int]) -> tuple[StoredTensor, ...]:
+        """Return the stored tensors."""
+        check_weight(dtype, shape)
+        count = shape[0] * shape[1]
+        blocks = -(-count // BLOCK)
+        of_scales = (
+            StoredTensor(NESTED_ABSMAX, "F32", (-(-blocks // NESTED_BLOCK),)),
+            StoredTensor(NESTED_VALUES, "F32", (_BYTES,)),
+        )
+        return (
+            StoredTensor(WEIGHT, "U8", (-(-count // 2), 1)),
+            StoredTensor(ABSMAX, "U8" if self.nested else "F32", (blocks,)),
+            StoredTensor(QUANTILES, "F32", NF4.shape),
+            StoredTensor(STATE, "U8", (self.state_bytes or len(state_of(dtype, shape)),)),
+            *(of_scales if self.nested else ()),
+        )
+
+    def as_found(
+        self, tensors: Mapping[str, StoredTensor], stated: tuple[int, int] | None
+    ) -> tuple[WeightFormat, tuple[int, int]]:
+        """As `WeightFormat.as_found`. `stated`: the shape in the state."""
+        state, shape = tensors.get(STATE), matrix_shape(stated or ())
+        length = None if state is None or len(state.shape) != 1 else state.shape[0]
+        return replace(self, state_bytes=length, nested=NESTED_ABSMAX in tensors), shape
+
+    def regions(self, dtype: str, shape: tuple[int, int], row_begin: int, row_end: int) -> tuple[Region, ...]:
+        """Return bytes and blocks; 64 rows together are whole ones of both."""
+        begin, end = row_begin * shape[1], row_end * shape[1]
+        found = (
+            Region(WEIGHT, begin // 2, -(-end // 2), 0, 1),
+            Region(ABSMAX, 0, 1, begin // BLOCK, -(-end // BLOCK)),
+        )
+        if row_begin > 0:
+            return found
+        whole = (each for each in self.stored(dtype, shape) if each.suffix not in (WEIGHT, ABSMAX))
+        return found + tuple(Region(each.suffix, 0, 1, 0, each.shape[0]) for each in whole)
+
+    def quantize(
+        self, rows: Array, dtype: str, shape: tuple[int, int], row_begin: int, extremes: Extremes | None = None
+    ) -> list[tuple[Region, Array]]:
+        """As `WeightFormat.quantize`. A NaN has the code 15, as in torch's `bucketize`."""
+        if self.nested:
+            raise ValueError("the scales are not quantized")
+        bits = rows.reshape(-1)
+        whole = bits.size - bits.size % BLOCK
+        absmax = np.empty(-(-bits.size // BLOCK), np.float32)
+        packed = np.empty(-(-bits.size // 2), np.uint8)
+        kernels.quantize(
+            bits[:whole].view(np.uint8), FloatKind[dtype], BLOCK, _MIDPOINTS, _SMALLEST, absmax[: whole // BLOCK],
+            packed[: whole // 2],
+        )  # fmt: skip
+        if whole < bits.size:
+            absmax[-1], packed[whole // 2 :] = _last_block(values(bits[whole:], dtype))
+        parts: dict[str, Array] = {
+            WEIGHT: packed[:, None],
+            ABSMAX: absmax[None],
+            QUANTILES: NF4[None],
+            STATE: np.frombuffer(state_of(dtype, shape), np.uint8)[None],
+        }
+        return with_regions(parts, self.regions(dtype, shape, row_begin, row_begin + rows.shape[0]))
+
+    def dequantize(
+        self,
+        stored: Mapping[str, Array],
+        dtypes: Mapping[str, str],
+        dtype: str,
+        shape: tuple[int, int],
+        row_begin: int,
+        row_end: int,
+    ) -> Array:
+        """As `WeightFormat.dequantize`, with the values of `quant_map`.
+
+        Raises CheckpointError where that has not 16 values.
+        """
+        quantiles = stored[QUANTILES].reshape(-1)
+        if quantiles.shape != NF4.shape:
+            raise CheckpointError(f"quant_map has {quantiles.size} values; expected {NF4.size}")
+        count = (row_end - row_begin) * shape[1]
+        codes, scales = _unpacked(stored[WEIGHT]), self._scales(stored, row_begin * shape[1])
+        table = np.tile(quantiles, 256 // NF4.size)
+        found = scaled(codes, table, count, Block(1, BLOCK), scales, None, precision="F32", dtype=dtype)
+        return found.reshape(-1, shape[1])
+
+    def codes(
+        self,
+        stored: Mapping[str, Array],
+        dtypes: Mapping[str, str],
+        shape: tuple[int, int],
+        row_begin: int,
+        row_end: int,
+    ) -> Codes:
+        """As `WeightFormat.codes`."""
+        count, width = (row_end - row_begin) * shape[1], gcd(BLOCK, shape[1])
+        codes = _unpacked(stored[WEIGHT])[0, :count].astype(np.int16) - ZERO
+        # Pieces begin with a block, and blocks run from one row into the next.
+        scales = self._scales(stored, row_begin * shape[1])[np.arange(0, count, width) // BLOCK]
+        by_row = scales.reshape(row_end - row_begin, -1)
+        return Codes(codes.reshape(-1, shape[1]), -ZERO, NF4.size - 1 - ZERO, by_row, uniform=False)
+
+    def _scales(self, stored: Mapping[str, Array], begin: int) -> Array:
+        """Return absmax of the blocks from element `begin` on, f32."""
+        found = stored[ABSMAX].reshape(-1)
+        if not self.nested:
+            return found
+        offset = read_state(stored[STATE].tobytes()).offset
+        if offset is None:
+            raise CheckpointError("there is a nested_absmax that the quant_state does not describe")
+        shared = stored[NESTED_ABSMAX].reshape(-1)[(begin // BLOCK + np.arange(found.size)) // NESTED_BLOCK]
+        with np.errstate(all="ignore"):
+            scales: Array = stored[NESTED_VALUES].reshape(-1)[found] * shared + np.float32(offset)
+        return scales
+
+
+def _last_block(numbers: Array) -> tuple[np.float32, Array]:
+    """Return absmax and the packed codes of a block that is not whole."""
+    absmax = np.maximum(np.abs(numbers).max(), _SMALLEST)
+    with np.errstate(all="ignore"):
+        codes = np.searchsorted(_MIDPOINTS, numbers / absmax).astype(np.uint8)
+    pairs = np.append(codes, np.uint8(ZERO)) if codes.size % 2 else codes
+    return absmax, pairs[::2] << 4 | pairs[1::2]
+
+
+def _unpacked(stored: Array) -> Array:
+    """Return the codes, bytes, of all elements in one row."""
+    packed = np.ascontiguousarray(stored).reshape(-1)
+    codes = np.empty((1, 2 * packed.size), np.uint8)
+    kernels.unpack(packed, codes.reshape(-1).view(np.uint16))
+    return codes

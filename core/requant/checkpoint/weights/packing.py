@@ -1,0 +1,72 @@
+"""Codes of 1 to 8 bits in words of 32: element i of a row takes bits [i * b, (i + 1) * b), the lowest bit first.
+
+A row begins with a word and ends with zeros up to a whole one.
+"""
+
+from __future__ import annotations
+
+from math import gcd
+
+import numpy as np
+
+from requant.checkpoint.weights.weight_format import Array
+from requant.kernels.checkpoint.words import transpose_words
+from requant.kernels.convert.packing import PACK, UNPACK
+
+_WORD = 32
+
+
+def words(count: int, bits: int) -> int:
+    """Return how many words so many codes take."""
+    return -(-count * bits // _WORD)
+
+
+def whole(bits: int) -> int:
+    """Return how many codes take whole words, without a code across two."""
+    return _WORD // gcd(_WORD, bits)
+
+
+def padded(count: int, bits: int) -> int:
+    """Return `count` as a multiple of `whole`."""
+    return -(-count // whole(bits)) * whole(bits)
+
+
+def packed(codes: Array, bits: int, count: int) -> Array:
+    """Return the words, as int32, of rows of `count` codes: bytes below 2^bits, [rows, `padded`], C-contiguous."""
+    if bits == 8:
+        return codes.view("<i4")
+    target = np.empty((codes.shape[0], codes.shape[1] * bits // 8), np.uint8)
+    PACK[1](codes.reshape(-1), target.reshape(-1), bits)
+    found = target.view("<i4")
+    # Rows of widths that do not divide 32 were packed with words that they do not have.
+    return np.ascontiguousarray(found[:, : words(count, bits)])
+
+
+def unpacked(stored: Array, bits: int, count: int) -> Array:
+    """Return the codes of rows of `words`, as bytes: [rows, at least `count`]."""
+    if bits == 8:
+        return np.ascontiguousarray(stored).view(np.uint8)
+    length = padded(count, bits)
+    if stored.shape[1] * _WORD == length * bits:
+        source = np.ascontiguousarray(stored)
+    else:
+        source = np.zeros((stored.shape[0], length * bits // _WORD), "<i4")
+        source[:, : stored.shape[1]] = stored
+    codes = np.empty((stored.shape[0], length), np.uint8)
+    UNPACK[1](source.view(np.uint8).reshape(-1), codes.reshape(-1), bits, np.uint64(0))
+    return codes
+
+
+def unpacked_half_bytes(stored: Array) -> Array:
+    """Return the codes of bytes that hold two each, [rows, 2 * bytes of a row]."""
+    codes = np.empty((stored.shape[0], 2 * stored.shape[1]), np.uint8)
+    UNPACK[1](np.ascontiguousarray(stored).reshape(-1), codes.reshape(-1), 4, np.uint64(0))
+    return codes
+
+
+def transposed_words(stored: Array) -> Array:
+    """Return the transpose of a matrix of words, C-contiguous."""
+    source = np.ascontiguousarray(stored)
+    target = np.empty(source.shape[::-1], source.dtype)
+    transpose_words(source.reshape(-1).view(np.uint32), *source.shape, target.reshape(-1).view(np.uint32))
+    return target

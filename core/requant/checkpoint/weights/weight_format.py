@@ -1,0 +1,200 @@
+"""The interface of a format for the weight of a linear module: names, shapes, and the conversion of some of its rows.
+
+A weight is a matrix [out, in] of dtype BF16, F16 or F32. It is converted some rows at a time, in any order and in any
+number of threads, with the same bits. Where a scale depends on the whole tensor, or on a set of tensors that share it,
+`measure` sees all rows first.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from requant.errors import CheckpointError
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTensor:
+    """A tensor that a weight becomes. `suffix` follows the module's name: `weight_packed`, `weight_scale`."""
+
+    suffix: str
+    dtype: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Where some rows of a weight lie in a stored tensor, seen as a matrix: the stored rows and columns [begin, end).
+
+    A stored tensor of rank 1 is one row; a region that spans all columns is one range of bytes.
+    """
+
+    suffix: str
+    row_begin: int
+    row_end: int
+    column_begin: int
+    column_end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Extremes:
+    """The least and the largest value of a whole tensor, or of a set of tensors that share a scale. NaN if any is."""
+
+    minimum: float
+    maximum: float
+
+    def union(self, other: Extremes) -> Extremes:
+        """Return the extremes of both; NaN if one is."""
+        if self.minimum != self.minimum or other.minimum != other.minimum:
+            return Extremes(float("nan"), float("nan"))
+        return Extremes(min(self.minimum, other.minimum), max(self.maximum, other.maximum))
+
+
+@dataclass(frozen=True, slots=True)
+class Codes:
+    """Some rows of a quantized weight, taken apart.
+
+    `codes`: [rows, in] i16, the integers, or the places of floats in the order of all values of their type (0: zero),
+    so that neighbours differ by 1. `lowest`, `highest`: of all that are written. `scales`: f32 [rows, k], each for
+    in / k columns, rounded up: a code's value times its scale is the weight. `uniform`: whether the values of all
+    neighbours are one scale apart, as those of integers are.
+    """
+
+    codes: Array
+    lowest: int
+    highest: int
+    scales: Array
+    uniform: bool
+
+
+class WeightFormat(ABC):
+    """One way to store a weight, with the parameters of a scheme (bits, group size) and of a profile (its rounding).
+
+    Instances are immutable and hold no tensor.
+    """
+
+    rows_together: int = 1
+    """Pieces begin at a multiple of this many rows."""
+
+    needs_extremes: bool = False
+    """Whether `quantize` needs the extremes of the whole tensor, or of the set of tensors that share a scale."""
+
+    @abstractmethod
+    def stored(self, dtype: str, shape: tuple[int, int]) -> tuple[StoredTensor, ...]:
+        """Return the tensors that store a weight; none if the format does not quantize such a weight.
+
+        Raises CheckpointError where the shape or dtype does not fit.
+        """
+
+    @abstractmethod
+    def regions(self, dtype: str, shape: tuple[int, int], row_begin: int, row_end: int) -> tuple[Region, ...]:
+        """Return the parts of the stored tensors for these rows, which `quantize` writes and `dequantize` reads.
+
+        What is stored once for the whole weight (`weight_shape`, `weight_global_scale`) belongs to the first rows for
+        writing, and is given to every call of `dequantize` as a whole.
+        """
+
+    def as_found(
+        self, tensors: Mapping[str, StoredTensor], stated: tuple[int, int] | None
+    ) -> tuple[WeightFormat, tuple[int, int]]:
+        """Return the format of a weight of a checkpoint, with what its tensors alone say, and the weight's shape.
+
+        `tensors`: by suffix, those of the module. `stated`: the shape that one of them holds, None if none does.
+        Raises CheckpointError where the shape is not known.
+        """
+        shape: tuple[int, ...] = stated or ()
+        if (whole := tensors.get("weight")) is not None:
+            shape = whole.shape
+        elif (packed := tensors.get("weight_packed")) is not None and packed.dtype == "U8" and len(packed.shape) == 2:
+            shape = packed.shape[0], packed.shape[1] * 2
+        return self, matrix_shape(shape)
+
+    def magnitude_limit(self, dtype: str) -> float:
+        """Return the magnitude from which on a finite value of `dtype` has no scale that shows in what is stored.
+
+        Infinity where there is none, or where a scale that overflows is stored as an infinity or a NaN.
+        """
+        return inf
+
+    def overflows(self, extremes: Extremes, dtype: str) -> bool:
+        """Return whether the scale that finite extremes ask for overflows, and something else is stored instead."""
+        return False
+
+    def lost(self, suffix: str, scales: Array) -> Array:
+        """Return which stored scales, as f32, are those of values whose scale overflows: infinite ones, and NaN."""
+        return ~np.isfinite(scales)
+
+    def measure(self, rows: Array, dtype: str) -> Extremes:
+        """Return the extremes of some rows, for `needs_extremes`."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def quantize(
+        self, rows: Array, dtype: str, shape: tuple[int, int], row_begin: int, extremes: Extremes | None = None
+    ) -> list[tuple[Region, Array]]:
+        """Return the bytes of the stored tensors for some rows.
+
+        `rows`: the bits of [rows, in] elements as `DTYPES[dtype].array`, C-contiguous. `shape`: of the whole weight.
+        The arrays are matrices of the stored dtype's `array`, as large as their regions. A NaN or an infinity is
+        converted as the library does; whoever refuses them looks with `first_not_below` before, and for scales that
+        are not finite afterwards.
+        """
+
+    @abstractmethod
+    def dequantize(
+        self,
+        stored: Mapping[str, Array],
+        dtypes: Mapping[str, str],
+        dtype: str,
+        shape: tuple[int, int],
+        row_begin: int,
+        row_end: int,
+    ) -> Array:
+        """Return the rows [row_begin, row_end) as bits of `dtype`, [rows, in].
+
+        `stored`: by suffix, the matrices of `regions`, and what is stored once as a whole. `dtypes`: by suffix, the
+        dtypes in which they are stored: the library computes in that of the scales, and its result is then rounded
+        (RNE) to `dtype`.
+        """
+
+    def codes(
+        self,
+        stored: Mapping[str, Array],
+        dtypes: Mapping[str, str],
+        shape: tuple[int, int],
+        row_begin: int,
+        row_end: int,
+    ) -> Codes:
+        """Return the codes and scales of the rows [row_begin, row_end). `stored`, `dtypes`: as for `dequantize`."""
+        raise NotImplementedError
+
+
+def with_regions(parts: Mapping[str, Array], regions: Iterable[Region]) -> list[tuple[Region, Array]]:
+    """Return each region with the part, by suffix, that belongs to it."""
+    return [(each, parts[each.suffix]) for each in regions]
+
+
+def check_groups(shape: tuple[int, int], group: int) -> None:
+    """Raise CheckpointError unless the rows of a weight [out, in] are whole groups."""
+    if shape[1] % group:
+        raise CheckpointError(
+            f"a weight of shape {list(shape)} cannot be quantized in groups of {group}: its rows of {shape[1]} are "
+            "not a multiple of that. Add the module to ignore, or choose another group size"
+        )
+
+
+def matrix_shape(shape: tuple[int, ...]) -> tuple[int, int]:
+    """Return [out, in] of a weight. Raises CheckpointError unless it is a matrix with elements."""
+    if len(shape) != 2 or min(shape) < 1:
+        raise CheckpointError(
+            "has quantized parameters, but none that determines the shape of its weight: no matrix with elements"
+        )
+    return shape[0], shape[1]

@@ -1,0 +1,127 @@
+"""Whole checkpoints converted, in this process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+
+from requant.checkpoint.plan.model import Direction, NotFinite, Request
+from requant.checkpoint.plan.planner import plan_conversion
+from requant.checkpoint.run.progress import Progress
+from requant.checkpoint.run.run import RunReport, run_plan
+from requant.checkpoint.schemes import scheme_named
+from requant.checkpoint.selection import DEFAULT_IGNORE
+from requant.checkpoint.storage.hugging_face_cache import snapshot
+from requant.checkpoint.storage.local import LocalStore
+from requant.checkpoint.storage.location import open_store
+from requant.checkpoint.storage.store import Store
+from requant.errors import ParameterError, excerpt
+from requant.errors.names import entry_named
+
+_NOT_FINITE = {str(each): each for each in NotFinite}
+
+Location = str | os.PathLike[str]
+
+
+def quantize_checkpoint(
+    source: Location,
+    destination: Location,
+    scheme: str,
+    *,
+    profile: str | None = None,
+    ignore: Sequence[str] = DEFAULT_IGNORE,
+    targets: Sequence[str] = ("Linear",),
+    not_finite: str = NotFinite.REFUSE,
+    threads: int | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> RunReport:
+    """Quantize the linear weights of a model, and write it as vLLM and transformers load it.
+
+    source: the directory of the model, a model in Hugging Face's cache (`models--*`), or a URL.
+    destination: the directory or URL to write. Complete files of a run that did not finish are kept.
+    scheme: `W8A8`, `W4A16`, `FP8_DYNAMIC` and so on (docs/checkpoints.md).
+    profile: the library whose bits are reproduced. Default: the scheme's first, such as `compressed-tensors-cpu`.
+    ignore, targets: lists of names of modules, or of `re:` and a regular expression. Default: all linear modules,
+    except embeddings, output layers, expert routers, norms, convolutions, and vision and audio towers, for which
+    `default` stands in `ignore`. With another list, such as [], exactly its entries are left out, as in llm-compressor.
+    not_finite: `refuse` or `convert` a weight that has a NaN or an infinity.
+    threads: default: the CPUs that this process may use.
+    progress: called after each piece of the work, by one thread at a time.
+
+    Raise UnknownNameError for an unknown scheme or profile, ParameterError for a wrong pattern, and CheckpointError,
+    naming file and tensor, for what cannot be converted, read or written. What the plan warns of is in `warnings` of
+    the report.
+    """
+    request = conversion_request(
+        Direction.QUANTIZE, scheme=scheme, profile=profile, ignore=ignore, targets=targets, not_finite=not_finite
+    )
+    return _converted(source, destination, request, threads, progress)
+
+
+def dequantize_checkpoint(
+    source: Location,
+    destination: Location,
+    *,
+    dtype: str | None = None,
+    threads: int | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> RunReport:
+    """Convert a quantized model back to floats.
+
+    dtype: BF16, F16 or F32. Default: what config.json says, else BF16. The other arguments and the errors are those of
+    `quantize_checkpoint`.
+    """
+    return _converted(source, destination, conversion_request(Direction.DEQUANTIZE, dtype=dtype), threads, progress)
+
+
+def conversion_request(
+    direction: Direction,
+    *,
+    scheme: str | None = None,
+    profile: str | None = None,
+    ignore: Sequence[str] = DEFAULT_IGNORE,
+    targets: Sequence[str] = ("Linear",),
+    not_finite: str = NotFinite.REFUSE,
+    dtype: str | None = None,
+) -> Request:
+    """Return the request with these options. Raise UnknownNameError for a name that does not exist, ParameterError."""
+    if profile is None:
+        profile = "" if scheme is None else scheme_named(scheme).profiles[0]
+    return Request(
+        direction=direction,
+        scheme=scheme,
+        profile=profile,
+        ignore=_patterns("ignore", ignore if direction is Direction.QUANTIZE else ()),
+        targets=_patterns("targets", targets),
+        not_finite=entry_named(_NOT_FINITE, not_finite, "policy for non-finite weights"),
+        dtype=dtype,
+    )
+
+
+def _patterns(name: str, given: Sequence[str]) -> tuple[str, ...]:
+    """Raise ParameterError for what is no list of texts. A single text would be taken for a list of its letters."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise ParameterError(f"{name} is {excerpt(repr(given))}; expected a list of names, such as ['lm_head']")
+    patterns = tuple(given)
+    for each in patterns:
+        if not isinstance(each, str):
+            raise ParameterError(f"{name} has the entry {excerpt(repr(each))}; expected names as str")
+    return patterns
+
+
+def open_source(location: Location) -> Store:
+    """Return the store of a model: a directory, a model in Hugging Face's cache, or a URL."""
+    store = open_store(location)
+    return snapshot(store) if isinstance(store, LocalStore) else store
+
+
+def _converted(
+    source: Location,
+    destination: Location,
+    request: Request,
+    threads: int | None,
+    progress: Callable[[Progress], None] | None,
+) -> RunReport:
+    opened = open_source(source)
+    plan = plan_conversion(opened, request)
+    return run_plan(plan, opened, open_store(destination), threads=threads, progress=progress)

@@ -1,0 +1,171 @@
+"""The options that several subcommands have, and the request that they make."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from requant.command.output import Output
+
+if TYPE_CHECKING:
+    from requant.checkpoint.plan.model import Direction, Plan, Request
+    from requant.checkpoint.storage.store import Store
+
+_NOT_FINITE = ("refuse", "convert")
+
+
+def place(text: str) -> str:
+    """Refuse a path or URL that is empty, such as a shell's variable that is not set. It is no working directory."""
+    if not text:
+        raise argparse.ArgumentTypeError("the text is empty; the working directory is '.'")
+    return text
+
+
+def add_source(parser: argparse.ArgumentParser) -> None:
+    """Add the positional argument SOURCE."""
+    parser.add_argument(
+        "source",
+        type=place,
+        metavar="SOURCE",
+        help="the model: a directory with config.json and safetensors files, a model in Hugging Face's cache "
+        "(models--*), the URL of an object store, or a .gguf or .onnx file",
+    )
+
+
+def add_destination(parser: argparse.ArgumentParser) -> None:
+    """Add the positional argument DESTINATION."""
+    parser.add_argument(
+        "destination",
+        type=place,
+        metavar="DESTINATION",
+        help="the directory or URL to write; a file if SOURCE is a file. Complete files of a run that did not "
+        "finish are kept",
+    )
+
+
+def add_scheme_option(parser: argparse._ActionsContainer, *, required: bool) -> None:
+    """Add `--scheme`."""
+    parser.add_argument(
+        "--scheme",
+        required=required,
+        metavar="NAME",
+        help="the format of the quantized weights: W8A8, W4A16, FP8_DYNAMIC, NVFP4A16 and so on; for a GGUF file Q8_0 "
+        "and so on, for an ONNX model MatMulNBits4 and so on. An unknown name lists all",
+    )
+
+
+def add_quantization_options(parser: argparse._ActionsContainer) -> None:
+    """Add what says by whose arithmetic weights are quantized, and which."""
+    parser.add_argument(
+        "--profile",
+        metavar="NAME",
+        help="the library whose bits are reproduced: compressed-tensors-cpu, compressed-tensors-cuda and so on. "
+        "Default: the scheme's first profile",
+    )
+    parser.add_argument(
+        "--targets",
+        action="append",
+        metavar="MODULE",
+        help="quantize only the module of this name, or, after 're:', modules whose name the regular expression "
+        "matches. Repeatable. Default: Linear, all linear modules",
+    )
+    parser.add_argument(
+        "--ignore",
+        action="append",
+        default=[],
+        metavar="MODULE",
+        help="do not quantize the module of this name, or, after 're:', modules whose name the regular expression "
+        "matches: --ignore 're:.*o_proj$'. Repeatable. Embeddings, output layers, expert routers, norms, convolutions "
+        "and vision and audio towers are not quantized either, unless 'none' is given: --ignore none leaves nothing "
+        "out, --ignore none --ignore lm_head only lm_head, as llm-compressor does with such a list",
+    )
+    parser.add_argument(
+        "--not-finite",
+        choices=_NOT_FINITE,
+        help="what to do with a weight that has a NaN or an infinity: refuse it (default), or convert it as the "
+        "library does",
+    )
+
+
+def add_dtype_option(parser: argparse.ArgumentParser) -> None:
+    """Add the dtype of dequantized weights."""
+    parser.add_argument(
+        "--dtype",
+        choices=["BF16", "F16", "F32"],
+        type=str.upper,
+        help="dtype of the dequantized weights. Default: the one in config.json, or BF16 if it has none",
+    )
+
+
+def add_threads_option(parser: argparse.ArgumentParser) -> None:
+    """Add `--threads`."""
+    parser.add_argument(
+        "--threads", type=_positive, metavar="N", help="number of threads. Default: the CPUs available to this process"
+    )
+
+
+def add_json_option(parser: argparse.ArgumentParser) -> None:
+    """Add `--json`."""
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+OF_QUANTIZATION = ("profile", "targets", "ignore", "not_finite")
+"""The options of `add_quantization_options`."""
+
+
+def refuse_given(arguments: argparse.Namespace, names: Iterable[str], why: str) -> None:
+    """End the command if one of these options was given, instead of leaving it without effect."""
+    for name in names:
+        given = getattr(arguments, name, None)
+        if given is not None and given is not False and given != []:
+            arguments.refuse(f"--{name.replace('_', '-')} {why}")
+
+
+def print_document(text: str, members: Mapping[str, Any], arguments: argparse.Namespace, output: Output) -> None:
+    """Print a result as text, or with `--json` as JSON."""
+    as_json = getattr(arguments, "json", False)
+    output.done(json.dumps(members, indent=2, ensure_ascii=False) if as_json else text, members)
+
+
+def planned(arguments: argparse.Namespace, direction: Direction) -> tuple[Store, Plan]:
+    """Return the source that the arguments name, and the plan of what is asked for."""
+    from requant.checkpoint.plan.planner import plan_conversion
+    from requant.checkpoints import open_source
+
+    source = open_source(arguments.source)
+    return source, plan_conversion(source, request_of(arguments, direction))
+
+
+def request_of(arguments: argparse.Namespace, direction: Direction) -> Request:
+    """Return what the options ask for."""
+    from requant.checkpoint.selection import DEFAULT_IGNORE
+    from requant.checkpoints import conversion_request
+
+    given = {name: getattr(arguments, name, None) for name in ("scheme", "profile", "targets", "not_finite", "dtype")}
+    entries, without_default = ignored(arguments)
+    return conversion_request(
+        direction,
+        ignore=entries if without_default else (*entries, *DEFAULT_IGNORE),
+        **{k: v for k, v in given.items() if v is not None},
+    )
+
+
+_NONE = "none"
+
+
+def ignored(arguments: argparse.Namespace) -> tuple[tuple[str, ...], bool]:
+    """Return the entries of `--ignore` without `none`, and whether that was among them."""
+    given = getattr(arguments, "ignore", ())
+    return tuple(entry for entry in given if entry != _NONE), _NONE in given
+
+
+def _positive(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return number

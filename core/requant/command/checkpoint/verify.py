@@ -1,0 +1,125 @@
+"""Check that a converted model is complete, and with its source that every byte is what the conversion gives.
+
+Without a source: every file that the index names is there, index and headers agree, no quantized module lacks a tensor,
+no scale is NaN, infinite, negative or 0, no code out of its range, no weight all 0, and the files have the SHA-256 that
+the manifest states. The exit status is 1 if there is a fault.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from requant.command.checkpoint import options
+from requant.command.exit_status import DONE, FAILED
+from requant.command.kernels import choose_kernels, compile_missing
+from requant.command.output import Output, add_progress_option, counted
+
+if TYPE_CHECKING:
+    from requant.checkpoint.run.progress import Progress
+    from requant.checkpoint.verify.report import CheckpointReport
+
+HELP = "check a converted model"
+_SHOWN = 20
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.add_argument("checkpoint", type=options.place, metavar="CHECKPOINT", help="the converted model")
+    parser.add_argument("--source", type=options.place, help="the model that it was converted from")
+    parser.add_argument(
+        "--sample",
+        type=float,
+        default=1.0,
+        metavar="SHARE",
+        help="compare this share of the tensors with the source: more than 0, at most 1. Default: 1, all",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="seed of the random choice of the sample. Default: 0"
+    )
+    parser.add_argument(
+        "--no-hashes", action="store_true", help="do not compare the SHA-256 of the files with the manifest"
+    )
+    parser.add_argument(
+        "--report",
+        metavar="FILE",
+        help="write the quantization error of each weight to this file, as a page (.html) or JSON (.json)",
+    )
+    of_conversion = parser.add_argument_group(
+        "how the model was quantized, if another program wrote it (without a manifest)"
+    )
+    options.add_scheme_option(of_conversion, required=False)
+    options.add_quantization_options(of_conversion)
+    options.add_json_option(parser)
+    options.add_threads_option(parser)
+    add_progress_option(parser)
+    parser.set_defaults(refuse=parser.error)
+
+
+def run(arguments: argparse.Namespace, output: Output) -> int:
+    """Verify."""
+    choose_kernels()
+    from requant.checkpoint.plan.model import Direction
+    from requant.checkpoint.verify.report import checkpoint_report
+    from requant.checkpoints import open_source
+
+    if arguments.scheme is None:
+        options.refuse_given(arguments, options.OF_QUANTIZATION, "needs --scheme")
+    given = None if arguments.scheme is None else options.request_of(arguments, Direction.QUANTIZE)
+    compile_missing(output.kernels)
+
+    def show(state: Progress) -> None:
+        output.progress(state.bytes_read, state.bytes_to_read, state.outputs_finished, state.outputs)
+
+    report = checkpoint_report(
+        open_source(arguments.checkpoint),
+        None if arguments.source is None else open_source(arguments.source),
+        request=given,
+        sample=arguments.sample,
+        seed=arguments.seed,
+        hashes=not arguments.no_hashes,
+        weights=arguments.report is not None,
+        threads=arguments.threads,
+        progress=show,
+    )
+    if arguments.report is not None:
+        _write(report, Path(arguments.report))
+    options.print_document(_text(report), report.members(), arguments, output)
+    return FAILED if report.verification.faults else DONE
+
+
+def _write(report: CheckpointReport, path: Path) -> None:
+    from requant.checkpoint.verify.page import report_page
+    from requant.errors import StorageError
+
+    as_json = path.suffix == ".json"
+    text = json.dumps(report.members(), indent=2, ensure_ascii=False) + "\n" if as_json else report_page(report)
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise StorageError(f"cannot write {path}: {error.strerror}") from None
+
+
+def _text(report: CheckpointReport) -> str:
+    found = report.verification
+    lines = []
+    for heading, faults in (("", found.faults), ("warning: ", found.warnings)):
+        lines += [
+            heading + ": ".join([*(name for name in (fault.file, fault.tensor) if name), fault.detail])
+            for fault in faults[:_SHOWN]
+        ]
+        if len(faults) > _SHOWN:
+            lines.append(f"{heading}and {len(faults) - _SHOWN} more")
+    checked = [f"{found.tensors} tensors"]
+    if report.source is not None:
+        share = "" if found.sample == 1 else f" (a sample of {found.sample:g}, seed {found.seed})"
+        # A checkpoint that lacks tensors has fewer than its source gives.
+        which = "of them" if found.tensors_compared <= found.tensors else "that there should be"
+        checked.append(f"{found.tensors_compared} {which} byte by byte with {report.source}{share}")
+    if found.files_hashed:
+        checked.append(f"the SHA-256 of {counted(found.files_hashed, 'file')}")
+    result = f"{len(found.faults)} faults" if found.faults else "no faults"
+    lines.append(f"{report.checkpoint}: {result}; checked: {', '.join(checked)}")
+    return "\n".join(lines)

@@ -1,0 +1,77 @@
+"""Write a share of a plan's files, as one of several workers on one machine or on many.
+
+Start as many workers as you like, in any order, with the same plan file; each may be started again. The worker that
+finds all files complete writes the index and config.json. With --index and --of a worker runs the tasks I, I + N,
+I + 2N and so on. Without them it takes the next file that is missing and that no other worker is writing, until all
+files are complete.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from requant.command.checkpoint import options
+from requant.command.checkpoint.job_array import place_in_job_array
+from requant.command.exit_status import DONE
+from requant.command.kernels import choose_kernels, compile_missing
+from requant.command.output import Output, add_progress_option, counted
+
+HELP = "write part of a plan's files, as one of several workers"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.add_argument(
+        "--plan",
+        metavar="FILE",
+        required=True,
+        help="the plan, as `requant checkpoint plan --output FILE` writes it: a path or the URL of an object",
+    )
+    parser.add_argument(
+        "--index",
+        metavar="I",
+        type=int,
+        help="the index of this worker, from 0. Default: JOB_COMPLETION_INDEX, or that of a Slurm or AWS Batch array",
+    )
+    parser.add_argument(
+        "--of", metavar="N", type=int, help="the number of workers. Default: the size of the Slurm or AWS Batch array"
+    )
+    options.add_threads_option(parser)
+    add_progress_option(parser)
+    parser.set_defaults(refuse=parser.error)
+
+
+def run(arguments: argparse.Namespace, output: Output) -> int:
+    """Work."""
+    index, of = place_in_job_array(os.environ)
+    index = index if arguments.index is None else arguments.index
+    of = of if arguments.of is None else arguments.of
+    if arguments.index is not None and of is None:
+        arguments.refuse("--index needs --of")
+    if arguments.of is not None and index is None:
+        arguments.refuse("--of needs --index")
+    choose_kernels()
+    from requant.checkpoint.run.progress import Progress
+    from requant.checkpoint.storage.location import open_store
+    from requant.checkpoint.workers.plan_file import read_plan_file
+    from requant.checkpoint.workers.worker import Share, work
+
+    file = read_plan_file(arguments.plan)
+    source, destination = open_store(file.source), open_store(file.destination)
+    plan = file.plan(source)
+    compile_missing(output.kernels)
+
+    def show(state: Progress) -> None:
+        output.progress(state.bytes_read, state.bytes_to_read, state.outputs_finished, state.outputs)
+
+    share = None if of is None or index is None else Share(index, of)
+    report = work(plan, source, destination, share=share, threads=arguments.threads, progress=show)
+    text = f"Wrote {counted(len(report.made), 'file')}: {destination.url}\n"
+    if report.finished:
+        text += "All files are complete."
+    else:
+        text += f"Other workers still have to write {counted(len(report.missing), 'file')}."
+    members = {"destination": destination.url, "made": list(report.made), "missing": list(report.missing)}
+    output.done(text, members | {"finished": report.finished})
+    return DONE

@@ -1,0 +1,126 @@
+"""The parser of the command line, and what all subcommands have in common: errors, signals, exit status."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import io
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType, ModuleType
+from typing import NoReturn
+
+from requant.command import serve
+from requant.command.checkpoint import dequantize, diff, plan, quantize, verify, work
+from requant.command.exit_status import DONE, FAILED, INTERRUPTED, TERMINATED, WRONG_USAGE
+from requant.command.output import output_for
+from requant.errors import ParameterError, RequantError, UnknownNameError
+
+_CHECKPOINT: dict[str, ModuleType] = {
+    "plan": plan,
+    "quantize": quantize,
+    "dequantize": dequantize,
+    "verify": verify,
+    "diff": diff,
+    "work": work,
+}
+_STATUS = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED}
+
+
+class _Stopped(BaseException):
+    """A signal asked the process to end."""
+
+    def __init__(self, signal_number: int) -> None:
+        super().__init__(signal_number)
+        self.signal_number = signal_number
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command with these arguments, or with those of the process, and return its exit status."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["serve"]:
+        # The settings of the service have a parser of their own.
+        serve.run(given[1:])
+        return DONE
+    parsed = command_parser().parse_args(given)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A path need not be UTF-8. As stderr does it; in JSON it is an escape, too.
+        sys.stdout.reconfigure(errors="backslashreplace")
+    output = output_for(parsed)
+    # What is imported now stays, so the collector would look through it in vain: a tenth of a start.
+    gc.disable()
+    # Nothing here calls BLAS, whose threads look for work in a loop before they sleep.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    try:
+        with _stopped_by_signals():
+            return int(parsed.run(parsed, output))
+    except _Stopped as stop:
+        output.stopped("interrupted; run the same command again to resume")
+        return _STATUS[signal.Signals(stop.signal_number)]
+    except RequantError as error:
+        output.failed(error)
+        return WRONG_USAGE if isinstance(error, UnknownNameError | ParameterError) else FAILED
+    except BrokenPipeError:
+        # Whoever read stdout has gone (`| head`). Python would complain once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    finally:
+        # The collector runs once more at exit; what is frozen it leaves out.
+        gc.freeze()
+        gc.enable()
+
+
+def command_parser() -> argparse.ArgumentParser:
+    """Return the parser of all subcommands."""
+    parser = argparse.ArgumentParser(
+        prog="requant", description="Bit-exact quantization: whole checkpoints, and tensors over HTTP."
+    )
+    parser.add_argument("--version", action=_Version, help="show the version and exit")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    commands.add_parser("serve", help=serve.HELP, add_help=False)
+    checkpoint = commands.add_parser(
+        "checkpoint", help="convert and check whole models", description="Convert and check whole models."
+    )
+    subcommands = checkpoint.add_subparsers(metavar="COMMAND", required=True)
+    for name, module in _CHECKPOINT.items():
+        subparser = subcommands.add_parser(name, help=module.HELP, description=module.__doc__)
+        module.add_arguments(subparser)
+        subparser.set_defaults(run=module.run)
+    return parser
+
+
+class _Version(argparse.Action):
+    """Shows the version, which is only looked up when it is asked for."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, help: str | None = None) -> None:
+        super().__init__(option_strings, dest, nargs=0, help=help)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        from requant import VERSION
+
+        sys.stdout.write(f"requant {VERSION}\n")
+        parser.exit(DONE)
+
+
+@contextmanager
+def _stopped_by_signals() -> Iterator[None]:
+    """Raise `_Stopped` in this thread at the first SIGINT or SIGTERM. A second one ends the process at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, _: FrameType | None) -> NoReturn:
+        for each in _STATUS:
+            signal.signal(each, signal.SIG_DFL)
+        raise _Stopped(number)
+
+    before = {each: signal.signal(each, stop) for each in _STATUS}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)

@@ -1,0 +1,157 @@
+"""Requantize: stored integers, or accumulators, to integers of another scale.
+
+How is the scheme's (`requant.schemes`); which scheme, and for which types, the profile's (`requant.profiles`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from requant.convert.requantize.granularity import Granularity, common_granularity
+from requant.convert.requantize.scaling import ScalingPlan, plan_scaling
+from requant.convert.requantize.through_real import plan_through_real
+from requant.convert.requantize.tosa_rescale import check_rescale
+from requant.errors import TypeFitError, UnsupportedError, about
+from requant.formats.elements import IntegerElement
+from requant.mlir.types import TensorType, Type
+from requant.plan.channels import whole_blocks
+from requant.plan.operands import (
+    QuantizedOperand,
+    StoredOperand,
+    bind,
+    check_type_rules,
+    integer_operand,
+    quantized_operand,
+    static_shape,
+)
+from requant.plan.plan import Plan
+from requant.profiles import Operation, OperationRule, profile_named
+from requant.profiles.rule import INTEGERS, ZeroPointRange, scheme_rule
+from requant.schemes import Multiplier, Scheme, scheme_named
+from requant.schemes.multipliers import derive_each
+
+__all__ = ["ScalingPlan", "plan_requantize", "plan_scaling"]
+
+
+def _stated(profile: str, scheme: str | None) -> OperationRule:
+    """Return the profile's rule; or a scheme's, which by itself is no whole system: it takes all types of integers."""
+    named = profile_named(profile)
+    if scheme is None:
+        return named.rule(Operation.REQUANTIZE)
+    return scheme_rule(
+        scheme_named(scheme),
+        storages=INTEGERS,
+        expressed=("f16", "bf16", "f32", "f64"),
+        granularities=("per_tensor", "per_axis", "sub_channel"),
+        zero_points=ZeroPointRange.INT32,
+    )
+
+
+def _operand(tensor: TensorType, side: str, rule: OperationRule, profile: str) -> StoredOperand:
+    """Take one side apart: uniformly quantized, or plain integers, whose zero point is 0."""
+    if isinstance(tensor.element, IntegerElement):
+        return integer_operand(tensor, side)
+    return quantized_operand(tensor, side, rule, profile)
+
+
+def _pair_rule(rule: OperationRule, source: StoredOperand, target: StoredOperand, profile: str) -> OperationRule:
+    """Return the rule for a pair of sides, or raise UnsupportedError where the profile's system refuses it."""
+    if isinstance(source, QuantizedOperand) and isinstance(target, QuantizedOperand):
+        source.check_same_expressed(target)
+        if rule.rescale:
+            check_rescale(source, target)
+        rule = rule.for_pair(source.storage, target.storage)
+        for name, quantized in (("input", source), ("output", target)):
+            with about(name):
+                check_type_rules(quantized.tensor, name, rule)
+    for side, operand in (("input", source), ("output", target)):
+        if isinstance(operand, QuantizedOperand) and operand.granularity not in rule.granularities:
+            taken = ", ".join(rule.granularities)
+            detail = f"the {side} has {operand.granularity} parameters; profile {profile} takes {taken} for this pair"
+            raise UnsupportedError(detail)
+    pair = f"{source.storage} to {target.storage}"
+    if pair in rule.symmetric_pairs:
+        source.check_symmetric("input", f"profile {profile} converts {pair} only with zero points 0")
+        target.check_symmetric("output", f"profile {profile} converts {pair} only with zero points 0")
+    return rule
+
+
+def _derive(
+    scheme: Scheme, source: QuantizedOperand, target: QuantizedOperand, granularity: Granularity
+) -> tuple[list[Multiplier], list[float]]:
+    """Derive a multiplier, and its factor, for each block from the ratio of the scales."""
+    of_source, of_target = granularity.indices
+    inputs, outputs = np.array(source.scales)[of_source], np.array(target.scales)[of_target]
+    return derive_each(scheme, scheme.factor, inputs, None, outputs)
+
+
+def _multiplier_blocks(shape: tuple[int, ...], axis: int | None, count: int) -> tuple[tuple[int, ...], int]:
+    """Return the blocks of the caller's multipliers: of one index along `axis`, or of the whole tensor."""
+    whole = whole_blocks(shape)
+    if axis is None or count == 1:
+        return whole, 1
+    if not 0 <= axis < len(shape):
+        raise TypeFitError(f"the tensor has {len(shape)} dimensions, and the axis is {axis}", pointer="/axis")
+    if count != shape[axis]:
+        detail = f"{count} multipliers are given for dimension {axis} of {shape[axis]}; give one, or one for each index"
+        raise TypeFitError(detail, pointer="/multipliers")
+    return tuple(1 if i == axis else size for i, size in enumerate(whole)), count
+
+
+def _given(multipliers: Sequence[Multiplier], axis: int | None, granularity: Granularity) -> Sequence[Multiplier]:
+    """Return the caller's multipliers for the blocks of the common granularity."""
+    if axis is not None and len(multipliers) > 1:
+        return [multipliers[index] for index in granularity.indices[2].tolist()]
+    if len(multipliers) not in (1, granularity.count):
+        detail = f"{len(multipliers)} multipliers are given for {granularity.count} channels; give one, or one for each"
+        raise TypeFitError(detail, pointer="/multipliers")
+    return multipliers
+
+
+def plan_requantize(
+    input_type: TensorType,
+    output_type: Type,
+    profile: str = "litert",
+    multipliers: Sequence[Multiplier] | None = None,
+    *,
+    scheme: str | None = None,
+    axis: int | None = None,
+) -> Plan:
+    """Plan q -> q'. Both types are uniform, or plain integers, whose zero point is 0; accumulators are i32 to i64.
+
+    `scheme` replaces the profile's, and takes all types of integers. `multipliers` (one, or one per channel, in the
+    scheme's convention) replace those derived from the scales, which plain integers lack; `axis` is the dimension that
+    several go along, where the types do not say. Raise UnknownNameError, UnsupportedError or TypeFitError, and
+    ParameterError when a multiplier or shift is outside what the scheme is defined for.
+    """
+    stated = _stated(profile, scheme)
+    with about("input"):
+        shape = static_shape(input_type)
+        source = _operand(input_type, "input", stated, profile)
+    with about("output"):
+        target = _operand(bind(output_type, shape), "output", stated, profile)
+        rule = _pair_rule(stated, source, target, profile)
+    sides = [(each.blocks, len(each.zero_points)) for each in (source, target)]
+    if multipliers is not None:
+        if rule.scheme is None:
+            raise UnsupportedError(f"profile {profile} multiplies by two scales; name a scheme to give multipliers")
+        granularity = common_granularity(shape, *sides, _multiplier_blocks(shape, axis, len(multipliers)))
+        given = _given(multipliers, axis, granularity)
+        return plan_scaling(scheme_named(rule.scheme), source, target, granularity, given, profile=profile)
+    if axis is not None:
+        raise UnsupportedError("an axis is that of given multipliers, and none are given", pointer="/axis")
+    for side, operand in (("input", source), ("output", target)):
+        if not isinstance(operand, QuantizedOperand):
+            with about(side):
+                detail = f"the {side} has plain integers, without a scale to derive a multiplier from; give multipliers"
+                raise UnsupportedError(detail)
+    assert isinstance(source, QuantizedOperand)
+    assert isinstance(target, QuantizedOperand)
+    if rule.scheme is None:
+        return plan_through_real(profile, source, target)
+    used = scheme_named(rule.scheme)
+    granularity = common_granularity(shape, *sides)
+    derived, factors = _derive(used, source, target, granularity)
+    return plan_scaling(used, source, target, granularity, derived, profile=profile, exact=factors)

@@ -1,0 +1,167 @@
+"""The output stage: from sums, whose scale is that of one operand times the other's, to the output's stored integers.
+
+The scheme is the profile's, and its kernels are those of requantize.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from requant.convert.requantize.granularity import Granularity, common_granularity
+from requant.convert.requantize.scaling import plan_scaling
+from requant.convert.requantize.through_real import plan_through_real
+from requant.errors import ParameterError, TypeFitError, UnsupportedError, about
+from requant.formats.elements import FLOATS, IntegerElement
+from requant.mlir.types import StorageType, TensorType, UniformPerAxisType, UniformType
+from requant.plan.channels import whole_blocks
+from requant.plan.lanes import rounded_scales
+from requant.plan.operands import QuantizedOperand, StoredOperand, integer_operand, quantized_operand
+from requant.plan.plan import Plan
+from requant.profiles import Operation, profile_named
+from requant.profiles.integer_rule import Accumulator, ProductRule
+from requant.profiles.rule import DEQUANTIZE, INTEGERS
+from requant.schemes import Factor, Multiplier, Scheme, scheme_named
+from requant.schemes.multipliers import derive_each
+
+_OUTPUTS = replace(DEQUANTIZE, storages=INTEGERS, expressed=("f16", "bf16", "f32", "f64"))
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """An operand, and for each of its dimensions the dimension of the sums, as they are in memory, if it is one."""
+
+    operand: StoredOperand
+    axes: tuple[int | None, ...]
+
+    def blocks(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return how many indices of each dimension of the sums have one parameter of this operand."""
+        found = list(whole_blocks(shape))
+        for axis, block, size in zip(self.axes, self.operand.blocks, self.operand.tensor.shape or (), strict=True):
+            if axis is not None and block == 1 and size is not None and size > 1:
+                found[axis] = 1
+        return tuple(found)
+
+    def quantized(self, name: str) -> QuantizedOperand:
+        """Return the operand, or raise UnsupportedError for plain integers."""
+        if not isinstance(self.operand, QuantizedOperand):
+            with about(name):
+                detail = f"the {name} has plain integers, without a scale; a quantized output needs one"
+                raise UnsupportedError(detail)
+        return self.operand
+
+
+@dataclass(frozen=True, slots=True)
+class OutputStage:
+    """A plan from sums to stored integers, in the order of memory. `scheme` is None where there are no multipliers."""
+
+    plan: Plan
+    target: QuantizedOperand
+    scheme: Scheme | None
+    granularity: Granularity
+    multipliers: tuple[Multiplier, ...]
+    factors: tuple[float, ...]
+
+
+def _in_memory(output: TensorType, order: tuple[int, ...], shape: tuple[int, ...]) -> TensorType:
+    """Return the type of the output with its dimensions in the order of memory."""
+    element = output.element
+    if isinstance(element, UniformPerAxisType) and element.axis < len(order):
+        element = replace(element, axis=order[element.axis])
+    return TensorType(shape, element)
+
+
+def plan_output(
+    shape: tuple[int, ...],
+    accumulator: Accumulator,
+    sides: tuple[Side, Side],
+    output: TensorType,
+    order: tuple[int, ...],
+    rule: ProductRule,
+    profile: str,
+    scheme: str | None,
+    factor: Factor | None = None,
+) -> OutputStage:
+    """Plan the stage of sums of `shape` in memory by `scheme` and `factor`, or the rule's.
+
+    Raise UnsupportedError, UnknownNameError or ParameterError.
+    """
+    lhs, rhs = sides[0].quantized("lhs"), sides[1].quantized("rhs")
+    with about("output"):
+        target = quantized_operand(_in_memory(output, order, shape), "output", _OUTPUTS, profile)
+        for side, operand in (("left side", lhs), ("right side", rhs)):
+            if operand.expressed != target.expressed:
+                raise UnsupportedError(
+                    f"the output expresses {target.expressed.name}, and the {side} {operand.expressed.name}; they must "
+                    "be the same"
+                )
+    whole = whole_blocks(shape)
+    granularity = common_granularity(
+        shape,
+        (whole, 1),
+        (target.blocks, len(target.scales)),
+        (sides[0].blocks(shape), len(lhs.scales)),
+        (sides[1].blocks(shape), len(rhs.scales)),
+    )
+    name = scheme or rule.scheme
+    if name is None:
+        return _through_real(shape, accumulator, lhs, rhs, target, granularity, profile)
+    used = scheme_named(name)
+    own = rule.factor if rule.factor is not None and scheme is None else used.factor
+    multipliers, factors = _derive(used, factor or own, lhs, rhs, target, granularity)
+    sums = integer_operand(TensorType(shape, IntegerElement(32 if accumulator is Accumulator.I32 else 64)), "sums")
+    plan = plan_scaling(used, sums, target, granularity, multipliers, profile=profile, exact=factors)
+    return OutputStage(plan, target, used, granularity, tuple(multipliers), tuple(factors))
+
+
+def _derive(
+    scheme: Scheme,
+    factor: Factor,
+    lhs: QuantizedOperand,
+    rhs: QuantizedOperand,
+    target: QuantizedOperand,
+    granularity: Granularity,
+) -> tuple[list[Multiplier], list[float]]:
+    """Derive a multiplier, and its factor, for each block."""
+    _, of_target, of_lhs, of_rhs = granularity.indices
+    inputs, weights = np.array(lhs.scales)[of_lhs], np.array(rhs.scales)[of_rhs]
+    return derive_each(scheme, factor, inputs, weights, np.array(target.scales)[of_target])
+
+
+def _through_real(
+    shape: tuple[int, ...],
+    accumulator: Accumulator,
+    lhs: QuantizedOperand,
+    rhs: QuantizedOperand,
+    target: QuantizedOperand,
+    granularity: Granularity,
+    profile: str,
+) -> OutputStage:
+    """Dequantize sums by f32(s_lhs * s_rhs) and quantize them, by the profile's two rules.
+
+    Scales that the profile leaves out are left out of the product, each side's for itself.
+    """
+    if accumulator is not Accumulator.I32:
+        raise UnsupportedError(f"profile {profile} dequantizes sums, and has those of i32 only")
+    if len(lhs.scales) > 1:
+        raise UnsupportedError(f"profile {profile} requires a single scale for the left operand")
+    dequantize = profile_named(profile).rule(Operation.DEQUANTIZE)
+    of_lhs, of_rhs = (rounded_scales(each.scales, each.expressed, dequantize) for each in (lhs, rhs))
+    with np.errstate(over="ignore"):
+        scales = (of_lhs[0] * of_rhs).astype(np.float64).tolist()
+    if not all(0.0 < scale < float("inf") for scale in scales):
+        raise ParameterError("the product of two scales is 0 or infinite in f32")
+    storage = StorageType.unbounded(IntegerElement(32), signed=True)
+    element: UniformType | UniformPerAxisType
+    if len(scales) == 1:
+        element = UniformType(storage, FLOATS["f32"], scales[0], 0)
+    else:
+        axis = len(shape) - 1
+        if shape[axis] != len(scales):
+            raise TypeFitError(f"profile {profile} requires the scales of the right operand to be along its columns")
+        element = UniformPerAxisType(storage, FLOATS["f32"], axis, tuple(scales), (0,) * len(scales))
+    rule = replace(DEQUANTIZE, storages=("i32",))
+    source = quantized_operand(TensorType(shape, element), "sums", rule, profile)
+    plan = plan_through_real(profile, source, target, constant_scales=False)
+    return OutputStage(plan, target, None, granularity, (), tuple(scales))

@@ -1,0 +1,175 @@
+"""Kernels from the floats of a weight to codes: integers, f8E4M3FN, and both packed two to a byte.
+
+    v = R(w / s)            R rounds to the weight's dtype, or not at all: `precision`
+    v = R(v + z)            where there are zero points
+    integer:  code = rint(clamp(v, lowest, highest)) + offset, 0 + offset where v is NaN
+    float:    code = RNE(clamp(v, lowest, highest)); NaN gives 0x7F, of f4E2M1FN 0
+
+Scales belong to blocks of `height` rows and `width` columns: 1 row for groups, all columns for channels.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import types
+
+from requant.kernels.jit.jit import Array, Kernel, Number, device, kernel, readable, writable
+from requant.kernels.jit.processor import prefer_wide_vectors
+from requant.kernels.scalar.rounding import Precision
+from requant.kernels.simd.half_bytes import store_half_bytes
+from requant.kernels.simd.memory import elements_of, store_as
+from requant.kernels.simd.rounding import nearest_integers, round_to_precision
+from requant.kernels.simd.small_floats import codes_of_e2m1, codes_of_e4m3
+from requant.kernels.simd.vector import LANES
+from requant.kernels.simd.vectors import first, larger, select, smaller, splat, zero_like
+from requant.kernels.simd.widen import FloatKind, load_f32
+
+_NATIVE, _F16, _BF16 = int(Precision.NATIVE), int(Precision.F16), int(Precision.BF16)
+_KIND_F16, _KIND_BF16 = int(FloatKind.F16), int(FloatKind.BF16)
+_BYTES_OF_F32 = 4
+
+
+@device
+def _rounded(value: Number, precision: int) -> Number:
+    return value if precision == _NATIVE else round_to_precision(value, precision)
+
+
+@device
+def _clamped(value: Number, lowest: Number, highest: Number) -> Number:
+    """The nearest between the bounds; NaN stays."""
+    return larger(splat(lowest), smaller(splat(highest), value))
+
+
+def _codes(is_float: bool, packed: bool) -> Kernel:
+    @device
+    def integer_code(value: Number, offset: Number) -> Number:
+        number = nearest_integers(select(value == value, value, zero_like(value)))
+        return number + splat(offset)
+
+    @device
+    def convert(
+        source: Array,
+        i: Number,
+        kind: int,
+        precision: int,
+        scale: Number,
+        zero: Number,
+        has_zero: bool,
+        lowest: Number,
+        highest: Number,
+        offset: Number,
+        mask: Number = None,
+    ) -> Number:
+        value = _rounded(load_f32(source, i, kind, mask) / splat(scale), precision)
+        if has_zero:
+            value = _rounded(value + splat(zero), precision)
+        value = _clamped(value, lowest, highest)
+        if is_float:
+            # f4E2M1FN has no other use than packed, f8E4M3FN no other than in bytes.
+            return codes_of_e2m1(value) if packed else codes_of_e4m3(value)
+        return integer_code(value, offset)
+
+    @device
+    def segment(
+        source: Array,
+        target: Array,
+        at: Number,
+        begin: Number,
+        length: Number,
+        kind: int,
+        precision: int,
+        scale: Number,
+        zero: Number,
+        has_zero: bool,
+        bounds: tuple[Number, Number, Number],
+    ) -> None:
+        """Convert `length` elements from `begin` on into codes, the first of which is number `at` of the target."""
+        lowest, highest, offset = bounds
+        whole = length - length % LANES
+        for i in range(0, whole, LANES):
+            code = convert(source, begin + i, kind, precision, scale, zero, has_zero, lowest, highest, offset)
+            if packed:
+                store_half_bytes(target, (at + i) // 2, code)
+            else:
+                store_as(target, at + i, code, np.int8)
+        if whole < length:
+            valid = first(length - whole)
+            code = convert(
+                source, begin + whole, kind, precision, scale, zero, has_zero, lowest, highest, offset, valid
+            )
+            if packed:
+                code = select(valid, code, zero_like(code))
+                store_half_bytes(target, (at + whole) // 2, code, (length - whole + 1) // 2)
+            else:
+                store_as(target, at + whole, code, np.int8, valid)
+
+    @kernel(
+        (
+            readable(types.uint8),  # source, as bytes: [rows, columns] floats
+            types.int64,  # their kind, by FloatKind: F32, F16 or BF16
+            types.int64,  # rows
+            types.int64,  # columns
+            types.int64,  # height of a block
+            types.int64,  # width of a block
+            readable(types.float32),  # scales, [ceil(rows / height), ceil(columns / width)]
+            readable(types.float32),  # zero points of the same shape, or none
+            types.int64,  # precision of each step, by Precision: of the kind, or NATIVE
+            types.float32,  # lowest
+            types.float32,  # highest
+            types.int32,  # offset
+            types.int64,  # stride: codes from one row to the next in the target
+            writable(types.uint8),  # target
+        )
+    )
+    def codes(
+        source: Array,
+        kind: Number,
+        rows: Number,
+        columns: Number,
+        height: Number,
+        width: Number,
+        scales: Array,
+        zero_points: Array,
+        precision: Number,
+        lowest: Number,
+        highest: Number,
+        offset: Number,
+        stride: Number,
+        target: Array,
+    ) -> None:
+        prefer_wide_vectors()
+        bounds = (lowest, highest, offset)
+        per_row = (columns + width - 1) // width
+        has_zero = zero_points.size > 0
+        floats, bytes_ = elements_of(source), elements_of(target)
+        for row in range(rows):
+            index = row // height * per_row
+            for column in range(0, columns, width):
+                length = min(width, columns - column)
+                begin = row * columns + column
+                at = row * stride + column
+                scale = scales[index]
+                zero = zero_points[index] if has_zero else np.float32(0)
+                index += 1
+                # With constants where it pays.
+                if has_zero and not is_float:
+                    if precision == _BF16:
+                        segment(floats, bytes_, at, begin, length, _KIND_BF16, _BF16, scale, zero, True, bounds)
+                    elif precision == _F16:
+                        segment(floats, bytes_, at, begin, length, _KIND_F16, _F16, scale, zero, True, bounds)
+                    else:
+                        segment(floats, bytes_, at, begin, length, kind, _NATIVE, scale, zero, True, bounds)
+                elif precision == _BF16:
+                    segment(floats, bytes_, at, begin, length, _KIND_BF16, _BF16, scale, zero, False, bounds)
+                elif precision == _F16:
+                    segment(floats, bytes_, at, begin, length, _KIND_F16, _F16, scale, zero, False, bounds)
+                else:
+                    segment(floats, bytes_, at, begin, length, kind, _NATIVE, scale, zero, False, bounds)
+
+    return codes
+
+
+INTEGER_CODES = _codes(is_float=False, packed=False)
+PACKED_INTEGER_CODES = _codes(is_float=False, packed=True)
+E4M3_CODES = _codes(is_float=True, packed=False)
+PACKED_E2M1_CODES = _codes(is_float=True, packed=True)

@@ -1,0 +1,86 @@
+"""The kernel from the codes of a weight to its values.
+
+    value = f32((table[code] - z) * s), rounded to `precision`, then to the kind of the target; NaN is positive
+
+The table has the value of each of the 256 bytes that a code may be, so one loop serves integers and small floats.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import types
+
+from requant.kernels.jit.jit import Array, Number, device, kernel, readable, writable
+from requant.kernels.jit.processor import prefer_wide_vectors
+from requant.kernels.scalar.rounding import Precision
+from requant.kernels.simd.memory import elements_of, gather, load_as
+from requant.kernels.simd.narrow import store_f32
+from requant.kernels.simd.rounding import round_to_precision
+from requant.kernels.simd.vector import LANES
+from requant.kernels.simd.vectors import convert, first, select, splat
+
+_NATIVE = int(Precision.NATIVE)
+
+
+@device
+def _value(
+    codes: Array, i: Number, table: Array, scale: Number, zero: Number, precision: Number, mask: Number = None
+) -> Number:
+    # A byte is an index into 256 values whatever it is.
+    code = convert(load_as(codes, i, np.uint8, mask), np.int32)
+    value = (gather(table, code) - splat(zero)) * splat(scale)
+    # The sign of a NaN that the processor makes is not the same everywhere.
+    value = select(value == value, value, splat(np.float32(np.nan)))
+    return value if precision == _NATIVE else round_to_precision(value, precision)
+
+
+@kernel(
+    (
+        readable(types.uint8),  # codes, [rows, stride]
+        types.int64,  # stride
+        readable(types.float32),  # table: 256 values
+        types.int64,  # rows
+        types.int64,  # columns
+        types.int64,  # height of a block
+        types.int64,  # width of a block
+        readable(types.float32),  # scales, [ceil(rows / height), ceil(columns / width)]
+        readable(types.float32),  # zero points of the same shape, or none
+        types.int64,  # precision, by Precision
+        types.int64,  # kind of the target, by FloatKind: F32, F16 or BF16
+        writable(types.uint8),  # target, as bytes: [rows, columns] floats
+    )
+)
+def scaled_values(
+    codes: Array,
+    stride: Number,
+    table: Array,
+    rows: Number,
+    columns: Number,
+    height: Number,
+    width: Number,
+    scales: Array,
+    zero_points: Array,
+    precision: Number,
+    kind: Number,
+    target: Array,
+) -> None:
+    """Decode and scale a weight."""
+    prefer_wide_vectors()
+    per_row = (columns + width - 1) // width
+    bytes_, numbers, floats = elements_of(codes), elements_of(table), elements_of(target)
+    for row in range(rows):
+        index = row // height * per_row
+        for column in range(0, columns, width):
+            length = min(width, columns - column)
+            at = row * stride + column
+            to = row * columns + column
+            scale = scales[index]
+            zero = zero_points[index] if zero_points.size > 0 else np.float32(0)
+            index += 1
+            whole = length - length % LANES
+            for i in range(0, whole, LANES):
+                store_f32(floats, to + i, _value(bytes_, at + i, numbers, scale, zero, precision), kind)
+            if whole < length:
+                valid = first(length - whole)
+                value = _value(bytes_, at + whole, numbers, scale, zero, precision, valid)
+                store_f32(floats, to + whole, value, kind, valid)

@@ -1,0 +1,164 @@
+"""Kernels between floats and the codes of a table of values.
+
+    quantize:    y = E(E(x / s) + z);  the code of the interval between thresholds that y lies in
+    dequantize:  E(E(T(q) - z) * s)
+
+The caller sorts the values and computes the thresholds; each is the largest float that still belongs to the value below
+it. Lanes are f32, with E rounded to after each step, or f64.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import types
+
+from requant.kernels.jit.jit import Array, Kernel, Number, device, kernel, readable, writable
+from requant.kernels.loop.layout import after_rows, left_in_row, locate
+from requant.kernels.scalar.rounding import round_to_precision
+
+_LAYOUT = (
+    types.int64,  # start: index of source[0] in the whole tensor
+    types.int64,  # run     \
+    types.int64,  # channels | requant.kernels.loop.layout
+    types.int64,  # group    |
+    types.int64,  # groups  /
+)
+
+
+@device
+def interval_of(value: Number, thresholds: Array) -> Number:
+    """How many of the ascending `thresholds` are less than `value`: 0 to all of them, of NaN none."""
+    first = 0
+    left = thresholds.size
+    while left > 0:
+        half = left // 2
+        if thresholds[first + half] < value:
+            first += half + 1
+            left -= half + 1
+        else:
+            left = half
+    return first
+
+
+def _quantize(real: types.Type) -> Kernel:
+    in_f32 = real is types.float32
+
+    @kernel(
+        (
+            readable(real),  # source
+            writable(types.int64),  # target
+            *_LAYOUT,
+            readable(real),  # scales
+            readable(real),  # zero points
+            types.int64,  # Precision of the steps
+            readable(real),  # thresholds
+            readable(types.int64),  # codes, one more than thresholds
+            real,  # smallest value
+            real,  # largest value
+            types.int64,  # code of NaN
+            types.boolean,  # whether NaN gives the code of the zero point instead
+            writable(types.int64),  # counts: saturated low, saturated high, NaN
+        )
+    )
+    def quantize(
+        source: Array,
+        target: Array,
+        start: Number,
+        run: Number,
+        channels: Number,
+        group: Number,
+        groups: Number,
+        scales: Array,
+        zero_points: Array,
+        precision: Number,
+        thresholds: Array,
+        codes: Array,
+        smallest: Number,
+        largest: Number,
+        missing: Number,
+        missing_is_zero_point: Number,
+        counts: Array,
+    ) -> None:
+        layout = (run, channels, group, groups, False)
+        place = locate(start, layout)
+        done = 0
+        while done < source.size:
+            length = min(left_in_row(place, layout), source.size - done)
+            parameter = place[0] + place[1]
+            place = after_rows(1, length, place, layout)
+            scale, zero_point = scales[parameter], zero_points[parameter]
+            zero_code = codes[interval_of(zero_point, thresholds)]
+            for i in range(done, done + length):
+                value = source[i] / scale
+                if in_f32:
+                    value = round_to_precision(value, precision)
+                value = value + zero_point
+                if in_f32:
+                    value = round_to_precision(value, precision)
+                if value != value:
+                    counts[2] += 1
+                    target[i] = zero_code if missing_is_zero_point else missing
+                else:
+                    counts[0] += value < smallest
+                    counts[1] += value > largest
+                    target[i] = codes[interval_of(value, thresholds)]
+            done += length
+
+    return quantize
+
+
+def _dequantize(real: types.Type) -> Kernel:
+    in_f32 = real is types.float32
+
+    @kernel(
+        (
+            readable(types.int64),  # source
+            writable(real),  # target
+            *_LAYOUT,
+            readable(real),  # scales
+            readable(real),  # zero points
+            types.int64,  # Precision of the steps
+            readable(real),  # values, from the lowest code
+            types.int64,  # lowest code
+        )
+    )
+    def dequantize(
+        source: Array,
+        target: Array,
+        start: Number,
+        run: Number,
+        channels: Number,
+        group: Number,
+        groups: Number,
+        scales: Array,
+        zero_points: Array,
+        precision: Number,
+        values: Array,
+        lowest: Number,
+    ) -> None:
+        layout = (run, channels, group, groups, False)
+        place = locate(start, layout)
+        done = 0
+        while done < source.size:
+            length = min(left_in_row(place, layout), source.size - done)
+            parameter = place[0] + place[1]
+            place = after_rows(1, length, place, layout)
+            scale, zero_point = scales[parameter], zero_points[parameter]
+            for i in range(done, done + length):
+                # The caller refuses codes beyond the table. The clamp holds even if the elements change after that.
+                code = min(max(source[i] - lowest, 0), values.size - 1)
+                value = values[code] - zero_point
+                if in_f32:
+                    value = round_to_precision(np.float32(value), precision)
+                value = value * scale
+                if in_f32:
+                    value = round_to_precision(np.float32(value), precision)
+                target[i] = value
+            done += length
+
+    return dequantize
+
+
+QUANTIZE_QUANTILE: dict[str, Kernel] = {"<f4": _quantize(types.float32), "<f8": _quantize(types.float64)}
+DEQUANTIZE_QUANTILE: dict[str, Kernel] = {"<f4": _dequantize(types.float32), "<f8": _dequantize(types.float64)}
+"""The kernels by their lanes."""

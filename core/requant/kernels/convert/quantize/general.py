@@ -1,0 +1,303 @@
+"""The general kernel from floats to integers: every combination of rules, sixteen elements at a time.
+
+What `requant.kernels.convert.quantize.native` is not specialised for goes through here, and where that stops. The rules
+are numbers that the loops look at for each vector. As there, a span of the tensor is first converted without looking at
+each element: where all integers are within the bounds, nothing saturates, and none comes from what is no number. Where
+they are not far beyond, the span is converted once more and what saturates is counted; elsewhere by a loop that asks
+everything.
+
+    v = x / s,  x * r  or  fma(x, r, a), rounded to P;   v + a, rounded to P;   round;   + a;   + z
+
+Of the three additions at most one adds the zero point; a is it in the float type. Sources are f32, f16 and bf16, which
+are computed with in f32, or f64. The integer that comes out is one of 32 bits for storage of up to 16, and one of 64
+bits for more.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import types
+
+from requant.formats.rounding import Rounding
+from requant.formats.rules import Overflow
+from requant.kernels.convert.quantize.rules import Addition, Field
+from requant.kernels.convert.quantize.steps import settled, value_f32, value_f64
+from requant.kernels.jit.jit import Array, Kernel, Number, device, inlined, kernel, readable, writable
+from requant.kernels.jit.processor import prefer_wide_vectors
+from requant.kernels.loop.layout import next_vector
+from requant.kernels.loop.spans import span_loop
+from requant.kernels.simd.integer_lanes import store_integers
+from requant.kernels.simd.memory import elements_of, load, load_as, load_one
+from requant.kernels.simd.rounding import nearest_integers, round_by
+from requant.kernels.simd.vector import LANES
+from requant.kernels.simd.vectors import clamp, convert, count, first, first_of, larger, select, smaller, some, splat
+from requant.kernels.simd.widen import FloatKind, load_f32
+
+_SOURCE, _QUOTIENT, _PRECISION, _ADDITION, _ROUNDING, _OVERFLOW, _NAN_UNDEFINED, _SEED, _BYTES = map(int, Field)
+_F32 = int(FloatKind.F32)
+_AFTER = int(Addition.AFTER)
+_SATURATE, _FLOAT_SATURATE = Overflow.SATURATE.code, Overflow.FLOAT_SATURATE.code
+_INDEFINITE, _UNDEFINED, _FLOAT_CLAMP = Overflow.INDEFINITE.code, Overflow.UNDEFINED.code, Overflow.FLOAT_CLAMP.code
+_TOWARD_ZERO, _FLOOR = Rounding.TOWARD_ZERO.code, Rounding.FLOOR.code
+# Degrees of care: none; to count what saturates; to ask everything.
+_NONE, _COUNTING, _ASKING = range(3)
+
+_INT32_MINIMUM, _BEYOND_INT32 = -2147483648.0, 2147483648.0
+_INT32_MAXIMUM = 2147483647
+# Beyond all bounds, with room for a zero point in the integer.
+_FAR_NARROW = np.float32(1 << 21)
+_FAR_WIDE = np.float64(1 << 40)
+
+
+@device
+def _load_f64(source: Array, index: Number, kind: int, mask: Number = None) -> Number:
+    return load_as(source, index, np.float64, mask)
+
+
+def _quantize_any(lane: type[Any], wide: bool) -> Kernel:
+    """The kernel that computes in `lane` and settles in int64 or int32."""
+    real, integer = (types.float64 if lane is np.float64 else types.float32), (types.int64 if wide else types.int32)
+    in_f64 = lane is np.float64
+    loaded, value_of = (_load_f64, value_f64) if in_f64 else (load_f32, value_f32)
+    settling = np.float64 if wide else np.float32
+    integer_class = np.int64 if wide else np.int32
+    far = int(_FAR_WIDE if wide else _FAR_NARROW)
+
+    @device
+    def whole_vectors(
+        source: Array,
+        target: Array,
+        begin: Number,
+        rows: Number,
+        length: Number,
+        start: Number,
+        parameters: tuple[Array, Array, Array],
+        parameter: Number,
+        cycle: bool,
+        kind: int,
+        steps: tuple[int, int, int],
+        rounding: int,
+        seed: int,
+        size: int,
+        counting: bool,
+        bounds: tuple[Number, Number, Number, Number],
+        so_far: tuple[Number, Number, Number, Number],
+    ) -> tuple[Number, Number, Number, Number]:
+        """Convert the whole vectors of rows, of which no integer is far beyond the bounds, and without `counting` none
+        beyond them at all. `bounds`: minimum, maximum, the first and the last integer that are stored. `so_far`: the
+        lowest and the highest integer, and how many saturated low and high.
+        """
+        factors, addends, zeros = parameters
+        minimum, maximum, first_stored, last_stored = bounds
+        least, most, low, high = so_far
+        factor, addend, zero = load_one(factors, parameter), load_one(addends, parameter), load_one(zeros, parameter)
+        left = length
+        for i in range(begin, begin + rows * length - length % LANES, LANES):
+            if cycle:
+                at = parameter + (i - begin)
+                factor, addend, zero = load(factors, at), load(addends, at), load(zeros, at)
+            elif rows > 1:
+                # Before the vector and not after it: behind the last row there may be no parameter.
+                factor, addend = load_one(factors, parameter), load_one(addends, parameter)
+                zero = load_one(zeros, parameter)
+                parameter, left = next_vector(parameter, left, length)
+            value = value_of(loaded(source, i, kind), factor, addend, steps)
+            rounded = round_by(rounding, value, seed, start + i)
+            if steps[2] == _AFTER:
+                rounded = rounded + addend
+            integers = nearest_integers(convert(rounded, settling)) + zero
+            least, most = smaller(least, integers), larger(most, integers)
+            if counting:
+                low += count(integers < minimum)
+                high += count(integers > maximum)
+                integers = clamp(integers, first_stored, last_stored)
+            store_integers(target, i, integers, size)
+        return least, most, low, high
+
+    @device
+    def convert_rows(
+        work: tuple[Number, ...],
+        begin: Number,
+        rows: Number,
+        length: Number,
+        parameter: Number,
+        cycle: Number,
+        care: Number,
+        seen: tuple[Number, ...],
+    ) -> tuple[Number, ...]:
+        """`seen`: the lowest and the highest integer, how many saturated low and high and are NaN, and the first
+        element without a result."""
+        source, target, start, parameters, nans, choices, steps, all_bounds, _ = work
+        kind, rounding, overflow, nan_undefined, seed, item = choices
+        bounds, lowest, highest = all_bounds
+        minimum, maximum, first_stored, last_stored = bounds
+        least, most, low, high, missing, undefined = seen
+        rest = length
+        if care < _ASKING:
+            so_far = (least, most, low, high)
+            # With constants where it pays.
+            if care == _COUNTING:
+                least, most, low, high = whole_vectors(
+                    source, target, begin, rows, length, start, parameters, parameter, cycle, kind, steps,
+                    rounding, seed, item, True, bounds, so_far,
+                )  # fmt: skip
+            elif cycle or kind != _F32 or item != 1 or rows > 1:
+                least, most, low, high = whole_vectors(
+                    source, target, begin, rows, length, start, parameters, parameter, cycle, kind, steps,
+                    rounding, seed, item, False, bounds, so_far,
+                )  # fmt: skip
+            elif rounding == _TOWARD_ZERO:
+                least, most, low, high = whole_vectors(
+                    source, target, begin, 1, length, start, parameters, parameter, False, _F32, steps,
+                    _TOWARD_ZERO, 0, 1, False, bounds, so_far,
+                )  # fmt: skip
+            elif rounding == _FLOOR:
+                least, most, low, high = whole_vectors(
+                    source, target, begin, 1, length, start, parameters, parameter, False, _F32, steps,
+                    _FLOOR, 0, 1, False, bounds, so_far,
+                )  # fmt: skip
+            else:
+                least, most, low, high = whole_vectors(
+                    source, target, begin, 1, length, start, parameters, parameter, False, _F32, steps,
+                    rounding, seed, 1, False, bounds, so_far,
+                )  # fmt: skip
+            rest = length % LANES
+            begin += rows * length - rest
+            if cycle:
+                parameter += length - rest
+            if rest == 0:
+                rows = 0
+        factors, addends, zeros = parameters
+        beyond = splat(integer_class(_INT32_MAXIMUM))
+        for index in range(parameter, parameter + rows):
+            factor, addend = load_one(factors, index), load_one(addends, index)
+            zero, stored_nan = load_one(zeros, index), load_one(nans, index)
+            end = begin + rest
+            for i in range(begin, end, LANES):
+                valid = first(end - i)
+                if cycle:
+                    at = index + (i - begin)
+                    factor, addend = load(factors, at, valid), load(addends, at, valid)
+                    zero, stored_nan = load(zeros, at, valid), load(nans, at, valid)
+                value = value_of(loaded(source, i, kind, valid), factor, addend, steps)
+                not_a_number = value != value
+                rounded = round_by(rounding, value, seed, start + i)
+                if steps[2] == _AFTER:
+                    rounded = rounded + addend
+                exact = convert(rounded, settling)
+                fits = (exact >= splat(settling(_INT32_MINIMUM))) & (exact < splat(settling(_BEYOND_INT32)))
+                number = select(not_a_number, splat(settling(0.0)), exact)
+                integers = settled(number, zero, fits, overflow)
+                is_low = integers < minimum
+                is_high = integers > maximum
+                if overflow == _INDEFINITE:
+                    # What did not fit and is not clamped counts as low, as -2^31 is.
+                    is_low = is_low | ~(fits | is_high)
+                stored = clamp(integers, first_stored, last_stored)
+                if overflow == _FLOAT_CLAMP:
+                    stored = select(stored > beyond, splat(integer_class(-_INT32_MAXIMUM - 1)), stored)
+                stored = select(not_a_number, stored_nan, stored)
+                store_integers(target, i, stored, item, valid)
+                not_a_number = not_a_number & valid
+                is_number = valid & ~not_a_number
+                low += count(is_low & is_number)
+                high += count(is_high & is_number)
+                missing += count(not_a_number)
+                wrong = not_a_number & splat(nan_undefined)
+                if overflow == _UNDEFINED:
+                    wrong = wrong | (((integers < lowest) | (integers > highest)) & is_number)
+                if undefined < 0 and some(wrong):
+                    undefined = start + i + first_of(wrong)
+            begin = end
+        return least, most, low, high, missing, undefined
+
+    @inlined
+    def finish(work: tuple[Number, ...], care: Number, seen: tuple[Number, ...], counts: Array) -> Number:
+        least, most, low, high, missing, undefined = seen
+        least_within, most_within, least_near, most_near = work[8]
+        needed = _NONE
+        if some((least < least_within) | (most > most_within)):
+            needed = _COUNTING
+        # A loop that asks everything does not look at extremes.
+        if some((least < least_near) | (most > most_near)) or (care == _ASKING and low + high + missing > 0):
+            needed = _ASKING
+        if needed <= care:
+            counts[0] += low
+            counts[1] += high
+            counts[2] += missing
+            if counts[3] < 0:
+                counts[3] = undefined
+        return needed
+
+    convert_spans = span_loop(convert_rows, finish)
+
+    @kernel(
+        (
+            readable(types.uint8),  # source, as bytes
+            writable(types.uint8),  # target, as bytes
+            types.int64,  # start: index of source[0] in the whole tensor
+            types.int64,  # how many elements there are
+            readable(types.int64),  # requant.kernels.loop.layout.unpacked
+            readable(real),  # scales or reciprocals, one for each parameter
+            readable(real),  # a, likewise
+            readable(integer),  # z, likewise; 0 where a is added
+            readable(integer),  # what NaN is stored as, likewise
+            readable(types.int64),  # rules, by Field
+            # minimum, maximum, first and last that are stored, lowest and highest of the storage type, lowest and
+            # highest sum that only a number of int32 has with any of the zero points
+            readable(integer),
+            writable(types.int64),  # counts: saturated low, saturated high, NaN, first undefined element or -1
+        )
+    )
+    def quantize(
+        source: Array,
+        target: Array,
+        start: Number,
+        size: Number,
+        numbers: Array,
+        factors: Array,
+        addends: Array,
+        zeros: Array,
+        nans: Array,
+        rules: Array,
+        bounds: Array,
+        counts: Array,
+    ) -> None:
+        prefer_wide_vectors()
+        parameters = (elements_of(factors), elements_of(addends), elements_of(zeros))
+        overflow = rules[_OVERFLOW]
+        choices = (rules[_SOURCE], rules[_ROUNDING], overflow, rules[_NAN_UNDEFINED] != 0, rules[_SEED], rules[_BYTES])
+        steps = (rules[_QUOTIENT], rules[_PRECISION], rules[_ADDITION])
+        minimum, maximum = splat(bounds[0]), splat(bounds[1])
+        first_stored, last_stored = splat(bounds[2]), splat(bounds[3])
+        lowest, highest = splat(bounds[4]), splat(bounds[5])
+        least_within, most_within = larger(minimum, first_stored), smaller(maximum, last_stored)
+        if overflow == _FLOAT_CLAMP:
+            most_within = smaller(most_within, splat(integer_class(_INT32_MAXIMUM)))
+        # Integers that are not far: they are what they seem to be, and what saturates is all that is to be counted.
+        least_near, most_near = splat(integer_class(-far)), splat(integer_class(far))
+        if overflow == _UNDEFINED:
+            least_near, most_near = larger(least_near, lowest), smaller(most_near, highest)
+        elif wide and overflow not in (_SATURATE, _FLOAT_SATURATE):
+            # Only what int32 held before z was added is what it seems to be, even where the sum is within the bounds.
+            least_near, most_near = larger(least_within, splat(bounds[6])), smaller(most_within, splat(bounds[7]))
+        work = (
+            elements_of(source), elements_of(target), start, parameters, elements_of(nans), choices, steps,
+            ((minimum, maximum, first_stored, last_stored), lowest, highest),
+            (least_within, most_within, least_near, most_near),
+        )  # fmt: skip
+        none = np.int64(0)
+        nothing = (most_within, least_within, none, none, none, np.int64(-1))
+        convert_spans(work, start, size, numbers, nothing, counts)
+
+    return quantize
+
+
+QUANTIZE_ANY: dict[tuple[str, bool], Kernel] = {
+    ("<f4", False): _quantize_any(np.float32, False),
+    ("<f4", True): _quantize_any(np.float32, True),
+    ("<f8", True): _quantize_any(np.float64, True),
+}
+"""The kernel for the dtype of the lanes, and whether stored integers have more than 16 bits."""

@@ -1,0 +1,296 @@
+"""Kernels from floats to integers, for the rules that most tensors are quantized by
+(`requant.kernels.convert.quantize.form`).
+
+Systems differ in what becomes of an integer outside of the bounds and of NaN, not in the others. So a span of the
+tensor is converted without looking at each element's bounds: the loop keeps the lowest and the highest t, and if both
+are within the bounds, that is all. If they are not, the span is converted again with more care (`_NONE` and the others
+below). The last degree is right for everything that rules which saturate whatever is too large can meet; for others the
+kernel stops before that and says how far it came, and `requant.kernels.convert.quantize.general` knows the rest.
+
+To bytes, elements go as words of 16 bits on the way out (`requant.kernels.simd.words`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import types
+
+from requant.kernels.convert.quantize.form import (
+    WINDOW,
+    WORDS_HOLD,
+    Field,
+    Form,
+    finished,
+    quotient,
+    two_nearest,
+    two_of_any,
+    with_zero,
+)
+from requant.kernels.jit.jit import Array, Kernel, Number, device, inlined, kernel, readable, writable
+from requant.kernels.jit.processor import begin_flushing, end_flushing, prefer_wide_vectors
+from requant.kernels.loop.spans import STOP, span_loop
+from requant.kernels.simd.memory import elements_of, load, load_one, prefetch, store
+from requant.kernels.simd.rounding import nearest_integers
+from requant.kernels.simd.vector import LANES
+from requant.kernels.simd.vectors import (
+    clamp,
+    convert,
+    count,
+    first,
+    larger,
+    select,
+    smaller,
+    some,
+    splat,
+    total,
+    zero_like,
+)
+from requant.kernels.simd.widen import widened
+from requant.kernels.simd.words import (
+    WORDS,
+    add_saturating,
+    larger_words,
+    smaller_words,
+    splat_words,
+    store_low_bytes,
+    store_low_bytes_of_two,
+    words_of,
+)
+
+# How far ahead the source is asked for, and how much of it comes at once.
+_AHEAD_BYTES = 4096
+_LINE_BYTES = 64
+
+# Degrees of care: none; to saturate and count; also to look at integers that words do not hold; also at those outside
+# of the window and at NaN.
+_NONE, _COUNTING, _LARGE, _FAR = range(4)
+
+
+_PARAMETERS, _FLUSHING, _SATURATING, _WORDS_SUFFICE, _MINIMUM, _MAXIMUM, _LOWEST, _HIGHEST = (
+    int(each) for each in Field
+)
+_SOURCES = {"f32": types.float32, "f16": types.int16, "bf16": types.uint16}
+_TARGETS: dict[int, types.Type] = {8: types.int8, 16: types.int16, 32: types.int32}
+
+
+def _quantize(form: Form) -> Kernel:
+    multiplied, before, away = form.multiplied, form.before, form.away
+    # Integers of 32 bits, and what they are rounded from, need 64.
+    wide = form.bits == 32
+    in_words = form.bits == 8
+    settled = np.float64 if wide else np.float32
+    integer = types.int64 if wide else types.int32
+    integer_class = np.int64 if wide else np.int32
+    furthest = 2 * WINDOW[form.bits] - 1
+    size = 4 if form.source == "f32" else 2
+    ahead, line = _AHEAD_BYTES // size, _LINE_BYTES // size
+
+    @device
+    def convert_rows(
+        work: tuple[Number, ...],
+        begin: Number,
+        rows: Number,
+        length: Number,
+        parameter: Number,
+        cycle: Number,
+        care: Number,
+        seen: tuple[Number, ...],
+    ) -> tuple[Number, ...]:
+        """`seen`: the lowest and the highest t, as integers and as words; and how many saturate low and high and are
+        NaN, counted for each lane, and otherwise."""
+        source, target, factors, zeros, parameters, words_suffice, bounds, word_bounds, _ = work
+        limit = splat(settled(furthest))
+        minimum, maximum = bounds
+        minimum_word, maximum_word = word_bounds
+        extremes, word_extremes, tally, word_tally = seen
+        least, most = extremes
+        least_word, most_word = word_extremes
+        low, high, missing = tally
+        low_words, high_words, missing_words = word_tally
+        done = begin
+        in_one_loop = in_words and rows > 1 and length & (WORDS - 1) == 0 and care == _NONE
+        if in_one_loop:
+            # Short rows in one loop: a loop for each would cost more than what is in it.
+            index, left = parameter, length
+            for i in range(begin, begin + rows * length, WORDS):
+                for near in range(0, WORDS, line):
+                    prefetch(source, i + ahead + near)
+                zero = load_one(zeros, index)
+                numbers = (
+                    load_one(factors, index),
+                    load_one(factors, parameters + index),
+                    load_one(factors, 2 * parameters + index),
+                    zero,
+                )
+                a = two_nearest(source, i, numbers, multiplied, before, away)
+                if not before:
+                    a = add_saturating(a, words_of(zero, zero))
+                least_word = smaller_words(least_word, a)
+                most_word = larger_words(most_word, a)
+                store_low_bytes(target, i, a)
+                left -= WORDS
+                if left == 0:
+                    index, left = index + 1, length
+            rows = 0
+        for index in range(parameter, parameter + rows):
+            end = done + length
+            factor = load_one(factors, index)
+            correction = load_one(factors, parameters + index)
+            addend = load_one(factors, 2 * parameters + index)
+            zero = load_one(zeros, index)
+            numbers = (factor, correction, addend, zero)
+            if in_words and (care <= _COUNTING or words_suffice) and not cycle:
+                nan = load_one(zeros, parameters + index)
+                if not before:
+                    nan = nan - zero
+                zero_word = splat_words(np.int64(0) if before else np.int64(zeros[index]))
+                for i in range(done, end - 4 * LANES + 1, 4 * LANES):
+                    for near in range(0, 4 * LANES, line):
+                        prefetch(source, i + ahead + near)
+                    if care == _FAR:
+                        a, in_a = two_of_any(source, i, numbers, nan, multiplied, before, away)
+                        b, in_b = two_of_any(source, i + WORDS, numbers, nan, multiplied, before, away)
+                        missing_words += in_a + in_b
+                    else:
+                        a = two_nearest(source, i, numbers, multiplied, before, away)
+                        b = two_nearest(source, i + WORDS, numbers, multiplied, before, away)
+                    a, b = add_saturating(a, zero_word), add_saturating(b, zero_word)
+                    least_word = smaller_words(least_word, smaller_words(a, b))
+                    most_word = larger_words(most_word, larger_words(a, b))
+                    if care != _NONE:
+                        low_words += count(a < minimum_word) + count(b < minimum_word)
+                        high_words += count(a > maximum_word) + count(b > maximum_word)
+                        a = smaller_words(larger_words(a, minimum_word), maximum_word)
+                        b = smaller_words(larger_words(b, minimum_word), maximum_word)
+                    store_low_bytes_of_two(target, i, a, b)
+                done += (end - done) & -(4 * LANES)
+            fast = done + ((end - done) & -LANES) if care == _NONE else done
+            for i in range(done, fast, LANES):
+                prefetch(source, i + ahead)
+                if cycle:
+                    at = index + (i - done)
+                    zero = load(zeros, at)
+                    numbers = (load(factors, at), correction, addend, zero)
+                value = quotient(widened(load(source, i)), numbers, multiplied, before, away)
+                integers = with_zero(nearest_integers(convert(value, settled)), zero, before)
+                least = smaller(least, integers)
+                most = larger(most, integers)
+                store(target, i, integers)
+            for i in range(fast, end, LANES):
+                valid = first(end - i)
+                nan = load_one(zeros, parameters + index)
+                if cycle:
+                    at = index + (i - done)
+                    zero = load(zeros, at, valid)
+                    nan = load(zeros, parameters + at, valid)
+                    factor = load(factors, at, valid)
+                    numbers = (factor, correction, addend, zero)
+                x = widened(load(source, i, valid))
+                value = quotient(x, numbers, multiplied, before, away)
+                if care == _FAR:
+                    value = finished(value, x, factor, multiplied)
+                value = convert(value, settled)
+                number = value == value
+                if care == _FAR:
+                    value = select(number, clamp(value, -limit, limit), zero_like(value))
+                integers = with_zero(nearest_integers(value), zero, before)
+                # What is not there, and with the far also NaN, is no integer to look at.
+                looked_at = valid & number if care == _FAR else valid
+                integers = select(looked_at, integers, minimum)
+                least = smaller(least, integers)
+                most = larger(most, integers)
+                low = low - convert(integers < minimum, integer_class)
+                high = high - convert(integers > maximum, integer_class)
+                stored = clamp(integers, minimum, maximum)
+                if care == _FAR:
+                    missing = missing - convert(valid & ~number, integer_class)
+                    stored = select(number, stored, nan)
+                if end - i >= LANES:
+                    store(target, i, stored)
+                else:
+                    store(target, i, stored, valid)
+            done = end
+        return (
+            (least, most), (least_word, most_word), (low, high, missing), (low_words, high_words, missing_words),
+        )  # fmt: skip
+
+    @inlined
+    def finish(work: tuple[Number, ...], care: Number, seen: tuple[Number, ...], counts: Array) -> Number:
+        minimum, maximum = work[6]
+        minimum_word, maximum_word = work[7]
+        lowest, highest, lowest_small, highest_small, lowest_word, highest_word, saturating = work[8]
+        extremes, word_extremes, tally, word_tally = seen
+        least, most = extremes
+        least_word, most_word = word_extremes
+        missing = total(tally[2]) + word_tally[2]
+        needed = _NONE
+        if some((least < minimum) | (most > maximum)) or some((least_word < minimum_word) | (most_word > maximum_word)):
+            needed = _COUNTING
+        if in_words and (
+            some((least < lowest_small) | (most > highest_small))
+            or some((least_word < lowest_word) | (most_word > highest_word))
+        ):
+            needed = _FAR if saturating else _LARGE
+        if some((least < lowest) | (most > highest)) or missing > 0:
+            needed = _FAR if saturating else STOP
+        if needed <= care:
+            counts[0] += total(tally[0]) + word_tally[0]
+            counts[1] += total(tally[1]) + word_tally[1]
+            counts[2] += missing
+        return needed
+
+    convert_spans = span_loop(convert_rows, finish)
+
+    @kernel(
+        (
+            readable(_SOURCES[form.source]),  # source
+            writable(_TARGETS[form.bits]),  # target, signed or not
+            types.int64,  # start: index of source[0] in the whole tensor
+            readable(types.int64),  # numbers, by Field
+            readable(types.float32),  # s or r of each parameter; then c, 0 in a cycle; then a, 0 in a cycle
+            readable(integer),  # z of each parameter, 0 where a is it; then what NaN is stored as
+            writable(types.int64),  # counts, added to: saturated low, saturated high, NaN
+        ),
+        returns=types.int64,
+    )
+    def quantize(
+        source: Array, target: Array, start: Number, numbers: Array, factors: Array, zeros: Array, counts: Array
+    ) -> Number:
+        prefer_wide_vectors()
+        minimum, maximum = splat(integer(numbers[_MINIMUM])), splat(integer(numbers[_MAXIMUM]))
+        lowest, highest = splat(integer(numbers[_LOWEST])), splat(integer(numbers[_HIGHEST]))
+        # The same bounds as words, and those within which words hold what there is.
+        word_bounds = (splat_words(numbers[_MINIMUM]), splat_words(numbers[_MAXIMUM]))
+        small_least = max(numbers[_LOWEST], -WORDS_HOLD)
+        small_most = min(numbers[_HIGHEST], WORDS_HOLD)
+        windows = (
+            lowest, highest, splat(integer(small_least)), splat(integer(small_most)), splat_words(small_least),
+            splat_words(small_most), numbers[_SATURATING] != 0,
+        )  # fmt: skip
+        work = (
+            elements_of(source), elements_of(target), elements_of(factors), elements_of(zeros), numbers[_PARAMETERS],
+            numbers[_WORDS_SUFFICE] != 0, (minimum, maximum), word_bounds, windows,
+        )  # fmt: skip
+        none, no_words = zero_like(minimum), np.int64(0)
+        nothing = (
+            (maximum, minimum), (word_bounds[1], word_bounds[0]), (none, none, none), (no_words, no_words, no_words),
+        )  # fmt: skip
+        mode = begin_flushing(numbers[_FLUSHING] != 0)
+        done = convert_spans(work, start, source.size, numbers, nothing, counts)
+        end_flushing(mode)
+        return done
+
+    return quantize
+
+
+_BITS = (8, 16, 32)
+FORMS = (
+    *(Form(False, before, bits=bits) for before in (False, True) for bits in _BITS),
+    # No profile adds the zero point after it rounded a product to i32.
+    *(Form(True, before, bits=bits) for before in (False, True) for bits in _BITS if before or bits < 32),
+    *(Form(False, False, away=True, bits=bits) for bits in _BITS),
+    *(Form(True, False, away=True, bits=bits) for bits in (8, 16)),
+    *(Form(multiplied, False, source=source) for multiplied in (False, True) for source in ("f16", "bf16")),
+)
+QUANTIZE: dict[Form, Kernel] = {form: _quantize(form) for form in FORMS}
+"""The kernels there are."""

@@ -1,0 +1,213 @@
+"""Load kernels from the cache, and compile the others in worker processes.
+
+The compiler holds the GIL: in a serving process it would block the event loop for seconds at a time. Worker processes,
+one per CPU, compile into the cache instead, and this process loads the machine code, a few milliseconds per kernel. A
+kernel that is called before its turn is compiled next, and only its caller waits.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic
+from typing import NamedTuple
+
+from requant.kernels.jit.cache_directory import CACHE_VARIABLE
+from requant.kernels.jit.jit import Kernel, all_kernels, compile_elsewhere
+from requant.kernels.jit.machine_code_cache import MachineCodeCache, kept_in
+
+_log = logging.getLogger(__name__)
+
+_WORKER = "requant.kernels.jit.compile_worker"
+_ROOT = Path(__file__).parents[3]
+
+# What a first request is likely to ask for. After that the self-test goes ahead, in the order of its known answers.
+_WANTED_FIRST = (
+    "requant.kernels.scalar.reciprocal",
+    "requant.kernels.convert.quantize.native",
+    "requant.kernels.convert",
+)
+
+_KERNELS_PER_LINE = 20
+
+# A worker takes 0.2 GB, so more of them than this would need more memory than a small container has.
+_MOST_WORKERS = 8
+
+
+class Progress(NamedTuple):
+    """Kernels that are ready, their total, and the expected seconds for the rest: None until the first is compiled."""
+
+    compiled: int
+    total: int
+    seconds_left: int | None
+
+
+class Compilation:
+    """The compilation of every kernel that is not in the cache, in the background."""
+
+    def __init__(self) -> None:
+        self._kernels = all_kernels()
+        self._changed = threading.Condition()
+        for each in self._kernels:
+            if each.is_cached():
+                each.compile()
+        self.used_cache = MachineCodeCache.loaded > 0
+        """Whether any machine code was cached before this start; later, workers put theirs into the cache."""
+        self._queue = deque(sorted((each for each in self._kernels if not each.ready), key=_rank))
+        self._first_missing = len(self._queue)
+        self._began = monotonic()
+        self._workers: list[threading.Thread] = []
+        self._directory: tempfile.TemporaryDirectory[str] | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether every kernel is ready."""
+        return all(each.ready for each in self._kernels)
+
+    def progress(self) -> Progress:
+        """Return the progress."""
+        missing = sum(not each.ready for each in self._kernels)
+        done = self._first_missing - missing
+        left = round((monotonic() - self._began) / done * missing) if done and missing else None
+        return Progress(len(self._kernels) - missing, len(self._kernels), left if missing else 0)
+
+    def start(self, workers: int) -> None:
+        """Start worker processes for what is missing, and return at once."""
+        if not self._queue:
+            return
+        try:
+            environment = os.environ | {CACHE_VARIABLE: str(self._shared_directory())}
+        except OSError as error:
+            _log.warning("Kernels are compiled by the requests that want them: %s.", error)
+            return
+        compile_elsewhere(self._wait_for)
+        for _ in range(min(workers, len(self._queue), _MOST_WORKERS)):
+            thread = threading.Thread(target=self._work, args=(environment,), name="compile worker", daemon=True)
+            self._workers.append(thread)
+            thread.start()
+
+    def finish(self, report: Callable[[int, int], None] | None = None) -> int:
+        """Wait until every kernel is ready. Return the number of specialisations.
+
+        `report` is called with the number of ready kernels and the total, whenever the former has grown.
+        """
+        reported = -1
+        while any(each.is_alive() for each in self._workers) and not self.complete:
+            with self._changed:
+                self._changed.wait(1)
+            if report is not None and self.progress().compiled > reported:
+                reported = self.progress().compiled
+                report(reported, len(self._kernels))
+        # Compiles here what failed workers left.
+        count = sum(each.compile() for each in self._kernels)
+        compile_elsewhere(None)
+        if self._directory is not None:
+            MachineCodeCache.handed_over = None
+            self._directory.cleanup()
+        if report is not None and reported < len(self._kernels):
+            report(len(self._kernels), len(self._kernels))
+        return count
+
+    def _shared_directory(self) -> Path:
+        """Return where workers write and this process reads: the cache, or a temporary directory if there is none."""
+        if (kept := kept_in()) is not None:
+            return kept
+        self._directory = tempfile.TemporaryDirectory(prefix="requant-kernels-")
+        MachineCodeCache.handed_over = Path(self._directory.name)
+        return MachineCodeCache.handed_over
+
+    def _next(self) -> Kernel | None:
+        with self._changed:
+            return self._queue.popleft() if self._queue else None
+
+    def _work(self, environment: dict[str, str]) -> None:
+        """Run one worker process: send it a kernel at a time, and load the result."""
+        command, kernel = [sys.executable, "-m", _WORKER, str(os.getpid())], None
+        try:
+            with subprocess.Popen(
+                command,
+                cwd=_ROOT,
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                # Ctrl-C reaches all of a terminal's process group, and would end imports with a traceback.
+                process_group=0,
+            ) as worker:
+                assert worker.stdin is not None
+                assert worker.stdout is not None
+                while (kernel := self._next()) is not None:
+                    worker.stdin.write(f"{kernel.description}\n")
+                    worker.stdin.flush()
+                    if not worker.stdout.readline():
+                        raise OSError(f"it ended with {worker.wait()}")
+                    self._load(kernel)
+        except OSError as error:
+            _log.warning("A process that compiles kernels failed: %s.", error)
+            if kernel is not None:
+                self._load(kernel)
+
+    def _load(self, kernel: Kernel) -> None:
+        kernel.compile()
+        with self._changed:
+            self._changed.notify_all()
+
+    def _wait_for(self, kernel: Kernel) -> None:
+        """Move `kernel` to the front of the queue, and return when it is ready."""
+        with self._changed:
+            if kernel in self._queue:
+                self._queue.remove(kernel)
+                self._queue.appendleft(kernel)
+            while not kernel.ready and any(each.is_alive() for each in self._workers):
+                self._changed.wait(1)
+        kernel.compile()
+
+
+def _rank(kernel: Kernel) -> int:
+    starts = enumerate(_WANTED_FIRST)
+    return next((rank for rank, start in starts if kernel.name.startswith(start)), len(_WANTED_FIRST))
+
+
+def reporting(label: str) -> Callable[[int, int], None]:
+    """Return a `report` that writes progress to stderr, on lines that begin with `label`."""
+    began, line = monotonic(), 0
+
+    def report(compiled: int, total: int) -> None:
+        nonlocal line
+        if compiled == total or compiled // _KERNELS_PER_LINE > line:
+            line = compiled // _KERNELS_PER_LINE
+            sys.stderr.write(f"{label}: {compiled} of {total} kernels, {monotonic() - began:.0f} s\n")
+
+    return report
+
+
+_lock = threading.Lock()
+_started: Compilation | None = None
+
+
+def start_compilation(workers: int) -> Compilation:
+    """Load every kernel that is in the cache, and start to compile the others in at most `workers` processes.
+
+    There is one compilation at a time: until it is complete, later calls return the same one.
+    """
+    global _started
+    with _lock:
+        if _started is None or _started.complete:
+            _started = Compilation()
+            _started.start(workers)
+        return _started
+
+
+def compile_kernels(report: Callable[[int, int], None] | None = None) -> int:
+    """Compile, or load from the cache, all kernels that were imported. Return the number of specialisations.
+
+    `report` is called with the number of ready kernels and the total, as compilation proceeds.
+    """
+    return start_compilation(os.cpu_count() or 1).finish(report)

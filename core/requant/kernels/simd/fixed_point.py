@@ -1,0 +1,117 @@
+"""Fixed-point primitives on vectors of int64.
+
+All are exact within the stated ranges, and wrap beyond them. `>>` is the arithmetic shift (floor). Multipliers and
+shifts are derived in `requant.schemes`, in Python's exact integers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from requant.kernels.jit.jit import Number, device
+from requant.kernels.simd.vectors import (
+    convert,
+    select,
+    smaller,
+    splat,
+    zero_like,
+)
+
+_INT32_MAX = np.int64(2147483647)
+_ONE = np.int64(1)
+_HALF = np.int64(1 << 30)
+
+
+@device
+def wrap_int32(value: Number) -> Number:
+    """value mod 2^32, taken in [-2^31, 2^31)."""
+    return convert(convert(value, np.int32), np.int64)
+
+
+@device
+def high_multiply(a: Number, b: Number) -> Number:
+    """floor((a*b + 2^30) / 2^31), and 2^31 - 1 where that is 2^31 (a = b = -2^31). a, b: int32 values.
+
+    Equal to gemmlowp's SaturatingRoundingDoublingHighMul, whose sign-dependent nudge and truncating division round
+    halves up just the same, and to ARM's SQRDMULH.
+    """
+    return smaller((a * b + splat(_HALF)) >> splat(np.int64(31)), splat(_INT32_MAX))
+
+
+@device
+def _half(exponent: Number) -> Number:
+    """2^(exponent-1), and 0 for exponent 0."""
+    return (splat(_ONE) << exponent) >> splat(_ONE)
+
+
+@device
+def rounding_divide_by_power_of_two(value: Number, exponent: Number) -> Number:
+    """RNA(value / 2^exponent): nearest, ties away from zero. 0 <= exponent <= 31; value: an int32 value.
+
+    For a negative value one less than half is added, so that the floor of the shift takes a tie away from zero.
+    Equal to gemmlowp's RoundingDivideByPOT.
+    """
+    nudge = (value >> splat(np.int64(63))) & convert(exponent > zero_like(exponent), np.int64)
+    return (value + _half(exponent) + nudge) >> exponent
+
+
+@device
+def rounding_shift_right(value: Number, exponent: Number) -> Number:
+    """RNU(value / 2^exponent) = floor((value + 2^(exponent-1)) / 2^exponent): nearest, ties toward plus infinity.
+
+    0 <= exponent <= 62, as long as the sum fits int64. ARM's SRSHL by a negative shift.
+    """
+    return (value + _half(exponent)) >> exponent
+
+
+@device
+def rounding_shift_away(value: Number, exponent: Number) -> Number:
+    """RNA(value / 2^exponent) for products: sign(value) * floor((|value| + 2^(exponent-1)) / 2^exponent).
+
+    0 <= exponent <= 62, |value| + 2^(exponent-1) < 2^63. XNNPACK's rndna.
+    """
+    negative = value < zero_like(value)
+    magnitude = rounding_shift_right(select(negative, -value, value), exponent)
+    return select(negative, -magnitude, magnitude)
+
+
+@device
+def _doubled(value: Number, multiplier: Number, shift: Number) -> Number:
+    left = splat(np.int64(31)) - shift
+    return high_multiply(wrap_int32(value << select(left > zero_like(left), left, zero_like(left))), multiplier)
+
+
+@device
+def _right(shift: Number) -> Number:
+    right = shift - splat(np.int64(31))
+    return select(right > zero_like(right), right, zero_like(right))
+
+
+@device
+def multiply_double_rounding(value: Number, multiplier: Number, shift: Number) -> Number:
+    """RDBPOT(SRDHM(wrap32(value * 2^max(31-shift, 0)), multiplier), max(shift-31, 0)): two roundings.
+
+    LiteRT's MultiplyByQuantizedMultiplier as every wheel has it, and TOSA's DOUBLE_ROUND where
+    value fits the bounds that TOSA requires.
+    """
+    return rounding_divide_by_power_of_two(_doubled(value, multiplier, shift), _right(shift))
+
+
+@device
+def multiply_double_rounding_up(value: Number, multiplier: Number, shift: Number) -> Number:
+    """The same with a rounding shift right for the second rounding: ties toward plus infinity both times.
+
+    LiteRT's vector kernels, SQRDMULH and then SRSHL.
+    """
+    return rounding_shift_right(_doubled(value, multiplier, shift), _right(shift))
+
+
+@device
+def multiply_tosa_double_rounding(value: Number, multiplier: Number, shift: Number) -> Number:
+    """One rounding of the product, with 2^30 away from zero added to it first where shift > 31.
+
+    2^30 is half of what the first of the two roundings takes off.
+    """
+    half = select(shift > splat(np.int64(31)), splat(_HALF), zero_like(value))
+    nudge = select(value < zero_like(value), -half, half)
+    return rounding_shift_right(value * multiplier + nudge, shift)

@@ -1,0 +1,117 @@
+"""Histograms with bins of equal width, as numpy.histogram counts them.
+
+`n` bins lie between `first` and `last`. In the precision of the data, each step rounded:
+
+    width = last - first        step = width / n        edge(i) = i * step + first, and edge(n) = last
+    bin(x) = trunc((x - first) / width * n), then one lower if x < edge(bin), one higher if x >= edge(bin + 1)
+
+The last bin has its upper edge, the others have not; x outside of `first` to `last` is not counted. Edges have to
+ascend. Counts are integers, so any order and any pieces give the same.
+Source: numpy 2.4 lib/_histograms_impl.py.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import types
+
+from requant.kernels.jit.jit import Array, Kernel, Number, kernel, readable, writable
+
+_LANES = 1024
+
+
+def _histogram(numba_type: types.Type, real: type) -> Kernel:
+    @kernel(
+        (
+            readable(numba_type),  # values, one row after the other
+            readable(types.int64),  # offsets: where each row begins, and where the last ends
+            readable(numba_type),  # firsts, one per row
+            readable(numba_type),  # lasts, one per row; above the first
+            readable(types.int64),  # bins, one per row; at most `stride`
+            types.int64,  # stride: from one row of counts to the next
+            writable(types.int64),  # counts, added to
+        )
+    )
+    def histogram(
+        values: Array, offsets: Array, firsts: Array, lasts: Array, bins: Array, stride: Number, counts: Array
+    ) -> None:
+        found = np.empty(_LANES, np.int32)
+        for row in range(bins.size):
+            first = firsts[row]
+            last = lasts[row]
+            top = np.int32(bins[row] - 1)
+            highest = real(top)
+            count = real(bins[row])
+            width = real(last - first)
+            step = real(width / count)
+            tally = counts[row * stride : row * stride + bins[row]]
+            for begin in range(offsets[row], offsets[row + 1], _LANES):
+                piece = values[begin : min(begin + _LANES, offsets[row + 1])]
+                for i in range(piece.size):
+                    x = piece[i]
+                    inside = (x >= first) & (x <= last)
+                    x = x if inside else first
+                    # Clamped before it is converted. NaN (0 / 0, or infinity / infinity) fails the comparison and
+                    # becomes `top`; negative it is not, because x >= first.
+                    place = real(real(real(x - first) / width) * count)
+                    index = np.int32(place if place < highest else highest)
+                    low = real(real(index) * step) + first
+                    high = real(real(index + np.int32(1)) * step) + first
+                    index = np.int32(index - np.int32(x < low))
+                    index = np.int32(index + np.int32((x >= high) & (index != top)))
+                    found[i] = index if inside else np.int32(-1)
+                for i in range(piece.size):
+                    # 0 to top, or -1: one bin up only from below `top`, one bin down at most from 0.
+                    if found[i] >= 0:
+                        tally[found[i]] += 1
+
+    return histogram
+
+
+HISTOGRAM: dict[str, Kernel] = {
+    "<f4": _histogram(types.float32, np.float32),
+    "<f8": _histogram(types.float64, np.float64),
+}
+"""The kernel for each dtype of lanes."""
+
+
+def _histogram_between(numba_type: types.Type) -> Kernel:
+    @kernel(
+        (
+            readable(numba_type),  # values, one row after the other
+            readable(types.int64),  # offsets: where each row begins, and where the last ends
+            readable(types.float64),  # edges, row after row, each one more than its bins; ascending
+            readable(types.int64),  # bins, one per row; at most `stride`
+            types.int64,  # stride: from one row of counts to the next; edges have one more
+            writable(types.int64),  # counts, added to
+        )
+    )
+    def histogram_between(
+        values: Array, offsets: Array, edges: Array, bins: Array, stride: Number, counts: Array
+    ) -> None:
+        for row in range(bins.size):
+            count = bins[row]
+            bounds = edges[row * (stride + 1) : row * (stride + 1) + count + 1]
+            tally = counts[row * stride : row * stride + count]
+            for x in values[offsets[row] : offsets[row + 1]]:
+                if not bounds[0] <= x <= bounds[count]:
+                    continue
+                # The last bin with a lower edge that is not above x: 0 <= low < high <= count, whatever the edges are.
+                low = 0
+                high = count
+                while high - low > 1:
+                    middle = (low + high) // 2
+                    if bounds[middle] <= x:
+                        low = middle
+                    else:
+                        high = middle
+                tally[low] += 1
+
+    return histogram_between
+
+
+HISTOGRAM_BETWEEN: dict[str, Kernel] = {
+    "<f4": _histogram_between(types.float32),
+    "<f8": _histogram_between(types.float64),
+}
+"""Histograms between any ascending edges, as numpy.histogram counts them: the last bin has its upper edge."""

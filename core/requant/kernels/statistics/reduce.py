@@ -1,0 +1,88 @@
+"""Minimum and maximum of floats, for each parameter of a layout (`requant.kernels.loop.layout`).
+
+Floats are compared as integers that have the same order: of the bit pattern b of N bits, read as signed,
+
+    key(b) = b xor ((b >> (N - 1)) and (2^(N-1) - 1))
+
+Integers have a minimum that vector units know, in any order of the elements, so the loops run at the speed of memory
+and every way to cut a tensor into pieces gives the same answer. -0 is below +0. NaN with its sign set lies below
+-infinity, other NaN above +infinity, so that the two keys also tell whether there was any. `key` is its own inverse.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import types
+
+from requant.kernels.jit.jit import Array, Kernel, Number, kernel, readable, writable
+from requant.kernels.loop.layout import after_rows, left_in_row, locate
+
+_CONTAINERS: dict[int, tuple[types.Type, Any]] = {
+    16: (types.int16, np.int16),
+    32: (types.int32, np.int32),
+    64: (types.int64, np.int64),
+}
+
+
+def _minimum_maximum(width: int, cycle: bool) -> Kernel:
+    numba_type, integer = _CONTAINERS[width]
+    shift = width - 1
+    magnitude = (1 << shift) - 1
+
+    @kernel(
+        (
+            readable(numba_type),  # bits: the patterns of the floats
+            types.int64,  # start: index of bits[0] in the whole tensor
+            types.int64,  # run     \
+            types.int64,  # channels | requant.kernels.loop.layout
+            types.int64,  # group    |
+            types.int64,  # groups  /
+            writable(numba_type),  # lows: the smallest key of each parameter so far
+            writable(numba_type),  # highs: the largest
+        )
+    )
+    def minimum_maximum(
+        bits: Array,
+        start: Number,
+        run: Number,
+        channels: Number,
+        group: Number,
+        groups: Number,
+        lows: Array,
+        highs: Array,
+    ) -> None:
+        layout = (run, channels, group, groups, cycle)
+        place = locate(start, layout)
+        done = 0
+        while done < bits.size:
+            length = min(left_in_row(place, layout), bits.size - done)
+            first = place[0] + place[1]
+            place = after_rows(1, length, place, layout)
+            patterns = bits[done : done + length]
+            if cycle:
+                low_row = lows[first : first + length]
+                high_row = highs[first : first + length]
+                for i in range(patterns.size):
+                    key = integer(patterns[i] ^ (integer(patterns[i] >> integer(shift)) & integer(magnitude)))
+                    low_row[i] = min(low_row[i], key)
+                    high_row[i] = max(high_row[i], key)
+            else:
+                low = lows[first]
+                high = highs[first]
+                for i in range(patterns.size):
+                    key = integer(patterns[i] ^ (integer(patterns[i] >> integer(shift)) & integer(magnitude)))
+                    low = min(low, key)
+                    high = max(high, key)
+                lows[first] = low
+                highs[first] = high
+            done += length
+
+    return minimum_maximum
+
+
+MINIMUM_MAXIMUM: dict[tuple[int, bool], Kernel] = {
+    (width, cycle): _minimum_maximum(width, cycle) for width in _CONTAINERS for cycle in (False, True)
+}
+"""The kernel for (bits of a float, cycle)."""

@@ -1,0 +1,26 @@
+"""The dialects that a module may use. A context holds them all, is made once, and is never changed."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import Builtin
+from xdsl.dialects.func import Func
+from xdsl.dialects.linalg import Linalg
+
+from requant.lowering.dialects.arith import Arith, Tensor
+from requant.lowering.dialects.chlo import Chlo
+from requant.lowering.dialects.quant import Quant
+from requant.lowering.dialects.shape import Shape
+from requant.lowering.dialects.stablehlo import StableHlo
+from requant.lowering.dialects.tosa import Tosa
+
+
+@cache
+def context() -> Context:
+    """Return the context with every dialect loaded."""
+    made = Context()
+    for dialect in (Builtin, Func, Arith, Tensor, Linalg, Quant, Shape, StableHlo, Chlo, Tosa):
+        made.load_dialect(dialect)
+    return made

@@ -1,0 +1,198 @@
+"""Lexing of MLIR's type language: tokens, and the ends of bracketed text that is not read in tokens.
+
+MLIR finds the end of a dialect type, and of the encoding of a tensor, by counting brackets before it reads a token of
+it. Everything takes linear time.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import NamedTuple
+
+from requant.errors import TypeTextError
+from requant.mlir.diagnostics import shown, text_error
+
+MAXIMUM_DEPTH = 64
+"""The most brackets, lists or tuples within each other."""
+MAXIMUM_NUMBER_LENGTH = 64
+MAXIMUM_LIST_LENGTH = 65_536
+MAXIMUM_ENTRIES = 4 * MAXIMUM_LIST_LENGTH
+
+# No quantifier here gives back what it took (`++`, `*+`, `?+`), so no text makes the matching more than linear.
+BLANKS = r"[ \t\r\n]*+"
+DECIMAL = r"[0-9]++\.[0-9]*+(?:[eE][-+]?+[0-9]++)?+"
+_TOKEN = re.compile(
+    rf"""
+    (?:[ \t\r\n]++|//[^\r\n]*+)*+
+    (?:
+        (?P<float>{DECIMAL})
+      | (?P<hexadecimal>0x[0-9a-fA-F]++)
+      | (?P<integer>[0-9]++)
+      | (?P<word>[A-Za-z_][A-Za-z0-9_$.]*+)
+      | (?P<dialect_type>![A-Za-z_$.-][A-Za-z0-9_$.-]*+)
+      | (?P<punctuation>->|[<>{{}}()\[\]:,?*-])
+      | (?P<end>\Z)
+      | (?P<unknown>.)
+    )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+_CLOSING = {"<": ">", "{": "}", "(": ")", "[": "]"}
+# A string that is not closed on its line matches as its quote alone.
+_STRING = r'"(?:[^"\\\n\v\f\r\0]++|\\[^\n\v\f\r\0])*+"'
+_BODY = re.compile(rf'->|{_STRING}|[<>{{}}()\[\]"\0]')
+_ENCODING = re.compile(rf'->|{_STRING}|//[^\r\n]*+|[<>{{}}()\[\],"\0]')
+
+
+class TokenKind(StrEnum):
+    """The kinds of token. The values are the group names of `_TOKEN`."""
+
+    FLOAT = "float"
+    HEXADECIMAL = "hexadecimal"
+    INTEGER = "integer"
+    WORD = "word"
+    DIALECT_TYPE = "dialect_type"
+    PUNCTUATION = "punctuation"
+    END = "end"
+    UNKNOWN = "unknown"
+
+
+_KINDS = {kind.value: kind for kind in TokenKind}
+_NUMBERS = frozenset({TokenKind.FLOAT, TokenKind.HEXADECIMAL, TokenKind.INTEGER})
+
+
+class Token(NamedTuple):
+    """A token and the index of its first character. At the end of the text `text` is empty."""
+
+    kind: TokenKind
+    text: str
+    start: int
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.text)
+
+    def is_punctuation(self, text: str) -> bool:
+        return self.kind is TokenKind.PUNCTUATION and self.text == text
+
+
+class TokenStream:
+    """The text, the token that is looked at, and the end of the one before it.
+
+    One token of look-ahead is enough for the whole language. Two places read otherwise than in tokens, lists of
+    parameters and shapes (`4x4xf32` is one number and one word), and both go on with `rewind`.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.previous_end = 0
+        self._entries = 0
+        self.token = self._read(0)
+
+    def advance(self) -> Token:
+        """Return the token looked at and look at the next one."""
+        token = self.token
+        self.previous_end = token.end
+        self.token = self._read(token.end)
+        return token
+
+    def rewind(self, position: int) -> None:
+        """Look at the token that starts at or after `position`, whichever was looked at before."""
+        self.previous_end = position
+        self.token = self._read(position)
+
+    def looks_at(self, punctuation: str) -> bool:
+        return self.token.is_punctuation(punctuation)
+
+    def accept(self, punctuation: str) -> bool:
+        """Take the token if it is `punctuation`, and say whether it was."""
+        if not self.token.is_punctuation(punctuation):
+            return False
+        self.advance()
+        return True
+
+    def expect(self, punctuation: str, purpose: str, hint: str | None = None) -> Token:
+        """Take the token, which must be `punctuation`; `purpose` ends the sentence of the error otherwise."""
+        if not self.token.is_punctuation(punctuation):
+            raise self.unexpected(f"`{punctuation}` {purpose}", hint)
+        return self.advance()
+
+    def unexpected(self, expected: str, hint: str | None = None) -> TypeTextError:
+        """Return the error that says what should have stood in place of the token looked at."""
+        return self.error(self.token.start, f"expected {expected}, found {shown(self.token.text)}", hint)
+
+    def error(self, offset: int, detail: str, hint: str | None = None) -> TypeTextError:
+        return text_error(self.text, offset, detail, hint)
+
+    def count_entries(self, count: int, start: int) -> None:
+        """Count entries of lists, the last of which starts at `start`: a text has at most `MAXIMUM_ENTRIES`."""
+        self._entries += count
+        if self._entries > MAXIMUM_ENTRIES:
+            raise self.error(start, f"more than {MAXIMUM_ENTRIES} entries in the lists of one text")
+
+    def _read(self, position: int) -> Token:
+        match = _TOKEN.match(self.text, position)
+        # One of `unknown` and `end` always matches.
+        assert match is not None
+        assert match.lastgroup is not None
+        token = Token(_KINDS[match.lastgroup], match[match.lastgroup], match.start(match.lastgroup))
+        if len(token.text) > MAXIMUM_NUMBER_LENGTH and token.kind in _NUMBERS:
+            detail = f"a number of {len(token.text)} characters; a number has at most {MAXIMUM_NUMBER_LENGTH} here"
+            raise self.error(token.start, detail)
+        return token
+
+
+def body_end(text: str, start: int) -> int:
+    """Return the index after the bracket that closes the one at `start`.
+
+    Comments count, as they do for MLIR. Raises TypeTextError when brackets are unbalanced or nested deeper than
+    `MAXIMUM_DEPTH`.
+    """
+    return _scan(text, start, _BODY, opened=[])[1]
+
+
+def encoding_end(text: str, start: int) -> tuple[str, int]:
+    """Return the text from `start` to the `>` that closes the tensor, without comments, and the index of that `>`.
+
+    Raises TypeTextError when brackets are unbalanced, and on a comma outside brackets: a tensor has one encoding.
+    """
+    comments, end = _scan(text, start, _ENCODING, opened=[start - 1])
+    pieces, position = [], start
+    for comment_start, comment_end in comments:
+        pieces.append(text[position:comment_start])
+        position = comment_end
+    pieces.append(text[position : end - 1])
+    return " ".join(pieces).strip(" \t\r\n"), end - 1
+
+
+def _scan(text: str, start: int, pattern: re.Pattern[str], opened: list[int]) -> tuple[list[tuple[int, int]], int]:
+    """Return the spans of comments and the index after the closing bracket. `opened` holds opening indices.
+
+    An opening index that is no bracket stands for a `<` that was read before.
+    """
+    comments: list[tuple[int, int]] = []
+    for match in pattern.finditer(text, start):
+        found = match[0]
+        if found in _CLOSING:
+            opened.append(match.start())
+            if len(opened) > MAXIMUM_DEPTH:
+                raise text_error(text, match.start(), f"brackets nested more than {MAXIMUM_DEPTH} deep")
+        elif found in (">", "}", ")", "]"):
+            expected = _CLOSING.get(text[opened[-1]], ">")
+            if found != expected:
+                raise text_error(text, match.start(), f"unbalanced brackets: expected `{expected}`, found `{found}`")
+            opened.pop()
+            if not opened:
+                return comments, match.end()
+        elif found == "," and len(opened) == 1:
+            raise text_error(text, match.start(), "expected `>` after the encoding of the tensor, found `,`")
+        elif found.startswith("//"):
+            comments.append(match.span())
+        elif found == '"':
+            raise text_error(text, match.start(), "a string that is not closed on its line")
+        elif found == "\0":
+            raise text_error(text, match.start(), f"expected text, found {shown(found)}")
+    detail = f"unbalanced brackets: the `{text[opened[-1]]}` at offset {opened[-1]} is not closed"
+    raise text_error(text, len(text), detail)

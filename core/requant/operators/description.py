@@ -1,0 +1,233 @@
+"""What an operator is: its names, versions, operands, results and attributes, each described once.
+
+Protocols read these descriptions and know no operator: routes, models of the inference protocol, the catalog and the
+OpenAPI document are all generated from them. To add an operator, describe it in a file of its system's
+folder and list it in that folder's `__init__`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from requant.errors import UnsupportedError
+from requant.formats.elements import FloatElement, IntegerElement
+from requant.mlir.types import TensorType, Type
+
+Array = NDArray[Any]
+Value = bool | int | float | str | Sequence[int] | Sequence[float] | Type
+
+_BYTES_OF_ELEMENT = 16
+LARGEST_INTEGER = (1 << 63) - 1
+
+
+class Kind(StrEnum):
+    """What the value of an attribute is."""
+
+    BOOLEAN = "boolean"
+    INTEGER = "integer"
+    NUMBER = "number"
+    TEXT = "text"
+    INTEGERS = "integers"
+    NUMBERS = "numbers"
+    TYPE = "type"
+    """An MLIR type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """The texts that an attribute can have, under a name for generated clients."""
+
+    name: str
+    values: tuple[str, ...]
+    description: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operand:
+    """An input or output tensor of an operator.
+
+    `types` are the element types in MLIR's spelling, each with the version that first has it; "quantized" stands for
+    every `!quant.uniform` type.
+    """
+
+    name: str
+    description: str
+    types: Mapping[str, int]
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attribute:
+    """An attribute. Without `default` it is required, or `optional` and absent.
+
+    Integers, also those of a list, are `lowest` to `highest`. `since`: the version that first has it.
+    """
+
+    name: str
+    kind: Kind
+    description: str
+    default: Value | None = None
+    optional: bool = False
+    since: int = 1
+    lowest: int = -LARGEST_INTEGER - 1
+    highest: int = LARGEST_INTEGER
+    choices: Choices | None = None
+
+    @property
+    def required(self) -> bool:
+        return self.default is None and not self.optional
+
+
+@dataclass(frozen=True, slots=True)
+class OperandTensor:
+    """A tensor given to an operator, or made by one: a static type, and its elements flat and contiguous."""
+
+    type: TensorType
+    data: Array
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape, which is static."""
+        assert self.type.shape is not None
+        return tuple(size for size in self.type.shape if size is not None)
+
+
+Outputs = Mapping[str, OperandTensor]
+Run = Callable[[], Outputs]
+"""The work on arrays that a checked call stands for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Work whose size the operands do not tell: elements of the outputs, multiplications, bytes of copies."""
+
+    run: Run
+    elements: int = 0
+    products: int = 0
+    copied: int = 0
+
+    def working_bytes(self, inputs: Mapping[str, OperandTensor]) -> int:
+        """Return about how much memory a call takes beside its operands: a wide number or two for each element."""
+        largest = max((tensor.data.size for tensor in inputs.values()), default=0)
+        return _BYTES_OF_ELEMENT * max(largest, self.elements) + self.copied
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorCall:
+    """A call whose names, types and attributes are those of a version. Optional attributes that are absent are None."""
+
+    version: int
+    implementation: str
+    inputs: Mapping[str, OperandTensor]
+    attributes: Mapping[str, Value | None]
+
+    def given(self, name: str) -> OperandTensor | None:
+        """Return an optional operand, None if it is absent."""
+        return self.inputs.get(name)
+
+    def integer(self, name: str) -> int:
+        """Return an attribute that is an integer and there."""
+        value = self.attributes[name]
+        assert isinstance(value, int)
+        return value
+
+    def number(self, name: str) -> float:
+        """Return an attribute that is a number and there."""
+        value = self.attributes[name]
+        assert isinstance(value, (int, float))
+        return float(value)
+
+    def text(self, name: str) -> str:
+        """Return an attribute that is a text and there."""
+        value = self.attributes[name]
+        assert isinstance(value, str)
+        return value
+
+    def boolean(self, name: str) -> bool:
+        """Return an attribute that is a boolean and there."""
+        value = self.attributes[name]
+        assert isinstance(value, bool)
+        return value
+
+    def type(self, name: str) -> Type | None:
+        """Return an attribute that is a type, None if it is absent."""
+        value = self.attributes[name]
+        assert value is None or isinstance(value, Type)
+        return value
+
+    def list(self, name: str) -> tuple[Any, ...] | None:
+        """Return an attribute that is a list, None if it is absent."""
+        value = self.attributes[name]
+        if value is None:
+            return None
+        assert isinstance(value, Sequence)
+        return tuple(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Operator:
+    """One operator of one system.
+
+    `versions` are those in which it changed, oldest first; () for a system that has none. `last_version` is the newest
+    one of the system itself. `implementations` are those that can be chosen between, the default first, and the same
+    for all operators of a system. `operation` is what clients call it, where that of `name` is taken by another route.
+    `plan` checks what the operator demands beyond names and types and returns the work, with its size where that does
+    not follow from the operands'. `example` has the operands as JSON tensors and the attributes: a call that works.
+    """
+
+    system: str
+    name: str
+    summary: str
+    source: str
+    inputs: tuple[Operand, ...]
+    outputs: tuple[Operand, ...]
+    implementations: Choices
+    plan: Callable[[OperatorCall], Run | Work]
+    example: Mapping[str, Any]
+    attributes: tuple[Attribute, ...] = ()
+    versions: tuple[int, ...] = ()
+    last_version: int = 1
+    operation: str = ""
+    deviations: tuple[str, ...] = field(default=())
+
+    @property
+    def full_name(self) -> str:
+        """The name with the system, as models and pages have it: `onnx.QuantizeLinear`."""
+        return f"{self.system}.{self.name}"
+
+    @property
+    def default_implementation(self) -> str:
+        return self.implementations.values[0]
+
+    def work_of(self, call: OperatorCall) -> Work:
+        """Return what `plan` does."""
+        found = self.plan(call)
+        return found if isinstance(found, Work) else Work(found)
+
+    def version_of(self, version: int) -> int:
+        """Return the version of the operator that holds in a version of its system, or raise UnsupportedError."""
+        if not self.versions:
+            return 1
+        if not self.versions[0] <= version <= self.last_version:
+            raise UnsupportedError(
+                f"{self.name} is there from opset {self.versions[0]} to {self.last_version}, its newest here"
+            )
+        return max(since for since in self.versions if since <= version)
+
+
+def only_implementation(system: str) -> Choices:
+    """Return the implementations of a system that has one, which is named after the system."""
+    return Choices(f"{system.capitalize()}Implementation", (system,), "The only implementation of these operators.")
+
+
+def empty(tensor: TensorType) -> OperandTensor:
+    """Return a tensor of plain elements that has none."""
+    element = tensor.element
+    assert isinstance(element, (IntegerElement, FloatElement))
+    return OperandTensor(tensor, np.empty(0, element.tensor_dtype))

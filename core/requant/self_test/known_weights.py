@@ -1,0 +1,61 @@
+"""Known answers of the weight formats of checkpoints, for `requant.self_test.self_test`: what is stored, and what it
+gives back. The weights are the multiples of 1/4 of the known calls, rounded to their dtype.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from numpy.typing import NDArray
+
+from requant.checkpoint.profiles import COMPRESSED_TENSORS_CPU
+from requant.checkpoint.schemes import scheme_named
+from requant.checkpoint.weights.floats import bits_of
+from requant.self_test.known_calls import SHAPE, KnownCall, reals
+
+Array = NDArray[Any]
+
+
+def weights(dtype: str) -> Array:
+    """Return the bits of a weight of `SHAPE`."""
+    return bits_of(reals().reshape(SHAPE), dtype)
+
+
+def _converted(scheme: str, dtype: str) -> Iterable[Array]:
+    """Yield the stored tensors in the order of the format, and then the values that they give, in `dtype`."""
+    form, rows = scheme_named(scheme).format(COMPRESSED_TENSORS_CPU.name), weights(dtype)
+    extremes = form.measure(rows, dtype) if form.needs_extremes else None
+    stored = {region.suffix: array for region, array in form.quantize(rows, dtype, SHAPE, 0, extremes)}
+    yield from stored.values()
+    dtypes = {each.suffix: each.dtype for each in form.stored(dtype, SHAPE)}
+    yield form.dequantize(stored, dtypes, dtype, SHAPE, 0, SHAPE[0])
+
+
+def _known(scheme: str, dtype: str, digest: str) -> KnownCall:
+    return KnownCall(f"{scheme} {dtype}", lambda: _converted(scheme, dtype), digest)
+
+
+KNOWN_WEIGHTS = (
+    _known("W8A8", "BF16", "e9ae477a34c501ee"),
+    _known("W8A8", "F16", "832a7679a36b23d7"),
+    _known("W8A8", "F32", "464abf31ae54a4fa"),
+    _known("W8A8:asymmetric", "BF16", "bf8715a3c57f8b4b"),
+    _known("W8A8:asymmetric", "F16", "d1d83e33b09c2d9f"),
+    _known("W8A8:asymmetric", "F32", "16156e2c7b66fb9e"),
+    _known("W4A16:group=32", "BF16", "bf6c406888fba4a5"),
+    _known("W4A16:group=32", "F16", "3ace7c5046713ac4"),
+    _known("W4A16:group=32", "F32", "a2552771a20c5138"),
+    _known("W4A16_ASYM:group=32", "BF16", "78e0876936859336"),
+    _known("W4A16_ASYM:group=32", "F16", "91d45b43a82c0e08"),
+    _known("W4A16_ASYM:group=32", "F32", "f994f0efe9433e5e"),
+    _known("FP8_DYNAMIC", "BF16", "b4a777b8754bf141"),
+    _known("FP8_DYNAMIC", "F16", "6b015a5cfb7b81eb"),
+    _known("FP8_DYNAMIC", "F32", "4075fe8475c47922"),
+    _known("NVFP4A16", "BF16", "c5692f85520a4bac"),
+    _known("NVFP4A16", "F16", "f335b19aa26b20f5"),
+    _known("NVFP4A16", "F32", "519e779eb3d45437"),
+    _known("MXFP4A16", "BF16", "f3302546a01a1e0c"),
+    _known("MXFP4A16", "F16", "b6e260827961aa7c"),
+    _known("MXFP4A16", "F32", "6364c052b1cb146c"),
+)

@@ -1,0 +1,36 @@
+"""Quantized types as other systems hold their parameters, and back: one file for each system.
+
+`translate` writes a type in a system's operands, or says why that system cannot hold it; each file also reads its
+system's operands back as a type. No scale is rounded without being reported.
+"""
+
+from __future__ import annotations
+
+from requant.errors import UnsupportedError
+from requant.translation import litert, mlir, onednn, onnx, stablehlo, torch, tosa
+from requant.translation.translation import Answer, Subject, SystemTranslation, Written
+
+TRANSLATIONS: dict[str, SystemTranslation] = {
+    each.name: each
+    for each in (
+        mlir.TRANSLATION,
+        stablehlo.TRANSLATION,
+        onnx.TRANSLATION,
+        onednn.TRANSLATION,
+        litert.TRANSLATION,
+        torch.TRANSLATION,
+        tosa.TRANSLATION,
+    )
+}
+
+
+def translate(subject: Subject, system: str) -> Answer:
+    """Return the system's operands for a type, or the reason why it has none."""
+    found = TRANSLATIONS[system]
+    try:
+        return Answer(system, found.write(subject))
+    except UnsupportedError as error:
+        return Answer(system, None, error.detail)
+
+
+__all__ = ["TRANSLATIONS", "Answer", "Subject", "SystemTranslation", "Written", "translate"]

@@ -1,0 +1,244 @@
+"""What a translation is: a type on its way, the operands that a system has for it, and what was lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from math import prod
+from typing import Any
+
+from requant.errors import TypeFitError, UnsupportedError, excerpt
+from requant.errors.cancellation import checked
+from requant.formats.elements import FLOATS, FloatElement, IntegerElement, Signedness
+from requant.formats.float_format import round_to_format
+from requant.mlir.fit import check_fits
+from requant.mlir.parser import MAXIMUM_RANK
+from requant.mlir.printer import print_storage, print_type
+from requant.mlir.types import (
+    StorageType,
+    TensorType,
+    Type,
+    UniformPerAxisType,
+    UniformQuantizedType,
+    UniformSubChannelType,
+)
+from requant.plan.operands import static_shape
+
+
+@dataclass(frozen=True, slots=True)
+class Rounding:
+    """A scale that a system does not hold as it is: its place in the list, and the number that it becomes, exact."""
+
+    index: int
+    scale: float | Fraction
+    becomes: float | Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A system's operands by their names.
+
+    `losses` says what of the type they do not keep, scales apart. `operators` are those of the system that take them,
+    and `opset` is the first version that has them, where the system has versions.
+    """
+
+    operands: dict[str, Any]
+    rounded: tuple[Rounding, ...] = ()
+    losses: tuple[str, ...] = ()
+    operators: tuple[str, ...] = ()
+    opset: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a system makes of a type: its operands, or the reason why it has none."""
+
+    system: str
+    written: Written | None
+    reason: str = ""
+
+    @property
+    def exact(self) -> bool:
+        """Whether the operands express everything in the type."""
+        return self.written is not None and not self.written.rounded and not self.written.losses
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A uniform type and, if it is known, the shape of its tensor. `target`: what TOSA rescales it to."""
+
+    element: UniformQuantizedType
+    shape: tuple[int, ...] | None = None
+    target: Subject | None = None
+
+    @property
+    def type(self) -> Type:
+        """The type, of a tensor if there is a shape."""
+        return self.element if self.shape is None else TensorType(self.shape, self.element)
+
+    @cached_property
+    def text(self) -> str:
+        """The type as MLIR prints it. Made once: with many scales, printing is most of a translation."""
+        return print_type(self.type)
+
+    @property
+    def storage(self) -> StorageType:
+        return self.element.storage
+
+    @property
+    def scales(self) -> tuple[float, ...]:
+        return self.element.scales
+
+    @property
+    def zero_points(self) -> tuple[int, ...]:
+        return self.element.zero_points
+
+    @property
+    def stored(self) -> str:
+        """The element type of the stored numbers in the spelling of operators: i8, ui8, f8E4M3FN; else that of MLIR."""
+        element = self.storage.element
+        if isinstance(element, IntegerElement):
+            return f"{'' if self.storage.signed else 'u'}i{element.width}"
+        return element.name if isinstance(element, FloatElement) else print_storage(self.storage)
+
+    def blocks(self) -> tuple[tuple[int, int], ...]:
+        """Return (size, block) of each dimension of a sub-channel type; a dimension without blocks is one of its own.
+
+        Raise UnsupportedError where only the shape can say how long a dimension is.
+        """
+        assert isinstance(self.element, UniformSubChannelType)
+        given, found = dict(self.element.blocks), []
+        for axis, count in enumerate(self.element.scale_shape):
+            if self.shape is not None:
+                found.append((self.shape[axis], given.get(axis, self.shape[axis])))
+            elif axis in given:
+                found.append((count * given[axis], given[axis]))
+            else:
+                raise UnsupportedError(
+                    f"the size of dimension {axis} is unknown without a shape: write tensor<...> around it"
+                )
+        return tuple(found)
+
+
+Read = tuple[Subject, tuple[Rounding, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SystemTranslation:
+    """A system: how it holds parameters, and both ways. `write` raises UnsupportedError for what it cannot hold.
+
+    `read` takes operands by their names, absent ones left out, and the shape where it is known. It raises errors whose
+    pointers are into the operands.
+    """
+
+    name: str
+    summary: str
+    source: str
+    write: Callable[[Subject], Written]
+    read: Callable[[dict[str, Any], tuple[int, ...] | None], Read]
+    notes: tuple[str, ...] = field(default=())
+
+
+def subject_of(type_: Type) -> Subject:
+    """Return a uniform type, alone or of a static tensor. Raise UnsupportedError or TypeFitError for others."""
+    element = type_.element if isinstance(type_, TensorType) else type_
+    if not isinstance(element, UniformQuantizedType):
+        raise UnsupportedError(f"{excerpt(print_type(type_))} is not !quant.uniform<...>: it has no scale")
+    if not isinstance(type_, TensorType):
+        _check_axes(element)
+        return Subject(element)
+    shape = static_shape(type_)
+    check_fits(type_, short_blocks=True)
+    return Subject(element, shape)
+
+
+def _check_axes(element: UniformQuantizedType) -> None:
+    """Raise TypeFitError for axes that no tensor of the scales' rank has, or none at all."""
+    axes, rank = [], MAXIMUM_RANK
+    if isinstance(element, UniformPerAxisType):
+        axes = [element.axis]
+    elif isinstance(element, UniformSubChannelType):
+        axes, rank = [axis for axis, _ in element.blocks], len(element.scale_shape)
+    for axis in axes:
+        if axis >= rank:
+            raise TypeFitError(f"axis {axis} of the quantized type is not below {rank}, the rank of its tensors")
+
+
+def require_whole_storage(subject: Subject, system: str) -> None:
+    """Raise UnsupportedError for storage bounds that are narrower than the storage type."""
+    storage = subject.storage
+    if (storage.minimum, storage.maximum) != storage.default_bounds:
+        raise UnsupportedError(
+            f"{system} has no storage bounds; these are {storage.minimum} to {storage.maximum}, and "
+            f"{subject.stored} holds {storage.default_bounds[0]} to {storage.default_bounds[1]}"
+        )
+
+
+def require_expressed(subject: Subject, system: str, taken: Sequence[str]) -> None:
+    """Raise UnsupportedError unless the expressed type is one of those."""
+    name = subject.element.expressed.name
+    if name not in taken:
+        raise UnsupportedError(f"{system} expresses numbers as {', '.join(taken)}; not as {name}")
+
+
+def require_storage(subject: Subject, system: str, taken: Sequence[str]) -> None:
+    """Raise UnsupportedError unless the stored element type is one of those."""
+    if subject.stored not in taken:
+        raise UnsupportedError(f"{system} stores {', '.join(taken)}; not {excerpt(subject.stored)}")
+
+
+def require_zero_points(subject: Subject, system: str, lowest: int, highest: int) -> None:
+    """Raise UnsupportedError for the first zero point outside of bounds."""
+    for index, zero_point in enumerate(subject.zero_points):
+        if not lowest <= zero_point <= highest:
+            allowed = str(lowest) if lowest == highest else f"{lowest} to {highest}"
+            raise UnsupportedError(
+                f"zero points of {subject.stored} are {allowed} in {system}; number {index} is {zero_point}"
+            )
+
+
+def rounded_to(scales: Sequence[float], element: FloatElement) -> tuple[tuple[float, ...], tuple[Rounding, ...]]:
+    """Return scales as a float type holds them (RNE), and those that it does not hold as they are."""
+    held = tuple(round_to_format(scale, element) for scale in checked(scales))
+    pairs = enumerate(zip(scales, held, strict=True))
+    return held, tuple(Rounding(index, scale, value) for index, (scale, value) in pairs if scale != value)
+
+
+def spelling_losses(subject: Subject) -> tuple[str, ...]:
+    """Return what systems other than MLIR do not keep of the storage: siN and uiN are read back as iN and uN."""
+    element = subject.storage.element
+    if isinstance(element, IntegerElement) and element.signedness is not Signedness.SIGNLESS:
+        plain = f"{'i' if subject.storage.signed else 'u'}{element.width}"
+        return (f"the storage {element.name} is read back as {plain}, the same numbers",)
+    return ()
+
+
+def stored_as(name: str) -> StorageType:
+    """Return the storage of an element type in the spelling of operators."""
+    if name in FLOATS:
+        return StorageType.unbounded(FLOATS[name], signed=True)
+    return StorageType.unbounded(IntegerElement(int(name.lstrip("ui"))), signed=not name.startswith("u"))
+
+
+def check_shape(subject: Subject) -> Subject:
+    """Return the subject. Raise TypeFitError unless its parameters fit its shape."""
+    if subject.shape is not None:
+        tensor = TensorType(subject.shape, subject.element)
+        try:
+            check_fits(tensor, short_blocks=True)
+        except TypeFitError as error:
+            error.pointer = error.pointer or ""
+            raise
+    return subject
+
+
+def block_counts(blocks: Sequence[tuple[int, int]]) -> tuple[int, ...]:
+    """Return how many blocks there are along each dimension, of (size, block)."""
+    return tuple(-(-size // block) for size, block in blocks)
+
+
+def count_of(shape: Sequence[int]) -> int:
+    """Return how many parameters a shape of them has."""
+    return prod(shape)

@@ -1,0 +1,164 @@
+"""The body of a JSON request: received completely, within its limits, and parsed into a model."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json
+from starlette.requests import Request
+from starlette.types import Scope
+
+from requant.errors import LimitError, MalformedRequestError, RequantError
+from requant_service.http.field_faults import invalid_request
+from requant_service.http.json_document import JsonDocument
+from requant_service.http.json_slices import SLICE_TOKENS, SlicedDocument, Text
+from requant_service.http.request_body import BodyReader, require_media_type
+from requant_service.runtime.executor import TOKENS_PER_CHARACTER
+from requant_service.runtime.request_context import reserve_memory
+from requant_service.runtime.runtime import Runtime
+from requant_service.runtime.settings import Settings
+
+MEDIA_TYPE = "application/json"
+
+Model = TypeVar("Model", bound=BaseModel)
+
+# Strings of at least this length are skipped when tokens are counted: base64 and types, which have few or none.
+_LONG_TEXT = 4096
+# At most so many strings are skipped.
+_MOST_TEXTS = 256
+# Tokens are counted on the event loop in bodies of up to this length.
+_QUICKLY_COUNTED = 256 << 10
+# Memory for a byte of a body (its text, the decoded base64, results in f64, and those as base64), for a byte of a type,
+# and for a token, of which the parser makes an object. The tokens of a long body are not counted yet, but limited.
+_BYTES_FOR_BYTE = 8
+_BYTES_FOR_TYPE_BYTE = 16
+_LONG_TYPE_BYTES = 1 << 20
+_BYTES_FOR_TOKEN = 100
+
+
+async def receive_json(request: Request, model: type[Model], running: Runtime) -> tuple[Model, JsonDocument]:
+    """Receive the body of a JSON route. Return it as a model and as it was received.
+
+    Tokens are counted first: at 100 bytes for an empty list, a parser makes half a gigabyte of 8 MiB of brackets.
+    """
+    settings = running.settings
+    require_media_type(request.headers, {MEDIA_TYPE})
+    document = JsonDocument(await BodyReader(request.scope, request.receive, settings.max_json_bytes).text())
+    weight = tokens_of(document.text)
+    await reserve_for_objects(request.scope, document.body, weight, settings.max_json_tokens)
+    read = partial(_read_document, document, model, settings)
+    return await running.executor.run_text(weight // TOKENS_PER_CHARACTER, read), document
+
+
+async def reserve_for_objects(scope: Scope, body: Text, weight: int, most_tokens: int) -> None:
+    """Reserve memory for the objects that a body is parsed into, and for the arrays that are made of them."""
+    await reserve_memory(scope, bytes_for_objects(body, weight, most_tokens))
+
+
+def bytes_for_objects(body: Text, weight: int, most_tokens: int) -> int:
+    """Return about how many bytes a JSON text becomes when it is parsed. `weight`: `tokens_of` it."""
+    bytes_of_types = _BYTES_FOR_TYPE_BYTE * min(len(body), _LONG_TYPE_BYTES)
+    bytes_of_tokens = _BYTES_FOR_TOKEN * min(weight, most_tokens)
+    return _BYTES_FOR_BYTE * len(body) + bytes_of_types + bytes_of_tokens
+
+
+def tokens_of(body: Text) -> int:
+    """Return about how many tokens of JSON take as long to parse as this body."""
+    # A long string costs little, but finding out that it is one takes time too.
+    return token_bound(body) if len(body) <= _QUICKLY_COUNTED else len(body)
+
+
+def _read_document(document: JsonDocument, model: type[Model], settings: Settings) -> Model:
+    try:
+        return read_json(document.text, model, settings)
+    except MalformedRequestError:
+        # Again with all characters, which the message counts.
+        return read_json(document.body, model, settings)
+
+
+def read_json(body: Text, model: type[Model], settings: Settings) -> Model:
+    """Parse a body into a model. Of a repeated field the last one counts."""
+    limit, tokens = settings.max_json_tokens, token_bound(body)
+    if tokens > limit:
+        detail = f"the JSON has more than {limit} quotes, commas and brackets (counted twice); send tensors as data"
+        raise LimitError(detail, limit=limit)
+    # Finding none takes a tenth of the time of counting.
+    if body.find(b"\\") >= 0 and body.count(b"\\") > limit:
+        raise LimitError(f"the JSON has more than {limit} backslashes; send tensors as data", limit=limit)
+    found = _read(body, model, settings, in_slices=tokens > SLICE_TOKENS)
+    if isinstance(found, RequantError):
+        raise found
+    return found
+
+
+def _read(body: Text, model: type[Model], settings: Settings, *, in_slices: bool) -> Model | RequantError:
+    """Return an error instead of raising it: it would keep pydantic's, and that one the whole document, alive."""
+    document = None
+    try:
+        if in_slices:
+            with _without_garbage_collection():
+                document = SlicedDocument(body)
+                return model.model_validate(document.value)
+        return model.model_validate(from_json(body, cache_strings=False))
+    except ValidationError as error:
+        return invalid_request(error, model, settings.max_values)
+    except ValueError as error:
+        return MalformedRequestError(_not_json(body, error))
+    finally:
+        if document is not None:
+            document.release()
+
+
+def _not_json(body: Text, error: ValueError) -> str:
+    if not body.strip():
+        return "the body is empty; this route reads a JSON object"
+    if body.startswith(b"\x93NUMPY"):
+        return "the body is a .npy file, not JSON; the routes under /v1/npy read those"
+    if body.lstrip()[:1] not in b"{[":
+        return f"the body is not JSON: {error}; it begins with neither {{ nor [. curl sends a file as `-d @body.json`"
+    return f"the body is not JSON: {error}"
+
+
+def token_bound(body: Text) -> int:
+    """Return the number of quotes and commas, and twice that of opening brackets, which cost a parser most.
+
+    An upper bound: those inside of strings are counted too. Only long strings without an escape, such as base64 and
+    types, are skipped if they are among the first: finding their end is quicker than counting.
+    """
+    if len(body) < _LONG_TEXT:
+        return _count(body, 0, len(body))
+    bound, at = 0, 0
+    for _ in range(_MOST_TEXTS):
+        begin = body.find(b'"', at) + 1
+        end = body.find(b'"', begin) if begin else -1
+        if end < 0:
+            break
+        if body.find(b"\\", at, end) >= 0:
+            # The string may go on, and what seems to be the next one may lie between strings.
+            break
+        bound += _count(body, at, end + 1) if end - begin < _LONG_TEXT else _count(body, at, begin) + 1
+        at = end + 1
+    return bound + _count(body, at, len(body))
+
+
+def _count(body: Text, begin: int, end: int) -> int:
+    single = body.count(b'"', begin, end) + body.count(b",", begin, end)
+    return single + 2 * (body.count(b"[", begin, end) + body.count(b"{", begin, end))
+
+
+@contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    """Pause the cyclic collector, which would traverse the growing document many times. JSON has no cycles."""
+    pause = gc.isenabled()
+    if pause:
+        gc.disable()
+    try:
+        yield
+    finally:
+        if pause:
+            gc.enable()

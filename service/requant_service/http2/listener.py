@@ -1,0 +1,90 @@
+"""A port on which HTTP/2 is spoken: its connections, how many there are, their timeouts, and how it stops."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import ssl
+from collections.abc import Callable
+
+from requant_service.http2.connection import MAX_STREAMS, ConnectionLimits, Http2Connection
+from requant_service.http2.stream import Fields, Stream
+
+MAX_CONNECTIONS = 1000
+# Streams that all connections together should have, as long as there are enough for each.
+_STREAMS_OF_ALL = 4096
+_MIN_STREAMS = 4
+_TICK_SECONDS = 0.5
+
+
+class Http2Listener:
+    """Listens on a port.
+
+    Of more than `MAX_CONNECTIONS` the oldest is closed of those without a stream that counts (`Stream.is_wanted`); if
+    all have one, the new connection is. Connections share the streams: the more there are, the fewer each may have.
+    """
+
+    def __init__(self, limits: ConnectionLimits, open_stream: Callable[[Http2Connection, int, Fields], Stream]) -> None:
+        self.connections: set[Http2Connection] = set()
+        self._limits = limits
+        self._open_stream = open_stream
+        self._server: asyncio.Server | None = None
+        self._loop = asyncio.get_running_loop()
+        self._ticker: asyncio.TimerHandle | None = None
+        self._empty = asyncio.Event()
+        # Half of the files that the process may open: the rest is for HTTP.
+        self._max_connections = min(MAX_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
+
+    async def listen(self, host: str, port: int, tls: ssl.SSLContext | None) -> None:
+        """Begin. Raise OSError if the port cannot be used."""
+        self._server = await self._loop.create_server(
+            self._connect,
+            host,
+            port,
+            ssl=tls,
+            ssl_handshake_timeout=None if tls is None else self._limits.head_seconds,
+            backlog=2048,
+        )
+        self._tick()
+
+    def _connect(self) -> Http2Connection:
+        return Http2Connection(self._limits, self._open_stream, self._max_streams, self._made, self._lost)
+
+    def _made(self, connection: Http2Connection) -> None:
+        if len(self.connections) >= self._max_connections:
+            idle = [each for each in self.connections if not each.is_wanted()]
+            min(idle, key=lambda each: each.idle_since, default=connection).abort()
+        self.connections.add(connection)
+
+    def _lost(self, connection: Http2Connection) -> None:
+        self.connections.discard(connection)
+        if not self.connections:
+            self._empty.set()
+
+    def _max_streams(self) -> int:
+        return max(_MIN_STREAMS, min(MAX_STREAMS, _STREAMS_OF_ALL // len(self.connections)))
+
+    def _tick(self) -> None:
+        now = self._loop.time()
+        for connection in list(self.connections):
+            connection.tick(now)
+        self._ticker = self._loop.call_later(_TICK_SECONDS, self._tick)
+
+    async def stop(self, seconds: float) -> None:
+        """Take no more connections and no more streams; give those that are open `seconds` to end."""
+        assert self._server is not None
+        self._server.close()
+        for connection in list(self.connections):
+            connection.go_away("the service is stopping")
+        if self.connections:
+            self._empty.clear()
+            timer = self._loop.call_later(seconds, self._abort)
+            await self._empty.wait()
+            timer.cancel()
+        if self._ticker is not None:
+            self._ticker.cancel()
+
+    def _abort(self) -> None:
+        for connection in list(self.connections):
+            connection.abort()
+        self._empty.set()

@@ -1,0 +1,184 @@
+"""Jobs that convert whole checkpoints. They name storage below the configured roots; nothing is uploaded."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from fastapi import APIRouter, Depends
+from starlette.requests import Request
+from starlette.responses import Response
+
+from requant.checkpoint.plan.model import Direction
+from requant.checkpoint.plan.model import Request as ConversionRequest
+from requant.checkpoint.schemes import scheme_named
+from requant.errors import InvalidRequestError, UnknownNameError, at
+from requant_service.http.json_body import receive_json
+from requant_service.http.openapi_operation import get_operation, json_operation, problems
+from requant_service.http.problems import error_response
+from requant_service.http.query import no_query
+from requant_service.http.responses import json_response
+from requant_service.json_api.schemas.checkpoints import (
+    CheckpointJob,
+    CheckpointPlan,
+    CheckpointRequest,
+    JobFailure,
+    JobProgress,
+)
+from requant_service.operations.checkpoint_jobs import (
+    CheckpointCall,
+    Job,
+    cancel_job,
+    identifier_of,
+    plan_checkpoint,
+    read_job,
+    start_job,
+)
+from requant_service.runtime.runtime import require_ready
+
+router = APIRouter(tags=["checkpoints"], dependencies=[Depends(no_query)])
+
+EXAMPLE_ROOT = "/models"
+"""The root that the examples assume."""
+
+_EXAMPLE = {
+    "source": f"{EXAMPLE_ROOT}/tiny",
+    "destination": f"{EXAMPLE_ROOT}/tiny-W4A16",
+    "scheme": "W4A16",
+}
+
+
+# What the examples name is not there.
+_STORED: dict[str, Any] = {
+    "path": {"job_id": identifier_of(f"{EXAMPLE_ROOT}/tiny-W4A16")},
+    "after": "startCheckpointJob",
+    "recorded": False,
+}
+
+
+def _start_operation() -> dict[str, Any]:
+    described = json_operation(
+        "startCheckpointJob", "Convert a checkpoint", CheckpointRequest, CheckpointJob, _EXAMPLE, recorded=False
+    )
+    replies = described["responses"]
+    done = replies.pop(200)
+    location = {"description": "The job.", "required": True, "schema": {"type": "string"}}
+    replies[200] = {**done, "description": "The plan, for a dry run.", "model": CheckpointPlan}
+    replies[202] = {**done, "description": "The job.", "headers": {**done["headers"], "Location": location}}
+    replies |= problems(409)
+    return described
+
+
+@router.post("/v1/checkpoints", status_code=202, **_start_operation())
+async def start(request: Request) -> Response:
+    """Start a job, or resume one that did not finish. It runs in the background: poll the `Location`.
+
+    The same request identifies the same job: a running or finished job is not restarted. With `dry_run` the
+    response is the plan, and nothing is converted. Disabled unless the setting `checkpoint_roots` lists locations
+    that jobs may use.
+    """
+    running = require_ready(request)
+    body, _ = await receive_json(request, CheckpointRequest, running)
+    call = _call(body)
+    if body.dry_run:
+        return json_response(_plan(await plan_checkpoint(call, running)))
+    if call.destination is None:
+        raise InvalidRequestError.of_field("/destination", "missing", "a destination is needed, or dry_run")
+    job = await start_job(call, running)
+    headers = {"location": f"/v1/checkpoints/{job.job_id}"}
+    if "respond-async" in request.headers.get("prefer", ""):
+        headers["preference-applied"] = "respond-async"
+    return json_response(_reply(job), status_code=202, headers=headers)
+
+
+@router.get(
+    "/v1/checkpoints/{job_id}",
+    **get_operation("getCheckpointJob", "Get a checkpoint job", CheckpointJob, 404, 503, **_STORED),
+)
+async def get(request: Request, job_id: str) -> Response:
+    """Return the state and the progress of a job, whichever replica runs it."""
+    try:
+        return json_response(_reply(await read_job(job_id, require_ready(request))))
+    except UnknownNameError as error:
+        return error_response(request, error, status=404)
+
+
+@router.post(
+    "/v1/checkpoints/{job_id}/cancel",
+    **get_operation("cancelCheckpointJob", "Cancel a checkpoint job", CheckpointJob, 404, 503, **_STORED),
+)
+async def cancel(request: Request, job_id: str) -> Response:
+    """Request cancellation of a job, whichever replica runs it. Files already written are kept, and the same
+    request resumes it."""
+    try:
+        return json_response(_reply(await cancel_job(job_id, require_ready(request))))
+    except UnknownNameError as error:
+        return error_response(request, error, status=404)
+
+
+_OF_THE_OTHER_DIRECTION = {
+    Direction.QUANTIZE: {"dtype": "scales and tensors that stay plain have the dtypes of the source"},
+    Direction.DEQUANTIZE: {
+        "scheme": "dequantization takes the scheme from config.json",
+        "profile": "dequantization takes the scheme from config.json",
+        "ignore": "dequantization converts all quantized weights",
+        "targets": "dequantization converts all quantized weights",
+        "not_finite": "dequantization refuses no weight for its values",
+    },
+}
+
+
+def _check_direction(body: CheckpointRequest) -> None:
+    """Raise InvalidRequestError for a member without effect. Defaults may be written out: some clients do that."""
+    for name, why in _OF_THE_OTHER_DIRECTION[body.direction].items():
+        default = CheckpointRequest.model_fields[name].default
+        if name in body.model_fields_set and getattr(body, name) not in (default, []):
+            raise InvalidRequestError.of_field(f"/{name}", "unexpected", why)
+
+
+def _call(body: CheckpointRequest) -> CheckpointCall:
+    given = body.model_fields_set
+    _check_direction(body)
+    scheme = body.scheme if "scheme" in given else None
+    if body.direction is Direction.QUANTIZE and scheme is None:
+        raise InvalidRequestError.of_field("/scheme", "missing", "quantizing requires a scheme")
+    profile = body.profile if "profile" in given else ""
+    if scheme is not None and not profile:
+        with at("/scheme"):
+            profile = scheme_named(scheme).profiles[0]
+    return CheckpointCall(
+        body.source,
+        body.destination if "destination" in given else None,
+        ConversionRequest(
+            direction=body.direction,
+            scheme=scheme,
+            profile=profile,
+            ignore=tuple(body.ignore) if body.direction is Direction.QUANTIZE else (),
+            targets=tuple(body.targets),
+            not_finite=body.not_finite,
+            dtype=body.dtype if "dtype" in given else None,
+        ),
+    )
+
+
+def _plan(document: dict[str, Any]) -> CheckpointPlan:
+    known = {name: value for name, value in document.items() if value is not None}
+    return CheckpointPlan.model_validate(known)
+
+
+def _reply(job: Job) -> CheckpointJob:
+    record = job.record
+    rate = record.bytes_per_second
+    optional: dict[str, Any] = {}
+    if record.error is not None:
+        found = {name: value for name, value in asdict(record.error).items() if value is not None}
+        optional["error"] = JobFailure(**found)
+    return CheckpointJob(
+        id=job.job_id,
+        state=record.state,
+        destination=job.destination,
+        request=record.request,
+        progress=JobProgress(**asdict(record.progress), **({} if rate is None else {"bytes_per_second": round(rate)})),
+        warnings=list(record.warnings),
+        **optional,
+    )

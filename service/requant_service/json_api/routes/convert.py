@@ -1,0 +1,210 @@
+"""The three conversions in JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any, cast
+
+import numpy as np
+from fastapi import APIRouter, Depends
+from starlette.requests import Request
+from starlette.responses import Response
+
+from requant.convert.explain.explanation import Explanation
+from requant.errors import InvalidRequestError, RequantError, at
+from requant.mlir.types import Type
+from requant.plan.packing import Packing, check_spare_bits
+from requant.plan.plan import Array
+from requant.profiles import Operation
+from requant.schemes import Multiplier
+from requant_service.http.json_body import MEDIA_TYPE, receive_json
+from requant_service.http.openapi_operation import json_operation
+from requant_service.http.query import no_query
+from requant_service.http.responses import BuffersResponse, json_text
+from requant_service.json_api.schemas.conversions import (
+    ConversionReply,
+    DequantizeRequest,
+    QuantizeReply,
+    QuantizeRequest,
+    RequantizeReply,
+    RequantizeRequest,
+)
+from requant_service.json_api.tensors import output_pieces, read_elements
+from requant_service.operations.calibration.quantization import (
+    DerivedScales,
+    derive_quantization,
+    open_type,
+    plan_derivation,
+)
+from requant_service.operations.conversion_call import ConversionCall, planned_conversion
+from requant_service.operations.conversion_options import given_options
+from requant_service.operations.conversion_run import Converted, convert_array
+from requant_service.operations.error_measures import error_measures
+from requant_service.operations.explanation import (
+    BYTES_PER_ELEMENT,
+    CHARACTERS_PER_ELEMENT,
+    explanation_members,
+    planned_explanation,
+)
+from requant_service.runtime.request_context import reserve_memory
+from requant_service.runtime.runtime import require_ready
+from requant_service.runtime.settings import Settings
+
+router = APIRouter(tags=["ops"], dependencies=[Depends(no_query)])
+
+ConversionRequest = QuantizeRequest | DequantizeRequest | RequantizeRequest
+
+_QUANTIZED = "tensor<2x2x!quant.uniform<i8:f32, 0.5:3>>"
+
+
+@router.post(
+    "/v1/quantize",
+    **json_operation(
+        "quantize",
+        "Quantize",
+        QuantizeRequest,
+        QuantizeReply,
+        example={
+            "input": {"type": "tensor<2x2xf32>", "values": [0.25, 0.75, -1.5, "Infinity"]},
+            "output_type": "!quant.uniform<i8:f32, 0.5:3>",
+        },
+    ),
+)
+async def quantize(request: Request) -> Response:
+    """Quantize a tensor to a given type, or cast it to a narrower float."""
+    return await answer_conversion(request, Operation.QUANTIZE, QuantizeRequest)
+
+
+@router.post(
+    "/v1/dequantize",
+    **json_operation(
+        "dequantize",
+        "Dequantize",
+        DequantizeRequest,
+        ConversionReply,
+        example={"input": {"type": _QUANTIZED, "values": [3, 4, 0, 127]}},
+    ),
+)
+async def dequantize(request: Request) -> Response:
+    """Dequantize a tensor, or widen a tensor of small floats."""
+    return await answer_conversion(request, Operation.DEQUANTIZE, DequantizeRequest)
+
+
+@router.post(
+    "/v1/requantize",
+    **json_operation(
+        "requantize",
+        "Requantize",
+        RequantizeRequest,
+        RequantizeReply,
+        example={
+            "input": {"type": "tensor<4x!quant.uniform<i32:f32, 0.001>>", "data": "6AMAANAHAAC4CwAAoA8AAA=="},
+            "output_type": "!quant.uniform<i8:f32, 0.25:-1>",
+        },
+    ),
+)
+async def requantize(request: Request) -> Response:
+    """Requantize quantized values or accumulators to another scale in integer arithmetic."""
+    return await answer_conversion(request, Operation.REQUANTIZE, RequantizeRequest)
+
+
+async def answer_conversion(
+    request: Request, operation: Operation, model: type[ConversionRequest], *, explained: bool = False
+) -> Response:
+    """Receive, read, plan, convert and reply. `explained`: with the steps of each element."""
+    running = require_ready(request)
+    asked, body = await receive_json(request, model, running)
+    in_values, characters = asked.input.in_values, len(asked.input.type) + len(asked.output_type)
+    scales: DerivedScales | None = None
+    try:
+        call = _call(asked, operation, running.settings, in_values=in_values)
+        if call.leaves_scales_open:
+            derivation = await plan_derivation(call, characters, running)
+            reading = partial(
+                read_elements, asked.input, derivation.tensor, derivation.dtype, "input", body, running.settings
+            )
+            source = await running.executor.run_array(len(body), reading)
+            reserve = partial(reserve_memory, request.scope)
+            planned, scales = await derive_quantization(derivation, source, running, reserve)
+        else:
+            planned = await planned_conversion(call, characters, running)
+        explainer = await planned_explanation(call, planned, characters, running) if explained else None
+    except RequantError as error:
+        error.pointer = "/input/type" if error.pointer == "/input_type" else error.pointer
+        raise
+    # The result, and base64 of it. A type that promises more elements than the body has bits will be refused.
+    result_bytes = min(planned.elements, 8 * len(body)) * planned.plan.output_dtype.itemsize
+    told_bytes = BYTES_PER_ELEMENT * planned.elements if explained else 0
+    await reserve_memory(request.scope, result_bytes + result_bytes * 4 // 3 + told_bytes)
+    if in_values and asked.packing is Packing.DENSE and operation is not Operation.QUANTIZE:
+        message = "values are numbers and not packed; send data"
+        raise InvalidRequestError.of_field("/packing", "packing_of_values", "only data can be packed", message=message)
+
+    def read() -> Array:
+        dtype, entries, type_ = planned.input_dtype, planned.input_entries, planned.plan.input_type
+        elements = read_elements(asked.input, type_, dtype, "input", body, running.settings, entries=entries)
+        if planned.packed_in is not None:
+            with at("/input/data"):
+                check_spare_bits(elements, planned.elements, planned.packed_in)
+        return elements
+
+    def work() -> Response:
+        elements = read() if scales is None else source
+        found = convert_array(elements, planned, running.metrics)
+        explanation = None if explainer is None else explainer.run(planned.unpacked(elements, 0))
+        return _reply(found, scales, explanation, in_values=in_values)
+
+    if explained:
+        return await running.executor.run_text(len(body) + CHARACTERS_PER_ELEMENT * planned.elements, work)
+    kind = None if in_values or planned.measured or scales is not None else ("base64", *planned.kind)
+    return await running.executor.run_array(len(body), work, kind)
+
+
+def _call(asked: ConversionRequest, operation: Operation, settings: Settings, *, in_values: bool) -> ConversionCall:
+    given = asked.model_fields_set
+    output_type: Type | str | None = asked.output_type if "output_type" in given else None
+    calibration: dict[str, Any] = {}
+    if isinstance(asked, QuantizeRequest):
+        output_type = open_type(output_type, settings)
+        calibration = asked.calibration.given() if "calibration" in given else {}
+    multipliers = None
+    if isinstance(asked, RequantizeRequest) and "multipliers" in given:
+        multipliers = cast(tuple[Multiplier, ...], tuple(asked.multipliers))  # what the model makes of its pairs
+    return ConversionCall(
+        operation=operation,
+        profile=asked.profile,
+        input_type=asked.input.type,
+        output_type=output_type,
+        options=given_options(operation, {name: getattr(asked, name) for name in given}),
+        multipliers=multipliers,
+        packing=Packing.UNPACKED if in_values else asked.packing,
+        measured=isinstance(asked, QuantizeRequest) and asked.error,
+        calibration=tuple(calibration.items()),
+    )
+
+
+def _reply(
+    found: Converted, scales: DerivedScales | None, explanation: Explanation | None, *, in_values: bool
+) -> Response:
+    assert isinstance(found.output, np.ndarray)
+    planned = found.result.planned
+    report = found.result.report._asdict() | planned.scheme
+    if found.result.error is not None:
+        report["error"] = error_measures(found.result.error)
+    output = output_pieces(planned.plan.output_type, found.output, in_values=in_values, text=planned.output_type)
+    tail = b',"report":' + json_text(report)
+    if planned.operation is Operation.REQUANTIZE:
+        tail += b',"multipliers":' + _multipliers_text(planned.plan.multipliers)
+    if scales is not None:
+        tail += b',"parameters":' + json_text(scales.members())
+    if explanation is not None:
+        # Without its own braces.
+        tail += b"," + json_text(explanation_members(explanation))[1:-1]
+    return BuffersResponse([b'{"output":', *output, tail + b"}"], MEDIA_TYPE)
+
+
+def _multipliers_text(multipliers: Iterable[Multiplier]) -> bytes:
+    """Return them as JSON. There may be very many, and an encoder would let no other thread run meanwhile."""
+    texts = (f'{{"multiplier":{each.multiplier},"shift":{each.shift}}}' for each in multipliers)
+    return f"[{','.join(texts)}]".encode()

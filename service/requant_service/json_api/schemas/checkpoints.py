@@ -1,0 +1,102 @@
+"""Requests and replies about checkpoint jobs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from requant.checkpoint.jobs.job_record import JobState
+from requant.checkpoint.plan.model import Direction, NotFinite
+from requant.checkpoint.selection import DEFAULT_IGNORE
+from requant_service.http.models import ABSENT, Int32, Int64, ReplyModel, RequestModel
+
+_Modules = Annotated[list[Annotated[str, Field(min_length=1, max_length=1024)]], Field(max_length=4096)]
+_Place = Annotated[str, Field(min_length=1, max_length=1024)]
+
+
+class CheckpointRequest(RequestModel):
+    """A checkpoint conversion from a source to a destination."""
+
+    source: _Place = Field(description="The checkpoint: an absolute path or a URL below one of the configured roots.")
+    destination: _Place = Field(
+        default=ABSENT,
+        description="Where to write: an absolute path or a URL below one of the configured roots. "
+        "Not needed for a dry run.",
+    )
+    direction: Direction = Field(default=Direction.QUANTIZE, strict=False)
+    scheme: Annotated[str, Field(max_length=256)] = Field(
+        default=ABSENT,
+        description="The format of the quantized weights, such as W4A16 or FP8_DYNAMIC. Required to quantize, "
+        "and only then.",
+    )
+    profile: Annotated[str, Field(max_length=256)] = Field(
+        default=ABSENT,
+        description="The library whose bits are reproduced. Default: the scheme's first profile. Only to quantize.",
+    )
+    ignore: _Modules = Field(
+        default=list(DEFAULT_IGNORE),
+        description="Modules that are not quantized: names, or `re:` and a regular expression. `default` stands for "
+        "embeddings, output layers, expert routers, norms, convolutions, and vision and audio towers, as far as the "
+        "other entries do not name them. Only to quantize.",
+    )
+    targets: _Modules = Field(
+        default=["Linear"], description="The modules to quantize. Linear: all linear modules. Only to quantize."
+    )
+    not_finite: NotFinite = Field(
+        default=NotFinite.REFUSE,
+        strict=False,
+        description="What to do with a weight that has a NaN or an infinity. Only to quantize.",
+    )
+    dtype: Annotated[str, Field(pattern="^(BF16|F16|F32)$")] = Field(
+        default=ABSENT,
+        description="The dtype of dequantized weights. Default: the one in config.json, else BF16. Only to dequantize.",
+    )
+    dry_run: bool = Field(default=False, description="Return the plan without converting anything.")
+
+
+class JobProgress(ReplyModel):
+    """The progress of a job. Files that an earlier job finished are not counted."""
+
+    bytes_read: Int64
+    bytes_to_read: Int64
+    bytes_written: Int64
+    bytes_to_write: Int64
+    outputs_finished: Int32
+    outputs: Int32
+    bytes_per_second: Int64 = Field(default=ABSENT, description="Read from the source, on average.")
+
+
+class JobFailure(ReplyModel):
+    """Why a job failed."""
+
+    code: str = Field(description="The code of a problem: GET /problems/{code}.")
+    detail: str
+    file: str = ABSENT
+    tensor: str = ABSENT
+
+
+class CheckpointJob(ReplyModel):
+    """A job."""
+
+    id: str
+    state: JobState = Field(
+        description="`interrupted`: no process is running it any more. To resume a failed, cancelled or interrupted "
+        "job, send the request that started it again."
+    )
+    destination: str
+    request: dict[str, Any] = Field(description="The request, as recorded in the manifest at the destination.")
+    progress: JobProgress
+    error: JobFailure = ABSENT
+    warnings: list[str]
+
+
+class CheckpointPlan(ReplyModel):
+    """The plan of a conversion."""
+
+    digest: str = Field(description="SHA-256 of everything that determines the plan: equal digests mean the same work.")
+    source: str
+    destination: str = ABSENT
+    request: dict[str, Any]
+    outputs: list[dict[str, Any]] = Field(description="The output files and their sizes.")
+    warnings: list[str]

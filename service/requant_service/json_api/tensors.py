@@ -1,0 +1,77 @@
+"""The elements of a JSON tensor, in and out, in whichever of its two forms it has."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from requant.errors import InvalidRequestError, LimitError, at, below
+from requant.mlir import print_type
+from requant.mlir.types import TensorType
+from requant.plan.operands import static_shape
+from requant.plan.packing import dense_bytes, dense_width, pack, unpack
+from requant_service.http import json_values as values
+from requant_service.http.json_document import JsonDocument
+from requant_service.http.responses import Buffer, json_text
+from requant_service.json_api import base64_tensor
+from requant_service.json_api.schemas.tensors import Tensor
+from requant_service.runtime.settings import Settings
+
+Array = NDArray[Any]
+
+
+def read_elements(
+    tensor: Tensor,
+    type_: TensorType,
+    dtype: np.dtype[Any],
+    field: str,
+    document: JsonDocument,
+    settings: Settings,
+    *,
+    dense: bool = False,
+    entries: int | None = None,
+) -> Array:
+    """Return the flat elements of the tensor in a field of a request. `type_` is static. `dense`: `data` is packed.
+    `entries`: how many of `dtype` there are, where that is not one for each element.
+
+    `field` is the JSON pointer of the field without its first slash: `input`, or `inputs/3`. `document` is the request.
+    """
+    elements = prod(static_shape(type_)) if entries is None else entries
+    if not tensor.in_values:
+        with at(f"/{field}/data"):
+            width = dense_width(type_) if dense else None
+            if width is None:
+                return base64_tensor.decode(document.data(tensor.data), dtype, elements)
+            packed = base64_tensor.decode(document.data(tensor.data), np.dtype(np.uint8), dense_bytes(elements, width))
+            return unpack(packed, width, elements, dtype)
+    if dense:
+        message = "values are numbers and not packed; send data"
+        raise InvalidRequestError.of_field("/packing", "packing_of_values", "only data can be packed", message=message)
+
+    def literals() -> list[Any]:
+        return document.values(field)
+
+    with below(f"/{field}/values"):
+        count = elements if any(isinstance(each, list) for each in tensor.values[:1]) else len(tensor.values)
+        if count > settings.max_values:
+            raise LimitError(
+                f"there are {count} values; more than {settings.max_values} elements must be sent as data",
+                limit=settings.max_values,
+            )
+        shape = static_shape(type_) if elements == prod(static_shape(type_)) else (elements,)
+        return values.decode_elements(tensor.values, type_.element, dtype, shape, literals)
+
+
+def output_pieces(
+    type_: TensorType, elements: Array, *, in_values: bool, dense: bool = False, text: str = ""
+) -> list[Buffer]:
+    """Return a tensor as pieces of JSON, the data a piece of their own. `text`: of the type, where it is known."""
+    head = b'{"type":' + json_text(text or print_type(type_))
+    if in_values:
+        return [head, b',"values":', values.encode_elements(type_.element, elements), b"}"]
+    width = dense_width(type_) if dense else None
+    data = elements if width is None else pack(elements, width)
+    return [head, b',"data":"', base64_tensor.encode(data), b'"}']

@@ -1,0 +1,128 @@
+"""What the service says about itself: readiness, versions, limits, and its problems explained."""
+
+from __future__ import annotations
+
+import platform
+from functools import cache
+from importlib.metadata import version
+
+from fastapi import APIRouter, Depends
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from requant import VERSION
+from requant.errors.names import unknown_name
+from requant.profiles import PROFILES
+from requant.schemes import SCHEMES
+from requant_service.http.models import ABSENT, Int32, ProblemExplanation, ReplyModel
+from requant_service.http.openapi_operation import health_operation, static_operation
+from requant_service.http.problems import PROBLEMS, error_response
+from requant_service.http.query import no_query
+from requant_service.http.responses import json_response
+from requant_service.http.static_content import tagged_json
+from requant_service.runtime.runtime import HealthStatus, runtime
+from requant_service.runtime.settings import Limits
+
+router = APIRouter(tags=["meta"], dependencies=[Depends(no_query)])
+
+_PACKAGES = ("numpy", "numba", "ml_dtypes", "fastapi", "pydantic", "uvicorn")
+
+
+class Info(ReplyModel):
+    """Versions and limits."""
+
+    name: str
+    version: str
+    python: str
+    packages: dict[str, str] = Field(description="Versions of the numeric packages.")
+    machine: str
+    threads: Int32
+    kernels: Int32 = Field(description="Number of compiled kernels.")
+    profiles: list[str]
+    schemes: list[str]
+    limits: Limits
+
+
+class CompiledKernels(ReplyModel):
+    """Progress of the compilation of kernels at start."""
+
+    compiled: Int32
+    total: Int32
+    seconds_left: Int32 = Field(default=ABSENT, description="Expected seconds for the rest; absent until known.")
+
+
+class Health(ReplyModel):
+    """Readiness of the service."""
+
+    status: HealthStatus = Field(
+        description="`compiling`: requests are served, but some wait for a kernel; not ready for a load balancer yet."
+    )
+    kernels: CompiledKernels = Field(default=ABSENT, description="Only while kernels are compiled.")
+
+
+@cache
+def _versions() -> dict[str, str]:
+    """Return the packages' versions, which stand in files."""
+    return {name: version(name) for name in _PACKAGES}
+
+
+@router.get("/healthz", **health_operation("getHealth", "Readiness", Health))
+async def healthz(request: Request) -> Response:
+    """Readiness: 200 if the service accepts work, 503 if not."""
+    running = runtime(request)
+    status = running.status
+    health = Health(status=status)
+    if running.compilation is not None and status is HealthStatus.COMPILING:
+        compiled, total, left = running.compilation.progress()
+        kernels = CompiledKernels(compiled=compiled, total=total)
+        if left is not None:
+            kernels = CompiledKernels(compiled=compiled, total=total, seconds_left=left)
+        health = Health(status=status, kernels=kernels)
+    if status is HealthStatus.READY:
+        return json_response(health)
+    return json_response(health, 503, {"retry-after": "1"})
+
+
+@router.get(
+    "/v1/info",
+    **static_operation(
+        "getInfo", "Versions and limits", Info, varying=("python", "packages", "machine", "threads", "kernels")
+    ),
+)
+async def info(request: Request) -> Response:
+    """Versions and limits."""
+    running = runtime(request)
+    limits = Limits(**{name: getattr(running.settings, name) for name in Limits.model_fields})
+    return tagged_json(
+        request,
+        Info(
+            name="requant",
+            version=VERSION,
+            python=platform.python_version(),
+            packages=_versions(),
+            machine=platform.machine(),
+            threads=running.settings.threads,
+            kernels=running.kernels,
+            profiles=list(PROFILES),
+            schemes=list(SCHEMES),
+            limits=limits,
+        ),
+    )
+
+
+@router.get(
+    "/problems/{code}",
+    **static_operation(
+        "getProblem", "Explain a problem code", ProblemExplanation, 404, path={"code": "limit_exceeded"}
+    ),
+)
+async def get_problem(request: Request, code: str) -> Response:
+    """Explain a problem code."""
+    if code not in PROBLEMS:
+        return error_response(request, unknown_name("problem", code, PROBLEMS), status=404)
+    kind = PROBLEMS[code]
+    return tagged_json(
+        request,
+        ProblemExplanation(code=kind.code, status=kind.status, title=kind.title, explanation=kind.explanation),
+    )

@@ -1,0 +1,94 @@
+"""The outermost layer around every request: its context, its memory, and the header fields of every response.
+
+It also decides what becomes of a body that nobody read when the response is ready. A refusal often comes before the
+body: no such path, a wrong query, a limit. uvicorn then receives what still comes, for as long as it comes, before it
+reads the next request. So a response before a long body is the last of its connection
+(`requant_service.server.write_timeouts`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+import numpy as np
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from requant_service.http.responses import common_headers
+from requant_service.runtime.memory_budget import Reservation
+from requant_service.runtime.request_context import ClientLeftError, RequestContext, begin_request
+from requant_service.runtime.runtime import HealthStatus, Runtime
+
+# A remaining body of at most this many bytes, as its Content-Length says, is left to uvicorn: the connection is kept.
+_SMALL_REST = 64 << 10
+
+
+class RequestLifecycle:
+    """Pure ASGI middleware."""
+
+    def __init__(self, app: ASGIApp, running: Runtime) -> None:
+        self._app = app
+        self._running = running
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        with Reservation(self._running.memory_budget) as reservation:
+            context = begin_request(scope, reservation)
+            messages = _Messages(context, receive, send, closing=self._running.status is HealthStatus.DRAINING)
+            try:
+                # What IEEE 754 calls exceptions are results here, which the profiles define.
+                with np.errstate(all="ignore"):
+                    await self._app(scope, messages.receive, messages.send)
+            except ClientLeftError:
+                pass  # nobody waits for a response
+
+
+class _Messages:
+    """The `receive` and `send` of one request, around those of the server.
+
+    `closing`: whether this is to be the last request of its connection, because the service is about to stop.
+    """
+
+    def __init__(self, context: RequestContext, receive: Receive, send: Send, *, closing: bool) -> None:
+        self._context = context
+        self._receive = receive
+        self._send = send
+        self._closing = closing
+        fields = context.headers
+        # Whether the client waits for `100 Continue`: then nobody knows if the body will follow.
+        self._waits = b"expect" in fields
+        self._declared = None if b"transfer-encoding" in fields else int(fields.get(b"content-length", 0))
+        self._ended = self._declared == 0
+
+    async def receive(self) -> Message:
+        """Receive the next message, and count its bytes."""
+        message = await self._receive()
+        self._context.bytes_received += len(message.get("body", b""))
+        if not message.get("more_body", False):
+            self._ended = True
+            self._context.received = self._context.elapsed
+        return message
+
+    def send(self, message: Message) -> Awaitable[None]:
+        """Send a message; complete it if it is the head."""
+        if message["type"] == "http.response.start":
+            self._context.status = message["status"]
+            message = {**message, "headers": self._completed(message["headers"])}
+        else:
+            self._context.bytes_sent += len(message.get("body", b""))
+        return self._send(message)
+
+    def _completed(self, given: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+        """Add the common header fields that the response does not have itself, and whether the connection closes."""
+        present = dict(given)
+        headers = [*given, *[pair for pair in common_headers(self._context) if pair[0] not in present]]
+        headers.append((b"server-timing", self._context.server_timing()))
+        if self._closing or (not self._ended and self._is_long()):
+            headers = [*(pair for pair in headers if pair[0] != b"connection"), (b"connection", b"close")]
+        return headers
+
+    def _is_long(self) -> bool:
+        """Return whether more may come than is left to uvicorn."""
+        return self._waits or self._declared is None or self._declared - self._context.bytes_received > _SMALL_REST

@@ -1,0 +1,201 @@
+"""Conversions of `.npy` files and of tensors in safetensors files: one file in, one file out, the rest in the query.
+
+What a query and a file's header mean is worked out once and kept: a client sends the same ones again and again, and for
+a small tensor that costs more than its arithmetic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple, TypeAlias
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from requant.errors import InvalidRequestError
+from requant.profiles import Operation
+from requant_service.http.openapi_operation import BINARY
+from requant_service.http.request_body import BodyReader, media_type, require_media_type
+from requant_service.http.responses import Header
+from requant_service.npy_api import format as npy
+from requant_service.npy_api.derivation import OutputFormat, check_output_format, quantize_deriving, read_output_format
+from requant_service.npy_api.reading import NpyArray, long_header_text, short_header_text
+from requant_service.npy_api.replies import file_response, npy_head, reply_headers
+from requant_service.npy_api.safetensors_body import (
+    MEDIA_TYPES,
+    SAFETENSORS,
+    SafetensorsTensor,
+    asks_for_safetensors,
+    begins_safetensors,
+    header_text,
+    read_tensor,
+)
+from requant_service.operations.calibration.options import flat_pointers
+from requant_service.operations.calibration.quantization import plan_derivation
+from requant_service.operations.conversion_call import PlannedConversion, planned_conversion
+from requant_service.operations.conversion_query import ConversionQuery, read_conversion_query
+from requant_service.operations.conversion_run import convert_body
+from requant_service.operations.plan_bytes import plan_bytes
+from requant_service.runtime.request_context import context_of, reserve_memory
+from requant_service.runtime.runtime import Runtime, require_ready
+
+# The last is the default of `curl --data-binary`.
+_MEDIA_TYPES = frozenset(
+    {BINARY, "application/x-npy", "application/x-binary", *MEDIA_TYPES, "application/x-www-form-urlencoded"}
+)
+
+
+Reserve = Callable[[int], Awaitable[None]]
+SentArray: TypeAlias = NpyArray | SafetensorsTensor
+
+
+class _Asked(NamedTuple):
+    """A query, read, the file that it asks for, and the tensor that it names."""
+
+    query: ConversionQuery
+    output: OutputFormat
+    tensor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """What a query means for one header: the conversion, what it takes of the body, and the head of the reply."""
+
+    planned: PlannedConversion
+    array: SentArray
+    bytes_before: int
+    bytes_left: int
+    reply_head: bytes
+    reply_headers: tuple[Header, ...]
+    reply_media_type: str
+
+
+async def convert_npy(request: Request, operation: Operation) -> Response:
+    """Check what needs no body, receive the header, plan, and convert the data while they arrive or leave."""
+    running, scope = require_ready(request), request.scope
+    sent = context_of(scope).headers
+    key = (scope["path"], scope["query_string"], sent.get(b"content-type"), sent.get(b"content-encoding"))
+    asked: _Asked | None = running.asked.get(key)
+    if asked is None:
+        require_media_type(request.headers, _MEDIA_TYPES)
+        asked = await _read_query(request, operation, running)
+        running.asked.put(key, asked, plan_bytes(None, len(scope["query_string"])))
+    reader = BodyReader(scope, request.receive, running.settings.max_binary_bytes)
+    reserve = partial(reserve_memory, scope)
+    text = await short_header_text(reader)
+    if text is None:
+        start = await reader.head(npy.SHORT_START_BYTES)
+        if begins_safetensors(start, media_type(request.headers)):
+            accept = request.headers.get("accept", "")
+            return await _convert_safetensors(reader, start, key, asked, accept, running, reserve)
+        text, length = await long_header_text(reader, start)
+    else:
+        length = len(text)
+    if asked.tensor is not None:
+        detail = "names a tensor of a safetensors file; the body is a .npy file"
+        raise InvalidRequestError.of_field("/tensor", "extra_forbidden", detail, message=f"tensor: {detail}")
+    if asked.query.conversion.leaves_scales_open:
+        array = NpyArray(npy.parse_header(text, length, running.settings.max_rank))
+        with flat_pointers():
+            return await _derive(reader, array, asked, BINARY, running, reserve)
+    file: _File | None = running.asked.get((*key, text))
+    if file is None:
+        array = NpyArray(npy.parse_header(text, length, running.settings.max_rank))
+        file = await _plan(array, asked.query, BINARY, running)
+        running.asked.put((*key, text), file, plan_bytes(file.planned.plan, asked.query.characters))
+    return await _convert(reader, file, running, reserve)
+
+
+async def _convert_safetensors(
+    reader: BodyReader,
+    start: bytes,
+    key: tuple[object, ...],
+    asked: _Asked,
+    accept: str,
+    running: Runtime,
+    reserve: Reserve,
+) -> Response:
+    """Convert a tensor of a safetensors file whose first bytes are `start`. What short headers mean is kept."""
+    text = await header_text(reader, start)
+    reply = SAFETENSORS if asks_for_safetensors(accept) else BINARY
+    key = (*key, reply, SAFETENSORS, text)
+    kept = len(text) <= npy.MAX_HEADER_BYTES
+    file: _File | None = running.asked.get(key) if kept else None
+    if file is not None:
+        return await _convert(reader, file, running, reserve)
+    tensor = await read_tensor(text, asked.tensor, reader, running)
+    if asked.query.conversion.leaves_scales_open:
+        with flat_pointers():
+            return await _derive(reader, tensor, asked, reply, running, reserve)
+    file = await _plan(tensor, asked.query, reply, running)
+    if kept:
+        running.asked.put(key, file, plan_bytes(file.planned.plan, asked.query.characters))
+    return await _convert(reader, file, running, reserve)
+
+
+async def _convert(reader: BodyReader, file: _File, running: Runtime, reserve: Reserve) -> Response:
+    """Convert what follows the header."""
+    header_bytes = reader.handed_out
+
+    async def end() -> None:
+        await reader.skip_rest()
+        file.array.check_size(reader.received - header_bytes)
+
+    if reader.declared is not None:
+        if reader.declared - header_bytes != file.bytes_left:
+            file.array.check_size(reader.declared - header_bytes)
+    elif file.bytes_left > running.settings.max_binary_bytes:
+        await end()  # more than can come: that it does not is all that is left to see
+    if file.bytes_before:
+        await reader.skip(file.bytes_before)
+    found = await convert_body(reader, file.planned, running, reserve, end)
+    return file_response(found, file.reply_head, file.reply_headers, file.reply_media_type)
+
+
+async def _read_query(request: Request, operation: Operation, running: Runtime) -> _Asked:
+    others = ("tensor", "output") if operation is Operation.QUANTIZE else ("tensor",)
+    with flat_pointers():
+        query, given = await read_conversion_query(request, operation, running, others)
+    output = read_output_format(given)
+    check_output_format(output, query.conversion)
+    return _Asked(query, output, given.get("tensor"))
+
+
+async def _derive(
+    reader: BodyReader, array: SentArray, asked: _Asked, reply: str, running: Runtime, reserve: Reserve
+) -> Response:
+    """Receive all of a tensor, find scales for it, and quantize it. `reply`: the media type of a file without them."""
+    header_bytes, query = reader.handed_out, asked.query
+    call = array.called(query)
+    with array.advising(call):
+        derivation = await plan_derivation(call, query.characters, running)
+    array.check_dtype(call, derivation.dtype)
+    if reader.declared is not None:
+        array.check_size(reader.declared - header_bytes)
+    await reader.skip(array.bytes_before)
+    data = await reader.take(array.data_bytes)
+    await reader.skip_rest()
+    array.check_size(reader.received - header_bytes)
+    source, head = data.view(derivation.dtype), partial(_head, array, reply)
+    with array.advising(call):
+        return await quantize_deriving(derivation, source, asked.output, running, reserve, head, reply)
+
+
+def _head(array: SentArray, reply: str, planned: PlannedConversion) -> bytes:
+    """Return the bytes of the reply before its elements."""
+    if reply == SAFETENSORS and isinstance(array, SafetensorsTensor):
+        return array.head_of_reply(planned)
+    return npy_head(planned)
+
+
+async def _plan(array: SentArray, query: ConversionQuery, reply: str, running: Runtime) -> _File:
+    """Plan for a header. `reply`: the media type of the reply."""
+    call = array.called(query)
+    with flat_pointers(), array.advising(call):
+        planned = await planned_conversion(call, query.characters, running)
+    array.check_dtype(call, planned.input_dtype)
+    array.check_dense(planned)
+    head = _head(array, reply, planned)
+    return _File(planned, array, array.bytes_before, array.bytes_left, head, reply_headers(planned), reply)

@@ -1,0 +1,225 @@
+"""A call of a model, whatever it came in: planned, given its memory, run, and answered with tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+
+from requant.errors import FieldFault, InvalidRequestError, PreconditionError, RequantError, TensorDataError, at
+from requant_service.http.responses import json_text
+from requant_service.oip import wire as oip
+from requant_service.oip.call import Call
+from requant_service.oip.inference_head import InferenceHead
+from requant_service.oip.models.conversions import check_input, named_in_model, outputs_of, report_of
+from requant_service.oip.models.model import Answer, Model, Work, slot_named
+from requant_service.oip.parameters import Value
+from requant_service.oip.shared_memory.tensors import SharedTensors, is_aligned
+from requant_service.oip.tensors import InputTensor, OutputTensor
+from requant_service.operations.calibration.quantization import DerivedScales, derive_quantization, plan_derivation
+from requant_service.operations.conversion_call import ConversionCall, PlannedConversion, planned_conversion
+from requant_service.operations.conversion_run import convert_in_memory
+from requant_service.operations.explanation import (
+    BYTES_PER_ELEMENT,
+    CHARACTERS_PER_ELEMENT,
+    explanation_members,
+    planned_explanation,
+)
+from requant_service.runtime.runtime import Runtime
+
+Reply = TypeVar("Reply")
+Reserve = Callable[[int], Awaitable[None]]
+
+# A tensor of a model that is no conversion is copied out of shared memory if it has no more bytes.
+_COPIED = 64 << 10
+
+
+async def run_in_memory(
+    model: Model, head: InferenceHead, call: Call, running: Runtime, reserve: Reserve, reply: Callable[[Answer], Reply]
+) -> Reply:
+    """Run a call whose inputs are in memory, and return what `reply` makes of its answer.
+
+    Inputs that are in shared memory need not be in `call` yet. `reserve` reserves so many bytes of memory. Raise what
+    is wrong with the call, with the place in the request.
+    """
+    run = _run_job if model.conversion is None else _run_conversion
+    if not head.uses_shared_memory:
+        return await run(model, head, call, None, running, reserve, reply)
+    shared = SharedTensors(head.input_regions, head.output_regions, running)
+    try:
+        call = await _with_shared_inputs(call, model, head, shared, running, reserve)
+        found = await run(model, head, call, shared, running, reserve, reply)
+    except RequantError:
+        # It may be about the zeros that are in the place of pages that were missing.
+        shared.check()
+        raise
+    shared.check()
+    return found
+
+
+async def _run_conversion(
+    model: Model,
+    head: InferenceHead,
+    call: Call,
+    shared: SharedTensors | None,
+    running: Runtime,
+    reserve: Reserve,
+    reply: Callable[[Answer], Reply],
+) -> Reply:
+    """Run a model that is a conversion of its first input."""
+    x = call.inputs[model.inputs[0].name]
+    planned, scales = await _plan_with_input(model, head, call, running, reserve)
+    told = await _explanation(model, call, planned, running, reserve) if model.explained else {}
+    target = None if shared is None else shared.target("y", planned.output_dtype, planned.output_bytes)
+    if target is None:
+        await reserve(planned.output_bytes)
+    try:
+        check = None if shared is None else shared.check
+        found = await convert_in_memory(x.data, planned, running, target, check)
+    except (TensorDataError, PreconditionError) as error:
+        error.pointer = error.pointer or x.pointer
+        raise
+    assert isinstance(found.output, np.ndarray)
+    outputs = tuple(outputs_of(planned, found.output, multipliers=True, scales=scales))
+    report = {**report_of(found.result, scales), **told}
+    if shared is None:
+        return reply(Answer(outputs, report))
+    copied = planned.output_bytes if target is None and "y" in shared.outputs else 0
+    return await running.executor.run_array(copied, lambda: reply(Answer(shared.delivered(outputs), report)))
+
+
+async def _explanation(
+    model: Model, call: Call, planned: PlannedConversion, running: Runtime, reserve: Reserve
+) -> Mapping[str, Value]:
+    """Return the steps of each element as parameters of the reply: JSON as text."""
+    x = call.inputs[model.inputs[0].name]
+    conversion = await _conversion_of(model, call, running)
+    with named_in_model(call):
+        explainer = await planned_explanation(conversion, planned, call.characters, running)
+    await reserve(BYTES_PER_ELEMENT * planned.elements)
+
+    def work() -> Mapping[str, Value]:
+        with at(x.pointer, TensorDataError, PreconditionError):
+            members = explanation_members(explainer.run(planned.unpacked(x.data, 0)))
+        # `elements` is how many there are.
+        told = {"formula": members["formula"], "explained": members["elements"]}
+        return {name: json_text(value).decode() for name, value in told.items()}
+
+    return await running.executor.run_text(CHARACTERS_PER_ELEMENT * planned.elements, work)
+
+
+async def _run_job(
+    model: Model,
+    head: InferenceHead,
+    call: Call,
+    shared: SharedTensors | None,
+    running: Runtime,
+    reserve: Reserve,
+    reply: Callable[[Answer], Reply],
+) -> Reply:
+    """Run a model that takes its inputs whole."""
+    assert model.plan is not None
+    job = await running.executor.run_text(call.characters, partial(model.plan, call))
+    await reserve(job.byte_count)
+
+    def run() -> Reply:
+        for tensor in call.inputs.values():
+            oip.check_booleans(tensor)
+        answer = job.run()
+        return reply(answer if shared is None else replace(answer, outputs=shared.delivered(answer.outputs)))
+
+    weight = sum(tensor.data.nbytes for tensor in call.inputs.values())
+    match job.work:
+        case Work.TEXTS:
+            return await running.executor.run_text(job.weight, run)
+        case Work.MODULES:
+            return await running.executor.run_module(run)
+        case Work.ARRAYS:
+            return await running.executor.run_array(max(weight, job.weight), run)
+
+
+async def _with_shared_inputs(
+    call: Call, model: Model, head: InferenceHead, shared: SharedTensors, running: Runtime, reserve: Reserve
+) -> Call:
+    """Return a call with the inputs that are in shared memory, those in place that may be.
+
+    These are the input of a conversion that takes it piece by piece, which only kernels read, and the tensors of
+    another model's first input if they are aligned and large. The others are copied: Python looks at them repeatedly.
+    """
+    if not shared.inputs:
+        return call
+    inputs = dict(call.inputs)
+    conversion = model.conversion is not None and not model.needs_input(head.parameters)
+    for each in head.heads:
+        if each.region is not None:
+            data = shared.inputs[each.name].data
+            in_place = conversion or (len(data) > _COPIED and is_aligned(data, each.datatype.dtype))
+            if not in_place or slot_named(model.inputs[:1], each.name) is None:
+                await reserve(len(data))
+                data = await running.executor.run_array(len(data), data.copy)
+            inputs[each.name] = oip.tensor_of_blob(each, data)
+    return replace(call, inputs=inputs)
+
+
+async def plan_conversion(model: Model, head: InferenceHead, call: Call, running: Runtime) -> PlannedConversion:
+    """Plan a call of a model that is a conversion of its first input, whose data it does not need.
+
+    The plan is kept with the head if it depends on no other input.
+    """
+    if head.planned is not None:
+        return head.planned
+    return await _plan(model, head, call, await _conversion_of(model, call, running), running)
+
+
+async def _plan_with_input(
+    model: Model, head: InferenceHead, call: Call, running: Runtime, reserve: Reserve
+) -> tuple[PlannedConversion, DerivedScales | None]:
+    """Plan a call as `plan_conversion`, and find the scales that it leaves open in the data of the first input."""
+    if head.planned is not None:
+        return head.planned, None
+    conversion = await _conversion_of(model, call, running)
+    if not conversion.leaves_scales_open:
+        return await _plan(model, head, call, conversion, running), None
+    x = call.inputs[model.inputs[0].name]
+    with named_in_model(call):
+        derivation = await plan_derivation(conversion, call.characters, running)
+        x.check_kept(derivation.tensor.element, derivation.dtype)
+        return await derive_quantization(derivation, x.data, running, reserve)
+
+
+async def _conversion_of(model: Model, call: Call, running: Runtime) -> ConversionCall:
+    assert model.conversion is not None
+    return await running.executor.run_text(call.characters, partial(model.conversion, call))
+
+
+async def _plan(
+    model: Model, head: InferenceHead, call: Call, conversion: ConversionCall, running: Runtime
+) -> PlannedConversion:
+    with named_in_model(call):
+        planned = await planned_conversion(conversion, call.characters, running)
+    check_input(call.inputs[model.inputs[0].name], planned)
+    if len(call.inputs) == 1 and not model.explained:
+        head.planned = planned
+    return planned
+
+
+def inputs_of(head: InferenceHead, blobs: oip.Blobs) -> Mapping[str, InputTensor]:
+    """Return the inputs of a call by name: those of the head, and those that came in binary."""
+    return head.inputs | {each.name: oip.tensor_of_blob(each, blob) for each, blob in blobs}
+
+
+def chosen_outputs(outputs: Iterable[OutputTensor], head: InferenceHead) -> list[tuple[OutputTensor, bool]]:
+    """Return the outputs that are wanted, each with whether it is sent in binary. A model may not give all it has."""
+    given = {output.name: output for output in outputs}
+    if head.all_wanted:
+        # An output of a variadic slot is wanted by the name of that.
+        slots = (name if name in head.wanted else name.rpartition("_")[0] for name in given)
+        return [(output, head.wanted[slot]) for output, slot in zip(given.values(), slots, strict=True)]
+    for name in head.wanted:
+        if name not in given:
+            detail = f"this call has no output {name}; it has {', '.join(given)}"
+            raise InvalidRequestError(detail, (FieldFault("/outputs", "missing", detail),))
+    return [(given[name], binary) for name, binary in head.wanted.items() if name in given]

@@ -1,0 +1,242 @@
+"""An inference request over HTTP, from its first byte to its reply.
+
+A model that is a conversion of its first input runs while that arrives, if it is the last tensor of the body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+from starlette.requests import Request
+from starlette.responses import Response
+
+from requant.errors import LimitError, MalformedRequestError, PreconditionError, TensorDataError
+from requant_service.http.decompression import open_body
+from requant_service.http.json_body import MEDIA_TYPE, reserve_for_objects, tokens_of
+from requant_service.http.openapi_operation import BINARY
+from requant_service.http.query import read_query
+from requant_service.http.request_body import BodyReader
+from requant_service.http.responses import Buffer, BuffersResponse, StreamedResponse, json_text
+from requant_service.oip import wire as oip
+from requant_service.oip.call import Call
+from requant_service.oip.datatypes import DATATYPES
+from requant_service.oip.execution import chosen_outputs, inputs_of, plan_conversion, run_in_memory
+from requant_service.oip.inference_head import InferenceHead, head_text, read_head
+from requant_service.oip.models.conversions import outputs_of, report_of, y_is_alone
+from requant_service.oip.models.model import Answer, Model
+from requant_service.oip.parameters import Value, completed
+from requant_service.operations.conversion_run import Converted, convert_body
+from requant_service.operations.plan_bytes import plan_bytes
+from requant_service.runtime.executor import TOKENS_PER_CHARACTER
+from requant_service.runtime.request_context import reserve_memory
+from requant_service.runtime.runtime import Runtime, require_ready
+from requant_service.runtime.settings import Settings
+
+# JSON up to here is taken from where it was received, and needs no memory that is counted.
+_SHORT_JSON = 16 << 10
+
+
+@dataclass(slots=True)
+class _Body:
+    """The body of a request: its head, the blobs that were received, and whether the first input is still to come."""
+
+    reader: BodyReader
+    json_bytes: int
+    length_stated: bool
+    head: InferenceHead
+    blobs: oip.Blobs = field(default_factory=list)
+    first_arrives: bool = False
+
+    async def receive(self, first: str | None, limit: int) -> None:
+        """Receive the blobs, each to memory of its own, but for that of the input `first` if it is the last one.
+
+        The body has at most `limit` bytes.
+        """
+        binary, reader = self.head.binary, self.reader
+        if reader.declared is not None:
+            self._check(reader.declared - self.json_bytes)
+        elif self.head.blob_bytes > limit:
+            await self.end()  # more than can come: that it does not is all that is left to see
+        self.first_arrives = bool(binary) and binary[-1].name == first
+        for head in binary[:-1] if self.first_arrives else binary:
+            self.blobs.append((head, await reader.take(head.blob_bytes)))
+        if not self.first_arrives or any(len(blob) < head.blob_bytes for head, blob in self.blobs):
+            await self.end()
+
+    async def end(self) -> None:
+        """Receive what is left, and raise MalformedRequestError if the body has another length than its inputs."""
+        await self.reader.skip_rest()
+        self._check(self.reader.received - self.json_bytes)
+
+    def _check(self, found: int) -> None:
+        if found != self.head.blob_bytes:
+            raise oip.wrong_length(self.head.blob_bytes, found, length_stated=self.length_stated)
+
+
+async def infer(request: Request, model: Model, version: str) -> Response:
+    """Receive the JSON, check it against the model, receive the blobs to where they are used, plan, run and reply."""
+    running, scope = require_ready(request), request.scope
+    settings = running.settings
+    length = oip.json_length(scope)
+    limit = settings.max_json_bytes if length is None else settings.max_binary_bytes
+    raw = length == 0
+    fields = [parameter.name for parameter in model.parameters] if raw else ()
+    query = read_query(request, fields) if scope["query_string"] else {}
+    reader = open_body(scope, request.receive, limit, running.executor)
+    reply = _Reply(model, version, running)
+    if raw:
+        body = await _receive_raw(reader, model, query)
+        return await _run_in_memory(request, model, version, body, reply, in_query=True)
+    text = await _receive_json(reader, length, settings)
+    cut = head_text(text)
+    key = (model.name, version, cut.before, cut.after)
+    head: InferenceHead | None = running.asked.get(key)
+    kept = head is not None
+    if head is None:
+        head = await _decode(request, text, model, running)
+    reply.id = head.id if cut.id is None else cut.id
+    body = _Body(reader, len(text), length is not None, head)
+    arrives = model.conversion is not None and not model.needs_input(head.parameters) and not head.uses_shared_memory
+    await body.receive(model.inputs[0].name if arrives else None, limit)
+    if body.first_arrives:
+        response = await _run_arriving(request, model, version, body, reply)
+    else:
+        response = await _run_in_memory(request, model, version, body, reply)
+    if not kept and cut.is_text_of(head):
+        plan = None if head.planned is None else head.planned.plan
+        running.asked.put(key, head, plan_bytes(plan, len(text)))
+    return response
+
+
+async def _decode(request: Request, text: bytes, model: Model, running: Runtime) -> InferenceHead:
+    """Decode a head that is not known."""
+    settings, weight = running.settings, tokens_of(text)
+    await reserve_for_objects(request.scope, text, weight, settings.max_json_tokens)
+    return await running.executor.run_text(weight // TOKENS_PER_CHARACTER, lambda: read_head(text, model, settings))
+
+
+@dataclass(slots=True)
+class _Reply:
+    """What the replies to a request are made of, beside its outputs."""
+
+    model: Model
+    version: str
+    running: Runtime
+    id: str | None = None
+
+    def pieces(self, head: InferenceHead, answer: Answer) -> tuple[list[Buffer], int | None]:
+        """Return a reply without its `id` as pieces, and the length of its JSON if anything follows that."""
+        members = {"model_name": self.model.name, "model_version": self.version, "parameters": answer.parameters}
+        outputs = chosen_outputs(answer.outputs, head)
+        return oip.encode(members, outputs, self.running.settings.max_values)
+
+    def text(self, text: bytes) -> bytes:
+        """Return the JSON of a reply with the `id` of the request."""
+        return text if self.id is None else b'{"id":' + json_text(self.id) + b"," + text[1:]
+
+    def response(self, head: InferenceHead, answer: Answer) -> Response:
+        """Return the reply with outputs that are in memory."""
+        pieces, json_bytes = self.pieces(head, answer)
+        text = self.text(bytes(pieces[0]))
+        if json_bytes is None:
+            return BuffersResponse([text], MEDIA_TYPE)
+        return BuffersResponse([text, *pieces[1:]], BINARY, _length_field(text))
+
+    def leaving(self, text: bytes, found: Converted) -> Response:
+        """Return the reply of a conversion whose output alone follows the JSON, which is `text` without the `id`."""
+        text = self.text(text)
+        if isinstance(found.output, np.ndarray):
+            return BuffersResponse([text, found.output.view(np.uint8).data], BINARY, _length_field(text))
+        size = found.result.planned.output_bytes
+        return StreamedResponse(text, found.output, size, BINARY, _length_field(text))
+
+
+def _length_field(text: bytes) -> tuple[tuple[bytes, bytes], ...]:
+    return ((oip.LENGTH_FIELD, b"%d" % len(text)),)
+
+
+async def _run_in_memory(
+    request: Request, model: Model, version: str, body: _Body, reply: _Reply, *, in_query: bool = False
+) -> Response:
+    """Run a call whose inputs were received whole."""
+    running, head = reply.running, body.head
+    call = Call(version, inputs_of(head, body.blobs), head.parameters, running.settings, in_query)
+    reserve = partial(reserve_memory, request.scope)
+    return await run_in_memory(model, head, call, running, reserve, partial(reply.response, head))
+
+
+async def _run_arriving(request: Request, model: Model, version: str, body: _Body, reply: _Reply) -> Response:
+    """Run a model that is a conversion of its first input, which still arrives."""
+    running, head = reply.running, body.head
+    arriving = body.head.binary[-1]
+    planned = head.planned
+    if planned is None:
+        inputs = {**inputs_of(head, body.blobs), arriving.name: oip.tensor_of_blob(arriving, np.empty(0, np.uint8))}
+        call = Call(version, inputs, head.parameters, running.settings)
+        planned = await plan_conversion(model, head, call, running)
+    # Another output in binary follows y, so y is made whole then.
+    y_alone = y_is_alone(planned, head.wanted)
+    reserve = partial(reserve_memory, request.scope)
+    try:
+        found = await convert_body(body.reader, planned, running, reserve, body.end, whole=not y_alone)
+    except (TensorDataError, PreconditionError) as error:
+        error.pointer = error.pointer or arriving.pointer
+        raise
+
+    def answer() -> Answer:
+        data = found.output if isinstance(found.output, np.ndarray) else None
+        return Answer(tuple(outputs_of(planned, data, multipliers=not y_alone)), report_of(found.result))
+
+    if not y_alone:
+        return await running.executor.run_array(head.blob_bytes, lambda: reply.response(head, answer()))
+    if head.replied is not None and head.replied[0] == found.result:
+        return reply.leaving(head.replied[1], found)
+    pieces, _ = reply.pieces(head, answer())
+    head.replied = found.result, bytes(pieces[0])
+    return reply.leaving(head.replied[1], found)
+
+
+async def _receive_json(reader: BodyReader, length: int | None, settings: Settings) -> bytes:
+    """Receive the JSON part: of the stated length, or all of the body."""
+    if length is None:
+        return (await reader.rest()).tobytes()
+    if length > settings.max_json_bytes:
+        limit = settings.max_json_bytes
+        raise LimitError(f"the JSON has {length} bytes; the limit is {limit}", limit=limit)
+    found = length if reader.declared is None else min(length, reader.declared)
+    text = b""
+    if found == length:
+        text = await reader.head(length) if length <= _SHORT_JSON else (await reader.take(length)).tobytes()
+    if len(text) < length:
+        found = len(text) if reader.declared is None else found
+        raise MalformedRequestError(
+            f"the Inference-Header-Content-Length is {length}; the whole body has {found} bytes"
+        )
+    return text
+
+
+async def _receive_raw(reader: BodyReader, model: Model, query: Mapping[str, str]) -> _Body:
+    """Receive a body that is one tensor: of the input's usual datatype, one dimension, its parameters in the query."""
+    needed = [slot for slot in model.inputs if not slot.optional]
+    if len(needed) != 1:
+        named = ", ".join(slot.name for slot in model.inputs) or "none"
+        raise MalformedRequestError(
+            f"an Inference-Header-Content-Length of 0 means that the body is one tensor; {model.name} takes {named}"
+        )
+    given: dict[str, Value] = {
+        each.name: each.from_text(query[each.name]) for each in model.parameters if each.name in query
+    }
+    parameters = completed(model.parameters, given)
+    datatype = DATATYPES[needed[0].datatypes[0]]
+    blob = await reader.rest()
+    elements, left = divmod(len(blob), datatype.dtype.itemsize)
+    if left:
+        raise MalformedRequestError(
+            f"the body has {len(blob)} bytes, which is not a multiple of the size of {datatype.name}"
+        )
+    input_head = oip.InputHead(needed[0].name, datatype, (elements,), 0, None)
+    head = InferenceHead([input_head], {}, parameters, {slot.name: True for slot in model.outputs})
+    return _Body(reader, 0, True, head, [(input_head, blob)])

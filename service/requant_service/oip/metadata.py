@@ -1,0 +1,65 @@
+"""What the service says of a model, made from its description."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from requant import VERSION
+from requant_service.oip import schemas
+from requant_service.oip.models.model import Model, Slot
+from requant_service.oip.parameters import Parameter, Value
+
+NAME = "requant"
+_EXTENSIONS = ("binary_tensor_data", "parameters")
+_SHARED_MEMORY = "system_shared_memory"
+
+_PLATFORM = NAME
+_ANY_SHAPE = [-1]
+
+
+def server_metadata(*, shared_memory: bool) -> schemas.ServerMetadata:
+    """Return what the service says of itself. `shared_memory`: whether clients may use it."""
+    extensions = [*_EXTENSIONS, *[_SHARED_MEMORY] * shared_memory]
+    return schemas.ServerMetadata(name=NAME, version=VERSION, extensions=extensions)
+
+
+def model_metadata(model: Model) -> schemas.ModelMetadata:
+    """Return a model's description as the protocol gives it, with members of our own for what it has no place for."""
+    return schemas.ModelMetadata(
+        name=model.name,
+        versions=list(model.versions),
+        platform=_PLATFORM,
+        inputs=[_tensor(slot) for slot in model.inputs],
+        outputs=[_tensor(slot) for slot in model.outputs],
+        description=model.description,
+        request_parameters=[_parameter(parameter) for parameter in model.parameters],
+    )
+
+
+def _tensor(slot: Slot) -> schemas.TensorMetadata:
+    said = {
+        "datatypes": ", ".join(slot.datatypes),
+        "optional": slot.optional,
+        **({"variadic": True} if slot.variadic else {}),
+        "description": slot.description,
+    }
+    return schemas.TensorMetadata(name=slot.name, datatype=slot.datatypes[0], shape=_ANY_SHAPE, parameters=said)
+
+
+def _parameter(parameter: Parameter) -> schemas.ParameterMetadata:
+    said: dict[str, Any] = {}
+    if parameter.default is not None:
+        said["default"] = _text(parameter.default)
+    if parameter.choices:
+        said["choices"] = list(parameter.choices)
+    return schemas.ParameterMetadata(
+        name=parameter.name,
+        kind=parameter.kind,
+        required=parameter.required,
+        description=parameter.description,
+        **said,
+    )
+
+
+def _text(value: Value) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

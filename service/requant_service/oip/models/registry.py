@@ -1,0 +1,55 @@
+"""All models by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from requant.errors import UnknownNameError, excerpt
+from requant.errors.names import entry_named
+from requant_service.oip.models.blocks import DEQUANTIZE_BLOCKS, QUANTIZE_BLOCKS
+from requant_service.oip.models.calibration import DERIVE_FROM_TENSOR
+from requant_service.oip.models.comparison import COMPARE
+from requant_service.oip.models.conversions import DEQUANTIZE, QUANTIZE, REQUANTIZE
+from requant_service.oip.models.explanations import EXPLAIN_DEQUANTIZE, EXPLAIN_QUANTIZE, EXPLAIN_REQUANTIZE
+from requant_service.oip.models.integer import ADD, CONV2D, MATMUL
+from requant_service.oip.models.model import Model
+from requant_service.oip.models.modules import EVALUATE, LOWER
+from requant_service.oip.models.multipliers import DERIVE_MULTIPLIER
+from requant_service.oip.models.operators import OPERATOR_MODELS
+from requant_service.oip.models.ranges import DERIVE_BIAS, DERIVE_FROM_RANGE, FAKE_QUANTIZE
+from requant_service.oip.models.types import PARSE_TYPE, TRANSLATE_TYPE
+from requant_service.oip.models.vectors import VECTORS
+
+_OPERATIONS = (
+    QUANTIZE,
+    DEQUANTIZE,
+    REQUANTIZE,
+    EXPLAIN_QUANTIZE,
+    EXPLAIN_DEQUANTIZE,
+    EXPLAIN_REQUANTIZE,
+    VECTORS,
+    COMPARE,
+    QUANTIZE_BLOCKS,
+    DEQUANTIZE_BLOCKS,
+    FAKE_QUANTIZE,
+    DERIVE_FROM_RANGE,
+    DERIVE_FROM_TENSOR,
+    DERIVE_BIAS,
+    DERIVE_MULTIPLIER,
+    MATMUL,
+    CONV2D,
+    ADD,
+    PARSE_TYPE,
+    TRANSLATE_TYPE,
+    LOWER,
+    EVALUATE,
+)
+MODELS: Mapping[str, Model] = {**{model.name: model for model in _OPERATIONS}, **OPERATOR_MODELS}
+
+
+def model_named(name: str, version: str | None) -> tuple[Model, str]:
+    """Return a model and which of its versions is meant: the one named, or the last. Raise UnknownNameError."""
+    model = entry_named(MODELS, name, "model")
+    if version is not None and version not in model.versions:
+        raise UnknownNameError(f"{name} has no version {excerpt(version)!r}; available: {', '.join(model.versions)}")
+    return model, model.versions[-1] if version is None else version

@@ -1,0 +1,184 @@
+"""The OpenAPI document: what FastAPI collects from the routes, completed and adapted to client generators.
+
+`python -m requant_service.openapi` commits it to `openapi/openapi.json`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fastapi.openapi.utils import get_openapi
+from pydantic.json_schema import models_json_schema
+from starlette.routing import BaseRoute
+
+from requant import VERSION
+from requant.calibration.bias import BIAS_RULES
+from requant.calibration.fake_quantize import FAKE_QUANTIZE_SCHEMES
+from requant.calibration.methods import CALIBRATION_METHODS
+from requant.calibration.ranges import RANGE_RULES
+from requant.convert.quantize import ROUNDINGS
+from requant.operators.registry import OPERATORS
+from requant.profiles import PROFILES
+from requant.schemes import SCHEMES
+from requant.translation import litert, onednn, onnx, torch, tosa
+from requant_service.http.models import COMPONENT, Problem
+from requant_service.http.openapi_operation import REQUEST_MODELS, SCHEMAS, problems
+from requant_service.middleware.instrumentation import PROBES
+from requant_service.npy_api.derivation import OutputFormat
+from requant_service.openapi.examples import add_examples
+from requant_service.openapi.shared_responses import share_responses
+from requant_service.openapi.tags import described_tags, tag_groups
+from requant_service.runtime.settings import Limits, Settings
+
+TITLE = "Requant"
+
+_DESCRIPTION = """Bit-exact quantization arithmetic. Types are MLIR text; a profile names the system to reproduce.
+
+Tensors are row-major and little-endian. JSON routes accept them as base64 or, if small, as numbers; routes under
+`/v1/npy` read and write one `.npy` file, and those under `/v1/multipart` read multipart forms of them; `/v2`
+implements the Open
+Inference Protocol, with JSON or binary tensors.
+Errors are `application/problem+json` with a stable `code`."""
+
+
+def document(routes: Sequence[BaseRoute], settings: Settings) -> dict[str, Any]:
+    """Return the document for these routes."""
+    found = get_openapi(
+        title=TITLE,
+        version=VERSION,
+        description=_DESCRIPTION,
+        routes=routes,
+        tags=described_tags(),
+        servers=[{"url": "/"}],
+        license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        separate_input_output_schemas=False,
+    )
+    found["x-tagGroups"] = tag_groups()
+    found["info"]["x-limits"] = {name: getattr(settings, name) for name in Limits.model_fields}
+    components = found["components"]["schemas"]
+    components.update(_request_components())
+    components["Problem"] = Problem.model_json_schema(ref_template=SCHEMAS + "{model}")
+    components.update(components["Problem"].pop("$defs", {}))
+    components["ProfileName"] = _names(PROFILES, "The arithmetic contracts. GET /v1/profiles describes each.")
+    components["OutputFormat"] = _names(OutputFormat, "The file of a reply: one array, or several.")
+    components["RoundingName"] = _names(
+        ROUNDINGS, "The roundings that can replace a profile's. The nearest_* roundings differ only on ties."
+    )
+    components["SchemeName"] = _described(
+        SCHEMES, "The schemes that derive a multiplier and a shift from a real factor and scale integers by them."
+    )
+    components["RangeSchemeName"] = _described(RANGE_RULES, "The rules that derive scale and zero point from a range.")
+    components["CalibrationMethodName"] = _described(CALIBRATION_METHODS, "The calibration methods.")
+    components["BiasSchemeName"] = _described(BIAS_RULES, "The rules that derive the scale of a bias and quantize it.")
+    components["FakeQuantizeSchemeName"] = _described(FAKE_QUANTIZE_SCHEMES, "The fake quantizations.")
+    components.update(_operator_choices())
+    components.update(_translation_names())
+    _drop_validation_errors(found)
+    _drop_made_up_titles(found)
+    _describe_tokens(found)
+    _describe_cross_site(found)
+    share_responses(found)
+    add_examples(found)
+    for component in components.values():
+        _tidy(component)
+    return found
+
+
+def _request_components() -> dict[str, Any]:
+    models = [(model, "validation") for model in REQUEST_MODELS]
+    _, described = models_json_schema(models, ref_template=SCHEMAS + "{model}")  # type: ignore[arg-type]
+    found: dict[str, Any] = described["$defs"]
+    return found
+
+
+def _operator_choices() -> dict[str, Any]:
+    """Return the enums of implementations and of attributes that have only some texts."""
+    found: dict[str, Any] = {}
+    for operator in OPERATORS.values():
+        for choices in (operator.implementations, *(attribute.choices for attribute in operator.attributes)):
+            if choices is not None:
+                found[choices.name] = _names(choices.values, choices.description)
+    return found
+
+
+def _translation_names() -> dict[str, Any]:
+    """Return the enums of the operands that types are translated to."""
+    return {
+        "OnnxStoredType": _names(onnx.STORED, "The stored types of ONNX's quantization operators."),
+        "OnnxRealType": _names(onnx.EXPRESSED, "The types of ONNX's scales."),
+        "OnednnStoredType": _names(onednn.STORED, "The stored types of oneDNN Graph."),
+        "OnednnRealType": _names(onednn.EXPRESSED, "The types of oneDNN Graph's scales."),
+        "LitertTensorType": _names(litert.TENSOR_TYPES.values(), "LiteRT's types of quantized tensors."),
+        "TorchQscheme": _names(torch.QSCHEMES, "torch's qschemes."),
+        "TorchStoredType": _names(torch.DTYPES, "The stored types of torch's quantized_decomposed."),
+        "TorchQuantizedType": _names(torch.QUANTIZED_DTYPES, "torch's dtypes of eager quantized tensors."),
+        "TosaStoredType": _names(tosa.ELEMENTS, "The element types of RESCALE."),
+    }
+
+
+def _names(names: Any, description: str) -> dict[str, Any]:
+    return {"type": "string", "enum": list(names), "description": description}
+
+
+def _described(rules: Mapping[str, Any], description: str) -> dict[str, Any]:
+    """Return the names of rules, with what each says of itself."""
+    lines = "\n".join(f"- `{name}`: {rule.summary}" for name, rule in rules.items())
+    return _names(rules, f"{description}\n\n{lines}")
+
+
+def _drop_validation_errors(found: dict[str, Any]) -> None:
+    """Drop the 422 that FastAPI adds to routes with a path parameter: any text is a valid one here."""
+    for unused in ("HTTPValidationError", "ValidationError"):
+        found["components"]["schemas"].pop(unused, None)
+    for path in found["paths"].values():
+        for operation in path.values():
+            if "application/json" in operation["responses"].get("422", {}).get("content", {}):
+                del operation["responses"]["422"]
+
+
+def _drop_made_up_titles(found: dict[str, Any]) -> None:
+    """Drop the titles that FastAPI makes of the names of functions and parameters, such as Response Oiplistmodels."""
+    for path in found["paths"].values():
+        for operation in path.values():
+            for parameter in operation.get("parameters", ()):
+                parameter["schema"].pop("title", None)
+            for response in operation["responses"].values():
+                for content in response.get("content", {}).values():
+                    content["schema"].pop("title", None)
+
+
+def _describe_tokens(found: dict[str, Any]) -> None:
+    """Describe bearer tokens, which a setting asks for: the document is the same with and without them."""
+    found["components"]["securitySchemes"] = {
+        "bearer": {
+            "type": "http",
+            "scheme": "bearer",
+            "description": "One of the service's tokens. Not needed if the setting `tokens_file` is not set.",
+        }
+    }
+    found["security"] = [{}, {"bearer": []}]
+    for path, operations in found["paths"].items():
+        for operation in operations.values():
+            if path in PROBES:
+                operation["security"] = []
+            else:
+                operation["responses"]["401"] = problems(401)[401]
+
+
+def _describe_cross_site(found: dict[str, Any]) -> None:
+    """Describe what web pages of other sites get."""
+    for path, operations in found["paths"].items():
+        for method, operation in operations.items():
+            statuses = (*(() if method == "get" else (403,)), *(() if path in PROBES else (421,)))
+            operation["responses"] |= {str(status): reply for status, reply in problems(*statuses).items()}
+
+
+def _tidy(component: dict[str, Any]) -> None:
+    """Put in the references to enum components, and drop titles: some generators make a type of each."""
+    component.pop("title", None)
+    for field in component.get("properties", {}).values():
+        field.pop("title", None)
+        if name := field.pop(COMPONENT, None):
+            del field["type"]
+            field["$ref"] = SCHEMAS + name

@@ -1,0 +1,164 @@
+"""How scales are found, as options of a flat list: the query of a `.npy` request, the fields of a form, the parameters
+of a V2 call. In JSON the same names are members of `calibration`, but for the two of `_FLAT_NAMES`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields, replace
+from typing import Any
+
+from requant.calibration.methods import CALIBRATION_METHODS, CalibrationOptions
+from requant.calibration.methods.search import DEFAULT_METHOD, GranularityName
+from requant.calibration.ranges import RANGE_RULES, RangeOptions
+from requant.errors import InvalidRequestError, RequantError
+from requant.profiles import PROFILES
+from requant_service.operations.conversion_options import LARGEST_INTEGER, Option, Value
+
+LARGEST_AXIS = 2**31 - 1
+MOST_BLOCK_SIZES = 64
+
+_SIZES = re.compile(r"[0-9]{1,19}(,[0-9]{1,19})*", re.ASCII)
+
+# Flat lists name a profile and a storage for other purposes too.
+_FLAT_NAMES = {"profile": "calibration_profile", "storage": "storage_type"}
+_JSON_NAMES = {flat: name for name, flat in _FLAT_NAMES.items()}
+
+_DESCRIPTIONS = {
+    "symmetric": "A range of -m to m, with a fixed zero point.",
+    "narrow": "Do not use the lowest quantized value.",
+    "reduced": "Use the system's reduced range of quantized values.",
+    "power_of_two": "Round scales to powers of two.",
+    "preserve_sparsity": "FBGEMM's symmetric range.",
+    "minimum_real_range": "The minimum width of a range; narrower ranges are widened.",
+    "epsilon": "The smallest scale. Default: the system's.",
+    "averaging_constant": "For moving_average: the weight of a new tensor. Default: 0.01.",
+    "percentile": "For percentile: the percentage of elements that the range keeps. Default: 99.999.",
+    "magnitudes": "For percentile: use |x|, so that the range is symmetric.",
+    "bins": "Number of histogram bins. Default: 2048; for entropy 128.",
+    "quantized_bins": "For the entropy methods: the number of quantized bins. Default: 128.",
+    "first_bins": "For entropy_model_optimizer: number of bins of the smallest candidate. Default: 128.",
+    "candidates": "For mse: the number of candidate ranges. Default: 100.",
+    "calibration_profile": "For mse: the profile that quantizes and dequantizes the candidates. Default: stablehlo.",
+}
+_KINDS: Mapping[str, type[int] | type[float] | type[bool]] = {
+    "bool": bool,
+    "float | None": float,
+    "bool | None": bool,
+    "int | None": int,
+}
+
+
+def _numeric(field: Any) -> Option:
+    return Option(name=field.name, description=_DESCRIPTIONS[field.name], kind=_KINDS[field.type])
+
+
+STORAGE_TYPE = Option(
+    name="storage_type",
+    description="For a calibrated type, which states a range: the storage, such as i8, u4 or i8<-127:127>.",
+)
+AXIS = Option(name="axis", description="One scale for each index along this axis.", kind=int, highest=LARGEST_AXIS)
+
+CALIBRATION_OPTIONS: tuple[Option, ...] = (
+    Option(
+        name="method",
+        description=f"How a range is found in the data. Default: {DEFAULT_METHOD}.",
+        choices=tuple(CALIBRATION_METHODS),
+        named="CalibrationMethodName",
+    ),
+    Option(
+        name="scheme",
+        description="How scale and zero point are derived from the range. Default: the rule of the method's system.",
+        choices=tuple(RANGE_RULES),
+        named="RangeSchemeName",
+    ),
+    Option(
+        name="granularity",
+        description="Default: per_axis with axis, sub_channel with block_sizes, else per_tensor.",
+        choices=tuple(GranularityName),
+        named="GranularityName",
+        read=GranularityName,
+    ),
+    AXIS,
+    Option(name="block_sizes", description="One scale for each block: its size along each dimension, such as 1,32."),
+    *(_numeric(field) for field in fields(RangeOptions)),
+    *(_numeric(field) for field in fields(CalibrationOptions) if field.name != "profile"),
+    Option(
+        name="calibration_profile",
+        description=_DESCRIPTIONS["calibration_profile"],
+        choices=tuple(PROFILES),
+        named="ProfileName",
+    ),
+    STORAGE_TYPE,
+)
+"""For quantize with an output type that leaves its scales open. Names of methods, schemes and profiles are checked
+where they are looked up.
+"""
+
+
+OF_SCALES = ("storage_type", "axis", "block_sizes")
+"""Those that have a meaning for given scales too."""
+
+
+def check_scales_are_given(names: Iterable[str]) -> None:
+    """Raise InvalidRequestError if one of the options that are there says how scales are found."""
+    searching = {option.name for option in CALIBRATION_OPTIONS} - set(OF_SCALES)
+    for name in names:
+        if name in searching:
+            detail = f"{name} applies only to derived scales, but the scales are given"
+            raise InvalidRequestError.of_field(f"/{name}", "extra_forbidden", detail)
+
+
+def given_calibration(values: Mapping[str, Value | None]) -> tuple[tuple[str, Any], ...]:
+    """Return the options that are there, by the names that JSON requests have for them.
+
+    Raise InvalidRequestError for a granularity or block sizes that are none.
+    """
+    found: list[tuple[str, Any]] = []
+    for option in CALIBRATION_OPTIONS:
+        value: Any = values.get(option.name)
+        if value is None:
+            continue
+        if (fault := option.fault(value)) is not None:
+            raise InvalidRequestError.of_field(f"/calibration/{option.name}", "enum", fault)
+        if option.name == "block_sizes":
+            value = read_block_sizes(value)
+        elif option.name == "granularity":
+            value = GranularityName(value)
+        found.append((_JSON_NAMES.get(option.name, option.name), value))
+    return tuple(found)
+
+
+def read_block_sizes(text: str) -> tuple[int, ...]:
+    """Return sizes that are given as 1,32 or as [1, 32]. Raise InvalidRequestError."""
+    found = text if len(text) <= 22 * MOST_BLOCK_SIZES else ""
+    found = found.strip().removeprefix("[").removesuffix("]").replace(" ", "")
+    sizes = tuple(map(int, found.split(","))) if _SIZES.fullmatch(found) else ()
+    if not 1 <= len(sizes) <= MOST_BLOCK_SIZES or not all(1 <= size <= LARGEST_INTEGER for size in sizes):
+        detail = "expected one size for each dimension, at least 1, with commas between, such as 1,32"
+        raise InvalidRequestError.of_field("/calibration/block_sizes", "block_sizes", detail)
+    return sizes
+
+
+@contextmanager
+def flat_pointers(place: str | None = None) -> Iterator[None]:
+    """Point at the fields of a flat list of options, not at those of a JSON request. `place`: that of the input."""
+    try:
+        yield
+    except RequantError as error:
+        error.pointer = None if error.pointer is None else _flat(error.pointer, place)
+        if isinstance(error, InvalidRequestError):
+            error.faults = tuple(replace(fault, pointer=_flat(fault.pointer, "") or "") for fault in error.faults)
+        raise
+
+
+def _flat(pointer: str, place: str | None) -> str | None:
+    first, _, name = pointer.removeprefix("/").partition("/")
+    if first == "input":
+        return place
+    if first != "calibration" or not name:
+        return pointer
+    member = name.partition("/")[0]
+    return f"/{_FLAT_NAMES.get(member, member)}"

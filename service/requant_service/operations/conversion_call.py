@@ -1,0 +1,182 @@
+"""Conversions as calls: what a protocol makes of a request, and the plan of it, kept for the calls that are the same.
+
+Errors point at the field at fault by its name here: `/input_type`, `/output_type`, `/profile`, an option such as
+`/rounding`, or `/multipliers/3/shift`. A protocol replaces that by the pointer that its requests have for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+from requant.comparison.error_report import ErrorReport
+from requant.convert.dequantize import plan_dequantize
+from requant.convert.quantize import plan_quantize
+from requant.convert.requantize import ScalingPlan, plan_requantize
+from requant.errors import InvalidRequestError, ParameterError, PreconditionError, UnsupportedError, at, sides
+from requant.mlir import print_type
+from requant.mlir.types import AnyType, CalibratedType, ElementType, TensorType, Type
+from requant.plan.conversion import Conversion
+from requant.plan.operands import bind, element_name, static_shape
+from requant.plan.packing import Packing, dense_width
+from requant.plan.plan import Array, Plan
+from requant.plan.report import Report
+from requant.profiles import Operation
+from requant.schemes import Multiplier
+from requant_service.operations.conversion_options import OPTIONS, Value
+from requant_service.operations.plan_bytes import plan_bytes
+from requant_service.operations.types import read_tensor_type, read_type
+from requant_service.runtime.executor import CHARACTERS_PER_FACTOR
+from requant_service.runtime.metrics import Metrics
+from requant_service.runtime.runtime import Runtime
+from requant_service.runtime.settings import Settings
+
+Made = TypeVar("Made")
+
+_PLANS: Mapping[Operation, Callable[..., Plan]] = {
+    Operation.QUANTIZE: plan_quantize,
+    Operation.DEQUANTIZE: plan_dequantize,
+    Operation.REQUANTIZE: plan_requantize,
+}
+# A call with more numbers than that takes longer to compare with others than it is worth.
+_MOST_KEPT_NUMBERS = 4096
+
+
+class ConversionCall(NamedTuple):
+    """All that a conversion depends on beside the elements. Calls that are equal have the same plan.
+
+    Types are texts, or were parsed already. `shape` and `element` are what the array of a request is by itself; without
+    them `input_type` has to be the type of a tensor. `options` are those of `conversion_options` that were given.
+    `packing` is that of input and output, in so far as they are stored numbers. `measured` asks for the error of the
+    result against the input. `calibration` says how scales are found that `output_type` leaves open
+    (`requant_service.operations.calibration.quantization`), by the names of a request.
+    """
+
+    operation: Operation
+    profile: str
+    input_type: Type | str | None = None
+    output_type: Type | str | None = None
+    shape: tuple[int, ...] | None = None
+    element: ElementType | None = None
+    options: tuple[tuple[str, Value], ...] = ()
+    multipliers: tuple[Multiplier, ...] | None = None
+    packing: Packing = Packing.UNPACKED
+    measured: bool = False
+    calibration: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def leaves_scales_open(self) -> bool:
+        """Whether a quantized type without scales is asked for, so that the elements decide what they are."""
+        given = self.output_type
+        element = given.element if isinstance(given, TensorType) else given
+        return self.operation is Operation.QUANTIZE and isinstance(element, (AnyType, CalibratedType))
+
+    @property
+    def input_place(self) -> str:
+        """The pointer to what says the type of the input: its own, or the input, whose elements say it."""
+        return "/input" if self.input_type is None else "/input_type"
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether it is worth the time to look whether such a call was planned before."""
+        numbers = len(self.multipliers or ())
+        for each in (self.input_type, self.output_type):
+            if not isinstance(each, str):
+                numbers += len(getattr(getattr(each, "element", each), "scales", ()))
+        return not self.calibration and numbers <= _MOST_KEPT_NUMBERS
+
+
+class PlannedConversion(Conversion):
+    """The conversion that a call stands for, with what is the same in all of its results."""
+
+    def __init__(self, call: ConversionCall, plan: Plan) -> None:
+        dense = call.packing is Packing.DENSE
+        self.packed_in = dense_width(plan.input_type) if dense and call.operation is not Operation.QUANTIZE else None
+        packed_out = dense_width(plan.output_type) if dense and call.operation is not Operation.DEQUANTIZE else None
+        super().__init__(plan, self.packed_in, packed_out)
+        self.packed_out = packed_out
+        self.operation = call.operation
+        self.measured = call.measured
+        self.output_type = print_type(plan.output_type)
+        self.output_shape = static_shape(plan.output_type) if packed_out is None else (self.output_entries,)
+        self.element = element_name(plan.output_type.element)
+        self.scheme = {"scheme": plan.scheme.name} if isinstance(plan, ScalingPlan) else {}
+
+    def result(self, counts: Array, metrics: Metrics) -> ConversionResult:
+        """Return what the tally of all elements says, and count it. Raise PreconditionError for an undefined one."""
+        report = self.plan.report(counts)
+        saturated = report.saturated_low + report.saturated_high
+        metrics.converted(self.operation, report.profile, self.element, report.elements, saturated)
+        return ConversionResult(self, report, saturated)
+
+
+class ConversionResult(NamedTuple):
+    """What a conversion reports. `error` is there where it was asked for."""
+
+    planned: PlannedConversion
+    report: Report
+    saturated: int
+    error: ErrorReport | None = None
+
+
+async def planned_conversion(call: ConversionCall, characters: int, running: Runtime) -> PlannedConversion:
+    """Return the plan of a call, kept or new. The types have so many `characters` as texts: what planning costs."""
+    kept = call.is_kept
+    found: PlannedConversion | None = running.planned.get(call) if kept else None
+    if found is None:
+        weight = characters + CHARACTERS_PER_FACTOR * len(call.multipliers or ())
+        found = await running.executor.run_text(weight, partial(plan_call, call, running.settings))
+        if kept:
+            running.planned.put(call, found, plan_bytes(found.plan, weight))
+    return found
+
+
+def plan_call(call: ConversionCall, settings: Settings) -> PlannedConversion:
+    """Plan a call: work on texts. Raise what is wrong with it, pointing at the field."""
+    return PlannedConversion(call, made_of_call(call, _PLANS[call.operation], settings))
+
+
+def made_of_call(call: ConversionCall, make: Callable[..., Made], settings: Settings) -> Made:
+    """Return what a function that takes the arguments of a plan's makes of a call. Errors point at the field."""
+    if call.calibration:
+        detail = "calibration is for an output_type that leaves its scales open, such as !quant.any<i8:f32>"
+        raise InvalidRequestError.of_field(f"/calibration/{call.calibration[0][0]}", "extra_forbidden", detail)
+    input_type = input_tensor_type(call, settings)
+    output_type = _read(call.output_type, settings, "/output_type")
+    arguments: dict[str, Any] = {}
+    for option in OPTIONS[call.operation]:
+        for name, value in call.options:
+            if name == option.name:
+                with at(f"/{name}"):
+                    arguments[name] = option.read(value)
+    of_multipliers: AbstractContextManager[None] = nullcontext()
+    if call.multipliers is not None:
+        arguments["multipliers"] = call.multipliers
+        of_multipliers = at("/multipliers", ParameterError, PreconditionError)
+    types = sides(input=call.input_place, output="/output_type")
+    with at("/profile", UnsupportedError), types, of_multipliers:
+        return make(input_type, output_type, call.profile, **arguments)
+
+
+def _read(given: Type | str | None, settings: Settings, pointer: str) -> Type | None:
+    return read_type(given, settings.max_type_bytes, pointer) if isinstance(given, str) else given
+
+
+def input_tensor_type(call: ConversionCall, settings: Settings) -> TensorType:
+    """Return the type of the input. Raise TypeFitError if the array of the request cannot be of it."""
+    if call.shape is None:
+        assert isinstance(call.input_type, str)
+        return read_tensor_type(call.input_type, settings, "/input_type")
+    given = _read(call.input_type, settings, "/input_type")
+    with at(call.input_place):
+        if given is None:
+            assert call.element is not None
+            return TensorType(call.shape, call.element)
+        packs = call.packing is Packing.DENSE and call.operation is not Operation.QUANTIZE
+        if packs and isinstance(given, TensorType) and dense_width(given):
+            # The array holds bytes; the shape of the tensor is the type's alone.
+            return replace(given, shape=static_shape(given))
+        return bind(given, call.shape)

@@ -1,0 +1,124 @@
+"""MLIR modules: passes that lower quantized operations, and functions run on tensors.
+
+xDSL takes a third of a second to import, so the first module does it, in the thread of modules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from requant.errors import LimitError, LoweringError, PreconditionError, at
+from requant.mlir.types import ElementType, TensorType, Type
+from requant.plan.operands import static_shape
+from requant_service.runtime.settings import Settings
+
+if TYPE_CHECKING:
+    from requant.lowering.module import Module
+
+Array = NDArray[Any]
+
+_BOOL = np.dtype(np.bool_)
+_BFLOAT16 = "bfloat16"
+
+
+@dataclass(frozen=True, slots=True)
+class TypedElements:
+    """The flat elements of a tensor. Those of i1 are bytes of 0 and 1, those of bf16 bit patterns in uint16."""
+
+    type: TensorType
+    elements: Array
+
+
+ReadInputs = Callable[[Sequence[Type]], Sequence[TypedElements]]
+
+
+def lower_module(text: str, passes: Sequence[str], settings: Settings) -> str:
+    """Run passes on the module in `text` and return it as text.
+
+    Errors point at `/module`, or at a pass by its index in `/passes`.
+    """
+    from requant.lowering.passes import apply, parse_pass
+
+    limit = settings.max_passes
+    if len(passes) > limit:
+        detail = f"there are {len(passes)} passes; the limit is {limit}"
+        raise LimitError(detail, limit=limit, pointer="/passes")
+    parsed = []
+    for index, each in enumerate(passes):
+        with at(f"/passes/{index}"):
+            parsed.append(parse_pass(each))
+    module = _read(text, settings)
+    with at("/module"):
+        apply(module, parsed)
+        return module.write()
+
+
+def evaluate_module(text: str, function: str, read_inputs: ReadInputs, settings: Settings) -> list[TypedElements]:
+    """Return the results of a function of the module in `text`, an empty name being `main` or the only one.
+
+    `read_inputs` returns the inputs, given the types of the function's arguments. Errors point at `/module`, at
+    `/function`, or at an input by its index: `/inputs/0`.
+    """
+    from requant.lowering.evaluate import Tensor, evaluate, function_named
+    from requant.lowering.quantized import type_of
+
+    module = _read(text, settings)
+    with at("/function"):
+        found = function_named(module, function or None)
+    with at("/module"):
+        arguments = [type_of(argument.type) for argument in found.body.block.args]
+    inputs = []
+    for given in read_inputs(arguments):
+        dtype = _evaluated_dtype(given.type.element)
+        elements = given.elements != 0 if dtype == _BOOL else given.elements.view(dtype)
+        inputs.append(Tensor(given.type, elements.reshape(static_shape(given.type))))
+    with at("/module", LoweringError, PreconditionError, LimitError):
+        results = evaluate(module, found, inputs)
+    return [TypedElements(each.type, _exchanged(np.ascontiguousarray(each.elements).reshape(-1))) for each in results]
+
+
+def evaluation_bytes(settings: Settings) -> int:
+    """Return how much memory an evaluation may take."""
+    return 2 * settings.max_evaluation_bytes
+
+
+def exchanged_dtype(element: ElementType) -> np.dtype[Any]:
+    """Return the dtype of the elements that go into an evaluation. Raise UnsupportedError for a type without one."""
+    dtype = _evaluated_dtype(element)
+    return np.dtype(np.int8) if dtype == _BOOL else np.dtype(np.uint16) if dtype.name == _BFLOAT16 else dtype
+
+
+def _evaluated_dtype(element: ElementType) -> np.dtype[Any]:
+    from requant.lowering.evaluate.arrays import dtype_of
+
+    return dtype_of(element)
+
+
+def _exchanged(elements: Array) -> Array:
+    if elements.dtype == _BOOL:
+        return elements.view(np.int8)
+    return elements.view(np.uint16) if elements.dtype.name == _BFLOAT16 else elements
+
+
+def _read(text: str, settings: Settings) -> Module:
+    """Read a module. Raises what `requant.lowering.module.read_module` does, at `/module`."""
+    from requant.lowering.limits import ModuleLimits
+    from requant.lowering.module import read_module
+
+    limit = settings.max_module_bytes
+    with at("/module"):
+        if len(text) > limit or len(text.encode("utf-8", "surrogatepass")) > limit:
+            raise LimitError(f"the module has more than {limit} bytes", limit=limit)
+        limits = ModuleLimits(
+            characters=limit,
+            operations=settings.max_module_operations,
+            constant_elements=settings.max_module_constants,
+            evaluation_bytes=settings.max_evaluation_bytes,
+            evaluation_products=settings.max_evaluation_products,
+        )
+        return read_module(text, limits)

@@ -1,0 +1,122 @@
+"""The state of one request: header fields, id, memory, times, and whether its client still waits for the response.
+
+The header `Server-Timing` of each response has the times in milliseconds: `recv` until the last byte of the body was
+received, `wait` in the queue of a thread pool, `work` in kernels and codecs, and `total` until the head of the
+response. What is done while a response is sent is in none of them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, MutableMapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from math import inf
+from time import perf_counter
+from typing import Any
+
+from requant.errors import DeadlineError
+from requant_service.runtime.memory_budget import Reservation
+
+_KEY = "requant.context"
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+_RANDOM_BYTES = 16
+# W3C Trace Context: version, trace id, parent id, flags.
+_TRACE_PARENT = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
+
+
+class ClientLeftError(BaseException):
+    """The client has closed the connection, so the work for it stops. Only the request lifecycle catches it."""
+
+
+@dataclass(slots=True)
+class RequestContext:
+    """What is known of one request. The event loop and the threads that work for the request change it.
+
+    `headers`: the header fields by their names in lower case; of a repeated field the first.
+    `request_id`: the client's own `X-Request-Id` if it is short and plain, else 32 random hexadecimal digits.
+    `reservation`: the memory that the request holds; None outside of the service, where nothing is counted.
+    Times are in seconds: `received` until the end of the body, `waited` in queues, `worked` by the clock, `computed` of
+    CPU, which a busy machine does not lengthen.
+    `queues`: the thread pools in which the request has had a place (`requant_service.runtime.executor`).
+    """
+
+    headers: Mapping[bytes, bytes] = field(default_factory=dict)
+    reservation: Reservation | None = None
+    began: float = field(default_factory=perf_counter)
+    received: float = 0.0
+    waited: float = 0.0
+    worked: float = 0.0
+    computed: float = 0.0
+    bytes_received: int = 0
+    bytes_sent: int = 0
+    status: int = 0
+    client_left: bool = False
+    queues: set[str] = field(default_factory=set)
+    request_id: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        given = self.headers.get(b"x-request-id")
+        plain = given is not None and _REQUEST_ID.fullmatch(given)
+        self.request_id = given.decode("ascii") if given and plain else os.urandom(_RANDOM_BYTES).hex()
+
+    @property
+    def trace_id(self) -> str:
+        """The id of the trace that `traceparent` names, or an empty text."""
+        found = _TRACE_PARENT.fullmatch(self.headers.get(b"traceparent", b""))
+        return "" if found is None else found[1].decode("ascii")
+
+    @property
+    def elapsed(self) -> float:
+        """The seconds since the head of the request."""
+        return perf_counter() - self.began
+
+    def check(self, present: float = 0.0, limit: float = inf) -> None:
+        """Raise ClientLeftError if the client has left: nobody wants the rest of the work.
+
+        Raise DeadlineError if the work took more than `limit` seconds of CPU, together with `present` seconds that are
+        not in `computed` yet.
+        """
+        if self.client_left:
+            raise ClientLeftError
+        if self.computed + present > limit:
+            raise DeadlineError(f"the request took {limit:g} seconds of CPU; that is the limit", limit=limit)
+
+    def server_timing(self) -> bytes:
+        """Return the value of the header `Server-Timing`."""
+        return b"recv;dur=%.3f, wait;dur=%.3f, work;dur=%.3f, total;dur=%.3f" % (
+            1e3 * self.received,
+            1e3 * self.waited,
+            1e3 * self.worked,
+            1e3 * self.elapsed,
+        )
+
+
+current_request: ContextVar[RequestContext] = ContextVar("current_request")
+"""The context of the request that is served, in its task and in the threads that work for it."""
+
+
+def begin_request(scope: MutableMapping[str, Any], reservation: Reservation | None = None) -> RequestContext:
+    """Give a request its context, which is then the current one."""
+    context = scope[_KEY] = RequestContext(dict(reversed(scope.get("headers", ()))), reservation)
+    current_request.set(context)
+    return context
+
+
+def context_of(scope: MutableMapping[str, Any]) -> RequestContext:
+    """Return the context of a request. It is made here if the request never reached the application."""
+    found: RequestContext | None = scope.get(_KEY)
+    if found is None:
+        found = scope[_KEY] = RequestContext(dict(reversed(scope.get("headers", ()))))
+    return found
+
+
+async def reserve_memory(scope: MutableMapping[str, Any], byte_count: int) -> None:
+    """Reserve `byte_count` more bytes for a request, until its response is sent.
+
+    Raise LimitError or OverloadedError.
+    """
+    reservation = context_of(scope).reservation
+    if reservation is not None:
+        await reservation.grow(byte_count)

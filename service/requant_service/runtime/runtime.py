@@ -1,0 +1,259 @@
+"""From start to readiness to the end: the service's threads and its kernels.
+
+Compiled kernels are loaded and checked in a fraction of a second, in which work is refused with 503. If some have to be
+compiled, requests are answered meanwhile, each as soon as its own kernels are compiled; the service is not ready until
+the last one is, so that no load balancer sends requests that would wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import threading
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
+from contextlib import asynccontextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+
+from requant.errors import RequantError, SelfTestError, UnavailableError
+from requant.self_test.self_test import CacheDirectoryError, Compilation, prepare_kernels
+from requant_service.runtime.certificate import Certificate
+from requant_service.runtime.cgroup import available_cpus
+from requant_service.runtime.checkpoint_jobs import CheckpointJobs
+from requant_service.runtime.executor import Executor
+from requant_service.runtime.forced_exit import PREPARING_THREAD
+from requant_service.runtime.hangup import reread_on_hangup
+from requant_service.runtime.memory_budget import MemoryBudget
+from requant_service.runtime.metrics import Metrics
+from requant_service.runtime.plan_cache import PlanCache
+from requant_service.runtime.settings import SettingError, Settings
+from requant_service.runtime.shared_memory.regions import SharedMemory
+from requant_service.runtime.tokens import Tokens
+
+_log = logging.getLogger("uvicorn.error")
+
+
+class HealthStatus(StrEnum):
+    """State of the service, as shown by `/healthz`."""
+
+    STARTING = "starting"
+    COMPILING = "compiling"
+    READY = "ready"
+    FAILED = "failed"
+    DRAINING = "draining"
+    STOPPING = "stopping"
+
+
+_WORKING = (HealthStatus.COMPILING, HealthStatus.READY, HealthStatus.DRAINING)
+
+# What small requests may take beyond the memory budget: a few thousand of 1 KB.
+_MAX_SMALL_SHARE = 4 << 20
+
+# How often the log shows the progress of the compilation.
+_PROGRESS_SECONDS = 10.0
+
+
+class Runtime:
+    """What lives as long as the process: the threads, the status, and how many kernels are there.
+
+    Raises SettingError if the files of tokens or of the certificate, or the roots of checkpoints, cannot be used.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._status = HealthStatus.STARTING
+        self.status_listeners: list[Callable[[HealthStatus], None]] = []
+        # Set when nothing more is accepted.
+        self.closing = asyncio.Event()
+        self.kernels = 0
+        self.compilation: Compilation | None = None
+        self.tokens = None if settings.tokens_file is None else _tokens(settings.tokens_file)
+        self.certificate: Certificate | None = None
+        if settings.tls_certificate is not None and settings.tls_key is not None:
+            self.certificate = Certificate(settings.tls_certificate, settings.tls_key)
+        self.metrics = Metrics()
+        self.metrics.watch("ready", "Whether the service is ready.", lambda: float(self.status is HealthStatus.READY))
+        self.memory_budget = MemoryBudget(
+            settings.memory_bytes,
+            settings.max_waiting,
+            settings.waiting_seconds,
+            self.metrics.rejected,
+            min(settings.memory_bytes // 64, _MAX_SMALL_SHARE),
+        )
+        self.metrics.watch("inflight_bytes", "Memory that requests hold.", lambda: self.memory_budget.reserved)
+        self.metrics.watch("memory_budget_bytes", "Memory that requests may hold.", lambda: self.memory_budget.budget)
+        self.metrics.watch("waiting_requests", "Requests that wait for memory.", lambda: self.memory_budget.waiting)
+        self.executor = Executor(
+            settings.threads, settings.inline_bytes, settings.max_compute_seconds, settings.max_queued
+        )
+        self.shared_memory = SharedMemory(settings.max_shared_memory_regions) if settings.shared_memory else None
+        if self.shared_memory is not None:
+            regions = self.shared_memory
+            self.metrics.watch("shared_memory_regions", "Registered shared memory regions.", lambda: len(regions))
+            self.metrics.watch(
+                "shared_memory_bytes", "Bytes of registered shared memory.", lambda: regions.mapped_bytes
+            )
+        self.checkpoint_jobs = _checkpoint_jobs(settings, self.closing) if settings.checkpoint_roots else None
+        if self.checkpoint_jobs is not None:
+            jobs = self.checkpoint_jobs
+            self.metrics.watch("checkpoint_jobs", "Checkpoint jobs that run here.", lambda: jobs.running)
+        # What queries mean, and what they mean for the tensors that came with them.
+        self.asked: PlanCache[Any] = PlanCache(settings.plan_cache_bytes // 4)
+        self.planned: PlanCache[Any] = PlanCache(settings.plan_cache_bytes)
+
+    @property
+    def status(self) -> HealthStatus:
+        """The state of the service. `status_listeners` are called with a new one, not always on the event loop."""
+        return self._status
+
+    @status.setter
+    def status(self, status: HealthStatus) -> None:
+        self._status = status
+        for listener in self.status_listeners:
+            listener(status)
+
+    def require_ready(self) -> None:
+        """Refuse work before the kernels in the cache have been checked. Raise UnavailableError."""
+        if self.status not in _WORKING:
+            raise UnavailableError(f"the service is {self.status} and accepts no work")
+
+    async def warm_up(self) -> None:
+        """Load or compile every kernel, check the known answers, then be ready."""
+        loop = asyncio.get_running_loop()
+
+        def begin(compilation: Compilation) -> None:
+            self.compilation = compilation
+
+        def answering(may: bool) -> None:
+            loop.call_soon_threadsafe(self._answer_while_compiling if may else self._refuse_while_recompiling)
+
+        log = asyncio.create_task(self._log_progress())
+        try:
+            workers = available_cpus()
+            self.kernels = await asyncio.wrap_future(
+                _in_daemon_thread(lambda: prepare_kernels(workers, begin, answering))
+            )
+        except (SelfTestError, CacheDirectoryError) as error:
+            # Stay up and say so: a probe restarts the process, a person reads this line.
+            self.status = HealthStatus.FAILED
+            _log.error("The kernels cannot be used, and the service accepts no work: %s", error)
+        except Exception:
+            self.status = HealthStatus.FAILED
+            _log.exception("Kernel compilation or self-test failed; the service accepts no work.")
+        else:
+            # What is there now stays. The collector would go through all of it while requests wait.
+            gc.freeze()
+            if self.status in (HealthStatus.STARTING, HealthStatus.COMPILING):
+                self.status = HealthStatus.READY
+            _log.info("Ready: %d kernels, %d threads.", self.kernels, self.settings.threads)
+        finally:
+            log.cancel()
+            self.compilation = None
+            self.executor.work_never_waits()
+            gc.enable()
+
+    def _answer_while_compiling(self) -> None:
+        if self.status is HealthStatus.STARTING:
+            self.executor.work_may_wait()
+            self.status = HealthStatus.COMPILING
+            _log.info(
+                "Compiling kernels for this CPU. They are cached for later starts; requests are served meanwhile, "
+                "and each waits only for the kernels it needs."
+            )
+            # Requests leave garbage from now on. What exists already stays, and need not be searched.
+            gc.freeze()
+            gc.enable()
+
+    def _refuse_while_recompiling(self) -> None:
+        if self.status is HealthStatus.COMPILING:
+            self.status = HealthStatus.STARTING
+
+    async def _log_progress(self) -> None:
+        """Log the progress, for whoever waits at a terminal."""
+        while True:
+            await asyncio.sleep(_PROGRESS_SECONDS)
+            if self.compilation is None or self.compilation.complete:
+                continue
+            compiled, total, left = self.compilation.progress()
+            if self.status is HealthStatus.COMPILING:
+                about = "" if left is None else f", about {left} s left"
+                _log.info("Compiling kernels: %d of %d%s.", compiled, total, about)
+
+    def drain(self) -> None:
+        """Say that no more work is wanted. What comes all the same is done: a balancer needs a while to see it."""
+        if self.status is HealthStatus.READY:
+            self.status = HealthStatus.DRAINING
+
+
+def _checkpoint_jobs(settings: Settings, closing: asyncio.Event) -> CheckpointJobs:
+    try:
+        return CheckpointJobs(settings.checkpoint_roots, settings.checkpoint_jobs, settings.checkpoint_threads, closing)
+    except RequantError as error:
+        raise SettingError("checkpoint_roots", error.detail) from None
+
+
+def _tokens(path: Path) -> Tokens:
+    try:
+        return Tokens(path)
+    except (OSError, ValueError) as error:
+        raise SettingError("tokens_file", error) from None
+
+
+def _in_daemon_thread(work: Callable[[], int]) -> Future[int]:
+    """Run `work` in a thread that the process does not wait for when it ends, as it does for those of an executor."""
+    result: Future[int] = Future()
+
+    def run() -> None:
+        try:
+            result.set_result(work())
+        except BaseException as error:
+            result.set_exception(error)
+
+    result.set_running_or_notify_cancel()
+    threading.Thread(target=run, name=PREPARING_THREAD, daemon=True).start()
+    return result
+
+
+def runtime(request: Request) -> Runtime:
+    """Return the runtime of the application that serves `request`."""
+    found: Runtime = request.app.state.runtime
+    return found
+
+
+def require_ready(request: Request) -> Runtime:
+    """Return the runtime, or refuse the work while the kernels are not there."""
+    found = runtime(request)
+    found.require_ready()
+    return found
+
+
+def require_open(request: Request) -> None:
+    """Say that the service is not ready, unless work is wanted: what a balancer's probe asks."""
+    status = runtime(request).status
+    if status is not HealthStatus.READY:
+        raise UnavailableError(f"the service is {status}")
+
+
+@asynccontextmanager
+async def lifespan(app: Starlette) -> AsyncIterator[None]:
+    """Start the warm-up in the background and, at the end, let the threads finish what they have."""
+    current: Runtime = app.state.runtime
+    current.executor.start()
+    warm_up = asyncio.create_task(current.warm_up())
+    watch = asyncio.create_task(current.metrics.watch_loop())
+    try:
+        with reread_on_hangup([each.reread for each in (current.tokens, current.certificate) if each is not None]):
+            yield
+    finally:
+        current.status = HealthStatus.STOPPING
+        warm_up.cancel()
+        watch.cancel()
+        if current.checkpoint_jobs is not None:
+            await asyncio.to_thread(current.checkpoint_jobs.close, current.settings.shutdown_seconds)
+        current.executor.shut_down()

@@ -1,0 +1,248 @@
+"""System shared memory that clients have registered: regions by name, mapped for as long as they are registered.
+
+Triton's clients create an object of shared memory, register a part of it as a region, and name the region in place of a
+tensor's bytes. Nothing here knows a protocol. A key is the name of an object (shm_open(3)), so a file right below
+`/dev/shm`, and never a path. What a client says of sizes is compared with the object when a region is registered and
+at each use, because the client can truncate the object at any time. If it does so while pages are in use, they become
+zeros (`requant_service.runtime.shared_memory`), `Span.check` raises, and the next use maps the object anew.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from requant.errors import InvalidRequestError, LimitError, SharedMemoryError, UnknownNameError, excerpt
+from requant_service.runtime.shared_memory.bus_errors import bus_errors
+from requant_service.runtime.shared_memory.mapping import Mapping
+
+DIRECTORY = Path("/dev/shm")
+"""Where Linux has the objects of shm_open(3)."""
+
+LONGEST_NAME = 256
+_LONGEST_KEY = 255
+# Not blocked by a FIFO, no controlling terminal, and no link anywhere: the name is the last part of the path.
+_FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+
+_REASONS = {
+    errno.ENOENT: "there is no such object",
+    errno.ELOOP: "it is a symbolic link",
+    errno.EISDIR: "it is a directory",
+    errno.ENXIO: "it is not a shared memory object",
+    errno.ENAMETOOLONG: "the key is too long",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RegionStatus:
+    """What a region was registered as. `offset` and `byte_size` are in bytes of the object."""
+
+    name: str
+    key: str
+    offset: int
+    byte_size: int
+
+
+class _Region:
+    """A registered region with the open object, which it closes in the end.
+
+    Raise SharedMemoryError if the object ends before the region does, or cannot be mapped.
+    """
+
+    def __init__(self, status: RegionStatus, descriptor: int) -> None:
+        self.status = status
+        self._descriptor = descriptor
+        found = os.fstat(descriptor)
+        self.identity = found.st_dev, found.st_ino
+        if status.offset + status.byte_size > found.st_size:
+            raise SharedMemoryError(
+                f"{_shown(status.byte_size)} bytes at offset {_shown(status.offset)} end beyond the object "
+                f"{excerpt(status.key)}, which has {found.st_size}",
+                pointer="/offset" if status.offset >= found.st_size else "/byte_size",
+            )
+        self.mapping = self._mapped()
+
+    def __del__(self) -> None:
+        os.close(self._descriptor)
+
+    def size(self) -> int:
+        """Return the bytes that the object has now."""
+        return os.fstat(self._descriptor).st_size
+
+    def present_mapping(self) -> Mapping:
+        """Return the mapping, made anew if pages of the last one were missing."""
+        if self.mapping.is_lost:
+            self.mapping = self._mapped()
+        return self.mapping
+
+    def _mapped(self) -> Mapping:
+        status = self.status
+        try:
+            return Mapping(self._descriptor, status.offset, status.byte_size)
+        except OSError as error:
+            raise SharedMemoryError(f"region {excerpt(status.name)}: it cannot be mapped: {error.strerror}") from None
+
+
+class Span:
+    """A part of a region while a request uses it. `data` is its bytes, in the memory that the client has mapped too."""
+
+    def __init__(self, region: _Region, offset: int, byte_size: int) -> None:
+        self.region = region.status.name
+        self._mapping = region.present_mapping()
+        self.data: NDArray[np.uint8] = self._mapping.data[offset : offset + byte_size]
+        self._identity = region.identity
+        self._first = region.status.offset + offset
+        self._end = self._first + byte_size
+
+    def overlaps(self, other: Span) -> bool:
+        """Whether both have a byte of the same object, even if by different regions."""
+        return self._identity == other._identity and self._first < other._end and other._first < self._end
+
+    def check(self) -> None:
+        """Raise SharedMemoryError if pages of the region were missing since the span was made."""
+        if self._mapping.is_lost:
+            raise SharedMemoryError(
+                f"region {excerpt(self.region)} shrank while it was used, or {DIRECTORY} is full; nothing that was "
+                f"read from it or written to it is valid"
+            )
+
+
+class SharedMemory:
+    """The registered regions, at most `most_regions`. Names of regions are the clients' own, and shared by them all."""
+
+    def __init__(self, most_regions: int) -> None:
+        self._most_regions = most_regions
+        self._regions: dict[str, _Region] = {}
+        self._lock = threading.Lock()
+        bus_errors()
+
+    def register(self, name: str, key: str, offset: int, byte_size: int) -> None:
+        """Register `byte_size` bytes at `offset` of the object `key` as the region `name`.
+
+        Raise SharedMemoryError if the name is taken or the object does not allow it, LimitError if there are as many
+        regions as there may be, and InvalidRequestError for what cannot be a name, a key, an offset or a size. Pointers
+        are those of a registration as JSON.
+        """
+        if not 0 < len(name) <= LONGEST_NAME:
+            raise _invalid("", f"the name of a region has 1 to {LONGEST_NAME} characters")
+        file_name = _file_name(key)
+        if offset < 0:
+            raise _invalid("/offset", "an offset is a number of bytes from 0 on")
+        if byte_size < 1:
+            raise _invalid("/byte_size", "a region has at least 1 byte")
+        with self._lock:
+            if name in self._regions:
+                raise SharedMemoryError(f"region {excerpt(name)} is registered already; unregister it first")
+            if len(self._regions) >= self._most_regions:
+                limit = self._most_regions
+                raise LimitError(f"{limit} regions are registered; that is the limit", limit=limit)
+            self._regions[name] = _Region(RegionStatus(name, key, offset, byte_size), _opened(file_name, key))
+
+    def unregister(self, name: str) -> None:
+        """Forget a region. Requests that use it go on. Raise UnknownNameError if there is none of the name.
+
+        Unmapping takes milliseconds for a large region; nobody waits for it but the caller.
+        """
+        with self._lock:
+            dropped = self._named(name)
+            del self._regions[name]
+        del dropped
+
+    def unregister_all(self) -> None:
+        """Forget all regions."""
+        with self._lock:
+            dropped, self._regions = self._regions, {}
+        del dropped
+
+    def status(self, name: str) -> RegionStatus:
+        """Return what a region was registered as. Raise UnknownNameError if there is none of the name."""
+        with self._lock:
+            return self._named(name).status
+
+    def statuses(self) -> list[RegionStatus]:
+        """Return what all regions were registered as, in the order of registration."""
+        with self._lock:
+            return [region.status for region in self._regions.values()]
+
+    def span(self, name: str, offset: int, byte_size: int) -> Span:
+        """Return `byte_size` bytes at `offset` of a region, for the time of one request.
+
+        Raise UnknownNameError if there is no such region, InvalidRequestError if it has fewer bytes, SharedMemoryError
+        if the object has fewer by now.
+        """
+        with self._lock:
+            region = self._named(name)
+            status = region.status
+            if offset + byte_size > status.byte_size:
+                raise InvalidRequestError(
+                    f"{_shown(byte_size)} bytes at offset {_shown(offset)} end beyond region {excerpt(name)}, "
+                    f"which has {status.byte_size}"
+                )
+            if status.offset + offset + byte_size > (size := region.size()):
+                raise SharedMemoryError(
+                    f"region {excerpt(name)}: the object {excerpt(status.key)} has shrunk to {size} bytes"
+                )
+            return Span(region, offset, byte_size)
+
+    @property
+    def mapped_bytes(self) -> int:
+        """The bytes of all regions."""
+        return sum(status.byte_size for status in self.statuses())
+
+    def __len__(self) -> int:
+        return len(self._regions)
+
+    def _named(self, name: str) -> _Region:
+        region = self._regions.get(name)
+        if region is None:
+            raise UnknownNameError(f"no shared memory region of the name {excerpt(name)!r} is registered")
+        return region
+
+
+def _file_name(key: str) -> str:
+    """Return the name of the file of an object, or raise InvalidRequestError."""
+    name = key.removeprefix("/")
+    if "/" in name or "\0" in name or name in ("", ".", ".."):
+        raise _invalid(
+            "/key", f"a key is the name of an object in {DIRECTORY}, without slashes after the first character"
+        )
+    try:
+        if len(name.encode()) > _LONGEST_KEY:
+            raise _invalid("/key", f"a key has at most {_LONGEST_KEY} bytes")
+    except UnicodeEncodeError:
+        raise _invalid("/key", "the key is not valid Unicode") from None
+    return name
+
+
+def _opened(file_name: str, key: str) -> int:
+    """Return a descriptor of an object that may be read and written, or raise SharedMemoryError."""
+    try:
+        directory = os.open(DIRECTORY, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            descriptor = os.open(file_name, _FLAGS, dir_fd=directory)
+        finally:
+            os.close(directory)
+    except OSError as error:
+        reason = _REASONS.get(error.errno or 0, error.strerror)
+        if error.errno in (errno.EACCES, errno.EPERM):
+            reason = f"the service, which runs as user {os.geteuid()}, may not read and write it"
+        raise SharedMemoryError(f"the object {excerpt(key)} cannot be opened: {reason}", pointer="/key") from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise SharedMemoryError(f"the object {excerpt(key)} cannot be opened: {_REASONS[errno.ENXIO]}", pointer="/key")
+    return descriptor
+
+
+def _shown(number: int) -> str:
+    return str(number) if number < 1 << 64 else "more than 2^64"
+
+
+def _invalid(place: str, detail: str) -> InvalidRequestError:
+    return InvalidRequestError.of_field(place, "invalid", detail)

@@ -1,0 +1,205 @@
+"""One request and its response, as the `receive` and `send` of ASGI.
+
+The body is handed on as it was read from the socket: a read that holds nothing else is not copied. The head of a
+response is written together with the first part of its body, as ASGI asks for: one system call instead of two, which is
+7 % of a small request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from http import HTTPStatus
+
+from starlette.types import ASGIApp, Message, Scope
+
+from requant_service.server.pending_requests import PendingRequests
+from requant_service.server.write_timeouts import WriteTimeoutTransport
+
+_log = logging.getLogger("uvicorn.error")
+
+STATUS_LINE = {status.value: b"HTTP/1.1 %d %b\r\n" % (status, status.phrase.encode()) for status in HTTPStatus}
+
+# A body of at most this length is copied behind the head of its response.
+_SMALL = 64 << 10
+_BODILESS = frozenset({204, 304})
+
+
+class HttpExchange:
+    """A request that is received, and the response that is sent to it, on one connection.
+
+    `default_headers` begin the head of every response. `on_response` is called when the response is complete.
+    `expects_continue`: whether the client waits for `100 Continue` before it sends the body.
+    """
+
+    __slots__ = (
+        "_chunks",
+        "_expects_continue",
+        "_flow",
+        "_head",
+        "_left",
+        "_on_response",
+        "_transport",
+        "_unread_end",
+        "_waiter",
+        "body_bytes",
+        "default_headers",
+        "disconnected",
+        "keep_alive",
+        "response_complete",
+        "response_started",
+        "scope",
+    )
+
+    def __init__(
+        self,
+        scope: Scope,
+        transport: WriteTimeoutTransport,
+        flow: PendingRequests,
+        on_response: Callable[[], None],
+        default_headers: list[tuple[bytes, bytes]],
+        *,
+        keep_alive: bool,
+        expects_continue: bool,
+    ) -> None:
+        self.scope = scope
+        self.keep_alive = keep_alive
+        self.default_headers = default_headers
+        self.disconnected = False
+        self.response_started = False
+        self.response_complete = False
+        self.body_bytes = 0
+        self._transport = transport
+        self._flow = flow
+        self._on_response = on_response
+        self._expects_continue = expects_continue
+        self._chunks: list[bytes] = []
+        self._unread_end = False
+        self._waiter: asyncio.Future[None] | None = None
+        self._head = b""
+        self._left = 0
+
+    def body_arrives(self, chunk: bytes) -> None:
+        """Keep a part of the body until the application receives it. `body_bytes` is how much is kept."""
+        self._chunks.append(chunk)
+        self.body_bytes += len(chunk)
+        self._wake()
+
+    def body_ends(self) -> None:
+        """The body was received."""
+        self._unread_end = True
+        self._wake()
+
+    def disconnect(self) -> None:
+        """The connection is lost, or is not to be used any more. The application sees that its client has left."""
+        if not self.response_complete:
+            self.disconnected = True
+        self._wake()
+
+    def _wake(self) -> None:
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    async def run(self, app: ASGIApp) -> None:
+        """Let the application answer. What it raises is logged, and answered with 500 if nothing was sent yet."""
+        try:
+            await app(self.scope, self.receive, self.send)
+        except (Exception, asyncio.CancelledError) as error:  # nobody awaits this
+            _log.error("Exception in ASGI application\n", exc_info=error)
+        if self.disconnected or self.response_complete:
+            return
+        if self.response_started:
+            self._transport.close()
+        else:
+            await self._fail()
+
+    async def _fail(self) -> None:
+        text = b"Internal Server Error"
+        headers = [
+            (b"content-type", b"text/plain; charset=utf-8"),
+            (b"content-length", b"%d" % len(text)),
+            (b"connection", b"close"),
+        ]
+        await self.send({"type": "http.response.start", "status": 500, "headers": headers})
+        await self.send({"type": "http.response.body", "body": text})
+
+    async def receive(self) -> Message:
+        """Return what was received of the body, when there is something; then wait for the client to leave."""
+        if self._expects_continue and not self._transport.is_closing():
+            self._expects_continue = False
+            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        self._flow.resume_reading()
+        while not (self._chunks or self._unread_end or self.disconnected or self.response_complete):
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        if self.disconnected or self.response_complete:
+            return {"type": "http.disconnect"}
+        chunks, more = self._chunks, not self._unread_end
+        self._chunks, self._unread_end, self.body_bytes = [], False, 0
+        return {
+            "type": "http.request",
+            "body": chunks[0] if len(chunks) == 1 else b"".join(chunks),
+            "more_body": more,
+        }
+
+    async def send(self, message: Message) -> None:
+        """Send the head of the response, or a part of its body, when the client has read enough of what was sent.
+
+        Raise RuntimeError for a response that is not of the length that it states.
+        """
+        if self._flow.write_paused and not self.disconnected:
+            await self._flow.drain()
+        if self.disconnected:
+            return
+        if self.response_started:
+            self._send_body(message.get("body", b""), more=message.get("more_body", False))
+        else:
+            self.response_started = True
+            self._expects_continue = False
+            self._make_head(message["status"], message["headers"])
+
+    def _make_head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        fields = [*self.default_headers, *headers]
+        if (b"connection", b"close") in fields:
+            self.keep_alive = False
+        elif not self.keep_alive:
+            fields.append((b"connection", b"close"))
+        length = b"0" if status in _BODILESS else b""
+        lines = [STATUS_LINE[status]]
+        for name, value in fields:
+            lines += (name, b": ", value, b"\r\n")
+            if name == b"content-length":
+                length = value
+        lines.append(b"\r\n")
+        self._head = b"".join(lines)
+        if not self._head.count(b"\n") == self._head.count(b"\r") == len(fields) + 2:
+            raise RuntimeError("a header field of the response has a line break")
+        self._left = 0 if self.scope["method"] == "HEAD" else int(length)
+
+    def _send_body(self, body: bytes | memoryview, *, more: bool) -> None:
+        head, size = self._head, len(body)
+        if self.scope["method"] == "HEAD":
+            body, size = b"", 0
+        self._left -= size
+        if self._left < 0 or (self._left and not more):
+            raise RuntimeError("the body of the response has another length than its Content-Length")
+        if not head:
+            if size:
+                self._transport.write(body)
+        else:
+            self._head = b""
+            if size <= _SMALL:
+                self._transport.write(b"".join((head, body)))
+            else:
+                self._transport.writelines((head, body))
+        if not more:
+            self.response_complete = True
+            self._wake()
+            if not self.keep_alive:
+                self._transport.close()
+            self._on_response()

@@ -1,0 +1,109 @@
+"""`requant checkpoint` with models of one file: GGUF and ONNX. What is written is tested with `requant.checkpoint`."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from requant.command.exit_status import DONE, FAILED, WRONG_USAGE
+from requant.command.main import main
+
+_F32, _Q8_0 = 0, 8
+
+
+def checkpoint(*arguments: object) -> int:
+    return main(["checkpoint", *map(str, arguments)])
+
+
+def text(value: str) -> bytes:
+    return struct.pack("<Q", len(value)) + value.encode()
+
+
+@pytest.fixture
+def gguf(tmp_path: Path) -> Path:
+    """A file with one matrix, [4, 64] of f32, and no keys but the architecture."""
+    key = text("general.architecture") + struct.pack("<I", 8) + text("llama")
+    info = text("blk.0.attn_q.weight") + struct.pack("<IQQIQ", 2, 64, 4, _F32, 0)
+    head = b"GGUF" + struct.pack("<IQQ", 3, 1, 1) + key + info
+    path = tmp_path / "model.gguf"
+    path.write_bytes(head + bytes(-len(head) % 32) + np.linspace(-1, 1, 256, dtype=np.float32).tobytes())
+    return path
+
+
+def test_gguf_to_gguf_and_back(gguf: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert checkpoint("plan", gguf, "--scheme", "Q8_0", "--json") == DONE
+    (tensor,) = json.loads(capsys.readouterr().out)["tensors"]
+    assert (tensor["from"], tensor["to"]) == ("F32", "Q8_0")
+    assert checkpoint("quantize", gguf, tmp_path / "q.gguf", "--scheme", "Q8_0", "--dry-run") == DONE
+    assert not (tmp_path / "q.gguf").exists()
+    capsys.readouterr()
+
+    assert checkpoint("quantize", gguf, tmp_path / "q.gguf", "--scheme", "Q8_0", "--progress", "json") == DONE
+    done = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert [(each["name"], each["bytes"]) for each in done["files"]] == [
+        ("q.gguf", (tmp_path / "q.gguf").stat().st_size)
+    ]
+    assert (tmp_path / "q.gguf").stat().st_size < gguf.stat().st_size / 2
+    assert checkpoint("dequantize", tmp_path / "q.gguf", tmp_path / "back.gguf", "--dtype", "F32") == DONE
+    assert (tmp_path / "back.gguf").stat().st_size > gguf.stat().st_size
+    # It is not written twice.
+    assert checkpoint("quantize", gguf, tmp_path / "q.gguf", "--scheme", "Q8_0") == FAILED
+    assert checkpoint("quantize", gguf, tmp_path / "r.gguf", "--scheme", "Q8") == WRONG_USAGE
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_onnx(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    onnx = pytest.importorskip("onnx")
+    helper = onnx.helper
+    weight = onnx.numpy_helper.from_array(np.linspace(-1, 1, 64 * 32, dtype=np.float32).reshape(64, 32), "w")
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"], name="matmul")],
+        "graph",
+        [helper.make_tensor_value_info("x", 1, [1, 64])],
+        [helper.make_tensor_value_info("y", 1, [1, 32])],
+        [weight],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)]), str(tmp_path / "model.onnx"))
+    options = ("--scheme", "MatMulNBits4", "--block-size", 32, "--symmetric")
+    assert checkpoint("plan", tmp_path / "model.onnx", *options, "--json") == DONE
+    document = json.loads(capsys.readouterr().out)
+    assert (document["bits"], document["block_size"], document["symmetric"]) == (4, 32, True)
+    assert checkpoint("quantize", tmp_path / "model.onnx", tmp_path / "q.onnx", *options) == DONE
+    (node,) = onnx.load(str(tmp_path / "q.onnx"), load_external_data=False).graph.node
+    assert node.op_type == "MatMulNBits"
+    assert (tmp_path / "q.onnx.data").exists()
+
+
+@pytest.mark.parametrize("size", [0, -1, 48])
+def test_block_sizes_that_onnxruntime_does_not_write(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], size: int
+) -> None:
+    options = ("--scheme", "MatMulNBits4", "--block-size", size)
+    assert checkpoint("plan", tmp_path / "model.onnx", *options) == WRONG_USAGE
+    assert f"the block size {size} is not one of 16, 32" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("source", "options"),
+    [
+        ("model.gguf", ["--symmetric"]),
+        ("model.gguf", ["--profile", "compressed-tensors-cpu"]),
+        ("model.onnx", ["--engine", "ray"]),
+        ("model.onnx", ["--not-finite", "convert"]),
+        ("model", ["--block-size", "32"]),
+        ("model", ["--block-size", "0"]),
+    ],
+)
+def test_options_without_effect_are_wrong_usage(tmp_path: Path, source: str, options: list[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        checkpoint("quantize", tmp_path / source, tmp_path / "out", "--scheme", "Q8_0", *options)
+    assert ended.value.code == WRONG_USAGE
+
+
+def test_a_gguf_file_is_dequantized_to_a_type_that_is_named(gguf: Path, tmp_path: Path) -> None:
+    with pytest.raises(SystemExit):
+        checkpoint("dequantize", gguf, tmp_path / "out.gguf")

@@ -19,7 +19,7 @@ from time import perf_counter, process_time
 Contender = Callable[[], object]
 
 _SHORTEST_SAMPLE = 0.008
-_FEWEST_ROUNDS = 5
+_MIN_ROUNDS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def compare(
     order = list(contenders)
     started, busy, own = perf_counter(), _busy_seconds(), _own_seconds()
     for round_number in range(rounds):
-        if round_number >= _FEWEST_ROUNDS and perf_counter() - started > budget:
+        if round_number >= _MIN_ROUNDS and perf_counter() - started > budget:
             break
         random.shuffle(order)
         for name in order:

@@ -48,7 +48,7 @@ TOOLS = {"buildah": "buildah", "debootstrap": "debootstrap", "iptables": "iptabl
 # Podman asks for more than some machines allow, and only CAP_SYS_RESOURCE raises it.
 ULIMITS = ("--ulimit", "nofile=16384:16384", "--ulimit", "nproc=4096:4096")
 CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
-MOST_SECONDS = 900
+MAX_SECONDS = 900
 
 
 def check_machine() -> None:
@@ -197,7 +197,7 @@ def wait_until_ready(engine: Engine, name: str, asked: float) -> str:
             break
         except OSError:
             status = engine.read("podman", "inspect", "--format", "{{.State.Status}}", name)
-            if status != "running" or time.time() - asked > MOST_SECONDS:
+            if status != "running" or time.time() - asked > MAX_SECONDS:
                 raise SystemExit(f"the service did not become ready; its container is {status}") from None
             time.sleep(0.02)
     ready = time.time()

@@ -26,7 +26,7 @@ from requant.kernels.jit.warmup import compile_kernels
 _TITLE = "Whole checkpoints"
 _LARGEST = (1.0, 2.0, 5.0, 10.0, 20.0)
 _ONE_FILE = (0.5, 2.0, 8.0)
-_LEAST_CPU, _LEAST_MEMORY, _MOST_RESIDENT, _MOST_OF_COPY = 10.0, 7.0, 256 << 20, 1.3
+_LEAST_CPU, _LEAST_MEMORY, _MAX_RESIDENT, _MAX_OF_COPY = 10.0, 7.0, 256 << 20, 1.3
 # The example of a 70 B model: its bytes in bf16, and a machine with an assumed disk, in bytes per second.
 _LARGE, _CORES, _READ, _WRITE = 141e9, 16, 3e9, 1.5e9
 
@@ -94,11 +94,11 @@ def _goals(rows: list[Row], measured: list[Size]) -> list[list[str]]:
         ("llm-compressor's memory / ours", f"{_LEAST_MEMORY:.0f}", f"{memory:.1f}", memory >= _LEAST_MEMORY),
         (
             "peak memory, whatever the size (MiB)",
-            f"{_MOST_RESIDENT >> 20}",
+            f"{_MAX_RESIDENT >> 20}",
             f"{resident / 2**20:.0f}",
-            resident <= _MOST_RESIDENT,
+            resident <= _MAX_RESIDENT,
         ),
-        ("wall time / a copy's", f"{_MOST_OF_COPY}", f"{copy:.2f}", copy <= _MOST_OF_COPY),
+        ("wall time / a copy's", f"{_MAX_OF_COPY}", f"{copy:.2f}", copy <= _MAX_OF_COPY),
     )
     return [[goal, wanted, found, "reached" if reached else "not reached"] for goal, wanted, found, reached in goals]
 
@@ -196,8 +196,8 @@ def _large(rows: list[Row], size: int, start: dict[str, Usage]) -> str:
 def _failures(rows: list[Row], measured: list[Size]) -> list[str]:
     found = [f"{row.scheme}: our files differ from llm-compressor's" for row in rows if not row.same]
     resident = _most_resident(rows, measured)
-    if resident > _MOST_RESIDENT:
-        found.append(f"a conversion took {resident / 2**20:.0f} MiB; at most {_MOST_RESIDENT >> 20} are wanted")
+    if resident > _MAX_RESIDENT:
+        found.append(f"a conversion took {resident / 2**20:.0f} MiB; at most {_MAX_RESIDENT >> 20} are wanted")
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-_MOST_ELEMENTS = 5
+_MAX_ELEMENTS = 5
 
 
 def violations(page: Any) -> list[str]:
@@ -13,6 +13,6 @@ def violations(page: Any) -> list[str]:
 
     return [
         f"{violation['id']} ({violation['impact']}, {len(violation['nodes'])} elements): {violation['help']}\n"
-        + "\n".join(f"  {node['html']}\n  {node['failureSummary']}" for node in violation["nodes"][:_MOST_ELEMENTS])
+        + "\n".join(f"  {node['html']}\n  {node['failureSummary']}" for node in violation["nodes"][:_MAX_ELEMENTS])
         for violation in Axe().run(page).response["violations"]
     ]

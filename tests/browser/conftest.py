@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser.watched_page import MOST_MILLISECONDS, watched_page
+from tests.browser.watched_page import MAX_MILLISECONDS, watched_page
 from tests.conftest import Server
 
 
@@ -23,7 +23,7 @@ def chromium() -> Iterator[Any]:
     # In a container root cannot have the sandbox, and /dev/shm may be small.
     root = ["--no-sandbox"] if os.geteuid() == 0 else []
     # A machine that does other things as well takes its time.
-    expect.set_options(timeout=MOST_MILLISECONDS)
+    expect.set_options(timeout=MAX_MILLISECONDS)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=[*root, "--disable-dev-shm-usage"])
         yield browser

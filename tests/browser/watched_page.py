@@ -19,7 +19,7 @@ PHONE: dict[str, Any] = {
 }
 SIZES = {"desktop": DESKTOP, "phone": PHONE}
 COLOR_SCHEMES = ("light", "dark")
-MOST_MILLISECONDS = 30_000
+MAX_MILLISECONDS = 30_000
 """How long a page may take to show what is expected."""
 
 # A page shows what the API refuses; Chromium calls the status an error all the same.
@@ -49,7 +49,7 @@ def watched_page(chromium: Any, origin: str, complaints: list[str] | None = None
 
     def on_page(page: Any) -> None:
         page.on("pageerror", lambda error: noted.append(f"exception: {error}"))
-        page.set_default_timeout(MOST_MILLISECONDS)
+        page.set_default_timeout(MAX_MILLISECONDS)
 
     with chromium.new_context(base_url=origin, **(DESKTOP | options)) as context:
         context.on("page", on_page)

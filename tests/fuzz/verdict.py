@@ -21,7 +21,7 @@ from tests.support.oip_wire import DTYPES, LENGTH
 PROBLEM = "application/problem+json"
 BINARY = "application/octet-stream"
 LONGEST_PROBLEM = 8 << 10
-MOST_FAULTS = 16
+MAX_FAULTS = 16
 # An error quotes at most 80 characters, and those that are not printable as escapes.
 _QUOTED = 160
 _TEXT = re.compile(r"tensor<((?:\d+x)*)[^?*]*>", re.DOTALL)
@@ -87,7 +87,7 @@ def _problem_faults(request: Request, reply: Reply, codes: dict[str, int]) -> It
         yield "no error as the inference protocol has it"
     if reply.status == 503 and "retry-after" not in reply.fields:
         yield "503 without Retry-After"
-    if len(problem.get("errors", ())) > MOST_FAULTS:
+    if len(problem.get("errors", ())) > MAX_FAULTS:
         yield f"{len(problem['errors'])} faults"
     if any(
         not re.fullmatch(r"(?:/(?:[^~/]|~[01])*)*", each["pointer"], re.DOTALL) for each in problem.get("errors", ())

@@ -15,7 +15,7 @@ from onnxruntime import InferenceSession, SessionOptions
 pytestmark = pytest.mark.interop
 
 ROOT = Path(__file__).parents[2]
-MOST_MIB = 256
+MAX_MIB = 256
 ONNX = """
 from requant.checkpoint.onnx.quantize import quantize_onnx
 from requant.checkpoint.onnx.weight_form import form_named
@@ -58,7 +58,7 @@ def test_an_onnx_model_of_more_than_2_gib(scheme: str, tmp_path: Path) -> None:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
     (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
     memory = peak_mib(tmp_path, ONNX.format(scheme=scheme))
-    assert memory < MOST_MIB
+    assert memory < MAX_MIB
     print(f"ONNX of {4 * k * n / 2**30:.1f} GiB to {scheme}: {memory} MiB")  # noqa: T201
     (tmp_path / "m.data").unlink()
     options = SessionOptions()
@@ -83,7 +83,7 @@ def test_a_gguf_file_of_a_gibibyte(type_: str, tmp_path: Path) -> None:
         size = len(file.read())
         file.truncate(-(-size // 32) * 32 + rows * row * 2)
     memory = peak_mib(tmp_path, GGUF.format(type_=type_))
-    assert memory < MOST_MIB
+    assert memory < MAX_MIB
     print(f"GGUF of 1 GiB to {type_}: {memory} MiB")  # noqa: T201
     assert gguf.GGUFReader(tmp_path / "q.gguf").tensors[0].tensor_type.name == type_
     (tmp_path / "q.gguf").unlink()

@@ -19,7 +19,7 @@ from requant.mlir.types import TensorType
 from requant.operators.description import Operator
 from requant.operators.element_names import container
 from requant.operators.registry import OPERATORS
-from requant.operators.separate_parameters import MOST_FACTORS, MOST_SCALES
+from requant.operators.separate_parameters import MAX_FACTORS, MAX_SCALES
 from requant_service.json_api.catalog.operators import route_path
 from tests.load.case import Array, Case, json_case, noise, numbers, positive, scale_list, tensor
 from tests.support.oip_wire import Input, body_of
@@ -27,7 +27,7 @@ from tests.support.oip_wire import Input, body_of
 # Bytes of all tensors of a call: of 64 MiB, and of 8 MiB in base64 with a MiB for attributes.
 _BINARY_BYTES = 62 << 20
 _JSON_BYTES = 5 << 20
-_MOST_ENTRIES = 65_536
+_MAX_ENTRIES = 65_536
 _SCALES_OF_TYPE = 50_000
 _ELEMENTS = {"f4": "f32", "i1": "i8", "u1": "ui8", "i4": "i32", "i8": "i64"}
 
@@ -99,7 +99,7 @@ def _channels(scales: str, zeros: str | None, input_: str, attributes: Any = Non
     size = 4 * np.dtype(element).itemsize + 8
 
     def calls(budget: int) -> Iterator[Call]:
-        count = min(MOST_SCALES, budget // size)
+        count = min(MAX_SCALES, budget // size)
 
         def operands() -> dict[str, Operand]:
             found = {input_: Operand(noise((4, count), element)), scales: Operand(positive((count,)))}
@@ -135,7 +135,7 @@ def _groups(dtype: str) -> Calls:
     itemsize = np.dtype(dtype).itemsize
 
     def calls(budget: int) -> Iterator[Call]:
-        count = min(MOST_SCALES, budget // (2 * itemsize + 8))
+        count = min(MAX_SCALES, budget // (2 * itemsize + 8))
         size = (budget - 8 * count) // (count * itemsize)
         yield Call(
             f"{_million(count)} groups",
@@ -163,7 +163,7 @@ def _quantize_linear(budget: int) -> Iterator[Call]:
 
 def _dequantize_linear(budget: int) -> Iterator[Call]:
     yield from _channels("x_scale", "x_zero_point", "x", element="i1")(budget)
-    scales = min(MOST_SCALES, budget // 5)
+    scales = min(MAX_SCALES, budget // 5)
     size = (budget - 4 * scales) // scales
     yield Call(
         f"a scale for each {size} elements",
@@ -174,7 +174,7 @@ def _dequantize_linear(budget: int) -> Iterator[Call]:
 
 def _dynamic_dequantize(budget: int) -> Iterator[Call]:
     yield from _channels("scales", None, "src", {"qtype": "per_channel"}, "i1")(budget)
-    scales = min(MOST_SCALES, budget // 6)
+    scales = min(MAX_SCALES, budget // 6)
     size = (budget - 4 * scales) // scales
     yield Call(
         f"a scale for each {size} elements",
@@ -187,12 +187,12 @@ def _scale_lists(dtype: str, **attributes: Any) -> Calls:
     """As many scales and zero points as an attribute may list."""
 
     def calls(budget: int) -> Iterator[Call]:
-        rows = budget // (_MOST_ENTRIES * np.dtype(dtype).itemsize)
-        scales = [float(f"{each:.8g}") for each in numbers(_MOST_ENTRIES)]
+        rows = budget // (_MAX_ENTRIES * np.dtype(dtype).itemsize)
+        scales = [float(f"{each:.8g}") for each in numbers(_MAX_ENTRIES)]
         yield Call(
-            f"{_MOST_ENTRIES} scales",
-            lambda: {"src": Operand(noise((rows, _MOST_ENTRIES), dtype))},
-            {"qtype": "per_channel", "axis": 1, "scales": scales, "zps": [0] * _MOST_ENTRIES, **attributes},
+            f"{_MAX_ENTRIES} scales",
+            lambda: {"src": Operand(noise((rows, _MAX_ENTRIES), dtype))},
+            {"qtype": "per_channel", "axis": 1, "scales": scales, "zps": [0] * _MAX_ENTRIES, **attributes},
         )
 
     return calls
@@ -262,7 +262,7 @@ def _qlinear_matmul(budget: int) -> Iterator[Call]:
 
     for what, a, b in _matmul_shapes(budget):
         yield Call(what, lambda a=a, b=b: operands(a, b))  # type: ignore[misc]
-    columns = min(MOST_FACTORS, budget // 6)
+    columns = min(MAX_FACTORS, budget // 6)
     yield Call(f"a scale for each of {_million(columns)} columns", lambda: operands((1, 1), (1, columns), (columns,)))
 
 
@@ -310,18 +310,18 @@ def _qlinear_conv(budget: int) -> Iterator[Call]:
 
     for what, x, w, attributes in _conv_shapes(budget):
         yield Call(what, lambda x=x, w=w: operands(x, w), attributes)  # type: ignore[misc]
-    channels = min(MOST_FACTORS, budget // 10)
+    channels = min(MAX_FACTORS, budget // 10)
     yield Call(f"{_million(channels)} channels", lambda: operands((1, 1, 1, 1), (channels, 1, 1, 1)))
 
 
 def _rescale(budget: int) -> Iterator[Call]:
-    rows = budget // (4 * _MOST_ENTRIES) - 2
+    rows = budget // (4 * _MAX_ENTRIES) - 2
     yield Call(
-        f"{_MOST_ENTRIES} multipliers",
+        f"{_MAX_ENTRIES} multipliers",
         lambda: {
-            "input": Operand(noise((rows, _MOST_ENTRIES), "i4")),
-            "multiplier": Operand(np.full(_MOST_ENTRIES, 1 << 30, "i4")),
-            "shift": Operand(np.full(_MOST_ENTRIES, 35, "i1")),
+            "input": Operand(noise((rows, _MAX_ENTRIES), "i4")),
+            "multiplier": Operand(np.full(_MAX_ENTRIES, 1 << 30, "i4")),
+            "shift": Operand(np.full(_MAX_ENTRIES, 35, "i1")),
             "input_zp": Operand(np.zeros(1, "i4")),
             "output_zp": Operand(np.zeros(1, "i1")),
         },

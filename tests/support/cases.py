@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 EXHAUSTIVE: Final = os.environ.get("REQUANT_EXHAUSTIVE") == "1"
 # A test stops at this many failures: they have one cause more often than several.
-_MOST_SHOWN = 5
+_MAX_SHOWN = 5
 
 Item = TypeVar("Item")
 Scalar = TypeVar("Scalar", bound=np.generic)
@@ -83,7 +83,7 @@ def check_each(cases: Iterable[Named], check: Callable[[Named], None]) -> None:
         except Exception as error:
             error.add_note(f"in the case {case.name}")
             failures.append(error)
-            if len(failures) == _MOST_SHOWN:
+            if len(failures) == _MAX_SHOWN:
                 break
     if failures:
         raise ExceptionGroup(f"{len(failures)} cases failed", failures)

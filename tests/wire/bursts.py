@@ -21,7 +21,7 @@ from tests.conftest import ROOT, free_port
 from tests.wire.memory import memory
 
 SECONDS = 8.0
-MOST_BYTES = 16 << 20
+MAX_BYTES = 16 << 20
 
 _HOST = b"Host: localhost\r\n"
 _GET = b"GET /nothing HTTP/1.1\r\n" + _HOST + b"\r\n"

@@ -16,7 +16,7 @@ from tests.wire.messages import LAST, Message, large, last, whole
 # How many different messages of each kind a round has, and how many connections.
 _POOL, _LARGE_POOL, _LAST_POOL, _CONNECTIONS = 1000, 6, 100, 400
 _AT_ONCE = 24
-_MOST_MESSAGES = 500
+_MAX_MESSAGES = 500
 _LARGE_SHARE = 0.15
 _SECONDS = 300.0
 
@@ -190,7 +190,7 @@ async def fuzz_round(port: int, seed: int, connections: int = _CONNECTIONS) -> T
     pool = [each for each in pool if b"\r\nconnection: close\r\n" not in each.reply]
 
     async def one(own: Random) -> Known:
-        parts = own.choices(pool, k=int(_MOST_MESSAGES ** own.random()))
+        parts = own.choices(pool, k=int(_MAX_MESSAGES ** own.random()))
         # A client mostly sends again what it has just sent.
         parts = [each for part in parts for each in [part] * own.choice((1, 1, 1, 2, 4))]
         if own.random() < _LARGE_SHARE:

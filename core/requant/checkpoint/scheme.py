@@ -12,7 +12,7 @@ from requant.errors import ParameterError, UnknownNameError, excerpt
 from requant.errors.names import entry_named
 
 Members = dict[str, Any]
-_MOST_DIGITS = 6
+_MAX_DIGITS = 6
 MakeConfig = Callable[[Sequence[str], Sequence[str], Sequence[str]], Members]
 """Returns the member `quantization_config` for targets, ignore and the modules that are not quantized."""
 
@@ -78,7 +78,7 @@ def options_of(name: str, options: Sequence[str], known: Sequence[str]) -> dict[
 
 def group_size(name: str, text: str) -> int:
     """Return a number of columns that is stated as an option. Raises ParameterError."""
-    if not text.isascii() or not text.isdigit() or len(text) > _MOST_DIGITS or int(text) == 0:
+    if not text.isascii() or not text.isdigit() or len(text) > _MAX_DIGITS or int(text) == 0:
         raise ParameterError(f"scheme {excerpt(name)}: the group size is '{excerpt(text)}', not a positive integer")
     return int(text)
 

@@ -14,7 +14,9 @@ HELP = "serve the operations over HTTP (`requant serve --help` lists the setting
 def run(arguments: Sequence[str]) -> None:
     """Serve until a signal ends it. `arguments`: the settings as flags. Exit if the extra `serve` is not installed."""
     if find_spec("fastapi") is None:
-        sys.stderr.write("requant serve needs the packages of the service: run pip install 'requant[serve]'\n")
+        sys.stderr.write(
+            "requant serve needs the packages of the service: run pip install '.[serve]' in the repository\n"
+        )
         sys.exit(FAILED)
     from requant_service.main import main
 

@@ -41,7 +41,7 @@ from requant.mlir.printer import print_type
 from requant.mlir.types import TensorType, UniformPerAxisType, UniformSubChannelType
 from requant.plan.plan import check_flat
 
-MOST_REPORTED = 1000
+MAX_REPORTED = 1000
 """The most mismatches that are listed."""
 
 
@@ -101,11 +101,11 @@ class Comparison:
     def run(self, a: Array, b: Array, max_reported: int = 10) -> ComparisonReport:
         """Compare two flat tensors: 1-D, contiguous, of the dtypes `self.a.dtype` and `self.b.dtype`.
 
-        At most `max_reported` mismatches are listed, 0 to MOST_REPORTED. Raise ParameterError if it is another number,
+        At most `max_reported` mismatches are listed, 0 to MAX_REPORTED. Raise ParameterError if it is another number,
         TensorDataError if the arrays are not as said or hold what their types do not.
         """
-        if not 0 <= max_reported <= MOST_REPORTED:
-            raise ParameterError(f"{max_reported} mismatches to be listed; 0 to {MOST_REPORTED} are")
+        if not 0 <= max_reported <= MAX_REPORTED:
+            raise ParameterError(f"{max_reported} mismatches to be listed; 0 to {MAX_REPORTED} are")
         for side, array, dtype in (("a", a, self.a.dtype), ("b", b, self.b.dtype)):
             check_flat(array, dtype, self.elements, side)
         counts = np.zeros(COUNTS, np.int64)

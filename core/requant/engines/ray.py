@@ -34,7 +34,7 @@ def run_on_ray(
         import ray
         from ray.exceptions import RayTaskError
     except ModuleNotFoundError as error:
-        raise UnavailableError("--engine ray needs Ray: run pip install 'requant[ray]'") from error
+        raise UnavailableError("--engine ray needs Ray: run pip install '.[ray]' in the repository") from error
 
     # Ray reports its use to its makers unless it is told not to.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")

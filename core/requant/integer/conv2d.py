@@ -44,7 +44,7 @@ _NARROWEST_TILED_GROUP = 32
 _COST_OF_TAP = 80
 _COST_OF_PIXEL = 48
 # With fewer columns than this, vectors along them are mostly empty.
-_FEWEST_COLUMNS = 8
+_MIN_COLUMNS = 8
 # Sums and products between two checks for cancellation.
 _DIRECT_SUMS = 1 << 18
 _DIRECT_PRODUCTS = 1 << 24
@@ -149,7 +149,7 @@ class Conv2d(Accumulation):
     @property
     def _by_columns(self) -> bool:
         """Whether the direct way goes through the weights column by column: few columns leave vectors empty."""
-        return self.window.groups == 1 and self.columns < _FEWEST_COLUMNS
+        return self.window.groups == 1 and self.columns < _MIN_COLUMNS
 
     @property
     def cost(self) -> int:

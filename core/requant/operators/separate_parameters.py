@@ -30,15 +30,15 @@ from requant.plan.lanes import LANES, widen
 Array = NDArray[Any]
 
 
-MOST_SCALES = 1 << 20
-MOST_FACTORS = 1 << 18
+MAX_SCALES = 1 << 20
+MAX_FACTORS = 1 << 18
 """The output channels of a quantized product, such as the entries of a large vocabulary."""
 
 
-def check_number_of_scales(count: int, pointer: str | None = None, most: int = MOST_SCALES) -> None:
+def check_number_of_scales(count: int, pointer: str | None = None, most: int = MAX_SCALES) -> None:
     """Raise LimitError for more scales than are planned: each of them is a number of Python's for a moment.
 
-    `most` is MOST_FACTORS where a factor is derived from each, which takes some five microseconds.
+    `most` is MAX_FACTORS where a factor is derived from each, which takes some five microseconds.
     """
     if count > most:
         raise LimitError(f"there are more than {most} scales", limit=most, pointer=pointer)

@@ -17,7 +17,7 @@ from requant_service.http.request_body import BodyReader
 from requant_service.runtime.executor import Executor
 from requant_service.runtime.request_context import context_of
 
-MOST_GROWTH = 100
+MAX_GROWTH = 100
 
 # Up to here a body may grow as it likes: it costs nothing, and short tensors of zeros are no bombs.
 _FREE_BYTES = 1 << 20
@@ -66,7 +66,7 @@ class PieceInflater:
     def weight(self) -> int:
         """About how many bytes the next piece has."""
         # Short ones are not worth a change of thread, as long as they do not grow to more.
-        return min(PIECE_BYTES, len(self.waiting) * MOST_GROWTH)
+        return min(PIECE_BYTES, len(self.waiting) * MAX_GROWTH)
 
     def add(self, data: bytes) -> None:
         """Take more, when nothing waits."""
@@ -90,10 +90,10 @@ class PieceInflater:
         if max(self._taken, self._given) > self._limit:
             form = "compressed " if self._taken > self._limit else ""
             raise LimitError(f"the {form}{self._subject} exceeds the limit of {self._limit} bytes", limit=self._limit)
-        if self._given > max(_FREE_BYTES, MOST_GROWTH * self._taken):
+        if self._given > max(_FREE_BYTES, MAX_GROWTH * self._taken):
             raise LimitError(
-                f"the {self._subject} grows more than {MOST_GROWTH} times when it is inflated; send it uncompressed",
-                limit=MOST_GROWTH,
+                f"the {self._subject} grows more than {MAX_GROWTH} times when it is inflated; send it uncompressed",
+                limit=MAX_GROWTH,
             )
         return piece
 

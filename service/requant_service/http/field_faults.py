@@ -12,9 +12,9 @@ from requant.errors import FieldFault, InvalidRequestError, LimitError, RequantE
 from requant.errors.names import did_you_mean
 from requant_service.http.problems import pointer
 
-_MOST_FAULTS = 16
+_MAX_FAULTS = 16
 # Faults that the message itself names.
-_MOST_NAMED = 3
+_MAX_NAMED = 3
 # Faults come from schemas and say nothing of the input; a list of names may be long.
 _LONGEST_DETAIL = 400
 
@@ -39,9 +39,9 @@ def invalid_request(error: ValidationError, model: type[BaseModel], max_values: 
             limit = found[0]["ctx"]["max_length"]
         return LimitError(f"a list has more than {limit} entries", limit=limit, pointer=pointer(*place))
     listed: set[str] = set()
-    faults = [_fault(item, model, listed) for item in found[:_MOST_FAULTS]]
-    named = "; ".join(f"{fault.pointer or 'the body'}: {fault.detail}" for fault in faults[:_MOST_NAMED])
-    more = f" (and {len(found) - _MOST_NAMED} more)" if len(found) > _MOST_NAMED else ""
+    faults = [_fault(item, model, listed) for item in found[:_MAX_FAULTS]]
+    named = "; ".join(f"{fault.pointer or 'the body'}: {fault.detail}" for fault in faults[:_MAX_NAMED])
+    more = f" (and {len(found) - _MAX_NAMED} more)" if len(found) > _MAX_NAMED else ""
     return InvalidRequestError(named + more, tuple(faults))
 
 

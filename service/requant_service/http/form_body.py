@@ -28,8 +28,8 @@ from requant_service.http.request_body import BodyReader, ChunkReader, require_m
 
 MEDIA_TYPE = "multipart/form-data"
 
-MOST_PARTS = 64
-_MOST_HEADERS = 8
+MAX_PARTS = 64
+_MAX_HEADERS = 8
 _LONGEST_HEADER = 1024
 
 _BOUNDARY = re.compile(r"[0-9A-Za-z'()+_,./:=? -]{0,69}[0-9A-Za-z'()+_,./:=?-]", re.ASCII)
@@ -82,7 +82,7 @@ class FormReader:
                 "on_part_end": lambda: self._events.append((_END_OF_PART, b"")),
                 "on_end": lambda: self._events.append((_END, b"")),
             },
-            max_header_count=_MOST_HEADERS,
+            max_header_count=_MAX_HEADERS,
             max_header_size=_LONGEST_HEADER,
         )
 
@@ -136,9 +136,9 @@ class FormReader:
         # Of two chunks, what may hold a boundary that neither of them holds.
         edge = self._tail + data[:size]
         self._delimiters += data.count(delimiter) + (self._tail[1 - size :] + data[: size - 1]).count(delimiter)
-        if self._delimiters > MOST_PARTS:
-            detail = f"the form has more than {MOST_PARTS} parts, or its boundary occurs in the data of one"
-            raise LimitError(detail, limit=MOST_PARTS)
+        if self._delimiters > MAX_PARTS:
+            detail = f"the form has more than {MAX_PARTS} parts, or its boundary occurs in the data of one"
+            raise LimitError(detail, limit=MAX_PARTS)
         if any(delimiter + blank in part for part in (data, edge) for blank in _BLANKS):
             raise MalformedRequestError("a boundary of the form is followed by blanks")
         self._tail = (self._tail + data if len(data) < size else data)[-size:]

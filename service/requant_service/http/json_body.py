@@ -30,7 +30,7 @@ Model = TypeVar("Model", bound=BaseModel)
 # Strings of at least this length are skipped when tokens are counted: base64 and types, which have few or none.
 _LONG_TEXT = 4096
 # At most so many strings are skipped.
-_MOST_TEXTS = 256
+_MAX_TEXTS = 256
 # Tokens are counted on the event loop in bodies of up to this length.
 _QUICKLY_COUNTED = 256 << 10
 # Memory for a byte of a body (its text, the decoded base64, results in f64, and those as base64), for a byte of a type,
@@ -133,7 +133,7 @@ def token_bound(body: Text) -> int:
     if len(body) < _LONG_TEXT:
         return _count(body, 0, len(body))
     bound, at = 0, 0
-    for _ in range(_MOST_TEXTS):
+    for _ in range(_MAX_TEXTS):
         begin = body.find(b'"', at) + 1
         end = body.find(b'"', begin) if begin else -1
         if end < 0:

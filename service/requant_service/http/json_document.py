@@ -19,7 +19,7 @@ from requant_service.http.json_slices import Text
 _LONG_TEXT = 16 << 10
 # Where the next member is looked for, and how many are.
 _WINDOW = 64 << 10
-_MOST_TEXTS = 16
+_MAX_TEXTS = 16
 
 _KEY = b'"data"'
 _OPENING = re.compile(rb'"data"[ \t\n\r]*:[ \t\n\r]*"')
@@ -75,7 +75,7 @@ def _without_long_texts(body: Text, long: dict[str, memoryview]) -> Text:
     """Return a body with names for its long strings, which are added to `long`."""
     kept: list[Text] = []
     whole, at, begin = memoryview(body), 0, 0
-    while len(long) < _MOST_TEXTS:
+    while len(long) < _MAX_TEXTS:
         key = body.find(_KEY, at, at + _WINDOW)
         if key < 0:
             break

@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, mo
 from pydantic_core import PydanticCustomError
 
 from requant.mlir.parser import MAXIMUM_RANK
-from requant_service.runtime.settings import MOST_ENTRIES
+from requant_service.runtime.settings import MAX_ENTRIES
 
 # Marks a field whose schema is the enum component of that name; `requant_service.openapi` puts the reference there.
 COMPONENT = "x-component"
@@ -22,7 +22,7 @@ COMPONENT = "x-component"
 # Optional fields are absent, never null: the default is not validated, and a given null is refused.
 ABSENT: Any = None
 
-_MOST_UNKNOWN = 16
+_MAX_UNKNOWN = 16
 
 Int32 = Annotated[int, Field(json_schema_extra={"format": "int32"})]
 Int64 = Annotated[int, Field(json_schema_extra={"format": "int64"})]
@@ -49,7 +49,7 @@ NumberOrText = Annotated[Any, BeforeValidator(_number_or_text)]
 `JsonDocument.number_text` gives both as text: a number means what the text of the same characters means.
 """
 
-Numbers = Annotated[list[Annotated[float, Field(allow_inf_nan=False)]], FailFast(), Field(max_length=MOST_ENTRIES)]
+Numbers = Annotated[list[Annotated[float, Field(allow_inf_nan=False)]], FailFast(), Field(max_length=MAX_ENTRIES)]
 
 
 def default_in_words(field: dict[str, Any]) -> dict[str, Any]:
@@ -98,7 +98,7 @@ class RequestModel(BaseModel):
     @classmethod
     def _few_fields(cls, value: Any) -> Any:
         """Refuse many unknown fields with one error: pydantic would make one for each of them."""
-        if isinstance(value, dict) and len(value) > len(cls.model_fields) + _MOST_UNKNOWN:
+        if isinstance(value, dict) and len(value) > len(cls.model_fields) + _MAX_UNKNOWN:
             count, known = len(value), ", ".join(cls.model_fields)
             raise PydanticCustomError(
                 "extra_forbidden", "there are {count} fields; known are {known}", {"count": count, "known": known}

@@ -11,7 +11,7 @@ from requant.errors import FieldFault, InvalidRequestError, excerpt
 from requant.errors.names import not_among
 from requant_service.http.problems import pointer
 
-_MOST_PARAMETERS = 16
+_MAX_PARAMETERS = 16
 _MISSING = "required; in a shell, a URL with & in it needs quotes"
 
 
@@ -19,9 +19,9 @@ def read_query(request: Request, known: Collection[str], required: Collection[st
     """Return the query's parameters. Unknown ones are refused: a misspelt option is not ignored."""
     text = request.scope["query_string"].decode("latin-1")
     try:
-        pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_PARAMETERS)
+        pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=_MAX_PARAMETERS)
     except ValueError:
-        raise InvalidRequestError(f"the query has more than {_MOST_PARAMETERS} parameters") from None
+        raise InvalidRequestError(f"the query has more than {_MAX_PARAMETERS} parameters") from None
     faults = []
     query: dict[str, str] = {}
     for name, value in pairs:

@@ -33,13 +33,13 @@ SAFETENSORS = "application/vnd.safetensors"
 
 MEDIA_TYPES = frozenset({SAFETENSORS, "application/safetensors", "application/x-safetensors"})
 
-MOST_HEADER_BYTES = 1 << 20
+MAX_HEADER_BYTES = 1 << 20
 """Of a body's header: some ten thousand tensors. Parsing it takes at most half a second of CPU time."""
 
 # Of the parsed header, per byte of its text.
 _PARSED_BYTES = 6
 # A name is compared with so many others of at most so many characters, and so many are listed.
-_MOST_COMPARED, _LONGEST_COMPARED, _MOST_LISTED = 1000, 256, 8
+_MAX_COMPARED, _LONGEST_COMPARED, _MAX_LISTED = 1000, 256, 8
 
 _ELEMENTS: dict[str, ElementType] = {
     "F64": FLOATS["f64"],
@@ -89,9 +89,9 @@ async def header_text(reader: ChunkReader, start: bytes) -> bytes:
             f"the body has {len(start)} bytes; expected at least {LENGTH_BYTES}: the header's length"
         )
     length = int.from_bytes(start[:LENGTH_BYTES], "little")
-    if length > MOST_HEADER_BYTES:
+    if length > MAX_HEADER_BYTES:
         raise SafetensorsError(
-            f"the header has {length} bytes; at most {MOST_HEADER_BYTES} are read from a request: send fewer tensors"
+            f"the header has {length} bytes; at most {MAX_HEADER_BYTES} are read from a request: send fewer tensors"
         )
     begun = start[LENGTH_BYTES:]
     if length < len(begun):
@@ -135,7 +135,7 @@ def _entry(header: Header, name: str | None) -> TensorEntry:
     for entry in entries:
         if entry.name == name:
             return entry
-    compared = [entry.name for entry in entries[:_MOST_COMPARED] if len(entry.name) <= _LONGEST_COMPARED]
+    compared = [entry.name for entry in entries[:_MAX_COMPARED] if len(entry.name) <= _LONGEST_COMPARED]
     hint = did_you_mean(name, {excerpt(each): None for each in compared})
     asked = f" ({hint})" if hint else ""
     detail = f"the file has no tensor '{excerpt(name)}'{asked}; its {len(entries)} are {_listed(entries)}"
@@ -143,8 +143,8 @@ def _entry(header: Header, name: str | None) -> TensorEntry:
 
 
 def _listed(entries: tuple[TensorEntry, ...]) -> str:
-    names = ", ".join(f"'{excerpt(entry.name)}'" for entry in entries[:_MOST_LISTED])
-    return f"{names} and others" if len(entries) > _MOST_LISTED else names
+    names = ", ".join(f"'{excerpt(entry.name)}'" for entry in entries[:_MAX_LISTED])
+    return f"{names} and others" if len(entries) > _MAX_LISTED else names
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,12 @@ from requant.errors import FieldFault, InvalidRequestError, ParameterError, exce
 from requant.errors.names import not_among
 from requant.schemes.factors import parse_factor
 from requant_service.http.problems import pointer
-from requant_service.runtime.settings import MOST_ENTRIES
+from requant_service.runtime.settings import MAX_ENTRIES
 
 Value = str | int | float | bool
 
 LARGEST_INTEGER = (1 << 63) - 1
-_MOST_DIGITS = len(str(LARGEST_INTEGER))
+_MAX_DIGITS = len(str(LARGEST_INTEGER))
 _LONGEST_LIST = 1 << 20
 
 
@@ -84,7 +84,7 @@ class Parameter:
     def from_text(self, text: str) -> Value:
         """Return the value that a text of a query stands for; what stands for none is left to `fault`."""
         digits = text.removeprefix("-")
-        if self.kind is Kind.INTEGER and digits.isascii() and digits.isdigit() and len(digits) <= _MOST_DIGITS:
+        if self.kind is Kind.INTEGER and digits.isascii() and digits.isdigit() and len(digits) <= _MAX_DIGITS:
             return int(text)
         return _BOOLEANS.get(text, text) if self.kind is Kind.BOOLEAN else text
 
@@ -144,8 +144,8 @@ def read_list(parameter: str, text: str, *kinds: type) -> list[Any]:
     except (ValueError, RecursionError):
         found = None
     named = " or ".join(_NAMES[kind] for kind in kinds)
-    if not isinstance(found, list) or len(found) > MOST_ENTRIES:
-        raise _wrong(place, f"expected a JSON list of at most {MOST_ENTRIES} members, each {named}")
+    if not isinstance(found, list) or len(found) > MAX_ENTRIES:
+        raise _wrong(place, f"expected a JSON list of at most {MAX_ENTRIES} members, each {named}")
     for index, member in enumerate(found):
         if type(member) not in kinds or (type(member) is not str and _finite(member) is None):
             raise _wrong(place, f"member {index} is not {named}")

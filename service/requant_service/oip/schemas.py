@@ -13,21 +13,21 @@ from pydantic_core import PydanticCustomError
 
 from requant_service.http.models import ABSENT, Int64, ReplyModel, RequestModel, copied_lists
 
-MOST_TENSORS = 256
+MAX_TENSORS = 256
 LONGEST_NAME = 64
 LONGEST_ID = 256
-MOST_PARAMETERS = 32
+MAX_PARAMETERS = 32
 
 # More dimensions than any limit on the rank allows, so that the error is about that limit.
-MOST_DIMENSIONS = 1024
+MAX_DIMENSIONS = 1024
 
 
 def _flat(value: Any) -> Any:
     """Check a map of parameters before it is copied."""
     if not isinstance(value, dict):
         raise PydanticCustomError("parameters", "input should be an object")
-    if len(value) > MOST_PARAMETERS:
-        raise PydanticCustomError("parameters", "there are more than {most} parameters", {"most": MOST_PARAMETERS})
+    if len(value) > MAX_PARAMETERS:
+        raise PydanticCustomError("parameters", "there are more than {most} parameters", {"most": MAX_PARAMETERS})
     if not all(isinstance(member, (str, int, float)) for member in value.values()):
         raise PydanticCustomError("parameters", "the value of a parameter is a text, a number or a boolean")
     return value
@@ -66,7 +66,7 @@ class InferenceInput(RequestModel):
     """An input tensor, with its elements in `data` or in binary after the JSON."""
 
     name: Name
-    shape: Annotated[list[Int64], FailFast(), Field(max_length=MOST_DIMENSIONS)] = Field(description=_SHAPE)
+    shape: Annotated[list[Int64], FailFast(), Field(max_length=MAX_DIMENSIONS)] = Field(description=_SHAPE)
     datatype: Name
     parameters: Parameters = Field(
         default={},
@@ -97,9 +97,9 @@ class InferenceRequest(RequestModel):
         description="The model's parameters, as listed in its metadata, and binary_data_output: whether to return "
         "all outputs in binary.",
     )
-    inputs: list[InferenceInput] = Field(max_length=MOST_TENSORS)
+    inputs: list[InferenceInput] = Field(max_length=MAX_TENSORS)
     outputs: list[InferenceRequestedOutput] = Field(
-        default=[], max_length=MOST_TENSORS, description="The requested outputs. Default: all."
+        default=[], max_length=MAX_TENSORS, description="The requested outputs. Default: all."
     )
 
 

@@ -50,7 +50,7 @@ BINARY_OUTPUT = "binary_data_output"
 BINARY_SIZE = "binary_data_size"
 BINARY = "binary_data"
 MAX_DIMENSION = 1 << 40
-_MOST_DIGITS = 20
+_MAX_DIGITS = 20
 
 Array = NDArray[Any]
 
@@ -63,7 +63,7 @@ def json_length(scope: Scope) -> int | None:
         return None
     text = found.decode("latin-1")
     given = [text] if len(fields) == len(scope["headers"]) else Headers(scope=scope).getlist(LENGTH_HEADER)
-    if len(given) > 1 or not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
+    if len(given) > 1 or not (text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS):
         shown = excerpt(", ".join(given))
         raise MalformedRequestError(f"the Inference-Header-Content-Length is {shown!r}; expected one decimal number")
     return int(text)

@@ -20,7 +20,7 @@ from requant_service.runtime.checkpoint_jobs import CheckpointJobs, PlanMemory
 from requant_service.runtime.request_context import current_request
 from requant_service.runtime.runtime import Runtime
 
-_MOST_CHARACTERS = 2048
+_MAX_CHARACTERS = 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +190,7 @@ def identifier_of(destination: str) -> str:
 def _place_of(name: str) -> str:
     """Return the destination that a name means."""
     try:
-        if len(name) > _MOST_CHARACTERS:
+        if len(name) > _MAX_CHARACTERS:
             raise _unknown_job()
         padded = name + "=" * (-len(name) % 4)
         destination = base64.b64decode(padded, altchars=b"-_", validate=True).decode()

@@ -42,7 +42,7 @@ _PLANS: Mapping[Operation, Callable[..., Plan]] = {
     Operation.REQUANTIZE: plan_requantize,
 }
 # A call with more numbers than that takes longer to compare with others than it is worth.
-_MOST_KEPT_NUMBERS = 4096
+_MAX_KEPT_NUMBERS = 4096
 
 
 class ConversionCall(NamedTuple):
@@ -86,7 +86,7 @@ class ConversionCall(NamedTuple):
         for each in (self.input_type, self.output_type):
             if not isinstance(each, str):
                 numbers += len(getattr(getattr(each, "element", each), "scales", ()))
-        return not self.calibration and numbers <= _MOST_KEPT_NUMBERS
+        return not self.calibration and numbers <= _MAX_KEPT_NUMBERS
 
 
 class PlannedConversion(Conversion):

@@ -30,7 +30,7 @@ from requant_service.operations.conversion_options import (
 )
 from requant_service.operations.types import read_query_type
 from requant_service.runtime.runtime import Runtime
-from requant_service.runtime.settings import MOST_ENTRIES
+from requant_service.runtime.settings import MAX_ENTRIES
 
 _PAIR = re.compile(r"(-?[0-9]{1,17}):(-?[0-9]{1,5})", re.ASCII)
 
@@ -180,8 +180,8 @@ def read_value(option: Option, text: str) -> Value:
 
 def _multipliers(text: str) -> tuple[Multiplier, ...]:
     """Return pairs of multiplier and shift, such as 1073741824:-3,1431655765:-2."""
-    if text.count(",") >= MOST_ENTRIES:
-        raise LimitError(f"there are more than {MOST_ENTRIES} multipliers", limit=MOST_ENTRIES, pointer="/multipliers")
+    if text.count(",") >= MAX_ENTRIES:
+        raise LimitError(f"there are more than {MAX_ENTRIES} multipliers", limit=MAX_ENTRIES, pointer="/multipliers")
     pairs = [_PAIR.fullmatch(pair) for pair in text.split(",")]
     found = tuple(Multiplier(int(pair[1]), int(pair[2])) for pair in pairs if pair is not None)
     fit = all(abs(each.multiplier) <= LARGEST_MULTIPLIER and abs(each.shift) <= LARGEST_SHIFT for each in found)

@@ -21,7 +21,7 @@ from requant_service.operations.conversion_call import ConversionCall, PlannedCo
 from requant_service.runtime.runtime import Runtime
 from requant_service.runtime.settings import Settings
 
-MOST_EXPLAINED = 256
+MAX_EXPLAINED = 256
 """The most elements of a tensor that is explained."""
 CHARACTERS_PER_ELEMENT = 256
 """The cost of explaining an element, in characters of text that cost the same."""
@@ -37,10 +37,10 @@ _EXPLAINERS: Mapping[Operation, Callable[..., Explainer]] = {
 
 def explainer_of(call: ConversionCall, planned: PlannedConversion, settings: Settings) -> Explainer:
     """Return the explainer of a planned call. Raise LimitError for a tensor that is too large."""
-    if planned.elements > MOST_EXPLAINED:
+    if planned.elements > MAX_EXPLAINED:
         raise LimitError(
-            f"the tensor has {planned.elements} elements; at most {MOST_EXPLAINED} are explained",
-            limit=MOST_EXPLAINED,
+            f"the tensor has {planned.elements} elements; at most {MAX_EXPLAINED} are explained",
+            limit=MAX_EXPLAINED,
             pointer="/input_type",
         )
     # With the scales, if they were derived.

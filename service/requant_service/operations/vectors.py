@@ -33,14 +33,14 @@ from requant_service.operations.explanation import element_members
 from requant_service.operations.types import read_type
 from requant_service.runtime.settings import Settings
 
-MOST_GIVEN = 256
+MAX_GIVEN = 256
 """The most multipliers of a call."""
 CHARACTERS_PER_VECTOR = 1024
 """The cost of a vector, in characters of text that cost the same."""
 BYTES_PER_VECTOR = 24 << 10
 """About how much memory a vector, its steps and their text take."""
 _VECTORS_OF_A_DESIGNED_SET = 16
-_MOST_DESIGNED = 12
+_MAX_DESIGNED = 12
 
 
 class Format(StrEnum):
@@ -126,7 +126,7 @@ def make_vectors(call: VectorsCall, settings: Settings) -> MadeVectors:
 
 def _designed(count: int) -> int:
     """Return how many sets of parameters are designed for so many vectors."""
-    return max(1, min(_MOST_DESIGNED, count // _VECTORS_OF_A_DESIGNED_SET))
+    return max(1, min(_MAX_DESIGNED, count // _VECTORS_OF_A_DESIGNED_SET))
 
 
 def _check_fields(call: VectorsCall, taken: frozenset[str]) -> None:

@@ -15,7 +15,7 @@ from requant_service.runtime.settings import SettingError
 
 _log = logging.getLogger("uvicorn.error")
 
-_MOST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 _ENCRYPTED = (b"-----BEGIN ENCRYPTED PRIVATE KEY-----", b"Proc-Type: 4,ENCRYPTED")
 
 
@@ -60,11 +60,11 @@ def _content(setting: str, path: Path) -> bytes:
             # To open a pipe would wait for its other end.
             raise SettingError(setting, f"{path} does not exist or is not a regular file")
         with path.open("rb") as file:
-            content = file.read(_MOST_BYTES + 1)
+            content = file.read(_MAX_BYTES + 1)
     except OSError as error:
         raise SettingError(setting, error) from None
-    if len(content) > _MOST_BYTES:
-        raise SettingError(setting, f"{path} has more than {_MOST_BYTES} bytes")
+    if len(content) > _MAX_BYTES:
+        raise SettingError(setting, f"{path} has more than {_MAX_BYTES} bytes")
     return content
 
 

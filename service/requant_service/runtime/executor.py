@@ -41,7 +41,7 @@ _BYTES_PER_CHARACTER = 256
 TOKENS_PER_CHARACTER = 8
 
 # How many requests may wait for the thread of modules, each of which may take seconds.
-_MOST_MODULES = 16
+_MAX_MODULES = 16
 
 # What deriving one multiplier costs, in characters.
 CHARACTERS_PER_FACTOR = 32
@@ -96,7 +96,7 @@ class Executor:
     def __init__(self, threads: int, inline_bytes: int, seconds: float = inf, longest_queue: int = 256) -> None:
         self._arrays = _Pool("arrays", threads, longest_queue)
         self._texts = _Pool("texts", 1, longest_queue)
-        self._modules = _Pool("modules", 1, min(longest_queue, _MOST_MODULES))
+        self._modules = _Pool("modules", 1, min(longest_queue, _MAX_MODULES))
         self._pools = (self._arrays, self._texts, self._modules)
         self._threads = threads
         self._may_wait = False

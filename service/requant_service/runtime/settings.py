@@ -16,11 +16,11 @@ from pydantic_settings import BaseSettings, CliApp, NoDecode, SettingsConfigDict
 from requant_service.runtime.cgroup import available_cpus, available_memory
 
 # The models of `schemas` stop reading a list here, whatever a setting allows below it.
-MOST_ENTRIES = 65_536
+MAX_ENTRIES = 65_536
 
 # The bounds of settings are far from any that could be meant: they are for misprints, infinity, and the wrong unit.
-_MOST_BYTES = 1 << 50
-_MOST_SECONDS = 86_400
+_MAX_BYTES = 1 << 50
+_MAX_SECONDS = 86_400
 
 _PREFIX = "REQUANT_"
 # Read by others than `Settings`: the entry point, and the tests.
@@ -34,7 +34,7 @@ _ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^/?#\s]+")
 
 def _size(default: int, description: str) -> Any:
     """A limit on bytes or entries. JSON readers of other languages need to be told that it may pass 2^31."""
-    return Field(default=default, ge=64, le=_MOST_BYTES, description=description, json_schema_extra={"format": "int64"})
+    return Field(default=default, ge=64, le=_MAX_BYTES, description=description, json_schema_extra={"format": "int64"})
 
 
 def _count(default: int, most: int, description: str) -> Any:
@@ -44,17 +44,17 @@ def _count(default: int, most: int, description: str) -> Any:
 
 def _bytes(default: int, description: str) -> Any:
     """An amount of memory."""
-    return Field(default=default, ge=0, le=_MOST_BYTES, description=description)
+    return Field(default=default, ge=0, le=_MAX_BYTES, description=description)
 
 
 def _seconds(default: float, description: str) -> Any:
     """A time, perhaps none."""
-    return Field(default=default, ge=0, le=_MOST_SECONDS, allow_inf_nan=False, description=description)
+    return Field(default=default, ge=0, le=_MAX_SECONDS, allow_inf_nan=False, description=description)
 
 
 def _timeout(default: float, description: str) -> Any:
     """A time that has to be some."""
-    return Field(default=default, gt=0, le=_MOST_SECONDS, allow_inf_nan=False, description=description)
+    return Field(default=default, gt=0, le=_MAX_SECONDS, allow_inf_nan=False, description=description)
 
 
 def _as_reply(schema: dict[str, Any]) -> None:
@@ -85,7 +85,7 @@ class Limits(BaseModel):
         "Maximum number of quotes, commas and opening brackets in a JSON request, and of backslashes. Brackets "
         "count twice; characters inside short strings count too. A list of 65536 multipliers has 525000.",
     )
-    max_values: int = _count(4096, MOST_ENTRIES, "Maximum number of elements of a tensor sent or returned as `values`.")
+    max_values: int = _count(4096, MAX_ENTRIES, "Maximum number of elements of a tensor sent or returned as `values`.")
     max_type_bytes: int = _size(1 << 20, "Maximum length of a type text in a JSON body, in bytes.")
     max_query_type_bytes: int = _size(4096, "Maximum length of a type text in a query, in bytes.")
     max_factors: int = _size(4096, "Maximum number of factors in a multiplier request.")
@@ -95,7 +95,7 @@ class Limits(BaseModel):
         "and cost more; padding costs nothing.",
     )
     max_sums: int = _size(1 << 24, "Maximum number of output elements of an integer operation.")
-    max_traced: int = _count(MOST_ENTRIES, MOST_ENTRIES, "Maximum number of output elements of a traced operation.")
+    max_traced: int = _count(MAX_ENTRIES, MAX_ENTRIES, "Maximum number of output elements of a traced operation.")
     max_head_bytes: int = _size(32 << 10, "Maximum total size of request line and header fields, in bytes.")
     max_header_fields: int = _count(100, 10_000, "Maximum number of header fields of a request.")
     max_rank: int = _count(32, 64, "Maximum rank of a tensor.")
@@ -199,7 +199,7 @@ class Settings(Limits, BaseSettings):
     keep_alive_seconds: int = Field(
         default=75,
         ge=1,
-        le=_MOST_SECONDS,
+        le=_MAX_SECONDS,
         description="Keep-alive timeout of idle connections, in seconds. Set it higher than that of a proxy in front.",
     )
     drain_seconds: float = _seconds(
@@ -210,7 +210,7 @@ class Settings(Limits, BaseSettings):
     shutdown_seconds: int = Field(
         default=25,
         ge=0,
-        le=_MOST_SECONDS,
+        le=_MAX_SECONDS,
         description="How long running requests may take to finish after the drain period, in seconds.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="Log level.")

@@ -12,7 +12,7 @@ from pathlib import Path
 _log = logging.getLogger("uvicorn.error")
 
 SHORTEST_TOKEN = 16
-_MOST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 
 
 def read_tokens(path: Path) -> tuple[bytes, ...]:
@@ -21,9 +21,9 @@ def read_tokens(path: Path) -> tuple[bytes, ...]:
     A token is 16 or more printable ASCII characters.
     """
     with path.open("rb") as file:
-        text = file.read(_MOST_BYTES + 1)
-    if len(text) > _MOST_BYTES:
-        raise ValueError(f"the file of tokens has more than {_MOST_BYTES} bytes")
+        text = file.read(_MAX_BYTES + 1)
+    if len(text) > _MAX_BYTES:
+        raise ValueError(f"the file of tokens has more than {_MAX_BYTES} bytes")
     lines = [line.strip() for line in text.splitlines()]
     tokens = tuple(line for line in lines if line and not line.startswith(b"#"))
     if not tokens:

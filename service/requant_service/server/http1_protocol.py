@@ -42,7 +42,7 @@ _log = logging.getLogger("uvicorn.error")
 # How many steps of the parser (pieces, header fields, parts of a body) are done before other connections get a turn.
 _STEPS = 64
 # How large a piece is that holds many steps, and one that holds few. A body of stated length is one step.
-_LEAST_PIECE, _MOST_PIECE, _FEW_STEPS = 1 << 10, 16 << 10, 8
+_LEAST_PIECE, _MAX_PIECE, _FEW_STEPS = 1 << 10, 16 << 10, 8
 # Most empty lines before a request (RFC 9112 section 2.2 asks for one).
 _EMPTY_LINES = 8
 # How much of a response the system may keep that it has not sent.
@@ -196,7 +196,7 @@ class HttpProtocol(asyncio.Protocol):
         Return what follows. A client that keeps its connection mostly sends the same head again, which is not parsed
         again.
         """
-        end = data.find(b"\r\n\r\n", 0, _MOST_PIECE) + 4
+        end = data.find(b"\r\n\r\n", 0, _MAX_PIECE) + 4
         if end < 4:
             return data
         try:
@@ -273,7 +273,7 @@ class HttpProtocol(asyncio.Protocol):
                 self._parse(self.flow.take(self._body_left, self._piece_bytes))
                 self._run()
                 few = self._steps - before < _FEW_STEPS
-                self._piece_bytes = min(2 * self._piece_bytes, _MOST_PIECE) if few else _LEAST_PIECE
+                self._piece_bytes = min(2 * self._piece_bytes, _MAX_PIECE) if few else _LEAST_PIECE
             self.flow.reserve()
         except Exception as error:  # whatever it is, the client gets an answer
             self._fail(error)

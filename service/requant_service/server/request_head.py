@@ -21,7 +21,7 @@ _AUTHORITY = re.compile(
     r"(?:(?:[A-Za-z0-9._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*|\[[0-9A-Fa-f:.]+\]|\[v[0-9A-Fa-f]+\.[A-Za-z0-9._~!$&'()*+,;=:-]+\])"
     r"(?::([0-9]*))?"
 )
-_MOST_PORT = 65_535
+_MAX_PORT = 65_535
 # The URL parser below uvicorn counts in 16 bits.
 _LONGEST_TARGET = 65_535
 
@@ -107,4 +107,4 @@ def without_upgrade(head: bytes | bytearray) -> bytes:
 @lru_cache(256)
 def _is_authority(text: str) -> bool:
     found = _AUTHORITY.fullmatch(text)
-    return found is not None and len(port := (found[1] or "").lstrip("0")) < 6 and int(port or 0) <= _MOST_PORT
+    return found is not None and len(port := (found[1] or "").lstrip("0")) < 6 and int(port or 0) <= _MAX_PORT

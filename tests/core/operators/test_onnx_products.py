@@ -14,7 +14,7 @@ from requant.errors import LimitError, ParameterError, RequantError, TypeFitErro
 from requant.operators.checks import checked_call
 from requant.operators.description import OperandTensor
 from requant.operators.registry import operator_named
-from requant.operators.separate_parameters import MOST_FACTORS
+from requant.operators.separate_parameters import MAX_FACTORS
 from tests.oracles.profiles import FORMATS
 from tests.support.operator_calls import output_types, run, tensor
 from tests.vector_cases import load
@@ -406,20 +406,20 @@ def test_what_is_refused(operator: str, changed: Any, attributes: Any, error: An
             "QLinearConv",
             "/inputs/w_scale",
             {"x": tensor(U, [[[1]]]), "x_scale": tensor("f32", 1.0), "x_zero_point": tensor(U, 0),
-             "w": tensor(U, np.ones((MOST_FACTORS + 1, 1, 1))), "w_scale": tensor("f32", np.ones(MOST_FACTORS + 1)),
+             "w": tensor(U, np.ones((MAX_FACTORS + 1, 1, 1))), "w_scale": tensor("f32", np.ones(MAX_FACTORS + 1)),
              "w_zero_point": tensor(U, 0), "y_scale": tensor("f32", 1.0), "y_zero_point": tensor(U, 0)},
         ),
         (
             "QLinearMatMul",
             "/inputs/b_scale",
             {"a": tensor(U, [[1]]), "a_scale": tensor("f32", 1.0), "a_zero_point": tensor(U, 0),
-             "b": tensor(U, np.ones((1, MOST_FACTORS + 1))), "b_scale": tensor("f32", np.ones(MOST_FACTORS + 1)),
+             "b": tensor(U, np.ones((1, MAX_FACTORS + 1))), "b_scale": tensor("f32", np.ones(MAX_FACTORS + 1)),
              "b_zero_point": tensor(U, 0), "y_scale": tensor("f32", 1.0), "y_zero_point": tensor(U, 0)},
         ),
     ],
 )  # fmt: skip
 def test_factors_are_derived_for_so_many_channels(operator: str, pointer: str, inputs: Any) -> None:
-    with pytest.raises(LimitError, match=str(MOST_FACTORS)) as caught:
+    with pytest.raises(LimitError, match=str(MAX_FACTORS)) as caught:
         run(f"onnx.{operator}", inputs, opset=21)
     assert caught.value.pointer == pointer
 

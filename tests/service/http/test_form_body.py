@@ -17,7 +17,7 @@ from starlette.datastructures import Headers
 from starlette.types import Message
 
 from requant.errors import InvalidRequestError, LimitError, MalformedRequestError, UnreadableEncodingError
-from requant_service.http.form_body import MOST_PARTS, FormReader, form_boundary
+from requant_service.http.form_body import MAX_PARTS, FormReader, form_boundary
 from requant_service.http.request_body import BodyReader
 
 LIMIT = 1 << 20
@@ -149,7 +149,7 @@ COSTLY = {
     "header fields": (b"--b\r\n" + b"a: b\r\n" * 100_000, MalformedRequestError),
     "a header field": (b"--b\r\na: " + b"b" * 500_000, MalformedRequestError),
     "blanks before a value": (b"--b\r\na:" + b" " * 500_000, MalformedRequestError),
-    "parts": (b"".join(HEAD.replace(b'"x"', b'"%d"' % n) + b"\r\n" for n in range(MOST_PARTS + 2)), LimitError),
+    "parts": (b"".join(HEAD.replace(b'"x"', b'"%d"' % n) + b"\r\n" for n in range(MAX_PARTS + 2)), LimitError),
 }
 
 
@@ -170,7 +170,7 @@ def test_what_costs_the_parser_time_is_refused_soon(kind: str, chunk: int, monke
     with pytest.raises(error):
         asyncio.run(read(form))
     # The parser steps through one chunk of what it refuses; what has too many boundaries it does not see.
-    assert parsed <= max(chunk, 4 * 4096) + 80 * MOST_PARTS
+    assert parsed <= max(chunk, 4 * 4096) + 80 * MAX_PARTS
 
 
 @pytest.mark.parametrize("declared", [True, False])

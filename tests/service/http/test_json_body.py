@@ -17,7 +17,7 @@ from requant_service.http.json_body import read_json, token_bound
 from requant_service.http.models import RequestModel
 from requant_service.json_api.schemas.conversions import QuantizeRequest, RequantizeRequest
 from requant_service.json_api.schemas.multipliers import MultiplierRequest
-from requant_service.runtime.settings import MOST_ENTRIES, Settings
+from requant_service.runtime.settings import MAX_ENTRIES, Settings
 from tests.support.cpu_time import within_cpu_seconds
 
 SETTINGS = Settings()
@@ -72,12 +72,12 @@ def requantize_body(**fields: Any) -> bytes:
 
 
 def test_lists_of_65536_entries_are_within_the_limits() -> None:
-    pairs = [{"multiplier": 2**30, "shift": -3}] * MOST_ENTRIES
-    scales = ",".join(["0.5:3"] * MOST_ENTRIES)
+    pairs = [{"multiplier": 2**30, "shift": -3}] * MAX_ENTRIES
+    scales = ",".join(["0.5:3"] * MAX_ENTRIES)
     body = requantize_body(output_type=scales, input={"type": scales, "data": ""}, multipliers=pairs)
     assert token_bound(body) <= SETTINGS.max_json_tokens
-    assert len(read_json(body, RequantizeRequest, SETTINGS).multipliers) == MOST_ENTRIES
-    with pytest.raises(LimitError, match=str(MOST_ENTRIES)):
+    assert len(read_json(body, RequantizeRequest, SETTINGS).multipliers) == MAX_ENTRIES
+    with pytest.raises(LimitError, match=str(MAX_ENTRIES)):
         read_json(requantize_body(multipliers=[*pairs, pairs[0]]), RequantizeRequest, SETTINGS)
 
 
@@ -117,7 +117,7 @@ def test_wrong_factors_end_at_the_first() -> None:
     assert [fault.pointer for fault in caught.value.faults] == ["/factors/0"]
 
 
-@pytest.mark.parametrize("count", [MOST_ENTRIES + 1, 70_000, 400_000])
+@pytest.mark.parametrize("count", [MAX_ENTRIES + 1, 70_000, 400_000])
 def test_far_too_many_values_name_the_limit_for_values(count: int) -> None:
     body = json.dumps({"input": {"type": "x", "values": [0] * count}, "output_type": "y"}).encode()
     with pytest.raises(LimitError, match="4096") as caught:

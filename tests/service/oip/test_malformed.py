@@ -12,7 +12,7 @@ import httpx
 import numpy as np
 import pytest
 
-from requant_service.oip.schemas import MOST_TENSORS
+from requant_service.oip.schemas import MAX_TENSORS
 from tests.conftest import Server
 from tests.support.cases import EXHAUSTIVE
 from tests.support.oip_wire import LENGTH, Input, body_of, infer, read
@@ -230,7 +230,7 @@ def test_inputs_that_are_missing_repeated_or_many(client: httpx.Client) -> None:
     found = refused(post(client, text_of(X, X)), INVALID)
     assert "more than once" in found["detail"]
     refused(post(client, text_of(X, {**X, "name": "z"})), INVALID)
-    refused(post(client, text_of(*[X] * (MOST_TENSORS + 1))), LIMIT)
+    refused(post(client, text_of(*[X] * (MAX_TENSORS + 1))), LIMIT)
     refused(post(client, text_of(*[X] * 50_000)), LIMIT)
     refused(post(client, text_of({**X, "name": "scale"})), INVALID)
 
@@ -272,7 +272,7 @@ def test_members_that_are_wrong(client: httpx.Client, members: dict[str, Any], p
     assert [fault["pointer"] for fault in found.get("errors", [])] == ([] if pointer is None else [pointer])
 
 
-@pytest.mark.parametrize("outputs", [MOST_TENSORS + 1, 50_000])
+@pytest.mark.parametrize("outputs", [MAX_TENSORS + 1, 50_000])
 def test_many_outputs(client: httpx.Client, outputs: int) -> None:
     refused(post(client, text_of(X, outputs=[{"name": "y"}] * outputs)), LIMIT)
 

@@ -20,7 +20,7 @@ from requant_service.oip.models import registry
 from requant_service.oip.models.model import Answer, Job, Model, Slot
 from requant_service.oip.models.registry import MODELS
 from requant_service.oip.parameters import Kind, Parameter
-from requant_service.oip.schemas import MOST_TENSORS
+from requant_service.oip.schemas import MAX_TENSORS
 from requant_service.oip.tensors import OutputTensor
 from requant_service.runtime.runtime import HealthStatus
 from requant_service.runtime.settings import Settings
@@ -163,7 +163,7 @@ def test_descriptions_are_sound(model: Model) -> None:
     """Names as the protocol and its clients take them: tritonclient refuses its own reserved parameters."""
     reserved = {"sequence_id", "sequence_start", "sequence_end", "priority", "timeout", "headers", "binary_data_output"}
     for slots in (model.inputs, model.outputs):
-        assert len({slot.name for slot in slots}) == len(slots) <= MOST_TENSORS
+        assert len({slot.name for slot in slots}) == len(slots) <= MAX_TENSORS
         assert all(set(slot.datatypes) <= set(DATATYPES) and len(slot.name) <= 64 for slot in slots)
     names = [parameter.name for parameter in model.parameters]
     assert len(set(names)) == len(names) <= 32

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from requant_service.app import Application
-from requant_service.operations.explanation import MOST_EXPLAINED
+from requant_service.operations.explanation import MAX_EXPLAINED
 from requant_service.playground import routes
 from requant_service.runtime.settings import Settings
 from tests.support.asgi import ready_app
@@ -126,8 +126,8 @@ def test_the_limits_of_the_page_are_those_of_the_service() -> None:
         (found,) = re.findall(rf"const {name} = (\d+);", (STATIC / file).read_text())
         return int(found)
 
-    assert number("MOST_EXPLAINED", "comparison/explanation.js") == MOST_EXPLAINED
-    assert number("MOST_NUMBERS", "views/quantize.js") == Settings().max_values
+    assert number("MAX_EXPLAINED", "comparison/explanation.js") == MAX_EXPLAINED
+    assert number("MAX_NUMBERS", "views/quantize.js") == Settings().max_values
 
 
 def test_the_vendored_files_are_those_that_their_readme_names() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 
 from requant.calibration.methods.histogram_rows import ranges_of_histograms
 from requant.calibration.methods.method import (
-    MOST_BINS,
+    MAX_BINS,
     Array,
     CalibrationMethod,
     CalibrationOptions,
@@ -24,12 +24,12 @@ _QUANTIZED_BINS = 128
 _BINS = 128
 
 # A second or two on one core.
-_MOST_STEPS = 1 << 27
+_MAX_STEPS = 1 << 27
 
 
 def _find(observed: Observed, options: CalibrationOptions, _: Target) -> FoundRanges:
-    bins = integer_option(options, "bins", _BINS, 1, MOST_BINS)
-    levels = integer_option(options, "quantized_bins", _QUANTIZED_BINS, 1, MOST_BINS)
+    bins = integer_option(options, "bins", _BINS, 1, MAX_BINS)
+    levels = integer_option(options, "quantized_bins", _QUANTIZED_BINS, 1, MAX_BINS)
     if bins < levels:
         raise ParameterError(
             f"{bins} bins cannot be merged into {levels}: bins must be at least quantized_bins", pointer="/bins"
@@ -52,7 +52,7 @@ def _find(observed: Observed, options: CalibrationOptions, _: Target) -> FoundRa
 def _limit(bins: Array, levels: int) -> None:
     """Refuse too much work: the lengths of all candidates of all rows."""
     reals = bins.astype(np.float64)
-    limit_work(float(((reals * reals - levels * levels) / 4 + reals).sum()), _MOST_STEPS, "bins of all candidates")
+    limit_work(float(((reals * reals - levels * levels) / 4 + reals).sum()), _MAX_STEPS, "bins of all candidates")
 
 
 ENTROPY = CalibrationMethod(

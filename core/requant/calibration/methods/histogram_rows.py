@@ -16,10 +16,10 @@ from requant.errors.cancellation import check_cancelled
 Histogram = TypeVar("Histogram", ValueHistogram, MagnitudeHistogram)
 
 # Counts at a time. Histograms grow from there, each to 32 times as many and more.
-_MOST_COUNTS = 1 << 17
+_MAX_COUNTS = 1 << 17
 # Counts that are made or moved in all, for all rows and tensors: about a second; and what one more row of
 # magnitudes costs that grows.
-_MOST_STEPS = 1 << 28
+_MAX_STEPS = 1 << 28
 _STEPS_OF_ROW = 1 << 12
 
 
@@ -43,7 +43,7 @@ def ranges_of_histograms(
 
 
 def _histograms(parameters: int, batches: list[Rows], kind: type[Histogram], bins: int) -> Iterator[Histogram]:
-    at_once = max(1, _MOST_COUNTS // (bins + 1))
+    at_once = max(1, _MAX_COUNTS // (bins + 1))
     steps = 0
     for begin in range(0, parameters, at_once):
         check_cancelled()
@@ -52,7 +52,7 @@ def _histograms(parameters: int, batches: list[Rows], kind: type[Histogram], bin
         steps += histogram.counts.size
         for batch in batches[1:]:
             check_cancelled()
-            limit_work(steps, _MOST_STEPS, "bins of all ranges in all tensors")
+            limit_work(steps, _MAX_STEPS, "bins of all ranges in all tensors")
             before = histogram.bins
             histogram.add(batch.part(begin, end))
             steps += histogram.counts.size

@@ -48,7 +48,7 @@ class MagnitudeHistogram:
         """Add another tensor.
 
         Raise PreconditionError where numpy refuses: edges that descend. Raise LimitError when a histogram would have
-        more than MOST_GROWN_BINS bins.
+        more than MAX_GROWN_BINS bins.
         """
         magnitudes = Rows(np.abs(rows.values), rows.offsets)
         edges = self._grown_edges(magnitudes.extremes()[1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from requant.calibration.methods.method import (
-    MOST_CANDIDATES,
+    MAX_CANDIDATES,
     Array,
     CalibrationMethod,
     CalibrationOptions,
@@ -29,18 +29,18 @@ _CANDIDATES = 100
 _PROFILE = "stablehlo"
 
 # A few seconds on one core.
-_MOST_CONVERSIONS = 1 << 29
+_MAX_CONVERSIONS = 1 << 29
 # What starting on one more tensor costs, in elements.
 _ELEMENTS_OF_TENSOR = 1 << 13
-_MOST_TYPES = 1 << 19
+_MAX_TYPES = 1 << 19
 
 
 def _find(observed: Observed, options: CalibrationOptions, target: Target) -> FoundRanges:
-    count = integer_option(options, "candidates", _CANDIDATES, 1, MOST_CANDIDATES)
+    count = integer_option(options, "candidates", _CANDIDATES, 1, MAX_CANDIDATES)
     profile = _PROFILE if options.profile is None else options.profile
     elements = observed.elements + len(observed.arrays) * _ELEMENTS_OF_TENSOR
-    limit_work(count * elements, _MOST_CONVERSIONS, "candidates times elements")
-    limit_work(count * observed.parameters, _MOST_TYPES, "candidates times scales")
+    limit_work(count * elements, _MAX_CONVERSIONS, "candidates times elements")
+    limit_work(count * observed.parameters, _MAX_TYPES, "candidates times scales")
     lows, highs = observed.overall_extremes()
     if target.options.symmetric:
         highs = np.maximum(np.abs(lows), np.abs(highs))

@@ -18,9 +18,9 @@ from requant.mlir.types import StorageType, UniformQuantizedType
 
 Array = NDArray[Any]
 
-MOST_BINS = 8192
-MOST_GROWN_BINS = 65536
-MOST_CANDIDATES = 1024
+MAX_BINS = 8192
+MAX_GROWN_BINS = 65536
+MAX_CANDIDATES = 1024
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from requant.calibration.methods.method import (
-    MOST_BINS,
+    MAX_BINS,
     Array,
     CalibrationMethod,
     CalibrationOptions,
@@ -26,16 +26,14 @@ _QUANTIZED_BINS = 128
 _FIRST_BINS = 128
 
 # A second or two on one core.
-_MOST_STEPS = 1 << 26
+_MAX_STEPS = 1 << 26
 
 
 def _find(observed: Observed, options: CalibrationOptions, _: Target) -> FoundRanges:
-    bins = integer_option(options, "bins", _BINS, 2, MOST_BINS)
-    levels = integer_option(options, "quantized_bins", _QUANTIZED_BINS, 1, MOST_BINS)
+    bins = integer_option(options, "bins", _BINS, 2, MAX_BINS)
+    levels = integer_option(options, "quantized_bins", _QUANTIZED_BINS, 1, MAX_BINS)
     fewest = integer_option(options, "first_bins", min(_FIRST_BINS, bins), 1, bins)
-    limit_work(
-        observed.parameters * ((bins * bins - fewest * fewest) / 2 + bins), _MOST_STEPS, "bins of all candidates"
-    )
+    limit_work(observed.parameters * ((bins * bins - fewest * fewest) / 2 + bins), _MAX_STEPS, "bins of all candidates")
     if len(observed.arrays) > 1:
         raise UnsupportedError("entropy_model_optimizer takes one tensor", pointer="/inputs")
     if observed.element.name == "f64":

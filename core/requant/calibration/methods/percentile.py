@@ -7,7 +7,7 @@ import numpy as np
 from requant.calibration.methods.histogram_rows import ranges_of_histograms
 from requant.calibration.methods.magnitude_histogram import MagnitudeHistogram
 from requant.calibration.methods.method import (
-    MOST_BINS,
+    MAX_BINS,
     Array,
     CalibrationMethod,
     CalibrationOptions,
@@ -26,7 +26,7 @@ _BINS = 2048
 
 def _find(observed: Observed, options: CalibrationOptions, _: Target) -> FoundRanges:
     percentile = real_option(options, "percentile", _PERCENTILE, 100.0)
-    bins = integer_option(options, "bins", _BINS, 1, MOST_BINS)
+    bins = integer_option(options, "bins", _BINS, 1, MAX_BINS)
     if options.magnitudes:
         return ranges_of_histograms(observed, MagnitudeHistogram, bins, lambda made: _around_zero(made, percentile))
     return ranges_of_histograms(observed, ValueHistogram, bins, lambda made: _between(made, percentile))

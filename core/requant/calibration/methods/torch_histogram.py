@@ -27,7 +27,7 @@ from requant.mlir.printer import print_storage
 from requant.plan.lanes import widen
 
 _BINS = 2048
-_MOST_BINS = 4096
+_MAX_BINS = 4096
 _WIDTHS = (8, 16)
 
 
@@ -70,7 +70,7 @@ def _outer_edges(minimum: np.float32, maximum: np.float32) -> tuple[np.float32, 
 
 
 def _find(observed: Observed, options: CalibrationOptions, target: Target) -> FoundRanges:
-    bins = integer_option(options, "bins", _BINS, 1, _MOST_BINS)
+    bins = integer_option(options, "bins", _BINS, 1, _MAX_BINS)
     width = target.storage.width
     if observed.parameters != 1:
         raise UnsupportedError("torch_histogram is per tensor only, as torch's observer", pointer="/granularity")

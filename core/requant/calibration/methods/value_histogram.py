@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from requant.calibration.methods.method import MOST_GROWN_BINS, Array
+from requant.calibration.methods.method import MAX_GROWN_BINS, Array
 from requant.calibration.methods.observed import Rows
 from requant.errors import LimitError, PreconditionError
 from requant.kernels.statistics.histogram import HISTOGRAM
@@ -51,7 +51,7 @@ class ValueHistogram:
         """Add another tensor.
 
         Raise PreconditionError where numpy refuses: edges that do not ascend, because the floats between them are too
-        few or their distance overflows. Raise LimitError when a histogram would have more than MOST_GROWN_BINS bins.
+        few or their distance overflows. Raise LimitError when a histogram would have more than MAX_GROWN_BINS bins.
         """
         lows, highs = rows.extremes()
         self._grow(np.maximum(np.abs(lows), np.abs(highs)))
@@ -108,11 +108,11 @@ def refuse_edges(row: int, wrong: Array) -> None:
 
 
 def check_growth(row: int, bins: Array) -> None:
-    """Raise LimitError if there is a histogram with more than MOST_GROWN_BINS bins, or with infinitely many, or NaN."""
-    if not (bins <= MOST_GROWN_BINS).all():
-        which = row + int(np.argmax(~(bins <= MOST_GROWN_BINS)))
+    """Raise LimitError if there is a histogram with more than MAX_GROWN_BINS bins, or with infinitely many, or NaN."""
+    if not (bins <= MAX_GROWN_BINS).all():
+        which = row + int(np.argmax(~(bins <= MAX_GROWN_BINS)))
         raise LimitError(
-            f"the histogram of range {which} would grow to more than {MOST_GROWN_BINS} bins: a later tensor has a "
+            f"the histogram of range {which} would grow to more than {MAX_GROWN_BINS} bins: a later tensor has a "
             "far larger range than the first",
-            limit=MOST_GROWN_BINS,
+            limit=MAX_GROWN_BINS,
         )

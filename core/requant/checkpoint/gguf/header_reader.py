@@ -23,9 +23,9 @@ _MAGIC, _VERSION = b"GGUF", 3
 _LONGEST_HEADER = 64 << 20
 _WINDOW = 1 << 20
 # GGML_MAX_DIMS; GGML_MAX_NAME without its NUL; and a bound on keys, of which gguf.md allows 65,535 bytes.
-_MOST_DIMENSIONS, _LONGEST_NAME, _LONGEST_KEY = 4, 63, 65_535
+_MAX_DIMENSIONS, _LONGEST_NAME, _LONGEST_KEY = 4, 63, 65_535
 _LARGEST_ALIGNMENT = 1 << 20
-_MOST_TENSORS, _MOST_KEYS, _MOST_STRINGS = 1 << 18, 1 << 16, 1 << 22
+_MAX_TENSORS, _MAX_KEYS, _MAX_STRINGS = 1 << 18, 1 << 16, 1 << 22
 # The bytes of a value of each type: u8, i8, u16, i16, u32, i32, f32, bool, u64, i64, f64.
 _WIDTHS = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 # The fewest bytes that a key and a tensor take.
@@ -100,7 +100,7 @@ class _HeaderBytes:
                 width = _WIDTHS[element]
                 self.require(self.count("elements of an array", width, _LONGEST_HEADER) * width, what)
             elif element == STRING:
-                for _ in range(self.count("elements of an array", 8, _MOST_STRINGS)):
+                for _ in range(self.count("elements of an array", 8, _MAX_STRINGS)):
                     self.skip_string(what)
             else:
                 raise self.error(f"{what} is an array of elements of type {element}; 0 to 8 and 10 to 12 are known")
@@ -124,8 +124,8 @@ def read_header(store: Store, file: StoredFile) -> GgufHeader:
         swapped = int.from_bytes(version.to_bytes(4, "little"), "big") == _VERSION
         found = "it is big-endian" if swapped else f"its version is {version}"
         raise source.error(f"{found}; expected version 3, little-endian")
-    tensor_count = source.count("tensors", _SHORTEST_TENSOR, _MOST_TENSORS)
-    key_count = source.count("keys", _SHORTEST_KEY, _MOST_KEYS)
+    tensor_count = source.count("tensors", _SHORTEST_TENSOR, _MAX_TENSORS)
+    key_count = source.count("keys", _SHORTEST_KEY, _MAX_KEYS)
     keys = tuple(_keys(source, key_count))
     alignment = _alignment(source, keys)
     tensors = tuple(_tensors(source, tensor_count))
@@ -166,7 +166,7 @@ def _tensors(source: _HeaderBytes, count: int) -> Iterator[TensorInfo]:
             raise source.error(f"the tensor '{excerpt(name)}' occurs twice", name)
         names.add(name)
         rank = source.u32("the rank of a tensor")
-        if rank > _MOST_DIMENSIONS:
+        if rank > _MAX_DIMENSIONS:
             raise source.error(f"the tensor '{excerpt(name)}' has {rank} dimensions; at most 4 are supported", name)
         dimensions = tuple(source.u64("a dimension") for _ in range(rank))
         number = source.u32("the type of a tensor")

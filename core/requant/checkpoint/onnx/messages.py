@@ -51,7 +51,9 @@ def messages() -> ModuleType:
     try:
         from onnx import onnx_ml_pb2
     except ImportError:
-        raise UnsupportedError("ONNX models need the package onnx: run pip install 'requant[onnx]'") from None
+        raise UnsupportedError(
+            "ONNX models need the package onnx: run pip install '.[onnx]' in the repository"
+        ) from None
     module: ModuleType = onnx_ml_pb2
     return module
 

@@ -19,7 +19,7 @@ SMALL = 1024
 """Initializers of fewer bytes stay in the graph."""
 
 _LARGEST_SKELETON = 64 << 20
-_MOST_FIELDS = 1_000_000
+_MAX_FIELDS = 1_000_000
 _DEEPEST = 32
 _WINDOW = 1 << 16
 _COUNTED = {"initializer": "tensor"}
@@ -128,11 +128,11 @@ class _Walk:
             raise self.error(f"{limit} of it are not initializers with raw_data, so the graph is too large")
         data = self.bytes_at(begin, end)
         try:
-            self.fields += count_fields(data, _COUNTED.get(kind, kind), number, _MOST_FIELDS)
+            self.fields += count_fields(data, _COUNTED.get(kind, kind), number, _MAX_FIELDS)
         except UnicodeDecodeError:
             raise self.error(f"a name in the field at offset {begin} is not UTF-8") from None
-        if self.fields > _MOST_FIELDS:
-            raise self.error(f"its graph has more than {_MOST_FIELDS:,} fields")
+        if self.fields > _MAX_FIELDS:
+            raise self.error(f"its graph has more than {_MAX_FIELDS:,} fields")
         return data
 
 

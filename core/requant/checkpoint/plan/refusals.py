@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from requant.checkpoint.plan.names import without_numbers
 from requant.errors import DETAIL_LIMIT, CheckpointError, RequantError, excerpt
 
-MOST_SHOWN = 12
+MAX_SHOWN = 12
 # More than can be shown: what follows is only counted.
 _MAX_KINDS = 100
 # For the first line, the last one and the ends of lines.
@@ -44,7 +44,7 @@ class Refusals:
         self.add(error.detail, file=file, tensor=tensor)
 
     def raise_any(self) -> None:
-        """Raise CheckpointError if anything was noted: how much there is, and the first `MOST_SHOWN` kinds.
+        """Raise CheckpointError if anything was noted: how much there is, and the first `MAX_SHOWN` kinds.
 
         Problems of one kind differ in the numbers of their tensors alone: those of the layers of a model.
         """
@@ -69,7 +69,7 @@ def _fitting(kinds: list[_Kind], count: int, others: int) -> list[str]:
     for at, kind in enumerate(kinds):
         line = f"- {_line(kind)}"
         room -= len(line) + 1
-        if at and (at == MOST_SHOWN or room < 0):
+        if at and (at == MAX_SHOWN or room < 0):
             return [*shown, f"- and {count} more"]
         shown.append(line)
         count -= kind.count

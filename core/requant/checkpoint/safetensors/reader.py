@@ -16,10 +16,10 @@ from requant.checkpoint.safetensors.scanner import Scanner, Text
 from requant.errors import SafetensorsError, excerpt
 from requant.errors.cancellation import check_cancelled
 
-MOST_HEADER_BYTES = 100_000_000
+MAX_HEADER_BYTES = 100_000_000
 """The library's limit."""
 
-MOST_DIMENSIONS = 64
+MAX_DIMENSIONS = 64
 """Of one tensor, as in numpy. The library has no limit."""
 
 MAX_NAME_CHARACTERS = 4096
@@ -36,7 +36,7 @@ _TENSORS_BETWEEN_CHECKS = 64
 METADATA = "__metadata__"
 
 
-def read_header(read: Callable[[int, int], Text], size: int, *, most_header_bytes: int = MOST_HEADER_BYTES) -> Header:
+def read_header(read: Callable[[int, int], Text], size: int, *, most_header_bytes: int = MAX_HEADER_BYTES) -> Header:
     """Return the header of a file of `size` bytes. `read(offset, length)` returns bytes of it.
 
     Reads the first 8 bytes and the header. A header of many small tensors takes 5 bytes of memory for each of its own,
@@ -145,7 +145,7 @@ def _fields(scanner: Scanner) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
         if field == "dtype":
             dtype = scanner.string("dtype", short=True)
         elif field == "shape":
-            shape = scanner.integers("shape", MOST_DIMENSIONS)
+            shape = scanner.integers("shape", MAX_DIMENSIONS)
         elif field == "data_offsets":
             offsets = scanner.integers("data_offsets", 2)
         else:

@@ -16,7 +16,7 @@ from typing import NoReturn
 from requant.errors import SafetensorsError, excerpt
 from requant.errors.cancellation import check_cancelled
 
-MOST_NESTING = 100
+MAX_NESTING = 100
 """How deep a value that is skipped may be nested. serde_json, which the library reads with, stops at 128."""
 
 _WINDOW = 1 << 16
@@ -31,7 +31,7 @@ _INTEGER = re.compile(rb"(?:0|[1-9][0-9]*+)(?![0-9.eE])")
 _PLAIN_STRING = re.compile(rb'"[^"\\\x00-\x1f]*+"')
 _STRING = re.compile(rb'"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4}))*+"')
 _SCALAR = re.compile(rb"(?:true|false|null|-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?)(?![A-Za-z0-9.+-])")
-_MOST_DIGITS = len(str(2**64 - 1))
+_MAX_DIGITS = len(str(2**64 - 1))
 # A piece of a string, cut between two characters: the two escapes of a surrogate pair are one.
 _PIECE = re.compile(
     rb'(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u(?:(?![Dd][89A-Fa-f])[0-9A-Fa-f]{4}'
@@ -138,8 +138,8 @@ class Scanner:
 
     def integer(self, what: str) -> int:
         """Read an integer in [0, 2^64), written in digits without a sign, fraction, exponent or leading zero."""
-        found = _INTEGER.match(self.text, self.at, self.at + _MOST_DIGITS + 1)
-        if found is None or found.end() - self.at > _MOST_DIGITS or (value := int(found[0])) >= 2**64:
+        found = _INTEGER.match(self.text, self.at, self.at + _MAX_DIGITS + 1)
+        if found is None or found.end() - self.at > _MAX_DIGITS or (value := int(found[0])) >= 2**64:
             self.fail(f"{what}: an integer from 0 to 2^64 - 1, digits only")
         self.at = found.end()
         return value
@@ -202,8 +202,8 @@ class Scanner:
             self.skip_space()
             first = self.text[self.at : self.at + 1]
             if first in (b"{", b"["):
-                if len(closing) == MOST_NESTING:
-                    self.fail(f"values nested at most {MOST_NESTING} deep")
+                if len(closing) == MAX_NESTING:
+                    self.fail(f"values nested at most {MAX_NESTING} deep")
                 self.at += 1
                 self.skip_space()
                 closing.append(b"}" if first == b"{" else b"]")

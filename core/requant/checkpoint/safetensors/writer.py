@@ -9,7 +9,7 @@ from math import prod
 from requant.checkpoint.ordering import sorted_in_pieces
 from requant.checkpoint.safetensors.dtypes import DTYPES
 from requant.checkpoint.safetensors.header import Header, TensorEntry
-from requant.checkpoint.safetensors.reader import LENGTH_BYTES, METADATA, MOST_HEADER_BYTES
+from requant.checkpoint.safetensors.reader import LENGTH_BYTES, MAX_HEADER_BYTES, METADATA
 from requant.errors import SafetensorsError, excerpt
 from requant.errors.cancellation import checked
 
@@ -40,9 +40,9 @@ def layout(tensors: Iterable[tuple[str, str, tuple[int, ...]]], metadata: Mappin
         placed.append(TensorEntry(name, dtype, shape, end, end + bits // 8))
         end += bits // 8
     data = LENGTH_BYTES + len(_padded(_json(placed, metadata, 0)))
-    if data - LENGTH_BYTES > MOST_HEADER_BYTES:
+    if data - LENGTH_BYTES > MAX_HEADER_BYTES:
         raise SafetensorsError(
-            f"the header would have {data - LENGTH_BYTES} bytes; at most {MOST_HEADER_BYTES} are read"
+            f"the header would have {data - LENGTH_BYTES} bytes; at most {MAX_HEADER_BYTES} are read"
         )
     return Header(
         tuple(

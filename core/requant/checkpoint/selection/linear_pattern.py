@@ -18,9 +18,9 @@ from typing import NoReturn
 from requant.errors import ParameterError, excerpt
 from requant.errors.cancellation import check_cancelled
 
-MOST_STATES = 2000
-MOST_NESTING = 50
-_MOST_REMEMBERED = 500_000
+MAX_STATES = 2000
+MAX_NESTING = 50
+_MAX_REMEMBERED = 500_000
 _NONE = 1 << 30
 
 Predicate = Callable[[str], bool]
@@ -131,7 +131,7 @@ class LinearPatterns:
             states = frozenset(state for state in states if state < self._accepting[accepted])
         found = self._nodes.get((states, accepted))
         if found is None:
-            if self._remembered > _MOST_REMEMBERED:
+            if self._remembered > _MAX_REMEMBERED:
                 for each in self._nodes.values():
                     each.then.clear()
                 self._nodes.clear()
@@ -165,7 +165,7 @@ class _Parser:
         self.at = 0
         self.depth = 0
         self.states, accepting = states, len(states)
-        self.largest = accepting + MOST_STATES
+        self.largest = accepting + MAX_STATES
         states.append(_State())
         self.first, ends = self._alternatives()
         if self.at != len(text):
@@ -196,7 +196,7 @@ class _Parser:
 
     def _alternatives(self) -> Part:
         self.depth += 1
-        if self.depth > MOST_NESTING:
+        if self.depth > MAX_NESTING:
             self._fail("a group nested this deep")
         parts = [self._sequence()]
         while self._take("|"):

@@ -13,7 +13,7 @@ from requant.errors import ParameterError, excerpt
 from requant.errors.cancellation import check_cancelled
 
 _REGEX = "re:"
-_MOST_CHARACTERS = 1000
+_MAX_CHARACTERS = 1000
 MAX_EXPRESSIONS = 1000
 MAX_STATES = 20_000
 """Of the automata of untrusted expressions together, and their characters."""
@@ -76,8 +76,8 @@ def check_linear(patterns: Iterable[str]) -> None:
     for expression in expressions:
         if _is_quick(expression):
             continue
-        if len(expression) > _MOST_CHARACTERS:
-            raise ParameterError(f"a pattern has {len(expression)} characters; at most {_MOST_CHARACTERS} are allowed")
+        if len(expression) > _MAX_CHARACTERS:
+            raise ParameterError(f"a pattern has {len(expression)} characters; at most {_MAX_CHARACTERS} are allowed")
         check_cancelled()
         states += LinearPatterns([expression]).states
         if states > MAX_STATES:
@@ -99,7 +99,7 @@ def _compiled(expression: str) -> re.Pattern[str]:
 
 
 def _is_linear(expression: str) -> bool:
-    if len(expression) > _MOST_CHARACTERS:
+    if len(expression) > _MAX_CHARACTERS:
         return False
     try:
         LinearPatterns([expression])
@@ -114,7 +114,7 @@ def _is_quick(expression: str) -> bool:
     Groups hold alternatives, which multiply: `(.|[^!])` thirty times is tried in 2^30 ways.
     """
     return (
-        len(expression) <= _MOST_CHARACTERS
+        len(expression) <= _MAX_CHARACTERS
         and "(" not in expression
         and len(_REPEATED.findall(expression)) <= 1
         and len(_QUANTIFIER.findall(expression)) <= 2

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from requant.checkpoint.safetensors.index_reader import INDEX, parse_index
 from requant.errors import SafetensorsError, StorageError
 
-MOST_SHARDS = 10_000
+MAX_SHARDS = 10_000
 # What the repositories of models on Hugging Face consist of, beside the files that the index names.
 NAMES = (
     "added_tokens.json",
@@ -40,8 +40,8 @@ def names_in_http_directory(get: Callable[[str], bytes | None]) -> set[str]:
         shards = set(parse_index(index).values())
     except SafetensorsError as error:
         raise StorageError(f"{INDEX} has no weight_map that names the shards: {error.detail}", file=INDEX) from error
-    if len(shards) > MOST_SHARDS:
-        raise StorageError(f"{INDEX} names {len(shards)} shards; expected at most {MOST_SHARDS}", file=INDEX)
+    if len(shards) > MAX_SHARDS:
+        raise StorageError(f"{INDEX} names {len(shards)} shards; expected at most {MAX_SHARDS}", file=INDEX)
     # What is printable has no halves of surrogate pairs, which are not in URLs.
     if not all(name and name.isprintable() and "/" not in name and name not in (".", "..") for name in shards):
         raise StorageError(f"{INDEX} names shards that are not files of this directory", file=INDEX)

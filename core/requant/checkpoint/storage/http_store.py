@@ -236,7 +236,9 @@ def _connections(url: str, host: str) -> PoolManager:
 
         from requant.checkpoint.storage.http_connections import POOLS
     except ModuleNotFoundError as error:
-        raise StorageError(f"{url}: HTTP servers need urllib3: run pip install 'requant[stores]'") from error
+        raise StorageError(
+            f"{url}: HTTP servers need urllib3: run pip install '.[stores]' in the repository"
+        ) from error
     proxy = None if proxy_bypass(host) else getproxies().get(urlsplit(url).scheme)
     try:
         made = (

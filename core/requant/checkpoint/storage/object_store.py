@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from requant.checkpoint.storage.object_store_client import Client
 
-MOST_FILES = 20_000
+MAX_FILES = 20_000
 
 
 def open_object_store(url: str, *, retry: RetryConfig = RETRY) -> ObjectStore:
@@ -56,9 +56,9 @@ class ObjectStore(Store):
             listed = []
             for chunk in checked(obstore.list(self._client, chunk_size=1000), 1):
                 listed += [_stored(each) for each in chunk]
-                if len(listed) > MOST_FILES:
+                if len(listed) > MAX_FILES:
                     raise StorageError(
-                        f"{self.url} has more than {MOST_FILES} objects; expected the prefix of one model"
+                        f"{self.url} has more than {MAX_FILES} objects; expected the prefix of one model"
                     )
         # Consoles show a folder by an empty object of its name.
         folders = {"", *(str(folder) for file in listed for folder in PurePosixPath(file.name).parents)}

@@ -32,7 +32,9 @@ def client_of(url: str, retry: RetryConfig) -> Client:
     try:
         from obstore import store as clients
     except ModuleNotFoundError as error:
-        raise StorageError(f"{url}: object stores need obstore: run pip install 'requant[stores]'") from error
+        raise StorageError(
+            f"{url}: object stores need obstore: run pip install '.[stores]' in the repository"
+        ) from error
 
     bucket, prefix = parts.netloc, parts.path.strip("/") or None
     with storage_errors(url, "cannot be opened"):

@@ -14,7 +14,7 @@ CONNECTIONS = 8
 """A connection to S3 carries 50 to 100 MB/s, so that a few are needed for a network card."""
 AHEAD = 5
 """Blocks that are asked for beyond the one that is read, once the one before it was read too."""
-MOST_BLOCKS = 10
+MAX_BLOCKS = 10
 SINGLE_READS = 4
 """The first reads of a file, those of its header, are not extended."""
 
@@ -54,7 +54,7 @@ class ReadAhead:
             for ahead in range(index + 1, index + 1 + AHEAD if follows else 0):
                 if ahead * BLOCK < file.size:
                     self._asked(file, ahead)
-            while len(self._blocks) > MOST_BLOCKS:
+            while len(self._blocks) > MAX_BLOCKS:
                 self._blocks.popitem(last=False)
         try:
             return block.result()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PART = 8 << 20
 CONCURRENT_PARTS = 3
 # S3 takes 10,000 parts.
-MOST_PARTS = 10_000
+MAX_PARTS = 10_000
 
 
 class SpooledUpload(FileWriter):
@@ -85,7 +85,7 @@ class SpooledUpload(FileWriter):
                 f"{self._url}/{self._name}: {self._written} of {self._size} bytes were written", file=self._name
             )
         digest = hashlib.sha256()
-        part = max(PART, -(-self._size // MOST_PARTS))
+        part = max(PART, -(-self._size // MAX_PARTS))
         with storage_errors(self._url, "cannot be written", self._name):
             sent = obstore.put(
                 self._client,

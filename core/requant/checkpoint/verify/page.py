@@ -10,7 +10,7 @@ from requant.checkpoint.verify.fault import Fault
 from requant.checkpoint.verify.report import CheckpointReport
 from requant.checkpoint.verify.weight_error import WeightError
 
-MOST_ROWS = 2000
+MAX_ROWS = 2000
 """The most weights in the table: those with the lowest ratio of signal to noise."""
 
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM = 960, 260, 64, 24
@@ -95,7 +95,7 @@ def _faults(report: CheckpointReport) -> str:
 def _listed(faults: Sequence[Fault]) -> str:
     lines = (
         f"<li>{escape(', '.join([*(name for name in (each.file, each.tensor) if name), each.detail]))}</li>"
-        for each in faults[:MOST_ROWS]
+        for each in faults[:MAX_ROWS]
     )
     return f"<ul>{''.join(lines)}</ul>"
 
@@ -188,7 +188,7 @@ def _ticks(low: float, high: float) -> list[float]:
 
 def _table(weights: Sequence[WeightError]) -> str:
     ordered = sorted(weights, key=lambda each: (each.error.sqnr_db is not None, each.error.sqnr_db or 0.0, each.module))
-    shown = ordered[:MOST_ROWS]
+    shown = ordered[:MAX_ROWS]
     note = "" if len(shown) == len(ordered) else f"<p>The {len(shown)} with the lowest ratio, of {len(ordered)}.</p>"
     names = ("Weight", "Shape", "Bits", "Scale", "Saturated", "Mean error", "Largest error", "SQNR, dB")
     return "\n".join(

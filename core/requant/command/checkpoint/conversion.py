@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 _ENGINES = ("threads", "ray")
-_MOST_NAMES = 20
+_MAX_NAMES = 20
 # How transformers names the classes of models that generate text.
 _GENERATIVE = ("ForCausalLM", "ForConditionalGeneration")
 # Of the widths that Requant writes in GPTQ's layout.
@@ -142,7 +142,7 @@ def kept_by_ignore(plan: Plan) -> str:
     selection = Selection(request.targets, request.ignore)
     copied = (step.output for task in plan.tasks for step in task.steps if isinstance(step, CopyStep))
     left = [name.removesuffix(".weight") for name in copied if selection.kept(name) is Kept.IGNORED]
-    return some(left, _MOST_NAMES) if left else ""
+    return some(left, _MAX_NAMES) if left else ""
 
 
 def serving_command(plan: Plan, url: str) -> str | None:

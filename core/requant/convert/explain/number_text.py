@@ -15,7 +15,7 @@ from requant.convert.small_floats import SmallFloat
 from requant.formats.elements import FloatElement
 
 # Exact results of up to so many digits are written in full.
-_MOST_DIGITS = 30
+_MAX_DIGITS = 30
 _DIGITS_OF_LONGER = 20
 _SMALLEST_WRITTEN_OUT, _LARGEST_WRITTEN_OUT = 1e-4, 1e16
 # Numbers of bf16 and small floats are written as those of f32, which has all of them.
@@ -49,7 +49,7 @@ def float_bits(value: float, element: FloatElement) -> str:
 
 def exact_text(number: Fraction) -> str:
     """Return a number in decimal: all digits where there are at most 30, else the first 20 and an ellipsis."""
-    context = Context(prec=_MOST_DIGITS, rounding=ROUND_DOWN)
+    context = Context(prec=_MAX_DIGITS, rounding=ROUND_DOWN)
     found = context.divide(Decimal(number.numerator), Decimal(number.denominator))
     if not context.flags[Inexact]:
         return _lower(found.normalize(context))

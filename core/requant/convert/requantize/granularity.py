@@ -14,7 +14,7 @@ from requant.errors import UnsupportedError
 from requant.plan.channels import Channels, block_counts, channels_of, whole_blocks
 
 # Two sides of different granularity have as many parameters as both together tell apart.
-_MOST_PARAMETERS = 65_536
+_MAX_PARAMETERS = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +53,9 @@ def common_granularity(shape: Sequence[int], *sides: tuple[Sequence[int], int]) 
         return Granularity(Channels(1, 1, 1), whole_blocks(shape), most, indices)
     blocks = tuple(gcd(*sizes) for sizes in zip(*(blocks for blocks, _ in sides), strict=True))
     count = prod(block_counts(shape, blocks))
-    if count > max(most, _MOST_PARAMETERS):
+    if count > max(most, _MAX_PARAMETERS):
         raise UnsupportedError(
-            f"the granularities of input and output make {count} parameters together; at most {_MOST_PARAMETERS} are "
+            f"the granularities of input and output make {count} parameters together; at most {_MAX_PARAMETERS} are "
             "computed with"
         )
     indices = tuple(_index(shape, blocks, side) for side, _ in sides)

@@ -25,7 +25,7 @@ from requant.plan.lanes import LANES, widen
 Ordered = NDArray[Any]
 
 # For output types with more values the steps are not listed.
-_MOST_RESULTS = 1 << 16
+_MAX_RESULTS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ from requant.profiles.rule import Steps
 from requant.schemes import Multiplier, scheme_named
 
 _OF_ZERO_POINTS = frozenset({ParameterReason.ZERO_POINT_MINIMUM, ParameterReason.ZERO_POINT_MAXIMUM})
-MOST_CHANNELS, HIGHEST_AXIS, MOST_CODES = 64, 31, 256
+MAX_CHANNELS, HIGHEST_AXIS, MAX_CODES = 64, 31, 256
 _EXPLAINERS: Mapping[Operation, Callable[..., Explainer]] = {
     Operation.QUANTIZE: quantize_explainer,
     Operation.DEQUANTIZE: dequantize_explainer,
@@ -64,7 +64,7 @@ def conversion_subjects(
     *,
     multipliers: Sequence[Multiplier] | None = None,
     seed_of_sets: int = 0,
-    most: int = MOST_CHANNELS,
+    most: int = MAX_CHANNELS,
     **options: Any,
 ) -> list[Subject]:
     """Return the subjects of a conversion from `input_type`. `options` are those of its plan.
@@ -94,9 +94,9 @@ def _element(given: Type) -> Any:
     if isinstance(given, UniformSubChannelType):
         raise UnsupportedError("vectors take parameters per tensor or per axis; these are per block")
     storage = getattr(getattr(given, "storage", None), "element", None)
-    if isinstance(storage, QuantileType) and len(storage.table) > MOST_CODES:
-        detail = f"the table has {len(storage.table)} values; vectors take at most {MOST_CODES}"
-        raise LimitError(detail, limit=MOST_CODES)
+    if isinstance(storage, QuantileType) and len(storage.table) > MAX_CODES:
+        detail = f"the table has {len(storage.table)} values; vectors take at most {MAX_CODES}"
+        raise LimitError(detail, limit=MAX_CODES)
     return given
 
 
@@ -116,9 +116,9 @@ class _Conversion:
             if self.axis > HIGHEST_AXIS:
                 detail = f"the axis of the {side} is {self.axis}; vectors take at most {HIGHEST_AXIS}"
                 raise LimitError(detail, limit=HIGHEST_AXIS)
-            if self.channels > MOST_CHANNELS:
-                detail = f"the {side} has {self.channels} channels; vectors take at most {MOST_CHANNELS}"
-                raise LimitError(detail, limit=MOST_CHANNELS)
+            if self.channels > MAX_CHANNELS:
+                detail = f"the {side} has {self.channels} channels; vectors take at most {MAX_CHANNELS}"
+                raise LimitError(detail, limit=MAX_CHANNELS)
 
     @property
     def lacks_scales(self) -> bool:

@@ -24,8 +24,8 @@ _OF_PARAMETERS = frozenset(
     {StepKind.SCALE, StepKind.RECIPROCAL, StepKind.FACTOR, StepKind.OFFSET, StepKind.MULTIPLIER, StepKind.SHIFT}
 )
 # Products are exact in int64 up to this precision.
-_MOST_BITS = 24
-_MOST_PRODUCTS = 8
+_MAX_BITS = 24
+_MAX_PRODUCTS = 8
 # One in this many inputs of a set is random.
 _DRAWN = 8
 
@@ -185,7 +185,7 @@ def _floats_that_tie(subject: Subject, draws: Draws) -> Iterator[tuple[int, int,
     assert isinstance(element, FloatElement)
     if scale is None or not isinstance(subject.input, IntegerElement) or subject.input.width > 16:
         return
-    if element.precision > _MOST_BITS:
+    if element.precision > _MAX_BITS:
         return
     zero_point = int(subject.parameters["zero_point"])
     numerator = Fraction(round_to_format(scale, element)).numerator
@@ -195,7 +195,7 @@ def _floats_that_tie(subject: Subject, draws: Draws) -> Iterator[tuple[int, int,
     products = np.abs(stored - zero_point) * numerator
     odd = products // np.maximum(products & -products, 1)
     found = stored[np.frexp(odd.astype(np.float64))[1] == element.precision + 1].tolist()
-    for _ in range(min(len(found), _MOST_PRODUCTS)):
+    for _ in range(min(len(found), _MAX_PRODUCTS)):
         tie = found[draws.below(len(found))]
         yield tie - 1, tie, tie + 1
 

@@ -17,9 +17,9 @@ from requant.errors.cancellation import checked
 from requant.formats.elements import FLOATS, FloatElement, IntegerElement
 from requant.formats.float_format import round_to_format
 
-DEFAULT_COUNT, MOST_VECTORS = 256, 2048
+DEFAULT_COUNT, MAX_VECTORS = 256, 2048
 _WRAPPING = (StepKind.SHIFT_LEFT, StepKind.ADD_ZERO_POINT)
-FEWEST_OF_A_SET = 8
+MIN_OF_A_SET = 8
 """The minimum number of vectors per parameter set."""
 
 
@@ -66,10 +66,10 @@ def vectors_of(subjects: Sequence[Subject], count: int, seed: int, names: Mappin
     Raise LimitError if that is too few of each, and whatever the operation raises for every input.
     """
     share = count // len(subjects)
-    if share < FEWEST_OF_A_SET:
-        limit = count // FEWEST_OF_A_SET
+    if share < MIN_OF_A_SET:
+        limit = count // MIN_OF_A_SET
         raise LimitError(
-            f"there are {len(subjects)} parameter sets, but count is {count}; give {FEWEST_OF_A_SET} vectors or "
+            f"there are {len(subjects)} parameter sets, but count is {count}; give {MIN_OF_A_SET} vectors or "
             "more to each",
             limit=limit,
             pointer="/count",

@@ -22,7 +22,7 @@ from requant.kernels.simd.vectors import (
 _HALF_BYTE = 4
 _WORD = 32
 _WORD_MASK = np.uint64(0xFFFFFFFF)
-_MOST_AT_ONCE = 57
+_MAX_AT_ONCE = 57
 
 
 @device
@@ -118,7 +118,7 @@ def _unpack_bits(packed: Array, codes: Array, width: int, sign: Number) -> None:
     mask = (np.uint64(1) << np.uint64(width)) - np.uint64(1)
     far_from_end = min(codes.size, max(0, 8 * packed.size - 64) // width)
     for i in range(far_from_end):
-        if width <= _MOST_AT_ONCE:
+        if width <= _MAX_AT_ONCE:
             code = _eight_bytes(packed, i * width) & mask
         else:
             low = _eight_bytes(packed, i * width) & _WORD_MASK

@@ -38,7 +38,7 @@ _WANTED_FIRST = (
 _KERNELS_PER_LINE = 20
 
 # A worker takes 0.2 GB, so more of them than this would need more memory than a small container has.
-_MOST_WORKERS = 8
+_MAX_WORKERS = 8
 
 
 class Progress(NamedTuple):
@@ -88,7 +88,7 @@ class Compilation:
             _log.warning("Kernels are compiled by the requests that want them: %s.", error)
             return
         compile_elsewhere(self._wait_for)
-        for _ in range(min(workers, len(self._queue), _MOST_WORKERS)):
+        for _ in range(min(workers, len(self._queue), _MAX_WORKERS)):
             thread = threading.Thread(target=self._work, args=(environment,), name="compile worker", daemon=True)
             self._workers.append(thread)
             thread.start()

@@ -31,7 +31,7 @@ from requant.kernels.scalar.rounding import bits_of_f32, fused_multiply_add, rou
 
 _SMALLEST = np.float32(2.0**-60)
 _LARGEST = np.float32(2.0**60)
-_FEWEST_BITS = 23
+_MIN_BITS = 23
 _EXPONENT_OF_A_QUARTER = 125
 _EXPONENTS = 20
 
@@ -59,7 +59,7 @@ def _agrees(
     """Whether the integers agree for the significand of x: at every exponent, with both signs."""
     if fused_multiply_add(x, reciprocal, x * correction) == x / scale:
         return True
-    exponent = np.int32(np.int32(bits_of_f32(x / scale) >> _FEWEST_BITS) - _EXPONENT_OF_A_QUARTER)
+    exponent = np.int32(np.int32(bits_of_f32(x / scale) >> _MIN_BITS) - _EXPONENT_OF_A_QUARTER)
     for step in range(_EXPONENTS):
         # In f64, as the exponent on the way may be beyond those of f32.
         scaled = np.float32(np.float64(x) * 2.0 ** np.float64(step - exponent))

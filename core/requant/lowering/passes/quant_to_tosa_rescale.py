@@ -20,7 +20,7 @@ from requant.lowering.quantized import element_part, quantized_part, stored, wit
 
 _SUMS, _PRODUCTS, _CHOICES = ("add", "subtract"), ("multiply", "divide"), ("maximum", "minimum", "compare")
 _EXTRA_BITS, _EXTRA_BITS_16 = 20, 15
-_MOST_SHIFT = 62
+_MAX_SHIFT = 62
 
 
 def multiplier_and_shift(scale: float) -> tuple[int, int]:
@@ -33,8 +33,8 @@ def multiplier_and_shift(scale: float) -> tuple[int, int]:
     if multiplier == 1 << 31:
         multiplier, exponent = multiplier >> 1, exponent + 1
     shift = 31 - exponent
-    if shift > _MOST_SHIFT:
-        multiplier, shift = multiplier >> min(31, shift - _MOST_SHIFT), _MOST_SHIFT
+    if shift > _MAX_SHIFT:
+        multiplier, shift = multiplier >> min(31, shift - _MAX_SHIFT), _MAX_SHIFT
     return multiplier, shift
 
 

@@ -20,7 +20,7 @@ from requant.operators.onnx.conv_integer import PLACES, per_output_channel
 from requant.operators.onnx.convolution import ATTRIBUTES, Convolution
 from requant.operators.onnx.element_types import IMPLEMENTATIONS, LAST_OPSET, PROFILES, same_type
 from requant.operators.onnx.output_parameters import integers_of, output_element, single
-from requant.operators.separate_parameters import MOST_FACTORS, Granularity, check_number_of_scales, quantized_type
+from requant.operators.separate_parameters import MAX_FACTORS, Granularity, check_number_of_scales, quantized_type
 
 _BYTES = {"ui8": 10, "i8": 10}
 _F32 = FLOATS["f32"]
@@ -35,7 +35,7 @@ def _weights(call: OperatorCall, shape: tuple[int, ...]) -> TensorType:
     channels = shape[0]
     scales = _f64(per_output_channel(call, "w_scale", channels))
     zeros = per_output_channel(call, "w_zero_point", channels).astype(np.int64)
-    check_number_of_scales(scales.size, "/inputs/w_scale", MOST_FACTORS)
+    check_number_of_scales(scales.size, "/inputs/w_scale", MAX_FACTORS)
     if scales.size == zeros.size == 1:
         return quantized_type(shape, Granularity(), integers_of(call, "w"), _F32, scales, zeros)
     scales, zeros = (np.broadcast_to(each, (channels,)) for each in (scales, zeros))

@@ -22,7 +22,7 @@ from requant.operators.execution import placed
 from requant.operators.onnx.element_types import F8, IMPLEMENTATIONS, LAST_OPSET, PROFILES, REFERENCE, same_type
 from requant.operators.onnx.matrix import Matrices, Matrix
 from requant.operators.onnx.output_parameters import integers_of, output_element
-from requant.operators.separate_parameters import MOST_FACTORS, check_number_of_scales, quantized_type, reals_of
+from requant.operators.separate_parameters import MAX_FACTORS, check_number_of_scales, quantized_type, reals_of
 from requant.schemes import Factor
 
 _STORED = {"ui8": 10, "i8": 10, **dict.fromkeys(F8, 21)}
@@ -39,7 +39,7 @@ def _quantized(call: OperatorCall, name: str, matrix: Matrix) -> TensorType:
     shapes = [matrix.parameter_shape(each, f"{name}_{what}") for each, what in
               ((scale, "scale"), (zero_point, "zero_point"))]  # fmt: skip
     shape = np.broadcast_shapes(*shapes)
-    check_number_of_scales(prod(shape), f"/inputs/{name}_scale", MOST_FACTORS)
+    check_number_of_scales(prod(shape), f"/inputs/{name}_scale", MAX_FACTORS)
     scales, zeros = (
         np.broadcast_to(data.reshape(own), shape).reshape(-1)
         for data, own in zip((reals_of(scale), zero_point.data.astype(np.int64)), shapes, strict=True)

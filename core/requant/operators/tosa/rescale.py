@@ -26,7 +26,7 @@ from requant.operators.description import (
 )
 from requant.operators.tosa.rescale_plan import RescaleRounding, plan_rescale
 
-_MOST_MULTIPLIERS = 1 << 16
+_MAX_MULTIPLIERS = 1 << 16
 _OPERANDS = ("input", "multiplier", "shift", "input_zp", "output_zp")
 _SIDES = {"input": "/inputs/input", "output": "/inputs/output_zp"}
 
@@ -36,8 +36,8 @@ def _numbers(call: OperatorCall, name: str) -> list[int]:
     operand = call.inputs[name]
     if len(operand.shape) != 1:
         raise TypeFitError(f"{name} has one dimension; this has {len(operand.shape)}", pointer=f"/inputs/{name}")
-    if operand.data.size > _MOST_MULTIPLIERS:
-        limit = _MOST_MULTIPLIERS
+    if operand.data.size > _MAX_MULTIPLIERS:
+        limit = _MAX_MULTIPLIERS
         raise LimitError(f"{name} has more than {limit} elements", limit=limit, pointer=f"/inputs/{name}")
     numbers: list[int] = operand.data.tolist()
     return numbers

@@ -52,7 +52,7 @@ _SCHEMES: Mapping[tuple[bool, RescaleRounding], str] = {
 }
 _INPUTS = ("i8", "i16", "i32", "i48")
 _OUTPUTS = ("i8", "i16", "i32")
-_LEAST_SHIFT, _MOST_SHIFT = 2, 62
+_LEAST_SHIFT, _MAX_SHIFT = 2, 62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,8 +137,8 @@ def _check_requirements(multiplier: Sequence[int], shift: Sequence[int]) -> None
         if m < 0:
             detail = f"RESCALE requires multiplier >= 0; multiplier {channel} is {m}"
             raise PreconditionError(detail, index=channel, pointer=f"/multiplier/{channel}")
-        if not _LEAST_SHIFT <= s <= _MOST_SHIFT:
-            detail = f"RESCALE requires {_LEAST_SHIFT} <= shift <= {_MOST_SHIFT}; shift {channel} is {s}"
+        if not _LEAST_SHIFT <= s <= _MAX_SHIFT:
+            detail = f"RESCALE requires {_LEAST_SHIFT} <= shift <= {_MAX_SHIFT}; shift {channel} is {s}"
             raise PreconditionError(detail, index=channel, pointer=f"/shift/{channel}")
 
 

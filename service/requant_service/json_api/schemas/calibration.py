@@ -12,7 +12,7 @@ from requant_service.http.models import ABSENT, Int32, Int64, component
 from requant_service.json_api.schemas.ranges import ParameterOptions, ParametersReply, RangeRuleOptions, Sizes
 from requant_service.json_api.schemas.tensors import Tensor
 
-MOST_TENSORS = 256
+MAX_TENSORS = 256
 
 
 class CalibrationFields(RangeRuleOptions):
@@ -62,7 +62,7 @@ class TensorParametersRequest(CalibrationFields, ParameterOptions):
     inputs: Annotated[list[Tensor], FailFast()] = Field(
         default=[],
         min_length=1,
-        max_length=MOST_TENSORS,
+        max_length=MAX_TENSORS,
         description="Several tensors of one type, in order of observation.",
     )
     scheme: Annotated[str, component("RangeSchemeName", "The range rule. Default: that of the method's system.")] = ""

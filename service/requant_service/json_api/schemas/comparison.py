@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from requant.comparison.comparison import MOST_REPORTED
+from requant.comparison.comparison import MAX_REPORTED
 from requant.comparison.histogram import DifferenceUnit
 from requant_service.http.models import Int32, Int64, ReplyModel, RequestModel
 from requant_service.json_api.schemas.tensors import Tensor
@@ -19,7 +19,7 @@ class CompareRequest(RequestModel):
     a: Tensor = Field(description="The reference.")
     b: Tensor
     max_reported: Int32 = Field(
-        default=10, ge=0, le=MOST_REPORTED, description="The maximum number of mismatches listed in `first`."
+        default=10, ge=0, le=MAX_REPORTED, description="The maximum number of mismatches listed in `first`."
     )
 
 

@@ -23,7 +23,7 @@ from requant_service.operations.conversion_options import (
     SCHEME,
     SEED,
 )
-from requant_service.runtime.settings import MOST_ENTRIES
+from requant_service.runtime.settings import MAX_ENTRIES
 
 
 class MultiplierPair(RequestModel):
@@ -84,7 +84,7 @@ class RequantizeRequest(RequestModel):
     scheme: Annotated[str, component("SchemeName", SCHEME.description)] = ""
     multipliers: Annotated[list[Annotated[MultiplierPair, AfterValidator(as_multiplier)]], FailFast()] = Field(
         default=[],
-        max_length=MOST_ENTRIES,
+        max_length=MAX_ENTRIES,
         description="Replace the derived multipliers: one, or one per channel. Required for plain integers such as "
         "tensor<4xi64>, which have no scale.",
     )

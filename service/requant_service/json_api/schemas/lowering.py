@@ -8,7 +8,7 @@ from pydantic import FailFast, Field
 
 from requant_service.http.models import ReplyModel, RequestModel
 from requant_service.json_api.schemas.tensors import OutputTensor, Tensor
-from requant_service.runtime.settings import MOST_ENTRIES
+from requant_service.runtime.settings import MAX_ENTRIES
 
 _MODULE = """func.func @main(%x: tensor<2xf32>) -> tensor<2x!quant.uniform<i8:f32, 0.5:3>> {
   %q = quant.qcast %x : tensor<2xf32> to tensor<2x!quant.uniform<i8:f32, 0.5:3>>
@@ -27,7 +27,7 @@ class LowerRequest(RequestModel):
     )
     passes: Annotated[list[str], FailFast()] = Field(
         default=[],
-        max_length=MOST_ENTRIES,
+        max_length=MAX_ENTRIES,
         description="Passes by their upstream names, in order, each `name` or `name{option=value}`. If empty, the "
         "module is verified and printed.",
         examples=[["lower-quant-ops", "strip-func-quant-types"]],

@@ -11,7 +11,7 @@ from pydantic import FailFast, Field, create_model
 from requant.operators.description import Attribute, Kind, Operand, Operator
 from requant_service.http.models import ABSENT, Int32, Int64, ReplyModel, RequestModel, component
 from requant_service.json_api.schemas.tensors import OutputTensor, Tensor
-from requant_service.runtime.settings import MOST_ENTRIES
+from requant_service.runtime.settings import MAX_ENTRIES
 
 _TYPE_ATTRIBUTE = "MLIR text."
 
@@ -56,10 +56,10 @@ def _kind(attribute: Attribute) -> Any:
         case Kind.NUMBER:
             return Annotated[float, Field(allow_inf_nan=False)]
         case Kind.INTEGERS:
-            return Annotated[list[integer], FailFast(), Field(max_length=MOST_ENTRIES)]
+            return Annotated[list[integer], FailFast(), Field(max_length=MAX_ENTRIES)]
         case Kind.NUMBERS:
             return Annotated[
-                list[Annotated[float, Field(allow_inf_nan=False)]], FailFast(), Field(max_length=MOST_ENTRIES)
+                list[Annotated[float, Field(allow_inf_nan=False)]], FailFast(), Field(max_length=MAX_ENTRIES)
             ]
         case Kind.TEXT | Kind.TYPE:
             return str

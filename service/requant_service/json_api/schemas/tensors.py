@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from requant.plan.packing import Packing
 from requant_service.http.models import ReplyModel, RequestModel, copied_lists
-from requant_service.runtime.settings import MOST_ENTRIES
+from requant_service.runtime.settings import MAX_ENTRIES
 
 
 def _number_or_list(value: Any) -> Any:
@@ -27,7 +27,7 @@ Values = Annotated[
     list[Annotated[Any, BeforeValidator(_number_or_list)]],
     FailFast(),
     Field(
-        max_length=MOST_ENTRIES,
+        max_length=MAX_ENTRIES,
         description="The elements in row-major order as numbers, in a flat list or in lists nested exactly as the "
         "shape; replies are flat. A decimal number is rounded once to the element type, to nearest, ties to even; "
         'non-finite floats are the strings "NaN", "Infinity" and "-Infinity". At most `max_values` elements (4096 by '

@@ -9,7 +9,7 @@ from pydantic import FailFast, Field
 from requant.operators.tosa.rescale_plan import RescaleRounding
 from requant_service.http.models import Int32, ReplyModel, RequestModel
 from requant_service.json_api.schemas.tensors import OutputTensor, Tensor
-from requant_service.runtime.settings import MOST_ENTRIES
+from requant_service.runtime.settings import MAX_ENTRIES
 
 _ZERO_POINT = "If unsigned, the value or its signed bit pattern. Default: 0."
 
@@ -26,11 +26,11 @@ class RescaleRequest(RequestModel):
         examples=["i8", "tensor<2x3xi8>"],
     )
     multiplier: Annotated[list[Annotated[Int32, Field(ge=-(2**31), le=2**31 - 1)]], FailFast()] = Field(
-        max_length=MOST_ENTRIES,
+        max_length=MAX_ENTRIES,
         description="One, or with per_channel one per index of the last dimension. i32 with scale32, else i16.",
     )
     shift: Annotated[list[Annotated[Int32, Field(ge=-128, le=127)]], FailFast()] = Field(
-        max_length=MOST_ENTRIES, description="One right shift per multiplier."
+        max_length=MAX_ENTRIES, description="One right shift per multiplier."
     )
     input_zp: Int32 = Field(default=0, ge=-(2**31), le=2**31 - 1, description=_ZERO_POINT)
     output_zp: Int32 = Field(default=0, ge=-(2**31), le=2**31 - 1, description=_ZERO_POINT)

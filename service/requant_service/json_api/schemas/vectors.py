@@ -8,13 +8,13 @@ from pydantic import AfterValidator, FailFast, Field
 
 from requant.convert.quantize import NanPolicy
 from requant.convert.vectors.reason import ParameterReason, Reason
-from requant.convert.vectors.vectors import DEFAULT_COUNT, FEWEST_OF_A_SET, MOST_VECTORS
+from requant.convert.vectors.vectors import DEFAULT_COUNT, MAX_VECTORS, MIN_OF_A_SET
 from requant.operators.tosa.rescale_plan import RescaleRounding
 from requant_service.http.models import ABSENT, Int32, Int64, ReplyModel, RequestModel, component
 from requant_service.json_api.schemas.conversions import MultiplierPair, as_multiplier
 from requant_service.json_api.schemas.explain import ExplainedStep
 from requant_service.operations.conversion_options import LARGEST_INTEGER, NAN, ROUNDING, SATURATE, SCHEME
-from requant_service.operations.vectors import MOST_GIVEN, Format, VectorsCall
+from requant_service.operations.vectors import MAX_GIVEN, Format, VectorsCall
 
 _ZERO_POINT = "tosa.RESCALE. Default: 0 if multipliers are given, else several values are generated."
 
@@ -46,7 +46,7 @@ class VectorsRequest(RequestModel):
     saturate: bool = Field(default=ABSENT, description=f"quantize: {SATURATE.description}")
     multipliers: Annotated[list[Annotated[MultiplierPair, AfterValidator(as_multiplier)]], FailFast()] = Field(
         default=[],
-        max_length=MOST_GIVEN,
+        max_length=MAX_GIVEN,
         description="requantize and tosa.RESCALE: parameter sets, one per multiplier; one multiplier per channel for "
         "types with an axis.",
     )
@@ -58,7 +58,7 @@ class VectorsRequest(RequestModel):
     )
     seed: Int64 = Field(default=0, ge=0, le=LARGEST_INTEGER, description="Seed of the random vectors and parameters.")
     count: Int32 = Field(
-        default=DEFAULT_COUNT, ge=FEWEST_OF_A_SET, le=MOST_VECTORS, description="Maximum number of vectors."
+        default=DEFAULT_COUNT, ge=MIN_OF_A_SET, le=MAX_VECTORS, description="Maximum number of vectors."
     )
     format: Format = Field(
         default=Format.JSON,

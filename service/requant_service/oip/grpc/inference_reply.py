@@ -17,7 +17,7 @@ from requant_service.oip.tensors import OutputTensor
 # number of the field times 8, and 2.
 _ID, _RAW_OUTPUT, _INFER_RESPONSE = bytes([3 << 3 | 2]), bytes([6 << 3 | 2]), bytes([2 << 3 | 2])
 # What one message of protobuf can hold.
-_MOST_BYTES = (1 << 31) - 1
+_MAX_BYTES = (1 << 31) - 1
 
 
 def id_field(given: bytes | None) -> bytes:
@@ -75,9 +75,9 @@ def with_tensors(reply: bytes, identity: bytes, tensors: Iterable[Buffer]) -> by
     for tensor in tensors:
         pieces += (_RAW_OUTPUT, _varint(len(tensor)), tensor)
     size = sum(map(len, pieces))
-    if size > _MOST_BYTES:
+    if size > _MAX_BYTES:
         raise LimitError(
-            f"the reply has {size} bytes; a message of protobuf has at most {_MOST_BYTES}", limit=_MOST_BYTES
+            f"the reply has {size} bytes; a message of protobuf has at most {_MAX_BYTES}", limit=_MAX_BYTES
         )
     return b"".join(pieces)
 

@@ -58,10 +58,10 @@ def head_of(parsed: pb.ModelInferRequest, model: Model, settings: Settings) -> I
     """
     given = {
         "parameters": _values(parsed.parameters),
-        "inputs": [_input(each) for each in islice(parsed.inputs, schemas.MOST_TENSORS + 1)],
+        "inputs": [_input(each) for each in islice(parsed.inputs, schemas.MAX_TENSORS + 1)],
         "outputs": [
             {"name": each.name, "parameters": _values(each.parameters)}
-            for each in islice(parsed.outputs, schemas.MOST_TENSORS + 1)
+            for each in islice(parsed.outputs, schemas.MAX_TENSORS + 1)
         ],
     }
     try:
@@ -89,7 +89,7 @@ def head_of(parsed: pb.ModelInferRequest, model: Model, settings: Settings) -> I
 
 def _values(parameters: Mapping[str, pb.InferParameter]) -> dict[str, Value | None]:
     """Return parameters by name. None, which no parameter takes, for one without a value."""
-    few = islice(parameters.items(), schemas.MOST_PARAMETERS + 1)
+    few = islice(parameters.items(), schemas.MAX_PARAMETERS + 1)
     return {name: _value(parameter) for name, parameter in few}
 
 
@@ -100,7 +100,7 @@ def _value(parameter: pb.InferParameter) -> Value | None:
 
 def _input(given: pb.ModelInferRequest.InferInputTensor) -> dict[str, Any]:
     """Return an input as over HTTP: in binary, with as many bytes as it has to have, which are counted later."""
-    shape = list(islice(given.shape, schemas.MOST_DIMENSIONS + 1))
+    shape = list(islice(given.shape, schemas.MAX_DIMENSIONS + 1))
     datatype = DATATYPES.get(given.datatype)
     size = 0 if datatype is None or min(shape, default=0) < 0 else prod(shape) * datatype.dtype.itemsize
     parameters = _values(given.parameters)

@@ -23,7 +23,7 @@ _VARINT, _FIXED64, _LENGTH_DELIMITED, _FIXED32 = 0, 1, 2, 5
 # Fields 1 to 7 of that wire type, which are all that the protocol has.
 _USUAL = frozenset(range(1 << 3 | 2, 7 << 3 | 3, 8))
 # Protobuf's own limits: bytes of a varint of 32 and of 64 bits, and the length of a field.
-_MOST_BYTES_32, _MOST_BYTES_64 = 5, 10
+_MAX_BYTES_32, _MAX_BYTES_64 = 5, 10
 _LONGEST = (1 << 31) - 1
 
 
@@ -84,15 +84,15 @@ def request_parts(message: bytes | memoryview) -> RequestParts | None:
 
 def _field(message: bytes | memoryview, at: int) -> tuple[int, int, int]:
     """Return the tag of a field, the place of its value, -1 if there is no usual field, and the length of that."""
-    tag, at = _varint(message, at, _MOST_BYTES_32)
+    tag, at = _varint(message, at, _MAX_BYTES_32)
     wire_type = tag & 7
     if at < 0 or not 1 << 3 <= tag < 1 << 32:
         return tag, -1, 0
     if wire_type == _LENGTH_DELIMITED:
-        length, at = _varint(message, at, _MOST_BYTES_32)
+        length, at = _varint(message, at, _MAX_BYTES_32)
         return tag, at if length <= _LONGEST else -1, length
     if wire_type == _VARINT:
-        return tag, _varint(message, at, _MOST_BYTES_64)[1], 0
+        return tag, _varint(message, at, _MAX_BYTES_64)[1], 0
     if wire_type in (_FIXED32, _FIXED64):
         return tag, at, 4 if wire_type == _FIXED32 else 8
     return tag, -1, 0

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import numpy as np
 
-from requant.comparison.comparison import MOST_REPORTED, ComparisonReport, plan_comparison
+from requant.comparison.comparison import MAX_REPORTED, ComparisonReport, plan_comparison
 from requant.errors import sides
 from requant_service.oip.call import Call
 from requant_service.oip.datatypes import DATATYPES
@@ -81,7 +81,7 @@ COMPARE = Model(
             kind=Kind.INTEGER,
             description="The maximum number of mismatches listed in `first`.",
             default=10,
-            highest=MOST_REPORTED,
+            highest=MAX_REPORTED,
         ),
     ),
     plan=_plan,

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from requant_service.oip.models.conversions import DEQUANTIZE, QUANTIZE, REQUANTIZE
 from requant_service.oip.models.model import Model
-from requant_service.operations.explanation import MOST_EXPLAINED
+from requant_service.operations.explanation import MAX_EXPLAINED
 
 
 def _explained(model: Model, description: str) -> Model:
-    told = f"of at most {MOST_EXPLAINED} elements, with the parameters `formula` and `explained`: the steps of each."
+    told = f"of at most {MAX_EXPLAINED} elements, with the parameters `formula` and `explained`: the steps of each."
     return replace(
         model,
         name=f"explain_{model.name}",

@@ -9,7 +9,7 @@ import numpy as np
 from requant.convert.quantize import NanPolicy
 from requant.convert.vectors.subject import Element
 from requant.convert.vectors.table import Table
-from requant.convert.vectors.vectors import DEFAULT_COUNT, FEWEST_OF_A_SET, MOST_VECTORS
+from requant.convert.vectors.vectors import DEFAULT_COUNT, MAX_VECTORS, MIN_OF_A_SET
 from requant.errors import InvalidRequestError, LimitError
 from requant.operators.tosa.rescale_plan import RescaleRounding
 from requant.operators.vectors import OPERATIONS
@@ -28,7 +28,7 @@ from requant_service.operations.parameters.tensors import multipliers_of_tensors
 from requant_service.operations.vectors import (
     BYTES_PER_VECTOR,
     CHARACTERS_PER_VECTOR,
-    MOST_GIVEN,
+    MAX_GIVEN,
     Format,
     VectorsCall,
     column_array,
@@ -45,8 +45,8 @@ _ANY = tuple(name for name in DATATYPES if name != "BOOL")
 
 def _multipliers(call: Call) -> tuple[Multiplier, ...]:
     given = multipliers_of_tensors(*(parameter_tensor(call, name) if name in call.inputs else None for name in _PAIR))
-    if given is not None and len(given) > MOST_GIVEN:
-        raise LimitError(f"there are more than {MOST_GIVEN} multipliers", limit=MOST_GIVEN, pointer="/inputs")
+    if given is not None and len(given) > MAX_GIVEN:
+        raise LimitError(f"there are more than {MAX_GIVEN} multipliers", limit=MAX_GIVEN, pointer="/inputs")
     return given or ()
 
 
@@ -168,8 +168,8 @@ VECTORS = Model(
             description="Maximum number of vectors.",
             kind=Kind.INTEGER,
             default=DEFAULT_COUNT,
-            lowest=FEWEST_OF_A_SET,
-            highest=MOST_VECTORS,
+            lowest=MIN_OF_A_SET,
+            highest=MAX_VECTORS,
         ),
         Parameter(
             name="format",

@@ -18,7 +18,7 @@ from requant.profiles import PROFILES
 from requant_service.operations.conversion_options import LARGEST_INTEGER, Option, Value
 
 LARGEST_AXIS = 2**31 - 1
-MOST_BLOCK_SIZES = 64
+MAX_BLOCK_SIZES = 64
 
 _SIZES = re.compile(r"[0-9]{1,19}(,[0-9]{1,19})*", re.ASCII)
 
@@ -133,10 +133,10 @@ def given_calibration(values: Mapping[str, Value | None]) -> tuple[tuple[str, An
 
 def read_block_sizes(text: str) -> tuple[int, ...]:
     """Return sizes that are given as 1,32 or as [1, 32]. Raise InvalidRequestError."""
-    found = text if len(text) <= 22 * MOST_BLOCK_SIZES else ""
+    found = text if len(text) <= 22 * MAX_BLOCK_SIZES else ""
     found = found.strip().removeprefix("[").removesuffix("]").replace(" ", "")
     sizes = tuple(map(int, found.split(","))) if _SIZES.fullmatch(found) else ()
-    if not 1 <= len(sizes) <= MOST_BLOCK_SIZES or not all(1 <= size <= LARGEST_INTEGER for size in sizes):
+    if not 1 <= len(sizes) <= MAX_BLOCK_SIZES or not all(1 <= size <= LARGEST_INTEGER for size in sizes):
         detail = "expected one size for each dimension, at least 1, with commas between, such as 1,32"
         raise InvalidRequestError.of_field("/calibration/block_sizes", "block_sizes", detail)
     return sizes

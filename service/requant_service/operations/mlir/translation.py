@@ -27,7 +27,7 @@ from requant_service.operations.parameters import check_factors
 from requant_service.operations.types import check_rank, read_type
 from requant_service.runtime.settings import Settings
 
-_MOST_SHOWN = 16
+_MAX_SHOWN = 16
 _MODELS: dict[str, type[RequestModel]] = {
     "onnx": OnnxOperands,
     "onednn": OnednnOperands,
@@ -91,7 +91,7 @@ def _read(call: TranslateRequest, settings: Settings) -> tuple[Subject, tuple[Ro
 def _shown(rounded: Sequence[Rounding]) -> list[RoundedScale]:
     return [
         RoundedScale(index=each.index, scale=_text(each.scale), becomes=_text(each.becomes))
-        for each in rounded[:_MOST_SHOWN]
+        for each in rounded[:_MAX_SHOWN]
     ]
 
 

@@ -9,12 +9,12 @@ from pydantic import ConfigDict, FailFast, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from requant_service.http.models import ABSENT, Int32, Int64, Numbers, ReplyModel, RequestModel, component
-from requant_service.runtime.settings import MOST_ENTRIES
+from requant_service.runtime.settings import MAX_ENTRIES
 
 _Whole = Annotated[Int64, Field(ge=-(2**63), le=2**63 - 1)]
 _Size = Annotated[Int64, Field(ge=0, le=2**63 - 1)]
 _Block = Annotated[Int64, Field(ge=1, le=2**63 - 1)]
-Integers = Annotated[list[_Whole], FailFast(), Field(max_length=MOST_ENTRIES)]
+Integers = Annotated[list[_Whole], FailFast(), Field(max_length=MAX_ENTRIES)]
 Shape = Annotated[list[_Size], FailFast(), Field(max_length=64)]
 Blocks = Annotated[list[_Block], FailFast(), Field(max_length=64)]
 _AXIS = "The dimension that the scales go along; a negative one counts from the end, and needs the shape."

@@ -41,7 +41,7 @@ from requant.mlir.types import TensorType
 from requant.plan.operands import static_shape
 from requant_service.operations.parameters.rules import at_range, finished_type, read_rule
 from requant_service.operations.types import check_rank
-from requant_service.runtime.settings import MOST_ENTRIES, Settings
+from requant_service.runtime.settings import MAX_ENTRIES, Settings
 
 Array = NDArray[Any]
 
@@ -56,8 +56,8 @@ def check_ranges(count: int, pointer: str) -> None:
     """Raise ParameterError for no range or scale at all, LimitError for more than are taken."""
     if count == 0:
         raise ParameterError("the list is empty; at least one is required", pointer=pointer)
-    if count > MOST_ENTRIES:
-        raise LimitError(f"there are {count}; the limit is {MOST_ENTRIES}", limit=MOST_ENTRIES, pointer=pointer)
+    if count > MAX_ENTRIES:
+        raise LimitError(f"there are {count}; the limit is {MAX_ENTRIES}", limit=MAX_ENTRIES, pointer=pointer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from requant.plan.lanes import widen
 from requant.plan.packing import Packing, dense_width
 from requant.schemes import Multiplier
 from requant_service.operations.types import read_type
-from requant_service.runtime.settings import MOST_ENTRIES, Settings
+from requant_service.runtime.settings import MAX_ENTRIES, Settings
 
 Array = NDArray[Any]
 
@@ -46,13 +46,13 @@ class ParameterTensors(NamedTuple):
         """Return the type of a tensor of this shape.
 
         Raise InvalidRequestError if the storage is missing, TypeFitError if the shapes disagree, LimitError if there
-        are more than MOST_ENTRIES scales, PreconditionError for a scale that no type can have.
+        are more than MAX_ENTRIES scales, PreconditionError for a scale that no type can have.
         """
         scale = self.scale
         with at(scale.pointer):
             granularity = self._granularity(shape)
-            if scale.data.size > MOST_ENTRIES:
-                raise LimitError(f"there are more than {MOST_ENTRIES} scales", limit=MOST_ENTRIES)
+            if scale.data.size > MAX_ENTRIES:
+                raise LimitError(f"there are more than {MAX_ENTRIES} scales", limit=MAX_ENTRIES)
             if self.storage is None:
                 detail = "required with scale"
                 fault = FieldFault("/storage_type", "missing", detail)
@@ -128,12 +128,12 @@ def multipliers_of_tensors(
 ) -> tuple[Multiplier, ...] | None:
     """Return the multipliers that two tensors stand for, None where there are none.
 
-    Raise TypeFitError unless both are there, of one dimension and length; LimitError for more than MOST_ENTRIES.
+    Raise TypeFitError unless both are there, of one dimension and length; LimitError for more than MAX_ENTRIES.
     """
     if multiplier is None and shift is None:
         return None
     if multiplier is None or shift is None or multiplier.shape != shift.shape or len(shift.shape) != 1:
         raise TypeFitError("multiplier and shift come together, of one dimension and one length")
-    if shift.data.size > MOST_ENTRIES:
-        raise LimitError(f"there are more than {MOST_ENTRIES} multipliers", limit=MOST_ENTRIES)
+    if shift.data.size > MAX_ENTRIES:
+        raise LimitError(f"there are more than {MAX_ENTRIES} multipliers", limit=MAX_ENTRIES)
     return tuple(Multiplier(*pair) for pair in zip(multiplier.data.tolist(), shift.data.tolist(), strict=True))

@@ -21,7 +21,7 @@ from functools import cache
 
 from llvmlite import binding
 
-MOST_MAPPINGS = 1024
+MAX_MAPPINGS = 1024
 """How many mappings there can be at a time, those counted that are still used after they were given up."""
 
 _SA_SIGINFO = 0x4
@@ -32,7 +32,7 @@ _SA_ONSTACK = 0x08000000
 # not positive is that of a signal that was sent.
 _SOURCE = f"""
 %mapping = type {{ i64, i64, i64 }}  ; first address, end, whether it is lost
-@mappings = global [{MOST_MAPPINGS} x %mapping] zeroinitializer, align 16
+@mappings = global [{MAX_MAPPINGS} x %mapping] zeroinitializer, align 16
 @previous = global [256 x i8] zeroinitializer, align 16
 @default = global [256 x i8] zeroinitializer, align 16
 @gave_up = global i64 0
@@ -54,7 +54,7 @@ define void @on_bus_error(i32 %signal, ptr %info, ptr %context) {{
 
 look:
   %index = phi i64 [ 0, %0 ], [ %next, %look_further ]
-  %mapping = getelementptr [{MOST_MAPPINGS} x %mapping], ptr @mappings, i64 0, i64 %index
+  %mapping = getelementptr [{MAX_MAPPINGS} x %mapping], ptr @mappings, i64 0, i64 %index
   %end_at = getelementptr %mapping, ptr %mapping, i32 0, i32 1
   %end = load atomic i64, ptr %end_at acquire, align 8
   %first = load atomic i64, ptr %mapping acquire, align 8
@@ -69,7 +69,7 @@ look:
 
 look_further:
   %next = add i64 %index, 1
-  %more = icmp ult i64 %next, {MOST_MAPPINGS}
+  %more = icmp ult i64 %next, {MAX_MAPPINGS}
   br i1 %more, label %look, label %unknown
 
 found:
@@ -105,7 +105,7 @@ define void @give_up(i32 %signal) {{
 }}
 
 define void @publish(i64 %index, i64 %first, i64 %end) {{
-  %mapping = getelementptr [{MOST_MAPPINGS} x %mapping], ptr @mappings, i64 0, i64 %index
+  %mapping = getelementptr [{MAX_MAPPINGS} x %mapping], ptr @mappings, i64 0, i64 %index
   %end_at = getelementptr %mapping, ptr %mapping, i32 0, i32 1
   %lost_at = getelementptr %mapping, ptr %mapping, i32 0, i32 2
   store atomic i64 0, ptr %lost_at seq_cst, align 8
@@ -115,14 +115,14 @@ define void @publish(i64 %index, i64 %first, i64 %end) {{
 }}
 
 define void @withdraw(i64 %index) {{
-  %mapping = getelementptr [{MOST_MAPPINGS} x %mapping], ptr @mappings, i64 0, i64 %index
+  %mapping = getelementptr [{MAX_MAPPINGS} x %mapping], ptr @mappings, i64 0, i64 %index
   %end_at = getelementptr %mapping, ptr %mapping, i32 0, i32 1
   store atomic i64 0, ptr %end_at seq_cst, align 8
   ret void
 }}
 
 define i64 @is_lost(i64 %index) {{
-  %mapping = getelementptr [{MOST_MAPPINGS} x %mapping], ptr @mappings, i64 0, i64 %index
+  %mapping = getelementptr [{MAX_MAPPINGS} x %mapping], ptr @mappings, i64 0, i64 %index
   %lost_at = getelementptr %mapping, ptr %mapping, i32 0, i32 2
   %lost = load atomic i64, ptr %lost_at seq_cst, align 8
   ret i64 %lost
@@ -164,7 +164,7 @@ class BusErrors:
         self._withdraw = ctypes.CFUNCTYPE(None, number)(address("withdraw"))
         self._is_lost = ctypes.CFUNCTYPE(number, number)(address("is_lost"))
         # Not locked: the collector may free a mapping at any time, in any thread.
-        self._free = deque(range(MOST_MAPPINGS))
+        self._free = deque(range(MAX_MAPPINGS))
         self._sigaction = ctypes.CDLL(None, use_errno=True).sigaction
 
     def watch(self, first: int, end: int) -> int | None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from requant_service.runtime.shared_memory.bus_errors import MOST_MAPPINGS, BusErrors, bus_errors
+from requant_service.runtime.shared_memory.bus_errors import MAX_MAPPINGS, BusErrors, bus_errors
 
 _MAP_FAILED = ctypes.c_void_p(-1).value
 
@@ -43,7 +43,7 @@ class _Pages:
         self._unmap = _libc.munmap
         if self._number is None:
             self._unmap(self._address, byte_count)
-            raise OSError(f"{MOST_MAPPINGS} mappings are in use")
+            raise OSError(f"{MAX_MAPPINGS} mappings are in use")
 
     def __del__(self) -> None:
         if self._number is not None:

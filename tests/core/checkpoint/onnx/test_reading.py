@@ -163,7 +163,7 @@ def test_graphs_that_are_nested_too_deep_are_refused(tmp_path: Path) -> None:
 
 def test_graphs_of_very_many_fields_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two bytes of an empty attribute are hundreds in memory."""
-    monkeypatch.setattr("requant.checkpoint.onnx.skeleton._MOST_FIELDS", 20_000)
+    monkeypatch.setattr("requant.checkpoint.onnx.skeleton._MAX_FIELDS", 20_000)
     node = message_field(1, b"\x2a\x00" * 500)
     (tmp_path / "m.onnx").write_bytes(b"\x08\x0a" + b"".join(message_field(7, node * 10) for _ in range(5)))
     with pytest.raises(CheckpointError, match="more than 20,000 fields"):

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from requant.checkpoint.plan.model import CopyStep, Plan, QuantizeStep, SourceRange
-from requant.checkpoint.plan.refusals import MOST_SHOWN
+from requant.checkpoint.plan.refusals import MAX_SHOWN
 from requant.checkpoint.plan.selection import Selection
 from requant.errors import DETAIL_LIMIT, CheckpointError, ParameterError
 from tests.support.planned_checkpoint import HeadersOnly, Tensors, checkpoint, planned, tensors_of
@@ -305,7 +305,7 @@ def test_a_long_list_of_problems_ends_between_two(length: int) -> None:
     assert all(line.endswith("only matrices [out, in] can be quantized") for line in told)
     counted = sum(2 if "(and 1 like it)" in line else 1 for line in told)
     assert more == f"- and {78 - counted} more"
-    assert (len(told) == MOST_SHOWN) == (length == 1)
+    assert (len(told) == MAX_SHOWN) == (length == 1)
     assert advice.startswith("To leave them")
 
 

@@ -56,7 +56,7 @@ def test_many_patterns_match_as_one_after_the_other(patterns: list[str], names: 
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(linear_pattern, "_MOST_REMEMBERED", 50)
+    monkeypatch.setattr(linear_pattern, "_MAX_REMEMBERED", 50)
     expressions = [r"(a|b)+c\d", r"(.)+x(y|z)", r"(?:[^a]|b)*q"]
     patterns = linear_pattern.LinearPatterns(expressions)
     for number in range(500):

@@ -191,7 +191,7 @@ def test_bytes_past_the_end_are_refused() -> None:
 
 
 def test_a_prefix_of_more_than_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(object_store, "MOST_FILES", 5)
+    monkeypatch.setattr(object_store, "MAX_FILES", 5)
     store = ObjectStore("memory://bucket", MemoryStore())
     for name in "abcdef":
         store.put(name, b"")
@@ -201,7 +201,7 @@ def test_a_prefix_of_more_than_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_parts_are_bounded_in_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spooled_upload, "PART", 10)
-    monkeypatch.setattr(spooled_upload, "MOST_PARTS", 4)
+    monkeypatch.setattr(spooled_upload, "MAX_PARTS", 4)
     store = ObjectStore("memory://", MemoryStore())
     with store.create("a", 101) as writer:
         writer.write(0, bytes(101))

@@ -12,14 +12,14 @@ from requant.checkpoint.storage import read_ahead
 from requant.checkpoint.storage.read_ahead import ReadAhead
 from requant.checkpoint.storage.store import StoredFile
 
-BLOCK, AHEAD, MOST_BLOCKS = 100, 3, 6
+BLOCK, AHEAD, MAX_BLOCKS = 100, 3, 6
 DATA = random.Random(1).randbytes(2345)
 FILE = StoredFile("a", len(DATA), "1")
 
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"BLOCK": BLOCK, "AHEAD": AHEAD, "MOST_BLOCKS": MOST_BLOCKS}.items():
+    for name, value in {"BLOCK": BLOCK, "AHEAD": AHEAD, "MAX_BLOCKS": MAX_BLOCKS}.items():
         monkeypatch.setattr(read_ahead, name, value)
 
 
@@ -98,7 +98,7 @@ def test_threads_read_any_ranges() -> None:
     with ThreadPoolExecutor(8) as threads:
         found = list(threads.map(lambda each: read(reader, *each), ranges))
     assert found == [DATA[begin:end] for begin, end in ranges]
-    assert len(reader._blocks) <= MOST_BLOCKS
+    assert len(reader._blocks) <= MAX_BLOCKS
 
 
 def test_a_block_that_failed_is_asked_for_again() -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from requant_service.runtime.shared_memory.bus_errors import MOST_MAPPINGS
+from requant_service.runtime.shared_memory.bus_errors import MAX_MAPPINGS
 from requant_service.runtime.shared_memory.mapping import Mapping
 from tests.conftest import ROOT
 from tests.support.cases import EXHAUSTIVE, sample
@@ -73,8 +73,8 @@ def test_it_ends_with_the_last_array_over_it(file: int) -> None:
 def test_there_is_a_limit_and_room_after_it(file: int) -> None:
     mappings = []
     with pytest.raises(OSError, match="mappings are in use"):
-        mappings += [Mapping(file, 0, PAGE) for _ in range(MOST_MAPPINGS + 1)]
-    for _ in range(2 * MOST_MAPPINGS):
+        mappings += [Mapping(file, 0, PAGE) for _ in range(MAX_MAPPINGS + 1)]
+    for _ in range(2 * MAX_MAPPINGS):
         Mapping(file, 0, PAGE)
 
 

@@ -6,7 +6,7 @@ from requant.checkpoint.plan.model import Plan
 from requant.checkpoint.plan.refusals import Refusals
 from requant.errors import excerpt
 
-MOST_BYTES = 250
+MAX_BYTES = 250
 """File systems take 255; a file that is being written is `<name>.part`."""
 
 
@@ -19,9 +19,9 @@ def check_file_names(plan: Plan) -> None:
         except UnicodeEncodeError:
             refusals.add(f"the file name '{excerpt(name)}' is not UTF-8: rename or remove the file")
             continue
-        if longest > MOST_BYTES:
+        if longest > MAX_BYTES:
             refusals.add(
-                f"the file name '{excerpt(name)}' has {longest} bytes, but at most {MOST_BYTES} can be written: rename "
+                f"the file name '{excerpt(name)}' has {longest} bytes, but at most {MAX_BYTES} can be written: rename "
                 "or remove the file"
             )
     refusals.raise_any()

@@ -16,8 +16,8 @@ from requant.errors import CheckpointError
 from requant.errors.cancellation import checked
 
 _SHAPE = "weight_shape"
-_MOST_STATE_BYTES = 4096
-_MOST_TOGETHER = 1 << 20
+_MAX_STATE_BYTES = 4096
+_MAX_TOGETHER = 1 << 20
 
 
 def stated_shapes(store: Store, shards: Iterable[tuple[StoredFile, Header]]) -> dict[str, tuple[int, int]]:
@@ -43,10 +43,10 @@ def stated_shapes(store: Store, shards: Iterable[tuple[StoredFile, Header]]) -> 
 
 
 def _runs(entries: Iterable[TensorEntry]) -> Iterator[list[TensorEntry]]:
-    """Yield tensors that lie side by side together, at most `_MOST_TOGETHER` bytes."""
+    """Yield tensors that lie side by side together, at most `_MAX_TOGETHER` bytes."""
     run: list[TensorEntry] = []
     for entry in entries:
-        if run and (entry.begin != run[-1].end or entry.end - run[0].begin > _MOST_TOGETHER):
+        if run and (entry.begin != run[-1].end or entry.end - run[0].begin > _MAX_TOGETHER):
             yield run
             run = []
         run.append(entry)
@@ -59,7 +59,7 @@ def _reader(entry: TensorEntry) -> Callable[[bytes], tuple[int, int]] | None:
     _, parameter = parameter_of(entry.name)
     if parameter == _SHAPE and entry.dtype == "I64" and entry.shape == (2,):
         return _two_integers
-    if parameter == STATE and entry.dtype == "U8" and entry.end - entry.begin <= _MOST_STATE_BYTES:
+    if parameter == STATE and entry.dtype == "U8" and entry.end - entry.begin <= _MAX_STATE_BYTES:
         return lambda data: read_state(data).shape
     return None
 

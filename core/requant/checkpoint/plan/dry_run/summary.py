@@ -9,7 +9,7 @@ from requant.checkpoint.plan.names import without_numbers
 from requant.checkpoint.plan.selection import Selection
 from requant.checkpoint.schemes import scheme_named
 
-_MOST_NAMES = 20
+_MAX_NAMES = 20
 _NOT_DIVISIBLE = "a shape that the format does not quantize"
 _PLAIN = "not quantized"
 
@@ -28,7 +28,7 @@ class Amount:
         self.count += 1
         self.bytes_before += before
         self.bytes_after += after
-        if len(self.names) < _MOST_NAMES and (pattern := without_numbers(name)) not in self.names:
+        if len(self.names) < _MAX_NAMES and (pattern := without_numbers(name)) not in self.names:
             self.names.append(pattern)
 
 

@@ -8,8 +8,8 @@ from requant.checkpoint.plan.dry_run.summary import Amount, Summary, summary_of
 from requant.checkpoint.plan.model import Direction, Plan
 from requant.errors import excerpt
 
-_MOST_SHAPES = 12
-_MOST_NAMES = 4
+_MAX_SHAPES = 12
+_MAX_NAMES = 4
 
 
 def plan_text(plan: Plan) -> str:
@@ -40,12 +40,12 @@ def _converted(plan: Plan, summary: Summary) -> list[str]:
     whole = _sum(summary.converted.values())
     lines = [f"{verb}: {_number(whole.count, 'weight')}, {_size(whole.bytes_before)} -> {_size(whole.bytes_after)}"]
     by_size = sorted(summary.converted.items(), key=lambda item: -item[1].bytes_before)
-    for (dtype, shape), amount in by_size[:_MOST_SHAPES]:
+    for (dtype, shape), amount in by_size[:_MAX_SHAPES]:
         named = f"{dtype} {'x'.join(map(str, shape))}"
         lines.append(f"  {amount.count:>6} x {named:<22} {_names(amount)}")
-    if len(by_size) > _MOST_SHAPES:
-        rest = _sum(amount for _, amount in by_size[_MOST_SHAPES:])
-        lines.append(f"  {rest.count:>6} of {len(by_size) - _MOST_SHAPES} other shapes")
+    if len(by_size) > _MAX_SHAPES:
+        rest = _sum(amount for _, amount in by_size[_MAX_SHAPES:])
+        lines.append(f"  {rest.count:>6} of {len(by_size) - _MAX_SHAPES} other shapes")
     return lines
 
 
@@ -77,8 +77,8 @@ def _sum(amounts: Iterable[Amount]) -> Amount:
 
 
 def _names(amount: Amount) -> str:
-    shown = ", ".join(excerpt(name) for name in amount.names[:_MOST_NAMES])
-    return shown + (", ..." if len(amount.names) > _MOST_NAMES else "")
+    shown = ", ".join(excerpt(name) for name in amount.names[:_MAX_NAMES])
+    return shown + (", ..." if len(amount.names) > _MAX_NAMES else "")
 
 
 def _size(count: int) -> str:

@@ -22,9 +22,9 @@ from requant_service.json_api.routes import (
     checkpoints,
     compare,
     convert,
+    described,
     explain,
     fake_quantize,
-    integer,
     lowering,
     multipliers,
     operators,
@@ -68,7 +68,7 @@ class Application(_RoutedStarlette):
     """The service as an ASGI application. Its threads and kernels come to life with its lifespan."""
 
     def __init__(self, settings: Settings) -> None:
-        topics = [convert, explain, vectors, fake_quantize, compare, blocks, integer, tosa, operators]
+        topics = [convert, explain, vectors, fake_quantize, compare, blocks, described, tosa, operators]
         topics += [npy, forms, oip, shared_memory]
         topics += [multipliers, ranges, calibration, types, translation, lowering]
         topics += [checkpoints]

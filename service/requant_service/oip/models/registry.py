@@ -10,8 +10,8 @@ from requant_service.oip.models.blocks import DEQUANTIZE_BLOCKS, QUANTIZE_BLOCKS
 from requant_service.oip.models.calibration import DERIVE_FROM_TENSOR
 from requant_service.oip.models.comparison import COMPARE
 from requant_service.oip.models.conversions import DEQUANTIZE, QUANTIZE, REQUANTIZE
+from requant_service.oip.models.described import OPERATION_MODELS
 from requant_service.oip.models.explanations import EXPLAIN_DEQUANTIZE, EXPLAIN_QUANTIZE, EXPLAIN_REQUANTIZE
-from requant_service.oip.models.integer import ADD, CONV2D, MATMUL
 from requant_service.oip.models.model import Model
 from requant_service.oip.models.modules import EVALUATE, LOWER
 from requant_service.oip.models.multipliers import DERIVE_MULTIPLIER
@@ -36,9 +36,7 @@ _OPERATIONS = (
     DERIVE_FROM_TENSOR,
     DERIVE_BIAS,
     DERIVE_MULTIPLIER,
-    MATMUL,
-    CONV2D,
-    ADD,
+    *OPERATION_MODELS.values(),
     PARSE_TYPE,
     TRANSLATE_TYPE,
     LOWER,

@@ -5,7 +5,7 @@
  * An address is anybody's text. `statesOf` is where it is checked: a view gets only states that it has, and only texts
  * that these can have.
  */
-const MOST_CHARACTERS = 65536;
+const MAX_CHARACTERS = 65536;
 
 /**
  * @param {string} fragment with or without the #
@@ -30,7 +30,7 @@ export function readFragment(fragment) {
 export function statesOf({ initialState, patterns }, values) {
   return Object.fromEntries(
     Object.entries(values).filter(
-      ([name, value]) => Object.hasOwn(initialState, name) && value.length <= MOST_CHARACTERS && (patterns[name]?.test(value) ?? true),
+      ([name, value]) => Object.hasOwn(initialState, name) && value.length <= MAX_CHARACTERS && (patterns[name]?.test(value) ?? true),
     ),
   );
 }

@@ -3,7 +3,7 @@ import { channelOf } from "../conversion/channels.js";
 import { quantizeBody } from "../conversion/convert.js";
 
 /** Elements of a tensor that the service explains. */
-export const MOST_EXPLAINED = 256;
+export const MAX_EXPLAINED = 256;
 
 /**
  * The steps of one element in each profile.
@@ -30,15 +30,15 @@ export async function explainElement(api, index, { conversions, numbers, shape, 
 
 /** A tensor small enough to be explained that has the element: the tensor itself, the element alone, or one element per scale. */
 function sampleOf(index, numbers, shape, parsed) {
-  if (numbers.length <= MOST_EXPLAINED) return { numbers, shape, index };
+  if (numbers.length <= MAX_EXPLAINED) return { numbers, shape, index };
   const kind = parsed.element_kind ?? parsed.kind;
   if (!parsed.element && kind === "uniform") return { numbers: [numbers[index]], shape: [1], index: 0 };
-  if (!parsed.element && kind === "uniform_per_axis" && parsed.scales.length <= MOST_EXPLAINED) {
+  if (!parsed.element && kind === "uniform_per_axis" && parsed.scales.length <= MAX_EXPLAINED) {
     const channel = channelOf(parsed, shape)(index);
     const channels = parsed.scales.map((_, each) => (each === channel ? numbers[index] : 0));
     return { numbers: channels, shape: shape.map((_, axis) => (axis === parsed.axis ? channels.length : 1)), index: channel };
   }
-  throw new Error(`Steps are shown for tensors of this type with up to ${MOST_EXPLAINED} elements.`);
+  throw new Error(`Steps are shown for tensors of this type with up to ${MAX_EXPLAINED} elements.`);
 }
 
 /** How many steps all profiles have in common at the start. */

@@ -12,7 +12,7 @@ const ROUNDINGS = [
 ];
 
 const SIDES = { s_in: "input ", s_out: "output " };
-const MOST_CHARACTERS = 12;
+const MAX_CHARACTERS = 12;
 
 const WORDS = {
   flush: (_, verb) => `${verb("flush")} the subnormal to 0`,
@@ -84,7 +84,7 @@ function shiftingRight(step, verb) {
 
 /** The first digits of a long number. */
 function brief(text) {
-  return text.length > MOST_CHARACTERS ? `${text.slice(0, MOST_CHARACTERS).replace(/…?$/, "…")}` : text;
+  return text.length > MAX_CHARACTERS ? `${text.slice(0, MAX_CHARACTERS).replace(/…?$/, "…")}` : text;
 }
 
 function rounding(step, verb, value) {

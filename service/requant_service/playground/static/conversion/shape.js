@@ -1,7 +1,7 @@
 /** The shape of the numbers: what the person says, or else what the type asks for. */
 
 // As many as the service accepts.
-const MOST_DIMENSIONS = 64;
+const MAX_DIMENSIONS = 64;
 
 /**
  * @param {string} given such as "2x3", or "" for none
@@ -36,7 +36,7 @@ function ofType(parsed, count) {
 
 /** The shape with these sizes in these dimensions, and the rest of the numbers along the last other dimension. */
 function spread(rank, sizes, count) {
-  if (rank > MOST_DIMENSIONS) throw new Error(`This type is for tensors of ${rank} dimensions; at most ${MOST_DIMENSIONS} are accepted.`);
+  if (rank > MAX_DIMENSIONS) throw new Error(`This type is for tensors of ${rank} dimensions; at most ${MAX_DIMENSIONS} are accepted.`);
   const fixed = new Map(sizes);
   const shape = Array.from({ length: rank }, (_, axis) => fixed.get(axis) ?? 1);
   const product = shape.reduce((each, size) => each * size, 1);

@@ -1,7 +1,7 @@
 import { element } from "../dom.js";
 import { nameOf } from "./requantize.js";
 
-const MOST_SHOWN = 4;
+const MAX_SHOWN = 4;
 const HEADS = ["Profile or scheme", "Multiplier", "Shift", "Saturated low", "Saturated high"];
 
 /** The multiplier and shift that each profile or scheme used, and what saturated. */
@@ -39,5 +39,5 @@ function usedScheme(profile, { scheme }) {
 
 function listed(numbers) {
   if (numbers.length === 0) return "–";
-  return numbers.slice(0, MOST_SHOWN).join(", ") + (numbers.length > MOST_SHOWN ? ", …" : "");
+  return numbers.slice(0, MAX_SHOWN).join(", ") + (numbers.length > MAX_SHOWN ? ", …" : "");
 }

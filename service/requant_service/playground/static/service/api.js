@@ -1,7 +1,7 @@
 /** Calls of the service, relative to the page, so that it works behind any prefix. */
 
 const PATIENCE_MILLISECONDS = 1200;
-const MOST_TRIES = 60;
+const MAX_TRIES = 60;
 
 /** A body as JSON text. JSON.stringify writes -0 as 0. */
 export function jsonText(body, indent) {
@@ -84,7 +84,7 @@ export class Api {
       const reply = await this.#send(path, options);
       if (reply.status === 401) {
         this.#token = await this.#askForToken(this.#token !== "");
-      } else if (reply.status === 503 && tries < MOST_TRIES) {
+      } else if (reply.status === 503 && tries < MAX_TRIES) {
         await pause(reply.headers.get("retry-after"), options.signal);
       } else {
         const body = await bodyOf(reply);

@@ -2,7 +2,7 @@ import { element } from "../dom.js";
 
 const TITLES = { onnx: "ONNX", onednn: "oneDNN Graph", litert: "LiteRT", torch: "PyTorch", tosa: "TOSA", stablehlo: "StableHLO", mlir: "MLIR" };
 const ORDER = Object.keys(TITLES);
-const MOST_LISTED = 16;
+const MAX_LISTED = 16;
 
 /** The reply of /v1/types/translate: a card for each system. */
 export function translations({ translations: found }) {
@@ -39,8 +39,8 @@ function operands(translation) {
 
 function valueText(value) {
   if (!Array.isArray(value)) return String(value);
-  const more = value.length > MOST_LISTED ? ", …" : "";
-  return `[${value.slice(0, MOST_LISTED).join(", ")}${more}]`;
+  const more = value.length > MAX_LISTED ? ", …" : "";
+  return `[${value.slice(0, MAX_LISTED).join(", ")}${more}]`;
 }
 
 function sentence(text) {

@@ -1,6 +1,6 @@
 import { element } from "../dom.js";
 
-const MOST_SCALES = 64;
+const MAX_SCALES = 64;
 const ASKED = { mlir: "MLIR", qcast: "quant.qcast", dcast: "quant.dcast", scast: "quant.scast", stablehlo: "StableHLO" };
 
 /** What the service's parser says of a type. */
@@ -35,6 +35,6 @@ export function typeFacts(parsed) {
 }
 
 function listed(values) {
-  const more = values.length > MOST_SCALES ? `, … (${values.length} in all)` : "";
-  return values.slice(0, MOST_SCALES).join(", ") + more;
+  const more = values.length > MAX_SCALES ? `, … (${values.length} in all)` : "";
+  return values.slice(0, MAX_SCALES).join(", ") + more;
 }

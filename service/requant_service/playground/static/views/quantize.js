@@ -22,7 +22,7 @@ import { typeOfChannel } from "../type/mlir_text.js";
 import { TypeEditor } from "../type/type_editor.js";
 import { exampleLinks } from "./example_links.js";
 
-const MOST_NUMBERS = 4096;
+const MAX_NUMBERS = 4096;
 
 export const quantize = {
   id: "quantize",
@@ -81,7 +81,7 @@ class QuantizeView {
     this.#state = state;
     this.#context = context;
     this.#type = new TypeEditor(state.type, context, (text, parsed) => this.#typeChanged(text, parsed));
-    this.#numbers = new NumbersEditor(state, MOST_NUMBERS, (changes) => this.#change(changes));
+    this.#numbers = new NumbersEditor(state, MAX_NUMBERS, (changes) => this.#change(changes));
     this.#profiles = new ProfilePicker(namesIn(state.profiles), (chosen) => this.#change({ profiles: chosen.join(",") }));
     this.#table = new ComparisonTable(
       state.differing,

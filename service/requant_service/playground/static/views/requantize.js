@@ -1,6 +1,6 @@
 import { ComparisonTable } from "../comparison/comparison_table.js";
 import { differenceSummary, differing } from "../comparison/differences.js";
-import { MOST_EXPLAINED } from "../comparison/explanation.js";
+import { MAX_EXPLAINED } from "../comparison/explanation.js";
 import { problemNote } from "../comparison/problem_note.js";
 import { ProfilePicker } from "../comparison/profile_picker.js";
 import { Reason } from "../comparison/reason.js";
@@ -152,7 +152,7 @@ class RequantizeView {
     return element(
       "div",
       { class: "inputs" },
-      group("Accumulators", wide, field("Integers", this.#accumulators, `At most ${MOST_EXPLAINED}.`), this.#refusal),
+      group("Accumulators", wide, field("Integers", this.#accumulators, `At most ${MAX_EXPLAINED}.`), this.#refusal),
       group("Profiles", wide, this.#profiles.node, element("p", { class: "hint" }, "The others are compared with the first one chosen.")),
       group("Schemes", wide && this.#chosen.some(isScheme), this.#schemes.node),
       group("Input type", false, this.#input.node),
@@ -196,7 +196,7 @@ class RequantizeView {
     if (!input || !output) return;
     try {
       fill(this.#refusal);
-      const accumulators = readIntegers(this.#state.accumulators, MOST_EXPLAINED);
+      const accumulators = readIntegers(this.#state.accumulators, MAX_EXPLAINED);
       if (this.#chosen.length === 0) throw new Error("Choose a profile or a scheme.");
       const given = {
         shape: shapeFor("", accumulators.length, input),

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from requant.checkpoints import dequantize_checkpoint, quantize_checkpoint
     from requant.comparison.comparison import ComparisonReport
     from requant.errors import RequantError
+    from requant.functions import add, conv2d, matmul
     from requant.plan.report import Report
     from requant.verification import diff_checkpoints, verify_checkpoint
 
@@ -32,10 +33,13 @@ __all__ = [
     "Report",
     "RequantError",
     "RunReport",
+    "add",
     "compare",
+    "conv2d",
     "dequantize",
     "dequantize_checkpoint",
     "diff_checkpoints",
+    "matmul",
     "parameters",
     "parameters_from_range",
     "parse_type",
@@ -53,10 +57,13 @@ _MODULES = {
     "Report": "requant.plan.report",
     "RequantError": "requant.errors",
     "RunReport": "requant.checkpoint.run.run",
+    "add": "requant.functions",
     "compare": "requant.arrays.comparison",
+    "conv2d": "requant.functions",
     "dequantize": "requant.arrays.conversions",
     "dequantize_checkpoint": "requant.checkpoints",
     "diff_checkpoints": "requant.verification",
+    "matmul": "requant.functions",
     "parameters": "requant.arrays.parameters",
     "parameters_from_range": "requant.arrays.parameters",
     "parse_type": "requant.arrays.types",

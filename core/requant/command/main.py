@@ -11,10 +11,11 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType, ModuleType
 from typing import NoReturn
 
-from requant.command import serve
+from requant.command import serve, tensor_operation
 from requant.command.checkpoint import dequantize, diff, plan, quantize, verify, work
 from requant.command.exit_status import DONE, FAILED, INTERRUPTED, TERMINATED, WRONG_USAGE
 from requant.command.output import output_for
@@ -46,7 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The settings of the service have a parser of their own.
         serve.run(given[1:])
         return DONE
-    parsed = command_parser().parse_args(given)
+    # Descriptions of operations import numba, which takes as long as many a checkpoint command.
+    parsed = command_parser(with_operations=given[:1] != ["checkpoint"]).parse_args(given)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A path need not be UTF-8. As stderr does it; in JSON it is an escape, too.
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -74,10 +76,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         gc.enable()
 
 
-def command_parser() -> argparse.ArgumentParser:
+def command_parser(*, with_operations: bool = True) -> argparse.ArgumentParser:
     """Return the parser of all subcommands."""
     parser = argparse.ArgumentParser(
-        prog="requant", description="Bit-exact quantization: whole checkpoints, and tensors over HTTP."
+        prog="requant", description="Bit-exact quantization: of whole checkpoints, of tensors in files, and over HTTP."
     )
     parser.add_argument("--version", action=_Version, help="show the version and exit")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
@@ -90,6 +92,14 @@ def command_parser() -> argparse.ArgumentParser:
         subparser = subcommands.add_parser(name, help=module.HELP, description=module.__doc__)
         module.add_arguments(subparser)
         subparser.set_defaults(run=module.run)
+    if with_operations:
+        from requant.operations import OPERATIONS
+
+        for name, operation in OPERATIONS.items():
+            said = f"{operation.summary} {operation.request}"
+            subparser = commands.add_parser(name, help=operation.request, description=said)
+            tensor_operation.add_arguments(subparser, operation)
+            subparser.set_defaults(run=partial(tensor_operation.run, operation))
     return parser
 
 

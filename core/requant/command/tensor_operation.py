@@ -1,0 +1,99 @@
+"""`requant <operation> x.npy ... -o y.npy`: the operations on tensors in files, made from their descriptions.
+
+A file is `.npy`, `.npz` or `.safetensors`; of the latter two, which hold several, `file:name` is one tensor. The report
+is one JSON object on stdout.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from requant.command.exit_status import DONE
+from requant.command.tensor_files import read_tensor, write_tensors
+from requant.description import Kind, Operation, Option, TensorInput
+
+if TYPE_CHECKING:
+    from requant.command.output import Output
+
+_NUMBERS = {Kind.INTEGER: int, Kind.NUMBER: float, Kind.INTEGERS: int, Kind.NUMBERS: float}
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def add_arguments(parser: argparse.ArgumentParser, operation: Operation) -> None:
+    """Add the arguments of an operation: its inputs, their types, its options, and where to write."""
+    from requant.functions import options_of
+
+    for tensor in operation.inputs:
+        _add_input(parser, tensor)
+    for tensor in operation.inputs:
+        said = f"the type of {tensor.name} in MLIR syntax; default: what the file holds, without scales"
+        parser.add_argument(_flag(tensor.type_option), metavar="TYPE", help=said)
+    for option in options_of(operation):
+        _add_option(parser, option)
+    outputs = ", ".join(each.name for each in operation.outputs)
+    parser.add_argument(
+        *("-o", "--output"),
+        type=Path,
+        metavar="FILE",
+        help=f"where {outputs} is written: .npy, or .npz or .safetensors for everything that there is, stages too",
+    )
+
+
+def _add_input(parser: argparse.ArgumentParser, tensor: TensorInput) -> None:
+    said = f"{tensor.description} A .npy file, or FILE.npz:NAME, FILE.safetensors:NAME"
+    if tensor.optional:
+        parser.add_argument(_flag(tensor.name), metavar="FILE", help=said)
+    else:
+        parser.add_argument(tensor.name, metavar=tensor.name.upper(), help=said)
+
+
+def _add_option(parser: argparse.ArgumentParser, option: Option) -> None:
+    said = option.description or (option.choices.description if option.choices else "")
+    settings: dict[str, Any] = {"help": said.replace("%", "%%"), "required": option.required}
+    if option.kind is Kind.BOOLEAN:
+        parser.add_argument(_flag(option.name), action=argparse.BooleanOptionalAction, default=None, help=said)
+        return
+    if option.kind in _NUMBERS:
+        settings["type"] = _NUMBERS[option.kind]
+    if option.kind in (Kind.INTEGERS, Kind.NUMBERS):
+        settings["nargs"] = option.length or "+"
+    if option.choices is not None and option.choices.enumeration is not None:
+        settings["choices"] = [str(each) for each in option.choices.values]
+    metavar = None if "choices" in settings else option.kind.upper()
+    parser.add_argument(_flag(option.name), metavar=metavar, **settings)
+
+
+def run(operation: Operation, arguments: argparse.Namespace, output: Output) -> int:
+    """Read the tensors, compute, write the outputs, and print the report."""
+    from requant.functions import array_of, options_of, report_of, run_operation
+
+    given = {name: value for name, value in vars(arguments).items() if value is not None}
+    arrays = {each.name: read_tensor(given[each.name]) for each in operation.inputs if each.name in given}
+    types = {each.name: given[each.type_option] for each in operation.inputs if each.type_option in given}
+    options = {each.name: given[each.name] for each in options_of(operation) if each.name in given}
+    result = run_operation(operation, arrays, types, options)
+    report = report_of(operation, result)
+    stages = {name: array_of(each) for name, each in result.stages.items()}
+    outputs = {name: array_of(each) for name, each in result.outputs.items()}
+    if "output" in given:
+        write_tensors(given["output"], outputs, stages)
+    elif len(outputs) == 1 and not stages:
+        (report["values"],) = (each.tolist() for each in outputs.values())
+    shown = report if "trace" not in report else report | {"trace": _shown(report["trace"], written="output" in given)}
+    output.done(json.dumps(shown), shown)
+    return DONE
+
+
+def _shown(trace: Mapping[str, Any], *, written: bool) -> dict[str, Any]:
+    """Return a trace as JSON: stages that were written are not repeated."""
+    kept = {name: each for name, each in trace.items() if not (written and isinstance(each, np.ndarray))}
+    return {name: each.tolist() if isinstance(each, np.ndarray) else each for name, each in kept.items()}

@@ -1,0 +1,187 @@
+"""The operations as functions on numpy arrays, made from their descriptions. `functions.pyi` tells editors of them.
+
+    array = requant.matmul(lhs, rhs, output_type, lhs_type=..., rhs_type=...)
+
+Inputs come first, then what is required, the rest by name. The type of an input, `NAME_type`, is MLIR text or a type;
+without one, it is what the array is.
+"""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from requant.arrays.elements import Array, as_array, as_stored, element_of, flat_bits, shaped
+from requant.arrays.types import read_type
+from requant.description import Kind, Operation, OperationCall, Option, Result, TensorValue
+from requant.errors import ParameterError
+from requant.errors.names import entry_named, not_among
+from requant.mlir import print_type
+from requant.mlir.types import TensorType
+from requant.operations import OPERATIONS
+from requant.plan.operands import bind
+
+# In memory numbers are never packed.
+_OF_TRANSPORT = ("packing",)
+
+
+def options_of(operation: Operation) -> list[Option]:
+    """Return the options that are not about how tensors travel."""
+    return [each for each in operation.options if each.name not in _OF_TRANSPORT]
+
+
+def run_operation(
+    operation: Operation, arrays: Mapping[str, ArrayLike], types: Mapping[str, Any], options: Mapping[str, Any]
+) -> Result:
+    """Run an operation on arrays.
+
+    `types`: the type of each array, as MLIR text or a type; arrays without one are what their dtypes say. `options`: as
+    a caller writes them, without those that are absent. Raise what the operation raises, ParameterError for a value of
+    another kind, and UnknownNameError for a text that is no choice. Errors about a type or an array name it.
+    """
+    stored = {
+        name: as_stored(array, typed=True) if name in types else as_array(array) for name, array in arrays.items()
+    }
+    bound: dict[str, TensorType] = {}
+    for name, array in stored.items():
+        element = read_type(types[name]) if name in types else element_of(array.dtype)
+        bound[name] = bind(element, array.shape)
+    values: dict[str, Any] = {each.name: each.default for each in operation.options}
+    values |= {name: read_option(operation.option(name), value) for name, value in options.items()}
+    work = operation.plan(OperationCall(bound, values))
+    return work.run(
+        {name: flat_bits(stored[name], each.dtype, each.type.element, name) for name, each in work.operands.items()}
+    )
+
+
+def read_option(option: Option, value: Any) -> Any:
+    """Return the value of an option as operations take it. Raise ParameterError or UnknownNameError."""
+    if option.kind is Kind.TYPE:
+        return read_type(value)
+    if option.choices is not None and option.choices.enumeration is not None:
+        return entry_named({str(each): each for each in option.choices.enumeration}, value, option.name)
+    if option.kind in (Kind.INTEGERS, Kind.NUMBERS):
+        members = tuple(_number(option, each) for each in np.atleast_1d(np.asarray(value)).tolist())
+        if option.length not in (None, len(members)):
+            raise ParameterError(f"{option.name} has {len(members)} members; expected {option.length}")
+        return members
+    if option.kind in (Kind.INTEGER, Kind.NUMBER):
+        return _number(option, value)
+    expected = bool if option.kind is Kind.BOOLEAN else str
+    if not isinstance(value, expected):
+        raise ParameterError(f"{option.name} is a {type(value).__name__}; expected a {expected.__name__}")
+    return value
+
+
+def _number(option: Option, value: Any) -> int | float:
+    whole = option.kind in (Kind.INTEGER, Kind.INTEGERS)
+    if isinstance(value, bool) or not isinstance(value, int | np.integer if whole else int | float | np.number):
+        raise ParameterError(f"{option.name} takes {'whole numbers' if whole else 'numbers'}")
+    if whole and not option.lowest <= value <= option.highest:
+        raise ParameterError(f"{option.name} takes numbers from {option.lowest} to {option.highest}")
+    return int(value) if whole else float(value)
+
+
+def array_of(value: TensorValue) -> Array:
+    """Return a tensor as an array."""
+    return shaped(value.data, value.type, value.shape)
+
+
+def signature_of(operation: Operation) -> inspect.Signature:
+    """Return the signature of an operation's function."""
+    kinds = inspect.Parameter
+    first = [each for each in operation.inputs if not each.optional]
+    parameters = [kinds(each.name, kinds.POSITIONAL_OR_KEYWORD) for each in first]
+    parameters += [kinds(each.name, kinds.POSITIONAL_OR_KEYWORD) for each in options_of(operation) if each.required]
+    for tensor in operation.inputs:
+        if tensor.optional:
+            parameters.append(kinds(tensor.name, kinds.KEYWORD_ONLY, default=None))
+    parameters += [kinds(each.type_option, kinds.KEYWORD_ONLY, default=None) for each in operation.inputs]
+    for option in options_of(operation):
+        if not option.required:
+            default = str(option.default) if option.choices is not None and option.default else option.default
+            parameters.append(kinds(option.name, kinds.KEYWORD_ONLY, default=default))
+    parameters.append(kinds("return_report", kinds.KEYWORD_ONLY, default=False))
+    return inspect.Signature(parameters)
+
+
+def documentation_of(operation: Operation) -> str:
+    """Return the docstring of an operation's function."""
+
+    def entry(name: str, said: str) -> str:
+        return textwrap.fill(f"{name}: {said}", 116)
+
+    lines = [textwrap.fill(operation.summary, 116), "", textwrap.fill(operation.request, 116), ""]
+    lines += [entry(each.name, each.description) for each in operation.inputs]
+    lines += [entry(_type_names(operation), "the types in MLIR syntax. Default: what the arrays are, without scales.")]
+    for option in options_of(operation):
+        said = option.description or (option.choices.description if option.choices else "")
+        if option.choices is not None and option.choices.enumeration is not None:
+            said += f" One of {', '.join(option.choices.values)}."
+        lines.append(entry(option.name, said))
+    more = ", whose `trace` has the stages" if operation.trace is not None else ""
+    lines.append(entry("return_report", f"also return the report, a dictionary{more}."))
+    return "\n".join([*lines, "", textwrap.fill(f"Source: {operation.source}.", 116)])
+
+
+def _type_names(operation: Operation) -> str:
+    return ", ".join(each.type_option for each in operation.inputs)
+
+
+def report_of(operation: Operation, result: Result) -> dict[str, Any]:
+    """Return what an operation reports beside its outputs, stages as arrays."""
+    # Members of enumerations as plain texts.
+    report = {name: str(each) if isinstance(each, str) else each for name, each in result.report.items()}
+    report |= {f"{name}_type": print_type(each.type) for name, each in result.outputs.items()}
+    if operation.trace is not None and result.records is not None:
+        stages = {name: array_of(each) for name, each in result.stages.items()}
+        report["trace"] = {operation.trace.records.name: list(result.records), **stages}
+    return report
+
+
+def function_of(operation: Operation) -> Callable[..., Any]:
+    """Return an operation as a function."""
+    signature = signature_of(operation)
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        try:
+            bound = signature.bind(*arguments, **named)
+        except TypeError as error:
+            raise _wrong_arguments(operation, signature, named, error) from None
+        given = {name: value for name, value in bound.arguments.items() if value is not None}
+        arrays = {each.name: given.pop(each.name) for each in operation.inputs if each.name in given}
+        types = {each.name: given.pop(each.type_option) for each in operation.inputs if each.type_option in given}
+        return_report = given.pop("return_report", False)
+        result = run_operation(operation, arrays, types, given)
+        outputs = tuple(array_of(each) for each in result.outputs.values())
+        if return_report:
+            return (*outputs, report_of(operation, result))
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    call.__name__ = call.__qualname__ = operation.name
+    call.__doc__ = documentation_of(operation)
+    call.__signature__ = signature  # type: ignore[attr-defined]
+    return call
+
+
+def _wrong_arguments(
+    operation: Operation, signature: inspect.Signature, named: Mapping[str, Any], error: TypeError
+) -> TypeError:
+    unknown = [name for name in named if name not in signature.parameters]
+    if unknown:
+        return TypeError(f"{operation.name}: {not_among('option', unknown[0], signature.parameters)}")
+    return TypeError(f"{operation.name}: {error}")
+
+
+FUNCTIONS: Mapping[str, Callable[..., Any]] = {name: function_of(each) for name, each in OPERATIONS.items()}
+
+
+def __getattr__(name: str) -> Callable[..., Any]:
+    if name not in FUNCTIONS:
+        raise AttributeError(f"module 'requant.functions' has no attribute '{name}'")
+    return FUNCTIONS[name]

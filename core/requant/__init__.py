@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from requant.checkpoints import dequantize_checkpoint, quantize_checkpoint
     from requant.comparison.comparison import ComparisonReport
     from requant.errors import RequantError
-    from requant.functions import add, conv2d, matmul
+    from requant.functions import *  # noqa: F403 - the operations that are described, in functions.pyi
     from requant.plan.report import Report
     from requant.verification import diff_checkpoints, verify_checkpoint
 
@@ -33,13 +33,10 @@ __all__ = [
     "Report",
     "RequantError",
     "RunReport",
-    "add",
     "compare",
-    "conv2d",
     "dequantize",
     "dequantize_checkpoint",
     "diff_checkpoints",
-    "matmul",
     "parameters",
     "parameters_from_range",
     "parse_type",
@@ -57,13 +54,10 @@ _MODULES = {
     "Report": "requant.plan.report",
     "RequantError": "requant.errors",
     "RunReport": "requant.checkpoint.run.run",
-    "add": "requant.functions",
     "compare": "requant.arrays.comparison",
-    "conv2d": "requant.functions",
     "dequantize": "requant.arrays.conversions",
     "dequantize_checkpoint": "requant.checkpoints",
     "diff_checkpoints": "requant.verification",
-    "matmul": "requant.functions",
     "parameters": "requant.arrays.parameters",
     "parameters_from_range": "requant.arrays.parameters",
     "parse_type": "requant.arrays.types",
@@ -87,11 +81,18 @@ if sys.platform == "win32" or (sys.platform == "darwin" and platform.machine() =
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        if name not in _MODULES:
+        if name.startswith("_"):
             raise AttributeError(f"module 'requant' has no attribute '{name}'")
-        found = globals()[name] = getattr(import_module(_MODULES[name]), name)
+        # The others are operations, of which only their descriptions know.
+        module = import_module(_MODULES.get(name, "requant.functions"))
+        try:
+            found = globals()[name] = getattr(module, name)
+        except AttributeError:
+            raise AttributeError(f"module 'requant' has no attribute '{name}'") from None
         return found
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    from requant.operations import OPERATIONS
+
+    return sorted([*__all__, *OPERATIONS])

@@ -23,6 +23,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from requant.mlir.types import Type
 """
+_REST = """def run_operation(
+    operation: Operation, arrays: Mapping[str, ArrayLike], types: Mapping[str, Any], options: Mapping[str, Any]
+) -> Result: ...
+def read_option(option: Option, value: Any) -> Any: ...
+def options_of(operation: Operation) -> list[Option]: ...
+def array_of(value: TensorValue) -> NDArray[Any]: ...
+def report_of(operation: Operation, result: Result) -> dict[str, Any]: ...
+def function_of(operation: Operation) -> Callable[..., Any]: ...
+def signature_of(operation: Operation) -> Signature: ...
+def documentation_of(operation: Operation) -> str: ...
+"""
 _KINDS = {
     Kind.BOOLEAN: "bool",
     Kind.INTEGER: "int",
@@ -73,13 +84,14 @@ def _overload(operation: Operation, *, reported: bool) -> str:
 
 def stubs() -> str:
     """Return the text of functions.pyi."""
-    parts = [_HEAD]
+    listed = ", ".join(f'"{name}"' for name in OPERATIONS)
+    parts = [_HEAD, f"__all__ = [{listed}]\n"]
     for operation in OPERATIONS.values():
         said = textwrap.indent(f'"""{documentation_of(operation)}\n"""', "    ")
         parts.append(f"{_overload(operation, reported=False)}\n{said}\n")
         parts.append(f"{_overload(operation, reported=True)} ...\n")
-    # What the module itself defines and others import.
-    parts.append("def __getattr__(name: str) -> Any: ...\n")
+    # What the module itself has.
+    parts.append(_REST)
     return "\n".join(parts)
 
 

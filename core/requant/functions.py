@@ -20,7 +20,7 @@ from requant.arrays.elements import Array, as_array, as_stored, element_of, flat
 from requant.arrays.types import read_type
 from requant.description import Kind, Operation, OperationCall, Option, Result, TensorValue
 from requant.errors import ParameterError
-from requant.errors.names import entry_named, not_among
+from requant.errors.names import did_you_mean, entry_named
 from requant.mlir import print_type
 from requant.mlir.types import TensorType
 from requant.operations import OPERATIONS
@@ -174,7 +174,8 @@ def _wrong_arguments(
 ) -> TypeError:
     unknown = [name for name in named if name not in signature.parameters]
     if unknown:
-        return TypeError(f"{operation.name}: {not_among('option', unknown[0], signature.parameters)}")
+        hint = did_you_mean(unknown[0], signature.parameters) or f"there are {', '.join(signature.parameters)}"
+        return TypeError(f"{operation.name} has no argument {unknown[0]}; {hint}")
     return TypeError(f"{operation.name}: {error}")
 
 

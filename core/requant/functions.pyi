@@ -6,6 +6,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from requant.mlir.types import Type
 
+__all__ = ["matmul", "conv2d", "add"]
+
 @overload
 def matmul(
     lhs: ArrayLike,
@@ -18,8 +20,8 @@ def matmul(
     bias_type: str | Type | None = ...,
     profile: str = ...,
     scheme: str | None = ...,
-    accumulator: Literal["i32", "i64"] | None = ...,
-    overflow: Literal["wrap", "saturate", "error"] | None = ...,
+    accumulator: Literal['i32', 'i64'] | None = ...,
+    overflow: Literal['wrap', 'saturate', 'error'] | None = ...,
     trace: bool = ...,
     return_report: Literal[False] = ...,
 ) -> NDArray[Any]:
@@ -59,11 +61,12 @@ def matmul(
     bias_type: str | Type | None = ...,
     profile: str = ...,
     scheme: str | None = ...,
-    accumulator: Literal["i32", "i64"] | None = ...,
-    overflow: Literal["wrap", "saturate", "error"] | None = ...,
+    accumulator: Literal['i32', 'i64'] | None = ...,
+    overflow: Literal['wrap', 'saturate', 'error'] | None = ...,
     trace: bool = ...,
     return_report: Literal[True],
 ) -> tuple[NDArray[Any], Mapping[str, Any]]: ...
+
 @overload
 def conv2d(
     input: ArrayLike,
@@ -74,17 +77,17 @@ def conv2d(
     input_type: str | Type | None = ...,
     weights_type: str | Type | None = ...,
     bias_type: str | Type | None = ...,
-    layout: Literal["NHWC", "NCHW"] = ...,
-    weights_layout: Literal["OHWI", "HWIO", "OIHW", "IHWO"] | None = ...,
+    layout: Literal['NHWC', 'NCHW'] = ...,
+    weights_layout: Literal['OHWI', 'HWIO', 'OIHW', 'IHWO'] | None = ...,
     strides: Sequence[int] | None = ...,
     dilations: Sequence[int] | None = ...,
-    padding: Literal["explicit", "valid", "same_upper", "same_lower"] = ...,
+    padding: Literal['explicit', 'valid', 'same_upper', 'same_lower'] = ...,
     pads: Sequence[int] | None = ...,
     groups: int = ...,
     profile: str = ...,
     scheme: str | None = ...,
-    accumulator: Literal["i32", "i64"] | None = ...,
-    overflow: Literal["wrap", "saturate", "error"] | None = ...,
+    accumulator: Literal['i32', 'i64'] | None = ...,
+    overflow: Literal['wrap', 'saturate', 'error'] | None = ...,
     trace: bool = ...,
     return_report: Literal[False] = ...,
 ) -> NDArray[Any]:
@@ -131,20 +134,21 @@ def conv2d(
     input_type: str | Type | None = ...,
     weights_type: str | Type | None = ...,
     bias_type: str | Type | None = ...,
-    layout: Literal["NHWC", "NCHW"] = ...,
-    weights_layout: Literal["OHWI", "HWIO", "OIHW", "IHWO"] | None = ...,
+    layout: Literal['NHWC', 'NCHW'] = ...,
+    weights_layout: Literal['OHWI', 'HWIO', 'OIHW', 'IHWO'] | None = ...,
     strides: Sequence[int] | None = ...,
     dilations: Sequence[int] | None = ...,
-    padding: Literal["explicit", "valid", "same_upper", "same_lower"] = ...,
+    padding: Literal['explicit', 'valid', 'same_upper', 'same_lower'] = ...,
     pads: Sequence[int] | None = ...,
     groups: int = ...,
     profile: str = ...,
     scheme: str | None = ...,
-    accumulator: Literal["i32", "i64"] | None = ...,
-    overflow: Literal["wrap", "saturate", "error"] | None = ...,
+    accumulator: Literal['i32', 'i64'] | None = ...,
+    overflow: Literal['wrap', 'saturate', 'error'] | None = ...,
     trace: bool = ...,
     return_report: Literal[True],
 ) -> tuple[NDArray[Any], Mapping[str, Any]]: ...
+
 @overload
 def add(
     lhs: ArrayLike,
@@ -185,4 +189,14 @@ def add(
     trace: bool = ...,
     return_report: Literal[True],
 ) -> tuple[NDArray[Any], Mapping[str, Any]]: ...
-def __getattr__(name: str) -> Any: ...
+
+def run_operation(
+    operation: Operation, arrays: Mapping[str, ArrayLike], types: Mapping[str, Any], options: Mapping[str, Any]
+) -> Result: ...
+def read_option(option: Option, value: Any) -> Any: ...
+def options_of(operation: Operation) -> list[Option]: ...
+def array_of(value: TensorValue) -> NDArray[Any]: ...
+def report_of(operation: Operation, result: Result) -> dict[str, Any]: ...
+def function_of(operation: Operation) -> Callable[..., Any]: ...
+def signature_of(operation: Operation) -> Signature: ...
+def documentation_of(operation: Operation) -> str: ...

@@ -31,7 +31,8 @@ SERVICE: tuple[tuple[str, ...], ...] = (
     ("runtime",),
 )
 LIBRARY: tuple[tuple[str, ...], ...] = (
-    ("command",),
+    ("command", "function_stubs"),
+    ("functions",),
     ("engines", "verification"),
     ("arrays", "checkpoints"),
     ("self_test",),

@@ -14,6 +14,7 @@ import pytest
 
 import requant
 from requant.mlir.types import UniformPerAxisType, UniformType
+from requant.operations import OPERATIONS
 
 _INT8 = "!quant.uniform<i8:f32, 0.5:3>"
 # As from code without types.
@@ -203,7 +204,8 @@ def test_empty_lists_of_a_type() -> None:
 
 def test_names_are_imported_when_they_are_used() -> None:
     assert {name for name in requant.__all__ if not hasattr(requant, name)} == set()
-    assert requant.__dir__() == requant.__all__
+    assert set(requant.__dir__()) == {*requant.__all__, *OPERATIONS}
+    assert {name for name in OPERATIONS if not callable(getattr(requant, name))} == set()
     with pytest.raises(AttributeError, match="no attribute 'quantise'"):
         _ = requant.quantise  # type: ignore[attr-defined]
     heavy = "import requant, sys; print([m for m in ('numba', 'numpy', 'fastapi', 'pydantic') if m in sys.modules])"
@@ -211,7 +213,7 @@ def test_names_are_imported_when_they_are_used() -> None:
     assert done.stdout.strip() == "[]"
     web = (
         "import requant, sys; requant.quantize([1.0], '!quant.uniform<i8:f32, 0.5>'); "
-        "print([m for m in ('fastapi', 'pydantic', 'starlette', 'service') if m in sys.modules])"
+        "print([m for m in ('fastapi', 'pydantic', 'starlette', 'xdsl', 'requant_service') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", web], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

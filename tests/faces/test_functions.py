@@ -1,0 +1,180 @@
+"""Each described operation as a function and as a subcommand: what its JSON route answers, to the bit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import requant
+from requant.command.main import main
+from requant.description import Kind
+from requant.function_stubs import STUBS, stubs
+from requant.functions import FUNCTIONS
+from requant.mlir.types import TensorType, UniformQuantizedType
+from requant.operations import OPERATIONS
+from tests.faces.test_models import REQUESTS
+
+
+def requests() -> Iterator[tuple[str, dict[str, Any]]]:
+    for operation in OPERATIONS.values():
+        yield operation.name, dict(operation.example)
+    for path, body in REQUESTS:
+        name = path.removeprefix("/v1/")
+        if name in OPERATIONS and "packing" not in body:
+            yield name, body
+
+
+CALLS = list(requests())
+
+
+def array(tensor: dict[str, Any]) -> NDArray[Any]:
+    """The stored numbers of a JSON tensor."""
+    type_ = requant.parse_type(tensor["type"])
+    assert isinstance(type_, TensorType)
+    element = type_.element
+    stored: Any = element.storage.element if isinstance(element, UniformQuantizedType) else element
+    assert type_.shape is not None
+    return np.array(tensor["values"]).astype(stored.tensor_dtype).reshape([size or 0 for size in type_.shape])
+
+
+def element_type(tensor: dict[str, Any]) -> str:
+    type_ = requant.parse_type(tensor["type"])
+    assert isinstance(type_, TensorType)
+    return requant.print_type(type_.element)
+
+
+def flat(value: Any) -> list[Any]:
+    return np.asarray(value).reshape(-1).tolist()
+
+
+def expected(client: httpx.Client, name: str, body: dict[str, Any]) -> dict[str, Any]:
+    """Every tensor of the JSON route's reply by its name, and the report."""
+    reply = client.post(f"/v1/{name}", json=body)
+    assert reply.status_code == 200, reply.text
+    found = reply.json()
+    trace = found.pop("trace", {})
+    stages = {stage: each["values"] for stage, each in trace.items() if "values" in each}
+    outputs = {each.name: found[each.name]["values"] for each in OPERATIONS[name].outputs}
+    return {"report": found["report"], "outputs": outputs, "stages": stages, "records": trace.get("multipliers")}
+
+
+def test_all_operations_are_called() -> None:
+    assert {name for name, _ in CALLS} == set(OPERATIONS) == set(FUNCTIONS)
+
+
+@pytest.mark.parametrize("index", range(len(CALLS)), ids=lambda index: f"{CALLS[index][0]}-{index}")
+def test_a_function_and_a_subcommand_answer_as_the_route(
+    client: httpx.Client, index: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name, body = CALLS[index]
+    operation, route = OPERATIONS[name], expected(client, name, body)
+    given = [each for each in operation.inputs if each.name in body]
+    arrays = {each.name: array(body[each.name]) for each in given}
+    types = {each.type_option: element_type(body[each.name]) for each in given}
+    options = {each.name: body[each.name] for each in operation.options if each.name in body}
+
+    *outputs, report = getattr(requant, name)(**arrays, **types, **options, return_report=True)
+    assert {each.name: flat(value) for each, value in zip(operation.outputs, outputs, strict=True)} == route["outputs"]
+    trace = report.pop("trace", {})
+    assert trace.pop("multipliers", None) == route["records"]
+    assert {stage: flat(value) for stage, value in trace.items()} == route["stages"]
+    assert {member: value for member, value in report.items() if not member.endswith("_type")} == route["report"]
+
+    arguments = []
+    for each in operation.inputs:
+        if each.name in arrays:
+            np.save(path := tmp_path / f"{each.name}.npy", arrays[each.name])
+            arguments += [f"--{each.name}", str(path)] if each.optional else [str(path)]
+    for option in operation.options:
+        flag = f"--{option.name.replace('_', '-')}"
+        if option.name in options:
+            value = options[option.name]
+            if option.kind is Kind.BOOLEAN:
+                arguments.append(flag if value else flag.replace("--", "--no-"))
+            else:
+                arguments += [flag, *map(str, value if isinstance(value, list) else [value])]
+    arguments += [part for type_, text in types.items() for part in (f"--{type_.replace('_', '-')}", text)]
+    for suffix in (".npz", ".safetensors"):
+        file = tmp_path / f"result{suffix}"
+        assert main([name, *arguments, "-o", str(file)]) == 0
+        said = json.loads(capsys.readouterr().out)
+        assert said.pop("trace", {}).get("multipliers") == route["records"]
+        assert {member: value for member, value in said.items() if not member.endswith("_type")} == route["report"]
+        if suffix == ".npz":
+            with np.load(file) as loaded:
+                written = {key: flat(loaded[key]) for key in loaded.files}
+            assert written == route["outputs"] | route["stages"]
+    # A result can be the next one's input.
+    assert main(["add", f"{file}:output", f"{file}:output", "--output-type", "!quant.uniform<i8:f32, 1.0>"]) in (0, 1)
+    capsys.readouterr()
+
+
+def test_the_stubs_are_current() -> None:
+    assert STUBS.read_text() == stubs(), "run python -m requant.function_stubs, and ruff format"
+
+
+X = np.array([[1, 2], [3, 4]], np.int8)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        ({"lhs_tpe": "i8"}, TypeError, "did you mean lhs_type"),
+        ({"accumulator": "i33"}, requant.RequantError, "available: i32, i64"),
+        ({"trace": "yes"}, requant.RequantError, "expected a bool"),
+        ({"profile": "tflite"}, requant.RequantError, "did you mean litert"),
+        ({"lhs_type": "tensor<2xi8>"}, requant.RequantError, "the tensor that it is put on 2x2"),
+    ],
+)
+def test_what_is_wrong_is_named(change: dict[str, Any], error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        requant.matmul(X, X, "i32", **change)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"strides": [1]}, "expected 2"),
+        ({"strides": [0, 1]}, "from 1 to"),
+        ({"strides": [1.5, 1]}, "whole numbers"),
+        ({"groups": True}, "whole numbers"),
+    ],
+)
+def test_numbers_are_checked(options: dict[str, Any], words: str) -> None:
+    image = np.ones((1, 2, 2, 1), np.int8)
+    with pytest.raises(requant.RequantError, match=words):
+        requant.conv2d(image, image, "i32", **options)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (["nope.npy", "x.npy"], 1, "cannot be read: No such file"),
+        (["x.txt", "x.npy"], 1, "is no .npy or .npz file"),
+        (["two.npz", "x.npy"], 2, "has 2 tensors; name one, two.npz:NAME"),
+        (["two.npz:c", "x.npy"], 2, "no tensor of two.npz is named 'c'"),
+        (["x.npy", "x.npy", "-o", "y.txt"], 2, "has to end in .npy, .npz or .safetensors"),
+        (["x.npy", "x.npy", "-o", "no/y.npy"], 1, "cannot be written"),
+    ],
+)
+def test_files_that_are_wrong_are_named(
+    arguments: list[str],
+    status: int,
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("x.npy", X)
+    np.savez("two.npz", a=X, b=X)
+    Path("x.txt").write_text("1 2")
+    assert main(["matmul", *arguments, "--output-type", "i32"]) == status
+    assert words in capsys.readouterr().err

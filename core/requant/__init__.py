@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from requant.checkpoints import dequantize_checkpoint, quantize_checkpoint
     from requant.comparison.comparison import ComparisonReport
     from requant.errors import RequantError
-    from requant.functions import *  # noqa: F403 - the operations that are described, in functions.pyi
+    from requant.functions import *  # noqa: F403 - what is described: functions.pyi
     from requant.plan.report import Report
     from requant.verification import diff_checkpoints, verify_checkpoint
 
@@ -93,6 +93,6 @@ if not TYPE_CHECKING:
 
 
 def __dir__() -> list[str]:
-    from requant.operations import OPERATIONS
+    from requant.functions import FUNCTIONS, SYSTEMS
 
-    return sorted([*__all__, *OPERATIONS])
+    return sorted([*__all__, *FUNCTIONS, *SYSTEMS])

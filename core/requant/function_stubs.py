@@ -7,21 +7,29 @@ from __future__ import annotations
 
 import inspect
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 
 from requant.description import Kind, Operation, Option
-from requant.functions import documentation_of, signature_of
+from requant.functions import documentation_of, public_name, signature_of
 from requant.operations import OPERATIONS
+from requant.operators.operation import operation_of
+from requant.operators.registry import OPERATORS
 
 STUBS = Path(__file__).with_name("functions.pyi")
 
-_HEAD = """# Written by `python -m requant.function_stubs` from the descriptions of operations.
-from collections.abc import Mapping, Sequence
+_HEAD = """# Written by `python -m requant.function_stubs` from the descriptions of operations and operators.
+from collections.abc import Callable, Mapping, Sequence
+from inspect import Signature
 from typing import Any, Literal, overload
 
 from numpy.typing import ArrayLike, NDArray
 
+from requant.description import Operation, Option, Result, TensorValue
 from requant.mlir.types import Type
+
+FUNCTIONS: Mapping[str, Callable[..., Any]]
+SYSTEMS: Mapping[str, Any]
 """
 _REST = """def run_operation(
     operation: Operation, arrays: Mapping[str, ArrayLike], types: Mapping[str, Any], options: Mapping[str, Any]
@@ -33,6 +41,7 @@ def report_of(operation: Operation, result: Result) -> dict[str, Any]: ...
 def function_of(operation: Operation) -> Callable[..., Any]: ...
 def signature_of(operation: Operation) -> Signature: ...
 def documentation_of(operation: Operation) -> str: ...
+def public_name(operator: str) -> str: ...
 """
 _KINDS = {
     Kind.BOOLEAN: "bool",
@@ -62,37 +71,86 @@ def _kind(option: Option) -> str:
     return f"{kind} | None" if option.optional else kind
 
 
-def _overload(operation: Operation, *, reported: bool) -> str:
+def _arguments(operation: Operation) -> list[str]:
     lines, keywords = [], False
     for parameter in signature_of(operation).parameters.values():
-        if parameter.kind is inspect.Parameter.KEYWORD_ONLY and not keywords:
-            keywords = True
-            lines.append("    *,")
         if parameter.name == "return_report":
             continue
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY and not keywords:
+            keywords = True
+            lines.append("*,")
         default = "" if parameter.default is inspect.Parameter.empty else " = ..."
-        lines.append(f"    {parameter.name}: {_annotation(operation, parameter.name)}{default},")
+        lines.append(f"{parameter.name}: {_annotation(operation, parameter.name)}{default},")
+    return lines
+
+
+def _function(
+    name: str, operation: Operation, heads: Sequence[str], more: Sequence[str], result: str, said: str
+) -> str:
+    arguments = textwrap.indent("\n".join([*more[:1], *_arguments(operation), *more[1:]]), "    ")
+    body = "" if said else " ..."
+    text = "\n".join([*heads, f"def {name}(", arguments, f") -> {result}:{body}"])
+    return f"{text}\n{textwrap.indent(said, '    ')}\n" if said else f"{text}\n"
+
+
+def _stub(operation: Operation) -> str:
+    """Return an operation of our own, with and without its report."""
     arrays = ", ".join(["NDArray[Any]"] * len(operation.outputs))
-    if reported:
-        lines.append("    return_report: Literal[True],")
-        result = f"tuple[{arrays}, Mapping[str, Any]]"
-    else:
-        lines.append("    return_report: Literal[False] = ...,")
-        result = arrays if len(operation.outputs) == 1 else f"tuple[{arrays}]"
-    return "\n".join(["@overload", f"def {operation.name}(", *lines, f") -> {result}:"])
+    said = f'"""{documentation_of(operation)}\n"""'
+    heads, name = ["@overload"], operation.name
+    plain = arrays if len(operation.outputs) == 1 else f"tuple[{arrays}]"
+    reported = f"tuple[{arrays}, Mapping[str, Any]]"
+    return "\n".join(
+        [
+            _function(name, operation, heads, ["", "return_report: Literal[False] = ...,"], plain, said),
+            _function(name, operation, heads, ["", "return_report: Literal[True],"], reported, ""),
+        ]
+    )
+
+
+class _Node:
+    """A name of an operator: what it calls, and what is below it."""
+
+    def __init__(self) -> None:
+        self.operation: Operation | None = None
+        self.below: dict[str, _Node] = {}
+
+    def stub(self, name: str) -> str:
+        """Return a function, or a class that stands for a namespace or for a function with overloads."""
+        if not self.below:
+            return self._call(name, ["@staticmethod"], [])
+        parts = [node.stub(below) for below, node in self.below.items()]
+        if self.operation is not None:
+            parts.insert(0, self._call("__call__", [], ["self,"]))
+        inside = textwrap.indent("\n".join(parts), "    ")
+        return f"class _{name}:\n{inside}\n{name}: _{name}\n"
+
+    def _call(self, name: str, heads: list[str], more: list[str]) -> str:
+        assert self.operation is not None
+        arrays = ", ".join(["NDArray[Any]"] * len(self.operation.outputs))
+        result = arrays if len(self.operation.outputs) == 1 else f"tuple[{arrays}]"
+        said = f'"""{documentation_of(self.operation)}\n"""'
+        return _function(name, self.operation, heads, more, result, said)
+
+
+def _systems() -> _Node:
+    root = _Node()
+    for name, operator in OPERATORS.items():
+        node = root
+        for step in public_name(name).split("."):
+            node = node.below.setdefault(step, _Node())
+        node.operation = operation_of(operator)
+    return root
 
 
 def stubs() -> str:
     """Return the text of functions.pyi."""
-    listed = ", ".join(f'"{name}"' for name in OPERATIONS)
-    parts = [_HEAD, f"__all__ = [{listed}]\n"]
-    for operation in OPERATIONS.values():
-        said = textwrap.indent(f'"""{documentation_of(operation)}\n"""', "    ")
-        parts.append(f"{_overload(operation, reported=False)}\n{said}\n")
-        parts.append(f"{_overload(operation, reported=True)} ...\n")
-    # What the module itself has.
-    parts.append(_REST)
-    return "\n".join(parts)
+    systems = _systems().below
+    listed = ", ".join(f'"{name}"' for name in (*OPERATIONS, *systems))
+    parts = [_HEAD, f"__all__ = [{listed}]\n", *map(_stub, OPERATIONS.values())]
+    parts += [node.stub(name) for name, node in systems.items()]
+    lines = "\n".join([*parts, _REST]).split("\n")
+    return "\n".join(line.rstrip() for line in lines)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 import textwrap
 from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,8 @@ from requant.errors.names import did_you_mean, entry_named
 from requant.mlir import print_type
 from requant.mlir.types import TensorType
 from requant.operations import OPERATIONS
+from requant.operators.operation import operation_of
+from requant.operators.registry import OPERATORS
 from requant.plan.operands import bind
 
 # In memory numbers are never packed.
@@ -98,15 +101,16 @@ def signature_of(operation: Operation) -> inspect.Signature:
     first = [each for each in operation.inputs if not each.optional]
     parameters = [kinds(each.name, kinds.POSITIONAL_OR_KEYWORD) for each in first]
     parameters += [kinds(each.name, kinds.POSITIONAL_OR_KEYWORD) for each in options_of(operation) if each.required]
-    for tensor in operation.inputs:
-        if tensor.optional:
-            parameters.append(kinds(tensor.name, kinds.KEYWORD_ONLY, default=None))
+    # Behind what is required, an optional input is given by its name.
+    place = kinds.KEYWORD_ONLY if any(each.required for each in options_of(operation)) else kinds.POSITIONAL_OR_KEYWORD
+    parameters += [kinds(each.name, place, default=None) for each in operation.inputs if each.optional]
     parameters += [kinds(each.type_option, kinds.KEYWORD_ONLY, default=None) for each in operation.inputs]
     for option in options_of(operation):
         if not option.required:
             default = str(option.default) if option.choices is not None and option.default else option.default
             parameters.append(kinds(option.name, kinds.KEYWORD_ONLY, default=default))
-    parameters.append(kinds("return_report", kinds.KEYWORD_ONLY, default=False))
+    if operation.report.members:
+        parameters.append(kinds("return_report", kinds.KEYWORD_ONLY, default=False))
     return inspect.Signature(parameters)
 
 
@@ -116,7 +120,8 @@ def documentation_of(operation: Operation) -> str:
     def entry(name: str, said: str) -> str:
         return textwrap.fill(f"{name}: {said}", 116)
 
-    lines = [textwrap.fill(operation.summary, 116), "", textwrap.fill(operation.request, 116), ""]
+    lines = [textwrap.fill(operation.summary, 116), ""]
+    lines += [textwrap.fill(operation.request, 116), ""] if operation.request else []
     lines += [entry(each.name, each.description) for each in operation.inputs]
     lines += [entry(_type_names(operation), "the types in MLIR syntax. Default: what the arrays are, without scales.")]
     for option in options_of(operation):
@@ -125,7 +130,8 @@ def documentation_of(operation: Operation) -> str:
             said += f" One of {', '.join(option.choices.values)}."
         lines.append(entry(option.name, said))
     more = ", whose `trace` has the stages" if operation.trace is not None else ""
-    lines.append(entry("return_report", f"also return the report, a dictionary{more}."))
+    if operation.report.members:
+        lines.append(entry("return_report", f"also return the report, a dictionary{more}."))
     return "\n".join([*lines, "", textwrap.fill(f"Source: {operation.source}.", 116)])
 
 
@@ -163,7 +169,7 @@ def function_of(operation: Operation) -> Callable[..., Any]:
             return (*outputs, report_of(operation, result))
         return outputs[0] if len(outputs) == 1 else outputs
 
-    call.__name__ = call.__qualname__ = operation.name
+    call.__name__ = call.__qualname__ = operation.name.rpartition(".")[2]
     call.__doc__ = documentation_of(operation)
     call.__signature__ = signature  # type: ignore[attr-defined]
     return call
@@ -180,9 +186,40 @@ def _wrong_arguments(
 
 
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {name: function_of(each) for name, each in OPERATIONS.items()}
+"""Our own operations."""
+
+# The package `mlir` is the type language, so operators of MLIR are reached by their dialect, `quant`.
+_UNNAMED_SYSTEM = "mlir."
 
 
-def __getattr__(name: str) -> Callable[..., Any]:
-    if name not in FUNCTIONS:
-        raise AttributeError(f"module 'requant.functions' has no attribute '{name}'")
-    return FUNCTIONS[name]
+def public_name(operator: str) -> str:
+    """Return what the function of an operator is called in this package: `onnx.QuantizeLinear`, `quant.qcast`."""
+    return operator.removeprefix(_UNNAMED_SYSTEM)
+
+
+def _namespaces() -> dict[str, Any]:
+    """Return the functions of other systems' operators below the names of their systems.
+
+    An overload is an attribute of the function that it overloads, as in torch.
+    """
+    root = SimpleNamespace()
+    for name, operator in OPERATORS.items():
+        *path, last = public_name(name).split(".")
+        place: Any = root
+        for step in path:
+            if not hasattr(place, step):
+                setattr(place, step, SimpleNamespace())
+            place = getattr(place, step)
+        setattr(place, last, function_of(operation_of(operator)))
+    return vars(root)
+
+
+SYSTEMS: Mapping[str, Any] = _namespaces()
+"""Other systems' operators: `SYSTEMS["onnx"].QuantizeLinear`."""
+
+
+def __getattr__(name: str) -> Any:
+    for known in (FUNCTIONS, SYSTEMS):
+        if name in known:
+            return known[name]
+    raise AttributeError(f"module 'requant.functions' has no attribute '{name}'")

@@ -1,15 +1,21 @@
-# Written by `python -m requant.function_stubs` from the descriptions of operations.
-from collections.abc import Mapping, Sequence
+# Written by `python -m requant.function_stubs` from the descriptions of operations and operators.
+from collections.abc import Callable, Mapping, Sequence
+from inspect import Signature
 from typing import Any, Literal, overload
 
 from numpy.typing import ArrayLike, NDArray
 
+from requant.description import Operation, Option, Result, TensorValue
 from requant.mlir.types import Type
 
-__all__ = ["matmul", "conv2d", "add"]
+FUNCTIONS: Mapping[str, Callable[..., Any]]
+SYSTEMS: Mapping[str, Any]
+
+__all__ = ["matmul", "conv2d", "add", "onnx", "onednn", "stablehlo", "quant", "litert", "torch", "tosa"]
 
 @overload
 def matmul(
+
     lhs: ArrayLike,
     rhs: ArrayLike,
     output_type: str | Type,
@@ -51,6 +57,7 @@ def matmul(
 
 @overload
 def matmul(
+
     lhs: ArrayLike,
     rhs: ArrayLike,
     output_type: str | Type,
@@ -69,6 +76,7 @@ def matmul(
 
 @overload
 def conv2d(
+
     input: ArrayLike,
     weights: ArrayLike,
     output_type: str | Type,
@@ -126,6 +134,7 @@ def conv2d(
 
 @overload
 def conv2d(
+
     input: ArrayLike,
     weights: ArrayLike,
     output_type: str | Type,
@@ -151,6 +160,7 @@ def conv2d(
 
 @overload
 def add(
+
     lhs: ArrayLike,
     rhs: ArrayLike,
     output_type: str | Type,
@@ -179,6 +189,7 @@ def add(
 
 @overload
 def add(
+
     lhs: ArrayLike,
     rhs: ArrayLike,
     output_type: str | Type,
@@ -190,6 +201,1245 @@ def add(
     return_report: Literal[True],
 ) -> tuple[NDArray[Any], Mapping[str, Any]]: ...
 
+class _onnx:
+    @staticmethod
+    def QuantizeLinear(
+        x: ArrayLike,
+        y_scale: ArrayLike,
+        y_zero_point: ArrayLike | None = ...,
+        *,
+        x_type: str | Type | None = ...,
+        y_scale_type: str | Type | None = ...,
+        y_zero_point_type: str | Type | None = ...,
+        axis: int = ...,
+        saturate: int = ...,
+        block_size: int = ...,
+        output_dtype: int = ...,
+        precision: int = ...,
+        opset: int = ...,
+        implementation: str = ...,
+    ) -> NDArray[Any]:
+        """Quantize to integers of 2 to 16 bits or to small floats: per tensor, per axis or blocked.
+
+        x: The tensor to quantize.
+        y_scale: One scale, or one per index of the axis or per block. Of the type of x at opset 19 to 22.
+        y_zero_point: One zero point per scale, of the type of y. Default: 0, with y of type ui8 or output_dtype.
+        x_type, y_scale_type, y_zero_point_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+        axis: The dimension of x that the scales go along; negative values count from the end. Ignored with a single scale.
+        saturate: 8-bit floats: whether overflow saturates to the largest value. Ignored for other types.
+        block_size: Elements along the axis that share a scale; 0: not blocked.
+        output_dtype: The type of y by its number in TensorProto, such as 3 for i8; 0: that of y_zero_point.
+        precision: The type of x / y_scale by its number in TensorProto: 1 (f32), 10 (f16) or 16 (bf16); 0: unset.
+        onnxruntime ignores it up to 1.31.
+        opset: The version of the system's operators, 10 to 28.
+        implementation: The implementation to match: onnxruntime's CPU provider up to 1.31, or since 1.32, which changed
+        QuantizeLinear; or the ReferenceEvaluator of the onnx package.
+
+        Source: ONNX operators, opset 10, 13, 19, 21, 23, 24, 25, 28; onnxruntime 1.31.1 and 1.32.0; onnx 1.23.2.
+        """
+
+    @staticmethod
+    def DequantizeLinear(
+        x: ArrayLike,
+        x_scale: ArrayLike,
+        x_zero_point: ArrayLike | None = ...,
+        *,
+        x_type: str | Type | None = ...,
+        x_scale_type: str | Type | None = ...,
+        x_zero_point_type: str | Type | None = ...,
+        axis: int = ...,
+        block_size: int = ...,
+        output_dtype: int = ...,
+        opset: int = ...,
+        implementation: str = ...,
+    ) -> NDArray[Any]:
+        """Dequantize integers of 2 to 32 bits or small floats: per tensor, per axis or blocked.
+
+        x: The quantized tensor.
+        x_scale: One scale, or one per index of the axis or per block.
+        x_zero_point: One zero point per scale, of the type of x. Default: 0. Must be 0 for floats, and for i32 in
+        onnxruntime.
+        x_type, x_scale_type, x_zero_point_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+        axis: The dimension of x that the scales go along; negative values count from the end. Ignored with a single scale.
+        block_size: Elements along the axis that share a scale; 0: not blocked.
+        output_dtype: The type of y by its number in TensorProto: 1 (f32), 10 (f16) or 16 (bf16); 0: that of x_scale.
+        opset: The version of the system's operators, 10 to 28.
+        implementation: The implementation to match: onnxruntime's CPU provider up to 1.31, or since 1.32, which changed
+        QuantizeLinear; or the ReferenceEvaluator of the onnx package.
+
+        Source: ONNX operators, opset 10, 13, 19, 21, 23, 24, 25, 28; onnxruntime 1.31.1 and 1.32.0; onnx 1.23.2.
+        """
+
+    @staticmethod
+    def DynamicQuantizeLinear(
+        x: ArrayLike,
+        *,
+        x_type: str | Type | None = ...,
+        opset: int = ...,
+        implementation: str = ...,
+    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """Quantize to ui8 with a scale and zero point derived from the range of x.
+
+        x: The tensor to quantize.
+        x_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+        opset: The version of the system's operators, 11 to 28.
+        implementation: The implementation to match: onnxruntime's CPU provider up to 1.31, or since 1.32, which changed
+        QuantizeLinear; or the ReferenceEvaluator of the onnx package.
+
+        Source: ONNX operators, opset 11; onnxruntime 1.31.1 and 1.32.0; onnx 1.23.2.
+        """
+
+    @staticmethod
+    def MatMulInteger(
+        A: ArrayLike,
+        B: ArrayLike,
+        a_zero_point: ArrayLike | None = ...,
+        b_zero_point: ArrayLike | None = ...,
+        *,
+        A_type: str | Type | None = ...,
+        B_type: str | Type | None = ...,
+        a_zero_point_type: str | Type | None = ...,
+        b_zero_point_type: str | Type | None = ...,
+        opset: int = ...,
+        implementation: str = ...,
+    ) -> NDArray[Any]:
+        """Integer matrix product with zero points, with numpy's matmul semantics, as i32.
+
+        A: [.., M, K], or [K].
+        B: [.., K, N], or [K].
+        a_zero_point: One, or one per row ([M] or [.., M, 1]), of the type of A. Default: 0.
+        b_zero_point: One, or one per column ([N] or [.., 1, N]), of the type of B. Default: 0.
+        A_type, B_type, a_zero_point_type, b_zero_point_type: the types in MLIR syntax. Default: what the arrays are,
+        without scales.
+        opset: The version of the system's operators, 10 to 28.
+        implementation: The implementation to match: onnxruntime's CPU provider up to 1.31, or since 1.32, which changed
+        QuantizeLinear; or the ReferenceEvaluator of the onnx package.
+
+        Source: ONNX operators, opset 10; onnxruntime 1.31.1 and 1.32.0; onnx 1.23.2.
+        """
+
+    @staticmethod
+    def ConvInteger(
+        x: ArrayLike,
+        w: ArrayLike,
+        x_zero_point: ArrayLike | None = ...,
+        w_zero_point: ArrayLike | None = ...,
+        *,
+        x_type: str | Type | None = ...,
+        w_type: str | Type | None = ...,
+        x_zero_point_type: str | Type | None = ...,
+        w_zero_point_type: str | Type | None = ...,
+        auto_pad: str = ...,
+        dilations: Sequence[int] | None = ...,
+        group: int = ...,
+        kernel_shape: Sequence[int] | None = ...,
+        pads: Sequence[int] | None = ...,
+        strides: Sequence[int] | None = ...,
+        opset: int = ...,
+        implementation: str = ...,
+    ) -> NDArray[Any]:
+        """Integer convolution with zero points, in any number of spatial dimensions, as i32.
+
+        x: [N, C, D1, .., Dn].
+        w: [M, C / group, k1, .., kn].
+        x_zero_point: One, of the type of x. Default: 0.
+        w_zero_point: One, or one per output channel, of the type of w. Default: 0.
+        x_type, w_type, x_zero_point_type, w_zero_point_type: the types in MLIR syntax. Default: what the arrays are,
+        without scales.
+        auto_pad: How x is padded with its zero point. SAME_UPPER and SAME_LOWER give ceil(D / stride), with odd padding at
+        the end or at the beginning.
+        dilations: Dilation along each spatial dimension. Default: 1.
+        group: Number of channel groups.
+        kernel_shape: Must equal the spatial dimensions of w, which are the default.
+        pads: Padding at the beginning of each spatial dimension, then at the end of each; with auto_pad NOTSET only.
+        Default: 0.
+        strides: Stride along each spatial dimension. Default: 1.
+        opset: The version of the system's operators, 10 to 28.
+        implementation: The implementation to match: onnxruntime's CPU provider up to 1.31, or since 1.32, which changed
+        QuantizeLinear; or the ReferenceEvaluator of the onnx package.
+
+        Source: ONNX operators, opset 10; onnxruntime 1.31.1 and 1.32.0; onnx 1.23.2.
+        """
+
+    @staticmethod
+    def QLinearMatMul(
+        a: ArrayLike,
+        a_scale: ArrayLike,
+        a_zero_point: ArrayLike,
+        b: ArrayLike,
+        b_scale: ArrayLike,
+        b_zero_point: ArrayLike,
+        y_scale: ArrayLike,
+        y_zero_point: ArrayLike,
+        *,
+        a_type: str | Type | None = ...,
+        a_scale_type: str | Type | None = ...,
+        a_zero_point_type: str | Type | None = ...,
+        b_type: str | Type | None = ...,
+        b_scale_type: str | Type | None = ...,
+        b_zero_point_type: str | Type | None = ...,
+        y_scale_type: str | Type | None = ...,
+        y_zero_point_type: str | Type | None = ...,
+        opset: int = ...,
+        implementation: str = ...,
+    ) -> NDArray[Any]:
+        """Quantized matrix product, with numpy's matmul semantics.
+
+        a: [.., M, K], or [K].
+        a_scale: One, or one for each row, [M] or [.., M, 1]. All scales have one type.
+        a_zero_point: One, or one for each row, [M] or [.., M, 1]. Of the type of a.
+        b: [.., K, N], or [K].
+        b_scale: One, or one for each column, [N] or [.., 1, N]. All scales have one type.
+        b_zero_point: One, or one for each column, [N] or [.., 1, N]. Of the type of b.
+        y_scale: One.
+        y_zero_point: One, of the type of y.
+        a_type, a_scale_type, a_zero_point_type, b_type, b_scale_type, b_zero_point_type, y_scale_type, y_zero_point_type:
+        the types in MLIR syntax. Default: what the arrays are, without scales.
+        opset: The version of the system's operators, 10 to 28.
+        implementation: The implementation to match: onnxruntime's CPU provider up to 1.31, or since 1.32, which changed
+        QuantizeLinear; or the ReferenceEvaluator of the onnx package.
+
+        Source: ONNX operators, opset 10, 21; onnxruntime 1.31.1 and 1.32.0; onnx 1.23.2.
+        """
+
+    @staticmethod
+    def QLinearConv(
+        x: ArrayLike,
+        x_scale: ArrayLike,
+        x_zero_point: ArrayLike,
+        w: ArrayLike,
+        w_scale: ArrayLike,
+        w_zero_point: ArrayLike,
+        y_scale: ArrayLike,
+        y_zero_point: ArrayLike,
+        B: ArrayLike | None = ...,
+        *,
+        x_type: str | Type | None = ...,
+        x_scale_type: str | Type | None = ...,
+        x_zero_point_type: str | Type | None = ...,
+        w_type: str | Type | None = ...,
+        w_scale_type: str | Type | None = ...,
+        w_zero_point_type: str | Type | None = ...,
+        y_scale_type: str | Type | None = ...,
+        y_zero_point_type: str | Type | None = ...,
+        B_type: str | Type | None = ...,
+        auto_pad: str = ...,
+        dilations: Sequence[int] | None = ...,
+        group: int = ...,
+        kernel_shape: Sequence[int] | None = ...,
+        pads: Sequence[int] | None = ...,
+        strides: Sequence[int] | None = ...,
+        opset: int = ...,
+        implementation: str = ...,
+    ) -> NDArray[Any]:
+        """Quantized convolution with an optional bias, in any number of spatial dimensions.
+
+        x: [N, C, D1, .., Dn].
+        x_scale: One.
+        x_zero_point: One, of the type of x.
+        w: [M, C / group, k1, .., kn].
+        w_scale: One, or one for each output channel.
+        w_zero_point: One, or one for each output channel, of the type of w.
+        y_scale: One.
+        y_zero_point: One, of the type of y.
+        B: One element per output channel, with scale x_scale * w_scale and zero point 0.
+        x_type, x_scale_type, x_zero_point_type, w_type, w_scale_type, w_zero_point_type, y_scale_type, y_zero_point_type,
+        B_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+        auto_pad: How x is padded with its zero point. SAME_UPPER and SAME_LOWER give ceil(D / stride), with odd padding at
+        the end or at the beginning.
+        dilations: Dilation along each spatial dimension. Default: 1.
+        group: Number of channel groups.
+        kernel_shape: Must equal the spatial dimensions of w, which are the default.
+        pads: Padding at the beginning of each spatial dimension, then at the end of each; with auto_pad NOTSET only.
+        Default: 0.
+        strides: Stride along each spatial dimension. Default: 1.
+        opset: The version of the system's operators, 10 to 28.
+        implementation: The implementation to match: onnxruntime's CPU provider up to 1.31, or since 1.32, which changed
+        QuantizeLinear; or the ReferenceEvaluator of the onnx package.
+
+        Source: ONNX operators, opset 10; onnxruntime 1.31.1 and 1.32.0; onnx 1.23.2.
+        """
+
+onnx: _onnx
+
+class _onednn:
+    @staticmethod
+    def Quantize(
+        src: ArrayLike,
+        dst_type: str,
+        scales: Sequence[float],
+        *,
+        src_type: str | Type | None = ...,
+        qtype: str = ...,
+        axis: int = ...,
+        zps: Sequence[int] | None = ...,
+        implementation: str = ...,
+    ) -> NDArray[Any]:
+        """Quantize, with scales and zero points as attributes.
+
+        src: The real tensor.
+        src_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+        dst_type: The data type of dst, which the Graph API takes from its logical tensor.
+        qtype: Granularity: one scale for the tensor, or one per index of the axis. Default: per_tensor.
+        axis: The channel dimension; negative values count from the end. Used with per_channel only.
+        scales: One, or one per channel; rounded to f32.
+        zps: One zero point per scale; not allowed with f8. Default: zeros.
+        implementation: The only implementation of these operators.
+
+        Source: oneDNN 3.13.2, Graph API, CPU, ONEDNN_MAX_CPU_ISA=AVX2.
+        """
+
+    @staticmethod
+    def Dequantize(
+        src: ArrayLike,
+        scales: Sequence[float],
+        *,
+        src_type: str | Type | None = ...,
+        qtype: str = ...,
+        axis: int = ...,
+        zps: Sequence[int] | None = ...,
+        implementation: str = ...,
+    ) -> NDArray[Any]:
+        """Dequantize, with scales and zero points as attributes.
+
+        src: The quantized tensor.
+        src_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+        qtype: Granularity: one scale for the tensor, or one per index of the axis. Default: per_tensor.
+        axis: The channel dimension; negative values count from the end. Used with per_channel only.
+        scales: One, or one per channel; rounded to f32.
+        zps: One zero point per scale; not allowed with f8. Default: zeros.
+        implementation: The only implementation of these operators.
+
+        Source: oneDNN 3.13.2, Graph API, CPU, ONEDNN_MAX_CPU_ISA=AVX2.
+        """
+
+    @staticmethod
+    def DynamicQuantize(
+        src: ArrayLike,
+        scales: ArrayLike,
+        dst_type: str,
+        *,
+        zps: ArrayLike | None = ...,
+        src_type: str | Type | None = ...,
+        scales_type: str | Type | None = ...,
+        zps_type: str | Type | None = ...,
+        qtype: str = ...,
+        axis: int = ...,
+        implementation: str = ...,
+    ) -> NDArray[Any]:
+        """Quantize, with scales and zero points as tensors.
+
+        src: The real tensor.
+        scales: Rank 1: one, or one per channel.
+        zps: One zero point per scale. Default: zeros.
+        src_type, scales_type, zps_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+        dst_type: The data type of dst, which the Graph API takes from its logical tensor.
+        qtype: Granularity: one scale for the tensor, or one per index of the axis. Default: per_tensor.
+        axis: The channel dimension; negative values count from the end. Used with per_channel only.
+        implementation: The only implementation of these operators.
+
+        Source: oneDNN 3.13.2, Graph API, CPU, ONEDNN_MAX_CPU_ISA=AVX2.
+        """
+
+    @staticmethod
+    def DynamicDequantize(
+        src: ArrayLike,
+        scales: ArrayLike,
+        zps: ArrayLike | None = ...,
+        *,
+        src_type: str | Type | None = ...,
+        scales_type: str | Type | None = ...,
+        zps_type: str | Type | None = ...,
+        qtype: str = ...,
+        axis: int = ...,
+        group_shape: Sequence[int] | None = ...,
+        implementation: str = ...,
+    ) -> NDArray[Any]:
+        """Dequantize, with scales and zero points as tensors, also per group.
+
+        src: The quantized tensor.
+        scales: Rank 1, or per group the rank of src. dst has their type.
+        zps: One zero point per scale. Default: zeros.
+        src_type, scales_type, zps_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+        qtype: Granularity: one scale for the tensor, one per index of the axis, or one per group. Default: per_tensor.
+        axis: The channel dimension; negative values count from the end. Used with per_channel only.
+        group_shape: per_group: the size of a group along each dimension of src, which it divides.
+        implementation: The only implementation of these operators.
+
+        Source: oneDNN 3.13.2, Graph API, CPU, ONEDNN_MAX_CPU_ISA=AVX2; groups and 4 bits by its documentation.
+        """
+
+onednn: _onednn
+
+class _stablehlo:
+    @staticmethod
+    def uniform_quantize(
+        operand: ArrayLike,
+        output_type: str | Type,
+        *,
+        operand_type: str | Type | None = ...,
+        implementation: str = ...,
+    ) -> NDArray[Any]:
+        """Quantize a tensor, or requantize a quantized one.
+
+        operand: The tensor to quantize.
+        operand_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+        output_type: The type of the result. A bare element type takes its shape from the operand.
+        implementation: The only implementation of these operators.
+
+        Source: StableHLO specification 1.20; jaxlib 0.10.2.
+        """
+
+    @staticmethod
+    def uniform_dequantize(
+        operand: ArrayLike,
+        *,
+        operand_type: str | Type | None = ...,
+        implementation: str = ...,
+    ) -> NDArray[Any]:
+        """Dequantize to the expressed type.
+
+        operand: The quantized tensor.
+        operand_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+        implementation: The only implementation of these operators.
+
+        Source: StableHLO specification 1.20; jaxlib 0.10.2.
+        """
+
+stablehlo: _stablehlo
+
+class _quant:
+    @staticmethod
+    def qcast(
+        input: ArrayLike,
+        output_type: str | Type,
+        *,
+        input_type: str | Type | None = ...,
+        implementation: str = ...,
+    ) -> NDArray[Any]:
+        """Quantize by truncation without saturation; values that the lowering leaves as poison are an error.
+
+        input: The real tensor.
+        input_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+        output_type: The type of the result. A bare element type takes its shape from the operand.
+        implementation: The only implementation of these operators.
+
+        Source: LLVM 24, quant dialect, lower-quant-ops.
+        """
+
+    @staticmethod
+    def dcast(
+        input: ArrayLike,
+        output_type: str | Type,
+        *,
+        input_type: str | Type | None = ...,
+        implementation: str = ...,
+    ) -> NDArray[Any]:
+        """Dequantize, with each step in the expressed type.
+
+        input: The quantized tensor.
+        input_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+        output_type: The type of the result. A bare element type takes its shape from the operand.
+        implementation: The only implementation of these operators.
+
+        Source: LLVM 24, quant dialect, lower-quant-ops.
+        """
+
+    @staticmethod
+    def scast(
+        input: ArrayLike,
+        output_type: str | Type,
+        *,
+        input_type: str | Type | None = ...,
+        implementation: str = ...,
+    ) -> NDArray[Any]:
+        """Reinterpret quantized values as plain integers, or the reverse.
+
+        input: A quantized tensor, or signless integers.
+        input_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+        output_type: The type of the result. A bare element type takes its shape from the operand.
+        implementation: The only implementation of these operators.
+
+        Source: LLVM 24, quant dialect, lower-quant-ops.
+        """
+
+quant: _quant
+
+class _litert:
+    @staticmethod
+    def QUANTIZE(
+        input: ArrayLike,
+        output_type: str | Type,
+        *,
+        input_type: str | Type | None = ...,
+        kernel: str = ...,
+        implementation: str = ...,
+    ) -> NDArray[Any]:
+        """Quantize a tensor, or requantize a quantized one.
+
+        input: The tensor to quantize; the type of a quantized tensor holds its QuantizationParameters.
+        input_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+        output_type: The type of the result. A bare element type takes its shape from the operand.
+        kernel: The LiteRT kernels to follow. Default: reference.
+        implementation: The only implementation of these operators.
+
+        Source: LiteRT f67457790c9c (ai-edge-litert 2.3.0).
+        """
+
+    @staticmethod
+    def DEQUANTIZE(
+        input: ArrayLike,
+        *,
+        input_type: str | Type | None = ...,
+        kernel: str = ...,
+        implementation: str = ...,
+    ) -> NDArray[Any]:
+        """Dequantize to f32.
+
+        input: The quantized tensor.
+        input_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+        kernel: The LiteRT kernels to follow. Default: reference.
+        implementation: The only implementation of these operators.
+
+        Source: LiteRT f67457790c9c (ai-edge-litert 2.3.0).
+        """
+
+litert: _litert
+
+class _torch:
+    @staticmethod
+    def quantize_per_tensor(
+        input: ArrayLike,
+        scale: float,
+        zero_point: int,
+        dtype: str,
+        *,
+        input_type: str | Type | None = ...,
+        implementation: str = ...,
+    ) -> NDArray[Any]:
+        """Quantize per tensor; returns the int_repr of the quantized tensor.
+
+        input: The real tensor.
+        input_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+        scale: A Python float.
+        zero_point: A value representable in dtype.
+        dtype: The dtype of the quantized values.
+        implementation: The torch version to reproduce: the arithmetic of quantize_per_tensor and quantize_per_channel
+        changed in 2.14.
+
+        Source: torch 2.13.0, CPU wheel, x86.
+        """
+
+    @staticmethod
+    def quantize_per_channel(
+        input: ArrayLike,
+        scales: ArrayLike,
+        zero_points: ArrayLike,
+        axis: int,
+        dtype: str,
+        *,
+        input_type: str | Type | None = ...,
+        scales_type: str | Type | None = ...,
+        zero_points_type: str | Type | None = ...,
+        implementation: str = ...,
+    ) -> NDArray[Any]:
+        """Quantize per channel; returns the int_repr of the quantized tensor.
+
+        input: The real tensor.
+        scales: Rank 1: one per channel; f64 scales are rounded to f32.
+        zero_points: One zero point per scale.
+        input_type, scales_type, zero_points_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+        axis: The channel dimension.
+        dtype: The dtype of the quantized values.
+        implementation: The torch version to reproduce: the arithmetic of quantize_per_tensor and quantize_per_channel
+        changed in 2.14.
+
+        Source: torch 2.13.0, CPU wheel, x86.
+        """
+
+    @staticmethod
+    def dequantize(
+        input: ArrayLike,
+        *,
+        input_type: str | Type | None = ...,
+        implementation: str = ...,
+    ) -> NDArray[Any]:
+        """Dequantize a quantized tensor, whose type holds scales and zero points, to f32.
+
+        input: A quantized tensor.
+        input_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+        implementation: The torch version to reproduce: the arithmetic of quantize_per_tensor and quantize_per_channel
+        changed in 2.14.
+
+        Source: torch 2.13.0, CPU wheel, x86.
+        """
+
+    @staticmethod
+    def fake_quantize_per_tensor_affine(
+        input: ArrayLike,
+        scale: float,
+        zero_point: int,
+        quant_min: int,
+        quant_max: int,
+        *,
+        input_type: str | Type | None = ...,
+        implementation: str = ...,
+    ) -> NDArray[Any]:
+        """Fake-quantize per tensor.
+
+        input: The real tensor.
+        input_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+        scale: A Python float.
+        zero_point: A value representable in dtype.
+        quant_min: The lowest quantized value.
+        quant_max: The highest quantized value.
+        implementation: The torch version to reproduce: the arithmetic of quantize_per_tensor and quantize_per_channel
+        changed in 2.14.
+
+        Source: torch 2.13.0, CPU wheel, x86.
+        """
+
+    @staticmethod
+    def fake_quantize_per_channel_affine(
+        input: ArrayLike,
+        scales: ArrayLike,
+        zero_points: ArrayLike,
+        axis: int,
+        quant_min: int,
+        quant_max: int,
+        *,
+        input_type: str | Type | None = ...,
+        scales_type: str | Type | None = ...,
+        zero_points_type: str | Type | None = ...,
+        implementation: str = ...,
+    ) -> NDArray[Any]:
+        """Fake-quantize per channel.
+
+        input: The real tensor.
+        scales: Rank 1: one per channel.
+        zero_points: One zero point per scale.
+        input_type, scales_type, zero_points_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+        axis: The channel dimension.
+        quant_min: The lowest quantized value.
+        quant_max: The highest quantized value.
+        implementation: The torch version to reproduce: the arithmetic of quantize_per_tensor and quantize_per_channel
+        changed in 2.14.
+
+        Source: torch 2.13.0, CPU wheel, x86.
+        """
+
+    class _quantized_decomposed:
+        class _quantize_per_tensor:
+            def __call__(
+                self,
+                input: ArrayLike,
+                scale: float,
+                zero_point: int,
+                quant_min: int,
+                quant_max: int,
+                dtype: str,
+                *,
+                input_type: str | Type | None = ...,
+                implementation: str = ...,
+            ) -> NDArray[Any]:
+                """Quantize per tensor, with the scale as a Python float.
+
+                input: The real tensor.
+                input_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+                scale: A Python float.
+                zero_point: A value representable in dtype.
+                quant_min: The lowest quantized value.
+                quant_max: The highest quantized value.
+                dtype: The dtype of the quantized values.
+                implementation: The torch version to reproduce: the arithmetic of quantize_per_tensor and quantize_per_channel
+                changed in 2.14.
+
+                Source: torch 2.13.0, CPU wheel, x86.
+                """
+
+            @staticmethod
+            def tensor(
+                input: ArrayLike,
+                scale: ArrayLike,
+                zero_point: ArrayLike,
+                quant_min: int,
+                quant_max: int,
+                dtype: str,
+                *,
+                input_type: str | Type | None = ...,
+                scale_type: str | Type | None = ...,
+                zero_point_type: str | Type | None = ...,
+                implementation: str = ...,
+            ) -> NDArray[Any]:
+                """Quantize per tensor, with the scale as a tensor.
+
+                input: The real tensor.
+                scale: One value, in any shape.
+                zero_point: One value representable in dtype, in any shape.
+                input_type, scale_type, zero_point_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+                quant_min: The lowest quantized value.
+                quant_max: The highest quantized value.
+                dtype: The dtype of the quantized values.
+                implementation: The torch version to reproduce: the arithmetic of quantize_per_tensor and quantize_per_channel
+                changed in 2.14.
+
+                Source: torch 2.13.0, CPU wheel, x86.
+                """
+
+            @staticmethod
+            def tensor2(
+                input: ArrayLike,
+                scale: ArrayLike,
+                zero_point: ArrayLike,
+                quant_min: ArrayLike,
+                quant_max: ArrayLike,
+                dtype: str,
+                *,
+                input_type: str | Type | None = ...,
+                scale_type: str | Type | None = ...,
+                zero_point_type: str | Type | None = ...,
+                quant_min_type: str | Type | None = ...,
+                quant_max_type: str | Type | None = ...,
+                implementation: str = ...,
+            ) -> NDArray[Any]:
+                """Quantize per tensor, with the scale as a tensor, and so the bounds.
+
+                input: The real tensor.
+                scale: One value, in any shape.
+                zero_point: One value representable in dtype, in any shape.
+                quant_min: The lowest quantized value. One number, of any shape.
+                quant_max: The highest quantized value. One number, of any shape.
+                input_type, scale_type, zero_point_type, quant_min_type, quant_max_type: the types in MLIR syntax. Default: what the
+                arrays are, without scales.
+                dtype: The dtype of the quantized values.
+                implementation: The torch version to reproduce: the arithmetic of quantize_per_tensor and quantize_per_channel
+                changed in 2.14.
+
+                Source: torch 2.13.0, CPU wheel, x86.
+                """
+
+        quantize_per_tensor: _quantize_per_tensor
+
+        @staticmethod
+        def quantize_per_channel(
+            input: ArrayLike,
+            scales: ArrayLike,
+            zero_points: ArrayLike,
+            axis: int,
+            quant_min: int,
+            quant_max: int,
+            dtype: str,
+            *,
+            input_type: str | Type | None = ...,
+            scales_type: str | Type | None = ...,
+            zero_points_type: str | Type | None = ...,
+            implementation: str = ...,
+        ) -> NDArray[Any]:
+            """Quantize per channel.
+
+            input: The real tensor.
+            scales: Rank 1: one per channel.
+            zero_points: One zero point per scale.
+            input_type, scales_type, zero_points_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+            axis: The channel dimension.
+            quant_min: The lowest quantized value.
+            quant_max: The highest quantized value.
+            dtype: The dtype of the quantized values.
+            implementation: The torch version to reproduce: the arithmetic of quantize_per_tensor and quantize_per_channel
+            changed in 2.14.
+
+            Source: torch 2.13.0, CPU wheel, x86.
+            """
+
+        class _dequantize_per_tensor:
+            def __call__(
+                self,
+                input: ArrayLike,
+                scale: float,
+                zero_point: int,
+                quant_min: int,
+                quant_max: int,
+                dtype: str,
+                *,
+                input_type: str | Type | None = ...,
+                out_dtype: str = ...,
+                implementation: str = ...,
+            ) -> NDArray[Any]:
+                """Dequantize per tensor, with the scale as a Python float.
+
+                input: The quantized tensor, of type dtype.
+                input_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+                scale: A Python float.
+                zero_point: A value representable in dtype.
+                quant_min: The lowest quantized value.
+                quant_max: The highest quantized value.
+                dtype: The dtype of the quantized values.
+                out_dtype: The type of the result. Default: float32.
+                implementation: The torch version to reproduce: the arithmetic of quantize_per_tensor and quantize_per_channel
+                changed in 2.14.
+
+                Source: torch 2.13.0, CPU wheel, x86.
+                """
+
+            @staticmethod
+            def tensor(
+                input: ArrayLike,
+                scale: ArrayLike,
+                zero_point: ArrayLike,
+                quant_min: int,
+                quant_max: int,
+                dtype: str,
+                *,
+                input_type: str | Type | None = ...,
+                scale_type: str | Type | None = ...,
+                zero_point_type: str | Type | None = ...,
+                out_dtype: str = ...,
+                implementation: str = ...,
+            ) -> NDArray[Any]:
+                """Dequantize per tensor, with the scale as a tensor.
+
+                input: The quantized tensor, of type dtype.
+                scale: One value, in any shape.
+                zero_point: One value representable in dtype, in any shape.
+                input_type, scale_type, zero_point_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+                quant_min: The lowest quantized value.
+                quant_max: The highest quantized value.
+                dtype: The dtype of the quantized values.
+                out_dtype: The type of the result. Default: float32.
+                implementation: The torch version to reproduce: the arithmetic of quantize_per_tensor and quantize_per_channel
+                changed in 2.14.
+
+                Source: torch 2.13.0, CPU wheel, x86.
+                """
+
+            @staticmethod
+            def tensor2(
+                input: ArrayLike,
+                scale: ArrayLike,
+                zero_point: ArrayLike,
+                quant_min: ArrayLike,
+                quant_max: ArrayLike,
+                dtype: str,
+                *,
+                input_type: str | Type | None = ...,
+                scale_type: str | Type | None = ...,
+                zero_point_type: str | Type | None = ...,
+                quant_min_type: str | Type | None = ...,
+                quant_max_type: str | Type | None = ...,
+                out_dtype: str = ...,
+                implementation: str = ...,
+            ) -> NDArray[Any]:
+                """Dequantize per tensor, with the scale as a tensor, and so the bounds.
+
+                input: The quantized tensor, of type dtype.
+                scale: One value, in any shape.
+                zero_point: One value representable in dtype, in any shape.
+                quant_min: The lowest quantized value. One number, of any shape.
+                quant_max: The highest quantized value. One number, of any shape.
+                input_type, scale_type, zero_point_type, quant_min_type, quant_max_type: the types in MLIR syntax. Default: what the
+                arrays are, without scales.
+                dtype: The dtype of the quantized values.
+                out_dtype: The type of the result. Default: float32.
+                implementation: The torch version to reproduce: the arithmetic of quantize_per_tensor and quantize_per_channel
+                changed in 2.14.
+
+                Source: torch 2.13.0, CPU wheel, x86.
+                """
+
+        dequantize_per_tensor: _dequantize_per_tensor
+
+        @staticmethod
+        def dequantize_per_channel(
+            input: ArrayLike,
+            scales: ArrayLike,
+            zero_points: ArrayLike,
+            axis: int,
+            quant_min: int,
+            quant_max: int,
+            dtype: str,
+            *,
+            input_type: str | Type | None = ...,
+            scales_type: str | Type | None = ...,
+            zero_points_type: str | Type | None = ...,
+            out_dtype: str = ...,
+            implementation: str = ...,
+        ) -> NDArray[Any]:
+            """Dequantize per channel.
+
+            input: The quantized tensor, of type dtype.
+            scales: Rank 1: one per channel.
+            zero_points: One zero point per scale.
+            input_type, scales_type, zero_points_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+            axis: The channel dimension.
+            quant_min: The lowest quantized value.
+            quant_max: The highest quantized value.
+            dtype: The dtype of the quantized values.
+            out_dtype: The type of the result. Default: float32.
+            implementation: The torch version to reproduce: the arithmetic of quantize_per_tensor and quantize_per_channel
+            changed in 2.14.
+
+            Source: torch 2.13.0, CPU wheel, x86.
+            """
+
+        @staticmethod
+        def quantize_per_token(
+            input: ArrayLike,
+            scales: ArrayLike,
+            zero_points: ArrayLike,
+            quant_min: int,
+            quant_max: int,
+            dtype: str,
+            *,
+            input_type: str | Type | None = ...,
+            scales_type: str | Type | None = ...,
+            zero_points_type: str | Type | None = ...,
+            implementation: str = ...,
+        ) -> NDArray[Any]:
+            """Quantize per token: one scale per row along the last dimension.
+
+            input: The real tensor.
+            scales: One per row. The arithmetic is done in their type.
+            zero_points: One zero point per scale.
+            input_type, scales_type, zero_points_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+            quant_min: The lowest quantized value.
+            quant_max: The highest quantized value.
+            dtype: The dtype of the quantized values.
+            implementation: The torch version to reproduce: the arithmetic of quantize_per_tensor and quantize_per_channel
+            changed in 2.14.
+
+            Source: torch 2.13.0, CPU wheel, x86.
+            """
+
+        @staticmethod
+        def dequantize_per_token(
+            input: ArrayLike,
+            scales: ArrayLike,
+            zero_points: ArrayLike,
+            quant_min: int,
+            quant_max: int,
+            dtype: str,
+            *,
+            input_type: str | Type | None = ...,
+            scales_type: str | Type | None = ...,
+            zero_points_type: str | Type | None = ...,
+            output_dtype: str = ...,
+            implementation: str = ...,
+        ) -> NDArray[Any]:
+            """Dequantize per token: one scale per row along the last dimension.
+
+            input: The quantized tensor, of type dtype.
+            scales: One per row. The arithmetic is done in their type.
+            zero_points: One zero point per scale.
+            input_type, scales_type, zero_points_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+            quant_min: The lowest quantized value.
+            quant_max: The highest quantized value.
+            dtype: The dtype of the quantized values.
+            output_dtype: The type of the result. Default: float32.
+            implementation: The torch version to reproduce: the arithmetic of quantize_per_tensor and quantize_per_channel
+            changed in 2.14.
+
+            Source: torch 2.13.0, CPU wheel, x86.
+            """
+
+        @staticmethod
+        def quantize_per_channel_group(
+            input: ArrayLike,
+            scales: ArrayLike,
+            zero_points: ArrayLike,
+            quant_min: int,
+            quant_max: int,
+            dtype: str,
+            *,
+            input_type: str | Type | None = ...,
+            scales_type: str | Type | None = ...,
+            zero_points_type: str | Type | None = ...,
+            group_size: int = ...,
+            implementation: str = ...,
+        ) -> NDArray[Any]:
+            """Quantize a matrix with one scale per group of a row.
+
+            input: The real tensor.
+            scales: One per row. The arithmetic is done in their type.
+            zero_points: One zero point per scale.
+            input_type, scales_type, zero_points_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+            quant_min: The lowest quantized value.
+            quant_max: The highest quantized value.
+            dtype: The dtype of the quantized values.
+            group_size: Elements per group. A group larger than a row means the whole row, if the last dimension of scales is 1.
+            implementation: The torch version to reproduce: the arithmetic of quantize_per_tensor and quantize_per_channel
+            changed in 2.14.
+
+            Source: torch 2.13.0, CPU wheel, x86.
+            """
+
+        @staticmethod
+        def dequantize_per_channel_group(
+            input: ArrayLike,
+            scales: ArrayLike,
+            quant_min: int,
+            quant_max: int,
+            dtype: str,
+            *,
+            zero_points: ArrayLike | None = ...,
+            input_type: str | Type | None = ...,
+            scales_type: str | Type | None = ...,
+            zero_points_type: str | Type | None = ...,
+            group_size: int = ...,
+            output_dtype: str = ...,
+            implementation: str = ...,
+        ) -> NDArray[Any]:
+            """Dequantize a matrix with one scale per group of a row.
+
+            input: The quantized tensor, of type dtype.
+            scales: One per row. The arithmetic is done in their type.
+            zero_points: One zero point per scale.
+            input_type, scales_type, zero_points_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+            quant_min: The lowest quantized value.
+            quant_max: The highest quantized value.
+            dtype: The dtype of the quantized values.
+            group_size: Elements per group. A group larger than a row means the whole row, if the last dimension of scales is 1.
+            output_dtype: The type of the result. Default: float32.
+            implementation: The torch version to reproduce: the arithmetic of quantize_per_tensor and quantize_per_channel
+            changed in 2.14.
+
+            Source: torch 2.13.0, CPU wheel, x86.
+            """
+
+        class _choose_qparams:
+            @staticmethod
+            def tensor(
+                input: ArrayLike,
+                quant_min: int,
+                quant_max: int,
+                eps: float,
+                dtype: str,
+                *,
+                input_type: str | Type | None = ...,
+                implementation: str = ...,
+            ) -> tuple[NDArray[Any], NDArray[Any]]:
+                """Derive scale and zero point from the range of a tensor.
+
+                input: The real tensor.
+                input_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+                quant_min: The lowest quantized value.
+                quant_max: The highest quantized value.
+                eps: The smallest scale; greater than 0 in f32.
+                dtype: The dtype of the quantized values.
+                implementation: The torch version to reproduce: the arithmetic of quantize_per_tensor and quantize_per_channel
+                changed in 2.14.
+
+                Source: torch 2.13.0, CPU wheel, x86.
+                """
+
+        choose_qparams: _choose_qparams
+
+        class _choose_qparams_symmetric:
+            @staticmethod
+            def tensor(
+                input: ArrayLike,
+                quant_min: int,
+                quant_max: int,
+                eps: float,
+                dtype: str,
+                *,
+                input_type: str | Type | None = ...,
+                implementation: str = ...,
+            ) -> tuple[NDArray[Any], NDArray[Any]]:
+                """Derive the scale from the largest magnitude of a tensor; the zero point is 0, or 128 for uint8.
+
+                input: The real tensor.
+                input_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+                quant_min: The lowest quantized value.
+                quant_max: The highest quantized value.
+                eps: The smallest scale; greater than 0 in f32.
+                dtype: The dtype of the quantized values.
+                implementation: The torch version to reproduce: the arithmetic of quantize_per_tensor and quantize_per_channel
+                changed in 2.14.
+
+                Source: torch 2.13.0, CPU wheel, x86.
+                """
+
+        choose_qparams_symmetric: _choose_qparams_symmetric
+
+        @staticmethod
+        def choose_qparams_per_token(
+            input: ArrayLike,
+            dtype: str,
+            *,
+            input_type: str | Type | None = ...,
+            implementation: str = ...,
+        ) -> tuple[NDArray[Any], NDArray[Any]]:
+            """Derive the scale from the largest magnitude of each row along the last dimension; zero points are 0, as f32.
+
+            input: The real tensor.
+            input_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+            dtype: The dtype of the quantized values.
+            implementation: The torch version to reproduce: the arithmetic of quantize_per_tensor and quantize_per_channel
+            changed in 2.14.
+
+            Source: torch 2.13.0, CPU wheel, x86.
+            """
+
+        @staticmethod
+        def choose_qparams_per_token_asymmetric(
+            input: ArrayLike,
+            dtype: str,
+            *,
+            input_type: str | Type | None = ...,
+            implementation: str = ...,
+        ) -> tuple[NDArray[Any], NDArray[Any]]:
+            """Derive scale and zero point from the range of each row along the last dimension, for int8.
+
+            input: The real tensor.
+            input_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+            dtype: The dtype of the quantized values.
+            implementation: The torch version to reproduce: the arithmetic of quantize_per_tensor and quantize_per_channel
+            changed in 2.14.
+
+            Source: torch 2.13.0, CPU wheel, x86.
+            """
+
+        @staticmethod
+        def fake_quant_per_channel(
+            input: ArrayLike,
+            scales: ArrayLike,
+            zero_points: ArrayLike,
+            axis: int,
+            quant_min: int,
+            quant_max: int,
+            *,
+            input_type: str | Type | None = ...,
+            scales_type: str | Type | None = ...,
+            zero_points_type: str | Type | None = ...,
+            implementation: str = ...,
+        ) -> NDArray[Any]:
+            """Fake-quantize per channel; forward pass only.
+
+            input: The real tensor.
+            scales: Rank 1: one per channel; f64 scales are rounded to f32.
+            zero_points: One zero point per scale.
+            input_type, scales_type, zero_points_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+            axis: The channel dimension.
+            quant_min: The lowest quantized value.
+            quant_max: The highest quantized value.
+            implementation: The torch version to reproduce: the arithmetic of quantize_per_tensor and quantize_per_channel
+            changed in 2.14.
+
+            Source: torch 2.13.0, CPU wheel, x86.
+            """
+
+        class _convert_element_type:
+            @staticmethod
+            def no_fuse(
+                input: ArrayLike,
+                dtype: str,
+                *,
+                input_type: str | Type | None = ...,
+                implementation: str = ...,
+            ) -> NDArray[Any]:
+                """Convert to another element type.
+
+                input: The tensor to convert.
+                input_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+                dtype: The dtype of the quantized values.
+                implementation: The torch version to reproduce: the arithmetic of quantize_per_tensor and quantize_per_channel
+                changed in 2.14.
+
+                Source: torch 2.13.0, CPU wheel, x86.
+                """
+
+        convert_element_type: _convert_element_type
+
+    quantized_decomposed: _quantized_decomposed
+
+torch: _torch
+
+class _tosa:
+    @staticmethod
+    def RESCALE(
+        input: ArrayLike,
+        multiplier: ArrayLike,
+        shift: ArrayLike,
+        input_zp: ArrayLike,
+        output_zp: ArrayLike,
+        *,
+        input_type: str | Type | None = ...,
+        multiplier_type: str | Type | None = ...,
+        shift_type: str | Type | None = ...,
+        input_zp_type: str | Type | None = ...,
+        output_zp_type: str | Type | None = ...,
+        scale32: bool = ...,
+        rounding_mode: str = ...,
+        per_channel: bool = ...,
+        input_unsigned: bool = ...,
+        output_unsigned: bool = ...,
+        implementation: str = ...,
+    ) -> NDArray[Any]:
+        """Rescale integers: subtract the zero point, multiply by multiplier * 2^-shift, add the zero point, clamp.
+
+        input: Integers; unsigned values as their signed bit patterns.
+        multiplier: Rank 1: one, or with per_channel one per index of the last dimension. i32 with scale32, else i16.
+        shift: One right shift per multiplier, 2 to 62.
+        input_zp: One element, of the type of the input; of an unsigned one the signed bit pattern.
+        output_zp: One element, of the type of the output; of an unsigned one the signed bit pattern. Its type is that of
+        the output.
+        input_type, multiplier_type, shift_type, input_zp_type, output_zp_type: the types in MLIR syntax. Default: what the
+        arrays are, without scales.
+        scale32: Whether multipliers have 32 bits; else 16.
+        rounding_mode: INEXACT_ROUND is computed in f32, as TOSA's reference model does.
+        per_channel: Whether each index of the last dimension has its own multiplier.
+        input_unsigned: Whether the bits of the input are unsigned numbers.
+        output_unsigned: Whether the bits of the output are unsigned numbers.
+        implementation: The only implementation of these operators.
+
+        Source: TOSA 1.0; 1.1 draft, which is the same; reference model of tosa-tools 2026.8.0.
+        """
+
+    @staticmethod
+    def CAST_TO_BLOCK_SCALED(
+        input_data: ArrayLike,
+        output_data_type: str,
+        *,
+        input_data_type: str | Type | None = ...,
+        block_size: str = ...,
+        implementation: str = ...,
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Quantize to blocks of 32 elements with power-of-two scales.
+
+        input_data: The real tensor, of rank 1 or more.
+        input_data_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+        output_data_type: The element type of output_data, which TOSA takes from the graph; i8: mxint8.
+        block_size: Elements along the last dimension that share a scale.
+        implementation: The only implementation of these operators.
+
+        Source: TOSA 1.1 draft, extension EXT-MXFP; reference model of tosa-tools 2026.8.0.
+        """
+
+    @staticmethod
+    def CAST_FROM_BLOCK_SCALED(
+        input_data: ArrayLike,
+        input_scale: ArrayLike,
+        *,
+        input_data_type: str | Type | None = ...,
+        input_scale_type: str | Type | None = ...,
+        output_data_type: str = ...,
+        block_size: str = ...,
+        implementation: str = ...,
+    ) -> NDArray[Any]:
+        """Dequantize blocks of 32 elements with power-of-two scales.
+
+        input_data: The elements: codes, i8 for mxint8.
+        input_scale: One scale per block.
+        input_data_type, input_scale_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+        output_data_type: The element type of output_data, which TOSA takes from the graph.
+        block_size: Elements along the last dimension that share a scale.
+        implementation: The only implementation of these operators.
+
+        Source: TOSA 1.1 draft, extension EXT-MXFP; reference model of tosa-tools 2026.8.0.
+        """
+
+tosa: _tosa
+
 def run_operation(
     operation: Operation, arrays: Mapping[str, ArrayLike], types: Mapping[str, Any], options: Mapping[str, Any]
 ) -> Result: ...
@@ -200,3 +1450,4 @@ def report_of(operation: Operation, result: Result) -> dict[str, Any]: ...
 def function_of(operation: Operation) -> Callable[..., Any]: ...
 def signature_of(operation: Operation) -> Signature: ...
 def documentation_of(operation: Operation) -> str: ...
+def public_name(operator: str) -> str: ...

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode
 from collections.abc import Iterator
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,12 @@ import requant
 from requant.command.main import main
 from requant.description import Kind
 from requant.function_stubs import STUBS, stubs
-from requant.functions import FUNCTIONS
-from requant.mlir.types import TensorType, UniformQuantizedType
+from requant.functions import FUNCTIONS, public_name
+from requant.mlir.types import TensorType
 from requant.operations import OPERATIONS
+from requant.operators.element_names import container
+from requant.operators.registry import OPERATORS
+from requant_service.json_api.catalog.operators import route_path
 from tests.faces.test_models import REQUESTS
 
 
@@ -35,13 +40,14 @@ CALLS = list(requests())
 
 
 def array(tensor: dict[str, Any]) -> NDArray[Any]:
-    """The stored numbers of a JSON tensor."""
+    """The stored numbers of a JSON tensor, small floats as their bits."""
     type_ = requant.parse_type(tensor["type"])
     assert isinstance(type_, TensorType)
-    element = type_.element
-    stored: Any = element.storage.element if isinstance(element, UniformQuantizedType) else element
+    dtype = container(type_.element)
+    assert dtype is not None
     assert type_.shape is not None
-    return np.array(tensor["values"]).astype(stored.tensor_dtype).reshape([size or 0 for size in type_.shape])
+    flat = np.frombuffer(b64decode(tensor["data"]), dtype) if "data" in tensor else np.array(tensor["values"], dtype)
+    return flat.reshape([size or 0 for size in type_.shape])
 
 
 def element_type(tensor: dict[str, Any]) -> str:
@@ -114,6 +120,53 @@ def test_a_function_and_a_subcommand_answer_as_the_route(
     # A result can be the next one's input.
     assert main(["add", f"{file}:output", f"{file}:output", "--output-type", "!quant.uniform<i8:f32, 1.0>"]) in (0, 1)
     capsys.readouterr()
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_an_operator_answers_as_its_route(
+    client: httpx.Client, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    operator, body = OPERATORS[name], OPERATORS[name].example
+    reply = client.post(route_path(operator), json=body)
+    assert reply.status_code == 200, reply.text
+    expected = {output: array(each) for output, each in reply.json()["outputs"].items()}
+
+    tensors: dict[str, Any] = body["inputs"]
+    arrays = {each: array(tensor) for each, tensor in tensors.items()}
+    types = {f"{each}_type": element_type(tensor) for each, tensor in tensors.items()}
+    options = {each: body[each] for each in ("opset", "implementation") if each in body} | body.get("attributes", {})
+    result = attrgetter(public_name(name))(requant)(**arrays, **types, **options)
+    results = result if isinstance(result, tuple) else (result,)
+    given = {each.name: bits(value) for each, value in zip(operator.outputs, results, strict=True)}
+    check_same(given, expected)
+
+    arguments = [name]
+    for operand in operator.inputs:
+        if operand.name in arrays:
+            np.save(path := tmp_path / f"{operand.name}.npy", bits(arrays[operand.name]))
+            arguments += [f"--{operand.name.replace('_', '-')}"] * operand.optional + [str(path)]
+    for option, value in (types | options).items():
+        flag = f"--{option.replace('_', '-')}"
+        if isinstance(value, bool):
+            arguments.append(flag if value else flag.replace("--", "--no-"))
+        else:
+            arguments += [flag, *map(str, value if isinstance(value, list) else [value])]
+    assert main([*arguments, "-o", str(tmp_path / "result.npz")]) == 0
+    capsys.readouterr()
+    with np.load(tmp_path / "result.npz") as loaded:
+        check_same(dict(loaded), expected)
+
+
+def check_same(given: dict[str, NDArray[Any]], expected: dict[str, NDArray[Any]]) -> None:
+    assert given.keys() == expected.keys()
+    for name, each in expected.items():
+        assert np.array_equal(given[name], each, equal_nan=each.dtype.kind == "f"), name
+        assert given[name].dtype == each.dtype
+
+
+def bits(value: NDArray[Any]) -> NDArray[Any]:
+    """An array as `.npy` has it: floats that numpy has no dtype for as their bits."""
+    return value if value.dtype.isbuiltin == 1 else value.view(f"u{value.dtype.itemsize}")
 
 
 def test_the_stubs_are_current() -> None:

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from requant.description import TensorValue
 from requant.mlir import print_type
-from requant.operators.description import OperandTensor
 from requant.operators.tosa.block_scaled import MX_FORMATS
 from tests.oracles.tosa import Rescale
 from tests.support.oip_wire import Input, body_of, read
@@ -23,7 +23,7 @@ X = (np.random.default_rng(3).standard_normal((2, 3, 64)) * 40).astype(np.float3
 
 
 def over_json(
-    client: httpx.Client, name: str, inputs: dict[str, OperandTensor], attributes: dict[str, Any]
+    client: httpx.Client, name: str, inputs: dict[str, TensorValue], attributes: dict[str, Any]
 ) -> dict[str, bytes]:
     tensors = {
         key: {"type": print_type(each.type), "data": base64.b64encode(each.data.tobytes()).decode()}
@@ -37,7 +37,7 @@ def over_json(
 def as_model(
     client: httpx.Client,
     name: str,
-    inputs: dict[str, OperandTensor],
+    inputs: dict[str, TensorValue],
     attributes: dict[str, Any],
     typed: tuple[str, ...],
 ) -> dict[str, bytes]:
@@ -51,7 +51,7 @@ def as_model(
     return {key: each.tobytes() for key, each in reply.outputs.items()}
 
 
-def in_process(name: str, inputs: dict[str, OperandTensor], attributes: dict[str, Any]) -> dict[str, bytes]:
+def in_process(name: str, inputs: dict[str, TensorValue], attributes: dict[str, Any]) -> dict[str, bytes]:
     return {key: each.tobytes() for key, each in run(f"tosa.{name}", inputs, attributes).items()}
 
 

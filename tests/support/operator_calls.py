@@ -8,29 +8,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from requant.description import TensorValue, Value
 from requant.mlir import parse_type, print_type
 from requant.mlir.types import TensorType
 from requant.operators.checks import checked_call
-from requant.operators.description import OperandTensor, Value
 from requant.operators.element_names import container
 from requant.operators.registry import operator_named
 
 Array = NDArray[Any]
 
 
-def tensor(element: str, values: Any) -> OperandTensor:
+def tensor(element: str, values: Any) -> TensorValue:
     """A tensor of an element type, from an array or nested lists of what is kept: codes of small floats."""
     array = np.asarray(values)
     type_ = parse_type(f"tensor<{''.join(f'{size}x' for size in array.shape)}{element}>")
     assert isinstance(type_, TensorType)
     dtype = container(type_.element)
     assert dtype is not None
-    return OperandTensor(type_, np.ascontiguousarray(array.astype(dtype)).reshape(-1))
+    return TensorValue(type_, np.ascontiguousarray(array.astype(dtype)).reshape(-1))
 
 
 def run(
     name: str,
-    inputs: dict[str, OperandTensor],
+    inputs: dict[str, TensorValue],
     attributes: Mapping[str, Value] | None = None,
     *,
     opset: int | None = None,
@@ -43,7 +43,7 @@ def run(
 
 
 def output_types(
-    name: str, inputs: dict[str, OperandTensor], attributes: Mapping[str, Value] | None = None, **options: Any
+    name: str, inputs: dict[str, TensorValue], attributes: Mapping[str, Value] | None = None, **options: Any
 ) -> dict[str, str]:
     """The types of the outputs as text."""
     call = checked_call(

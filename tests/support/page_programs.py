@@ -127,7 +127,8 @@ class Reader:
             command = [sys.executable, "-W", "ignore", "-c", text]
         else:
             command = ["bash", "-euo", "pipefail", "-c", text]
-        environment = {**os.environ, "PYTHONPATH": str(self._folder)}
+        found = [str(self._folder), os.environ.get("PYTHONPATH", "")]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, found))}
         environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
         ran = subprocess.run(
             command, cwd=self._folder, env=environment, capture_output=True, text=True, check=False, timeout=120

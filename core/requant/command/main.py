@@ -18,7 +18,7 @@ from typing import NoReturn
 from requant.command import serve, tensor_operation
 from requant.command.checkpoint import dequantize, diff, plan, quantize, verify, work
 from requant.command.exit_status import DONE, FAILED, INTERRUPTED, TERMINATED, WRONG_USAGE
-from requant.command.output import output_for
+from requant.command.output import described, output_for
 from requant.errors import ParameterError, RequantError, UnknownNameError
 
 _CHECKPOINT: dict[str, ModuleType] = {
@@ -47,8 +47,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The settings of the service have a parser of their own.
         serve.run(given[1:])
         return DONE
-    # Descriptions of operations import numba, which takes as long as many a checkpoint command.
-    parsed = command_parser(with_operations=given[:1] != ["checkpoint"]).parse_args(given)
+    first = next(iter(given), "")
+    try:
+        # Descriptions of operations import numba, which takes as long as many a checkpoint command.
+        parsed = command_parser(with_operations=first != "checkpoint", operator=first).parse_args(given)
+    except UnknownNameError as error:
+        sys.stderr.write(f"requant: error: {described(error)}\n")
+        return WRONG_USAGE
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A path need not be UTF-8. As stderr does it; in JSON it is an escape, too.
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -76,10 +81,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         gc.enable()
 
 
-def command_parser(*, with_operations: bool = True) -> argparse.ArgumentParser:
-    """Return the parser of all subcommands."""
+def command_parser(*, with_operations: bool = True, operator: str = "") -> argparse.ArgumentParser:
+    """Return the parser of all subcommands, but of other systems' operators only that of this name, if it is one.
+
+    Raise UnknownNameError for a name that only an operator could have, and that none has.
+    """
     parser = argparse.ArgumentParser(
-        prog="requant", description="Bit-exact quantization: of whole checkpoints, of tensors in files, and over HTTP."
+        prog="requant",
+        description="Bit-exact quantization: of whole checkpoints, of tensors in files, and over HTTP.",
+        epilog="Operators of other systems are commands too: requant onnx.QuantizeLinear --help",
     )
     parser.add_argument("--version", action=_Version, help="show the version and exit")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
@@ -95,9 +105,15 @@ def command_parser(*, with_operations: bool = True) -> argparse.ArgumentParser:
     if with_operations:
         from requant.operations import OPERATIONS
 
-        for name, operation in OPERATIONS.items():
+        described_here = dict(OPERATIONS)
+        if "." in operator and not operator.startswith("-"):
+            from requant.operators.operation import operation_of
+            from requant.operators.registry import operator_named
+
+            described_here[operator] = operation_of(operator_named(operator))
+        for name, operation in described_here.items():
             said = f"{operation.summary} {operation.request}"
-            subparser = commands.add_parser(name, help=operation.request, description=said)
+            subparser = commands.add_parser(name, help=operation.request or operation.summary, description=said)
             tensor_operation.add_arguments(subparser, operation)
             subparser.set_defaults(run=partial(tensor_operation.run, operation))
     return parser

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from requant.description import TensorValue, Value
 from requant.errors import (
     InvalidRequestError,
     ParameterError,
@@ -18,7 +19,7 @@ from requant.mlir.printer import print_type
 from requant.mlir.types import (
     TensorType,
 )
-from requant.operators.description import Attribute, Operand, OperandTensor, Operator, OperatorCall, Value
+from requant.operators.description import Attribute, Operand, Operator, OperatorCall
 from requant.operators.element_names import type_key
 from requant.plan.operands import static_shape
 
@@ -63,7 +64,7 @@ def checked_call(
     operator: Operator,
     opset: int | None,
     implementation: str,
-    inputs: Mapping[str, OperandTensor],
+    inputs: Mapping[str, TensorValue],
     attributes: Mapping[str, Value],
 ) -> OperatorCall:
     """Return a call in which everything is what a version of the operator has, defaults filled in.

@@ -9,43 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from requant.description import Choices, Option, TensorValue, Value
 from requant.errors import UnsupportedError
 from requant.formats.elements import FloatElement, IntegerElement
 from requant.mlir.types import TensorType, Type
 
-Array = NDArray[Any]
-Value = bool | int | float | str | Sequence[int] | Sequence[float] | Type
-
 _BYTES_OF_ELEMENT = 16
-LARGEST_INTEGER = (1 << 63) - 1
-
-
-class Kind(StrEnum):
-    """What the value of an attribute is."""
-
-    BOOLEAN = "boolean"
-    INTEGER = "integer"
-    NUMBER = "number"
-    TEXT = "text"
-    INTEGERS = "integers"
-    NUMBERS = "numbers"
-    TYPE = "type"
-    """An MLIR type."""
-
-
-@dataclass(frozen=True, slots=True)
-class Choices:
-    """The texts that an attribute can have, under a name for generated clients."""
-
-    name: str
-    values: tuple[str, ...]
-    description: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,42 +36,13 @@ class Operand:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attribute:
-    """An attribute. Without `default` it is required, or `optional` and absent.
+class Attribute(Option):
+    """An attribute, which is an option. `since`: the version that first has it."""
 
-    Integers, also those of a list, are `lowest` to `highest`. `since`: the version that first has it.
-    """
-
-    name: str
-    kind: Kind
-    description: str
-    default: Value | None = None
-    optional: bool = False
     since: int = 1
-    lowest: int = -LARGEST_INTEGER - 1
-    highest: int = LARGEST_INTEGER
-    choices: Choices | None = None
-
-    @property
-    def required(self) -> bool:
-        return self.default is None and not self.optional
 
 
-@dataclass(frozen=True, slots=True)
-class OperandTensor:
-    """A tensor given to an operator, or made by one: a static type, and its elements flat and contiguous."""
-
-    type: TensorType
-    data: Array
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape, which is static."""
-        assert self.type.shape is not None
-        return tuple(size for size in self.type.shape if size is not None)
-
-
-Outputs = Mapping[str, OperandTensor]
+Outputs = Mapping[str, TensorValue]
 Run = Callable[[], Outputs]
 """The work on arrays that a checked call stands for."""
 
@@ -112,7 +56,7 @@ class Work:
     products: int = 0
     copied: int = 0
 
-    def working_bytes(self, inputs: Mapping[str, OperandTensor]) -> int:
+    def working_bytes(self, inputs: Mapping[str, TensorValue]) -> int:
         """Return about how much memory a call takes beside its operands: a wide number or two for each element."""
         largest = max((tensor.data.size for tensor in inputs.values()), default=0)
         return _BYTES_OF_ELEMENT * max(largest, self.elements) + self.copied
@@ -124,10 +68,10 @@ class OperatorCall:
 
     version: int
     implementation: str
-    inputs: Mapping[str, OperandTensor]
+    inputs: Mapping[str, TensorValue]
     attributes: Mapping[str, Value | None]
 
-    def given(self, name: str) -> OperandTensor | None:
+    def given(self, name: str) -> TensorValue | None:
         """Return an optional operand, None if it is absent."""
         return self.inputs.get(name)
 
@@ -226,8 +170,8 @@ def only_implementation(system: str) -> Choices:
     return Choices(f"{system.capitalize()}Implementation", (system,), "The only implementation of these operators.")
 
 
-def empty(tensor: TensorType) -> OperandTensor:
+def empty(tensor: TensorType) -> TensorValue:
     """Return a tensor of plain elements that has none."""
     element = tensor.element
     assert isinstance(element, (IntegerElement, FloatElement))
-    return OperandTensor(tensor, np.empty(0, element.tensor_dtype))
+    return TensorValue(tensor, np.empty(0, element.tensor_dtype))

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from requant.description import Array
 from requant.errors import RequantError, at
-from requant.operators.description import Array
 from requant.plan.plan import Plan
 
 

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
+from requant.description import Choices, Kind
 from requant.errors import UnsupportedError
 from requant.formats.elements import FLOATS
 from requant.mlir.types import TensorType
-from requant.operators.description import (
-    Attribute,
-    Choices,
-    Kind,
-    Operand,
-    Operator,
-    OperatorCall,
-    Run,
-    only_implementation,
-)
+from requant.operators.description import Attribute, Operand, Operator, OperatorCall, Run, only_implementation
 from requant.operators.element_names import QUANTIZED
 from requant.operators.typed_conversion import OUTPUT_TYPE, converting, is_quantized, result_type
 

@@ -6,20 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from requant.description import Array, TensorValue
 from requant.errors import UnsupportedError
 from requant.formats.elements import IntegerElement
 from requant.mlir.casts import Cast, cast_reason
 from requant.mlir.types import StorageType, TensorType, UniformQuantizedType
-from requant.operators.description import (
-    Array,
-    Operand,
-    OperandTensor,
-    Operator,
-    OperatorCall,
-    Outputs,
-    Run,
-    only_implementation,
-)
+from requant.operators.description import Operand, Operator, OperatorCall, Outputs, Run, only_implementation
 from requant.operators.element_names import QUANTIZED, container
 from requant.operators.typed_conversion import OUTPUT_TYPE, converting, result_type
 
@@ -29,7 +21,7 @@ _SOURCE = "LLVM 24, quant dialect, lower-quant-ops"
 _QUANTIZED = "!quant.uniform<i8:f32, 0.5:3>"
 
 
-def _checked(cast: Cast, call: OperatorCall) -> tuple[OperandTensor, TensorType]:
+def _checked(cast: Cast, call: OperatorCall) -> tuple[TensorValue, TensorType]:
     operand = call.inputs["input"]
     target = result_type(call, operand)
     if (reason := cast_reason(cast, operand.type, target)) is not None:
@@ -54,7 +46,7 @@ def _plan_scast(call: OperatorCall) -> Run:
         raise UnsupportedError("stored numbers have at most 32 bits here", pointer="/attributes/output_type")
 
     def run() -> Outputs:
-        return {"result": OperandTensor(target, _reread(operand.data, target, dtype))}
+        return {"result": TensorValue(target, _reread(operand.data, target, dtype))}
 
     return run
 

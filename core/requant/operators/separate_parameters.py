@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from requant.convert.small_floats import decode
+from requant.description import TensorValue
 from requant.errors import LimitError, ParameterError, TensorDataError
 from requant.formats.elements import FloatElement, IntegerElement
 from requant.mlir.types import (
@@ -23,7 +24,6 @@ from requant.mlir.types import (
     UniformSubChannelType,
     UniformType,
 )
-from requant.operators.description import OperandTensor
 from requant.plan.channels import block_counts
 from requant.plan.lanes import LANES, widen
 
@@ -64,7 +64,7 @@ class Granularity:
         return block_counts(shape, self.blocks)
 
 
-def reals_of(tensor: OperandTensor) -> Array:
+def reals_of(tensor: TensorValue) -> Array:
     """Return the numbers of scales, or of x, as f64: exact."""
     element = tensor.type.element
     if isinstance(element, FloatElement):
@@ -86,7 +86,7 @@ def for_each(scales: Array, shape: tuple[int, ...], granularity: Granularity) ->
     return np.broadcast_to(laid, shape).reshape(-1)
 
 
-def check_integers(tensor: OperandTensor, name: str) -> None:
+def check_integers(tensor: TensorValue, name: str) -> None:
     """Raise TensorDataError for a number that an integer type of few bits does not hold."""
     element = tensor.type.element
     if not isinstance(element, IntegerElement) or element.width == tensor.data.itemsize * 8 or not tensor.data.size:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from requant.convert.dequantize import plan_dequantize
 from requant.convert.quantize import plan_quantize
 from requant.convert.requantize import plan_requantize
+from requant.description import Kind, TensorValue
 from requant.errors import RequantError
 from requant.mlir.types import TensorType, Type, UniformQuantizedType
-from requant.operators.description import Attribute, Kind, OperandTensor, OperatorCall, Outputs, Run
+from requant.operators.description import Attribute, OperatorCall, Outputs, Run
 from requant.operators.execution import converted
 from requant.plan.operands import bind
 from requant.plan.plan import Plan
@@ -24,14 +25,14 @@ def is_quantized(tensor: TensorType) -> bool:
     return isinstance(tensor.element, UniformQuantizedType)
 
 
-def expressed_type(operand: OperandTensor) -> TensorType:
+def expressed_type(operand: TensorValue) -> TensorType:
     """Return the tensor of reals that a quantized operand expresses."""
     element = operand.type.element
     assert isinstance(element, UniformQuantizedType)
     return TensorType(operand.shape, element.expressed)
 
 
-def result_type(call: OperatorCall, operand: OperandTensor) -> TensorType:
+def result_type(call: OperatorCall, operand: TensorValue) -> TensorType:
     """Return the attribute output_type as the type of a tensor of the operand's shape, or raise TypeFitError."""
     given: Type | None = call.type("output_type")
     assert given is not None
@@ -42,7 +43,7 @@ def result_type(call: OperatorCall, operand: OperandTensor) -> TensorType:
         raise
 
 
-def converting(source: OperandTensor, target: TensorType, profile: str, name: str, result: str) -> Run:
+def converting(source: TensorValue, target: TensorType, profile: str, name: str, result: str) -> Run:
     """Return the work of quantize, dequantize or requantize, whichever the two types ask for."""
     try:
         plan = _plan(source.type, target, profile)
@@ -52,7 +53,7 @@ def converting(source: OperandTensor, target: TensorType, profile: str, name: st
         raise
 
     def run() -> Outputs:
-        return {result: OperandTensor(plan.output_type, converted(plan, source.data, name))}
+        return {result: TensorValue(plan.output_type, converted(plan, source.data, name))}
 
     return run
 

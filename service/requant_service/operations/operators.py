@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from requant.description import TensorValue, Value
 from requant.errors import RequantError, UnsupportedError, excerpt
 from requant.mlir import print_type
 from requant.mlir.types import TensorType
 from requant.operators.checks import checked_call
-from requant.operators.description import OperandTensor, Operator, Run, Value
+from requant.operators.description import Operator, Run
 from requant.operators.element_names import container
 from requant_service.operations.integer import check_size, weight_of
 from requant_service.runtime.settings import Settings
@@ -53,7 +54,7 @@ def plan_operator(
     operator: Operator,
     opset: int | None,
     implementation: str,
-    operands: Mapping[str, OperandTensor],
+    operands: Mapping[str, TensorValue],
     attributes: Mapping[str, Value],
     settings: Settings,
 ) -> PlannedOperator:

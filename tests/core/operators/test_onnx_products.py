@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from requant.description import TensorValue
 from requant.errors import LimitError, ParameterError, RequantError, TypeFitError, UnsupportedError
 from requant.operators.checks import checked_call
-from requant.operators.description import OperandTensor
 from requant.operators.registry import operator_named
 from requant.operators.separate_parameters import MAX_FACTORS
 from tests.oracles.profiles import FORMATS
@@ -308,7 +308,7 @@ def test_an_input_that_is_all_padding(x: tuple[int, ...]) -> None:
 
 
 def test_the_tie_with_an_odd_zero_point_tells_the_implementations_apart() -> None:
-    inputs: dict[str, OperandTensor] = {
+    inputs: dict[str, TensorValue] = {
         "a": tensor(U, [[1], [3], [5]]), "a_scale": tensor("f32", 0.5), "a_zero_point": tensor(U, 0),
         "b": tensor(U, [[1]]), "b_scale": tensor("f32", 1.0), "b_zero_point": tensor(U, 0),
         "y_scale": tensor("f32", 1.0), "y_zero_point": tensor(U, 3),
@@ -337,7 +337,7 @@ QCONV = {
     "w": CONV["w"], "w_scale": tensor("f32", 1.0), "w_zero_point": tensor(U, 0),
     "y_scale": tensor("f32", 1.0), "y_zero_point": tensor(U, 0),
 }  # fmt: skip
-CALLS: dict[str, dict[str, OperandTensor]] = {
+CALLS: dict[str, dict[str, TensorValue]] = {
     "MatMulInteger": MATMUL,
     "ConvInteger": CONV,
     "QLinearMatMul": QMATMUL,

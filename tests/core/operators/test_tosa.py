@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from requant.description import TensorValue
 from requant.errors import (
     InvalidRequestError,
     ParameterError,
@@ -20,7 +21,6 @@ from requant.errors import (
     UnknownNameError,
     UnsupportedError,
 )
-from requant.operators.description import OperandTensor
 from requant.operators.tosa.block_scaled import MX_FORMATS
 from tests.oracles import blocks as block_oracle
 from tests.oracles.quantization import f32, from_bits
@@ -182,7 +182,7 @@ SCALES = tensor("f8E8M0FNU", np.zeros((2, 2)))
 )
 def test_casts_that_are_refused(
     name: str,
-    inputs: dict[str, OperandTensor],
+    inputs: dict[str, TensorValue],
     attributes: dict[str, Any],
     error: type[RequantError],
     pointer: str | None,
@@ -205,7 +205,7 @@ CASE = Rescale(
 DATA = [1000, -2000, 3000, 70000]
 
 
-def operands(case: Rescale, data: list[int]) -> dict[str, OperandTensor]:
+def operands(case: Rescale, data: list[int]) -> dict[str, TensorValue]:
     """A case's operands as TOSA has them."""
     return {
         "input": tensor(case.in_t, stored(data, case.in_t).reshape(case.shape)),
@@ -262,7 +262,7 @@ def test_rescale_against_the_oracle(case: Rescale) -> None:
     ],
 )
 def test_rescales_that_are_refused(
-    changes: dict[str, OperandTensor], attributes: dict[str, Any], error: type[RequantError], pointer: str
+    changes: dict[str, TensorValue], attributes: dict[str, Any], error: type[RequantError], pointer: str
 ) -> None:
     inputs = {**operands(CASE, DATA), **changes}
     if "input" in changes:

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from requant.description import TensorValue, Value
 from requant.errors import RequantError
 from requant.mlir import parse_type
 from requant.mlir.types import TensorType, UniformPerAxisType, UniformSubChannelType, UniformType
-from requant.operators.description import OperandTensor, Value
 from requant.operators.registry import operator_named
 from tests.support.cases import by_file, check_each
 from tests.support.operator_calls import run, tensor
@@ -53,7 +53,7 @@ def onnx_call(case: Conversion, shape: tuple[int, ...], quantized: Any) -> tuple
     expressed = quantized.expressed.name
     prefix = "x" if case.operation == "dequantize" else "y"
     inputs = {
-        "x": OperandTensor(parse_shape(shape, stored if prefix == "x" else expressed), case.values),
+        "x": TensorValue(parse_shape(shape, stored if prefix == "x" else expressed), case.values),
         f"{prefix}_scale": tensor(expressed, np.reshape(np.array(listed), scales)),
         f"{prefix}_zero_point": tensor(stored, np.reshape(np.array(points), scales)),
     }
@@ -144,7 +144,7 @@ def check_vector_whose_types_say_all(case: Conversion) -> None:
     attributes = dict(more)
     if any(attribute.name == "output_type" for attribute in operator.attributes):
         attributes["output_type"] = parse_type(case.output_type)
-    inputs = {operator.inputs[0].name: OperandTensor(input_type, case.values)}
+    inputs = {operator.inputs[0].name: TensorValue(input_type, case.values)}
     if case.expected is None:
         with pytest.raises(RequantError):
             run(name, inputs, attributes)
@@ -164,7 +164,7 @@ def onednn_call(case: Conversion, shape: tuple[int, ...], quantized: Any) -> tup
         attributes["zps"] = [quantized.zero_point] if per_tensor else list(quantized.zero_points)
     if quantizes:
         attributes["dst_type"] = stored
-    src = OperandTensor(parse_shape(shape, "f32" if quantizes else stored), case.values)
+    src = TensorValue(parse_shape(shape, "f32" if quantizes else stored), case.values)
     return f"onednn.{'Quantize' if quantizes else 'Dequantize'}", {"src": src}, attributes
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from requant.operators.description import OperandTensor, Value
+from requant.description import TensorValue, Value
 from tests.interop.conformance import systems
 from tests.interop.operators.counting import Tally
 from tests.interop.operators.torch_tensors import (
@@ -148,7 +148,7 @@ def theirs(case: Case) -> Any:
 def test_the_operators() -> None:
     tally = Tally(systems.TORCH)
     for case in cases(np.random.default_rng(31)):
-        inputs: Mapping[str, OperandTensor] = {name: ours_of(each) for name, each in case.inputs.items()}
+        inputs: Mapping[str, TensorValue] = {name: ours_of(each) for name, each in case.inputs.items()}
         implementation = VERSION if case.operator in EAGER else ""
         found = run(f"torch.{case.operator}", dict(inputs), case.attributes, implementation=implementation)["output"]
         expected = bits(theirs(case))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from requant.operators.description import Value
+from requant.description import Value
 from requant.operators.registry import operator_named
 from tests.interop.conformance import systems
 from tests.interop.operators.counting import Tally

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from requant.operators.description import OperandTensor
+from requant.description import TensorValue
 from tests.support.operator_calls import tensor
 
 torch: Any = pytest.importorskip("torch")
@@ -23,7 +23,7 @@ SCALES = (1.0, 0.5, 0.1, 0.0237, 3.0, 7e-5, 1e-3, 3e38, 2.0**-149)
 SHAPES = ((), (7,), (3, 5), (2, 3, 4), (0,), (2, 0, 3))
 
 
-def ours_of(value: Any) -> OperandTensor:
+def ours_of(value: Any) -> TensorValue:
     """A tensor of torch as an operand. bf16 is kept as its bits."""
     name = str(value.dtype).removeprefix("torch.")
     element = REALS.get(name) or {"float64": "f64", "int64": "i64"}.get(name) or STORED[name]

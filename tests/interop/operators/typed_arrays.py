@@ -9,9 +9,9 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from requant.description import TensorValue
 from requant.mlir import parse_type
 from requant.mlir.types import TensorType
-from requant.operators.description import OperandTensor
 from requant.operators.element_names import container, type_key
 
 Array = NDArray[Any]
@@ -45,10 +45,10 @@ def type_text(array: Array) -> str:
     return f"tensor<{''.join(f'{size}x' for size in array.shape)}{NAMES[array.dtype]}>"
 
 
-def operand(array: Array) -> OperandTensor:
+def operand(array: Array) -> TensorValue:
     type_ = parse_type(type_text(array))
     assert isinstance(type_, TensorType)
-    return OperandTensor(type_, kept(array))
+    return TensorValue(type_, kept(array))
 
 
 def as_json(array: Array) -> dict[str, str]:
@@ -63,7 +63,7 @@ def from_kept(flat: Array, name: str, shape: tuple[int, ...]) -> Array:
     return (flat.astype(dtype) if integer_below_a_byte else flat.view(dtype)).reshape(shape)
 
 
-def array_of(tensor: OperandTensor) -> Array:
+def array_of(tensor: TensorValue) -> Array:
     name = type_key(tensor.type.element)
     return from_kept(tensor.data, name, tensor.shape)
 

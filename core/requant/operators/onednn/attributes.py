@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from requant.description import Array, Choices, Kind, TensorValue
 from requant.errors import ParameterError, TypeFitError, UnsupportedError
 from requant.formats.elements import FLOATS
-from requant.operators.description import Array, Attribute, Choices, Kind, OperandTensor, OperatorCall
+from requant.operators.description import Attribute, OperatorCall
 from requant.operators.separate_parameters import Granularity, normalized_axis, reals_of
 
 SOURCE = "oneDNN 3.13.2, Graph API, CPU, ONEDNN_MAX_CPU_ISA=AVX2"
@@ -120,7 +121,7 @@ def given_zero_points(call: OperatorCall, count: int, storage: str) -> Array | N
     return np.array(zps, np.int64)
 
 
-def operand_zero_points(call: OperatorCall, scales: OperandTensor) -> Array | None:
+def operand_zero_points(call: OperatorCall, scales: TensorValue) -> Array | None:
     """Return the operand zps, of the shape of scales."""
     zps = call.given("zps")
     if zps is None:
@@ -130,7 +131,7 @@ def operand_zero_points(call: OperatorCall, scales: OperandTensor) -> Array | No
     return zps.data.astype(np.int64)
 
 
-def operand_scales(scales: OperandTensor) -> Array:
+def operand_scales(scales: TensorValue) -> Array:
     """Return the operand scales as numbers."""
     return checked(reals_of(scales), "/inputs/scales")
 

@@ -12,14 +12,12 @@ from math import prod
 import numpy as np
 
 from requant.convert.dequantize import plan_dequantize
+from requant.description import Array, Kind, TensorValue
 from requant.formats.elements import FloatElement, IntegerElement
 from requant.mlir.types import TensorType
 from requant.operators.description import (
-    Array,
     Attribute,
-    Kind,
     Operand,
-    OperandTensor,
     Operator,
     OperatorCall,
     Outputs,
@@ -81,7 +79,7 @@ def _dequantized(
         wide = converted(plan, src.data, "src")
         if target == BF16:
             wide = np.where(np.abs(wide) < _SMALLEST_NORMAL, np.copysign(np.float32(0), wide), wide)
-        return {"dst": OperandTensor(dst_type, narrowed(wide, target))}
+        return {"dst": TensorValue(dst_type, narrowed(wide, target))}
 
     return run
 

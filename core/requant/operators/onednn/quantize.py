@@ -11,15 +11,12 @@ from __future__ import annotations
 from math import prod
 
 from requant.convert.quantize import plan_quantize
+from requant.description import Array, Choices, Kind, TensorValue
 from requant.errors import TypeFitError
 from requant.mlir.types import TensorType
 from requant.operators.description import (
-    Array,
     Attribute,
-    Choices,
-    Kind,
     Operand,
-    OperandTensor,
     Operator,
     OperatorCall,
     Outputs,
@@ -59,7 +56,7 @@ def _quantized(
     plan = plan_quantize(src.type, stored, "onednn", constant_scales=constant)
 
     def run() -> Outputs:
-        return {"dst": OperandTensor(dst_type, converted(plan, src.data, "src"))}
+        return {"dst": TensorValue(dst_type, converted(plan, src.data, "src"))}
 
     return run
 

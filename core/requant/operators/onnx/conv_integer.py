@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from requant.description import Array, TensorValue
 from requant.errors import TypeFitError
 from requant.formats.elements import IntegerElement
 from requant.integer.conv2d import Conv2d
 from requant.integer.integers import Integers
 from requant.mlir.types import TensorType
-from requant.operators.description import Array, Operand, OperandTensor, Operator, OperatorCall, Outputs, Work
+from requant.operators.description import Operand, Operator, OperatorCall, Outputs, Work
 from requant.operators.execution import placed
 from requant.operators.onnx.convolution import ATTRIBUTES, Convolution
 from requant.operators.onnx.element_types import IMPLEMENTATIONS, LAST_OPSET, same_type
@@ -57,7 +58,7 @@ def _plan(call: OperatorCall) -> Work:
     def run() -> Outputs:
         found = sums.run(convolution.input(x.data, zero), w.data).reshape(sums.shape)
         y = np.ascontiguousarray(found.transpose(0, 3, 1, 2)).reshape(-1)
-        return {"y": OperandTensor(y_type, convolution.output(y, shape))}
+        return {"y": TensorValue(y_type, convolution.output(y, shape))}
 
     return Work(run, sums.elements, max(sums.cost, convolution.cost), convolution.copied)
 

@@ -12,9 +12,10 @@ from math import prod
 
 import numpy as np
 
+from requant.description import Array, Choices, Kind, TensorValue
 from requant.errors import ParameterError, TypeFitError, at
 from requant.integer.window import Layout, Padding, WeightsLayout, Window
-from requant.operators.description import Array, Attribute, Choices, Kind, OperandTensor, OperatorCall
+from requant.operators.description import Attribute, OperatorCall
 
 _MOST = (1 << 31) - 1
 _BYTES_OF_INDEX = 8
@@ -103,7 +104,7 @@ class Convolution:
     unfolded: tuple[Unfolded, ...]
 
     @classmethod
-    def of(cls, call: OperatorCall, x: OperandTensor, w: OperandTensor) -> Convolution:
+    def of(cls, call: OperatorCall, x: TensorValue, w: TensorValue) -> Convolution:
         """Check rank and attributes. Raise TypeFitError or ParameterError."""
         rank = len(x.shape) - 2
         if rank < 1:

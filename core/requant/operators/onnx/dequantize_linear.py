@@ -13,21 +13,11 @@ from math import prod
 import numpy as np
 
 from requant.convert.dequantize import plan_dequantize
+from requant.description import Array, Kind, TensorValue
 from requant.errors import UnsupportedError
 from requant.formats.elements import FLOATS, FloatElement, IntegerElement
 from requant.mlir.types import TensorType
-from requant.operators.description import (
-    Array,
-    Attribute,
-    Kind,
-    Operand,
-    OperandTensor,
-    Operator,
-    OperatorCall,
-    Outputs,
-    Run,
-    empty,
-)
+from requant.operators.description import Attribute, Operand, Operator, OperatorCall, Outputs, Run, empty
 from requant.operators.element_names import type_key
 from requant.operators.execution import converted
 from requant.operators.onnx.element_types import (
@@ -46,7 +36,7 @@ _STORED = {**SINCE_OPSET, "i32": 10}
 _REALS = {"f32": 10, "f16": 19, "bf16": 19}
 
 
-def _zero_points(call: OperatorCall, x: OperandTensor) -> Array | None:
+def _zero_points(call: OperatorCall, x: TensorValue) -> Array | None:
     zero_point = call.given("x_zero_point")
     if zero_point is None:
         return None
@@ -60,7 +50,7 @@ def _zero_points(call: OperatorCall, x: OperandTensor) -> Array | None:
     return zero_point.data.astype(np.int64)
 
 
-def _output_element(call: OperatorCall, scale: OperandTensor) -> FloatElement:
+def _output_element(call: OperatorCall, scale: TensorValue) -> FloatElement:
     number = call.integer("output_dtype")
     if number:
         return FLOATS[element_numbered(number, "output_dtype", tuple(_REALS))]
@@ -71,14 +61,14 @@ def _output_element(call: OperatorCall, scale: OperandTensor) -> FloatElement:
     return element
 
 
-def _rounded(y_type: TensorType, wide: Array) -> OperandTensor:
+def _rounded(y_type: TensorType, wide: Array) -> TensorValue:
     """Return numbers of f32 or f64 as those of y."""
     element = y_type.element
     assert isinstance(element, FloatElement)
-    return OperandTensor(y_type, narrowed(wide, element))
+    return TensorValue(y_type, narrowed(wide, element))
 
 
-def _in_f64(x: OperandTensor, scales: Array, zero_points: Array, granularity: Granularity, y_type: TensorType) -> Run:
+def _in_f64(x: TensorValue, scales: Array, zero_points: Array, granularity: Granularity, y_type: TensorType) -> Run:
     """Return the reference evaluator's work on i32: numpy's type of f32 - i32 is f64."""
 
     def run() -> Outputs:

@@ -17,10 +17,11 @@ import numpy as np
 
 from requant.calibration.ranges import RangeOptions, range_rule_named
 from requant.convert.quantize import plan_quantize
+from requant.description import Array, TensorValue
 from requant.errors import PreconditionError
 from requant.formats.elements import FLOATS, IntegerElement, Signedness
 from requant.mlir.types import TensorType, UniformType
-from requant.operators.description import Array, Operand, OperandTensor, Operator, OperatorCall, Outputs, Run
+from requant.operators.description import Operand, Operator, OperatorCall, Outputs, Run
 from requant.operators.execution import converted
 from requant.operators.onnx.element_types import IMPLEMENTATIONS, LAST_OPSET, PROFILES, REFERENCE
 from requant.operators.separate_parameters import storage_of
@@ -63,9 +64,9 @@ def _plan(call: OperatorCall) -> Run:
             # The reference evaluator clips in floats here: nothing wraps, as in onnxruntime.
             y = converted(plan_quantize(x.type, stored, "onnx"), x.data, "x")
         return {
-            "y": OperandTensor(y_type, y),
-            "y_scale": OperandTensor(TensorType((), _F32), np.array([scale], np.float32)),
-            "y_zero_point": OperandTensor(TensorType((), _UINT8), np.array([zero_point], np.uint8)),
+            "y": TensorValue(y_type, y),
+            "y_scale": TensorValue(TensorType((), _F32), np.array([scale], np.float32)),
+            "y_zero_point": TensorValue(TensorType((), _UINT8), np.array([zero_point], np.uint8)),
         }
 
     return run

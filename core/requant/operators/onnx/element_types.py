@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from requant.description import Choices
 from requant.errors import ParameterError, UnsupportedError
-from requant.operators.description import Choices, OperatorCall
+from requant.operators.description import OperatorCall
 from requant.operators.element_names import type_key
 
 LAST_OPSET = 28

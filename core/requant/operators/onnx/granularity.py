@@ -7,8 +7,9 @@ blocked      the rank and dimensions of x, but ceil(D / block_size) along `axis`
 
 from __future__ import annotations
 
+from requant.description import Kind, TensorValue
 from requant.errors import TypeFitError, at
-from requant.operators.description import Attribute, Kind, OperandTensor, OperatorCall
+from requant.operators.description import Attribute, OperatorCall
 from requant.operators.separate_parameters import Granularity, check_number_of_scales, normalized_axis
 
 AXIS = Attribute(
@@ -29,7 +30,7 @@ BLOCK_SIZE = Attribute(
 )
 
 
-def granularity_of(call: OperatorCall, x: OperandTensor, scale_name: str, zero_point_name: str) -> Granularity:
+def granularity_of(call: OperatorCall, x: TensorValue, scale_name: str, zero_point_name: str) -> Granularity:
     """Return what the shapes and attributes of a call say.
 
     Raise TypeFitError, ParameterError or LimitError for those that the operator does not take.

@@ -5,11 +5,12 @@ Y = (A - a_zero_point) x (B - b_zero_point), in int32, modulo 2^32
 
 from __future__ import annotations
 
+from requant.description import TensorValue
 from requant.formats.elements import IntegerElement
 from requant.integer.integers import Integers
 from requant.integer.matmul import Matmul
 from requant.mlir.types import TensorType
-from requant.operators.description import Operand, OperandTensor, Operator, OperatorCall, Outputs, Work
+from requant.operators.description import Operand, Operator, OperatorCall, Outputs, Work
 from requant.operators.execution import placed
 from requant.operators.onnx.element_types import IMPLEMENTATIONS, LAST_OPSET, same_type
 from requant.operators.onnx.matrix import Matrices, zeros_of
@@ -33,7 +34,7 @@ def _plan(call: OperatorCall) -> Work:
     y_type = TensorType(matrices.product_shape(sums.shape), IntegerElement(32))
 
     def run() -> Outputs:
-        return {"Y": OperandTensor(y_type, sums.run(a.data, b.data))}
+        return {"Y": TensorValue(y_type, sums.run(a.data, b.data))}
 
     return Work(run, sums.elements, sums.cost)
 

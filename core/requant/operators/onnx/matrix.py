@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from requant.description import Array, TensorValue
 from requant.errors import TypeFitError
-from requant.operators.description import Array, OperandTensor
 from requant.operators.separate_parameters import Granularity
 
 
@@ -28,7 +28,7 @@ class Matrix:
         """The dimension that is summed over."""
         return len(self.shape) - 1 if self.kept == len(self.shape) - 2 else len(self.shape) - 2
 
-    def parameter_shape(self, given: OperandTensor, name: str) -> tuple[int, ...]:
+    def parameter_shape(self, given: TensorValue, name: str) -> tuple[int, ...]:
         """Return the shape of scales or zero points with the rank of the operand. Raise TypeFitError for another."""
         rank, count = len(self.shape), self.shape[self.kept]
         ones = (1,) * rank
@@ -67,7 +67,7 @@ class Matrices:
     dropped: tuple[int, ...]
 
     @classmethod
-    def of(cls, a: OperandTensor, b: OperandTensor, names: tuple[str, str]) -> Matrices:
+    def of(cls, a: TensorValue, b: TensorValue, names: tuple[str, str]) -> Matrices:
         """Take two operands. Raise TypeFitError for one of rank 0."""
         for operand, name in zip((a, b), names, strict=True):
             if not operand.shape:
@@ -83,7 +83,7 @@ class Matrices:
         return tuple(size for axis, size in enumerate(shape) if axis - len(shape) not in self.dropped)
 
 
-def zeros_of(matrix: Matrix, given: OperandTensor | None, name: str) -> Array:
+def zeros_of(matrix: Matrix, given: TensorValue | None, name: str) -> Array:
     """Return zero points with the rank of the operand, 0 where there are none."""
     if given is None:
         return np.zeros((1,) * len(matrix.shape), np.int64)

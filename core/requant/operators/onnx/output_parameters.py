@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
+from requant.description import TensorValue
 from requant.errors import TypeFitError, UnsupportedError
 from requant.formats.elements import FLOATS, IntegerElement
 from requant.mlir.types import ElementType
-from requant.operators.description import OperandTensor, OperatorCall
+from requant.operators.description import OperatorCall
 from requant.operators.element_names import type_key
 from requant.operators.separate_parameters import Granularity, quantized_type, reals_of
 
 
-def single(call: OperatorCall, name: str) -> OperandTensor:
+def single(call: OperatorCall, name: str) -> TensorValue:
     """Return an operand that has one element, or raise TypeFitError."""
     given = call.inputs[name]
     if given.shape not in ((), (1,)):

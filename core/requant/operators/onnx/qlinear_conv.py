@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from requant.description import Array, TensorValue
 from requant.errors import TypeFitError
 from requant.formats.elements import FLOATS, IntegerElement
 from requant.integer.conv2d import plan_conv2d
 from requant.mlir.types import TensorType
-from requant.operators.description import Array, Operand, OperandTensor, Operator, OperatorCall, Outputs, Work
+from requant.operators.description import Operand, Operator, OperatorCall, Outputs, Work
 from requant.operators.execution import placed
 from requant.operators.onnx.conv_integer import PLACES, per_output_channel
 from requant.operators.onnx.convolution import ATTRIBUTES, Convolution
@@ -75,7 +76,7 @@ def _plan(call: OperatorCall) -> Work:
         y = np.empty(plan.elements, plan.output_dtype)
         with placed(PLACES):
             plan.run(convolution.input(x.data, zero), w.data, None if bias is None else bias.data, y)
-        return {"y": OperandTensor(y_type, convolution.output(y, shape))}
+        return {"y": TensorValue(y_type, convolution.output(y, shape))}
 
     return Work(run, plan.elements, max(plan.accumulation.cost, convolution.cost), convolution.copied)
 

@@ -12,11 +12,12 @@ from math import prod
 
 import numpy as np
 
+from requant.description import TensorValue
 from requant.formats.elements import FLOATS
 from requant.integer.matmul import plan_matmul
 from requant.integer.product import OPERANDS_OF_BATCHES
 from requant.mlir.types import TensorType
-from requant.operators.description import Operand, OperandTensor, Operator, OperatorCall, Outputs, Work
+from requant.operators.description import Operand, Operator, OperatorCall, Outputs, Work
 from requant.operators.element_names import type_key
 from requant.operators.execution import placed
 from requant.operators.onnx.element_types import F8, IMPLEMENTATIONS, LAST_OPSET, PROFILES, REFERENCE, same_type
@@ -69,7 +70,7 @@ def _plan(call: OperatorCall) -> Work:
         y = np.empty(plan.elements, plan.output_dtype)
         with placed(_PLACES):
             plan.run(a.data, b.data, None, y)
-        return {"y": OperandTensor(y_type, y)}
+        return {"y": TensorValue(y_type, y)}
 
     return Work(run, plan.elements, plan.accumulation.cost)
 

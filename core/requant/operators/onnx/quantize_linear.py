@@ -19,21 +19,11 @@ from math import prod
 import numpy as np
 
 from requant.convert.quantize import plan_quantize
+from requant.description import Array, Kind, TensorValue
 from requant.errors import TypeFitError, UnsupportedError
 from requant.formats.elements import FLOATS, FloatElement, IntegerElement
 from requant.mlir.types import TensorType
-from requant.operators.description import (
-    Array,
-    Attribute,
-    Kind,
-    Operand,
-    OperandTensor,
-    Operator,
-    OperatorCall,
-    Outputs,
-    Run,
-    empty,
-)
+from requant.operators.description import Attribute, Operand, Operator, OperatorCall, Outputs, Run, empty
 from requant.operators.element_names import element_named, type_key
 from requant.operators.execution import converted
 from requant.operators.onnx.element_types import (
@@ -105,7 +95,7 @@ def _zero_points(call: OperatorCall, element: IntegerElement | FloatElement) -> 
     return None
 
 
-def _as_computed(x: OperandTensor, element: FloatElement) -> Array:
+def _as_computed(x: TensorValue, element: FloatElement) -> Array:
     """Return the elements of x in the type that is computed in, as that type is kept."""
     own = x.type.element
     if own == element:
@@ -148,7 +138,7 @@ def _plan(call: OperatorCall) -> Run:
         # The quotient in f64, and then the cast, which goes by way of f32.
         with np.errstate(all="ignore"):
             quotients = (reals_of(x) / for_each(scales, x.shape, granularity)).astype(np.float32)
-        x, computed = OperandTensor(TensorType(x.shape, FLOATS["f32"]), quotients), FLOATS["f32"]
+        x, computed = TensorValue(TensorType(x.shape, FLOATS["f32"]), quotients), FLOATS["f32"]
         scales, granularity = np.ones(1), Granularity()
     stored = quantized_type(x.shape, granularity, element, computed, scales, zero_points)
     plan: Plan = plan_quantize(
@@ -162,7 +152,7 @@ def _plan(call: OperatorCall) -> Run:
     )
 
     def run() -> Outputs:
-        return {"y": OperandTensor(y_type, converted(plan, _as_computed(x, computed), "x"))}
+        return {"y": TensorValue(y_type, converted(plan, _as_computed(x, computed), "x"))}
 
     return run
 

@@ -10,21 +10,11 @@ from collections.abc import Callable
 import numpy as np
 
 from requant.calibration.ranges import RangeOptions, RangeParameters, range_rule_named
+from requant.description import Array, Kind, TensorValue
 from requant.errors import ParameterError, TypeFitError, at
 from requant.formats.elements import FLOATS, FloatElement, IntegerElement, Signedness
 from requant.mlir.types import StorageType, TensorType
-from requant.operators.description import (
-    Array,
-    Attribute,
-    Kind,
-    Operand,
-    OperandTensor,
-    Operator,
-    OperatorCall,
-    Outputs,
-    Run,
-    Work,
-)
+from requant.operators.description import Attribute, Operand, Operator, OperatorCall, Outputs, Run, Work
 from requant.operators.torch.parameters import (
     BOUNDS,
     SOURCE,
@@ -93,7 +83,7 @@ def _of_tokens(*, symmetric: bool) -> Callable[[OperatorCall], Work]:
                 return _parameters(found, shape)
             target = TensorType(shape, FLOATS["f32"])
             scales = found.scales.astype(np.float32)
-            return {"scale": OperandTensor(target, scales), "zero_point": OperandTensor(target, np.zeros_like(scales))}
+            return {"scale": TensorValue(target, scales), "zero_point": TensorValue(target, np.zeros_like(scales))}
 
         return Work(run, copied=_BYTES_OF_TOKEN * tokens)
 
@@ -108,8 +98,8 @@ def _ranged(rule: str, rows: Array, storage: StorageType, options: RangeOptions)
 
 def _parameters(found: RangeParameters, shape: tuple[int, ...]) -> Outputs:
     return {
-        "scale": OperandTensor(TensorType(shape, FLOATS["f64"]), found.scales),
-        "zero_point": OperandTensor(TensorType(shape, _I64), found.zero_points),
+        "scale": TensorValue(TensorType(shape, FLOATS["f64"]), found.scales),
+        "zero_point": TensorValue(TensorType(shape, _I64), found.zero_points),
     }
 
 

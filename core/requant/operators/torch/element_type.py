@@ -10,10 +10,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from requant.description import Array, TensorValue
 from requant.errors import TensorDataError
 from requant.formats.elements import FloatElement
 from requant.mlir.types import TensorType
-from requant.operators.description import Array, Operand, OperandTensor, Operator, OperatorCall, Outputs, Run
+from requant.operators.description import Operand, Operator, OperatorCall, Outputs, Run
 from requant.operators.element_names import element_named
 from requant.operators.torch.parameters import DTYPES, REALS, SOURCE, VERSIONS, dtype_attribute
 from requant.plan.lanes import narrowed, widen
@@ -35,7 +36,7 @@ def _plan(call: OperatorCall) -> Run:
     def run() -> Outputs:
         numbers = widen(given.data, source) if isinstance(source, FloatElement) else given.data
         if isinstance(element, FloatElement):
-            return {"output": OperandTensor(target, _as_float(numbers, element))}
+            return {"output": TensorValue(target, _as_float(numbers, element))}
         if isinstance(source, FloatElement):
             numbers = np.trunc(numbers)
             # Both ends are powers of two, which every float has.
@@ -44,7 +45,7 @@ def _plan(call: OperatorCall) -> Run:
                 raise TensorDataError(
                     f"element {int(np.argmax(wrong))} is none that {call.text('dtype')} holds", pointer="/inputs/input"
                 )
-        return {"output": OperandTensor(target, numbers.astype(element.dtype))}
+        return {"output": TensorValue(target, numbers.astype(element.dtype))}
 
     return run
 

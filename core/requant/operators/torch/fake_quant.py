@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from requant.description import TensorValue
 from requant.errors import ParameterError, TypeFitError
-from requant.operators.description import Operand, OperandTensor, Operator, OperatorCall, Outputs, Run
+from requant.operators.description import Operand, Operator, OperatorCall, Outputs, Run
 from requant.operators.separate_parameters import Granularity, for_each
 from requant.operators.torch.parameters import AXIS, BOUNDS, EAGER_SCALES, SOURCE, VERSIONS, ZERO_POINTS
 
@@ -50,7 +51,7 @@ def _plan(call: OperatorCall) -> Run:
             np.clip(found, np.float32(lowest), np.float32(highest), out=found)
             found -= zeros
             found *= for_each(scales, given.shape, granularity)
-        return {"output": OperandTensor(given.type, found)}
+        return {"output": TensorValue(given.type, found)}
 
     return run
 

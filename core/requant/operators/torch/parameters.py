@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from requant.description import Array, Choices, Kind
 from requant.errors import ParameterError, TypeFitError
 from requant.formats.elements import FLOATS, FloatElement, IntegerElement
 from requant.mlir.types import StorageType, TensorType, UniformPerAxisType, UniformType
-from requant.operators.description import Array, Attribute, Choices, Kind, Operand, OperatorCall
+from requant.operators.description import Attribute, Operand, OperatorCall
 from requant.operators.element_names import element_named
 from requant.operators.separate_parameters import check_number_of_scales
 

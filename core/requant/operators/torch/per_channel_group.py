@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from requant.description import Kind
 from requant.errors import ParameterError, TypeFitError
-from requant.operators.description import Attribute, Kind, Operator, OperatorCall, Work
+from requant.operators.description import Attribute, Operator, OperatorCall, Work
 from requant.operators.torch.parameters import (
     BOUNDS,
     REAL_INPUT,

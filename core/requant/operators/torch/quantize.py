@@ -8,19 +8,11 @@ import numpy as np
 
 from requant.convert.dequantize import plan_dequantize
 from requant.convert.quantize import NanPolicy, plan_quantize
+from requant.description import Array, TensorValue
 from requant.errors import ParameterError, at
 from requant.formats.elements import FLOATS, FloatElement, IntegerElement
 from requant.mlir.types import StorageType, TensorType, UniformPerAxisType
-from requant.operators.description import (
-    Array,
-    Operand,
-    OperandTensor,
-    Operator,
-    OperatorCall,
-    Outputs,
-    Run,
-    empty,
-)
+from requant.operators.description import Operand, Operator, OperatorCall, Outputs, Run, empty
 from requant.operators.element_names import QUANTIZED, type_key
 from requant.operators.execution import converted
 from requant.operators.separate_parameters import Granularity, for_each
@@ -76,7 +68,7 @@ def _quantizing(scaled: Scaled, profile: str | None = None) -> Callable[[Operato
             return lambda: {"output": empty(target)}
         with at("/inputs/input"):
             plan = plan_quantize(given.type, stored, profile or _EAGER_PROFILES[call.implementation])
-        return lambda: {"output": OperandTensor(target, converted(plan, given.data, "input"))}
+        return lambda: {"output": TensorValue(target, converted(plan, given.data, "input"))}
 
     return plan_call
 
@@ -102,14 +94,14 @@ def _dequantizing(scaled: Scaled) -> Callable[[OperatorCall], Run]:
             plan = plan_dequantize(stored, None, "torch_decomposed")
 
         def run() -> Outputs:
-            return {"output": OperandTensor(target, converted(plan, given.data, "input"))}
+            return {"output": TensorValue(target, converted(plan, given.data, "input"))}
 
         return run
 
     return plan_call
 
 
-def _exact_differences(given: OperandTensor, element: UniformPerAxisType, target: TensorType) -> Run:
+def _exact_differences(given: TensorValue, element: UniformPerAxisType, target: TensorType) -> Run:
     """Return the work on i32 with zero points of i64, which torch subtracts in int64; those of i32 wrap."""
     granularity, expressed = Granularity(element.axis), target.element
     assert isinstance(expressed, FloatElement)
@@ -119,7 +111,7 @@ def _exact_differences(given: OperandTensor, element: UniformPerAxisType, target
         differences = given.data - for_each(points, given.shape, granularity)
         with np.errstate(over="ignore"):
             reals = differences.astype(np.float32) * for_each(scales, given.shape, granularity)
-        return {"output": OperandTensor(target, narrowed(reals, expressed))}
+        return {"output": TensorValue(target, narrowed(reals, expressed))}
 
     return run
 
@@ -148,7 +140,7 @@ def _fake(scaled: Scaled) -> Callable[[OperatorCall], Run]:
             indices = converted(forth, source, "input")
             reals = np.empty(forth.elements, np.float32)
             back.run(indices, reals)
-            return {"output": OperandTensor(given.type, reals)}
+            return {"output": TensorValue(given.type, reals)}
 
         return run
 

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from requant.description import Array, TensorValue
 from requant.errors import ParameterError, TensorDataError
 from requant.formats.elements import FLOATS, FloatElement
 from requant.mlir.types import TensorType
-from requant.operators.description import Array, Operand, OperandTensor, OperatorCall, Outputs, Work
+from requant.operators.description import Operand, OperatorCall, Outputs, Work
 from requant.operators.torch.parameters import REALS, storage_of, stored_element
 from requant.plan.lanes import narrowed, widen
 
@@ -51,7 +52,7 @@ class Rows:
         return None if self.zero_points is None else self.zero_points[:, np.newaxis]
 
 
-def checked_rows(length: int, scales: OperandTensor, zero_points: OperandTensor | None) -> Rows:
+def checked_rows(length: int, scales: TensorValue, zero_points: TensorValue | None) -> Rows:
     """Return rows whose scales are above 0 and finite, and whose zero points are finite, or raise ParameterError."""
     wrong = ~((scales.data > 0) & np.isfinite(scales.data))
     if wrong.any():
@@ -85,7 +86,7 @@ def quantizing_rows(call: OperatorCall, rows: Rows) -> Work:
         # x86 casts NaN and what i32 does not hold to its least number, of which narrower types keep the low bits: 0.
         found[~(found < _PAST_INT32)] = -_PAST_INT32
         stored = found.astype(np.int32).astype(element.dtype)
-        return {"output": OperandTensor(target, stored.reshape(-1))}
+        return {"output": TensorValue(target, stored.reshape(-1))}
 
     return Work(run, copied=_BYTES_OF_ROW * rows.scales.size)
 
@@ -107,12 +108,12 @@ def dequantizing_rows(call: OperatorCall, rows: Rows) -> Work:
             differences = stored if points is None else stored.astype(points.dtype) - points
             # f16 and bf16 are rounded from f32, also where the product is f64.
             reals = (differences.astype(rows.scales.dtype) * rows.scale_column).astype(np.float32).reshape(-1)
-        return {"output": OperandTensor(target, narrowed(reals, expressed))}
+        return {"output": TensorValue(target, narrowed(reals, expressed))}
 
     return Work(run, copied=_BYTES_OF_ROW * rows.scales.size)
 
 
-def refuse_nan(given: OperandTensor) -> None:
+def refuse_nan(given: TensorValue) -> None:
     """Raise TensorDataError for NaN in the operand input."""
     expressed = given.type.element
     assert isinstance(expressed, FloatElement)

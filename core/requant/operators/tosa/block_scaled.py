@@ -9,10 +9,11 @@ from collections.abc import Mapping
 
 from requant.convert.blocks.blocking import block_count
 from requant.convert.blocks.mx import BLOCK
+from requant.description import Choices, Kind
 from requant.errors import TypeFitError, at
 from requant.formats.elements import FLOATS
 from requant.mlir.types import TensorType
-from requant.operators.description import Attribute, Choices, Kind
+from requant.operators.description import Attribute
 
 SOURCE = "TOSA 1.1 draft, extension EXT-MXFP; reference model of tosa-tools 2026.8.0"
 SCALE = FLOATS["f8E8M0FNU"]

@@ -11,21 +11,11 @@ from __future__ import annotations
 import numpy as np
 
 from requant.convert.blocks.mx import MxTensor, dequantize_mx
+from requant.description import Choices, Kind, TensorValue
 from requant.errors import at
 from requant.formats.elements import FLOATS
 from requant.mlir.types import TensorType
-from requant.operators.description import (
-    Attribute,
-    Choices,
-    Kind,
-    Operand,
-    OperandTensor,
-    Operator,
-    OperatorCall,
-    Outputs,
-    Run,
-    only_implementation,
-)
+from requant.operators.description import Attribute, Operand, Operator, OperatorCall, Outputs, Run, only_implementation
 from requant.operators.element_names import type_key
 from requant.operators.tosa.block_scaled import (
     BLOCK_SIZE,
@@ -50,7 +40,7 @@ def _plan(call: OperatorCall) -> Run:
         blocks = MxTensor(format_name, source.shape, scale.data, source.data.view(np.uint8))
         with at("/inputs/input_data"):
             reals = dequantize_mx(blocks).reshape(-1)
-        return {"output_data": OperandTensor(TensorType(source.shape, target), narrowed(reals, target))}
+        return {"output_data": TensorValue(TensorType(source.shape, target), narrowed(reals, target))}
 
     return run
 

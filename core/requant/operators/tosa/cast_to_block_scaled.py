@@ -12,20 +12,10 @@ from __future__ import annotations
 import numpy as np
 
 from requant.convert.blocks.mx import MxRule, quantize_mx
+from requant.description import Choices, Kind, TensorValue
 from requant.formats.elements import FLOATS, FloatElement, IntegerElement
 from requant.mlir.types import TensorType
-from requant.operators.description import (
-    Attribute,
-    Choices,
-    Kind,
-    Operand,
-    OperandTensor,
-    Operator,
-    OperatorCall,
-    Outputs,
-    Run,
-    only_implementation,
-)
+from requant.operators.description import Attribute, Operand, Operator, OperatorCall, Outputs, Run, only_implementation
 from requant.operators.tosa.block_scaled import BLOCK_SIZE, ELEMENTS, MX_FORMATS, REALS, SCALE, SOURCE, scale_shape
 from requant.plan.lanes import widen
 
@@ -44,8 +34,8 @@ def _plan(call: OperatorCall) -> Run:
         found = quantize_mx(reals, format_name, MxRule.TOSA)
         codes = found.elements.view(np.int8) if name == "i8" else found.elements
         return {
-            "output_data": OperandTensor(TensorType(source.shape, target), codes),
-            "output_scale": OperandTensor(TensorType(shape, SCALE), found.scales),
+            "output_data": TensorValue(TensorType(source.shape, target), codes),
+            "output_scale": TensorValue(TensorType(shape, SCALE), found.scales),
         }
 
     return run

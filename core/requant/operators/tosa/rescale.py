@@ -11,19 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from requant.description import Choices, Kind, TensorValue
 from requant.errors import LimitError, RequantError, TypeFitError
-from requant.operators.description import (
-    Attribute,
-    Choices,
-    Kind,
-    Operand,
-    OperandTensor,
-    Operator,
-    OperatorCall,
-    Outputs,
-    Run,
-    only_implementation,
-)
+from requant.operators.description import Attribute, Operand, Operator, OperatorCall, Outputs, Run, only_implementation
 from requant.operators.tosa.rescale_plan import RescaleRounding, plan_rescale
 
 _MAX_MULTIPLIERS = 1 << 16
@@ -95,7 +85,7 @@ def _plan(call: OperatorCall) -> Run:
         target = np.empty(plan.elements, plan.output_dtype)
         with _placed():
             plan.run(source.data, target)
-        return {"output": OperandTensor(plan.output_type, target)}
+        return {"output": TensorValue(plan.output_type, target)}
 
     return run
 

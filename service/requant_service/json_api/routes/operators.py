@@ -8,8 +8,9 @@ from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
+from requant.description import Kind, TensorValue, Value
 from requant.errors import at
-from requant.operators.description import Kind, OperandTensor, Operator, Value
+from requant.operators.description import Operator
 from requant.operators.registry import OPERATORS
 from requant.plan.operands import static_shape
 from requant_service.http.json_body import MEDIA_TYPE, receive_json
@@ -35,13 +36,13 @@ from requant_service.runtime.settings import Settings
 router = APIRouter(dependencies=[Depends(no_query)])
 
 
-def _read_input(name: str, given: Tensor, body: JsonDocument, settings: Settings) -> OperandTensor:
+def _read_input(name: str, given: Tensor, body: JsonDocument, settings: Settings) -> TensorValue:
     place = f"/inputs/{name}/type"
     tensor = read_tensor_type(given.type, settings, place)
     with at(place):
         static_shape(tensor)
         dtype = operand_dtype(tensor)
-    return OperandTensor(tensor, read_elements(given, tensor, dtype, f"inputs/{name}", body, settings))
+    return TensorValue(tensor, read_elements(given, tensor, dtype, f"inputs/{name}", body, settings))
 
 
 def _read_attributes(call: RequestModel, operator: Operator, settings: Settings) -> dict[str, Value]:
@@ -55,7 +56,7 @@ def _read_attributes(call: RequestModel, operator: Operator, settings: Settings)
     return values
 
 
-def _reply(outputs: Mapping[str, OperandTensor], settings: Settings, *, in_values: bool) -> Response:
+def _reply(outputs: Mapping[str, TensorValue], settings: Settings, *, in_values: bool) -> Response:
     """Write the outputs, as values if that is asked for and none of them is too large."""
     in_values = in_values and all(each.data.size <= settings.max_values for each in outputs.values())
     pieces: list[Buffer] = [b'{"outputs":{']
@@ -74,7 +75,7 @@ def _handler(operator: Operator) -> Callable[[Request], Awaitable[Response]]:
         call, body = await receive_json(request, model, running)
         given: dict[str, Tensor] = call.given("inputs")["inputs"].given()
 
-        def read() -> dict[str, OperandTensor]:
+        def read() -> dict[str, TensorValue]:
             return {name: _read_input(name, tensor, body, settings) for name, tensor in given.items()}
 
         operands = await running.executor.run_array(len(body), read)

@@ -8,7 +8,8 @@ from typing import Annotated, Any, cast
 
 from pydantic import FailFast, Field, create_model
 
-from requant.operators.description import Attribute, Kind, Operand, Operator
+from requant.description import Kind
+from requant.operators.description import Attribute, Operand, Operator
 from requant_service.http.models import ABSENT, Int32, Int64, ReplyModel, RequestModel, component
 from requant_service.json_api.schemas.tensors import OutputTensor, Tensor
 from requant_service.runtime.settings import MAX_ENTRIES

@@ -10,15 +10,9 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+from requant.description import Kind, TensorValue, Value
 from requant.errors import RequantError, TypeFitError, at
-from requant.operators.description import (
-    Attribute,
-    Kind,
-    Operand,
-    OperandTensor,
-    Operator,
-    Value,
-)
+from requant.operators.description import Attribute, Operand, Operator
 from requant.operators.element_names import QUANTIZED, container, element_named
 from requant.operators.registry import OPERATORS
 from requant.plan.operands import bind
@@ -117,14 +111,14 @@ def _place(pointer: str | None, call: Call) -> str | None:
     return pointer_to("implementation") if part == "implementation" else pointer
 
 
-def _operands(call: Call, typed: Sequence[str]) -> dict[str, OperandTensor]:
-    found: dict[str, OperandTensor] = {}
+def _operands(call: Call, typed: Sequence[str]) -> dict[str, TensorValue]:
+    found: dict[str, TensorValue] = {}
     for name, tensor in call.inputs.items():
         with at(tensor.pointer):
             type_ = (
                 call.tensor_type(name, f"{name}_type") if name in typed else bind(tensor.datatype.element, tensor.shape)
             )
-            found[name] = OperandTensor(type_, tensor.kept_as(type_.element, operand_dtype(type_)))
+            found[name] = TensorValue(type_, tensor.kept_as(type_.element, operand_dtype(type_)))
     for name in typed:
         if call.has(f"{name}_type") and name not in call.inputs:
             raise TypeFitError(f"there is no input {name}", pointer=pointer_to(f"{name}_type"))

@@ -1,0 +1,104 @@
+"""An operator as an operation, which is what functions and subcommands are made from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from requant.description import (
+    Array,
+    Choices,
+    Kind,
+    Operation,
+    OperationCall,
+    Option,
+    PlannedWork,
+    Report,
+    Result,
+    Stored,
+    TensorInput,
+    TensorOutput,
+    TensorValue,
+)
+from requant.errors import UnsupportedError, excerpt
+from requant.mlir.printer import print_type
+from requant.mlir.types import TensorType
+from requant.operators.checks import checked_call
+from requant.operators.description import Operator
+from requant.operators.element_names import container
+
+_NOTHING = Report(title="", description="", members=())
+
+
+def operation_of(operator: Operator) -> Operation:
+    """Return an operator as an operation. Its version and implementation are options.
+
+    A call is checked with its data, since operators look at those of scales and zero points.
+    """
+
+    def plan(call: OperationCall) -> PlannedWork:
+        return _planned(operator, call)
+
+    return Operation(
+        name=operator.full_name,
+        title=operator.full_name,
+        group=operator.system,
+        summary=operator.summary,
+        request="",
+        source=operator.source,
+        inputs=tuple(
+            TensorInput(name=each.name, description=each.description, optional=each.optional)
+            for each in operator.inputs
+        ),
+        options=(*operator.attributes, *_choice_of_version(operator)),
+        outputs=tuple(TensorOutput(name=each.name, description=each.description) for each in operator.outputs),
+        report=_NOTHING,
+        reply="",
+        plan=plan,
+        example=operator.example,
+    )
+
+
+def _choice_of_version(operator: Operator) -> list[Option]:
+    implementations = operator.implementations
+    options = [
+        Option(
+            name="implementation",
+            description=implementations.description,
+            default=operator.default_implementation,
+            choices=Choices(implementations.name, implementations.values),
+        )
+    ]
+    if operator.versions:
+        opset = Option(
+            name="opset",
+            kind=Kind.INTEGER,
+            description=f"The version of the system's operators, {operator.versions[0]} to {operator.last_version}.",
+            default=operator.last_version,
+        )
+        options.insert(0, opset)
+    return options
+
+
+def _stored(type_: TensorType) -> Stored:
+    dtype = container(type_.element)
+    if dtype is None:
+        raise UnsupportedError(f"tensors of {excerpt(print_type(type_.element))} are not supported")
+    return Stored(type_, dtype)
+
+
+def _planned(operator: Operator, call: OperationCall) -> PlannedWork:
+    # An attribute that has its default may be one that the version does not have.
+    attributes = {
+        each.name: call.options[each.name]
+        for each in operator.attributes
+        if call.options[each.name] is not None and call.options[each.name] != each.default
+    }
+
+    def run(arrays: Mapping[str, Array]) -> Result:
+        operands = {name: TensorValue(call.types[name], array) for name, array in arrays.items()}
+        opset, implementation = call.options.get("opset"), call.options["implementation"]
+        checked = checked_call(operator, opset, implementation, operands, attributes)
+        return Result(operator.work_of(checked).run(), {})
+
+    operands = {name: _stored(type_) for name, type_ in call.types.items()}
+    return PlannedWork(operands=operands, run=run, elements=0, products=0, byte_count=0)

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from requant.comparison.comparison import Comparison, ComparisonReport, plan_comparison
-from requant.comparison.histogram import Histogram
+from requant.comparison.comparison import Comparison, ComparisonReport, Histogram, plan_comparison
 from requant.mlir import parse_type
 from requant.mlir.types import TensorType
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from requant.integer.integers import Integers
+from requant.integer.accumulation import Integers
 from requant.kernels.contract.accumulate import (
     BYTES_OF_GROUP,
     CORRECT,
@@ -26,6 +26,30 @@ from requant.kernels.contract.accumulate import (
     multiply_unpacked,
 )
 from requant.kernels.contract.tile import ROWS_ARE_UNSIGNED, TILE_COLUMNS, TILE_ROWS
+
+COST_OF_ELEMENT = 8
+"""A sum: its bias, its corrections, and where it is written."""
+COST_OF_START = 1 << 17
+"""Starting on one more small piece of work: a block of a group, a matrix of a batch."""
+
+_COST_OF_PACKED = 4
+# Products for one unit, in tiles and in plain loops; and what an inner loop costs before its first product.
+_TILED_PRODUCTS = 16
+_PLAIN_PRODUCTS = 2
+_COST_OF_RUN = 20
+
+
+def cost_of_tiles(rows: int, depth: int, columns: int) -> int:
+    """Return the cost of a matrix product of packed panels: tiles that are not full cost as much as full ones."""
+    filled = -(-columns // TILE_COLUMNS) * TILE_COLUMNS
+    packed = (rows + columns) * depth * _COST_OF_PACKED
+    return packed + rows * depth * filled // _TILED_PRODUCTS + rows * columns * COST_OF_ELEMENT
+
+
+def cost_of_runs(runs: int, products: int) -> int:
+    """Return the cost of products without tiles, in so many inner loops."""
+    return runs * _COST_OF_RUN + products // _PLAIN_PRODUCTS
+
 
 Array = NDArray[Any]
 

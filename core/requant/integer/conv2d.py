@@ -21,10 +21,8 @@ from numpy.typing import NDArray
 
 from requant.errors import TypeFitError, UnsupportedError, about
 from requant.errors.cancellation import check_cancelled
-from requant.integer.accumulation import Accumulation, Block, Zeros, rows_of_block
-from requant.integer.columns import TiledColumns, is_tiled
-from requant.integer.cost import COST_OF_ELEMENT, COST_OF_START, cost_of_runs, cost_of_tiles
-from requant.integer.integers import Integers
+from requant.integer.accumulation import Accumulation, Block, Integers, Zeros, rows_of_block
+from requant.integer.columns import COST_OF_ELEMENT, COST_OF_START, TiledColumns, cost_of_runs, cost_of_tiles, is_tiled
 from requant.integer.output import Side
 from requant.integer.product import ProductPlan, choose_accumulator, plan_product, product_operand, rule_of_sums
 from requant.integer.window import Layout, Padding, WeightsLayout, Window
@@ -40,7 +38,7 @@ Array = NDArray[Any]
 
 # Narrower groups leave most of a tile empty.
 _NARROWEST_TILED_GROUP = 32
-# What gathering one tap of a pixel costs, and placing the window on a pixel (`requant.integer.cost`).
+# What gathering one tap of a pixel costs, and placing the window on a pixel (`requant.integer.columns`).
 _COST_OF_TAP = 80
 _COST_OF_PIXEL = 48
 # With fewer columns than this, vectors along them are mostly empty.

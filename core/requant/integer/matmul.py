@@ -17,10 +17,16 @@ from numpy.typing import NDArray
 
 from requant.errors import TypeFitError, UnsupportedError, about
 from requant.errors.cancellation import check_cancelled
-from requant.integer.accumulation import Accumulation, Block, Zeros, rows_of_block
-from requant.integer.columns import Columns, TiledColumns, UnpackedColumns, is_tiled
-from requant.integer.cost import COST_OF_START, cost_of_runs, cost_of_tiles
-from requant.integer.integers import Integers
+from requant.integer.accumulation import Accumulation, Block, Integers, Zeros, rows_of_block
+from requant.integer.columns import (
+    COST_OF_START,
+    Columns,
+    TiledColumns,
+    UnpackedColumns,
+    cost_of_runs,
+    cost_of_tiles,
+    is_tiled,
+)
 from requant.integer.output import Side
 from requant.integer.product import (
     OPERANDS,
@@ -176,7 +182,7 @@ def plan_matmul(
     """Plan lhs x rhs + bias to `output`: a quantized type, or plain i32 or i64, which is the sums as they are.
 
     lhs and rhs are quantized per tensor or along any dimension but K, or plain integers of at most 16 bits, whose zero
-    point is 0. `bias` has N elements (`requant.integer.bias`). `scheme` replaces the profile's, `accumulator` and
+    point is 0. `bias` has N elements (`requant.integer.output`). `scheme` replaces the profile's, `accumulator` and
     `overflow` the defaults, and `factor` how the scheme forms its own. `operand_rule`: which operands are taken.
     Raise TypeFitError, UnsupportedError, UnknownNameError or ParameterError.
     """

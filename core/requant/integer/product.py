@@ -12,10 +12,8 @@ from numpy.typing import NDArray
 from requant.errors import PreconditionError, TensorDataError, UnsupportedError, about
 from requant.formats.elements import IntegerElement
 from requant.formats.rounding import Rounding
-from requant.integer.accumulation import DTYPES, Accumulation
-from requant.integer.bias import Bias, plan_bias
-from requant.integer.integers import STORAGES, Integers
-from requant.integer.output import OutputStage, Side, plan_output
+from requant.integer.accumulation import DTYPES, STORAGES, Accumulation, Integers
+from requant.integer.output import Bias, OutputStage, Side, plan_bias, plan_output
 from requant.mlir.printer import print_type
 from requant.mlir.types import TensorType, Type
 from requant.plan.operands import (

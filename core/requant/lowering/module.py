@@ -31,7 +31,7 @@ from requant.formats.elements import FLOATS
 from requant.lowering.limits import ModuleLimits
 from requant.lowering.reader import Reader, fault_before_parsing
 from requant.mlir.diagnostics import caret
-from requant.mlir.float_text import decimal_text
+from requant.mlir.printer import decimal_text
 
 _DETAIL = 400
 

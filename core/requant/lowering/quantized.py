@@ -23,7 +23,7 @@ from requant import mlir
 from requant.errors import UnsupportedError
 from requant.formats.elements import FLOATS, Element, FloatElement, IndexElement, IntegerElement, Signedness
 from requant.mlir.lexer import TokenStream
-from requant.mlir.quant_parser import read_quantized
+from requant.mlir.parser import read_quantized
 
 _SIGNEDNESS = {
     XdslSignedness.SIGNLESS: Signedness.SIGNLESS,

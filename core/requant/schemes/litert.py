@@ -11,6 +11,7 @@ from requant.errors import ParameterError
 from requant.formats.rounding import Rounding
 from requant.kernels.convert.requantize.rules import FixedPointRule, FloatRule, Requirement
 from requant.schemes import float_factor
+from requant.schemes.factors import normalized
 from requant.schemes.scheme import (
     INT32,
     INT32_MAX,
@@ -22,7 +23,6 @@ from requant.schemes.scheme import (
     Scheme,
     Sum,
 )
-from requant.schemes.significand import normalized
 
 HIGH_MULTIPLY = "SRDHM(a, b) = floor((a*b + 2^30) / 2^31)"
 ROUNDING_DIVIDE = "RDBPOT(x, n) = RNA(x / 2^n)"

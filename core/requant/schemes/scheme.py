@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from requant.errors import ParameterError
 from requant.formats.rounding import Rounding
 from requant.kernels.convert.requantize.rules import FixedPointRule, FloatRule, Requirement
-from requant.schemes.significand import rounded_to_f32
+from requant.schemes.factors import rounded_to_f32
 
 INT32_MIN = -(1 << 31)
 INT32_MAX = (1 << 31) - 1

@@ -10,6 +10,7 @@ import numpy as np
 from requant.errors import ParameterError
 from requant.formats.rounding import Rounding
 from requant.kernels.convert.requantize.rules import FixedPointRule, FloatRule, Requirement
+from requant.schemes.factors import normalized
 from requant.schemes.scheme import (
     INT32,
     INT32_MAX,
@@ -22,7 +23,6 @@ from requant.schemes.scheme import (
     Scheme,
     Sum,
 )
-from requant.schemes.significand import normalized
 
 _INT16_MAX = (1 << 15) - 1
 _INT48_WIDTH = 47

@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 from requant.calibration.fake_quantize import plan_fake_quantize
 from requant.calibration.finished_type import PerAxis
 from requant.calibration.methods import CALIBRATION_METHODS, CalibrationOptions, Target
-from requant.calibration.methods.magnitude_histogram import MagnitudeHistogram
+from requant.calibration.methods.histograms import MagnitudeHistogram, ValueHistogram
 from requant.calibration.methods.observed import Observed, Rows
-from requant.calibration.methods.value_histogram import ValueHistogram
 from requant.calibration.ranges import RangeOptions, range_rule_named
 from requant.comparison.comparison import plan_comparison
 from requant.convert.blocks.gguf import dequantize_gguf, quantize_gguf

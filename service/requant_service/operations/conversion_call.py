@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from requant.comparison.error_report import ErrorReport
+from requant.comparison.comparison import ErrorReport
 from requant.convert.dequantize import plan_dequantize
 from requant.convert.quantize import plan_quantize
 from requant.convert.requantize import ScalingPlan, plan_requantize

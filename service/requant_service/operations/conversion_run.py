@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from requant.comparison.error_report import conversion_error
+from requant.comparison.comparison import conversion_error
 from requant.errors.cancellation import check_cancelled
 from requant.plan.conversion import Conversion, merged
 from requant.plan.packing import unpack

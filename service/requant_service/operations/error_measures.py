@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from requant.comparison.error_report import ErrorReport
+from requant.comparison.comparison import ErrorReport
 
 
 def error_measures(error: ErrorReport) -> dict[str, Any]:

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from requant.comparison.comparison import plan_comparison
-from requant.comparison.error_report import PIECE
+from requant.comparison.comparison import PIECE, plan_comparison
 from requant.convert.small_floats import decode_table
 from requant.errors import ParameterError, RequantError, TensorDataError, TypeFitError, UnsupportedError
 from tests.support.cases import sample_array

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from requant.comparison.error_report import ErrorSums, conversion_error
+from requant.comparison.comparison import ErrorSums, conversion_error
 from requant.comparison.real_values import parameter_indices, real_values
 from requant.convert.dequantize import plan_dequantize
 from requant.convert.quantize import plan_quantize

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from requant.integer.bias import plan_bias
+from requant.integer.output import plan_bias
 from requant.mlir import parse_type
 from requant.mlir.types import TensorType
 from requant.profiles import PROFILES, Operation

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from requant.errors import ParameterError, PreconditionError, RequantError, TypeFitError, UnsupportedError
+from requant.integer.accumulation import Integers
 from requant.integer.conv2d import Conv2d, Layout, Padding, WeightsLayout, Window, conv2d_integers, plan_conv2d
-from requant.integer.integers import Integers
 from requant.integer.matmul import plan_matmul
 from requant.integer.trace import trace_product
 from requant.mlir import parse_type

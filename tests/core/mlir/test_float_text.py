@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from requant.formats.elements import FLOATS
 from requant.formats.float_format import round_to_format
-from requant.mlir.float_text import float_from_bits, float_text, scale_text
+from requant.mlir.printer import float_from_bits, float_text, scale_text
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from requant.calibration.methods.histogram_rows import ranges_of_histograms
+from requant.calibration.methods.histograms import ValueHistogram, ranges_of_histograms
 from requant.calibration.methods.method import (
     MAX_BINS,
     Array,
@@ -16,7 +16,6 @@ from requant.calibration.methods.method import (
     limit_work,
 )
 from requant.calibration.methods.observed import Observed
-from requant.calibration.methods.value_histogram import ValueHistogram
 from requant.errors import ParameterError
 from requant.kernels.statistics.divergence import onnxruntime_divergence
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from requant.calibration.methods.histograms import histc
 from requant.calibration.methods.method import (
     MAX_BINS,
     Array,
@@ -15,7 +16,6 @@ from requant.calibration.methods.method import (
     limit_work,
 )
 from requant.calibration.methods.observed import Observed
-from requant.calibration.methods.torch_histc import histc
 from requant.errors import UnsupportedError
 from requant.errors.cancellation import checked
 from requant.kernels.statistics.divergence import model_optimizer_divergence

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from requant.calibration.methods.histogram_rows import ranges_of_histograms
-from requant.calibration.methods.magnitude_histogram import MagnitudeHistogram
+from requant.calibration.methods.histograms import MagnitudeHistogram, ValueHistogram, ranges_of_histograms
 from requant.calibration.methods.method import (
     MAX_BINS,
     Array,
@@ -17,7 +16,6 @@ from requant.calibration.methods.method import (
     real_option,
 )
 from requant.calibration.methods.observed import Observed
-from requant.calibration.methods.value_histogram import ValueHistogram
 from requant.kernels.statistics.histogram_rows import bin_of_share
 
 _PERCENTILE = 99.999

@@ -15,7 +15,7 @@ from requant.checkpoint.run.stored_weight import Files, StoredWeight
 from requant.checkpoint.run.work import default_threads
 from requant.checkpoint.storage.store import Store
 from requant.checkpoint.verify.weight_rows import PlainWeight, QuantizedWeight, row_ranges
-from requant.comparison.error_report import ErrorReport, ErrorSums
+from requant.comparison.comparison import ErrorReport, ErrorSums
 from requant.comparison.real_values import real_values
 from requant.errors import VerificationError
 from requant.errors.cancellation import check_cancelled

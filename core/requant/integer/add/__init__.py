@@ -13,13 +13,13 @@ from dataclasses import replace
 import numpy as np
 
 from requant.errors import TypeFitError, UnsupportedError, about
+from requant.integer.accumulation import STORAGES
 from requant.integer.add.arithmetic import Arithmetic
 from requant.integer.add.common_scale import plan_common_scale
 from requant.integer.add.fixed_point import plan_fixed_point
 from requant.integer.add.plan import AddPlan
 from requant.integer.add.through_real import plan_add_through_real
 from requant.integer.add.to_output_scale import plan_to_output_scale
-from requant.integer.integers import STORAGES
 from requant.mlir.types import TensorType, Type
 from requant.plan.operands import QuantizedOperand, bind, quantized_operand, static_shape
 from requant.profiles import profile_named

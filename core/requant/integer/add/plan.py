@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from requant.errors import PreconditionError, about
+from requant.integer.accumulation import Integers
 from requant.integer.add.arithmetic import Arithmetic
-from requant.integer.integers import Integers
 from requant.mlir.types import TensorType
 from requant.plan.operands import QuantizedOperand, static_shape
 from requant.plan.plan import check_flat, pieces

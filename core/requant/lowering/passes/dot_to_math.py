@@ -20,7 +20,7 @@ from requant.lowering.passes.rewriting import Emitter
 from requant.lowering.passes.scale_to_math import Uniform, parameters
 from requant.lowering.passes.stablehlo_ops import broadcast, constant, dimension, float_constant, integer_constant, make
 from requant.lowering.quantized import storage_attribute, stored, with_element
-from requant.schemes.significand import rounded_to_f32
+from requant.schemes.factors import rounded_to_f32
 
 # A combined scale this near to 1 is taken for 1, and ratios this near to each other for equal.
 _NEAR = 0.001

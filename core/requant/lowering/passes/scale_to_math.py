@@ -9,7 +9,7 @@ from requant import mlir
 from requant.lowering.passes.rewriting import Emitter
 from requant.lowering.passes.stablehlo_ops import broadcast, float_constant, integer_constant, make
 from requant.lowering.quantized import element_part, with_element
-from requant.schemes.significand import rounded_to_f32
+from requant.schemes.factors import rounded_to_f32
 
 Uniform = mlir.UniformType | mlir.UniformPerAxisType
 

@@ -10,8 +10,8 @@ import numpy as np
 from requant.description import Array, TensorValue
 from requant.errors import TypeFitError
 from requant.formats.elements import IntegerElement
+from requant.integer.accumulation import Integers
 from requant.integer.conv2d import Conv2d
-from requant.integer.integers import Integers
 from requant.mlir.types import TensorType
 from requant.operators.description import Operand, Operator, OperatorCall, Outputs, Work
 from requant.operators.execution import placed

@@ -170,7 +170,7 @@ class Convolution:
 
     @property
     def cost(self) -> int:
-        """What unfolding costs, in the unit of `requant.integer.cost`."""
+        """What unfolding costs, in the unit of `requant.integer.columns`."""
         return self.copied * _COST_OF_COPIED
 
     def input(self, x: Array, zero_point: int) -> Array:

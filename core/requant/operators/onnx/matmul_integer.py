@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from requant.description import TensorValue
 from requant.formats.elements import IntegerElement
-from requant.integer.integers import Integers
+from requant.integer.accumulation import Integers
 from requant.integer.matmul import Matmul
 from requant.mlir.types import TensorType
 from requant.operators.description import Operand, Operator, OperatorCall, Outputs, Work

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from requant.comparison.comparison import MAX_REPORTED
-from requant.comparison.histogram import DifferenceUnit
+from requant.comparison.comparison import MAX_REPORTED, DifferenceUnit
 from requant_service.http.models import Int32, Int64, ReplyModel, RequestModel
 from requant_service.json_api.schemas.tensors import Tensor
 

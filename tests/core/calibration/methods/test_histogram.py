@@ -150,7 +150,7 @@ def test_many_rows_are_done_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(7)
     tensor = rng.normal(size=(300, 20)).astype(np.float32)
     whole = find("percentile", [tensor], blocks=(1, 20), bins=30, percentile=75.0)
-    monkeypatch.setattr("requant.calibration.methods.histogram_rows._MAX_COUNTS", 1000)
+    monkeypatch.setattr("requant.calibration.methods.histograms._MAX_COUNTS", 1000)
     parts = find("percentile", [tensor], blocks=(1, 20), bins=30, percentile=75.0)
     assert whole.minimums.tolist() == parts.minimums.tolist()
     assert whole.maximums.tolist() == parts.maximums.tolist()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from requant.calibration.finished_type import PerAxis
-from requant.calibration.methods.torch_histogram import _Histogram
+from requant.calibration.methods.histograms import _Histogram
 from requant.errors import PreconditionError, UnsupportedError
 from requant.kernels.statistics.torch_histogram import torch_histc, torch_linspace
 from tests.core.calibration.methods.observation import Array, find, samples, target

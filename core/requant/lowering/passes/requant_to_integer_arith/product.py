@@ -16,7 +16,7 @@ from xdsl.ir.affine import AffineDimExpr
 from requant import mlir
 from requant.convert.requantize.scaling import ScalingPlan
 from requant.errors import UnsupportedError
-from requant.integer.integers import Integers
+from requant.integer.accumulation import Integers
 from requant.integer.output import Side, plan_output
 from requant.integer.product import choose_accumulator, product_operand, rule_of_sums
 from requant.lowering.constants import scalar_integer

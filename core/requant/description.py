@@ -13,12 +13,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from requant.mlir.parser import MAXIMUM_RANK
 from requant.mlir.types import TensorType, Type
 
 Array = NDArray[Any]
+Numbers = NDArray[np.float64]
 Value = bool | int | float | str | Sequence[int] | Sequence[float] | Type
 
 LARGEST_INTEGER = (1 << 63) - 1
+
+# How many products take as long as the work on a byte of a tensor.
+_PRODUCTS_OF_A_BYTE = 16
+
+
+def cost_of_sums(sums: int, products: int) -> int:
+    """Return about how many bytes of a tensor take as long as so many elements of an output and so many products."""
+    return max(sums * 4, products // _PRODUCTS_OF_A_BYTE)
 
 
 class Kind(StrEnum):
@@ -30,8 +40,12 @@ class Kind(StrEnum):
     TEXT = "text"
     INTEGERS = "integers"
     NUMBERS = "numbers"
+    NUMBER_OR_TEXT = "number_or_text"
+    """A number, also as decimal or C99 hexadecimal text, or a word. The operation gets its text."""
     TYPE = "type"
     """An MLIR type."""
+    TENSOR_TYPE = "tensor_type"
+    """The MLIR type of a tensor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +71,9 @@ class Choices:
 class Option:
     """An option. Without `default` it is required, or `optional` and absent; `unless_given` says what holds then.
 
-    Integers, also those of a list, are `lowest` to `highest`; a list has `length` members, or any number.
+    Integers, also those of a list, are `lowest` to `highest`; a list has `length` members, or any number. `read`
+    returns what a text stands for, such as the rule of that name, and raises what is wrong with it. `max_length`: of a
+    text or a list in JSON.
     """
 
     name: str
@@ -68,12 +84,23 @@ class Option:
     lowest: int = -LARGEST_INTEGER - 1
     highest: int = LARGEST_INTEGER
     length: int | None = None
+    max_length: int | None = None
     choices: Choices | None = None
     examples: tuple[str, ...] = ()
+    read: Callable[[str], Any] | None = None
 
     @property
     def required(self) -> bool:
         return self.default is None and not self.optional
+
+    @property
+    def words(self) -> str:
+        """The description, or that of the choices."""
+        return self.description or (self.choices.description if self.choices else "")
+
+    def resolve(self, value: Any) -> Any:
+        """Return what a value stands for. Raise what `read` raises."""
+        return value if value is None or self.read is None else self.read(value)
 
 
 class Elements(StrEnum):
@@ -83,6 +110,22 @@ class Elements(StrEnum):
     """Stored or plain integers."""
     SUMS = "sums"
     """Accumulators, or the floats that they become."""
+    REALS = "reals"
+    """Floats of any width."""
+    SHORT_REALS = "short_reals"
+    """f32, f16 or bf16."""
+    SINGLES = "singles"
+    """f32."""
+    CODES = "codes"
+    """Codes of small floats, or small integers, one per byte, which only the other arguments tell apart."""
+    BYTES = "bytes"
+    """Bytes whose meaning the other arguments tell."""
+    INT32 = "int32"
+
+    @property
+    def tell_their_type(self) -> bool:
+        """Whether the datatype of an array, or the other arguments, tell its type, so that none is stated beside it."""
+        return self not in (Elements.INTEGERS, Elements.SUMS, Elements.SHORT_REALS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,21 +133,51 @@ class TensorInput:
     """A tensor that an operation takes.
 
     `side`: what plans call it, and errors about its type. `packable`: whether the option `packing` is about it.
-    `model_name`: its name in the inference protocol.
+    `model_name`: its name in the inference protocol. `several`: the name in JSON of a list of tensors of one type that
+    may be in its place; the operation takes them as `NAME_0`, `NAME_1` and so on, of the type of `NAME`.
     """
 
     name: str
-    description: str
+    description: str = ""
     elements: Elements = Elements.INTEGERS
     side: str = ""
     optional: bool = False
     packable: bool = True
     model_name: str = ""
+    several: str = ""
+    several_description: str = ""
 
     @property
     def type_option(self) -> str:
         """The option that has its type, where the array does not tell: in Python, on the command line, as a model."""
         return f"{self.name}_type"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NumbersInput:
+    """Real numbers that an operation takes: at least one, or a `single` one.
+
+    In JSON a list, or a number; in the inference protocol a tensor of floats, of the name `model_name`; in Python an
+    array. The operation has them as f64, before it is planned.
+    """
+
+    name: str
+    description: str = ""
+    single: bool = False
+    optional: bool = False
+    model_name: str = ""
+    examples: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NumbersOutput:
+    """Numbers that an operation gives, f64 or i64: in JSON a list, in the inference protocol a tensor."""
+
+    name: str
+    kind: Kind = Kind.NUMBER
+    description: str = ""
+    optional: bool = False
+    model_name: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +193,10 @@ class TensorOutput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """A member of a report: a number, a text, or a group of such (`members`, under `title` for generated clients)."""
+    """A member of a report or a reply: a number, a text, or a group (`members`, under `title` for generated clients).
+
+    An integer has so many `bits`. One that is not `in_json` tells what a JSON request or reply shows anyway.
+    """
 
     name: str
     kind: Kind = Kind.INTEGER
@@ -129,16 +205,17 @@ class Member:
     choices: Choices | None = None
     members: tuple[Member, ...] = ()
     title: str = ""
+    bits: int = 64
+    in_json: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Records:
-    """A list of records of numbers, in the inference protocol a tensor for each member. `title`: of one record."""
+    """A list of records of numbers; in the inference protocol a tensor for each member. `record`: one of them."""
 
     name: str
-    title: str
     description: str
-    members: tuple[Member, ...]
+    record: Report
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +225,8 @@ class Report:
     title: str
     description: str
     members: tuple[Member, ...]
+    optional: bool = False
+    name: str = "report"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,23 +254,48 @@ class TensorValue:
 
 
 @dataclass(frozen=True, slots=True)
+class Limits:
+    """What a service does not take more of. In process there is no limit but those of types."""
+
+    rank: int = MAXIMUM_RANK
+    factors: int = LARGEST_INTEGER
+
+
+NO_LIMITS = Limits()
+
+
+@dataclass(frozen=True, slots=True)
 class OperationCall:
     """A call before its data are there: the type of each input that is given, and the value of each option.
 
-    Values are read: a type is a `Type`, a choice of an enumeration its member, a list a tuple. An option that is absent
-    and has no default is None.
+    Values are read: a type is a `Type`, a choice of an enumeration its member, a list a tuple, a name what it stands
+    for (`Option.read`). An option that is absent and has no default is None. `counts`: how many tensors there are in
+    the place of an input that takes several. `untyped`: the inputs of which only the shape is known.
     """
 
     types: Mapping[str, TensorType]
     options: Mapping[str, Any]
+    numbers: Mapping[str, Numbers] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    untyped: frozenset[str] = frozenset()
+    limits: Limits = NO_LIMITS
+
+    def has(self, *options: str) -> dict[str, Any]:
+        """Return those of the options that have a value."""
+        return {name: self.options[name] for name in options if self.options[name] is not None}
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What an operation gives: its outputs, the members of its report, and of its trace the stages and the records."""
+    """What an operation gives.
 
-    outputs: Mapping[str, TensorValue]
-    report: Mapping[str, Any]
+    Its tensors and lists of numbers, in the order of the reply; the members of its reply and its report; and of its
+    trace the stages and the records.
+    """
+
+    outputs: Mapping[str, TensorValue] = field(default_factory=dict)
+    report: Mapping[str, Any] = field(default_factory=dict)
+    numbers: Mapping[str, Array] = field(default_factory=dict)
     stages: Mapping[str, TensorValue] = field(default_factory=dict)
     records: Sequence[Mapping[str, int]] | None = None
 
@@ -206,28 +310,42 @@ class Stored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedWork:
-    """The work that a call stands for.
+    """The work that a call stands for. `run` takes the tensors of an input that takes several as `NAME_0`, `NAME_1`.
 
-    `operands`: what `run` takes, flat, for each input that is given. `elements`: of the output. `products`: how many
-    multiplications take as long as the whole. `byte_count`: about how much memory it takes beside its operands.
+    `operands`: what `run` takes, flat, for each input that is given. `sums`: the elements of an output that takes many
+    products each. `products`: how many multiplications take as long as the whole. `byte_count`: about how much memory
+    it takes beside its operands. `weight`: the bytes of a tensor that take about as long, where that is more than the
+    operands have. `searches`: it holds the GIL for long, whatever its size.
     """
 
     operands: Mapping[str, Stored]
     run: Callable[[Mapping[str, Array]], Result]
-    elements: int
-    products: int
     byte_count: int
+    weight: int = 0
+    sums: int = 0
+    products: int = 0
     traced: bool = False
+    searches: bool = False
+
+    @property
+    def cost(self) -> int:
+        """The bytes of a tensor that take about as long."""
+        return max(self.weight, cost_of_sums(self.sums, self.products))
+
+
+Input = TensorInput | NumbersInput
+Part = TensorOutput | NumbersOutput | Member | Report
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Operation:
     """One operation of our own.
 
-    `name` is that of the route, the model, the function and the subcommand; `summary` says what it does, `request` what
-    a request for it is. `plan` checks types and options and returns the work; it raises errors about a side (`about`)
-    or an option (`/name`). `example` has the inputs as JSON tensors beside the options: a call that works. `reply`: the
-    title of its reply for generated clients.
+    `name` is that of the model, the function and the subcommand, and of the route, unless that has a `path` below /v1;
+    `summary` says what it does, `request` what a request for it is. `reply`: its parts, in their order. `plan` checks
+    types and options and returns the work; it raises errors about a tensor (`about`), or about another argument
+    (`/name`, or `/name/index` for one of several numbers or tensors). `example` has the inputs as JSON tensors and
+    lists beside the options: a call that works. `request_title` and `reply_title` are for generated clients.
     """
 
     name: str
@@ -236,14 +354,41 @@ class Operation:
     summary: str
     request: str
     source: str
-    inputs: tuple[TensorInput, ...]
+    inputs: tuple[Input, ...]
     options: tuple[Option, ...]
-    outputs: tuple[TensorOutput, ...]
-    report: Report
-    reply: str
+    reply: tuple[Part, ...]
+    reply_title: str
+    reply_description: str
     plan: Callable[[OperationCall], PlannedWork]
     example: Mapping[str, Any]
     trace: Trace | None = None
+    path: str = ""
+    request_title: str = ""
+
+    @property
+    def tensors(self) -> tuple[TensorInput, ...]:
+        """The tensors that it takes."""
+        return tuple(each for each in self.inputs if isinstance(each, TensorInput))
+
+    @property
+    def numbers(self) -> tuple[NumbersInput, ...]:
+        """The numbers that it takes."""
+        return tuple(each for each in self.inputs if isinstance(each, NumbersInput))
+
+    @property
+    def outputs(self) -> tuple[TensorOutput, ...]:
+        """The tensors that it gives."""
+        return tuple(each for each in self.reply if isinstance(each, TensorOutput))
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """The members of the reply itself."""
+        return tuple(each for each in self.reply if isinstance(each, Member))
+
+    @property
+    def report(self) -> Report | None:
+        """The report, where the reply has one."""
+        return next((each for each in self.reply if isinstance(each, Report)), None)
 
     def option(self, name: str) -> Option:
         """Return the option of that name, which it has."""

@@ -10,8 +10,8 @@ import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
-from requant.description import Kind, Operation, Option
-from requant.functions import documentation_of, public_name, signature_of
+from requant.description import Kind, Operation, Option, TensorInput
+from requant.functions import documentation_of, gives_tensors, has_report, public_name, signature_of
 from requant.operations import OPERATIONS
 from requant.operators.operation import operation_of
 from requant.operators.registry import OPERATORS
@@ -32,8 +32,10 @@ FUNCTIONS: Mapping[str, Callable[..., Any]]
 SYSTEMS: Mapping[str, Any]
 """
 _REST = """def run_operation(
-    operation: Operation, arrays: Mapping[str, ArrayLike], types: Mapping[str, Any], options: Mapping[str, Any]
+    operation: Operation, arrays: Mapping[str, Any], types: Mapping[str, Any], options: Mapping[str, Any]
 ) -> Result: ...
+def gives_tensors(operation: Operation) -> bool: ...
+def has_report(operation: Operation) -> bool: ...
 def read_option(option: Option, value: Any) -> Any: ...
 def options_of(operation: Operation) -> list[Option]: ...
 def array_of(value: TensorValue) -> NDArray[Any]: ...
@@ -50,14 +52,19 @@ _KINDS = {
     Kind.TEXT: "str",
     Kind.INTEGERS: "Sequence[int]",
     Kind.NUMBERS: "Sequence[float]",
+    Kind.NUMBER_OR_TEXT: "str | float",
     Kind.TYPE: "str | Type",
+    Kind.TENSOR_TYPE: "str | Type",
 }
 
 
 def _annotation(operation: Operation, name: str) -> str:
-    for tensor in operation.inputs:
-        if name == tensor.name:
-            return "ArrayLike | None" if tensor.optional else "ArrayLike"
+    for given in operation.inputs:
+        if name == given.name:
+            several = isinstance(given, TensorInput) and given.several
+            kind = "ArrayLike | Sequence[NDArray[Any]]" if several else "ArrayLike"
+            return f"{kind} | None" if given.optional else kind
+    for tensor in operation.tensors:
         if name == tensor.type_option:
             return "str | Type | None"
     return _kind(operation.option(name))
@@ -95,17 +102,28 @@ def _function(
 
 def _stub(operation: Operation) -> str:
     """Return an operation of our own, with and without its report."""
-    arrays = ", ".join(["NDArray[Any]"] * len(operation.outputs))
-    said = f'"""{documentation_of(operation)}\n"""'
-    heads, name = ["@overload"], operation.name
-    plain = arrays if len(operation.outputs) == 1 else f"tuple[{arrays}]"
-    reported = f"tuple[{arrays}, Mapping[str, Any]]"
+    name, said = operation.name, f'"""{documentation_of(operation)}\n"""'
+    if not gives_tensors(operation):
+        return _function(name, operation, [], [], "dict[str, Any]", said)
+    plain = _arrays(operation)
+    if not has_report(operation):
+        return _function(name, operation, [], [], plain, said)
+    reported = f"tuple[{_listed_arrays(operation)}, Mapping[str, Any]]"
     return "\n".join(
         [
-            _function(name, operation, heads, ["", "return_report: Literal[False] = ...,"], plain, said),
-            _function(name, operation, heads, ["", "return_report: Literal[True],"], reported, ""),
+            _function(name, operation, ["@overload"], ["", "return_report: Literal[False] = ...,"], plain, said),
+            _function(name, operation, ["@overload"], ["", "return_report: Literal[True],"], reported, ""),
         ]
     )
+
+
+def _listed_arrays(operation: Operation) -> str:
+    return ", ".join(["NDArray[Any]"] * len(operation.outputs))
+
+
+def _arrays(operation: Operation) -> str:
+    arrays = _listed_arrays(operation)
+    return arrays if len(operation.outputs) == 1 else f"tuple[{arrays}]"
 
 
 class _Node:
@@ -127,10 +145,8 @@ class _Node:
 
     def _call(self, name: str, heads: list[str], more: list[str]) -> str:
         assert self.operation is not None
-        arrays = ", ".join(["NDArray[Any]"] * len(self.operation.outputs))
-        result = arrays if len(self.operation.outputs) == 1 else f"tuple[{arrays}]"
         said = f'"""{documentation_of(self.operation)}\n"""'
-        return _function(name, self.operation, heads, more, result, said)
+        return _function(name, self.operation, heads, more, _arrays(self.operation), said)
 
 
 def _systems() -> _Node:

@@ -19,8 +19,20 @@ from numpy.typing import ArrayLike
 
 from requant.arrays.elements import Array, as_array, as_stored, element_of, flat_bits, shaped
 from requant.arrays.types import read_type
-from requant.description import Kind, Operation, OperationCall, Option, Result, TensorValue
-from requant.errors import ParameterError
+from requant.description import (
+    Elements,
+    Kind,
+    Numbers,
+    NumbersInput,
+    Operation,
+    OperationCall,
+    Option,
+    Report,
+    Result,
+    TensorOutput,
+    TensorValue,
+)
+from requant.errors import ParameterError, TypeFitError, excerpt
 from requant.errors.names import did_you_mean, entry_named
 from requant.mlir import print_type
 from requant.mlir.types import TensorType
@@ -39,33 +51,77 @@ def options_of(operation: Operation) -> list[Option]:
 
 
 def run_operation(
-    operation: Operation, arrays: Mapping[str, ArrayLike], types: Mapping[str, Any], options: Mapping[str, Any]
+    operation: Operation,
+    arrays: Mapping[str, Any],
+    types: Mapping[str, Any],
+    options: Mapping[str, Any],
 ) -> Result:
     """Run an operation on arrays.
 
-    `types`: the type of each array, as MLIR text or a type; arrays without one are what their dtypes say. `options`: as
-    a caller writes them, without those that are absent. Raise what the operation raises, ParameterError for a value of
-    another kind, and UnknownNameError for a text that is no choice. Errors about a type or an array name it.
+    `arrays`: tensors, and numbers; of an input that takes several tensors perhaps a list of arrays. `types`: the type
+    of a tensor, as MLIR text or a type; those without one are what their dtypes say. `options`: as a caller writes
+    them, without those that are absent. Raise what the operation raises, ParameterError for a value of another kind,
+    and UnknownNameError for a text that is no choice. Errors about a type or an array name it.
     """
-    stored = {
-        name: as_stored(array, typed=True) if name in types else as_array(array) for name, array in arrays.items()
-    }
+    stored: dict[str, Array] = {}
     bound: dict[str, TensorType] = {}
-    for name, array in stored.items():
-        element = read_type(types[name]) if name in types else element_of(array.dtype)
-        bound[name] = bind(element, array.shape)
-    values: dict[str, Any] = {each.name: each.default for each in operation.options}
+    counts: dict[str, int] = {}
+    untyped = set()
+    for each in operation.tensors:
+        if each.name not in arrays:
+            continue
+        given = arrays[each.name]
+        typed = each.name in types
+        if each.several:
+            several = _several(given)
+            stored |= {f"{each.name}_{index}": array for index, array in enumerate(several)}
+            counts[each.name], array = len(several), several[0]
+        else:
+            array = stored[each.name] = as_stored(given, typed=True) if typed else as_array(given)
+        element = read_type(types[each.name]) if typed else element_of(array.dtype)
+        bound[each.name] = bind(element, array.shape)
+        if each.elements in (Elements.CODES, Elements.BYTES) and array.dtype.kind in "iu":
+            untyped.add(each.name)
+    values: dict[str, Any] = {each.name: each.resolve(each.default) for each in operation.options}
     values |= {name: read_option(operation.option(name), value) for name, value in options.items()}
-    work = operation.plan(OperationCall(bound, values))
+    numbers = {each.name: _numbers(each, arrays[each.name]) for each in operation.numbers if each.name in arrays}
+    work = operation.plan(OperationCall(bound, values, numbers, counts, frozenset(untyped)))
     return work.run(
         {name: flat_bits(stored[name], each.dtype, each.type.element, name) for name, each in work.operands.items()}
     )
+
+
+def _several(given: Any) -> list[Array]:
+    """Return the arrays of an input that takes several. Raise TypeFitError unless they have one shape and dtype."""
+    listed = isinstance(given, list | tuple) and len(given) > 0 and all(isinstance(each, np.ndarray) for each in given)
+    arrays = [as_array(each) for each in given] if listed else [as_array(given)]
+    first = arrays[0]
+    for index, each in enumerate(arrays):
+        if (each.shape, each.dtype) != (first.shape, first.dtype):
+            raise TypeFitError(
+                f"the arrays must have one shape and dtype; array {index} is {each.dtype} of shape {each.shape}, and "
+                f"array 0 {first.dtype} of shape {first.shape}"
+            )
+    return arrays
+
+
+def _numbers(given: NumbersInput, value: ArrayLike) -> Numbers:
+    try:
+        numbers = np.asarray(value, np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ParameterError(f"{given.name} takes numbers: {excerpt(str(error))}") from None
+    if not numbers.size or (given.single and numbers.size != 1):
+        expected = "one number" if given.single else "at least one"
+        raise ParameterError(f"{given.name} has {numbers.size} numbers; expected {expected}")
+    return numbers
 
 
 def read_option(option: Option, value: Any) -> Any:
     """Return the value of an option as operations take it. Raise ParameterError or UnknownNameError."""
     if option.kind is Kind.TYPE:
         return read_type(value)
+    if option.kind is Kind.TENSOR_TYPE:
+        return _tensor_type(option, value)
     if option.choices is not None and option.choices.enumeration is not None:
         return entry_named({str(each): each for each in option.choices.enumeration}, value, option.name)
     if option.kind in (Kind.INTEGERS, Kind.NUMBERS):
@@ -75,10 +131,19 @@ def read_option(option: Option, value: Any) -> Any:
         return members
     if option.kind in (Kind.INTEGER, Kind.NUMBER):
         return _number(option, value)
+    if option.kind is Kind.NUMBER_OR_TEXT and isinstance(value, int | float | np.number):
+        return option.resolve(repr(float(value)))
     expected = bool if option.kind is Kind.BOOLEAN else str
     if not isinstance(value, expected):
         raise ParameterError(f"{option.name} is a {type(value).__name__}; expected a {expected.__name__}")
-    return value
+    return option.resolve(value)
+
+
+def _tensor_type(option: Option, value: Any) -> TensorType:
+    type_ = read_type(value)
+    if not isinstance(type_, TensorType):
+        raise TypeFitError(f"{option.name} is the type of a tensor, such as tensor<4x{print_type(type_)[:40]}>")
+    return type_
 
 
 def _number(option: Option, value: Any) -> int | float:
@@ -98,18 +163,19 @@ def array_of(value: TensorValue) -> Array:
 def signature_of(operation: Operation) -> inspect.Signature:
     """Return the signature of an operation's function."""
     kinds = inspect.Parameter
+    typed = [each for each in operation.tensors if not each.elements.tell_their_type]
     first = [each for each in operation.inputs if not each.optional]
     parameters = [kinds(each.name, kinds.POSITIONAL_OR_KEYWORD) for each in first]
     parameters += [kinds(each.name, kinds.POSITIONAL_OR_KEYWORD) for each in options_of(operation) if each.required]
     # Behind what is required, an optional input is given by its name.
     place = kinds.KEYWORD_ONLY if any(each.required for each in options_of(operation)) else kinds.POSITIONAL_OR_KEYWORD
     parameters += [kinds(each.name, place, default=None) for each in operation.inputs if each.optional]
-    parameters += [kinds(each.type_option, kinds.KEYWORD_ONLY, default=None) for each in operation.inputs]
+    parameters += [kinds(each.type_option, kinds.KEYWORD_ONLY, default=None) for each in typed]
     for option in options_of(operation):
         if not option.required:
             default = str(option.default) if option.choices is not None and option.default else option.default
             parameters.append(kinds(option.name, kinds.KEYWORD_ONLY, default=default))
-    if operation.report.members:
+    if has_report(operation):
         parameters.append(kinds("return_report", kinds.KEYWORD_ONLY, default=False))
     return inspect.Signature(parameters)
 
@@ -121,28 +187,40 @@ def documentation_of(operation: Operation) -> str:
         return textwrap.fill(f"{name}: {said}", 116)
 
     lines = [textwrap.fill(operation.summary, 116), ""]
-    lines += [textwrap.fill(operation.request, 116), ""] if operation.request else []
-    lines += [entry(each.name, each.description) for each in operation.inputs]
-    lines += [entry(_type_names(operation), "the types in MLIR syntax. Default: what the arrays are, without scales.")]
+    for paragraph in operation.request.split("\n\n") if operation.request else []:
+        lines += [textwrap.fill(paragraph, 116), ""]
+    lines += [entry(each.name, each.description).rstrip(": ") for each in operation.inputs]
+    if types := [each.type_option for each in operation.tensors if not each.elements.tell_their_type]:
+        lines += [entry(", ".join(types), "the types in MLIR syntax. Default: what the arrays are, without scales.")]
     for option in options_of(operation):
-        said = option.description or (option.choices.description if option.choices else "")
+        said = option.words
         if option.choices is not None and option.choices.enumeration is not None:
             said += f" One of {', '.join(option.choices.values)}."
-        lines.append(entry(option.name, said))
+        lines.append(entry(option.name, said).rstrip(": "))
     more = ", whose `trace` has the stages" if operation.trace is not None else ""
-    if operation.report.members:
+    if not gives_tensors(operation):
+        members = ", ".join(each.name for each in operation.reply if not isinstance(each, Report))
+        lines += ["", textwrap.fill(f"Return a dictionary: {members}.", 116)]
+    if has_report(operation):
         lines.append(entry("return_report", f"also return the report, a dictionary{more}."))
     return "\n".join([*lines, "", textwrap.fill(f"Source: {operation.source}.", 116)])
 
 
-def _type_names(operation: Operation) -> str:
-    return ", ".join(each.type_option for each in operation.inputs)
+def gives_tensors(operation: Operation) -> bool:
+    """Return whether what an operation gives is tensors: others give a dictionary of all parts of their reply."""
+    return isinstance(operation.reply[0], TensorOutput) or any(not each.optional for each in operation.outputs)
+
+
+def has_report(operation: Operation) -> bool:
+    """Return whether there is something to report beside the tensors."""
+    return gives_tensors(operation) and any(not isinstance(each, TensorOutput) for each in operation.reply)
 
 
 def report_of(operation: Operation, result: Result) -> dict[str, Any]:
     """Return what an operation reports beside its outputs, stages as arrays."""
     # Members of enumerations as plain texts.
     report = {name: str(each) if isinstance(each, str) else each for name, each in result.report.items()}
+    report |= result.numbers
     report |= {f"{name}_type": print_type(each.type) for name, each in result.outputs.items()}
     if operation.trace is not None and result.records is not None:
         stages = {name: array_of(each) for name, each in result.stages.items()}
@@ -161,9 +239,11 @@ def function_of(operation: Operation) -> Callable[..., Any]:
             raise _wrong_arguments(operation, signature, named, error) from None
         given = {name: value for name, value in bound.arguments.items() if value is not None}
         arrays = {each.name: given.pop(each.name) for each in operation.inputs if each.name in given}
-        types = {each.name: given.pop(each.type_option) for each in operation.inputs if each.type_option in given}
+        types = {each.name: given.pop(each.type_option) for each in operation.tensors if each.type_option in given}
         return_report = given.pop("return_report", False)
         result = run_operation(operation, arrays, types, given)
+        if not gives_tensors(operation):
+            return report_of(operation, result) | {name: array_of(each) for name, each in result.outputs.items()}
         outputs = tuple(array_of(each) for each in result.outputs.values())
         if return_report:
             return (*outputs, report_of(operation, result))

@@ -11,7 +11,227 @@ from requant.mlir.types import Type
 FUNCTIONS: Mapping[str, Callable[..., Any]]
 SYSTEMS: Mapping[str, Any]
 
-__all__ = ["matmul", "conv2d", "add", "onnx", "onednn", "stablehlo", "quant", "litert", "torch", "tosa"]
+__all__ = ["quantize_blocks", "dequantize_blocks", "fake_quantize", "derive_from_range", "derive_from_tensor", "derive_bias", "matmul", "conv2d", "add", "onnx", "onednn", "stablehlo", "quant", "litert", "torch", "tosa"]
+
+def quantize_blocks(
+    input: ArrayLike,
+    format: Literal['mxfp8_e4m3', 'mxfp8_e5m2', 'mxfp6_e2m3', 'mxfp6_e3m2', 'mxfp4_e2m1', 'mxint8', 'nvfp4', 'Q8_0', 'Q4_0', 'Q4_1', 'Q5_0', 'Q5_1'],
+    *,
+    input_type: str | Type | None = ...,
+    rule: Literal['ocp', 'tosa'] = ...,
+    global_scale: str | float = ...,
+) -> dict[str, Any]:
+    """Quantize a tensor to a block format, deriving the shared scales.
+
+    A tensor of real numbers (f32, f16 or bf16) and a block format.
+
+    input
+    input_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+    format:  One of mxfp8_e4m3, mxfp8_e5m2, mxfp6_e2m3, mxfp6_e3m2, mxfp4_e2m1, mxint8, nvfp4, Q8_0, Q4_0, Q4_1, Q5_0,
+    Q5_1.
+    rule: MX formats: the rule for the shared exponent. One of ocp, tosa.
+    global_scale: nvfp4 only: `derived` (the default: from the largest magnitude), `absent`, or a number, also as text.
+    It is read as the nearest binary64, which is rounded to f32.
+
+    Return a dictionary: format, elements, scales, blocks, global_scale.
+
+    Source: OCP Microscaling Formats 1.0; NVIDIA NVFP4; ggml.
+    """
+
+def dequantize_blocks(
+    format: Literal['mxfp8_e4m3', 'mxfp8_e5m2', 'mxfp6_e2m3', 'mxfp6_e3m2', 'mxfp4_e2m1', 'mxint8', 'nvfp4', 'Q8_0', 'Q4_0', 'Q4_1', 'Q5_0', 'Q5_1'],
+    output_type: str | Type,
+    *,
+    elements: ArrayLike | None = ...,
+    scales: ArrayLike | None = ...,
+    blocks: ArrayLike | None = ...,
+    global_scale: str | float | None = ...,
+) -> NDArray[Any]:
+    """Dequantize a tensor in a block format to f32.
+
+    A tensor in a block format: elements and scales, or for GGUF the type of the result and its blocks.
+
+    elements: Codes, one per byte; for mxint8 integers in units of 1/64 of the scale. Absent for GGUF.
+    scales: One scale per block along the last axis: f8E8M0FNU, or f8E4M3FN for nvfp4. Absent for GGUF.
+    blocks: GGUF only: the blocks as a GGUF file holds them, bytes along the last axis.
+    format:  One of mxfp8_e4m3, mxfp8_e5m2, mxfp6_e2m3, mxfp6_e3m2, mxfp4_e2m1, mxint8, nvfp4, Q8_0, Q4_0, Q4_1, Q5_0,
+    Q5_1.
+    output_type: The type of the result, such as tensor<4x64xf32>.
+    global_scale: nvfp4 only: the tensor-level scale, a number or its text. Default: block scales only.
+
+    Source: OCP Microscaling Formats 1.0; NVIDIA NVFP4; ggml.
+    """
+
+@overload
+def fake_quantize(
+
+    input: ArrayLike,
+    minimums: ArrayLike,
+    maximums: ArrayLike,
+    *,
+    num_bits: int = ...,
+    narrow_range: bool = ...,
+    scheme: str = ...,
+    axis: int | None = ...,
+    return_report: Literal[False] = ...,
+) -> NDArray[Any]:
+    """Fake-quantize a tensor: round each element to the nearest step of a nudged range.
+
+    An f32 tensor and its range, or one range per index of its last axis.
+
+    input
+    minimums
+    maximums
+    num_bits
+    narrow_range: Do not use the lowest quantized value, so that the range is symmetric.
+    scheme: Default: tf_fake_quant.
+    axis: The last axis, if there are several ranges.
+    return_report: also return the report, a dictionary.
+
+    Source: TensorFlow fake_quant_ops_functor.h; LiteRT FakeQuantizeArray.
+    """
+
+@overload
+def fake_quantize(
+
+    input: ArrayLike,
+    minimums: ArrayLike,
+    maximums: ArrayLike,
+    *,
+    num_bits: int = ...,
+    narrow_range: bool = ...,
+    scheme: str = ...,
+    axis: int | None = ...,
+    return_report: Literal[True],
+) -> tuple[NDArray[Any], Mapping[str, Any]]: ...
+
+def derive_from_range(
+    minimums: ArrayLike,
+    maximums: ArrayLike,
+    storage: str,
+    scheme: str,
+    *,
+    expressed: str = ...,
+    symmetric: bool | None = ...,
+    narrow: bool | None = ...,
+    reduced: bool | None = ...,
+    power_of_two: bool | None = ...,
+    preserve_sparsity: bool | None = ...,
+    minimum_real_range: float | None = ...,
+    epsilon: float | None = ...,
+    axis: int | None = ...,
+    shape: Sequence[int] | None = ...,
+    block_sizes: Sequence[int] | None = ...,
+) -> dict[str, Any]:
+    """Derive scale and zero point from a range, by the rule of a system.
+
+    Ranges of real values: one, one per index of an axis, or one per block.
+
+    minimums
+    maximums
+    storage: The storage type, with bounds if narrower: i8, u4, i8<-127:127>.
+    scheme: The rule, named after its system.
+    expressed: The expressed type of the resulting type.
+    symmetric: A range of -m to m, with a fixed zero point.
+    narrow: Do not use the lowest quantized value.
+    reduced: Use the system's reduced range of quantized values.
+    power_of_two: Round scales to powers of two.
+    preserve_sparsity: FBGEMM's symmetric range.
+    minimum_real_range: The minimum width of a range; narrower ranges are widened.
+    epsilon: The smallest scale. Default: the system's.
+    axis: The axis along which there is a range per index.
+    shape: The shape of the tensor, for ranges of blocks.
+    block_sizes: The size of a block along each dimension of the shape. The ranges are row-major over the blocks.
+
+    Return a dictionary: scheme, storage, scales, zero_points, type, untyped, nudged_minimums, nudged_maximums.
+
+    Source: the systems that the schemes are named after (docs/ranges.md).
+    """
+
+def derive_from_tensor(
+    input: ArrayLike | Sequence[NDArray[Any]],
+    storage: str,
+    *,
+    method: str = ...,
+    scheme: str | None = ...,
+    expressed: str | None = ...,
+    symmetric: bool | None = ...,
+    narrow: bool | None = ...,
+    reduced: bool | None = ...,
+    power_of_two: bool | None = ...,
+    preserve_sparsity: bool | None = ...,
+    minimum_real_range: float | None = ...,
+    epsilon: float | None = ...,
+    granularity: Literal['per_tensor', 'per_axis', 'sub_channel'] | None = ...,
+    axis: int | None = ...,
+    block_sizes: Sequence[int] | None = ...,
+    averaging_constant: float | None = ...,
+    percentile: float | None = ...,
+    magnitudes: bool | None = ...,
+    bins: int | None = ...,
+    quantized_bins: int | None = ...,
+    first_bins: int | None = ...,
+    candidates: int | None = ...,
+    profile: str | None = ...,
+) -> dict[str, Any]:
+    """Calibrate: find ranges in data by the method of a system, and derive scales and zero points.
+
+    One tensor, or several in order of observation, and the calibration method.
+
+    Not every option applies to every method; absent options take the method's defaults.
+
+    input: One tensor. Give either input or inputs.
+    storage: The storage type, with bounds if narrower: i8, u4, i8<-127:127>.
+    method: Default: min_max.
+    scheme: The range rule. Default: that of the method's system.
+    expressed: The expressed type of the resulting type. Default: the input's.
+    symmetric: A range of -m to m, with a fixed zero point.
+    narrow: Do not use the lowest quantized value.
+    reduced: Use the system's reduced range of quantized values.
+    power_of_two: Round scales to powers of two.
+    preserve_sparsity: FBGEMM's symmetric range.
+    minimum_real_range: The minimum width of a range; narrower ranges are widened.
+    epsilon: The smallest scale. Default: the system's.
+    granularity: Default: per_axis with axis, sub_channel with block_sizes, else per_tensor. One of per_tensor,
+    per_axis, sub_channel.
+    axis: For per_axis: the axis.
+    block_sizes: For sub_channel: the size of a block along each dimension. The ranges are row-major over the blocks,
+    the last of which may be short.
+    averaging_constant: For moving_average: the weight of a new tensor. Default: 0.01.
+    percentile: For percentile: the percentage of elements that the range keeps. Default: 99.999.
+    magnitudes: For percentile: use |x|, so that the range is symmetric.
+    bins: Number of histogram bins. Default: 2048; for entropy 128.
+    quantized_bins: For the entropy methods: the number of quantized bins. Default: 128.
+    first_bins: For entropy_model_optimizer: number of bins of the smallest candidate. Default: 128.
+    candidates: For mse: the number of candidate ranges. Default: 100.
+    profile: For mse. Default: stablehlo.
+
+    Return a dictionary: scheme, storage, scales, zero_points, type, untyped, method, minimums, maximums, left_out,
+    nudged_minimums, nudged_maximums.
+
+    Source: the systems that the methods and schemes are named after (docs/calibration.md).
+    """
+
+def derive_bias(
+    input_scale: ArrayLike,
+    weight_scales: ArrayLike,
+    scheme: str,
+    *,
+    bias: ArrayLike | None = ...,
+) -> dict[str, Any]:
+    """Derive the scale of a bias from the scales of input and weights, and quantize the bias to int32.
+
+    The scales of an input and of weights, and optionally the bias to quantize.
+
+    input_scale
+    weight_scales: One, or one per channel.
+    bias: f32: any shape with one scale, else one element per channel.
+    scheme: The rule, named after its system.
+
+    Return a dictionary: scheme, scales, zero_points, type, untyped, output.
+
+    Source: LiteRT SymmetricBiasQuantize; onnxruntime.quantization quantize_bias_static; torch QuantizeBias.
+    """
 
 @overload
 def matmul(
@@ -1441,8 +1661,10 @@ class _tosa:
 tosa: _tosa
 
 def run_operation(
-    operation: Operation, arrays: Mapping[str, ArrayLike], types: Mapping[str, Any], options: Mapping[str, Any]
+    operation: Operation, arrays: Mapping[str, Any], types: Mapping[str, Any], options: Mapping[str, Any]
 ) -> Result: ...
+def gives_tensors(operation: Operation) -> bool: ...
+def has_report(operation: Operation) -> bool: ...
 def read_option(option: Option, value: Any) -> Any: ...
 def options_of(operation: Operation) -> list[Option]: ...
 def array_of(value: TensorValue) -> NDArray[Any]: ...

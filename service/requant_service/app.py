@@ -17,18 +17,14 @@ from requant_service.http.static_content import StaticContent
 from requant_service.json_api.catalog import operators as operator_catalog
 from requant_service.json_api.catalog import profiles, schemes
 from requant_service.json_api.routes import (
-    blocks,
-    calibration,
     checkpoints,
     compare,
     convert,
     described,
     explain,
-    fake_quantize,
     lowering,
     multipliers,
     operators,
-    ranges,
     tosa,
     translation,
     types,
@@ -68,9 +64,9 @@ class Application(_RoutedStarlette):
     """The service as an ASGI application. Its threads and kernels come to life with its lifespan."""
 
     def __init__(self, settings: Settings) -> None:
-        topics = [convert, explain, vectors, fake_quantize, compare, blocks, described, tosa, operators]
+        topics = [convert, explain, vectors, compare, described, tosa, operators]
         topics += [npy, forms, oip, shared_memory]
-        topics += [multipliers, ranges, calibration, types, translation, lowering]
+        topics += [multipliers, types, translation, lowering]
         topics += [checkpoints]
         topics += [profiles, schemes, operator_catalog, meta]
         topics += [reference] if settings.docs else []

@@ -32,7 +32,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     name, _, text = BLOCKS[0].text.partition("\n")
     (place / name.removeprefix("# ")).write_text(text)
     listed = place / "core/requant/operations/__init__.py"
-    text = listed.read_text().replace("MATMUL, CONV2D, ADD)", "MATMUL, CONV2D, ADD, RELU6)")
+    text = listed.read_text().replace("        ADD,\n", "        ADD,\n        RELU6,\n")
     listed.write_text(text.replace("\nOPERATIONS:", "\nfrom requant.operations.relu6 import RELU6\n\nOPERATIONS:"))
     programs = place / "bin"
     programs.mkdir()

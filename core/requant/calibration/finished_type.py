@@ -34,6 +34,10 @@ class PerTensor:
     def count(self) -> int:
         return 1
 
+    @property
+    def scale_shape(self) -> tuple[int, ...]:
+        return ()
+
 
 @dataclass(frozen=True, slots=True)
 class PerAxis:
@@ -41,6 +45,10 @@ class PerAxis:
 
     axis: int
     count: int
+
+    @property
+    def scale_shape(self) -> tuple[int, ...]:
+        return (self.count,)
 
 
 @dataclass(frozen=True, slots=True)

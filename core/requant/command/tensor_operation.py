@@ -32,14 +32,27 @@ def add_arguments(parser: argparse.ArgumentParser, operation: Operation) -> None
     """Add the arguments of an operation: its inputs, their types, its options, and where to write."""
     from requant.functions import options_of
 
-    for tensor in operation.inputs:
+    for tensor in operation.tensors:
         _add_input(parser, tensor)
-    for tensor in operation.inputs:
+    for numbers in operation.numbers:
+        parser.add_argument(
+            _flag(numbers.name),
+            type=float,
+            nargs=1 if numbers.single else "+",
+            required=not numbers.optional,
+            metavar="NUMBER",
+            help=numbers.description or None,
+        )
+    for tensor in operation.tensors:
+        if tensor.elements.tell_their_type:
+            continue
         said = f"the type of {tensor.name} in MLIR syntax; default: what the file holds, without scales"
         parser.add_argument(_flag(tensor.type_option), metavar="TYPE", help=said)
     for option in options_of(operation):
         _add_option(parser, option)
     outputs = ", ".join(each.name for each in operation.outputs)
+    if not outputs:
+        return
     parser.add_argument(
         *("-o", "--output"),
         type=Path,
@@ -53,11 +66,13 @@ def _add_input(parser: argparse.ArgumentParser, tensor: TensorInput) -> None:
     if tensor.optional:
         parser.add_argument(_flag(tensor.name), metavar="FILE", help=said)
     else:
-        parser.add_argument(tensor.name, metavar=tensor.name.upper(), help=said)
+        parser.add_argument(
+            tensor.name, metavar=tensor.name.upper(), help=said.strip(), nargs="+" if tensor.several else None
+        )
 
 
 def _add_option(parser: argparse.ArgumentParser, option: Option) -> None:
-    said = option.description or (option.choices.description if option.choices else "")
+    said = option.words
     settings: dict[str, Any] = {"help": said.replace("%", "%%"), "required": option.required}
     if option.kind is Kind.BOOLEAN:
         parser.add_argument(_flag(option.name), action=argparse.BooleanOptionalAction, default=None, help=said)
@@ -77,23 +92,35 @@ def run(operation: Operation, arguments: argparse.Namespace, output: Output) -> 
     from requant.functions import array_of, options_of, report_of, run_operation
 
     given = {name: value for name, value in vars(arguments).items() if value is not None}
-    arrays = {each.name: read_tensor(given[each.name]) for each in operation.inputs if each.name in given}
-    types = {each.name: given[each.type_option] for each in operation.inputs if each.type_option in given}
+    arrays = {each.name: _read(given[each.name]) for each in operation.tensors if each.name in given}
+    numbers = {each.name: given[each.name] for each in operation.numbers if each.name in given}
+    types = {each.name: given[each.type_option] for each in operation.tensors if each.type_option in given}
     options = {each.name: given[each.name] for each in options_of(operation) if each.name in given}
-    result = run_operation(operation, arrays, types, options)
+    result = run_operation(operation, arrays | numbers, types, options)
     report = report_of(operation, result)
+    report |= {name: each.reshape(-1).tolist() for name, each in result.numbers.items()}
     stages = {name: array_of(each) for name, each in result.stages.items()}
     outputs = {name: array_of(each) for name, each in result.outputs.items()}
     if "output" in given:
         write_tensors(given["output"], outputs, stages)
     elif len(outputs) == 1 and not stages:
         (report["values"],) = (each.tolist() for each in outputs.values())
+    elif len(outputs) > 1:
+        report |= {name: each.tolist() for name, each in outputs.items()}
     shown = report if "trace" not in report else report | {"trace": _shown(report["trace"], written="output" in given)}
     output.done(json.dumps(shown), shown)
     return DONE
 
 
+def _read(named: str | list[str]) -> Any:
+    return [read_tensor(each) for each in named] if isinstance(named, list) else read_tensor(named)
+
+
+def _as_list(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
 def _shown(trace: Mapping[str, Any], *, written: bool) -> dict[str, Any]:
     """Return a trace as JSON: stages that were written are not repeated."""
     kept = {name: each for name, each in trace.items() if not (written and isinstance(each, np.ndarray))}
-    return {name: each.tolist() if isinstance(each, np.ndarray) else each for name, each in kept.items()}
+    return {name: _as_list(each) for name, each in kept.items()}

@@ -6,7 +6,24 @@ from collections.abc import Mapping
 
 from requant.description import Operation
 from requant.operations.add import ADD
+from requant.operations.bias import DERIVE_BIAS
+from requant.operations.blocks import DEQUANTIZE_BLOCKS, QUANTIZE_BLOCKS
+from requant.operations.fake_quantize import FAKE_QUANTIZE
+from requant.operations.parameters import DERIVE_FROM_RANGE, DERIVE_FROM_TENSOR
 from requant.operations.products import CONV2D, MATMUL
 
-OPERATIONS: Mapping[str, Operation] = {each.name: each for each in (MATMUL, CONV2D, ADD)}
+OPERATIONS: Mapping[str, Operation] = {
+    each.name: each
+    for each in (
+        QUANTIZE_BLOCKS,
+        DEQUANTIZE_BLOCKS,
+        FAKE_QUANTIZE,
+        DERIVE_FROM_RANGE,
+        DERIVE_FROM_TENSOR,
+        DERIVE_BIAS,
+        MATMUL,
+        CONV2D,
+        ADD,
+    )
+}
 """All of them by name."""

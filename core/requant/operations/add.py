@@ -21,8 +21,8 @@ from requant.description import (
 )
 from requant.integer.add import AddPlan, plan_add
 from requant.integer.trace import trace_addition
-from requant.operations.options import PACKING, REPORT, TRACE, output_type, profile, used_multipliers
-from requant.operations.products import BYTES_OF_SUM, BYTES_OF_TRACED_SUM, operands_of
+from requant.operations.options import PACKING, REPORT, TRACE, TRACED_REPLY, output_type, profile, used_multipliers
+from requant.operations.products import BYTES_OF_SUM, BYTES_TRACED_REPLY_SUM, operands_of
 from requant.profiles import PROFILES
 
 
@@ -36,9 +36,8 @@ def _plan(call: OperationCall) -> PlannedWork:
     return PlannedWork(
         operands=operands_of(plan, {"lhs": "lhs", "rhs": "rhs"}),
         run=run,
-        elements=plan.elements,
-        products=0,
-        byte_count=(BYTES_OF_TRACED_SUM if traced else BYTES_OF_SUM) * plan.elements,
+        sums=plan.elements,
+        byte_count=(BYTES_TRACED_REPLY_SUM if traced else BYTES_OF_SUM) * plan.elements,
         traced=traced,
     )
 
@@ -53,7 +52,7 @@ def _run(plan: AddPlan, lhs: Array, rhs: Array, *, traced: bool) -> Result:
         return Result(outputs, report)
     trace = trace_addition(plan, lhs, rhs, output)
     stages = {stage.name: TensorValue(stage.tensor, stage.elements) for stage in trace.stages}
-    return Result(outputs, report, stages, [asdict(each) for each in trace.multipliers])
+    return Result(outputs, report, stages=stages, records=[asdict(each) for each in trace.multipliers])
 
 
 def _stage(name: str, description: str = "") -> TensorOutput:
@@ -81,9 +80,9 @@ ADD = Operation(
         PACKING,
         TRACE,
     ),
-    outputs=(TensorOutput(name="output", description="The result.", model_name="y"),),
-    report=REPORT,
-    reply="AddReply",
+    reply=(TensorOutput(name="output", model_name="y"), REPORT),
+    reply_title="AddReply",
+    reply_description=TRACED_REPLY,
     trace=Trace(
         title="AddTrace",
         description="The intermediate values of an addition, as far as the profile's arithmetic has them.",

@@ -14,6 +14,7 @@ TRACE = Option(
     description="Whether to return every stage. Default: false.",
     default=False,
 )
+TRACED_REPLY = "The output, a report, and the trace if requested."
 PACKING = Option(
     name="packing",
     description="How elements of widths other than 8, 16 or 32 bits, such as i4 or i12, are stored in `data`.",
@@ -37,12 +38,16 @@ def profile(default: str, defines: Callable[[str], bool]) -> Option:
     )
 
 
-USED_MULTIPLIERS = (Member(name="multiplier"), Member(name="shift"))
+USED_MULTIPLIER = Report(
+    title="UsedMultiplier",
+    description="An integer multiplier and a shift, in the sign convention of the scheme.",
+    members=(Member(name="multiplier"), Member(name="shift", bits=32)),
+)
 
 
 def used_multipliers(description: str) -> Records:
     """Return the multipliers of a trace."""
-    return Records(name="multipliers", title="UsedMultiplier", description=description, members=USED_MULTIPLIERS)
+    return Records(name="multipliers", description=description, record=USED_MULTIPLIER)
 
 
 _ERROR_MEASURES = Member(

@@ -26,14 +26,21 @@ from requant.description import (
     TensorValue,
     Trace,
 )
-from requant.errors import at
 from requant.integer.add import AddPlan
 from requant.integer.conv2d import plan_conv2d
 from requant.integer.matmul import plan_matmul
 from requant.integer.product import ProductPlan
 from requant.integer.trace import STAGES_OF_SUMS, trace_product
 from requant.integer.window import Layout, Padding, WeightsLayout, Window
-from requant.operations.options import COUNTS, PACKING, TRACE, output_type, profile, used_multipliers
+from requant.operations.options import (
+    COUNTS,
+    PACKING,
+    TRACE,
+    TRACED_REPLY,
+    output_type,
+    profile,
+    used_multipliers,
+)
 from requant.profiles import PROFILES
 from requant.profiles.integer_rule import Accumulator, SumOverflow
 from requant.schemes import SCHEMES, scheme_named
@@ -41,7 +48,7 @@ from requant.schemes import SCHEMES, scheme_named
 # Bytes for an element of the output: its sum, the steps from there, the stored integer, and base64 of that; and with
 # every stage, of up to 8 bytes, and its base64.
 BYTES_OF_SUM = 24
-BYTES_OF_TRACED_SUM = 256
+BYTES_TRACED_REPLY_SUM = 256
 
 
 def operands_of(plan: ProductPlan | AddPlan, sides: Mapping[str, str]) -> dict[str, Stored]:
@@ -59,14 +66,11 @@ def _plan_product(
     """Plan a product. `sides`: what the planner calls each input."""
     options, given = call.options, {name: side for name, side in sides.items() if name in call.types}
     scheme = options["scheme"]
-    if scheme is not None:
-        with at("/scheme"):
-            scheme = scheme_named(scheme).name
     plan = planner(
         **{side: call.types[name] for name, side in given.items()},
         output=options["output_type"],
         profile=options["profile"],
-        scheme=scheme,
+        scheme=None if scheme is None else scheme.name,
         accumulator=options["accumulator"],
         overflow=options["overflow"],
         **more,
@@ -79,9 +83,9 @@ def _plan_product(
     return PlannedWork(
         operands=operands_of(plan, given),
         run=run,
-        elements=plan.elements,
+        sums=plan.elements,
         products=plan.accumulation.cost * (1 + STAGES_OF_SUMS if traced else 1),
-        byte_count=(BYTES_OF_TRACED_SUM if traced else BYTES_OF_SUM) * plan.elements,
+        byte_count=(BYTES_TRACED_REPLY_SUM if traced else BYTES_OF_SUM) * plan.elements,
         traced=traced,
     )
 
@@ -99,7 +103,7 @@ def _run(plan: ProductPlan, lhs: Array | None, rhs: Array | None, bias: Array | 
         return Result(outputs, report)
     trace = trace_product(plan, lhs, rhs, bias, output)
     stages = {stage.name: TensorValue(stage.tensor, stage.elements) for stage in trace.stages}
-    return Result(outputs, report, stages, [asdict(each) for each in trace.multipliers])
+    return Result(outputs, report, stages=stages, records=[asdict(each) for each in trace.multipliers])
 
 
 _BIAS = TensorInput(
@@ -121,6 +125,7 @@ _OPTIONS = (
         description="Replaces the profile's scheme.",
         optional=True,
         choices=Choices("SchemeName", tuple(SCHEMES)),
+        read=scheme_named,
     ),
     Option(
         name="accumulator",
@@ -139,7 +144,7 @@ _OPTIONS = (
     PACKING,
     TRACE,
 )
-_OUTPUT = TensorOutput(name="output", description="The result.", model_name="y")
+_OUTPUT = TensorOutput(name="output", model_name="y")
 _REPORT = Report(
     title="IntegerReport",
     description="Counts of special elements, and how the result was computed.",
@@ -192,9 +197,9 @@ MATMUL = Operation(
         _BIAS,
     ),
     options=(_OUTPUT_TYPE, profile("litert", lambda name: "matmul" in PROFILES[name].products), *_OPTIONS),
-    outputs=(_OUTPUT,),
-    report=_REPORT,
-    reply="ProductReply",
+    reply=(_OUTPUT, _REPORT),
+    reply_title="ProductReply",
+    reply_description=TRACED_REPLY,
     trace=_TRACE,
     plan=lambda call: _plan_product(plan_matmul, {"lhs": "lhs", "rhs": "rhs", "bias": "bias"}, call),
     example={
@@ -299,9 +304,9 @@ CONV2D = Operation(
         profile("litert", lambda name: "conv2d" in PROFILES[name].products),
         *_OPTIONS,
     ),
-    outputs=(_OUTPUT,),
-    report=_REPORT,
-    reply="ProductReply",
+    reply=(_OUTPUT, _REPORT),
+    reply_title="ProductReply",
+    reply_description=TRACED_REPLY,
     trace=_TRACE,
     plan=_plan_conv2d,
     example={

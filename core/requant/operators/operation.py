@@ -12,7 +12,6 @@ from requant.description import (
     OperationCall,
     Option,
     PlannedWork,
-    Report,
     Result,
     Stored,
     TensorInput,
@@ -25,8 +24,6 @@ from requant.mlir.types import TensorType
 from requant.operators.checks import checked_call
 from requant.operators.description import Operator
 from requant.operators.element_names import container
-
-_NOTHING = Report(title="", description="", members=())
 
 
 def operation_of(operator: Operator) -> Operation:
@@ -50,9 +47,9 @@ def operation_of(operator: Operator) -> Operation:
             for each in operator.inputs
         ),
         options=(*operator.attributes, *_choice_of_version(operator)),
-        outputs=tuple(TensorOutput(name=each.name, description=each.description) for each in operator.outputs),
-        report=_NOTHING,
-        reply="",
+        reply=tuple(TensorOutput(name=each.name, description=each.description) for each in operator.outputs),
+        reply_title="",
+        reply_description="",
         plan=plan,
         example=operator.example,
     )
@@ -101,4 +98,4 @@ def _planned(operator: Operator, call: OperationCall) -> PlannedWork:
         return Result(operator.work_of(checked).run(), {})
 
     operands = {name: _stored(type_) for name, type_ in call.types.items()}
-    return PlannedWork(operands=operands, run=run, elements=0, products=0, byte_count=0)
+    return PlannedWork(operands=operands, run=run, byte_count=0)

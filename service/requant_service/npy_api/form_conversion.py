@@ -51,14 +51,13 @@ from requant_service.operations.conversion_query import (
     text_fields,
 )
 from requant_service.operations.conversion_run import convert_received
-from requant_service.operations.parameters.rules import CHARACTERS_PER_SCALE
 from requant_service.operations.parameters.tensors import (
     ParameterTensor,
     ParameterTensors,
     multipliers_of_tensors,
     read_storage_type,
 )
-from requant_service.operations.types import read_type
+from requant_service.operations.types import CHARACTERS_PER_SCALE, read_type
 from requant_service.runtime.request_context import reserve_memory
 from requant_service.runtime.runtime import Runtime, require_ready
 from requant_service.runtime.settings import Settings

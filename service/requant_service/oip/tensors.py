@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from requant.errors import TensorDataError, excerpt
+from requant.formats.elements import FloatElement
 from requant.mlir import print_type
 from requant.mlir.types import ElementType, TensorType
+from requant.plan.lanes import widen
 from requant.plan.operands import element_name, static_shape
-from requant_service.oip.datatypes import Datatype, datatype_of
+from requant_service.oip.datatypes import DATATYPES, Datatype, datatype_of
 from requant_service.oip.shared_memory.region_part import RegionPart
 
 Array = NDArray[Any]
@@ -63,6 +65,25 @@ class OutputTensor:
     def byte_count(self) -> int:
         """The bytes of the data."""
         return prod(self.shape) * self.datatype.dtype.itemsize
+
+
+def real_numbers(tensor: InputTensor) -> NDArray[np.float64]:
+    """Return the elements of a tensor of reals as flat f64."""
+    element = tensor.datatype.element
+    assert isinstance(element, FloatElement)
+    return widen(tensor.data, element).astype(np.float64)
+
+
+def reals_output(name: str, shape: tuple[int, ...], values: Array) -> OutputTensor:
+    """Return an output of f64."""
+    flat = np.ascontiguousarray(values, np.float64).reshape(-1)
+    return OutputTensor(name, DATATYPES["FP64"], shape, flat, "f64")
+
+
+def integers_output(name: str, shape: tuple[int, ...], values: Array) -> OutputTensor:
+    """Return an output of i64."""
+    flat = np.ascontiguousarray(values, np.int64).reshape(-1)
+    return OutputTensor(name, DATATYPES["INT64"], shape, flat, "i64")
 
 
 def output_tensor(name: str, tensor: TensorType, data: Array) -> OutputTensor:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 
-from requant.description import Operation, OperationCall, PlannedWork
-from requant.errors import LimitError, UnsupportedError, at, sides
-from requant_service.operations.integer import check_size, weight_of
+from requant.description import Limits, Operation, OperationCall, PlannedWork
+from requant.errors import LimitError, TypeFitError, UnsupportedError, at, sides
+from requant.mlir.types import TensorType
 from requant_service.runtime.settings import Settings
+
+
+def limits_of(settings: Settings) -> Limits:
+    """Return the limits of the service that operations have to know."""
+    return Limits(rank=settings.max_rank, factors=settings.max_factors)
 
 
 def plan_operation(
@@ -17,19 +23,43 @@ def plan_operation(
 
     Raise LimitError for an output that is too large to be computed or traced, or takes too many products.
     """
-    named = {each.side or each.name: places[each.name] for each in operation.inputs if each.name in places}
+    named = {each.side or each.name: places[each.name] for each in operation.tensors if each.name in places}
+    if "output" in places:
+        named["output"] = places["output"]
     # What a profile does not take, and no type or option is to blame for, is about the profile.
-    with at("/profile", UnsupportedError), sides(**named, output=places["output"]):
+    about_profile = at("/profile", UnsupportedError) if operation.has_option("profile") else nullcontext()
+    with about_profile, sides(**named):
         work = operation.plan(call)
-    if work.traced and work.elements > settings.max_traced:
+    if work.traced and work.sums > settings.max_traced:
         limit = settings.max_traced
-        check_size(work.elements, 0, settings)
-        detail = f"the output has {work.elements} elements; the stages of at most {limit} are traced"
+        check_size(work.sums, 0, settings)
+        detail = f"the output has {work.sums} elements; the stages of at most {limit} are traced"
         raise LimitError(detail, limit=limit, pointer="/trace")
-    check_size(work.elements, work.products, settings)
+    check_size(work.sums, work.products, settings)
     return work
 
 
-def weight(work: PlannedWork) -> int:
-    """Return the bytes of a tensor that take about as long."""
-    return weight_of(work.elements, work.products)
+def weight(work: PlannedWork, byte_count: int, settings: Settings) -> int:
+    """Return the bytes of a tensor that take about as long as work on so many bytes: more than are done at once on the
+    event loop, if it searches.
+    """
+    return max(byte_count, work.cost, settings.inline_bytes + 1 if work.searches else 0)
+
+
+def common_type(types: Sequence[TensorType], places: Sequence[str]) -> TensorType:
+    """Return the type of all tensors, or raise TypeFitError for the first that has another."""
+    for type_, place in zip(types, places, strict=True):
+        if type_ != types[0]:
+            raise TypeFitError("the tensors must have one type; this one differs from the first", pointer=place)
+    return types[0]
+
+
+def check_size(sums: int, products: int, settings: Settings) -> None:
+    """Raise LimitError for an output of too many sums, or of too many products."""
+    limit = settings.max_sums
+    if sums > limit:
+        raise LimitError(f"the output has {sums} elements; at most {limit} are computed", limit=limit)
+    limit = settings.max_products
+    if products > limit:
+        detail = f"the output takes {products} multiplications, or as long as so many; at most {limit} are done"
+        raise LimitError(detail, limit=limit)

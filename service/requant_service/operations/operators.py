@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from requant.description import TensorValue, Value
+from requant.description import TensorValue, Value, cost_of_sums
 from requant.errors import RequantError, UnsupportedError, excerpt
 from requant.mlir import print_type
 from requant.mlir.types import TensorType
 from requant.operators.checks import checked_call
 from requant.operators.description import Operator, Run
 from requant.operators.element_names import container
-from requant_service.operations.integer import check_size, weight_of
+from requant_service.operations.described import check_size
 from requant_service.runtime.settings import Settings
 
 
@@ -65,4 +65,4 @@ def plan_operator(
     with _at_given(attributes):
         work = operator.work_of(checked_call(operator, opset, implementation, operands, attributes))
     check_size(work.elements, work.products, settings)
-    return PlannedOperator(work.run, work.working_bytes(operands), weight_of(work.elements, work.products))
+    return PlannedOperator(work.run, work.working_bytes(operands), cost_of_sums(work.elements, work.products))

@@ -9,6 +9,9 @@ from requant.mlir import parse_type, print_type
 from requant.mlir.types import TensorType, Type
 from requant_service.runtime.settings import Settings
 
+# What reading or printing one scale of a type costs, in characters.
+CHARACTERS_PER_SCALE = 16
+
 # What curl makes of a list in braces: one request for each member, without the braces. The list follows an axis, block
 # sizes, or the types of a quantile table.
 _LIST_WITHOUT_BRACES = re.compile(r"uniform<[^,]*:-?\d+\s*,\s*[-+0-9]|quantile<[^,]*,\s*[-+0-9]")

@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
-from requant.description import Kind, Operation, OperationCall, PlannedWork, TensorValue
-from requant.errors import sides
+from requant.description import (
+    Kind,
+    Member,
+    NumbersOutput,
+    Operation,
+    OperationCall,
+    Option,
+    Part,
+    PlannedWork,
+    Report,
+    Result,
+    TensorInput,
+    TensorOutput,
+    TensorValue,
+)
+from requant.errors import RequantError, at, sides
+from requant.mlir.types import TensorType
 from requant.operations import OPERATIONS
 from requant.plan.packing import Packing
 from requant_service.http.json_body import MEDIA_TYPE, receive_json
@@ -22,26 +39,20 @@ from requant_service.http.responses import Buffer, BuffersResponse, json_text
 from requant_service.json_api.schemas.described import operation_id, reply_model, request_model
 from requant_service.json_api.schemas.tensors import Tensor
 from requant_service.json_api.tensors import output_pieces, read_elements
-from requant_service.operations.described import plan_operation, weight
-from requant_service.operations.types import read_tensor_type, read_type
+from requant_service.operations.described import (
+    common_type,
+    limits_of,
+    plan_operation,
+    weight,
+)
+from requant_service.operations.types import CHARACTERS_PER_SCALE, read_tensor_type, read_type
 from requant_service.runtime.request_context import reserve_memory
 from requant_service.runtime.runtime import require_ready
 from requant_service.runtime.settings import Settings
 
 router = APIRouter(dependencies=[Depends(no_query)])
 
-
-def _options(operation: Operation, request: RequestModel, settings: Settings) -> dict[str, Any]:
-    """Return the value of each option, read: absent ones have their default, or None."""
-    given = request.given(*(each.name for each in operation.options))
-    values: dict[str, Any] = {each.name: given.get(each.name, each.default) for each in operation.options}
-    for option in operation.options:
-        value = values[option.name]
-        if option.kind is Kind.TYPE and value is not None:
-            values[option.name] = read_type(value, settings.max_type_bytes, f"/{option.name}")
-        elif isinstance(value, list):
-            values[option.name] = tuple(value)
-    return values
+_TYPES = (Kind.TYPE, Kind.TENSOR_TYPE)
 
 
 class _Exchange:
@@ -52,55 +63,136 @@ class _Exchange:
         self._request = request
         self._body = body
         self._settings = settings
-        names = (each.name for each in operation.inputs if each.name in request.model_fields_set)
-        self._tensors: Mapping[str, Tensor] = {name: getattr(request, name) for name in names}
+        self._tensors: dict[str, tuple[str, Tensor]] = {}
+        """Each tensor by the name that the operation has for it, with its path in the request."""
+        self._names: dict[str, list[str]] = {}
+        """The names of the tensors that were sent for each input."""
+        for each in operation.tensors:
+            self._names[each.name] = self._take(each)
+        self._numbers = {
+            each.name: np.atleast_1d(np.array(getattr(request, each.name), np.float64))
+            for each in operation.numbers
+            if each.name in request.model_fields_set
+        }
         self._dense = getattr(request, "packing", None) is Packing.DENSE
-        self._in_values = next(iter(self._tensors.values())).in_values
+        self._in_values = all(tensor.in_values for _, tensor in [*self._tensors.values()][:1])
+
+    def _take(self, tensor: TensorInput) -> list[str]:
+        name, several, sent = tensor.name, tensor.several, self._request.model_fields_set
+        if several:
+            sources = {f"{several}/{index}": each for index, each in enumerate(getattr(self._request, several))}
+            if name in sent:
+                sources = {name: getattr(self._request, name)}
+            given = {f"{name}_{index}": source for index, source in enumerate(sources.items())}
+        else:
+            given = {name: (name, getattr(self._request, name))} if name in sent else {}
+        self._tensors |= given
+        return list(given)
 
     @property
     def characters(self) -> int:
-        """How many characters of types the request has."""
-        texts = (getattr(self._request, each.name) for each in self._operation.options if each.kind is Kind.TYPE)
-        return sum(len(text or "") for text in texts) + sum(len(each.type) for each in self._tensors.values())
+        """How many characters of types the request has, or what takes as long to read."""
+        texts = (getattr(self._request, each.name) for each in self._operation.options if each.kind in _TYPES)
+        numbers = sum(each.size for each in self._numbers.values())
+        types = sum(len(tensor.type) for _, tensor in self._tensors.values())
+        return sum(len(text or "") for text in texts) + types + CHARACTERS_PER_SCALE * numbers
 
     def plan(self) -> PlannedWork:
         """Plan the call."""
-        places = {name: f"/{name}/type" for name in self._tensors}
-        types = {
-            name: read_tensor_type(tensor.type, self._settings, places[name]) for name, tensor in self._tensors.items()
-        }
-        call = OperationCall(types, _options(self._operation, self._request, self._settings))
-        return plan_operation(self._operation, call, {**places, "output": "/output_type"}, self._settings)
+        types: dict[str, TensorType] = {}
+        places = {"output": "/output_type"}
+        for name, given in self._names.items():
+            if given:
+                at_types = [f"/{path}/type" for path, _ in map(self._tensors.__getitem__, given)]
+                read = [
+                    read_tensor_type(self._tensors[each][1].type, self._settings, place)
+                    for each, place in zip(given, at_types, strict=True)
+                ]
+                types[name], places[name] = common_type(read, at_types), at_types[0]
+        counts = {name: len(given) for name, given in self._names.items()}
+        call = OperationCall(types, self._options(), self._numbers, counts, limits=limits_of(self._settings))
+        with self._at_paths():
+            return plan_operation(self._operation, call, places, self._settings)
+
+    def _options(self) -> dict[str, Any]:
+        """Return the value of each option, read: absent ones have their default, or None."""
+        given = self._request.given(*(each.name for each in self._operation.options))
+        return {each.name: self._option(each, given.get(each.name, each.default)) for each in self._operation.options}
+
+    def _option(self, option: Option, value: Any) -> Any:
+        place = f"/{option.name}"
+        if value is None:
+            return None
+        if option.kind is Kind.TYPE:
+            return read_type(value, self._settings.max_type_bytes, place)
+        if option.kind is Kind.TENSOR_TYPE:
+            return read_tensor_type(value, self._settings, place)
+        if option.kind is Kind.NUMBER_OR_TEXT:
+            value = self._body.number_text(value, option.name)
+        with at(place):
+            return option.resolve(tuple(value) if isinstance(value, list) else value)
+
+    @contextmanager
+    def _at_paths(self) -> Iterator[None]:
+        """Point at the tensor of the request that an error about one of several is about."""
+        try:
+            yield
+        except RequantError as error:
+            _, name, index, *rest = [*(error.pointer or "").split("/"), "", ""]
+            if (several := f"{name}_{index}") in self._tensors:
+                error.pointer = "/".join(["", self._tensors[several][0], *rest[:-2]])
+            raise
 
     def answer(self, work: PlannedWork) -> Response:
         """Read the elements, do the work, and reply."""
         arrays = {}
-        for each in self._operation.inputs:
-            if each.name in self._tensors:
-                tensor, stored = self._tensors[each.name], work.operands[each.name]
+        for each in self._operation.tensors:
+            for name in self._names[each.name]:
+                (path, tensor), stored = self._tensors[name], work.operands[name]
                 dense = self._dense and each.packable and not tensor.in_values
-                arrays[each.name] = read_elements(
-                    tensor, stored.type, stored.dtype, each.name, self._body, self._settings, dense=dense
+                arrays[name] = read_elements(
+                    tensor, stored.type, stored.dtype, path, self._body, self._settings, dense=dense
                 )
-        with sides(**{each.side or each.name: f"/{each.name}" for each in self._operation.inputs}):
+        named = {each.side or each.name: f"/{each.name}" for each in self._operation.tensors}
+        with self._at_paths(), sides(**named):
             result = work.run(arrays)
-        (output,) = result.outputs.values()
+        return BuffersResponse([b"{", *self._reply(result), b"}"], MEDIA_TYPE)
 
-        def pieces_of(value: TensorValue) -> list[Buffer]:
-            dense = self._dense and not self._in_values and value.type == output.type
-            return output_pieces(value.type, value.data, in_values=self._in_values, dense=dense)
-
-        pieces: list[Buffer] = []
-        for name, value in result.outputs.items():
-            pieces += [(b"," if pieces else b"{") + json_text(name) + b":", *pieces_of(value)]
-        pieces.append(b',"report":' + json_text(result.report))
+    def _reply(self, result: Result) -> Iterator[Buffer]:
+        own = {each.name for each in self._operation.members}
+        separator = b""
+        for part in self._operation.reply:
+            pieces = self._part(part, result, own)
+            if pieces is not None:
+                yield separator
+                yield from pieces
+                separator = b","
         if self._operation.trace is not None and result.records is not None:
             records = self._operation.trace.records
-            pieces.append(b',"trace":{' + json_text(records.name) + b":" + json_text(result.records))
+            yield b',"trace":{' + json_text(records.name) + b":" + json_text(result.records)
             for name, value in result.stages.items():
-                pieces += [b"," + json_text(name) + b":", *pieces_of(value)]
-            pieces.append(b"}")
-        return BuffersResponse([*pieces, b"}"], MEDIA_TYPE)
+                yield b"," + json_text(name) + b":"
+                yield from self._tensor(value, result)
+            yield b"}"
+
+    def _part(self, part: Part, result: Result, own: set[str]) -> list[Buffer] | None:
+        match part:
+            case TensorOutput() if part.name in result.outputs:
+                return [json_text(part.name) + b":", *self._tensor(result.outputs[part.name], result)]
+            case NumbersOutput() if part.name in result.numbers:
+                return [json_text(part.name) + b":" + json_text(result.numbers[part.name].reshape(-1).tolist())]
+            case Member() if part.in_json and part.name in result.report:
+                return [json_text(part.name) + b":" + json_text(result.report[part.name])]
+            case Report():
+                report = {name: value for name, value in result.report.items() if name not in own}
+                return [b'"report":' + json_text(report)] if report or not part.optional else None
+        return None
+
+    def _tensor(self, value: TensorValue, result: Result) -> list[Buffer]:
+        # Stages are packed if they have the type of the output.
+        first = next(iter(result.outputs.values()))
+        dense = self._dense and not self._in_values and value.type == first.type
+        return output_pieces(value.type, value.data, in_values=self._in_values, dense=dense)
 
 
 def _handler(operation: Operation) -> Callable[[Request], Awaitable[Response]]:
@@ -112,7 +204,8 @@ def _handler(operation: Operation) -> Callable[[Request], Awaitable[Response]]:
         exchange = _Exchange(operation, parsed, body, running.settings)
         work = await running.executor.run_text(exchange.characters, exchange.plan)
         await reserve_memory(request.scope, work.byte_count)
-        return await running.executor.run_array(max(len(body), weight(work)), lambda: exchange.answer(work))
+        cost = weight(work, len(body), running.settings)
+        return await running.executor.run_array(cost, lambda: exchange.answer(work))
 
     call_operation.__doc__ = operation.summary
     call_operation.__name__ = operation_id(operation)
@@ -121,7 +214,7 @@ def _handler(operation: Operation) -> Callable[[Request], Awaitable[Response]]:
 
 for _operation in OPERATIONS.values():
     router.add_api_route(
-        f"/v1/{_operation.name}",
+        f"/v1/{_operation.path or _operation.name}",
         _handler(_operation),
         methods=["POST"],
         tags=[_operation.group],

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, FailFast, Field
 
 from requant.convert.quantize import NanPolicy
+from requant.operations.options import REPORT, USED_MULTIPLIER
 from requant.plan.packing import Packing
 from requant.schemes import Multiplier
 from requant_service.http.models import ABSENT, Int32, Int64, ReplyModel, RequestModel, component
 from requant_service.json_api.schemas.calibration import DerivedParameters, QuantizeCalibration
-from requant_service.json_api.schemas.comparison import ErrorMeasures
+from requant_service.json_api.schemas.described import report_model
 from requant_service.json_api.schemas.tensors import OutputTensor, PackingChoice, Tensor
 from requant_service.operations.conversion_options import (
     AXIS,
@@ -24,6 +25,9 @@ from requant_service.operations.conversion_options import (
     SEED,
 )
 from requant_service.runtime.settings import MAX_ENTRIES
+
+Report: Any = report_model(REPORT)
+UsedMultiplier: Any = report_model(USED_MULTIPLIER)
 
 
 class MultiplierPair(RequestModel):
@@ -92,19 +96,6 @@ class RequantizeRequest(RequestModel):
     packing: PackingChoice = Packing.UNPACKED
 
 
-class Report(ReplyModel):
-    """Counts of special elements."""
-
-    profile: str
-    scheme: str = Field(default=ABSENT, description="The requantization scheme, if it has multipliers.")
-    rounding: str
-    elements: Int64
-    saturated_low: Int64 = Field(description="Elements below the lower storage bound, or the lowest finite value.")
-    saturated_high: Int64 = Field(description="Elements above the upper storage bound, or the highest finite value.")
-    nan: Int64 = Field(description="NaN elements of the input.")
-    error: ErrorMeasures = Field(default=ABSENT, description="The error of the result against the input, if requested.")
-
-
 class ConversionReply(ReplyModel):
     """The converted tensor and a report."""
 
@@ -118,13 +109,6 @@ class QuantizeReply(ConversionReply):
     parameters: DerivedParameters = Field(
         default=ABSENT, description="Present if output_type left the scales to be derived."
     )
-
-
-class UsedMultiplier(ReplyModel):
-    """An integer multiplier and a shift, in the sign convention of the scheme."""
-
-    multiplier: Int64
-    shift: Int32
 
 
 class RequantizeReply(ConversionReply):

@@ -6,21 +6,44 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Annotated, Any
 
-from pydantic import FailFast, Field, create_model
+from pydantic import FailFast, Field, create_model, model_validator
+from pydantic_core import PydanticCustomError
 
-from requant.description import Kind, Member, Operation, Option, Report, TensorInput, TensorOutput, Trace
-from requant_service.http.models import ABSENT, Int32, Int64, ReplyModel, RequestModel, component
-from requant_service.json_api.schemas import conversions
+from requant.description import (
+    LARGEST_INTEGER,
+    Input,
+    Kind,
+    Member,
+    NumbersInput,
+    NumbersOutput,
+    Operation,
+    Option,
+    Part,
+    Report,
+    TensorOutput,
+    Trace,
+)
+from requant_service.http.models import (
+    ABSENT,
+    Int32,
+    Int64,
+    NumberOrText,
+    Numbers,
+    ReplyModel,
+    RequestModel,
+    component,
+)
 from requant_service.json_api.schemas.comparison import ErrorMeasures
 from requant_service.json_api.schemas.tensors import OutputTensor, Tensor
 from requant_service.runtime.settings import MAX_ENTRIES
 
+MAX_TENSORS = 256
+"""In the place of an input that takes several."""
+
 _BITS_32 = range(-(2**31), 2**31)
 
 # Parts of replies that other operations have too.
-_SHARED: Mapping[str, type[ReplyModel]] = {
-    each.__name__: each for each in (conversions.Report, conversions.UsedMultiplier, ErrorMeasures)
-}
+_SHARED: Mapping[str, type[ReplyModel]] = {ErrorMeasures.__name__: ErrorMeasures}
 
 
 def stem(operation: Operation) -> str:
@@ -35,14 +58,15 @@ def operation_id(operation: Operation) -> str:
 
 
 def _integer(option: Option) -> Any:
-    bounds = Field(ge=option.lowest, le=option.highest)
-    in_32_bits = option.lowest in _BITS_32 and option.highest in _BITS_32
-    return Annotated[Int32, bounds] if in_32_bits else Annotated[Int64, bounds]
+    kind: Any = Int32 if option.lowest in _BITS_32 and option.highest in _BITS_32 else Int64
+    if (option.lowest, option.highest) == (-LARGEST_INTEGER - 1, LARGEST_INTEGER):
+        return kind
+    return Annotated[kind, Field(ge=option.lowest, le=option.highest)]
 
 
 def _kind(option: Option) -> Any:
     integer: Any = _integer(option)
-    size = Field(min_length=option.length, max_length=option.length or MAX_ENTRIES)
+    size = Field(min_length=option.length, max_length=option.length or option.max_length or MAX_ENTRIES)
     number: Any = Annotated[float, Field(allow_inf_nan=False)]
     match option.kind:
         case Kind.BOOLEAN:
@@ -55,11 +79,14 @@ def _kind(option: Option) -> Any:
             return Annotated[list[integer], FailFast(), size]
         case Kind.NUMBERS:
             return Annotated[list[number], FailFast(), size]
-        case Kind.TEXT | Kind.TYPE:
-            return str
+        case Kind.NUMBER_OR_TEXT:
+            return NumberOrText
+        case Kind.TEXT | Kind.TYPE | Kind.TENSOR_TYPE:
+            return Annotated[str, Field(max_length=option.max_length)]
 
 
-def _option_field(option: Option) -> Any:
+def option_field(option: Option) -> Any:
+    """Return the field of an option in the model of a request."""
     default: Any = ... if option.required else ABSENT if option.default is None else option.default
     description = option.description or None
     if (choices := option.choices) is None:
@@ -71,16 +98,54 @@ def _option_field(option: Option) -> Any:
     return (Annotated[str, component(choices.name, said)], default)
 
 
-def _input_field(tensor: TensorInput) -> Any:
-    return (Tensor, Field(default=ABSENT if tensor.optional else ..., description=tensor.description))
+def _input_fields(given: Input) -> dict[str, Any]:
+    default: Any = ABSENT if given.optional else ...
+    description = given.description or None
+    if isinstance(given, NumbersInput):
+        examples = list(given.examples) or None
+        if given.single:
+            number = Field(default=default, description=description, examples=examples, allow_inf_nan=False)
+            return {given.name: (float, number)}
+        return {given.name: (Numbers, Field(default=default, description=description, examples=examples, min_length=1))}
+    if not given.several:
+        return {given.name: (Tensor, Field(default=default, description=description))}
+    several: Any = Field(
+        default=[], min_length=1, max_length=MAX_TENSORS, description=given.several_description or None
+    )
+    return {
+        given.name: (Tensor, Field(default=ABSENT, description=description)),
+        given.several: (Annotated[list[Tensor], FailFast()], several),
+    }
+
+
+def _one_form(first: str, second: str) -> Any:
+    """Return a validator of a request that has exactly one of two members."""
+
+    def check(request: RequestModel) -> RequestModel:
+        if len(request.model_fields_set & {first, second}) != 1:
+            raise PydanticCustomError(f"{first}_form", f"exactly one of {first} and {second} is required")
+        return request
+
+    return model_validator(mode="after")(check)
+
+
+def _request_title(operation: Operation) -> str:
+    return operation.request_title or f"{stem(operation)}Request"
 
 
 @cache
 def request_model(operation: Operation) -> type[RequestModel]:
     """Return the model of a request."""
-    fields: dict[str, Any] = {each.name: _input_field(each) for each in operation.inputs}
-    fields |= {each.name: _option_field(each) for each in operation.options}
-    return create_model(f"{stem(operation)}Request", __base__=RequestModel, __doc__=operation.request, **fields)
+    fields: dict[str, Any] = {}
+    for each in operation.inputs:
+        fields |= _input_fields(each)
+    fields |= {each.name: option_field(each) for each in operation.options}
+    forms = {
+        f"one_form_of_{each.name}": _one_form(each.name, each.several) for each in operation.tensors if each.several
+    }
+    return create_model(
+        _request_title(operation), __base__=RequestModel, __doc__=operation.request, __validators__=forms, **fields
+    )
 
 
 def _described(description: str, *, optional: bool) -> Any:
@@ -100,47 +165,57 @@ _MEMBER_KINDS: Mapping[Kind, Any] = {
 
 def _member_field(member: Member) -> Any:
     kind = _SHARED[member.title] if member.title else _MEMBER_KINDS[member.kind]
+    if kind is Int64 and member.bits == 32:
+        kind = Int32
     if member.choices is not None and member.choices.enumeration is not None:
         kind = member.choices.enumeration
     return (kind, _described(member.description, optional=member.optional))
 
 
-def _output_fields(outputs: Iterable[TensorOutput]) -> dict[str, Any]:
-    return {each.name: (OutputTensor, _described(each.description, optional=each.optional)) for each in outputs}
+def part_fields(part: Part) -> dict[str, Any]:
+    """Return the field of a part of a reply; none for one that is not in JSON."""
+    match part:
+        case TensorOutput():
+            return {part.name: (OutputTensor, _described(part.description, optional=part.optional))}
+        case NumbersOutput():
+            kind: Any = list[Int64] if part.kind is Kind.INTEGER else list[float]
+            return {part.name: (kind, _described(part.description, optional=part.optional))}
+        case Member():
+            return {part.name: _member_field(part)} if part.in_json else {}
+        case Report():
+            model = report_model(part)
+            return {"report": (model, _described("", optional=part.optional))}
+
+
+def _fields(parts: Iterable[Part]) -> dict[str, Any]:
+    return {name: field for part in parts for name, field in part_fields(part).items()}
 
 
 @cache
-def _report_model(title: str, description: str, members: tuple[Member, ...]) -> type[ReplyModel]:
-    if title in _SHARED:
-        return _SHARED[title]
-    fields: dict[str, Any] = {each.name: _member_field(each) for each in members}
-    return create_model(title, __base__=ReplyModel, __doc__=description, **fields)
+def report_model(report: Report) -> type[ReplyModel]:
+    """Return the model of a report, or of a record."""
+    return create_model(report.title, __base__=ReplyModel, __doc__=report.description, **_fields(report.members))
 
 
 @cache
 def _trace_model(trace: Trace) -> type[ReplyModel]:
     records = trace.records
-    record = _report_model(records.title, "", records.members)
+    record = report_model(records.record)
     fields: dict[str, Any] = {
         records.name: (list[record], Field(description=records.description)),  # type: ignore[valid-type]
-        **_output_fields(trace.stages),
+        **_fields(trace.stages),
     }
     return create_model(trace.title, __base__=ReplyModel, __doc__=trace.description, **fields)
 
 
 @cache
-def _reply_model(
-    title: str, outputs: tuple[TensorOutput, ...], report: Report, trace: Trace | None
-) -> type[ReplyModel]:
-    fields: dict[str, Any] = {each.name: (OutputTensor, ...) for each in outputs}
-    fields["report"] = (_report_model(report.title, report.description, report.members), ...)
-    said = "The output and a report."
+def _reply_model(title: str, description: str, parts: tuple[Part, ...], trace: Trace | None) -> type[ReplyModel]:
+    fields = _fields(parts)
     if trace is not None:
-        said = "The output, a report, and the trace if requested."
         fields["trace"] = (_trace_model(trace), Field(default=ABSENT, description="Present if `trace` was requested."))
-    return create_model(title, __base__=ReplyModel, __doc__=said, **fields)
+    return create_model(title, __base__=ReplyModel, __doc__=description, **fields)
 
 
 def reply_model(operation: Operation) -> type[ReplyModel]:
     """Return the model of a reply."""
-    return _reply_model(operation.reply, operation.outputs, operation.report, operation.trace)
+    return _reply_model(operation.reply_title, operation.reply_description, operation.reply, operation.trace)

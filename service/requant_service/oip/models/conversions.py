@@ -12,6 +12,7 @@ import numpy as np
 
 from requant.errors import FieldFault, InvalidRequestError, RequantError, at
 from requant.mlir import print_type
+from requant.operations.parameters import MAX_AXIS
 from requant.plan.operands import float_element, static_shape
 from requant.plan.packing import Packing, check_dense_bytes
 from requant.profiles import DEFAULT_PROFILES, PROFILES, Operation
@@ -33,7 +34,6 @@ from requant_service.oip.parameters import Kind, Parameter, Value, pointer_to
 from requant_service.oip.tensors import Array, InputTensor, OutputTensor
 from requant_service.operations.calibration.options import (
     CALIBRATION_OPTIONS,
-    LARGEST_AXIS,
     OF_SCALES,
     check_scales_are_given,
     flat_pointers,
@@ -161,9 +161,7 @@ QUANTIZE = Model(
         ),
         _INPUT_TYPE,
         replace(STORAGE_TYPE, description=f"{STORAGE_TYPE.description} Also for a calibrated type."),
-        replace(
-            AXIS, description="The axis of the channels, with scale or if scales are derived.", highest=LARGEST_AXIS
-        ),
+        replace(AXIS, description="The axis of the channels, with scale or if scales are derived.", highest=MAX_AXIS),
         replace(
             BLOCK_SIZES, description="The size of a block along each dimension, with scale or if scales are derived."
         ),

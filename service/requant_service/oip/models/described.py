@@ -7,6 +7,7 @@ have a name of its own here, since other servers call them x and y.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from math import prod
 from typing import Any
 
@@ -14,19 +15,25 @@ import numpy as np
 
 from requant.description import (
     Elements,
+    Input,
     Kind,
+    Member,
+    Numbers,
+    NumbersInput,
+    NumbersOutput,
     Operation,
     OperationCall,
     Option,
     PlannedWork,
     Records,
+    Report,
     Result,
     Stored,
     TensorInput,
     TensorOutput,
     TensorValue,
 )
-from requant.errors import InvalidRequestError, at, sides
+from requant.errors import InvalidRequestError, LimitError, ParameterError, TypeFitError, at, sides
 from requant.mlir import print_type
 from requant.mlir.types import TensorType
 from requant.operations import OPERATIONS
@@ -34,29 +41,47 @@ from requant.plan.operands import static_shape
 from requant.plan.packing import Packing, check_dense_bytes, dense_width, pack, unpack
 from requant_service.oip import parameters as oip
 from requant_service.oip.call import Call
-from requant_service.oip.datatypes import DATATYPES, STORED
+from requant_service.oip.datatypes import DATATYPES, REALS, STORED, Datatype
 from requant_service.oip.models.model import Answer, Job, Model, Slot
 from requant_service.oip.models.pointers import pointing_into
 from requant_service.oip.parameters import Parameter, pointer_to, read_list
-from requant_service.oip.tensors import Array, InputTensor, OutputTensor, output_tensor
-from requant_service.operations.described import plan_operation, weight
+from requant_service.oip.tensors import (
+    Array,
+    InputTensor,
+    OutputTensor,
+    integers_output,
+    output_tensor,
+    real_numbers,
+    reals_output,
+)
+from requant_service.operations.described import common_type, limits_of, plan_operation, weight
 from requant_service.operations.types import read_tensor_type
+from requant_service.runtime.settings import MAX_ENTRIES
 
 _BYTES = DATATYPES["UINT8"]
+_NUMBERS = ("FP64", "FP32", "FP16", "BF16")
 _DATATYPES: Mapping[Elements, tuple[str, ...]] = {
     Elements.INTEGERS: (*STORED, "INT64"),
     Elements.SUMS: ("INT32", "INT64", "FP32", "FP64", "FP16"),
+    Elements.REALS: REALS,
+    Elements.SHORT_REALS: ("FP32", "FP16", "BF16"),
+    Elements.SINGLES: ("FP32",),
+    Elements.CODES: ("UINT8", "INT8"),
+    Elements.BYTES: ("UINT8",),
+    Elements.INT32: ("INT32",),
 }
+# Outputs whose datatype does not tell their type.
+_OF_STATED_TYPE = (Elements.INTEGERS, Elements.SUMS, Elements.INT32)
 _KINDS = {Kind.BOOLEAN: oip.Kind.BOOLEAN, Kind.INTEGER: oip.Kind.INTEGER, Kind.NUMBER: oip.Kind.NUMBER}
 _LISTS: Mapping[Kind, tuple[type, ...]] = {Kind.INTEGERS: (int,), Kind.NUMBERS: (int, float)}
 
 
-def _name(tensor: TensorInput | TensorOutput) -> str:
+def _name(tensor: Input | TensorOutput | NumbersOutput) -> str:
     return tensor.model_name or tensor.name
 
 
 def _parameter(option: Option) -> Parameter:
-    said = option.description or (option.choices.description if option.choices else "")
+    said = option.words
     if option.kind in _LISTS:
         said += " A JSON list as text."
     default = option.default
@@ -69,6 +94,7 @@ def _parameter(option: Option) -> Parameter:
         choices=() if option.choices is None else option.choices.values,
         lowest=option.lowest,
         highest=option.highest,
+        may_be_number=option.kind is Kind.NUMBER_OR_TEXT,
     )
 
 
@@ -95,11 +121,27 @@ def _value(call: Call, option: Option) -> Any:
         return None
     if option.kind is Kind.TYPE:
         return call.type(option.name)
+    if option.kind is Kind.TENSOR_TYPE:
+        return read_tensor_type(call.text(option.name), call.settings, pointer_to(option.name))
     if option.kind in _LISTS:
         return _list(call, option)
     if option.choices is not None and option.choices.enumeration is not None:
         return call.choice(option.name, option.choices.enumeration)
-    return call.parameters[option.name]
+    with at(pointer_to(option.name)):
+        return option.resolve(call.parameters[option.name])
+
+
+def _numbers(call: Call, given: NumbersInput) -> Numbers:
+    """Return the numbers of an input as f64, in its shape. Raise ParameterError, LimitError or TypeFitError."""
+    tensor = call.inputs[_name(given)]
+    count = tensor.data.size
+    if given.single and count != 1:
+        raise TypeFitError(f"{_name(given)} is one number", pointer=tensor.pointer)
+    if count == 0:
+        raise ParameterError("the list is empty; at least one is required", pointer=tensor.pointer)
+    if count > MAX_ENTRIES:
+        raise LimitError(f"there are {count}; the limit is {MAX_ENTRIES}", limit=MAX_ENTRIES, pointer=tensor.pointer)
+    return real_numbers(tensor).reshape(tensor.shape)
 
 
 class _ModelCall:
@@ -108,27 +150,49 @@ class _ModelCall:
     def __init__(self, operation: Operation, call: Call) -> None:
         self._operation = operation
         self._call = call
-        self._tensors: Mapping[str, InputTensor] = {
-            each.name: call.inputs[_name(each)] for each in operation.inputs if _name(each) in call.inputs
-        }
-        self._inputs = [each for each in operation.inputs if each.name in self._tensors]
+        self._tensors: dict[str, InputTensor] = {}
+        self._names: dict[str, list[str]] = {}
+        """The names that the operation has for the tensors of each input."""
+        for each in operation.tensors:
+            if each.several:
+                given = {f"{each.name}_{index}": tensor for index, tensor in enumerate(call.several(_name(each)))}
+            else:
+                given = {each.name: call.inputs[_name(each)]} if _name(each) in call.inputs else {}
+            self._tensors |= given
+            self._names[each.name] = list(given)
+        self._inputs = [each for each in operation.tensors if self._names[each.name]]
         self._dense = operation.has_option("packing") and call.choice("packing", Packing) is Packing.DENSE
 
     def plan(self) -> Job:
         """Plan the call, and check that its tensors are what the plan takes."""
-        call = self._call
-        places = {
-            each.name: pointer_to(each.type_option) if call.has(each.type_option) else self._tensors[each.name].pointer
-            for each in self._inputs
-        }
-        with pointing_into(call):
+        call, operation = self._call, self._operation
+        with self._pointing():
             types = {each.name: self._type(each) for each in self._inputs}
-            options = {each.name: _value(call, each) for each in self._operation.options}
+            call_of_operation = OperationCall(
+                types,
+                {each.name: _value(call, each) for each in operation.options},
+                {each.name: _numbers(call, each) for each in operation.numbers if _name(each) in call.inputs},
+                {name: len(given) for name, given in self._names.items()},
+                frozenset(each.name for each in self._inputs if each.elements in (Elements.CODES, Elements.BYTES)),
+                limits_of(call.settings),
+            )
+            places = {each.name: self._place_of_type(each) for each in self._inputs}
             places["output"] = pointer_to("output_type")
-            work = plan_operation(self._operation, OperationCall(types, options), places, call.settings)
+            work = plan_operation(operation, call_of_operation, places, call.settings)
         for each in self._inputs:
-            self._check_kept(each, work.operands[each.name])
-        return Job(lambda: self._run(work), work.byte_count, weight(work))
+            for name in self._names[each.name]:
+                self._check_kept(each, name, work.operands[name])
+        byte_count = sum(tensor.data.nbytes for tensor in call.inputs.values())
+        return Job(lambda: self._run(work), work.byte_count, weight(work, byte_count, call.settings))
+
+    def _pointing(self) -> AbstractContextManager[None]:
+        """Point at the inputs and parameters of the request instead of the arguments of the operation."""
+        return pointing_into(self._call, **{each.name: _name(each) for each in self._operation.inputs})
+
+    def _place_of_type(self, tensor: TensorInput) -> str:
+        if not tensor.elements.tell_their_type and self._call.has(tensor.type_option):
+            return pointer_to(tensor.type_option)
+        return self._tensors[self._names[tensor.name][0]].pointer
 
     def _width(self, tensor: TensorInput | None, type_: TensorType) -> int | None:
         """Return the bits of the numbers of a tensor that is packed, None for one that is not. None: the output."""
@@ -137,15 +201,19 @@ class _ModelCall:
     def _type(self, tensor: TensorInput) -> TensorType:
         """Return what an input is. The type of one that is packed has to tell its shape, which bytes do not."""
         call, option = self._call, tensor.type_option
+        if tensor.elements.tell_their_type:
+            given = [self._tensors[name] for name in self._names[tensor.name]]
+            types = [TensorType(each.shape, each.datatype.element) for each in given]
+            return common_type(types, [each.pointer for each in given])
         if self._dense and tensor.packable and call.has(option):
             stated = call.type(option)
             if not isinstance(stated, TensorType) or dense_width(stated) is not None:
                 return read_tensor_type(call.text(option), call.settings, pointer_to(option))
         return call.tensor_type(_name(tensor), option)
 
-    def _check_kept(self, tensor: TensorInput, stored: Stored) -> None:
+    def _check_kept(self, tensor: TensorInput, name: str, stored: Stored) -> None:
         """Raise TensorDataError unless an input travels as elements of its type do."""
-        given, width = self._tensors[tensor.name], self._width(tensor, stored.type)
+        given, width = self._tensors[name], self._width(tensor, stored.type)
         if width is None:
             given.check_kept(stored.type.element, stored.dtype)
             return
@@ -153,26 +221,47 @@ class _ModelCall:
         with at(given.pointer):
             check_dense_bytes(given.data.size, prod(static_shape(stored.type)), width)
 
-    def _elements(self, tensor: TensorInput, stored: Stored) -> Array:
-        given, width = self._tensors[tensor.name], self._width(tensor, stored.type)
+    def _elements(self, tensor: TensorInput, name: str, stored: Stored) -> Array:
+        given, width = self._tensors[name], self._width(tensor, stored.type)
         if width is None:
             return given.data
         with at(given.pointer):
             return unpack(given.data, width, prod(static_shape(stored.type)), stored.dtype)
 
     def _run(self, work: PlannedWork) -> Answer:
-        arrays = {each.name: self._elements(each, work.operands[each.name]) for each in self._inputs}
-        with sides(**{each.side or each.name: self._tensors[each.name].pointer for each in self._inputs}):
+        arrays = {
+            name: self._elements(each, name, work.operands[name])
+            for each in self._inputs
+            for name in self._names[each.name]
+        }
+        named = {each.side or each.name: self._tensors[self._names[each.name][0]].pointer for each in self._inputs}
+        with self._pointing(), sides(**named):
             result = work.run(arrays)
         return self._answer(result)
 
     def _answer(self, result: Result) -> Answer:
-        outputs = [self._output(each, result.outputs[each.name]) for each in self._operation.outputs]
+        outputs: list[OutputTensor] = []
+        parameters: dict[str, Any] = {}
+        own = {each.name for each in self._operation.members}
+        for part in self._operation.reply:
+            match part:
+                case TensorOutput() if part.name in result.outputs:
+                    value = result.outputs[part.name]
+                    outputs.append(self._output(part, value))
+                    if self._operation.has_option("output_type") or part.elements in _OF_STATED_TYPE:
+                        parameters[f"{part.name}_type"] = print_type(value.type)
+                case NumbersOutput() if part.name in result.numbers:
+                    numbers = result.numbers[part.name]
+                    output = integers_output if part.kind is Kind.INTEGER else reals_output
+                    outputs.append(output(_name(part), numbers.shape, numbers))
+                case Member() if part.name in result.report:
+                    parameters[part.name] = result.report[part.name]
+                case Report():
+                    parameters |= {name: each for name, each in result.report.items() if name not in own}
         outputs += [output_tensor(name, each.type, each.data) for name, each in result.stages.items()]
         if self._operation.trace is not None and result.records is not None:
             outputs += _record_tensors(self._operation.trace.records, result.records)
-        types = {f"{name}_type": print_type(each.type) for name, each in result.outputs.items()}
-        return Answer(tuple(outputs), {**types, **result.report})
+        return Answer(tuple(outputs), parameters)
 
     def _output(self, tensor: TensorOutput, value: TensorValue) -> OutputTensor:
         kept, width = output_tensor(_name(tensor), value.type, value.data), self._width(None, value.type)
@@ -182,14 +271,15 @@ class _ModelCall:
         return OutputTensor(kept.name, _BYTES, packed.shape, packed, kept.element_type)
 
 
-_RECORD_DATATYPES = {"multiplier": DATATYPES["INT64"], "shift": DATATYPES["INT32"]}
+def _datatype(member: Member) -> Datatype:
+    return DATATYPES[f"INT{member.bits}"]
 
 
 def _record_tensors(records: Records, values: Iterable[Mapping[str, int]]) -> list[OutputTensor]:
     listed = list(values)
     tensors = []
-    for member in records.members:
-        datatype = _RECORD_DATATYPES[member.name]
+    for member in records.record.members:
+        datatype = _datatype(member)
         column = np.array([each[member.name] for each in listed], datatype.dtype)
         tensors.append(OutputTensor(member.name, datatype, column.shape, column, print_type(datatype.element)))
     return tensors
@@ -201,11 +291,30 @@ def _lowered(description: str) -> str:
     return description[:1].lower() + description[1:] if first[1:].islower() else description
 
 
+def _input_slot(given: Input) -> Slot:
+    if isinstance(given, NumbersInput):
+        return Slot(name=_name(given), description=given.description, datatypes=_NUMBERS, optional=given.optional)
+    return Slot(
+        name=_name(given),
+        description=given.description,
+        datatypes=_DATATYPES[given.elements],
+        optional=given.optional,
+        variadic=bool(given.several),
+    )
+
+
 def _output_slots(operation: Operation) -> list[Slot]:
-    slots = [
-        Slot(name=_name(each), description=each.description, datatypes=_DATATYPES[each.elements])
-        for each in operation.outputs
-    ]
+    slots = []
+    for part in operation.reply:
+        match part:
+            case TensorOutput():
+                datatypes = _DATATYPES[part.elements]
+                said = part.description or "The result."
+                slots.append(Slot(name=_name(part), description=said, datatypes=datatypes, optional=part.optional))
+            case NumbersOutput():
+                datatypes = ("INT64" if part.kind is Kind.INTEGER else "FP64",)
+                slot = Slot(name=_name(part), description=part.description, datatypes=datatypes, optional=part.optional)
+                slots.append(slot)
     if (trace := operation.trace) is None:
         return slots
     for stage in trace.stages:
@@ -218,30 +327,22 @@ def _output_slots(operation: Operation) -> list[Slot]:
                 optional=True,
             )
         )
-    for member in trace.records.members:
+    for member in trace.records.record.members:
         said = f"With trace, of each of the {trace.records.name}. {trace.records.description}"
-        datatype = _RECORD_DATATYPES[member.name].name
+        datatype = _datatype(member).name
         slots.append(Slot(name=member.name, description=said, datatypes=(datatype,), optional=True))
     return slots
 
 
 def model_of(operation: Operation) -> Model:
     """Return an operation as a model."""
-    types = [_type_parameter(each) for each in operation.inputs]
+    types = [_type_parameter(each) for each in operation.tensors if not each.elements.tell_their_type]
     parameters = [_parameter(each) for each in operation.options]
     return Model(
         name=operation.name,
         versions=("1",),
         description=operation.summary,
-        inputs=tuple(
-            Slot(
-                name=_name(each),
-                description=each.description,
-                datatypes=_DATATYPES[each.elements],
-                optional=each.optional,
-            )
-            for each in operation.inputs
-        ),
+        inputs=tuple(map(_input_slot, operation.inputs)),
         outputs=tuple(_output_slots(operation)),
         parameters=(*parameters[:1], *types, *parameters[1:]),
         plan=lambda call: _ModelCall(operation, call).plan(),

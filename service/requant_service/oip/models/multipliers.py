@@ -15,9 +15,8 @@ from requant_service.oip.call import Call
 from requant_service.oip.datatypes import DATATYPES
 from requant_service.oip.models.model import Answer, Job, Model, Slot, Work
 from requant_service.oip.models.pointers import pointing_into
-from requant_service.oip.models.ranges import integers_output, real_numbers, reals_output
 from requant_service.oip.parameters import Parameter
-from requant_service.oip.tensors import InputTensor, OutputTensor
+from requant_service.oip.tensors import InputTensor, OutputTensor, integers_output, real_numbers, reals_output
 from requant_service.operations.parameters.multipliers import (
     Scales,
     derivation_characters,

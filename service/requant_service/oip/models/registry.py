@@ -6,8 +6,6 @@ from collections.abc import Mapping
 
 from requant.errors import UnknownNameError, excerpt
 from requant.errors.names import entry_named
-from requant_service.oip.models.blocks import DEQUANTIZE_BLOCKS, QUANTIZE_BLOCKS
-from requant_service.oip.models.calibration import DERIVE_FROM_TENSOR
 from requant_service.oip.models.comparison import COMPARE
 from requant_service.oip.models.conversions import DEQUANTIZE, QUANTIZE, REQUANTIZE
 from requant_service.oip.models.described import OPERATION_MODELS
@@ -16,7 +14,6 @@ from requant_service.oip.models.model import Model
 from requant_service.oip.models.modules import EVALUATE, LOWER
 from requant_service.oip.models.multipliers import DERIVE_MULTIPLIER
 from requant_service.oip.models.operators import OPERATOR_MODELS
-from requant_service.oip.models.ranges import DERIVE_BIAS, DERIVE_FROM_RANGE, FAKE_QUANTIZE
 from requant_service.oip.models.types import PARSE_TYPE, TRANSLATE_TYPE
 from requant_service.oip.models.vectors import VECTORS
 
@@ -29,12 +26,6 @@ _OPERATIONS = (
     EXPLAIN_REQUANTIZE,
     VECTORS,
     COMPARE,
-    QUANTIZE_BLOCKS,
-    DEQUANTIZE_BLOCKS,
-    FAKE_QUANTIZE,
-    DERIVE_FROM_RANGE,
-    DERIVE_FROM_TENSOR,
-    DERIVE_BIAS,
     DERIVE_MULTIPLIER,
     *OPERATION_MODELS.values(),
     PARSE_TYPE,

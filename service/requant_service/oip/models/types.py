@@ -22,9 +22,8 @@ from requant_service.http.responses import json_text, model_text
 from requant_service.oip.call import Call
 from requant_service.oip.models.model import Answer, Job, Model, Slot, Work
 from requant_service.oip.models.pointers import pointing_into
-from requant_service.oip.models.ranges import integers_output, reals_output
 from requant_service.oip.parameters import Parameter, Value, pointer_to, read_list
-from requant_service.oip.tensors import OutputTensor
+from requant_service.oip.tensors import OutputTensor, integers_output, reals_output
 from requant_service.operations.mlir.translation import translate_type, translation_characters
 from requant_service.operations.mlir.translation_call import (
     LitertParameters,

@@ -7,18 +7,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
-from requant.calibration.methods import CALIBRATION_METHODS, CalibrationOptions
+from requant import description
+from requant.calibration.methods import CALIBRATION_METHODS
 from requant.calibration.methods.search import DEFAULT_METHOD, GranularityName
-from requant.calibration.ranges import RANGE_RULES, RangeOptions
+from requant.calibration.ranges import RANGE_RULES
 from requant.errors import InvalidRequestError, RequantError
+from requant.operations import parameters
 from requant.profiles import PROFILES
 from requant_service.operations.conversion_options import LARGEST_INTEGER, Option, Value
-
-LARGEST_AXIS = 2**31 - 1
-MAX_BLOCK_SIZES = 64
 
 _SIZES = re.compile(r"[0-9]{1,19}(,[0-9]{1,19})*", re.ASCII)
 
@@ -26,40 +25,20 @@ _SIZES = re.compile(r"[0-9]{1,19}(,[0-9]{1,19})*", re.ASCII)
 _FLAT_NAMES = {"profile": "calibration_profile", "storage": "storage_type"}
 _JSON_NAMES = {flat: name for name, flat in _FLAT_NAMES.items()}
 
-_DESCRIPTIONS = {
-    "symmetric": "A range of -m to m, with a fixed zero point.",
-    "narrow": "Do not use the lowest quantized value.",
-    "reduced": "Use the system's reduced range of quantized values.",
-    "power_of_two": "Round scales to powers of two.",
-    "preserve_sparsity": "FBGEMM's symmetric range.",
-    "minimum_real_range": "The minimum width of a range; narrower ranges are widened.",
-    "epsilon": "The smallest scale. Default: the system's.",
-    "averaging_constant": "For moving_average: the weight of a new tensor. Default: 0.01.",
-    "percentile": "For percentile: the percentage of elements that the range keeps. Default: 99.999.",
-    "magnitudes": "For percentile: use |x|, so that the range is symmetric.",
-    "bins": "Number of histogram bins. Default: 2048; for entropy 128.",
-    "quantized_bins": "For the entropy methods: the number of quantized bins. Default: 128.",
-    "first_bins": "For entropy_model_optimizer: number of bins of the smallest candidate. Default: 128.",
-    "candidates": "For mse: the number of candidate ranges. Default: 100.",
-    "calibration_profile": "For mse: the profile that quantizes and dequantizes the candidates. Default: stablehlo.",
-}
-_KINDS: Mapping[str, type[int] | type[float] | type[bool]] = {
-    "bool": bool,
-    "float | None": float,
-    "bool | None": bool,
-    "int | None": int,
-}
+_KINDS = {description.Kind.BOOLEAN: bool, description.Kind.NUMBER: float, description.Kind.INTEGER: int}
 
 
-def _numeric(field: Any) -> Option:
-    return Option(name=field.name, description=_DESCRIPTIONS[field.name], kind=_KINDS[field.type])
+def _numeric(option: description.Option) -> Option:
+    return Option(name=option.name, description=option.description, kind=_KINDS[option.kind])
 
 
 STORAGE_TYPE = Option(
     name="storage_type",
     description="For a calibrated type, which states a range: the storage, such as i8, u4 or i8<-127:127>.",
 )
-AXIS = Option(name="axis", description="One scale for each index along this axis.", kind=int, highest=LARGEST_AXIS)
+AXIS = Option(
+    name="axis", description="One scale for each index along this axis.", kind=int, highest=parameters.MAX_AXIS
+)
 
 CALIBRATION_OPTIONS: tuple[Option, ...] = (
     Option(
@@ -83,11 +62,10 @@ CALIBRATION_OPTIONS: tuple[Option, ...] = (
     ),
     AXIS,
     Option(name="block_sizes", description="One scale for each block: its size along each dimension, such as 1,32."),
-    *(_numeric(field) for field in fields(RangeOptions)),
-    *(_numeric(field) for field in fields(CalibrationOptions) if field.name != "profile"),
+    *(_numeric(each) for each in (*parameters.RANGE_OPTIONS, *parameters.METHOD_OPTIONS) if each.kind in _KINDS),
     Option(
         name="calibration_profile",
-        description=_DESCRIPTIONS["calibration_profile"],
+        description="For mse: the profile that quantizes and dequantizes the candidates. Default: stablehlo.",
         choices=tuple(PROFILES),
         named="ProfileName",
     ),
@@ -133,10 +111,12 @@ def given_calibration(values: Mapping[str, Value | None]) -> tuple[tuple[str, An
 
 def read_block_sizes(text: str) -> tuple[int, ...]:
     """Return sizes that are given as 1,32 or as [1, 32]. Raise InvalidRequestError."""
-    found = text if len(text) <= 22 * MAX_BLOCK_SIZES else ""
+    found = text if len(text) <= 22 * parameters.MAX_BLOCK_DIMENSIONS else ""
     found = found.strip().removeprefix("[").removesuffix("]").replace(" ", "")
     sizes = tuple(map(int, found.split(","))) if _SIZES.fullmatch(found) else ()
-    if not 1 <= len(sizes) <= MAX_BLOCK_SIZES or not all(1 <= size <= LARGEST_INTEGER for size in sizes):
+    if not 1 <= len(sizes) <= parameters.MAX_BLOCK_DIMENSIONS or not all(
+        1 <= size <= LARGEST_INTEGER for size in sizes
+    ):
         detail = "expected one size for each dimension, at least 1, with commas between, such as 1,32"
         raise InvalidRequestError.of_field("/calibration/block_sizes", "block_sizes", detail)
     return sizes

@@ -20,17 +20,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from requant.calibration.finished_type import Granularity, PerBlock, PerTensor, finish_type
+from requant.calibration.finished_type import Granularity, PerTensor, finish_type
 from requant.calibration.methods.search import Calibration, CalibrationRequest, plan_calibration
 from requant.calibration.ranges import RangeOptions, RangeParameters, RangeRule, range_rule_named
 from requant.errors import InvalidRequestError, ParameterError, PreconditionError, RequantError, UnsupportedError, at
 from requant.formats.elements import FloatElement
 from requant.mlir import parse_storage
 from requant.mlir.types import AnyType, CalibratedType, TensorType, Type, UniformQuantizedType
+from requant.operations.parameters import derived_numbers, finished_members
 from requant.plan.operands import bind, float_element, static_shape
 from requant_service.operations.conversion_call import ConversionCall, PlannedConversion, input_tensor_type, plan_call
-from requant_service.operations.parameters import CHARACTERS_PER_SCALE, finished_parameters
-from requant_service.operations.types import read_type
+from requant_service.operations.types import CHARACTERS_PER_SCALE, read_type
 from requant_service.runtime.runtime import Runtime
 from requant_service.runtime.settings import Settings
 
@@ -70,29 +70,25 @@ class DerivedScales:
     left_out: int | None = None
 
     @property
-    def _shape(self) -> tuple[int, ...]:
-        if isinstance(self.granularity, PerTensor):
-            return ()
-        return self.granularity.scale_shape if isinstance(self.granularity, PerBlock) else (self.granularity.count,)
-
-    @property
     def scale(self) -> Array:
         """The scales of the type: a scalar, one dimension, or the shape of the blocks.
 
         f32, in which most rules compute, where that holds all of them exactly and the expressed type is no f64; else
         f64.
         """
-        found = np.array(self.type.scales).reshape(self._shape)
+        found = np.array(self.type.scales).reshape(self.granularity.scale_shape)
         as_f32 = found.astype(np.float32)
         return as_f32 if self.expressed.name != "f64" and np.array_equal(as_f32, found) else found
 
     def zero_point(self, dtype: np.dtype[Any]) -> Array:
         """The zero points, as `scale`, in the dtype of the stored numbers."""
-        return np.array(self.type.zero_points, np.int64).astype(dtype).reshape(self._shape)
+        return np.array(self.type.zero_points, np.int64).astype(dtype).reshape(self.granularity.scale_shape)
 
     def members(self) -> dict[str, Any]:
         """Return what was found by the names that replies of `/v1/parameters/tensor` and `range` have for it."""
-        members = finished_parameters(self.rule, self.expressed, self.found, self.granularity)
+        members: dict[str, Any] = {**finished_members(self.rule, self.expressed, self.found, self.granularity)}
+        for name, numbers in derived_numbers(self.found, self.granularity).items():
+            members[name] = numbers.reshape(-1).tolist()
         if self.minimums is not None and self.maximums is not None:
             members["method"] = self.method
             members["minimums"] = self.minimums.tolist()

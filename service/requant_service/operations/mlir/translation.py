@@ -23,7 +23,7 @@ from requant_service.operations.mlir.translation_call import (
     Translation,
     TranslationSystem,
 )
-from requant_service.operations.parameters import check_factors
+from requant_service.operations.parameters.multipliers import check_factors
 from requant_service.operations.types import check_rank, read_type
 from requant_service.runtime.settings import Settings
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from requant.errors import at, below
+from requant.errors import LimitError, at, below
 from requant.errors.cancellation import checked
 from requant.schemes import scheme_named
 from requant.schemes.multipliers import DerivedMultiplier, derive_from_scales, derive_multiplier
-from requant_service.operations.parameters.rules import check_factors
 from requant_service.runtime.executor import CHARACTERS_PER_FACTOR
 from requant_service.runtime.settings import Settings
 
@@ -17,6 +16,13 @@ Scales = tuple[str, str | None, str]
 
 # How many multipliers are derived between two looks at whether to go on.
 _AT_ONCE = 16
+
+
+def check_factors(count: int, of: str, settings: Settings, pointer: str) -> None:
+    """Raise LimitError for more factors than multipliers are derived for at once. `of`: what has one each."""
+    limit = settings.max_factors
+    if count > limit:
+        raise LimitError(f"there are {count} {of}; the limit is {limit}", limit=limit, pointer=pointer)
 
 
 def derivation_characters(count: int) -> int:

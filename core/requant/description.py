@@ -98,6 +98,12 @@ class Option:
         """The description, or that of the choices."""
         return self.description or (self.choices.description if self.choices else "")
 
+    def choice_fault(self, value: Any) -> str | None:
+        """Return what is wrong with a text that is no member of the enumeration, if there is one."""
+        if self.choices is None or self.choices.enumeration is None or value in self.choices.values:
+            return None
+        return f"not one of {', '.join(self.choices.values)}"
+
     def resolve(self, value: Any) -> Any:
         """Return what a value stands for. Raise what `read` raises."""
         return value if value is None or self.read is None else self.read(value)

@@ -22,6 +22,7 @@ from requant.function_stubs import STUBS, stubs
 from requant.functions import FUNCTIONS, gives_tensors, has_report, public_name
 from requant.mlir.types import TensorType
 from requant.operations import OPERATIONS
+from requant.operations.conversions import CONVERSIONS
 from requant.operators.element_names import container
 from requant.operators.registry import OPERATORS
 from requant_service.json_api.catalog.operators import route_path
@@ -282,3 +283,20 @@ def test_files_that_are_wrong_are_named(
     Path("x.txt").write_text("1 2")
     assert main(["matmul", *arguments, "--output-type", "i32"]) == status
     assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("conversion", CONVERSIONS.values(), ids=lambda operation: operation.name)
+def test_a_conversion_on_files_is_the_function(
+    conversion: Operation, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    body = conversion.example
+    tensor, options = body["input"], {name: each for name, each in body.items() if name != "input"}
+    x = as_floats({**tensor, "values": [0.25, 0.75, -1.5, 7.0]}) if conversion.name == "quantize" else array(tensor)
+    types = {} if conversion.name == "quantize" else {"input_type": element_type(tensor)}
+    np.save(tmp_path / "x.npy", x)
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in (types | options).items()]
+    assert main([conversion.name, str(tmp_path / "x.npy"), *flags, "-o", str(tmp_path / "y.npy")]) == 0
+    report = json.loads(capsys.readouterr().out)
+    y, expected_report = getattr(requant, conversion.name)(x, **types, **options, return_report=True)
+    assert np.array_equal(np.load(tmp_path / "y.npy"), y)
+    assert {name: report[name] for name in expected_report._asdict()} == expected_report._asdict()

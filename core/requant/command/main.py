@@ -104,8 +104,9 @@ def command_parser(*, with_operations: bool = True, operator: str = "") -> argpa
         subparser.set_defaults(run=module.run)
     if with_operations:
         from requant.operations import OPERATIONS
+        from requant.operations.conversions import CONVERSIONS
 
-        described_here = dict(OPERATIONS)
+        described_here = {each.name: each for each in (*CONVERSIONS.values(), *OPERATIONS.values())}
         if "." in operator and not operator.startswith("-"):
             from requant.operators.operation import operation_of
             from requant.operators.registry import operator_named

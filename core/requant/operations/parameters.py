@@ -151,6 +151,7 @@ GRANULARITY = Option(
     description="Default: per_axis with axis, sub_channel with block_sizes, else per_tensor.",
     optional=True,
     choices=Choices.of(GranularityName),
+    read=GranularityName,
 )
 
 _PARAMETERS = (

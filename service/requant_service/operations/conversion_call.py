@@ -19,6 +19,7 @@ from requant.convert.requantize import ScalingPlan, plan_requantize
 from requant.errors import InvalidRequestError, ParameterError, PreconditionError, UnsupportedError, at, sides
 from requant.mlir import print_type
 from requant.mlir.types import AnyType, CalibratedType, ElementType, TensorType, Type
+from requant.operations.conversions import CONVERSION_OPTIONS
 from requant.plan.conversion import Conversion
 from requant.plan.operands import bind, element_name, static_shape
 from requant.plan.packing import Packing, dense_width
@@ -26,7 +27,7 @@ from requant.plan.plan import Array, Plan
 from requant.plan.report import Report
 from requant.profiles import Operation
 from requant.schemes import Multiplier
-from requant_service.operations.conversion_options import OPTIONS, Value
+from requant_service.operations.conversion_options import Value
 from requant_service.operations.plan_bytes import plan_bytes
 from requant_service.operations.types import read_tensor_type, read_type
 from requant_service.runtime.executor import CHARACTERS_PER_FACTOR
@@ -147,11 +148,11 @@ def made_of_call(call: ConversionCall, make: Callable[..., Made], settings: Sett
     input_type = input_tensor_type(call, settings)
     output_type = _read(call.output_type, settings, "/output_type")
     arguments: dict[str, Any] = {}
-    for option in OPTIONS[call.operation]:
+    for option in CONVERSION_OPTIONS[call.operation]:
         for name, value in call.options:
             if name == option.name:
                 with at(f"/{name}"):
-                    arguments[name] = option.read(value)
+                    arguments[name] = option.resolve(value)
     of_multipliers: AbstractContextManager[None] = nullcontext()
     if call.multipliers is not None:
         arguments["multipliers"] = call.multipliers

@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 
 from starlette.requests import Request
 
+from requant.description import LARGEST_INTEGER, Kind, Option
 from requant.errors import FieldFault, InvalidRequestError, LimitError, ParameterError
 from requant.mlir.types import ElementType, Type
+from requant.operations.conversions import CONVERSION_OPTIONS, MAX_MULTIPLIER, MAX_SHIFT
 from requant.plan.packing import Packing
 from requant.profiles import DEFAULT_PROFILES, Operation
 from requant.schemes import Multiplier
@@ -19,15 +21,7 @@ from requant_service.http.openapi_operation import SCHEMAS, query_parameter
 from requant_service.http.query import read_query
 from requant_service.operations.calibration.options import CALIBRATION_OPTIONS, given_calibration
 from requant_service.operations.conversion_call import ConversionCall
-from requant_service.operations.conversion_options import (
-    LARGEST_INTEGER,
-    LARGEST_MULTIPLIER,
-    LARGEST_SHIFT,
-    OPTIONS,
-    Option,
-    Value,
-    given_options,
-)
+from requant_service.operations.conversion_options import Value, given_options
 from requant_service.operations.types import read_query_type
 from requant_service.runtime.runtime import Runtime
 from requant_service.runtime.settings import MAX_ENTRIES
@@ -44,7 +38,7 @@ _MULTIPLIERS = "Replace the derived multipliers: one, or one per channel, as com
 
 def options_of(operation: Operation) -> tuple[Option, ...]:
     """Return the options of an operation, and those that say how scales are found that a quantization leaves open."""
-    return OPTIONS[operation] + (CALIBRATION_OPTIONS if operation is Operation.QUANTIZE else ())
+    return CONVERSION_OPTIONS[operation] + (CALIBRATION_OPTIONS if operation is Operation.QUANTIZE else ())
 
 
 def text_fields(operation: Operation) -> list[str]:
@@ -79,14 +73,12 @@ def required_type(operation: Operation) -> str:
 def schema_of(option: Option) -> dict[str, Any]:
     """Return the OpenAPI schema of an option."""
     default = {} if option.default is None else {"default": option.default}
-    if option.kind is bool:
+    if option.kind is Kind.BOOLEAN:
         return {"type": "boolean"}
-    if option.kind is float:
+    if option.kind is Kind.NUMBER:
         return {"type": "number", "format": "double"}
-    if option.kind is str and not option.named:
-        return {"type": "string"}
-    if option.kind is str:
-        return {"$ref": f"{SCHEMAS}{option.named}", **default}
+    if option.kind is Kind.TEXT:
+        return {"type": "string"} if option.choices is None else {"$ref": f"{SCHEMAS}{option.choices.name}", **default}
     bounds = {"minimum": 0} if option.highest == LARGEST_INTEGER else {"minimum": 0, "maximum": option.highest}
     return {"type": "integer", "format": "int64" if option.highest == LARGEST_INTEGER else "int32", **bounds, **default}
 
@@ -159,21 +151,21 @@ def _choice(name: str, given: str, choices: tuple[str, ...]) -> str:
 
 def read_value(option: Option, text: str) -> Value:
     """Return the value of an option that a text stands for. Raise InvalidRequestError."""
-    if option.kind is bool:
+    if option.kind is Kind.BOOLEAN:
         if text not in ("true", "false"):
             raise _wrong(option.name, "bool", "expected true or false")
         return text == "true"
-    if option.kind is float:
+    if option.kind is Kind.NUMBER:
         try:
             return parse_factor(text)
         except ParameterError:
             raise _wrong(option.name, "float_parsing", "expected a finite decimal number") from None
-    if option.kind is int:
+    if option.kind is Kind.INTEGER:
         if not (text.isascii() and text.isdigit() and len(text) <= 19 and int(text) <= option.highest):
             highest = "2^63 - 1" if option.highest == LARGEST_INTEGER else option.highest
             raise _wrong(option.name, "int_parsing", f"expected a decimal integer from 0 to {highest}")
         return int(text)
-    if (fault := option.fault(text)) is not None:
+    if (fault := option.choice_fault(text)) is not None:
         raise _wrong(option.name, "enum", fault)
     return text
 
@@ -184,7 +176,7 @@ def _multipliers(text: str) -> tuple[Multiplier, ...]:
         raise LimitError(f"there are more than {MAX_ENTRIES} multipliers", limit=MAX_ENTRIES, pointer="/multipliers")
     pairs = [_PAIR.fullmatch(pair) for pair in text.split(",")]
     found = tuple(Multiplier(int(pair[1]), int(pair[2])) for pair in pairs if pair is not None)
-    fit = all(abs(each.multiplier) <= LARGEST_MULTIPLIER and abs(each.shift) <= LARGEST_SHIFT for each in found)
+    fit = all(abs(each.multiplier) <= MAX_MULTIPLIER and abs(each.shift) <= MAX_SHIFT for each in found)
     if len(found) != len(pairs) or not fit:
         detail = "expected pairs multiplier:shift with commas between, such as 1073741824:-3,1431655765:-2"
         raise _wrong("multipliers", "multipliers", detail)

@@ -23,12 +23,12 @@ from requant.convert.vectors.table import Column, Kind, Table, real_bits
 from requant.convert.vectors.vectors import DEFAULT_COUNT, Vector, Vectors, vectors_of
 from requant.errors import InvalidRequestError, ParameterError, PreconditionError, UnsupportedError, at, sides
 from requant.formats.elements import FLOATS
+from requant.operations.conversions import CONVERSION_OPTIONS
 from requant.operators.tosa.rescale_plan import RescaleRounding
 from requant.operators.vectors import RESCALE, operation_named, rescale_subjects
 from requant.plan.lanes import LANES
 from requant.profiles import Operation, profile_named
 from requant.schemes import Multiplier
-from requant_service.operations.conversion_options import OPTIONS
 from requant_service.operations.explanation import element_members
 from requant_service.operations.types import read_type
 from requant_service.runtime.settings import Settings
@@ -162,7 +162,7 @@ def _rescale(call: VectorsCall, settings: Settings) -> list[Subject]:
 
 
 def _conversion(call: VectorsCall, operation: Operation, profile: str, settings: Settings) -> list[Subject]:
-    options = {option.name: option for option in OPTIONS[operation] if option.name not in ("seed", "axis")}
+    options = {option.name: option for option in CONVERSION_OPTIONS[operation] if option.name not in ("seed", "axis")}
     taken = _OF_ALL | {"profile", *options} | ({"multipliers"} if operation is Operation.REQUANTIZE else set())
     _check_fields(call, taken)
     if operation is not Operation.DEQUANTIZE:
@@ -171,7 +171,7 @@ def _conversion(call: VectorsCall, operation: Operation, profile: str, settings:
     for name, option in options.items():
         if (value := getattr(call, name)) not in (None, ""):
             with at(f"/{name}"):
-                arguments[name] = option.read(value)
+                arguments[name] = option.resolve(value)
     if call.rounding == "stochastic":
         detail = "stochastic rounding depends on the place of an element; vectors are of elements by themselves"
         raise UnsupportedError(detail, pointer="/rounding")

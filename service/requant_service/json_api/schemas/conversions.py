@@ -7,6 +7,16 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, FailFast, Field
 
 from requant.convert.quantize import NanPolicy
+from requant.operations.conversions import (
+    AXIS,
+    MAX_MULTIPLIER,
+    MAX_SHIFT,
+    NAN,
+    ROUNDING,
+    SATURATE,
+    SCHEME,
+    SEED,
+)
 from requant.operations.options import REPORT, USED_MULTIPLIER
 from requant.plan.packing import Packing
 from requant.schemes import Multiplier
@@ -14,16 +24,6 @@ from requant_service.http.models import ABSENT, Int32, Int64, ReplyModel, Reques
 from requant_service.json_api.schemas.calibration import DerivedParameters, QuantizeCalibration
 from requant_service.json_api.schemas.described import report_model
 from requant_service.json_api.schemas.tensors import OutputTensor, PackingChoice, Tensor
-from requant_service.operations.conversion_options import (
-    AXIS,
-    LARGEST_MULTIPLIER,
-    LARGEST_SHIFT,
-    NAN,
-    ROUNDING,
-    SATURATE,
-    SCHEME,
-    SEED,
-)
 from requant_service.runtime.settings import MAX_ENTRIES
 
 Report: Any = report_model(REPORT)
@@ -33,8 +33,8 @@ UsedMultiplier: Any = report_model(USED_MULTIPLIER)
 class MultiplierPair(RequestModel):
     """An integer multiplier and a shift, in the sign convention of the scheme."""
 
-    multiplier: Int64 = Field(ge=-LARGEST_MULTIPLIER, le=LARGEST_MULTIPLIER)
-    shift: Int32 = Field(ge=-LARGEST_SHIFT, le=LARGEST_SHIFT)
+    multiplier: Int64 = Field(ge=-MAX_MULTIPLIER, le=MAX_MULTIPLIER)
+    shift: Int32 = Field(ge=-MAX_SHIFT, le=MAX_SHIFT)
 
 
 def as_multiplier(pair: MultiplierPair) -> Multiplier:

@@ -9,11 +9,12 @@ from pydantic import AfterValidator, FailFast, Field
 from requant.convert.quantize import NanPolicy
 from requant.convert.vectors.reason import ParameterReason, Reason
 from requant.convert.vectors.vectors import DEFAULT_COUNT, MAX_VECTORS, MIN_OF_A_SET
+from requant.description import LARGEST_INTEGER
+from requant.operations.conversions import NAN, ROUNDING, SATURATE, SCHEME
 from requant.operators.tosa.rescale_plan import RescaleRounding
 from requant_service.http.models import ABSENT, Int32, Int64, ReplyModel, RequestModel, component
 from requant_service.json_api.schemas.conversions import MultiplierPair, as_multiplier
 from requant_service.json_api.schemas.explain import ExplainedStep
-from requant_service.operations.conversion_options import LARGEST_INTEGER, NAN, ROUNDING, SATURATE, SCHEME
 from requant_service.operations.vectors import MAX_GIVEN, Format, VectorsCall
 
 _ZERO_POINT = "tosa.RESCALE. Default: 0 if multipliers are given, else several values are generated."

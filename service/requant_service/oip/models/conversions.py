@@ -12,12 +12,14 @@ import numpy as np
 
 from requant.errors import FieldFault, InvalidRequestError, RequantError, at
 from requant.mlir import print_type
+from requant.operations.conversions import CONVERSION_OPTIONS, CONVERSIONS
 from requant.operations.parameters import MAX_AXIS
 from requant.plan.operands import float_element, static_shape
 from requant.plan.packing import Packing, check_dense_bytes
-from requant.profiles import DEFAULT_PROFILES, PROFILES, Operation
+from requant.profiles import Operation
 from requant_service.oip.call import Call
 from requant_service.oip.datatypes import DATATYPES, NARROW_FLOATS, REALS, STORED, datatype_of
+from requant_service.oip.models.described import parameter_of
 from requant_service.oip.models.model import Model, Slot
 from requant_service.oip.models.parameter_tensors import (
     AXIS,
@@ -41,7 +43,7 @@ from requant_service.operations.calibration.options import (
 )
 from requant_service.operations.calibration.quantization import DerivedScales, may_leave_scales_open, open_type
 from requant_service.operations.conversion_call import ConversionCall, ConversionResult, PlannedConversion
-from requant_service.operations.conversion_options import OPTIONS, Option, given_options
+from requant_service.operations.conversion_options import given_options
 from requant_service.operations.error_measures import error_measures
 from requant_service.operations.parameters.tensors import multipliers_of_tensors
 
@@ -59,47 +61,25 @@ _PACKING = Parameter(
     default=str(Packing.UNPACKED),
     choices=tuple(Packing),
 )
-_KINDS = {str: Kind.STRING, int: Kind.INTEGER, float: Kind.NUMBER, bool: Kind.BOOLEAN}
 _BYTES = DATATYPES["UINT8"]
 _INT32 = DATATYPES["INT32"]
 _INT64 = DATATYPES["INT64"]
 
 
 def _profile(operation: Operation) -> Parameter:
-    """Return the parameter that names a profile which defines an operation, or the casts that it is for floats."""
-    casts = operation is not Operation.REQUANTIZE
-    defining = tuple(
-        name
-        for name, profile in PROFILES.items()
-        if operation in profile.operations or (casts and profile.casts is not None)
-    )
-    default = DEFAULT_PROFILES[operation]
-    return Parameter(name="profile", description="The arithmetic contract.", default=default, choices=defining)
+    return parameter_of(CONVERSIONS[operation].option("profile"))
 
 
 def _options(operation: Operation) -> list[Parameter]:
-    return [option_parameter(each) for each in OPTIONS[operation]]
-
-
-def option_parameter(option: Option) -> Parameter:
-    """Return an option of an operation as the parameter of a model."""
-    return Parameter(
-        name=option.name,
-        description=option.description,
-        kind=_KINDS[option.kind],
-        default=option.default,
-        optional=option.default is None,
-        choices=option.choices,
-        highest=option.highest,
-    )
+    return [parameter_of(each) for each in CONVERSION_OPTIONS[operation]]
 
 
 def _conversion(call: Call, operation: Operation, **members: Any) -> ConversionCall:
     """Return a call of the model of an operation as a conversion. `members` are those that not every model has."""
     x = call.inputs["x"]
-    for option in OPTIONS[operation]:
+    for option in CONVERSION_OPTIONS[operation]:
         value = call.parameters[option.name]
-        if value is not None and (fault := option.fault(value)) is not None:
+        if value is not None and (fault := option.choice_fault(value)) is not None:
             raise InvalidRequestError(
                 f"parameter {option.name}: {fault}", (FieldFault(pointer_to(option.name), "enum", fault),)
             )
@@ -165,7 +145,7 @@ QUANTIZE = Model(
         replace(
             BLOCK_SIZES, description="The size of a block along each dimension, with scale or if scales are derived."
         ),
-        *(option_parameter(each) for each in CALIBRATION_OPTIONS if each.name not in OF_SCALES),
+        *(parameter_of(each) for each in CALIBRATION_OPTIONS if each.name not in OF_SCALES),
         _profile(Operation.QUANTIZE),
         *_options(Operation.QUANTIZE),
         Parameter(

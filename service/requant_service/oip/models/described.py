@@ -80,7 +80,8 @@ def _name(tensor: Input | TensorOutput | NumbersOutput) -> str:
     return tensor.model_name or tensor.name
 
 
-def _parameter(option: Option) -> Parameter:
+def parameter_of(option: Option) -> Parameter:
+    """Return an option as the parameter of a model."""
     said = option.words
     if option.kind in _LISTS:
         said += " A JSON list as text."
@@ -337,7 +338,7 @@ def _output_slots(operation: Operation) -> list[Slot]:
 def model_of(operation: Operation) -> Model:
     """Return an operation as a model."""
     types = [_type_parameter(each) for each in operation.tensors if not each.elements.tell_their_type]
-    parameters = [_parameter(each) for each in operation.options]
+    parameters = [parameter_of(each) for each in operation.options]
     return Model(
         name=operation.name,
         versions=("1",),

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from requant.convert.quantize import NanPolicy
+from requant.convert.quantize import ROUNDINGS, NanPolicy
 from requant.convert.vectors.subject import Element
 from requant.convert.vectors.table import Table
 from requant.convert.vectors.vectors import DEFAULT_COUNT, MAX_VECTORS, MIN_OF_A_SET
 from requant.errors import InvalidRequestError, LimitError
+from requant.operations.conversions import NAN, ROUNDING, SATURATE, SCHEME
 from requant.operators.tosa.rescale_plan import RescaleRounding
 from requant.operators.vectors import OPERATIONS
 from requant.profiles import PROFILES
@@ -23,7 +24,6 @@ from requant_service.oip.models.parameter_tensors import parameter_tensor
 from requant_service.oip.models.pointers import pointing_into
 from requant_service.oip.parameters import Kind, Parameter, pointer_to
 from requant_service.oip.tensors import Array, OutputTensor
-from requant_service.operations.conversion_options import NAN, ROUNDING, SATURATE, SCHEME
 from requant_service.operations.parameters.tensors import multipliers_of_tensors
 from requant_service.operations.vectors import (
     BYTES_PER_VECTOR,
@@ -150,8 +150,8 @@ VECTORS = Model(
         _text("output_type", "MLIR text of the element type of the result. Required unless the operation dequantizes."),
         _text("profile", "Default: that of the operation.", tuple(PROFILES)),
         _text("scheme", f"requantize: {SCHEME.description}", tuple(SCHEMES)),
-        _text("rounding", f"quantize: {ROUNDING.description} Not stochastic.", ROUNDING.choices),
-        Parameter(name="nan", description=f"quantize: {NAN.description}", optional=True, choices=NAN.choices),
+        _text("rounding", f"quantize: {ROUNDING.description} Not stochastic.", tuple(ROUNDINGS)),
+        Parameter(name="nan", description=f"quantize: {NAN.description}", optional=True, choices=tuple(NanPolicy)),
         Parameter(name="saturate", description=f"quantize: {SATURATE.description}", kind=Kind.BOOLEAN, optional=True),
         _zero_point("input_zp"),
         _zero_point("output_zp"),

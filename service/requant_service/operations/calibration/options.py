@@ -10,14 +10,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from requant import description
-from requant.calibration.methods import CALIBRATION_METHODS
 from requant.calibration.methods.search import DEFAULT_METHOD, GranularityName
-from requant.calibration.ranges import RANGE_RULES
+from requant.description import LARGEST_INTEGER, Kind, Option
 from requant.errors import InvalidRequestError, RequantError
 from requant.operations import parameters
-from requant.profiles import PROFILES
-from requant_service.operations.conversion_options import LARGEST_INTEGER, Option, Value
+from requant_service.operations.conversion_options import Value
 
 _SIZES = re.compile(r"[0-9]{1,19}(,[0-9]{1,19})*", re.ASCII)
 
@@ -25,49 +22,42 @@ _SIZES = re.compile(r"[0-9]{1,19}(,[0-9]{1,19})*", re.ASCII)
 _FLAT_NAMES = {"profile": "calibration_profile", "storage": "storage_type"}
 _JSON_NAMES = {flat: name for name, flat in _FLAT_NAMES.items()}
 
-_KINDS = {description.Kind.BOOLEAN: bool, description.Kind.NUMBER: float, description.Kind.INTEGER: int}
-
-
-def _numeric(option: description.Option) -> Option:
-    return Option(name=option.name, description=option.description, kind=_KINDS[option.kind])
-
-
 STORAGE_TYPE = Option(
     name="storage_type",
     description="For a calibrated type, which states a range: the storage, such as i8, u4 or i8<-127:127>.",
+    optional=True,
 )
-AXIS = Option(
-    name="axis", description="One scale for each index along this axis.", kind=int, highest=parameters.MAX_AXIS
-)
+AXIS = parameters.axis_option("One scale for each index along this axis.")
+
+
+def _in_flat_list(option: Option) -> Option:
+    """Return an option of a JSON request as one of a flat list, in which counts are not below 0."""
+    return replace(option, lowest=0) if option.kind is Kind.INTEGER else option
+
 
 CALIBRATION_OPTIONS: tuple[Option, ...] = (
-    Option(
-        name="method",
+    replace(
+        parameters.METHOD,
         description=f"How a range is found in the data. Default: {DEFAULT_METHOD}.",
-        choices=tuple(CALIBRATION_METHODS),
-        named="CalibrationMethodName",
+        default=None,
+        optional=True,
     ),
-    Option(
-        name="scheme",
+    replace(
+        parameters.METHOD_SCHEME,
         description="How scale and zero point are derived from the range. Default: the rule of the method's system.",
-        choices=tuple(RANGE_RULES),
-        named="RangeSchemeName",
     ),
-    Option(
-        name="granularity",
-        description="Default: per_axis with axis, sub_channel with block_sizes, else per_tensor.",
-        choices=tuple(GranularityName),
-        named="GranularityName",
-        read=GranularityName,
-    ),
+    parameters.GRANULARITY,
     AXIS,
-    Option(name="block_sizes", description="One scale for each block: its size along each dimension, such as 1,32."),
-    *(_numeric(each) for each in (*parameters.RANGE_OPTIONS, *parameters.METHOD_OPTIONS) if each.kind in _KINDS),
     Option(
+        name="block_sizes",
+        description="One scale for each block: its size along each dimension, such as 1,32.",
+        optional=True,
+    ),
+    *map(_in_flat_list, (*parameters.RANGE_OPTIONS, *parameters.METHOD_OPTIONS[:-1])),
+    replace(
+        parameters.METHOD_OPTIONS[-1],
         name="calibration_profile",
         description="For mse: the profile that quantizes and dequantizes the candidates. Default: stablehlo.",
-        choices=tuple(PROFILES),
-        named="ProfileName",
     ),
     STORAGE_TYPE,
 )
@@ -99,7 +89,7 @@ def given_calibration(values: Mapping[str, Value | None]) -> tuple[tuple[str, An
         value: Any = values.get(option.name)
         if value is None:
             continue
-        if (fault := option.fault(value)) is not None:
+        if (fault := option.choice_fault(value)) is not None:
             raise InvalidRequestError.of_field(f"/calibration/{option.name}", "enum", fault)
         if option.name == "block_sizes":
             value = read_block_sizes(value)

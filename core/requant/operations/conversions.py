@@ -1,0 +1,218 @@
+"""Quantize, dequantize and requantize: what goes in and out, and the options of each.
+
+The service converts a tensor while it arrives, and `requant.arrays.conversions` is a shorter way for arrays; both read
+the options from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from requant import profiles
+from requant.convert.dequantize import plan_dequantize
+from requant.convert.quantize import ROUNDINGS, NanPolicy, plan_quantize, rounding_named
+from requant.convert.requantize import plan_requantize
+from requant.description import (
+    Array,
+    Choices,
+    Kind,
+    Operation,
+    OperationCall,
+    Option,
+    PlannedWork,
+    Result,
+    Stored,
+    TensorInput,
+    TensorOutput,
+    TensorValue,
+)
+from requant.operations.options import PACKING, REPORT
+from requant.plan.plan import Plan
+from requant.profiles import DEFAULT_PROFILES, PROFILES
+from requant.schemes import SCHEMES, scheme_named
+
+# The largest are those of f64 factors. JSON readers that have only doubles read them exactly.
+MAX_MULTIPLIER, MAX_SHIFT = 2**53, 2048
+
+ROUNDING = Option(
+    name="rounding",
+    description="Replaces the profile's rounding.",
+    optional=True,
+    choices=Choices("RoundingName", tuple(ROUNDINGS)),
+    read=rounding_named,
+)
+NAN = Option(
+    name="nan",
+    description="The result of NaN.",
+    default=NanPolicy.PROFILE,
+    choices=Choices.of(NanPolicy),
+    read=NanPolicy,
+)
+SEED = Option(name="seed", kind=Kind.INTEGER, description="Seed of stochastic rounding.", default=0, lowest=0)
+SATURATE = Option(
+    name="saturate",
+    kind=Kind.BOOLEAN,
+    description="Whether values beyond the largest value of an 8-bit float saturate to it. Only for profiles whose "
+    "`casts` offer the choice; their default is true.",
+    optional=True,
+)
+SCHEME = Option(
+    name="scheme",
+    description="Replaces the profile's scheme; accepts all integer types.",
+    optional=True,
+    choices=Choices("SchemeName", tuple(SCHEMES)),
+    read=lambda name: scheme_named(name).name,
+)
+AXIS = Option(
+    name="axis",
+    kind=Kind.INTEGER,
+    description="The dimension of several multipliers, if no type states it.",
+    optional=True,
+    lowest=0,
+    highest=255,
+)
+
+CONVERSION_OPTIONS: Mapping[profiles.Operation, tuple[Option, ...]] = {
+    profiles.Operation.QUANTIZE: (ROUNDING, NAN, SEED, SATURATE),
+    profiles.Operation.DEQUANTIZE: (),
+    profiles.Operation.REQUANTIZE: (SCHEME, AXIS),
+}
+"""Those that replace a rule of the profile, which are keywords of the function that plans the conversion."""
+
+_PLANNERS: Mapping[profiles.Operation, Callable[..., Plan]] = {
+    profiles.Operation.QUANTIZE: plan_quantize,
+    profiles.Operation.DEQUANTIZE: plan_dequantize,
+    profiles.Operation.REQUANTIZE: plan_requantize,
+}
+
+
+def defining_profiles(conversion: profiles.Operation) -> tuple[str, ...]:
+    """Return the profiles that define a conversion, or the casts that it is for floats."""
+    casts = conversion is not profiles.Operation.REQUANTIZE
+    return tuple(
+        name
+        for name, profile in PROFILES.items()
+        if conversion in profile.operations or (casts and profile.casts is not None)
+    )
+
+
+def _profile(conversion: profiles.Operation) -> Option:
+    return Option(
+        name="profile",
+        description="",
+        default=DEFAULT_PROFILES[conversion],
+        choices=Choices("ProfileName", defining_profiles(conversion), "The arithmetic contract."),
+    )
+
+
+def _planned(conversion: profiles.Operation, call: OperationCall) -> PlannedWork:
+    options = call.has(*(each.name for each in CONVERSION_OPTIONS[conversion]))
+    plan = _PLANNERS[conversion](call.types["input"], call.options["output_type"], call.options["profile"], **options)
+
+    def run(arrays: Mapping[str, Array]) -> Result:
+        target = np.empty(plan.elements, plan.output_dtype)
+        report: dict[str, Any] = plan.run(arrays["input"], target)._asdict()
+        return Result({"output": TensorValue(plan.output_type, target)}, report)
+
+    return PlannedWork(
+        operands={"input": Stored(plan.input_type, plan.input_dtype)},
+        run=run,
+        byte_count=plan.elements * plan.output_dtype.itemsize,
+    )
+
+
+_OUTPUT = TensorOutput(name="output", model_name="y")
+_BARE = "MLIR text. A bare element type takes its shape from the input."
+
+QUANTIZE = Operation(
+    name="quantize",
+    title="Quantize",
+    group="ops",
+    summary="Quantize a tensor to a given type, or cast it to a narrower float.",
+    request="A tensor to quantize, or to cast to a narrower float.",
+    source="the systems that the profiles are named after",
+    inputs=(TensorInput(name="input", description="The real tensor.", model_name="x"),),
+    options=(
+        Option(
+            name="output_type",
+            kind=Kind.TYPE,
+            description=f"{_BARE} A float of at most 16 bits is a cast.",
+            examples=("!quant.uniform<i8:f32, 0.5:3>", "f8E4M3FNUZ"),
+        ),
+        _profile(profiles.Operation.QUANTIZE),
+        *CONVERSION_OPTIONS[profiles.Operation.QUANTIZE],
+        PACKING,
+    ),
+    reply=(_OUTPUT, REPORT),
+    reply_title="QuantizeReply",
+    reply_description="The quantized tensor and a report.",
+    plan=lambda call: _planned(profiles.Operation.QUANTIZE, call),
+    example={
+        "input": {"type": "tensor<2x2xf32>", "values": [0.25, 0.75, -1.5, "Infinity"]},
+        "output_type": "!quant.uniform<i8:f32, 0.5:3>",
+    },
+)
+
+DEQUANTIZE = Operation(
+    name="dequantize",
+    title="Dequantize",
+    group="ops",
+    summary="Dequantize a tensor, or widen a tensor of small floats.",
+    request="A quantized tensor, or floats of at most 16 bits, to dequantize.",
+    source="the systems that the profiles are named after",
+    inputs=(TensorInput(name="input", description="Stored numbers, or floats of at most 16 bits.", model_name="x"),),
+    options=(
+        Option(
+            name="output_type",
+            kind=Kind.TYPE,
+            description=f"{_BARE} Default: the expressed type of the input, or f32.",
+            optional=True,
+            examples=("f32",),
+        ),
+        _profile(profiles.Operation.DEQUANTIZE),
+        PACKING,
+    ),
+    reply=(_OUTPUT, REPORT),
+    reply_title="ConversionReply",
+    reply_description="The converted tensor and a report.",
+    plan=lambda call: _planned(profiles.Operation.DEQUANTIZE, call),
+    example={"input": {"type": "tensor<2x2x!quant.uniform<i8:f32, 0.5:3>>", "values": [3, 4, 0, 127]}},
+)
+
+REQUANTIZE = Operation(
+    name="requantize",
+    title="Requantize",
+    group="ops",
+    summary="Requantize quantized values or accumulators to another scale in integer arithmetic.",
+    request="Quantized values or accumulators to requantize.",
+    source="the systems that the profiles and schemes are named after",
+    inputs=(TensorInput(name="input", description="Quantized values or accumulators.", model_name="x"),),
+    options=(
+        Option(
+            name="output_type",
+            kind=Kind.TYPE,
+            description=_BARE,
+            examples=("!quant.uniform<i8:f32, 0.25:-1>",),
+        ),
+        _profile(profiles.Operation.REQUANTIZE),
+        *CONVERSION_OPTIONS[profiles.Operation.REQUANTIZE],
+        PACKING,
+    ),
+    reply=(_OUTPUT, REPORT),
+    reply_title="RequantizeReply",
+    reply_description="The converted tensor and a report.",
+    plan=lambda call: _planned(profiles.Operation.REQUANTIZE, call),
+    example={
+        "input": {"type": "tensor<4x!quant.uniform<i32:f32, 0.001>>", "data": "6AMAANAHAAC4CwAAoA8AAA=="},
+        "output_type": "!quant.uniform<i8:f32, 0.25:-1>",
+    },
+)
+
+CONVERSIONS: Mapping[profiles.Operation, Operation] = {
+    profiles.Operation.QUANTIZE: QUANTIZE,
+    profiles.Operation.DEQUANTIZE: DEQUANTIZE,
+    profiles.Operation.REQUANTIZE: REQUANTIZE,
+}

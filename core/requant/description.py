@@ -116,6 +116,8 @@ class Elements(StrEnum):
     """Stored or plain integers."""
     SUMS = "sums"
     """Accumulators, or the floats that they become."""
+    ANY = "any"
+    """Integers or floats, stored or plain."""
     REALS = "reals"
     """Floats of any width."""
     SHORT_REALS = "short_reals"
@@ -131,7 +133,7 @@ class Elements(StrEnum):
     @property
     def tell_their_type(self) -> bool:
         """Whether the datatype of an array, or the other arguments, tell its type, so that none is stated beside it."""
-        return self not in (Elements.INTEGERS, Elements.SUMS, Elements.SHORT_REALS)
+        return self not in (Elements.INTEGERS, Elements.SUMS, Elements.ANY, Elements.SHORT_REALS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,9 +201,11 @@ class TensorOutput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """A member of a report or a reply: a number, a text, or a group (`members`, under `title` for generated clients).
+    """A member of a report or a reply: a number, a text, or a group of `members`, or a list of groups (`repeated`).
 
-    An integer has so many `bits`. One that is not `in_json` tells what a JSON request or reply shows anyway.
+    `title` and `group_description` are of a group, for generated clients. In the inference protocol a group is flat,
+    and a list of groups is a tensor of i64 of the name `model_name`: a row for each, of the members that are its
+    `columns`. An integer has so many `bits`. One that is not `in_json` tells what a JSON request or reply shows anyway.
     """
 
     name: str
@@ -211,6 +215,10 @@ class Member:
     choices: Choices | None = None
     members: tuple[Member, ...] = ()
     title: str = ""
+    group_description: str = ""
+    repeated: bool = False
+    columns: tuple[str, ...] = ()
+    model_name: str = ""
     bits: int = 64
     in_json: bool = True
 

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from requant.description import Kind, Operation, Option, TensorInput
-from requant.functions import documentation_of, gives_tensors, has_report, public_name, signature_of
-from requant.operations import OPERATIONS
+from requant.functions import DESCRIBED, documentation_of, gives_tensors, has_report, public_name, signature_of
 from requant.operators.operation import operation_of
 from requant.operators.registry import OPERATORS
 
@@ -28,6 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 from requant.description import Operation, Option, Result, TensorValue
 from requant.mlir.types import Type
 
+DESCRIBED: Mapping[str, Operation]
 FUNCTIONS: Mapping[str, Callable[..., Any]]
 SYSTEMS: Mapping[str, Any]
 """
@@ -162,8 +162,8 @@ def _systems() -> _Node:
 def stubs() -> str:
     """Return the text of functions.pyi."""
     systems = _systems().below
-    listed = ", ".join(f'"{name}"' for name in (*OPERATIONS, *systems))
-    parts = [_HEAD, f"__all__ = [{listed}]\n", *map(_stub, OPERATIONS.values())]
+    listed = ", ".join(f'"{name}"' for name in (*DESCRIBED, *systems))
+    parts = [_HEAD, f"__all__ = [{listed}]\n", *map(_stub, DESCRIBED.values())]
     parts += [node.stub(name) for name, node in systems.items()]
     lines = "\n".join([*parts, _REST]).split("\n")
     return "\n".join(line.rstrip() for line in lines)

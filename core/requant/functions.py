@@ -265,8 +265,13 @@ def _wrong_arguments(
     return TypeError(f"{operation.name}: {error}")
 
 
-FUNCTIONS: Mapping[str, Callable[..., Any]] = {name: function_of(each) for name, each in OPERATIONS.items()}
-"""Our own operations."""
+# These give a report of their own, which has more to it than a dictionary (`requant.arrays`).
+_WRITTEN = ("compare",)
+
+DESCRIBED: Mapping[str, Operation] = {name: each for name, each in OPERATIONS.items() if name not in _WRITTEN}
+"""Those of our own operations whose functions are made here."""
+
+FUNCTIONS: Mapping[str, Callable[..., Any]] = {name: function_of(each) for name, each in DESCRIBED.items()}
 
 # The package `mlir` is the type language, so operators of MLIR are reached by their dialect, `quant`.
 _UNNAMED_SYSTEM = "mlir."

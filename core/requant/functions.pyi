@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from requant.description import Operation, Option, Result, TensorValue
 from requant.mlir.types import Type
 
+DESCRIBED: Mapping[str, Operation]
 FUNCTIONS: Mapping[str, Callable[..., Any]]
 SYSTEMS: Mapping[str, Any]
 
@@ -25,10 +26,10 @@ def quantize_blocks(
 
     A tensor of real numbers (f32, f16 or bf16) and a block format.
 
-    input
+    input: The real tensor.
     input_type: the types in MLIR syntax. Default: what the arrays are, without scales.
-    format:  One of mxfp8_e4m3, mxfp8_e5m2, mxfp6_e2m3, mxfp6_e3m2, mxfp4_e2m1, mxint8, nvfp4, Q8_0, Q4_0, Q4_1, Q5_0,
-    Q5_1.
+    format: The block format. One of mxfp8_e4m3, mxfp8_e5m2, mxfp6_e2m3, mxfp6_e3m2, mxfp4_e2m1, mxint8, nvfp4, Q8_0,
+    Q4_0, Q4_1, Q5_0, Q5_1.
     rule: MX formats: the rule for the shared exponent. One of ocp, tosa.
     global_scale: nvfp4 only: `derived` (the default: from the largest magnitude), `absent`, or a number, also as text.
     It is read as the nearest binary64, which is rounded to f32.
@@ -54,8 +55,8 @@ def dequantize_blocks(
     elements: Codes, one per byte; for mxint8 integers in units of 1/64 of the scale. Absent for GGUF.
     scales: One scale per block along the last axis: f8E8M0FNU, or f8E4M3FN for nvfp4. Absent for GGUF.
     blocks: GGUF only: the blocks as a GGUF file holds them, bytes along the last axis.
-    format:  One of mxfp8_e4m3, mxfp8_e5m2, mxfp6_e2m3, mxfp6_e3m2, mxfp4_e2m1, mxint8, nvfp4, Q8_0, Q4_0, Q4_1, Q5_0,
-    Q5_1.
+    format: The block format. One of mxfp8_e4m3, mxfp8_e5m2, mxfp6_e2m3, mxfp6_e3m2, mxfp4_e2m1, mxint8, nvfp4, Q8_0,
+    Q4_0, Q4_1, Q5_0, Q5_1.
     output_type: The type of the result, such as tensor<4x64xf32>.
     global_scale: nvfp4 only: the tensor-level scale, a number or its text. Default: block scales only.
 
@@ -79,10 +80,10 @@ def fake_quantize(
 
     An f32 tensor and its range, or one range per index of its last axis.
 
-    input
-    minimums
-    maximums
-    num_bits
+    input: The real tensor.
+    minimums: The lower end of the range: one, or one per index of the axis.
+    maximums: One per minimum.
+    num_bits: The bit width of the quantized values.
     narrow_range: Do not use the lowest quantized value, so that the range is symmetric.
     scheme: Default: tf_fake_quant.
     axis: The last axis, if there are several ranges.
@@ -127,8 +128,8 @@ def derive_from_range(
 
     Ranges of real values: one, one per index of an axis, or one per block.
 
-    minimums
-    maximums
+    minimums: One, or one per index of an axis, or one per block.
+    maximums: One per minimum.
     storage: The storage type, with bounds if narrower: i8, u4, i8<-127:127>.
     scheme: The rule, named after its system.
     expressed: The expressed type of the resulting type.
@@ -223,7 +224,7 @@ def derive_bias(
 
     The scales of an input and of weights, and optionally the bias to quantize.
 
-    input_scale
+    input_scale: The scale of the input.
     weight_scales: One, or one per channel.
     bias: f32: any shape with one scale, else one element per channel.
     scheme: The rule, named after its system.

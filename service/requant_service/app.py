@@ -18,7 +18,6 @@ from requant_service.json_api.catalog import operators as operator_catalog
 from requant_service.json_api.catalog import profiles, schemes
 from requant_service.json_api.routes import (
     checkpoints,
-    compare,
     convert,
     described,
     explain,
@@ -64,7 +63,7 @@ class Application(_RoutedStarlette):
     """The service as an ASGI application. Its threads and kernels come to life with its lifespan."""
 
     def __init__(self, settings: Settings) -> None:
-        topics = [convert, explain, vectors, compare, described, tosa, operators]
+        topics = [convert, explain, vectors, described, tosa, operators]
         topics += [npy, forms, oip, shared_memory]
         topics += [multipliers, types, translation, lowering]
         topics += [checkpoints]

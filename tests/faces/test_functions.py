@@ -19,9 +19,8 @@ import requant
 from requant.command.main import main
 from requant.description import Elements, Operation
 from requant.function_stubs import STUBS, stubs
-from requant.functions import FUNCTIONS, gives_tensors, has_report, public_name
+from requant.functions import DESCRIBED, FUNCTIONS, gives_tensors, has_report, public_name
 from requant.mlir.types import TensorType
-from requant.operations import OPERATIONS
 from requant.operations.conversions import CONVERSIONS
 from requant.operators.element_names import container
 from requant.operators.registry import OPERATORS
@@ -30,8 +29,8 @@ from tests.faces.test_models import REQUESTS
 
 
 def requests() -> Iterator[tuple[str, dict[str, Any]]]:
-    names = {each.path or each.name: each.name for each in OPERATIONS.values()}
-    for operation in OPERATIONS.values():
+    names = {each.path or each.name: each.name for each in DESCRIBED.values()}
+    for operation in DESCRIBED.values():
         yield operation.name, dict(operation.example)
     for path, body in REQUESTS:
         name = names.get(path.removeprefix("/v1/"))
@@ -115,7 +114,7 @@ def undescribed(operation: Operation, report: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_all_operations_are_called() -> None:
-    assert {name for name, _ in CALLS} == set(OPERATIONS) == set(FUNCTIONS)
+    assert {name for name, _ in CALLS} == set(DESCRIBED) == set(FUNCTIONS)
 
 
 @pytest.mark.parametrize("index", range(len(CALLS)), ids=lambda index: f"{CALLS[index][0]}-{index}")
@@ -123,7 +122,7 @@ def test_a_function_and_a_subcommand_answer_as_the_route(
     client: httpx.Client, index: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     name, body = CALLS[index]
-    operation = OPERATIONS[name]
+    operation = DESCRIBED[name]
     route = expected(client, operation, body)
     tensors, types, rest = arguments_of(operation, body)
     function = getattr(requant, name)

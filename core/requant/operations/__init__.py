@@ -8,6 +8,7 @@ from requant.description import Operation
 from requant.operations.add import ADD
 from requant.operations.bias import DERIVE_BIAS
 from requant.operations.blocks import DEQUANTIZE_BLOCKS, QUANTIZE_BLOCKS
+from requant.operations.compare import COMPARE
 from requant.operations.fake_quantize import FAKE_QUANTIZE
 from requant.operations.parameters import DERIVE_FROM_RANGE, DERIVE_FROM_TENSOR
 from requant.operations.products import CONV2D, MATMUL
@@ -15,6 +16,7 @@ from requant.operations.products import CONV2D, MATMUL
 OPERATIONS: Mapping[str, Operation] = {
     each.name: each
     for each in (
+        COMPARE,
         QUANTIZE_BLOCKS,
         DEQUANTIZE_BLOCKS,
         FAKE_QUANTIZE,

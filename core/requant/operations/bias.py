@@ -100,7 +100,7 @@ DERIVE_BIAS = Operation(
     request="The scales of an input and of weights, and optionally the bias to quantize.",
     source="LiteRT SymmetricBiasQuantize; onnxruntime.quantization quantize_bias_static; torch QuantizeBias",
     inputs=(
-        NumbersInput(name="input_scale", single=True, examples=(0.5,)),
+        NumbersInput(name="input_scale", description="The scale of the input.", single=True, examples=(0.5,)),
         NumbersInput(
             name="weight_scales",
             description="One, or one per channel.",
@@ -124,8 +124,8 @@ DERIVE_BIAS = Operation(
     ),
     reply=(
         Member(name="scheme", kind=Kind.TEXT),
-        NumbersOutput(name="scales", model_name="scale"),
-        NumbersOutput(name="zero_points", kind=Kind.INTEGER, model_name="zero_point"),
+        NumbersOutput(name="scales", description="One per weight scale.", model_name="scale"),
+        NumbersOutput(name="zero_points", kind=Kind.INTEGER, description="All 0.", model_name="zero_point"),
         Member(
             name="type",
             kind=Kind.TEXT,

@@ -45,7 +45,7 @@ _PARTS = (
     ("blocks", _BLOCKS, Elements.BYTES),
 )
 
-_FORMAT = Option(name="format", description="", choices=Choices.of(BlockFormat))
+_FORMAT = Option(name="format", description="The block format.", choices=Choices.of(BlockFormat))
 
 
 def read_global_scale(text: str) -> float | GlobalScale:
@@ -82,7 +82,7 @@ QUANTIZE_BLOCKS = Operation(
     summary="Quantize a tensor to a block format, deriving the shared scales.",
     request="A tensor of real numbers (f32, f16 or bf16) and a block format.",
     source="OCP Microscaling Formats 1.0; NVIDIA NVFP4; ggml",
-    inputs=(TensorInput(name="input", elements=Elements.SHORT_REALS, model_name="x"),),
+    inputs=(TensorInput(name="input", description="The real tensor.", elements=Elements.SHORT_REALS, model_name="x"),),
     options=(
         _FORMAT,
         Option(
@@ -191,7 +191,7 @@ DEQUANTIZE_BLOCKS = Operation(
             read=parse_factor,
         ),
     ),
-    reply=(TensorOutput(name="output", elements=Elements.SINGLES, model_name="y"),),
+    reply=(TensorOutput(name="output", description="The real tensor.", elements=Elements.SINGLES, model_name="y"),),
     reply_title="DequantizeBlocksReply",
     reply_description="The dequantized tensor.",
     plan=_plan_dequantize,

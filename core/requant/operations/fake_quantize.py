@@ -76,12 +76,24 @@ FAKE_QUANTIZE = Operation(
     request="An f32 tensor and its range, or one range per index of its last axis.",
     source="TensorFlow fake_quant_ops_functor.h; LiteRT FakeQuantizeArray",
     inputs=(
-        TensorInput(name="input", elements=Elements.SINGLES, model_name="x"),
-        NumbersInput(name="minimums", model_name="minimum", examples=([-1.0],)),
-        NumbersInput(name="maximums", model_name="maximum", examples=([1.0],)),
+        TensorInput(name="input", description="The real tensor.", elements=Elements.SINGLES, model_name="x"),
+        NumbersInput(
+            name="minimums",
+            description="The lower end of the range: one, or one per index of the axis.",
+            model_name="minimum",
+            examples=([-1.0],),
+        ),
+        NumbersInput(name="maximums", description="One per minimum.", model_name="maximum", examples=([1.0],)),
     ),
     options=(
-        Option(name="num_bits", kind=Kind.INTEGER, description="", default=8, lowest=2, highest=16),
+        Option(
+            name="num_bits",
+            kind=Kind.INTEGER,
+            description="The bit width of the quantized values.",
+            default=8,
+            lowest=2,
+            highest=16,
+        ),
         Option(
             name="narrow_range",
             kind=Kind.BOOLEAN,
@@ -97,10 +109,12 @@ FAKE_QUANTIZE = Operation(
         axis_option("The last axis, if there are several ranges."),
     ),
     reply=(
-        TensorOutput(name="output", elements=Elements.SINGLES, model_name="y"),
-        NumbersOutput(name="scales", model_name="scale"),
-        NumbersOutput(name="nudged_minimums", model_name="nudged_minimum"),
-        NumbersOutput(name="nudged_maximums", model_name="nudged_maximum"),
+        TensorOutput(
+            name="output", description="The fake-quantized tensor.", elements=Elements.SINGLES, model_name="y"
+        ),
+        NumbersOutput(name="scales", description="One per range.", model_name="scale"),
+        NumbersOutput(name="nudged_minimums", description="The effective values.", model_name="nudged_minimum"),
+        NumbersOutput(name="nudged_maximums", description="The effective values.", model_name="nudged_maximum"),
         Member(name="scheme", kind=Kind.TEXT, in_json=False),
         Member(name="elements", in_json=False),
     ),

@@ -50,10 +50,26 @@ def used_multipliers(description: str) -> Records:
     return Records(name="multipliers", description=description, record=USED_MULTIPLIER)
 
 
-_ERROR_MEASURES = Member(
+ERROR_MEASURES = (
+    Member(
+        name="left_out",
+        description="Elements that are NaN or infinite on either side, excluded from the error measures.",
+    ),
+    Member(name="max_absolute_error", kind=Kind.NUMBER, description="Largest |b - a|.", optional=True),
+    Member(name="mean_absolute_error", kind=Kind.NUMBER, description="Mean of |b - a|.", optional=True),
+    Member(
+        name="sqnr_db",
+        kind=Kind.NUMBER,
+        description="10 log10(sum a^2 / sum (b - a)^2). Absent if either sum is 0.",
+        optional=True,
+    ),
+)
+_ERROR = Member(
     name="error",
     title="ErrorMeasures",
+    group_description="Error measures of the real values, in binary64. Values that are not finite are absent.",
     description="The error of the result against the input, if requested.",
+    members=ERROR_MEASURES,
     optional=True,
 )
 COUNTS = (
@@ -69,6 +85,6 @@ COUNTS = (
     Member(name="saturated_low", description="Elements below the lower storage bound, or the lowest finite value."),
     Member(name="saturated_high", description="Elements above the upper storage bound, or the highest finite value."),
     Member(name="nan", description="NaN elements of the input."),
-    _ERROR_MEASURES,
+    _ERROR,
 )
 REPORT = Report(title="Report", description="Counts of special elements.", members=COUNTS)

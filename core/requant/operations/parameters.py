@@ -161,8 +161,12 @@ _PARAMETERS = (
         kind=Kind.TEXT,
         description="The storage type, with the bounds that the parameters were derived for.",
     ),
-    NumbersOutput(name="scales", model_name="scale"),
-    NumbersOutput(name="zero_points", kind=Kind.INTEGER, model_name="zero_point"),
+    NumbersOutput(
+        name="scales",
+        description="One, or one per index of the axis, or one per block.",
+        model_name="scale",
+    ),
+    NumbersOutput(name="zero_points", kind=Kind.INTEGER, description="One per scale.", model_name="zero_point"),
     Member(
         name="type",
         kind=Kind.TEXT,
@@ -183,7 +187,7 @@ _NUDGED_RANGES = (
         optional=True,
         model_name="nudged_minimum",
     ),
-    NumbersOutput(name="nudged_maximums", optional=True, model_name="nudged_maximum"),
+    NumbersOutput(name="nudged_maximums", description="One per minimum.", optional=True, model_name="nudged_maximum"),
 )
 
 
@@ -301,8 +305,13 @@ DERIVE_FROM_RANGE = Operation(
     request="Ranges of real values: one, one per index of an axis, or one per block.",
     source="the systems that the schemes are named after (docs/ranges.md)",
     inputs=(
-        NumbersInput(name="minimums", model_name="minimum", examples=([-1.0],)),
-        NumbersInput(name="maximums", model_name="maximum", examples=([2.0],)),
+        NumbersInput(
+            name="minimums",
+            description="One, or one per index of an axis, or one per block.",
+            model_name="minimum",
+            examples=([-1.0],),
+        ),
+        NumbersInput(name="maximums", description="One per minimum.", model_name="maximum", examples=([2.0],)),
     ),
     options=(
         STORAGE,
@@ -406,7 +415,7 @@ DERIVE_FROM_TENSOR = Operation(
         *_PARAMETERS,
         Member(name="method", kind=Kind.TEXT),
         NumbersOutput(name="minimums", description="As found, before the range rule is applied.", model_name="minimum"),
-        NumbersOutput(name="maximums", model_name="maximum"),
+        NumbersOutput(name="maximums", description="One per minimum.", model_name="maximum"),
         Member(name="left_out", description="NaN or infinite elements that the method excluded."),
         *_NUDGED_RANGES,
     ),

@@ -204,7 +204,7 @@ REFUSED: list[tuple[dict[str, Any], tuple[int, str, str]]] = [
     ({"granularity": "per_axis"}, (422, "request_invalid", "/axis")),
     ({"granularity": "per_axis", "axis": 2}, (422, "type_does_not_fit", "/axis")),
     ({"granularity": "per_axis", "axis": -1}, (422, "request_invalid", "/axis")),
-    ({"axis": 0}, (422, "request_invalid", "/axis")),
+    ({"granularity": "per_tensor", "axis": 0}, (422, "request_invalid", "/axis")),
     ({"granularity": "sub_channel"}, (422, "request_invalid", "/block_sizes")),
     ({"granularity": "sub_channel", "block_sizes": [2]}, (422, "type_does_not_fit", "/block_sizes")),
     ({"granularity": "sub_channel", "block_sizes": [0, 1]}, (422, "request_invalid", "/block_sizes/0")),

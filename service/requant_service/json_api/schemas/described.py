@@ -33,7 +33,6 @@ from requant_service.http.models import (
     RequestModel,
     component,
 )
-from requant_service.json_api.schemas.comparison import ErrorMeasures
 from requant_service.json_api.schemas.tensors import OutputTensor, Tensor
 from requant_service.runtime.settings import MAX_ENTRIES
 
@@ -41,9 +40,6 @@ MAX_TENSORS = 256
 """In the place of an input that takes several."""
 
 _BITS_32 = range(-(2**31), 2**31)
-
-# Parts of replies that other operations have too.
-_SHARED: Mapping[str, type[ReplyModel]] = {ErrorMeasures.__name__: ErrorMeasures}
 
 
 def stem(operation: Operation) -> str:
@@ -158,15 +154,24 @@ _MEMBER_KINDS: Mapping[Kind, Any] = {
     Kind.BOOLEAN: bool,
     Kind.INTEGER: Int64,
     Kind.NUMBER: float,
+    Kind.INTEGERS: list[Int64],
     Kind.TEXT: str,
     Kind.TYPE: str,
 }
 
 
+@cache
+def _group_model(member: Member) -> type[ReplyModel]:
+    """Return the model of a group, or of one of a list of groups."""
+    return create_model(member.title, __base__=ReplyModel, __doc__=member.group_description, **_fields(member.members))
+
+
 def _member_field(member: Member) -> Any:
-    kind = _SHARED[member.title] if member.title else _MEMBER_KINDS[member.kind]
+    kind: Any = _group_model(member) if member.members else _MEMBER_KINDS[member.kind]
     if kind is Int64 and member.bits == 32:
         kind = Int32
+    if member.repeated:
+        kind = list[kind]
     if member.choices is not None and member.choices.enumeration is not None:
         kind = member.choices.enumeration
     return (kind, _described(member.description, optional=member.optional))

@@ -6,7 +6,7 @@ have a name of its own here, since other servers call them x and y.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from math import prod
 from typing import Any
@@ -63,6 +63,7 @@ _NUMBERS = ("FP64", "FP32", "FP16", "BF16")
 _DATATYPES: Mapping[Elements, tuple[str, ...]] = {
     Elements.INTEGERS: (*STORED, "INT64"),
     Elements.SUMS: ("INT32", "INT64", "FP32", "FP64", "FP16"),
+    Elements.ANY: ("FP32", *(name for name in DATATYPES if name != "FP32")),
     Elements.REALS: REALS,
     Elements.SHORT_REALS: ("FP32", "FP16", "BF16"),
     Elements.SINGLES: ("FP32",),
@@ -256,7 +257,11 @@ class _ModelCall:
                     output = integers_output if part.kind is Kind.INTEGER else reals_output
                     outputs.append(output(_name(part), numbers.shape, numbers))
                 case Member() if part.name in result.report:
-                    parameters[part.name] = result.report[part.name]
+                    for member, value in _flat_members(part, result.report[part.name]):
+                        if member.repeated:
+                            outputs.append(_rows(member, value))
+                        else:
+                            parameters[member.name] = value
                 case Report():
                     parameters |= {name: each for name, each in result.report.items() if name not in own}
         outputs += [output_tensor(name, each.type, each.data) for name, each in result.stages.items()]
@@ -270,6 +275,32 @@ class _ModelCall:
             return kept
         packed = pack(value.data, width)
         return OutputTensor(kept.name, _BYTES, packed.shape, packed, kept.element_type)
+
+
+def _flat_members(member: Member, value: Any) -> Iterator[tuple[Member, Any]]:
+    """Yield a member and its value, or those of a group."""
+    if not member.members or member.repeated:
+        yield member, value
+        return
+    for each in member.members:
+        if each.name in value:
+            yield from _flat_members(each, value[each.name])
+
+
+def _rows(member: Member, records: Iterable[Mapping[str, int]]) -> OutputTensor:
+    """Return a list of groups as a tensor: a vector of one column, or a matrix of several."""
+    rows = np.array([[each[name] for name in member.columns] for each in records], np.int64)
+    shape = rows.shape[:1] if len(member.columns) == 1 else (rows.shape[0], len(member.columns))
+    return integers_output(member.model_name or member.name, shape, rows)
+
+
+def _repeated(members: Iterable[Member]) -> Iterator[Member]:
+    """Yield the lists of groups, also those within groups."""
+    for member in members:
+        if member.repeated:
+            yield member
+        else:
+            yield from _repeated(member.members)
 
 
 def _datatype(member: Member) -> Datatype:
@@ -316,6 +347,11 @@ def _output_slots(operation: Operation) -> list[Slot]:
                 datatypes = ("INT64" if part.kind is Kind.INTEGER else "FP64",)
                 slot = Slot(name=_name(part), description=part.description, datatypes=datatypes, optional=part.optional)
                 slots.append(slot)
+            case Member():
+                for member in _repeated((part,)):
+                    said = f"{member.description} One row each: {', '.join(member.columns)}."
+                    name = member.model_name or member.name
+                    slots.append(Slot(name=name, description=said, datatypes=("INT64",), optional=part.optional))
     if (trace := operation.trace) is None:
         return slots
     for stage in trace.stages:

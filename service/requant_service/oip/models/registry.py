@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from requant.errors import UnknownNameError, excerpt
 from requant.errors.names import entry_named
-from requant_service.oip.models.comparison import COMPARE
 from requant_service.oip.models.conversions import DEQUANTIZE, QUANTIZE, REQUANTIZE
 from requant_service.oip.models.described import OPERATION_MODELS
 from requant_service.oip.models.explanations import EXPLAIN_DEQUANTIZE, EXPLAIN_QUANTIZE, EXPLAIN_REQUANTIZE
@@ -25,7 +24,6 @@ _OPERATIONS = (
     EXPLAIN_DEQUANTIZE,
     EXPLAIN_REQUANTIZE,
     VECTORS,
-    COMPARE,
     DERIVE_MULTIPLIER,
     *OPERATION_MODELS.values(),
     PARSE_TYPE,

@@ -121,8 +121,8 @@ async def get_problem(request: Request, code: str) -> Response:
     """Explain a problem code."""
     if code not in PROBLEMS:
         return error_response(request, unknown_name("problem", code, PROBLEMS), status=404)
-    kind = PROBLEMS[code]
+    cls = PROBLEMS[code]
     return tagged_json(
         request,
-        ProblemExplanation(code=kind.code, status=kind.status, title=kind.title, explanation=kind.explanation),
+        ProblemExplanation(code=cls.code, status=cls.status, title=cls.title, explanation=cls.explanation),
     )

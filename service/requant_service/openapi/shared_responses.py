@@ -14,7 +14,7 @@ from requant.errors import (
     UnavailableError,
 )
 from requant_service.http.openapi_operation import PROBLEM
-from requant_service.http.problems import kind_of, problem_document, problem_members
+from requant_service.http.problems import problem_document
 from requant_service.openapi.examples import EXAMPLE_REQUEST_ID, recorded_replies
 
 _NAMES = {
@@ -71,7 +71,7 @@ def _example(status: str) -> dict[str, Any]:
     if error is None:
         recorded: dict[str, Any] = recorded_replies().get(status, {"json": {}})["json"]
         return recorded
-    return problem_document(kind_of(error), error.detail, problem_members(error), int(status), EXAMPLE_REQUEST_ID)
+    return problem_document(error, int(status), EXAMPLE_REQUEST_ID)
 
 
 def _with_shared_headers(response: dict[str, Any], headers: dict[str, Any]) -> dict[str, Any]:

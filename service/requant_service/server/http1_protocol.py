@@ -27,7 +27,7 @@ from starlette.requests import Request
 from uvicorn.server import ServerState
 
 from requant.errors import LargeHeadError, MalformedRequestError, RequantError
-from requant_service.http.problems import error_response
+from requant_service.http.problems import INTERNAL_DETAIL, error_response
 from requant_service.runtime.eager_task import start_eagerly
 from requant_service.runtime.memory_budget import MemoryBudget
 from requant_service.runtime.request_context import context_of
@@ -457,7 +457,7 @@ class HttpProtocol(asyncio.Protocol):
             error = MalformedRequestError("not an HTTP/1.1 request")
         if not isinstance(error, RequantError):
             _log.error("Failed to start a request.", exc_info=error)
-            error = RequantError("unexpected error; the log has the details")
+            error = RequantError(INTERNAL_DETAIL)
         # Without a scope the head could not be parsed, so its X-Request-Id is unknown.
         response = error_response(Request({"type": "http", "headers": (), **scope}), error)
         lines = [b"%b: %b\r\n" % field for field in (*response.raw_headers, (b"connection", b"close"))]

@@ -27,7 +27,7 @@ from requant_service.middleware.request_lifecycle import RequestLifecycle
 from requant_service.runtime.runtime import HealthStatus, Runtime
 from requant_service.runtime.settings import Settings
 from requant_service.server.http1_protocol import HttpProtocol, http_protocol
-from requant_service.server.read_timeouts import RequestLimits
+from requant_service.server.timeouts import RequestLimits
 
 _ROUNDS = 15
 _REQUESTS = 500

@@ -3,7 +3,7 @@
 It also decides what becomes of a body that nobody read when the response is ready. A refusal often comes before the
 body: no such path, a wrong query, a limit. uvicorn then receives what still comes, for as long as it comes, before it
 reads the next request. So a response before a long body is the last of its connection
-(`requant_service.server.write_timeouts`).
+(`requant_service.server.timeouts`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """HTTP/1.1 on one connection, as uvicorn's server takes a protocol: parsing one request at a time.
 
-Pipelined requests stay unparsed until the one ahead of them is answered (`requant_service.server.pending_requests`). So
+Pipelined requests stay unparsed until the one ahead of them is answered (`requant_service.server.http_exchange`). So
 an error on a connection is always about the request that is being received, never about one whose response is being
 sent: the responses come in order, each complete, then the problem, and then the connection closes.
 
@@ -31,11 +31,9 @@ from requant_service.http.problems import INTERNAL_DETAIL, error_response
 from requant_service.runtime.eager_task import start_eagerly
 from requant_service.runtime.memory_budget import MemoryBudget
 from requant_service.runtime.request_context import context_of
-from requant_service.server.http_exchange import STATUS_LINE, HttpExchange
-from requant_service.server.pending_requests import HIGH_WATER_BYTES, PendingRequests
-from requant_service.server.read_timeouts import ReadTimeouts, RequestLimits, Stage
+from requant_service.server.http_exchange import HIGH_WATER_BYTES, STATUS_LINE, HttpExchange, PendingRequests
 from requant_service.server.request_head import check_framing, http_minor_version, origin_form, without_upgrade
-from requant_service.server.write_timeouts import WriteTimeoutTransport
+from requant_service.server.timeouts import ReadTimeouts, RequestLimits, Stage, WriteTimeoutTransport
 
 _log = logging.getLogger("uvicorn.error")
 

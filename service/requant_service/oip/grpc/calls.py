@@ -60,7 +60,7 @@ _OK = 200
 # Calls at one time, and streams that tell of the health of the service, of one connection.
 _MAX_CALLS = 1024
 _MAX_WATCHES = 16
-# As over HTTP (`requant_service.server.read_timeouts`).
+# As over HTTP (`requant_service.server.timeouts`).
 _BYTES_PER_SECOND = 1 << 20
 # How much more is reserved than has come.
 _GROWTH = 4

@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 from requant_service.runtime.cgroup import available_cpus
-from requant_service.runtime.forced_exit import PREPARING_THREAD, Deadline, end_process, kernels_are_being_prepared
+from requant_service.runtime.process_exit import PREPARING_THREAD, Deadline, end_process, kernels_are_being_prepared
 
 # How long connections without a request stay open after the drain.
 _LAST_SECONDS = 1.0

@@ -17,7 +17,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from requant import VERSION
-from requant_service.middleware.instrumentation import MONITORING, route_of
+from requant_service.middleware.request_lifecycle import MONITORING, route_of
 from requant_service.runtime.request_context import context_of
 
 _PROPAGATOR = TraceContextTextMapPropagator()

@@ -20,13 +20,14 @@ import asyncio
 import sys
 import threading
 from collections import deque
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Hashable
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Generator, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
 from math import inf
 from time import perf_counter, thread_time
-from typing import TypeVar
+from types import coroutine
+from typing import Any, TypeVar
 
 from requant.errors import OverloadedError
 from requant.errors.cancellation import cancellation_check
@@ -49,7 +50,7 @@ CHARACTERS_PER_FACTOR = 32
 # Work of a measured kind that is expected to take no longer runs on the loop: about what a change of thread costs.
 _INLINE_SECONDS = 200e-6
 # The time of less than this many bytes is mostly overhead, and says nothing about a pace.
-_TELLING_BYTES = 16 << 10
+_MIN_SAMPLE_BYTES = 16 << 10
 # A piece that took longer than expected may just have met cold memory: it counts this much. A quicker one is believed.
 _SLOWER_WEIGHT = 0.1
 
@@ -108,8 +109,8 @@ class Executor:
         """Let threads take turns often enough for the loop."""
         sys.setswitchinterval(_SWITCH_SECONDS)
 
-    def work_may_wait(self) -> None:
-        """Do all work in threads, of which there are many, until `work_never_waits`.
+    def use_compile_threads(self) -> None:
+        """Do all work in threads, of which there are many, until `use_work_threads`.
 
         Work may then wait for a kernel that is being compiled, without holding up the loop or work with other kernels.
         """
@@ -117,7 +118,7 @@ class Executor:
         for pool in self._pools:
             pool.waiting = ThreadPoolExecutor(_WAITING_THREADS, thread_name_prefix="waiting")
 
-    def work_never_waits(self) -> None:
+    def use_work_threads(self) -> None:
         """Do light work on the loop, and heavy work in as many threads as there are CPUs."""
         self._may_wait = False
         for pool in self._pools:
@@ -202,7 +203,7 @@ class Executor:
             seconds = thread_time() - computing
             context.worked += perf_counter() - begun
             context.computed += seconds
-        if kind is not None and byte_count >= _TELLING_BYTES:
+        if kind is not None and byte_count >= _MIN_SAMPLE_BYTES:
             pace = seconds / byte_count
             known = self._paces.get(kind, pace)
             self._paces[kind] = pace if pace < known else known + _SLOWER_WEIGHT * (pace - known)
@@ -214,3 +215,33 @@ class Executor:
             for each in (pool.executor, pool.waiting):
                 if each is not None:
                     each.shutdown(wait=False, cancel_futures=True)
+
+
+def start_eagerly(work: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop) -> asyncio.Task[None] | None:
+    """Run a request in a context of its own until it waits. Return the task that goes on with it, None if it has ended.
+
+    What it raises before it waits is raised here. Until then there is no current task. Most requests end without ever
+    waiting, and so take no task and no turn of the event loop, as with `eager_start` of Python 3.12's tasks
+    (docs/architecture.md has what that saves).
+    """
+    context = copy_context()
+    try:
+        awaited = context.run(work.send, None)
+    except StopIteration:
+        return None
+    return loop.create_task(_continued(work, awaited), context=context)
+
+
+@coroutine
+def _continued(work: Coroutine[Any, Any, None], awaited: Any) -> Generator[Any, Any, None]:
+    """Go on with `work`, which waits for `awaited`: what it has yielded to its task."""
+    try:
+        while True:
+            try:
+                result = yield awaited
+            except BaseException as error:  # such as CancelledError
+                awaited = work.throw(error)
+            else:
+                awaited = work.send(result)
+    except StopIteration:
+        pass

@@ -28,7 +28,7 @@ from uvicorn.server import ServerState
 
 from requant.errors import LargeHeadError, MalformedRequestError, RequantError
 from requant_service.http.problems import INTERNAL_DETAIL, error_response
-from requant_service.runtime.eager_task import start_eagerly
+from requant_service.runtime.executor import start_eagerly
 from requant_service.runtime.memory_budget import MemoryBudget
 from requant_service.runtime.request_context import context_of
 from requant_service.server.http_exchange import HIGH_WATER_BYTES, STATUS_LINE, HttpExchange, PendingRequests

@@ -11,7 +11,7 @@ import pytest
 import uvloop
 
 import requant_service
-from requant_service.runtime.eager_task import start_eagerly
+from requant_service.runtime.executor import start_eagerly
 
 LOOPS = pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 VARIABLE: ContextVar[str] = ContextVar("VARIABLE", default="outside")

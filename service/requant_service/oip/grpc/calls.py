@@ -36,8 +36,8 @@ from requant_service.http.decompression import CODINGS, PIECE_BYTES, PieceInflat
 from requant_service.http2.connection import Http2Connection
 from requant_service.http2.frames import literal_field
 from requant_service.http2.stream import INITIAL_WINDOW, Fields, Stream
-from requant_service.middleware.bearer_auth import holds_a_token
-from requant_service.middleware.instrumentation import UNMATCHED, end_request
+from requant_service.middleware.access import holds_a_token
+from requant_service.middleware.request_lifecycle import UNMATCHED, end_request
 from requant_service.oip.grpc.statuses import (
     REQUEST_ID,
     Failure,
@@ -47,7 +47,7 @@ from requant_service.oip.grpc.statuses import (
     internal_failure,
     trailers_of,
 )
-from requant_service.runtime.eager_task import start_eagerly
+from requant_service.runtime.executor import start_eagerly
 from requant_service.runtime.memory_budget import Reservation
 from requant_service.runtime.request_context import ClientLeftError, RequestContext, current_request
 from requant_service.runtime.runtime import Runtime

@@ -1,27 +1,69 @@
-"""What web pages of other sites may send to the service: nothing that changes anything, under no name but its own.
+"""Who may send what: bearer tokens, requests of web pages of other sites, and the host names of the service.
 
-A browser sends a simple request, such as a POST of `text/plain`, for any page and to any address that it can reach, the
-loopback address too, and only keeps the response from the page. It states where the request comes from in
-`Sec-Fetch-Site`, or, from older versions and to plain HTTP, in `Origin`. A page whose own domain name leads to the
-service (DNS rebinding) is of the same origin to the browser, which then lets it read responses; only `Host` tells.
+With a file of tokens, every route asks for one but those that are open. Every token is compared, each in constant time,
+so that the time of a refusal says nothing.
 
-Clients other than browsers send neither field. They could send anything, and need no page for that.
+Web pages of other sites may send nothing that changes anything, under no name but the service's own. A browser sends a
+simple request, such as a POST of `text/plain`, for any page and to any address that it can reach, the loopback address
+too, and only keeps the response from the page. It states where the request comes from in `Sec-Fetch-Site`, or, from
+older versions and to plain HTTP, in `Origin`. A page whose own domain name leads to the service (DNS rebinding) is of
+the same origin to the browser, which then lets it read responses; only `Host` tells. Clients other than browsers send
+neither field. They could send anything, and need no page for that.
+
+With a list of origins, the scripts of their pages may call the service (CORS).
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Collection
+import hmac
+from collections.abc import Awaitable, Collection, Sequence
 from functools import lru_cache
 from ipaddress import ip_address
 
+from starlette.datastructures import Headers
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from requant.errors import CrossOriginError, HostError, RequantError, excerpt
+from requant.errors import CrossOriginError, HostError, RequantError, UnauthorizedError, excerpt
 from requant_service.http.problems import error_response
-from requant_service.middleware.instrumentation import PROBES
+from requant_service.middleware.request_lifecycle import PROBES
+from requant_service.runtime.credentials import Tokens
 from requant_service.runtime.request_context import context_of
 from requant_service.runtime.settings import Settings
+
+
+class BearerAuth:
+    """Pure ASGI middleware that refuses requests without one of the tokens, but for the paths that are `open_paths`."""
+
+    def __init__(self, app: ASGIApp, tokens: Tokens, open_paths: Collection[str]) -> None:
+        self.app = app
+        self._tokens = tokens
+        self._open_paths = frozenset(open_paths)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on what may pass."""
+        if scope["type"] != "http" or scope["path"] in self._open_paths or self._holds_a_token(scope):
+            await self.app(scope, receive, send)
+            return
+        error = UnauthorizedError("the request has no valid token; expected the header 'Authorization: Bearer <token>'")
+        reply = error_response(Request(scope), error)
+        await reply(scope, receive, send)
+
+    def _holds_a_token(self, scope: Scope) -> bool:
+        return holds_a_token([value for name, value in scope["headers"] if name == b"authorization"], self._tokens)
+
+
+def holds_a_token(authorization: Sequence[bytes], tokens: Tokens) -> bool:
+    """Return whether the values of `Authorization` are one, and that is one of the tokens."""
+    if len(authorization) != 1:
+        return False
+    word, _, token = authorization[0].partition(b" ")
+    # Not any(): it would stop at the first one.
+    matches = [hmac.compare_digest(token.strip(), known) for known in tokens.known]
+    return word.lower() == b"bearer" and sum(matches) > 0
+
 
 # RFC 9110 section 9.2.1, without TRACE, which no route has.
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -131,3 +173,61 @@ def _with_port(authority: bytes, default: bytes) -> bytes:
     if not colon or port.endswith(b"]"):
         return authority.lower() + default
     return name.lower() + (b":" + port if port else default)
+
+
+_REQUEST_HEADERS = (
+    "authorization",
+    "content-type",
+    "content-encoding",
+    "if-none-match",
+    "inference-header-content-length",
+    "traceparent",
+    "want-repr-digest",
+    "x-request-id",
+)
+_RESPONSE_HEADERS = (
+    "etag",
+    "inference-header-content-length",
+    "repr-digest",
+    "requant-profile",
+    "requant-saturated",
+    "requant-type",
+    "retry-after",
+    "server-timing",
+    "x-request-id",
+)
+_PREFLIGHT_SECONDS = 600
+
+
+class Cors(CORSMiddleware):
+    """Starlette's middleware for these origins, `*` for all, whose refusal of a preflight is a problem. No cookies."""
+
+    def __init__(self, app: ASGIApp, origins: Sequence[str]) -> None:
+        super().__init__(
+            app,
+            allow_origins=origins,
+            allow_methods=("GET", "POST"),
+            allow_headers=_REQUEST_HEADERS,
+            expose_headers=_RESPONSE_HEADERS,
+            max_age=_PREFLIGHT_SECONDS,
+        )
+
+    def preflight_response(self, request_headers: Headers) -> Response:
+        """Return the answer to a preflight."""
+        reply = super().preflight_response(request_headers)
+        return reply if reply.status_code == 200 else _Refusal(reply)
+
+
+class _Refusal(Response):
+    """What Starlette says of a refused preflight, as a problem."""
+
+    def __init__(self, found: Response) -> None:
+        super().__init__()
+        self._detail = bytes(found.body).decode()
+        self._kept = {name: value for name, value in found.headers.items() if not name.startswith("content-")}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the problem: here the request is known."""
+        reply = error_response(Request(scope), CrossOriginError(f"the preflight is refused: {self._detail}"))
+        reply.headers.update(self._kept)
+        await reply(scope, receive, send)

@@ -11,9 +11,8 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.types import ASGIApp
 
-from requant_service.http.responses import json_text
+from requant_service.http.responses import StaticContent, json_text
 from requant_service.http.router import PathRouter, starlette_routes
-from requant_service.http.static_content import StaticContent
 from requant_service.json_api.catalog import operators as operator_catalog
 from requant_service.json_api.catalog import profiles, schemes
 from requant_service.json_api.routes import (

@@ -114,7 +114,7 @@ class FormReader:
             data = await self.body.next_bytes()
             if not data:
                 raise MalformedRequestError("the form ends without its last boundary")
-            self.body.pass_over(len(data))
+            self.body.consume(len(data))
             self._check_delimiters(data)
             try:
                 self._parser.write(data)

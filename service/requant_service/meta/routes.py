@@ -19,8 +19,7 @@ from requant_service.http.models import ABSENT, Int32, ProblemExplanation, Reply
 from requant_service.http.openapi_operation import health_operation, static_operation
 from requant_service.http.problems import PROBLEMS, error_response
 from requant_service.http.query import no_query
-from requant_service.http.responses import json_response
-from requant_service.http.static_content import tagged_json
+from requant_service.http.responses import json_response, tagged_json
 from requant_service.runtime.metrics import CONTENT_TYPE
 from requant_service.runtime.runtime import HealthStatus, runtime
 from requant_service.runtime.settings import Limits

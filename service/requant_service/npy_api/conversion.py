@@ -137,7 +137,7 @@ async def _convert_safetensors(
 
 async def _convert(reader: BodyReader, file: _File, running: Runtime, reserve: Reserve) -> Response:
     """Convert what follows the header."""
-    header_bytes = reader.handed_out
+    header_bytes = reader.consumed
 
     async def end() -> None:
         await reader.skip_rest()
@@ -167,7 +167,7 @@ async def _derive(
     reader: BodyReader, array: SentArray, asked: _Asked, reply: str, running: Runtime, reserve: Reserve
 ) -> Response:
     """Receive all of a tensor, find scales for it, and quantize it. `reply`: the media type of a file without them."""
-    header_bytes, query = reader.handed_out, asked.query
+    header_bytes, query = reader.consumed, asked.query
     call = array.called(query)
     with array.advising(call):
         derivation = await plan_derivation(call, query.characters, running)

@@ -14,11 +14,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from requant.errors import LimitError, MalformedRequestError, PreconditionError, TensorDataError
-from requant_service.http.decompression import open_body
 from requant_service.http.json_body import MEDIA_TYPE, reserve_for_objects, tokens_of
 from requant_service.http.openapi_operation import BINARY
 from requant_service.http.query import read_query
-from requant_service.http.request_body import BodyReader
+from requant_service.http.request_body import BodyReader, open_body
 from requant_service.http.responses import Buffer, BuffersResponse, StreamedResponse, json_text
 from requant_service.oip import wire as oip
 from requant_service.oip.call import Call

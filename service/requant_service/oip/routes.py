@@ -14,8 +14,7 @@ from requant.errors import UnknownNameError
 from requant_service.http.openapi_operation import get_operation, json_operation, problems, static_operation
 from requant_service.http.problems import error_response
 from requant_service.http.query import no_query
-from requant_service.http.responses import json_list_response, json_response
-from requant_service.http.static_content import StaticContent, static_json
+from requant_service.http.responses import StaticContent, json_list_response, json_response, static_json
 from requant_service.oip import inference, metadata, schemas
 from requant_service.oip.models.model import Model
 from requant_service.oip.models.registry import MODELS, model_named

@@ -21,7 +21,7 @@ from starlette.responses import Response
 
 from requant_service.http.openapi_operation import BINARY
 from requant_service.http.problems import not_found
-from requant_service.http.static_content import PAGE_HEADERS, StaticContent
+from requant_service.http.responses import PAGE_HEADERS, StaticContent
 from requant_service.openapi.examples import FILES, example_files
 from requant_service.openapi.tags import GROUPS
 from requant_service.runtime.settings import Settings

@@ -32,7 +32,7 @@ from requant.errors import (
     UnimplementedError,
     excerpt,
 )
-from requant_service.http.decompression import CODINGS, PIECE_BYTES, PieceInflater
+from requant_service.http.request_body import CODINGS, PIECE_BYTES, PieceInflater
 from requant_service.http2.connection import Http2Connection
 from requant_service.http2.frames import literal_field
 from requant_service.http2.stream import INITIAL_WINDOW, Fields, Stream

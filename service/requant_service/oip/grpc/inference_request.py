@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 from pydantic import ValidationError
 
 from requant.errors import InvalidRequestError, MalformedRequestError, RequantError, TensorDataError
-from requant_service.http.field_faults import invalid_request
+from requant_service.http.json_body import invalid_request
 from requant_service.http.problems import pointer
 from requant_service.oip import schemas
 from requant_service.oip import wire as oip

@@ -39,7 +39,6 @@ from requant_service.middleware.request_lifecycle import MONITORING, PROBES, Ins
 from requant_service.npy_api import form_routes as forms
 from requant_service.npy_api import routes as npy
 from requant_service.oip import routes as oip
-from requant_service.oip.shared_memory import routes as shared_memory
 from requant_service.openapi import document as openapi
 from requant_service.playground import routes as playground
 from requant_service.reference import routes as reference
@@ -64,13 +63,14 @@ class Application(_RoutedStarlette):
 
     def __init__(self, settings: Settings) -> None:
         topics = [convert, explain, vectors, fake_quantize, compare, blocks, described, tosa, operators]
-        topics += [npy, forms, oip, shared_memory]
-        topics += [multipliers, ranges, calibration, types, translation, lowering]
+        topics += [npy, forms, oip]
+        routers = [*(topic.router for topic in topics), oip.shared_memory_router]
+        topics = [multipliers, ranges, calibration, types, translation, lowering]
         topics += [checkpoints]
         topics += [profiles, schemes, operator_catalog, meta]
         topics += [reference] if settings.docs else []
         topics += [playground] if settings.playground else []
-        routers = [topic.router for topic in topics]
+        routers += [topic.router for topic in topics]
         routers += [meta.metrics_router] if settings.metrics and settings.metrics_port is None else []
         routes = starlette_routes(routers)
         running = Runtime(settings)

@@ -18,9 +18,8 @@ from hpack import Decoder
 from hpack.exceptions import HPACKError
 
 from requant_service.http2 import frames
-from requant_service.http2.frames import HEAD_BYTES, ErrorCode, FrameType, Setting
-from requant_service.http2.request_fields import are_trailers, is_request
-from requant_service.http2.stream import INITIAL_WINDOW, Buffer, Fields, Stream
+from requant_service.http2.frames import HEAD_BYTES, ErrorCode, Fields, FrameType, Setting, are_trailers, is_request
+from requant_service.http2.stream import INITIAL_WINDOW, Buffer, Stream
 
 MAX_STREAMS = 128
 """Open streams of a connection."""

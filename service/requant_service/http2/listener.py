@@ -8,7 +8,8 @@ import ssl
 from collections.abc import Callable
 
 from requant_service.http2.connection import MAX_STREAMS, ConnectionLimits, Http2Connection
-from requant_service.http2.stream import Fields, Stream
+from requant_service.http2.frames import Fields
+from requant_service.http2.stream import Stream
 
 MAX_CONNECTIONS = 1000
 # Streams that all connections together should have, as long as there are enough for each.

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Protocol
 
 Buffer = bytes | bytearray | memoryview
-Fields = Sequence[tuple[bytes, bytes]]
 
 INITIAL_WINDOW = 1 << 14
 """How much of a stream is received before anything was granted for it."""

@@ -13,12 +13,12 @@ from requant.errors import FieldFault, InvalidRequestError, PreconditionError, R
 from requant_service.http.responses import json_text
 from requant_service.oip import wire as oip
 from requant_service.oip.call import Call
-from requant_service.oip.inference_head import InferenceHead
 from requant_service.oip.models.conversions import check_input, named_in_model, outputs_of, report_of
 from requant_service.oip.models.model import Answer, Model, Work, slot_named
 from requant_service.oip.parameters import Value
-from requant_service.oip.shared_memory.tensors import SharedTensors, is_aligned
+from requant_service.oip.shared_memory import SharedTensors, is_aligned
 from requant_service.oip.tensors import InputTensor, OutputTensor
+from requant_service.oip.wire import InferenceHead
 from requant_service.operations.calibration.quantization import DerivedScales, derive_quantization, plan_derivation
 from requant_service.operations.conversion_call import ConversionCall, PlannedConversion, planned_conversion
 from requant_service.operations.conversion_run import convert_in_memory

@@ -23,10 +23,10 @@ from requant_service.oip import wire as oip
 from requant_service.oip.call import Call
 from requant_service.oip.datatypes import DATATYPES
 from requant_service.oip.execution import chosen_outputs, inputs_of, plan_conversion, run_in_memory
-from requant_service.oip.inference_head import InferenceHead, head_text, read_head
 from requant_service.oip.models.conversions import outputs_of, report_of, y_is_alone
 from requant_service.oip.models.model import Answer, Model
 from requant_service.oip.parameters import Value, completed
+from requant_service.oip.wire import InferenceHead, head_text, read_head
 from requant_service.operations.conversion_run import Converted, convert_body
 from requant_service.operations.plan_bytes import plan_bytes
 from requant_service.runtime.executor import TOKENS_PER_CHARACTER

@@ -34,8 +34,8 @@ from requant.errors import (
 )
 from requant_service.http.request_body import CODINGS, PIECE_BYTES, PieceInflater
 from requant_service.http2.connection import Http2Connection
-from requant_service.http2.frames import literal_field
-from requant_service.http2.stream import INITIAL_WINDOW, Fields, Stream
+from requant_service.http2.frames import Fields, literal_field
+from requant_service.http2.stream import INITIAL_WINDOW, Stream
 from requant_service.middleware.access import holds_a_token
 from requant_service.middleware.request_lifecycle import UNMATCHED, end_request
 from requant_service.oip.grpc.statuses import (

@@ -13,8 +13,8 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from requant.errors import UnknownNameError, excerpt
 from requant_service.oip.grpc import inference_pb2
-from requant_service.oip.grpc.inference_request import parse
 from requant_service.oip.grpc.statuses import NotFoundError, StatusCode
+from requant_service.oip.grpc.wire_format import parse
 from requant_service.runtime.request_context import RequestContext
 from requant_service.runtime.runtime import HealthStatus, Runtime
 

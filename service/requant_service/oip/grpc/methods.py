@@ -1,4 +1,7 @@
-"""The methods of the service, and of gRPC's own services for health and reflection, with the work on their messages."""
+"""The methods of the service, and of gRPC's own services for health and reflection, with the work on their messages.
+
+Descriptions of the service and its models are made of the same data as over HTTP.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,17 @@ from functools import partial
 from typing import Any
 
 from requant.errors import UnimplementedError, UnknownNameError
-from requant_service.oip.grpc import descriptions, shared_memory
+from requant_service.oip import metadata
 from requant_service.oip.grpc import inference_pb2 as pb
 from requant_service.oip.grpc.calls import Message, Method, MethodKind, Work
 from requant_service.oip.grpc.grpc_services import HEALTH, REFLECTION, Health, reflect
-from requant_service.oip.grpc.inference import infer
-from requant_service.oip.grpc.inference_reply import failed_in_stream, in_stream
-from requant_service.oip.grpc.inference_request import parse
+from requant_service.oip.grpc.inference import failed_in_stream, in_stream, infer
 from requant_service.oip.grpc.statuses import NotFoundError
+from requant_service.oip.grpc.wire_format import parse
 from requant_service.oip.models.model import Model
-from requant_service.oip.models.registry import model_named
+from requant_service.oip.models.registry import MODELS, model_named
+from requant_service.oip.schemas import TensorMetadata
+from requant_service.oip.shared_memory import registered_regions, without_cuda
 from requant_service.runtime.request_context import RequestContext
 from requant_service.runtime.runtime import HealthStatus, Runtime
 
@@ -49,25 +53,25 @@ def methods(running: Runtime, health: Health) -> Iterator[Method]:
         "ModelReady": (pb.ModelReadyRequest, lambda given: pb.ModelReadyResponse(ready=_model_ready(running, given))),
         "ServerMetadata": (
             pb.ServerMetadataRequest,
-            lambda _: descriptions.server_metadata(shared_memory=running.shared_memory is not None),
+            lambda _: _server_metadata(shared_memory=running.shared_memory is not None),
         ),
-        "ModelMetadata": (pb.ModelMetadataRequest, lambda given: descriptions.model_metadata(_model(given))),
-        "ModelConfig": (pb.ModelConfigRequest, lambda given: descriptions.model_config(_model(given))),
+        "ModelMetadata": (pb.ModelMetadataRequest, lambda given: _model_metadata(_model(given))),
+        "ModelConfig": (pb.ModelConfigRequest, lambda given: _model_config(_model(given))),
         "RepositoryIndex": (
             pb.RepositoryIndexRequest,
-            lambda given: descriptions.repository_index(running.status, ready_only=given.ready),
+            lambda given: _repository_index(running.status, ready_only=given.ready),
         ),
     }
     awaited: Mapping[str, tuple[Any, Callable[[Any], Awaitable[Any]]]] = {
-        "SystemSharedMemoryStatus": (pb.SystemSharedMemoryStatusRequest, partial(shared_memory.status, running)),
-        "SystemSharedMemoryRegister": (pb.SystemSharedMemoryRegisterRequest, partial(shared_memory.register, running)),
+        "SystemSharedMemoryStatus": (pb.SystemSharedMemoryStatusRequest, partial(_shared_memory_status, running)),
+        "SystemSharedMemoryRegister": (pb.SystemSharedMemoryRegisterRequest, partial(_register_region, running)),
         "SystemSharedMemoryUnregister": (
             pb.SystemSharedMemoryUnregisterRequest,
-            partial(shared_memory.unregister, running),
+            partial(_unregister_regions, running),
         ),
-        "CudaSharedMemoryStatus": (pb.CudaSharedMemoryStatusRequest, shared_memory.cuda_status),
-        "CudaSharedMemoryRegister": (pb.CudaSharedMemoryRegisterRequest, shared_memory.cuda_register),
-        "CudaSharedMemoryUnregister": (pb.CudaSharedMemoryUnregisterRequest, shared_memory.cuda_unregister),
+        "CudaSharedMemoryStatus": (pb.CudaSharedMemoryStatusRequest, _cuda_status),
+        "CudaSharedMemoryRegister": (pb.CudaSharedMemoryRegisterRequest, _cuda_register),
+        "CudaSharedMemoryUnregister": (pb.CudaSharedMemoryUnregisterRequest, _cuda_unregister),
     }
     works: dict[str, Work] = {
         **{name: partial(_await, *answer) for name, answer in awaited.items()},
@@ -131,3 +135,123 @@ async def _refuse(detail: str, message: Message, _: RequestContext) -> bytes:
 
 async def _infer_in_stream(running: Runtime, message: Message, request: RequestContext) -> bytes:
     return in_stream(await infer(running, message, request))
+
+
+def _server_metadata(*, shared_memory: bool) -> pb.ServerMetadataResponse:
+    """Return name, version and extensions of the server."""
+    described = metadata.server_metadata(shared_memory=shared_memory)
+    return pb.ServerMetadataResponse(name=described.name, version=described.version, extensions=described.extensions)
+
+
+def _model_metadata(model: Model) -> pb.ModelMetadataResponse:
+    """Return inputs and outputs of a model. The message has no place for the rest of its description."""
+    described = metadata.model_metadata(model)
+    return pb.ModelMetadataResponse(
+        name=described.name,
+        versions=described.versions,
+        platform=described.platform,
+        inputs=map(_tensor, described.inputs),
+        outputs=map(_tensor, described.outputs),
+    )
+
+
+def _tensor(described: TensorMetadata) -> pb.ModelMetadataResponse.TensorMetadata:
+    return pb.ModelMetadataResponse.TensorMetadata(
+        name=described.name, datatype=described.datatype, shape=described.shape
+    )
+
+
+def _model_config(model: Model) -> pb.ModelConfigResponse:
+    """Return a model as Triton configures its own."""
+    described = metadata.model_metadata(model)
+    optional = {slot.name for slot in model.inputs if slot.optional}
+    config = pb.ModelConfig(
+        name=described.name,
+        platform=described.platform,
+        backend=metadata.NAME,
+        input=[
+            pb.ModelInput(name=each.name, data_type=_data_type(each), dims=each.shape, optional=each.name in optional)
+            for each in described.inputs
+        ],
+        output=[
+            pb.ModelOutput(name=each.name, data_type=_data_type(each), dims=each.shape) for each in described.outputs
+        ],
+    )
+    return pb.ModelConfigResponse(config=config)
+
+
+def _data_type(described: TensorMetadata) -> str:
+    return f"TYPE_{described.datatype}"
+
+
+def _repository_index(status: HealthStatus, *, ready_only: bool) -> pb.RepositoryIndexResponse:
+    """Return every version of every model, and its state."""
+    return pb.RepositoryIndexResponse(models=_index(status) if status is HealthStatus.READY or not ready_only else ())
+
+
+def _index(status: HealthStatus) -> Iterator[pb.RepositoryIndexResponse.ModelIndex]:
+    usable = status is HealthStatus.READY
+    state, reason = ("READY", "") if usable else ("UNAVAILABLE", f"the service is {status}")
+    for model in MODELS.values():
+        for version in model.versions:
+            yield pb.RepositoryIndexResponse.ModelIndex(name=model.name, version=version, state=state, reason=reason)
+
+
+async def _shared_memory_status(
+    running: Runtime, given: pb.SystemSharedMemoryStatusRequest
+) -> pb.SystemSharedMemoryStatusResponse:
+    """Return the region of a name, or all of them."""
+    regions = registered_regions(running)
+    try:
+        found = [regions.status(given.name)] if given.name else regions.statuses()
+    except UnknownNameError as error:
+        raise NotFoundError(error) from None
+    reply = pb.SystemSharedMemoryStatusResponse()
+    for each in found:
+        region = reply.regions[each.name]
+        region.name, region.key = each.name, each.key
+        region.offset, region.byte_size = each.offset, each.byte_size
+    return reply
+
+
+async def _register_region(
+    running: Runtime, given: pb.SystemSharedMemoryRegisterRequest
+) -> pb.SystemSharedMemoryRegisterResponse:
+    """Register a part of an object as a region."""
+    registered_regions(running).register(given.name, given.key, given.offset, given.byte_size)
+    return pb.SystemSharedMemoryRegisterResponse()
+
+
+async def _unregister_regions(
+    running: Runtime, given: pb.SystemSharedMemoryUnregisterRequest
+) -> pb.SystemSharedMemoryUnregisterResponse:
+    """Forget the region of a name, or all of them."""
+    regions = registered_regions(running)
+    if given.name:
+        try:
+            work, byte_count = partial(regions.unregister, given.name), regions.status(given.name).byte_size
+            await running.executor.run_array(byte_count, work)
+        except UnknownNameError as error:
+            raise NotFoundError(error) from None
+    else:
+        await running.executor.run_array(regions.mapped_bytes, regions.unregister_all)
+    return pb.SystemSharedMemoryUnregisterResponse()
+
+
+async def _cuda_status(given: pb.CudaSharedMemoryStatusRequest) -> pb.CudaSharedMemoryStatusResponse:
+    """Return that there are no regions."""
+    if given.name:
+        raise without_cuda()
+    return pb.CudaSharedMemoryStatusResponse()
+
+
+async def _cuda_register(given: pb.CudaSharedMemoryRegisterRequest) -> pb.CudaSharedMemoryRegisterResponse:
+    """Refuse."""
+    raise without_cuda()
+
+
+async def _cuda_unregister(given: pb.CudaSharedMemoryUnregisterRequest) -> pb.CudaSharedMemoryUnregisterResponse:
+    """Forget all regions: there are none."""
+    if given.name:
+        raise without_cuda()
+    return pb.CudaSharedMemoryUnregisterResponse()

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from requant.errors import InvalidRequestError, SharedMemoryError, TensorDataError, at
-from requant_service.oip.shared_memory.region_part import BYTE_SIZE, REGION, RegionPart
-from requant_service.oip.tensors import OutputTensor
+from requant_service.oip.tensors import BYTE_SIZE, REGION, OutputTensor, RegionPart
 from requant_service.runtime.runtime import Runtime
 from requant_service.runtime.shared_memory.regions import SharedMemory, Span
 

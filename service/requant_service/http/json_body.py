@@ -56,15 +56,15 @@ async def receive_json(request: Request, model: type[Model], running: Runtime) -
     return await running.executor.run_text(weight // TOKENS_PER_CHARACTER, read), document
 
 
-async def reserve_for_objects(scope: Scope, body: Text, weight: int, most_tokens: int) -> None:
+async def reserve_for_objects(scope: Scope, body: Text, weight: int, max_tokens: int) -> None:
     """Reserve memory for the objects that a body is parsed into, and for the arrays that are made of them."""
-    await reserve_memory(scope, bytes_for_objects(body, weight, most_tokens))
+    await reserve_memory(scope, bytes_for_objects(body, weight, max_tokens))
 
 
-def bytes_for_objects(body: Text, weight: int, most_tokens: int) -> int:
+def bytes_for_objects(body: Text, weight: int, max_tokens: int) -> int:
     """Return about how many bytes a JSON text becomes when it is parsed. `weight`: `tokens_of` it."""
     bytes_of_types = _BYTES_FOR_TYPE_BYTE * min(len(body), _LONG_TYPE_BYTES)
-    bytes_of_tokens = _BYTES_FOR_TOKEN * min(weight, most_tokens)
+    bytes_of_tokens = _BYTES_FOR_TOKEN * min(weight, max_tokens)
     return _BYTES_FOR_BYTE * len(body) + bytes_of_types + bytes_of_tokens
 
 
@@ -88,7 +88,7 @@ def read_json(body: Text, model: type[Model], settings: Settings) -> Model:
     if tokens > limit:
         detail = f"the JSON has more than {limit} quotes, commas and brackets (counted twice); send tensors as data"
         raise LimitError(detail, limit=limit)
-    # Finding none takes a tenth of the time of counting.
+    # Finding that there are none takes a tenth of the time of counting.
     if body.find(b"\\") >= 0 and body.count(b"\\") > limit:
         raise LimitError(f"the JSON has more than {limit} backslashes; send tensors as data", limit=limit)
     found = _read(body, model, settings, in_slices=tokens > SLICE_TOKENS)
@@ -140,7 +140,7 @@ def token_bound(body: Text) -> int:
         if end < 0:
             break
         if body.find(b"\\", at, end) >= 0:
-            # The string may go on, and what seems to be the next one may lie between strings.
+            # The quote may be escaped, and what looks like the next string may lie between strings.
             break
         bound += _count(body, at, end + 1) if end - begin < _LONG_TEXT else _count(body, at, begin) + 1
         at = end + 1
@@ -171,10 +171,10 @@ _MAX_NAMED = 3
 # Faults come from schemas and say nothing of the input; a list of names may be long.
 _LONGEST_DETAIL = 400
 
-# What other systems have beside the tensor, and the types here in themselves.
+# Other systems pass these beside the tensor; here they are part of the type.
 _IN_THE_TYPE = ("scale", "scales", "zero_point", "zero_points")
 _QUOTED = re.compile("'([^']*)'")
-# What pydantic says of Python's types, in the terms of JSON.
+# Pydantic's messages about Python types, in terms of JSON.
 _IN_JSON = {"model_type": "input should be an object", "list_type": "input should be an array"}
 
 
@@ -200,25 +200,25 @@ def invalid_request(error: ValidationError, model: type[BaseModel], max_values: 
 
 def _fault(item: Any, model: type[BaseModel], listed: set[str]) -> FieldFault:
     """Return one fault. `listed`: the objects whose fields a fault has listed already, which gets this one's."""
-    location, kind, given = item["loc"], item["type"], item["input"]
+    location, kind, value = item["loc"], item["type"], item["input"]
     place = pointer(*location)
     if kind == "extra_forbidden" and location:
         parent = pointer(*location[:-1])
         known = fields_at(model, location[:-1])
-        meant = did_you_mean(str(location[-1]), known)
-        there_are = "" if parent in listed else f"; available: {', '.join(known)}"
+        suggestion = did_you_mean(str(location[-1]), known)
+        choices = "" if parent in listed else f"; available: {', '.join(known)}"
         listed.add(parent)
-        if there_are and location[-1] in _IN_THE_TYPE and "output_type" in known:
-            there_are = "; scale and zero point are part of a type: !quant.uniform<i8:f32, 0.5:3>"
-        detail = f"unknown field, {meant}" if meant else f"unknown field{there_are}"
+        if choices and location[-1] in _IN_THE_TYPE and "output_type" in known:
+            choices = "; scale and zero point are part of a type: !quant.uniform<i8:f32, 0.5:3>"
+        detail = f"unknown field, {suggestion}" if suggestion else f"unknown field{choices}"
         if excerpt(place) != place:
             # Too long to be shown, or unprintable.
             place = parent
     else:
         detail = _IN_JSON.get(kind) or item["msg"][:1].lower() + item["msg"][1:]
-        if kind == "enum" and isinstance(given, str):
-            meant = did_you_mean(given, _QUOTED.findall(item["ctx"]["expected"]))
-            detail += f"; {meant}" if meant else ""
+        if kind == "enum" and isinstance(value, str):
+            suggestion = did_you_mean(value, _QUOTED.findall(item["ctx"]["expected"]))
+            detail += f"; {suggestion}" if suggestion else ""
         if kind == "model_type" and (known := fields_at(model, location)):
             detail += f" with {', '.join(known)}"
     detail = detail if len(detail) <= _LONGEST_DETAIL else detail[: _LONGEST_DETAIL - 3] + "..."
@@ -240,7 +240,7 @@ def fields_at(model: type[BaseModel], location: Sequence[int | str]) -> list[str
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
-    """Return the model that an annotation is, perhaps with something said about it, but not of a list of them."""
+    """Return the model that an annotation is, perhaps with metadata, but not that of a list of them."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     inner = get_args(annotation)

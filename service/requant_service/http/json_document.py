@@ -2,7 +2,7 @@
 
 A parser would copy a long base64 string while it holds the GIL, and base64 is decoded from a string more slowly than
 from bytes: together 2 ms of 2.5 for 8 MiB. So a long string in a member `data` is left where it was received, replaced
-by a short name that nobody can guess, and decoded from the memory of the body.
+by a short unguessable name, and decoded from the memory of the body.
 
 A parser also makes its objects in one call that holds the GIL: a few hundred thousand numbers and brackets stop the
 service for a tenth of a second. So in a long document numpy finds the brackets and commas first, the document is cut
@@ -43,7 +43,7 @@ _STEP = np.zeros(256, np.int32)
 _STEP[list(b"[{")] = 1
 _STEP[list(b"]}")] = -1
 
-# Bytes that are looked at in one call.
+# Bytes that are scanned in one call.
 _WINDOW = 64 << 10
 
 
@@ -158,7 +158,7 @@ def _structure(body: Text) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
 
 # Strings of at least this length are left out of the document.
 _LONG_TEXT = 16 << 10
-# Where the next member is looked for, and how many are.
+# How far ahead the next member is searched for, and how many are.
 _KEY_WINDOW = 64 << 10
 _MAX_TEXTS = 16
 
@@ -214,7 +214,7 @@ class JsonDocument:
 
 def _without_long_texts(body: Text, long: dict[str, memoryview]) -> Text:
     """Return a body with names for its long strings, which are added to `long`."""
-    kept: list[Text] = []
+    pieces: list[Text] = []
     whole, at, begin = memoryview(body), 0, 0
     while len(long) < _MAX_TEXTS:
         key = body.find(_KEY, at, at + _KEY_WINDOW)
@@ -229,10 +229,10 @@ def _without_long_texts(body: Text, long: dict[str, memoryview]) -> Text:
         if end - first < _LONG_TEXT:
             continue
         if body.find(b"\\", first, end) >= 0:
-            # The string may go on, and what seems to be a member after it may be a part of it.
+            # The quote may be escaped, and what looks like a member after it may be a part of the string.
             break
         name = f"{_SECRET}-{len(long)}"
         long[name] = whole[first:end]
-        kept += [body[begin:first], name.encode("ascii")]
+        pieces += [body[begin:first], name.encode("ascii")]
         at = begin = end
-    return b"".join([*kept, body[begin:]]) if kept else body
+    return b"".join([*pieces, body[begin:]]) if pieces else body

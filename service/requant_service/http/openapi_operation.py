@@ -24,10 +24,10 @@ class Example:
     """A request that is answered with 200.
 
     `path` and `query` are parameters, `json` is a body in JSON, `npy` a body that is one `.npy` file, and `form` the
-    fields of a form, files as bytes. `after` is the operationId of the example that has to be sent before.
-    `recorded`: whether the reply is shown; not where the request needs what only its sender has.
-    Of the reply, `varying` members depend on the machine or the time, and of the list that is member
-    `excerpt`, or that is the whole reply if `excerpt` is empty, only the first entry is shown.
+    fields of a form, files as bytes. `after` is the operationId of the example that has to be sent before. `recorded`:
+    whether the reply is shown; not where the request needs something that only its sender has. Of the reply, `varying`
+    members depend on the machine or the time, and of the list that is member `excerpt`, or that is the whole reply if
+    `excerpt` is empty, only the first entry is shown.
     """
 
     path: Mapping[str, str] = field(default_factory=dict)
@@ -67,7 +67,7 @@ _PROBLEMS = {
 
 
 def _file_content(media: str) -> dict[str, Any]:
-    """Return the description of a body that is a file, as every client generator understands it."""
+    """Return the description of a body that is a file, in a form that every client generator understands."""
     binary = {"format": "binary", "contentMediaType": BINARY} if media == BINARY else {}
     return {"schema": {"type": "string", **binary}}
 
@@ -192,10 +192,10 @@ def form_operation(
     """
     EXAMPLES[operation_id] = example
     file = _BINARY_CONTENT[BINARY]["schema"]
-    properties: dict[str, Any] = {name: {**file, "description": said} for name, said in files.items()}
+    properties: dict[str, Any] = {name: {**file, "description": description} for name, description in files.items()}
     for text in texts:
         schema = text["schema"]
-        # What stands beside a reference is lost on some generators.
+        # Some generators ignore what stands beside a reference.
         properties[text["name"]] = (
             {"$ref": schema["$ref"]}
             if "$ref" in schema

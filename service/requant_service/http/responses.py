@@ -46,7 +46,7 @@ class BuffersResponse(Response):
     """A response whose body is a sequence of buffers, each sent as it is."""
 
     def __init__(self, buffers: Iterable[Buffer], media_type: str, headers: Sequence[Header] = ()) -> None:
-        # Not Starlette's, which takes texts, encodes them, and looks for fields that may be there already.
+        # Starlette's own takes and encodes strings, and searches for fields that are already set.
         self.status_code = 200
         self.background = None
         self.buffers = list(buffers)
@@ -67,7 +67,7 @@ class BuffersResponse(Response):
                 part = buffer if len(buffer) <= _PART else memoryview(buffer)[at : at + _PART]
                 await send({"type": "http.response.body", "body": part, "more_body": True})
                 if len(part) == _PART:
-                    # The system takes megabytes in one call. A client that takes all must not make others wait.
+                    # The system accepts megabytes in one call. A fast client must not make others wait.
                     await asyncio.sleep(0)
         # Sending waits until what came before has left, so the memory of the response is in use until then.
         await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -97,16 +97,16 @@ class StreamedResponse(Response):
     ) -> None:
         super().__init__(headers={"content-length": str(len(head) + length)}, media_type=media_type)
         self.raw_headers[:0] = headers
-        self._made = head, buffers, length, media_type, headers
+        self._content = head, buffers, length, media_type, headers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the head and then each buffer. Sending waits for the client."""
-        head, buffers, length, media_type, headers = self._made
+        head, buffers, length, media_type, headers = self._content
         if _wants_digest(scope):
-            # What has to be known before the first byte is sent has to be kept.
+            # The digest precedes the body, so the body has to be kept.
             await reserve_memory(scope, len(head) + length)
-            kept = BuffersResponse([head, *[buffer async for buffer in buffers]], media_type, headers)
-            await kept(scope, receive, send)
+            response = BuffersResponse([head, *[buffer async for buffer in buffers]], media_type, headers)
+            await response(scope, receive, send)
             return
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         await send({"type": "http.response.body", "body": head, "more_body": True})
@@ -173,30 +173,30 @@ class StaticContent:
         self._media_type = media_type
         self._headers = headers
         self._lock = Lock()
-        self._made: tuple[bytes, str] | None = None
+        self._content: tuple[bytes, str] | None = None
         self._gzip = StaticContent(self._compress, media_type, {**(headers or {}), **_GZIP}) if compressed else None
 
     async def response(self, request: Request) -> Response:
         """Return the reply to a request: the content, or 304 for a client that has it."""
         if self._gzip is not None and accepts_gzip(request):
             return await self._gzip.response(request)
-        made = self._made
-        if made is None:
-            made = await asyncio.to_thread(self._made_once)
-        body, tag = made
+        content = self._content
+        if content is None:
+            content = await asyncio.to_thread(self._content_once)
+        body, tag = content
         headers = self._headers if self._gzip is None else {**(self._headers or {}), "vary": "accept-encoding"}
         return _reply(request, body, tag, self._media_type, headers)
 
     def _compress(self) -> bytes:
-        return gzip.compress(self._made_once()[0], mtime=0)
+        return gzip.compress(self._content_once()[0], mtime=0)
 
-    def _made_once(self) -> tuple[bytes, str]:
+    def _content_once(self) -> tuple[bytes, str]:
         with self._lock:
-            made = self._made
-            if made is None:
+            content = self._content
+            if content is None:
                 body = self._make()
-                made = self._made = body, entity_tag(body)
-            return made
+                content = self._content = body, entity_tag(body)
+            return content
 
 
 def accepts_gzip(request: Request) -> bool:
@@ -215,7 +215,7 @@ def static_json(make: Callable[[], BaseModel]) -> StaticContent:
 
 
 def tagged_json(request: Request, model: BaseModel) -> Response:
-    """Return a model that changes now and then, with its ETag, or 304 for a client that has it."""
+    """Return a model that changes rarely, with its ETag, or 304 for a client that has it."""
     body = model_text(model)
     return _reply(request, body, entity_tag(body), _JSON, None)
 
@@ -226,7 +226,7 @@ def entity_tag(body: bytes) -> str:
 
 
 def _reply(request: Request, body: bytes, tag: str, media_type: str, headers: Mapping[str, str] | None) -> Response:
-    # no-cache: may be kept, and is asked for again each time, which costs a 304.
+    # no-cache: may be stored, and is revalidated each time, which costs a 304.
     described = {"etag": tag, "cache-control": "no-cache", **(headers or {})}
     if _has(request, tag):
         return Response(status_code=304, headers=described)

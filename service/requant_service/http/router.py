@@ -1,7 +1,7 @@
 """Routes: the functions that FastAPI describes in the OpenAPI document, served by Starlette's router.
 
-FastAPI's own way to such a function (a stack of exception handlers, dependencies, validation) takes 0.1 to 0.4 ms, more
-than a small tensor's whole request.
+FastAPI's own path to such a function (a stack of exception handlers, dependencies, validation) takes 0.1 to 0.4 ms,
+more than a small tensor's whole request.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Endpoint:
         self._methods = {*methods, "HEAD"} if "GET" in methods else methods
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request. What is not an error of ours is raised again for the server's log."""
+        """Answer one request. Any other exception than ours is raised again for the server's log."""
         request = Request(scope, receive, send)
         try:
             if scope["method"] not in self._methods:
@@ -69,7 +69,7 @@ def starlette_routes(routers: Iterable[APIRouter]) -> list[Route]:
 
 
 class PathRouter(Router):
-    """Starlette's router, which remembers for the paths that were used last which route takes them.
+    """Starlette's router with a cache of the routes of recent paths.
 
     No two routes have the same path: an endpoint itself answers the methods that it does not have.
     """

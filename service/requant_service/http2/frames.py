@@ -1,8 +1,8 @@
 """Frames of HTTP/2 (RFC 9113 section 4) as a server writes them, and header fields as it checks and writes them.
 
 Header fields of responses are HPACK literals without indexing (RFC 7541 section 6.2.2): the same fields are always the
-same bytes, and no table has to agree with that of the client. Of those of requests HPACK does not see to what RFC 9113
-asks (sections 8.2 and 8.3).
+same bytes, and no table has to agree with that of the client. Those of requests are checked as RFC 9113 requires
+(sections 8.2 and 8.3), which HPACK does not do.
 """
 
 from __future__ import annotations

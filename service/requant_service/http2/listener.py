@@ -1,4 +1,4 @@
-"""A port on which HTTP/2 is spoken: its connections, how many there are, their timeouts, and how it stops."""
+"""A port that serves HTTP/2: its connections, how many there are, their timeouts, and how it stops."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class BearerAuth:
         self._open_paths = frozenset(open_paths)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on what may pass."""
+        """Pass on requests that are allowed."""
         if scope["type"] != "http" or scope["path"] in self._open_paths or self._holds_a_token(scope):
             await self.app(scope, receive, send)
             return
@@ -79,7 +79,7 @@ class CrossSiteProtection:
     """Pure ASGI middleware.
 
     It refuses requests whose Host is none of `hosts`, unless that is None, and requests of pages of other origins than
-    its own and `origins`, unless their method is safe. Probes are left alone: balancers send them by address.
+    its own and `origins`, unless their method is safe. Probes are exempt: balancers send them by address.
     """
 
     def __init__(self, app: ASGIApp, origins: Collection[str], hosts: Collection[str] | None) -> None:

@@ -1,6 +1,6 @@
 """The outermost layers around every request: its context, its memory, the header fields of its response, its metrics.
 
-The lifecycle also decides what becomes of a body that nobody read when the response is ready. A refusal often comes
+The lifecycle also decides what happens to a body that is still unread when the response is ready. A refusal often comes
 before the body: no such path, a wrong query, a limit. uvicorn then receives what still comes, for as long as it comes,
 before it reads the next request. So a response before a long body is the last of its connection
 (`requant_service.server.timeouts`).
@@ -41,11 +41,11 @@ class RequestLifecycle:
             context = begin_request(scope, reservation)
             messages = _Messages(context, receive, send, closing=self._running.status is HealthStatus.DRAINING)
             try:
-                # What IEEE 754 calls exceptions are results here, which the profiles define.
+                # Exceptions of IEEE 754 are ordinary results here, defined by the profiles.
                 with np.errstate(all="ignore"):
                     await self._app(scope, messages.receive, messages.send)
             except ClientLeftError:
-                pass  # nobody waits for a response
+                pass  # there is no one to respond to
 
 
 class _Messages:
@@ -60,7 +60,7 @@ class _Messages:
         self._send = send
         self._closing = closing
         fields = context.headers
-        # Whether the client waits for `100 Continue`: then nobody knows if the body will follow.
+        # Whether the client waits for `100 Continue`: then the body may never follow.
         self._waits = b"expect" in fields
         self._declared = None if b"transfer-encoding" in fields else int(fields.get(b"content-length", 0))
         self._ended = self._declared == 0
@@ -83,10 +83,10 @@ class _Messages:
             self._context.bytes_sent += len(message.get("body", b""))
         return self._send(message)
 
-    def _completed(self, given: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    def _completed(self, fields: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
         """Add the common header fields that the response does not have itself, and whether the connection closes."""
-        present = dict(given)
-        headers = [*given, *[pair for pair in common_headers(self._context) if pair[0] not in present]]
+        present = dict(fields)
+        headers = [*fields, *[pair for pair in common_headers(self._context) if pair[0] not in present]]
         headers.append((b"server-timing", self._context.server_timing()))
         if self._closing or (not self._ended and self._is_long()):
             headers = [*(pair for pair in headers if pair[0] != b"connection"), (b"connection", b"close")]

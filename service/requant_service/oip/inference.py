@@ -34,7 +34,7 @@ from requant_service.runtime.request_context import reserve_memory
 from requant_service.runtime.runtime import Runtime, require_ready
 from requant_service.runtime.settings import Settings
 
-# JSON up to here is taken from where it was received, and needs no memory that is counted.
+# JSON up to this length is read in place, and not counted in the memory budget.
 _SHORT_JSON = 16 << 10
 
 
@@ -58,7 +58,7 @@ class _Body:
         if reader.declared is not None:
             self._check(reader.declared - self.json_bytes)
         elif self.head.blob_bytes > limit:
-            await self.end()  # more than can come: that it does not is all that is left to see
+            await self.end()  # more than can come: only the end is still to be checked
         self.first_arrives = bool(binary) and binary[-1].name == first
         for head in binary[:-1] if self.first_arrives else binary:
             self.blobs.append((head, await reader.take(head.blob_bytes)))
@@ -92,7 +92,7 @@ async def infer(request: Request, model: Model, version: str) -> Response:
     text = await _receive_json(reader, length, settings)
     cut = head_text(text)
     key = (model.name, version, cut.before, cut.after)
-    head: InferenceHead | None = running.asked.get(key)
+    head: InferenceHead | None = running.decoded.get(key)
     kept = head is not None
     if head is None:
         head = await _decode(request, text, model, running)
@@ -106,7 +106,7 @@ async def infer(request: Request, model: Model, version: str) -> Response:
         response = await _run_in_memory(request, model, version, body, reply)
     if not kept and cut.is_text_of(head):
         plan = None if head.planned is None else head.planned.plan
-        running.asked.put(key, head, plan_bytes(plan, len(text)))
+        running.decoded.put(key, head, plan_bytes(plan, len(text)))
     return response
 
 

@@ -37,27 +37,27 @@ def model_metadata(model: Model) -> schemas.ModelMetadata:
 
 
 def _tensor(slot: Slot) -> schemas.TensorMetadata:
-    said = {
+    members = {
         "datatypes": ", ".join(slot.datatypes),
         "optional": slot.optional,
         **({"variadic": True} if slot.variadic else {}),
         "description": slot.description,
     }
-    return schemas.TensorMetadata(name=slot.name, datatype=slot.datatypes[0], shape=_ANY_SHAPE, parameters=said)
+    return schemas.TensorMetadata(name=slot.name, datatype=slot.datatypes[0], shape=_ANY_SHAPE, parameters=members)
 
 
 def _parameter(parameter: Parameter) -> schemas.ParameterMetadata:
-    said: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     if parameter.default is not None:
-        said["default"] = _text(parameter.default)
+        members["default"] = _text(parameter.default)
     if parameter.choices:
-        said["choices"] = list(parameter.choices)
+        members["choices"] = list(parameter.choices)
     return schemas.ParameterMetadata(
         name=parameter.name,
         kind=parameter.kind,
         required=parameter.required,
         description=parameter.description,
-        **said,
+        **members,
     )
 
 

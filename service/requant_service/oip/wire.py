@@ -4,10 +4,10 @@
 
 The header `Inference-Header-Content-Length` is the length of the JSON; without it, all is JSON. Blobs are row-major and
 little-endian and follow one another in the order of the inputs, each as long as its `binary_data_size`. Replies have
-the same form. Nothing here is believed: every length is known from datatype and shape before a byte is taken.
+the same form. No stated length is trusted: each is known from datatype and shape before a byte is taken.
 
 The head of a request is everything beside the binary tensors. Clients send the same head again and again, and decoding
-it costs more than the arithmetic of a small tensor. So what a head means is kept by its bytes. Clients also number
+it costs more than the arithmetic of a small tensor. So decoded heads are cached by their bytes. Clients also number
 their requests: an `id` at either end of the JSON is cut out, and is no part of the key.
 """
 

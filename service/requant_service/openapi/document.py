@@ -131,7 +131,7 @@ def _names(names: Any, description: str) -> dict[str, Any]:
 
 
 def _described(rules: Mapping[str, Any], description: str) -> dict[str, Any]:
-    """Return the names of rules, with what each says of itself."""
+    """Return the names of rules, with the description of each."""
     lines = "\n".join(f"- `{name}`: {rule.summary}" for name, rule in rules.items())
     return _names(rules, f"{description}\n\n{lines}")
 
@@ -147,7 +147,7 @@ def _drop_validation_errors(found: dict[str, Any]) -> None:
 
 
 def _drop_made_up_titles(found: dict[str, Any]) -> None:
-    """Drop the titles that FastAPI makes of the names of functions and parameters, such as Response Oiplistmodels."""
+    """Drop the titles that FastAPI derives from names of functions and parameters, such as Response Oiplistmodels."""
     for path in found["paths"].values():
         for operation in path.values():
             for parameter in operation.get("parameters", ()):

@@ -1,8 +1,8 @@
 """The checkpoint jobs that this process runs, what they hold of its memory, and the threads that wait for storage.
 
-A server of storage that accepts connections and answers nothing holds each thread that asks it, for minutes. So every
+A storage server that accepts connections and answers nothing blocks each thread that asks it, for minutes. So every
 root has threads of its own, and two kinds of them: for plans, which read much and compute, and for the small files by
-which jobs are looked at and cancelled. Both have queues of limited length. A request is answered after a stated time,
+which jobs are inspected and cancelled. Both have queues of limited length. A request is answered after a stated time,
 whether or not its thread has come back; work whose request has ended stops at its next step.
 """
 
@@ -41,7 +41,7 @@ _SECONDS_BETWEEN_LOOKS = 0.25
 
 
 class StorageThreads:
-    """The threads of one kind for one root. `closing`: set when the service ends and nobody is to wait any more."""
+    """The threads of one kind for one root. `closing`: set when the service ends and waits must stop."""
 
     def __init__(self, name: str, closing: asyncio.Event) -> None:
         self._closing = closing
@@ -52,7 +52,7 @@ class StorageThreads:
     async def run(self, work: Callable[[], Result], abandoned: Callable[[], None] = lambda: None) -> Result:
         """Return the result of `work`, which asks whether to go on (`requant.errors.cancellation`).
 
-        `abandoned` is called once the work has ended, if by then nobody waits for it any more.
+        `abandoned` is called when the work has ended, if its request has ended before.
 
         Raises OverloadedError if too many requests wait for these threads, DeadlineError after ANSWER_SECONDS or
         COMPUTE_SECONDS of CPU time, UnavailableError when the service ends, and what `work` raises.
@@ -91,7 +91,7 @@ class StorageThreads:
                 self._present -= 1
             raise
         # Not `asyncio.timeout`, which asks for the current task: a request that was started eagerly has none. Nothing
-        # tells that a client has left.
+        # signals that a client has left.
         waiting, end = asyncio.wrap_future(future), perf_counter() + ANSWER_SECONDS
         try:
             while not waiting.done():
@@ -122,7 +122,7 @@ def _no_answer() -> DeadlineError:
 
 
 def _forget(ended: asyncio.Future[Result], abandoned: Callable[[], None]) -> None:
-    """Look at an error that nobody waits for any more, so that it is not logged as one that was never seen."""
+    """Retrieve the error of abandoned work, so that asyncio does not log it as never retrieved."""
     if not ended.cancelled():
         ended.exception()
     abandoned()
@@ -142,7 +142,7 @@ class StorageOfRoots:
         return self._plans[self._prefix_of(place)]
 
     def records(self, place: str) -> StorageThreads:
-        """Return the threads that look at a destination."""
+        """Return the threads that inspect a destination."""
         return self._records[self._prefix_of(place)]
 
     def _prefix_of(self, place: str) -> str:
@@ -197,7 +197,7 @@ class PlanMemory:
         self._jobs.bytes_of_plans += byte_count
 
     def give_back(self) -> None:
-        """Hold nothing any more. Called in any thread."""
+        """Give back all that is held. Called in any thread."""
         # The loop is closed at the end of the process.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._shrink)
@@ -208,16 +208,16 @@ class PlanMemory:
 
 
 class CheckpointJobs:
-    """`most`: how many jobs run at a time, `threads`: of each, `closing`: set when the service ends.
+    """`max_jobs`: how many jobs run at a time, `threads`: of each, `closing`: set when the service ends.
 
     Raises ParameterError for a root that cannot be one.
     """
 
-    def __init__(self, roots: list[str], most: int, threads: int, closing: asyncio.Event) -> None:
+    def __init__(self, roots: list[str], max_jobs: int, threads: int, closing: asyncio.Event) -> None:
         self.roots = Roots(roots)
         self.threads = threads
         self.bytes_of_plans = 0
-        self._most = most
+        self._max_jobs = max_jobs
         self._running: dict[str, ConversionJob] = {}
         self._preparing: Counter[str] = Counter()
         self._lock = Lock()
@@ -237,10 +237,10 @@ class CheckpointJobs:
     def place_for(self, destination: str) -> Iterator[None]:
         """Hold the place of a destination's job while it is prepared and started. Raises OverloadedError."""
         with self._lock:
-            if len({*self._running, *self._preparing, destination}) > self._most:
+            if len({*self._running, *self._preparing, destination}) > self._max_jobs:
                 raise OverloadedError(
-                    f"{self._most} checkpoint jobs run here already (setting checkpoint_jobs); send the request again "
-                    "when one has ended"
+                    f"{self._max_jobs} checkpoint jobs run here already (setting checkpoint_jobs); send the request "
+                    "again when one has ended"
                 )
             self._preparing[destination] += 1
         try:
@@ -252,7 +252,7 @@ class CheckpointJobs:
     def start(
         self, destination: str, job: ConversionJob, log: str, release: Callable[[], None] = lambda: None
     ) -> ConversionJob:
-        """Start a job, which has a place, unless one runs for the destination. Returns that which runs.
+        """Start a job, which has a place, unless one runs for the destination. Return the one that runs.
 
         `release` is called when the started job has ended.
         """

@@ -1,6 +1,6 @@
 """Bearer tokens, and the TLS certificate with its key: files that are read at the start, and again on SIGHUP.
 
-Files that cannot be used when they are read again change nothing.
+If they cannot be used then, nothing changes.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Tokens:
         """Read the file again. If it cannot be used, keep the tokens and log why."""
         try:
             if not self._path.is_file():
-                # To open a pipe would wait for its other end.
+                # Opening a pipe would wait for its other end.
                 raise ValueError("the file is gone, or is not a regular file")
             self.known = read_tokens(self._path)
         except (OSError, ValueError) as error:
@@ -121,7 +121,7 @@ class Certificate:
 
     Raises what `read_certificate` raises.
 
-    `context` is that of the listening socket, which stays, `h2_context` that of the gRPC port. Each handshake goes on
+    `context` is that of the listening socket, which stays, `h2_context` that of the gRPC port. Each handshake continues
     with the context of the current certificate: in a context that loads a second certificate the first one stays, for
     clients that prefer its kind.
     """
@@ -153,9 +153,9 @@ class Certificate:
 
 @contextmanager
 def reread_on_sighup(rereads: Sequence[Callable[[], None]]) -> Iterator[None]:
-    """Call all of these whenever SIGHUP comes. For the event loop of the main thread; elsewhere nothing is done.
+    """Call all of these on SIGHUP, if this is the event loop of the main thread.
 
-    A SIGHUP to a service that has nothing to read again ends it, as the system does by default.
+    Without anything to read again, SIGHUP ends the service, as is the system's default.
     """
 
     def reread() -> None:

@@ -136,7 +136,7 @@ class Metrics:
         self._bytes.add(("out", route), sent)
 
     def converted(self, operation: str, profile: str, element: str, elements: int, saturated: int) -> None:
-        """A tensor was converted to elements of a type. All of the work for its request until now is counted as its."""
+        """A tensor was converted to elements of a type. It is charged with all work for its request until now."""
         context = current_request.get(None)
         with self._lock:
             self._elements.add((operation, element), elements)
@@ -149,7 +149,7 @@ class Metrics:
         self._rejected.add((reason,))
 
     async def watch_loop(self) -> None:
-        """Measure for ever how late the event loop is: the earliest sign of something that keeps it."""
+        """Measure how late the event loop is: the earliest sign of something that blocks it."""
         loop = asyncio.get_running_loop()
         while True:
             due = loop.time() + _LAG_PERIOD_SECONDS

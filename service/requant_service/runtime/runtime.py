@@ -149,8 +149,8 @@ class Runtime:
         if self.checkpoint_jobs is not None:
             jobs = self.checkpoint_jobs
             self.metrics.watch("checkpoint_jobs", "Checkpoint jobs that run here.", lambda: jobs.running)
-        # What queries mean, and what they mean for the tensors that came with them.
-        self.asked: PlanCache[Any] = PlanCache(settings.plan_cache_bytes // 4)
+        # Decoded queries and heads of requests, and plans.
+        self.decoded: PlanCache[Any] = PlanCache(settings.plan_cache_bytes // 4)
         self.planned: PlanCache[Any] = PlanCache(settings.plan_cache_bytes)
 
     @property
@@ -232,7 +232,7 @@ class Runtime:
                 _log.info("Compiling kernels: %d of %d%s.", compiled, total, about)
 
     def drain(self) -> None:
-        """Say that no more work is wanted. What comes all the same is done: a balancer needs a while to see it."""
+        """Announce that no more work is wanted. Requests are still served: a balancer needs a while to notice."""
         if self.status is HealthStatus.READY:
             self.status = HealthStatus.DRAINING
 
@@ -280,7 +280,7 @@ def require_ready(request: Request) -> Runtime:
 
 
 def require_open(request: Request) -> None:
-    """Say that the service is not ready, unless work is wanted: what a balancer's probe asks."""
+    """Raise UnavailableError unless the service is ready: for the probes of balancers."""
     status = runtime(request).status
     if status is not HealthStatus.READY:
         raise UnavailableError(f"the service is {status}")

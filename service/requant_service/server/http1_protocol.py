@@ -37,21 +37,21 @@ from requant_service.server.timeouts import ReadTimeouts, RequestLimits, Stage, 
 
 _log = logging.getLogger("uvicorn.error")
 
-# How many steps of the parser (pieces, header fields, parts of a body) are done before other connections get a turn.
+# Steps of the parser (pieces, header fields, parts of a body) before other connections get a turn.
 _STEPS = 64
-# How large a piece is that holds many steps, and one that holds few. A body of stated length is one step.
+# The size of a piece with many steps, and of one with few. A body of stated length is one step.
 _LEAST_PIECE, _MAX_PIECE, _FEW_STEPS = 1 << 10, 16 << 10, 8
-# Most empty lines before a request (RFC 9112 section 2.2 asks for one).
+# Empty lines accepted before a request (RFC 9112 section 2.2 asks for one).
 _EMPTY_LINES = 8
-# How much of a response the system may keep that it has not sent.
+# How much of a response the system may buffer unsent.
 _UNSENT_BYTES = 256 << 10
-# A head of at most this length is remembered.
+# A head of at most this length is cached.
 _REMEMBERED_BYTES = 2 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class _RequestHead:
-    """What the head of a request was found to mean: the part of the ASGI scope that it is, and its framing."""
+    """A parsed head: its part of the ASGI scope, and the framing of the body."""
 
     scope: dict[str, Any]
     keep_alive: bool
@@ -129,7 +129,7 @@ class HttpProtocol(asyncio.Protocol):
         self._read_timeouts.update()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the timers, and the work for a request that nobody waits for any more."""
+        """Stop the timers, and the work on a request that was abandoned."""
         self._server_state.connections.discard(self)
         self._read_timeouts.cancel()
         self.transport.cancel()
@@ -143,7 +143,7 @@ class HttpProtocol(asyncio.Protocol):
     def shutdown(self) -> None:
         """Close after the current response; without one, after `last_seconds`, in which a request may still come.
 
-        A client that has just connected, or that kept its connection, cannot know that the service stops.
+        A client that has just connected, or kept its connection open, cannot know that the service is stopping.
         """
         if self.last_seconds and not self._is_unanswered():
             self._loop.call_later(self.last_seconds, self._end)
@@ -164,7 +164,7 @@ class HttpProtocol(asyncio.Protocol):
         self.transport.writing_paused(self.exchange)
 
     def resume_writing(self) -> None:
-        """Go on: the client has read what was buffered."""
+        """Continue: the client has read what was buffered."""
         self.transport.writing_resumed()
         self.flow.resume_writing()
 
@@ -212,7 +212,7 @@ class HttpProtocol(asyncio.Protocol):
             if self._body_left:
                 begin, end = end, end + self._body_left
                 self._parse(memoryview(data)[begin:end])
-        except Exception as error:  # whatever it is, the client gets an answer
+        except Exception as error:  # whatever it is, the client gets a response
             self._fail(error)
             return b""
         self._run()
@@ -220,7 +220,7 @@ class HttpProtocol(asyncio.Protocol):
         return data[end:]
 
     def _response_sent(self) -> None:
-        """Parse what was received meanwhile, or wait for the next request."""
+        """Parse what has arrived meanwhile, or wait for the next request."""
         self._server_state.total_requests += 1
         if self.transport.is_closing():
             self.flow.clear()
@@ -430,7 +430,7 @@ class HttpProtocol(asyncio.Protocol):
             self.flow.resume_reading()  # otherwise a closed connection would not be noticed
 
     def _fail(self, error: Exception) -> None:
-        """Answer a request with its error, in its turn, and close. In the middle of its response, only close."""
+        """Send the error as the response, in turn, and close. If the response has begun, only close."""
         self._read_timeouts.cancel()
         if self.transport.is_closing():
             return
@@ -464,7 +464,7 @@ class HttpProtocol(asyncio.Protocol):
 
 
 def _bound_what_is_unsent(transport: asyncio.Transport) -> None:
-    """Let sending wait until the system has taken all that was written, and let the system take only so much.
+    """Make sending wait until the system has accepted all that was written, and bound how much it accepts.
 
     A response keeps its reservation until then. The system would buffer megabytes for each client that does not read.
     TLS encrypts all that is written at once, and keeps nothing of the response itself.
@@ -477,7 +477,7 @@ def _bound_what_is_unsent(transport: asyncio.Transport) -> None:
 
 
 def _client_left(exchange: HttpExchange) -> None:
-    """Let the work for a request end: nobody waits for its response."""
+    """Stop the work on a request whose client has left."""
     context_of(exchange.scope).client_left = True
     exchange.disconnect()
 

@@ -48,11 +48,11 @@ class PendingRequests:
         self._bytes = self._bytes[self._at :] + data if self else data
         self._at = 0
 
-    def take(self, body_bytes: int, most: int) -> memoryview:
+    def take(self, body_bytes: int, max_bytes: int) -> memoryview:
         """Return the next bytes for the parser, none beyond the end of a message.
 
         `body_bytes`: how much of a body of stated length is still to come. Any other message ends with an empty line,
-        and so does a head; of these at most `most` bytes are returned.
+        and so does a head; of these at most `max_bytes` bytes are returned.
         """
         at = self._at
         end = len(self._bytes)
@@ -62,7 +62,7 @@ class PendingRequests:
             # Perhaps the rest of an empty line that began in the previous piece.
             end = line_end + 1
         else:
-            end = min(end, at + most)
+            end = min(end, at + max_bytes)
             empty_line = self._bytes.find(b"\r\n\r\n", at, end)
             if empty_line >= 0:
                 end = empty_line + 4
@@ -84,30 +84,30 @@ class PendingRequests:
             self.pause_reading()
 
     def clear(self) -> None:
-        """Forget what is left, and read on."""
+        """Drop what is left, and resume reading."""
         self._bytes, self._at = b"", 0
         self.reserve()
         self.resume_reading()
 
     def pause_reading(self) -> None:
-        """Read no more from the socket."""
+        """Stop reading from the socket."""
         if not self.read_paused:
             self.read_paused = True
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Read on, unless too much is pending already."""
+        """Resume reading, unless too much is pending already."""
         if self.read_paused and len(self) <= HIGH_WATER_BYTES:
             self.read_paused = False
             self._transport.resume_reading()
 
     def pause_writing(self) -> None:
-        """Let `drain` wait: too much was written that the client has not read."""
+        """Make `drain` wait: too much of what was written is unread."""
         self.write_paused = True
         self._writable.clear()
 
     def resume_writing(self) -> None:
-        """Let writing go on."""
+        """Let writing continue."""
         self.write_paused = False
         self._writable.set()
 
@@ -191,7 +191,7 @@ class HttpExchange:
         self._wake()
 
     def disconnect(self) -> None:
-        """The connection is lost, or is not to be used any more. The application sees that its client has left."""
+        """The connection is lost or will be closed. The application sees that its client has left."""
         if not self.response_complete:
             self.disconnected = True
         self._wake()
@@ -225,7 +225,7 @@ class HttpExchange:
         await self.send({"type": "http.response.body", "body": text})
 
     async def receive(self) -> Message:
-        """Return what was received of the body, when there is something; then wait for the client to leave."""
+        """Return a part of the body once one has arrived; after the body, wait for the client to leave."""
         if self._expects_continue and not self._transport.is_closing():
             self._expects_continue = False
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")

@@ -1,4 +1,4 @@
-"""uvicorn's servers, on a socket that is made here: the main one, and that of the metrics port beside it.
+"""uvicorn's server on a socket of our own: the main server, and that of the metrics port.
 
 uvicorn sets no limit on the time of a TLS handshake, removes no unix socket, and stops without a drain period.
 """
@@ -145,9 +145,9 @@ class ListeningServer(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-# Probes and scrapers send nothing large, and nothing slowly.
+# Probes and scrapers send small requests, fast.
 _LIMITS = RequestLimits(head_bytes=8 << 10, header_fields=50, head_seconds=5.0, body_seconds=5.0)
-# How long a scrape that has begun may take when all else has ended.
+# How long a scrape may still take when all else has ended.
 _LAST_SCRAPE_SECONDS = 1
 
 
@@ -175,9 +175,9 @@ class MonitoringServer(ListeningServer):
         self.lifespan = self.config.lifespan_class(self.config)
 
 
-# What the rest takes, when requests took all of their time.
+# For the rest of the shutdown, after requests have used all of their time.
 _LAST_SECONDS = 2.0
-# What clients that have connected at the very end have for the TLS handshake.
+# For the TLS handshakes of the last connections.
 _HANDSHAKE_SECONDS = 1.0
 
 
@@ -214,7 +214,7 @@ class DrainingServer(ListeningServer):
         await super().startup(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Take a signal: drain first, the first time."""
+        """Handle a signal: the first one begins the drain."""
         settings = self._running.settings
         pause = settings.drain_seconds if self._running.status is HealthStatus.READY else 0.0
         if sig == signal.SIGTERM and self._stops_at is None and pause and self.started:
@@ -227,7 +227,7 @@ class DrainingServer(ListeningServer):
             super().handle_exit(sig, frame)
 
     async def on_tick(self, counter: int) -> bool:
-        """See, ten times a second, whether the time has come."""
+        """Check, ten times a second, whether the drain is over."""
         if self._monitoring is not None:
             await self._monitoring.on_tick(counter)  # sets the date that its responses have
         self._kept_memory.tick()
@@ -248,13 +248,13 @@ class DrainingServer(ListeningServer):
             await self._monitoring.shutdown()
 
     async def _take_all(self, listening: socket.socket) -> None:
-        """Serve the connections that wait, and close: closing alone would reset them."""
+        """Accept the connections that wait, then close: closing alone would reset them."""
         listening.setblocking(False)
         taken = []
         with listening, suppress(BlockingIOError):
             while True:
                 taken.append(listening.accept()[0])
-        # A client that does not go on with its TLS handshake keeps nobody waiting.
+        # A client that stalls in its TLS handshake must not hold up the shutdown.
         beginning = asyncio.gather(*map(self.serve_accepted, taken), return_exceptions=True)
         with suppress(TimeoutError):
             await asyncio.wait_for(beginning, _HANDSHAKE_SECONDS)

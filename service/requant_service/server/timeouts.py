@@ -1,9 +1,9 @@
 """Timeouts of a connection: to receive a request, to send a response, and to close after the last one.
 
 uvicorn has none of these, and no limit on the size of a head. A client that sends a byte a second on a thousand
-connections would hold them all for ever, and one that sends a header without an end would fill the memory. A client
-that asks for a large tensor and does not read it would keep its memory in use. So a body and a response may each take
-some seconds, and one more for each MiB.
+connections would hold them all forever, and one that sends a header without an end would fill the memory. A client that
+asks for a large tensor and does not read it would keep its memory in use. So a body and a response may each take some
+seconds, and one more for each MiB.
 
 A connection is not closed at once (RFC 9112 section 9.6): with bytes of the client unread that would reset it, and
 discard what the client has not read of the responses. A client that sends everything before it reads would never see
@@ -138,7 +138,7 @@ class ReadTimeouts:
             self._timer = None
 
 
-# How much is received and discarded after the last response, and for how long: in all, and without a byte received.
+# How much is received and discarded after the last response, and for how long: in all, and while nothing arrives.
 _LINGER_BYTES = 256 << 20
 _LINGER_SECONDS = 10.0
 _PAUSE_SECONDS = 0.5
@@ -217,7 +217,7 @@ class WriteTimeoutTransport(asyncio.Transport):
         if self._discarded == self._discarded_before and self._is_sent():
             self._transport.close()
             if not self._half_closes:
-                # It waits for the client to say that it closes too. Many never do.
+                # TLS waits for the client to close as well. Many never do.
                 self._timer = self._loop.call_later(_PAUSE_SECONDS, self._transport.abort)
         elif self._loop.time() >= self._due:
             self.abort()
@@ -228,8 +228,8 @@ class WriteTimeoutTransport(asyncio.Transport):
     def _is_sent(self) -> bool:
         """Return whether all that was written was sent; with TLS, whether the client's system has received it.
 
-        What TLS has encrypted waits in a buffer below, which only the system's own send queue tells of: that is never
-        empty for long while something waits to get there.
+        Encrypted bytes wait in a buffer below, which is visible only in the system's send queue: that is never empty
+        for long while something waits to enter it.
         """
         if self._transport.get_write_buffer_size():
             return False

@@ -57,7 +57,7 @@ _log = logging.getLogger("uvicorn.error")
 _METHOD = "POST"
 _OK = 200
 
-# Calls at one time, and streams that tell of the health of the service, of one connection.
+# Concurrent calls of all connections, and streams of health of one connection.
 _MAX_CALLS = 1024
 _MAX_WATCHES = 16
 # As over HTTP (`requant_service.server.timeouts`).
@@ -82,7 +82,7 @@ _HEAD = b"".join(
     )
 )
 _OK_TRAILERS = trailers_of(StatusCode.OK)
-# What is read of the header fields of a call, beside the request context.
+# Header fields of a call that the request context keeps.
 _KEPT_FIELDS = frozenset((REQUEST_ID, b"traceparent"))
 
 Message = bytes | memoryview
@@ -151,7 +151,7 @@ class Calls:
         return True
 
     def stop_streams(self, connections: Collection[Http2Connection]) -> None:
-        """End what goes on for ever: at once, or after the message that is in work."""
+        """End the streams: at once, or after the message that is in work."""
         self.stopping = True
         for connection in list(connections):
             for stream in list(connection.streams.values()):
@@ -436,7 +436,7 @@ class Call(Stream):
             self.connection.grant(self, byte_count)
 
     def _next(self) -> None:
-        """Go on with the next message, as far as it is there."""
+        """Continue with the next message, as far as it has arrived."""
         if self.closed or self._busy or self._buffer is not None or self._message is not None:
             return
         rest = self._rest
@@ -634,7 +634,7 @@ class Call(Stream):
         self._end_with(trailers_of(StatusCode.DEADLINE_EXCEEDED, "the deadline of the call has passed"))
 
     def left(self) -> None:
-        """Stop the work: nobody waits for it any more."""
+        """Stop the work: the client has left."""
         self._request.client_left = True
         if self._task is None:
             self._end()

@@ -124,9 +124,9 @@ def failed_in_stream(message: bytes | memoryview, failure: Failure) -> bytes:
     return bytes(reply.SerializeToString())
 
 
-# Heads up to here need no memory that is counted.
+# Heads up to this length are not counted in the memory budget.
 _SHORT_HEAD = 16 << 10
-# A message that no writer of protobuf makes may have up to here.
+# The longest message that is not written as protobuf writers do.
 _MAX_UNUSUAL_BYTES = 64 << 10
 # What a byte of a head takes when it is parsed: two bytes can be an element of a list that takes sixty.
 _BYTES_FOR_HEAD_BYTE = 40
@@ -154,7 +154,7 @@ async def infer(running: Runtime, message: Message, request: RequestContext) -> 
     running.require_ready()
     parts = await _cut(running, message, request)
     key = ("grpc", parts.head)
-    known: _KnownHead | None = running.asked.get(key)
+    known: _KnownHead | None = running.decoded.get(key)
     kept = known is not None
     if known is None:
         known = await _decode(running, parts.head, request)
@@ -173,7 +173,7 @@ async def infer(running: Runtime, message: Message, request: RequestContext) -> 
     )
     if not kept and not head.inputs:
         plan = None if head.planned is None else head.planned.plan
-        running.asked.put(key, known, plan_bytes(plan, len(parts.head)))
+        running.decoded.put(key, known, plan_bytes(plan, len(parts.head)))
     return reply
 
 
@@ -266,7 +266,7 @@ def _encode(known: _KnownHead, identity: bytes, answer: Answer) -> bytes:
     """Return the reply with an answer."""
     outputs = [output for output, _ in chosen_outputs(answer.outputs, known.head)]
     reply = described(known.model.name, known.version, answer.parameters, outputs)
-    # Of one in shared memory there is an empty one: clients count.
+    # An output in shared memory has an empty one: clients rely on the number.
     tensors = [b"" if output.data is None else output.data.view(np.uint8).data for output in outputs]
     return with_tensors(reply, identity, tensors)
 

@@ -26,7 +26,7 @@ from requant_service.runtime.runtime import HealthStatus, Runtime
 
 SERVICE = pb.DESCRIPTOR.services_by_name["GRPCInferenceService"].full_name
 HEALTH_SERVICES = ("", SERVICE)
-"""What gRPC's health service tells the health of."""
+"""The names that gRPC's health service reports on."""
 
 _NO_REPOSITORY = "the models are part of the service; they are neither loaded nor unloaded"
 _UNIMPLEMENTED = {
@@ -37,7 +37,7 @@ _UNIMPLEMENTED = {
     "LogSettings": "logs are settings of the service; clients cannot change them",
 }
 
-# Methods that need no token: they say nothing but whether work is taken.
+# Methods that need no token: they reveal only whether the service takes work.
 _OPEN_METHODS = frozenset(("ServerLive", "ServerReady"))
 MAX_OPEN_BYTES = 1 << 10
 """The length of a message to a method that needs no token."""
@@ -50,16 +50,19 @@ def methods(running: Runtime, health: Health) -> Iterator[Method]:
     answers: Mapping[str, tuple[Any, Callable[[Any], Any]]] = {
         "ServerLive": (pb.ServerLiveRequest, lambda _: pb.ServerLiveResponse(live=True)),
         "ServerReady": (pb.ServerReadyRequest, lambda _: pb.ServerReadyResponse(ready=_is_ready(running))),
-        "ModelReady": (pb.ModelReadyRequest, lambda given: pb.ModelReadyResponse(ready=_model_ready(running, given))),
+        "ModelReady": (
+            pb.ModelReadyRequest,
+            lambda request: pb.ModelReadyResponse(ready=_model_ready(running, request)),
+        ),
         "ServerMetadata": (
             pb.ServerMetadataRequest,
             lambda _: _server_metadata(shared_memory=running.shared_memory is not None),
         ),
-        "ModelMetadata": (pb.ModelMetadataRequest, lambda given: _model_metadata(_model(given))),
-        "ModelConfig": (pb.ModelConfigRequest, lambda given: _model_config(_model(given))),
+        "ModelMetadata": (pb.ModelMetadataRequest, lambda request: _model_metadata(_model(request))),
+        "ModelConfig": (pb.ModelConfigRequest, lambda request: _model_config(_model(request))),
         "RepositoryIndex": (
             pb.RepositoryIndexRequest,
-            lambda given: _repository_index(running.status, ready_only=given.ready),
+            lambda request: _repository_index(running.status, ready_only=request.ready),
         ),
     }
     awaited: Mapping[str, tuple[Any, Callable[[Any], Awaitable[Any]]]] = {
@@ -82,11 +85,11 @@ def methods(running: Runtime, health: Health) -> Iterator[Method]:
         is_open = name in _OPEN_METHODS
         yield Method(f"/{SERVICE}/{name}", MAX_OPEN_BYTES if is_open else MAX_SHORT_BYTES, work=work, is_open=is_open)
     settings = running.settings
-    most = min(settings.max_binary_bytes + settings.max_json_bytes, running.memory_budget.budget)
-    yield Method(f"/{SERVICE}/ModelInfer", most, work=partial(infer, running))
+    max_bytes = min(settings.max_binary_bytes + settings.max_json_bytes, running.memory_budget.budget)
+    yield Method(f"/{SERVICE}/ModelInfer", max_bytes, work=partial(infer, running))
     yield Method(
         f"/{SERVICE}/ModelStreamInfer",
-        most,
+        max_bytes,
         MethodKind.STREAM,
         work=partial(_infer_in_stream, running),
         failed=failed_in_stream,
@@ -105,18 +108,18 @@ def _is_ready(running: Runtime) -> bool:
     return running.status is HealthStatus.READY
 
 
-def _model_ready(running: Runtime, given: pb.ModelReadyRequest) -> bool:
+def _model_ready(running: Runtime, request: pb.ModelReadyRequest) -> bool:
     """Return whether a model can be used. One that does not exist cannot, which is no error for Triton's clients."""
     try:
-        _model(given)
+        _model(request)
     except NotFoundError:
         return False
     return _is_ready(running)
 
 
-def _model(given: Any) -> Model:
+def _model(request: Any) -> Model:
     try:
-        return model_named(given.name, given.version or None)[0]
+        return model_named(request.name, request.version or None)[0]
     except UnknownNameError as error:
         raise NotFoundError(error) from None
 
@@ -198,12 +201,12 @@ def _index(status: HealthStatus) -> Iterator[pb.RepositoryIndexResponse.ModelInd
 
 
 async def _shared_memory_status(
-    running: Runtime, given: pb.SystemSharedMemoryStatusRequest
+    running: Runtime, request: pb.SystemSharedMemoryStatusRequest
 ) -> pb.SystemSharedMemoryStatusResponse:
     """Return the region of a name, or all of them."""
     regions = registered_regions(running)
     try:
-        found = [regions.status(given.name)] if given.name else regions.statuses()
+        found = [regions.status(request.name)] if request.name else regions.statuses()
     except UnknownNameError as error:
         raise NotFoundError(error) from None
     reply = pb.SystemSharedMemoryStatusResponse()
@@ -215,21 +218,21 @@ async def _shared_memory_status(
 
 
 async def _register_region(
-    running: Runtime, given: pb.SystemSharedMemoryRegisterRequest
+    running: Runtime, request: pb.SystemSharedMemoryRegisterRequest
 ) -> pb.SystemSharedMemoryRegisterResponse:
     """Register a part of an object as a region."""
-    registered_regions(running).register(given.name, given.key, given.offset, given.byte_size)
+    registered_regions(running).register(request.name, request.key, request.offset, request.byte_size)
     return pb.SystemSharedMemoryRegisterResponse()
 
 
 async def _unregister_regions(
-    running: Runtime, given: pb.SystemSharedMemoryUnregisterRequest
+    running: Runtime, request: pb.SystemSharedMemoryUnregisterRequest
 ) -> pb.SystemSharedMemoryUnregisterResponse:
     """Forget the region of a name, or all of them."""
     regions = registered_regions(running)
-    if given.name:
+    if request.name:
         try:
-            work, byte_count = partial(regions.unregister, given.name), regions.status(given.name).byte_size
+            work, byte_count = partial(regions.unregister, request.name), regions.status(request.name).byte_size
             await running.executor.run_array(byte_count, work)
         except UnknownNameError as error:
             raise NotFoundError(error) from None
@@ -238,20 +241,20 @@ async def _unregister_regions(
     return pb.SystemSharedMemoryUnregisterResponse()
 
 
-async def _cuda_status(given: pb.CudaSharedMemoryStatusRequest) -> pb.CudaSharedMemoryStatusResponse:
+async def _cuda_status(request: pb.CudaSharedMemoryStatusRequest) -> pb.CudaSharedMemoryStatusResponse:
     """Return that there are no regions."""
-    if given.name:
+    if request.name:
         raise without_cuda()
     return pb.CudaSharedMemoryStatusResponse()
 
 
-async def _cuda_register(given: pb.CudaSharedMemoryRegisterRequest) -> pb.CudaSharedMemoryRegisterResponse:
+async def _cuda_register(request: pb.CudaSharedMemoryRegisterRequest) -> pb.CudaSharedMemoryRegisterResponse:
     """Refuse."""
     raise without_cuda()
 
 
-async def _cuda_unregister(given: pb.CudaSharedMemoryUnregisterRequest) -> pb.CudaSharedMemoryUnregisterResponse:
+async def _cuda_unregister(request: pb.CudaSharedMemoryUnregisterRequest) -> pb.CudaSharedMemoryUnregisterResponse:
     """Forget all regions: there are none."""
-    if given.name:
+    if request.name:
         raise without_cuda()
     return pb.CudaSharedMemoryUnregisterResponse()

@@ -1,4 +1,4 @@
-"""A part of a file as an array whose memory is the file's own pages, shared with whoever else has mapped it."""
+"""A part of a file as an array whose memory is the file's own pages, shared with other processes that map it."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ class Mapping:
     """The `byte_count` bytes at `offset` of an open file, which has so many, as the array `data`.
 
     The file stays mapped as long as there is an array over any part of it. Another process may truncate it at any time:
-    then `data` is zeros from there on, belongs to nobody else any more, and `is_lost` says so. What the array holds may
-    change between two looks at it.
+    then `data` is zeros from there on, is no longer shared, and `is_lost` says so. The contents of the array may change
+    between two reads.
 
     Raise OSError if the file cannot be mapped.
     """
@@ -78,5 +78,5 @@ class Mapping:
 
     @property
     def is_lost(self) -> bool:
-        """Whether pages were missing when they were touched, so that what was read or written is worth nothing."""
+        """Whether pages were missing when they were touched, so that nothing that was read or written counts."""
         return self._pages.is_lost

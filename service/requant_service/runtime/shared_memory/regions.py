@@ -1,10 +1,10 @@
 """System shared memory that clients have registered: regions by name, mapped for as long as they are registered.
 
 Triton's clients create an object of shared memory, register a part of it as a region, and name the region in place of a
-tensor's bytes. Nothing here knows a protocol. A key is the name of an object (shm_open(3)), so a file right below
-`/dev/shm`, and never a path. What a client says of sizes is compared with the object when a region is registered and
-at each use, because the client can truncate the object at any time. If it does so while pages are in use, they become
-zeros (`requant_service.runtime.shared_memory`), `Span.check` raises, and the next use maps the object anew.
+tensor's bytes. This module knows no protocol. A key is the name of an object (shm_open(3)), so a file right below
+`/dev/shm`, and never a path. The sizes that a client states are compared with the object when a region is registered
+and at each use, because the client can truncate the object at any time. If it does so while pages are in use, they
+become zeros (`requant_service.runtime.shared_memory`), `Span.check` raises, and the next use maps the object anew.
 """
 
 from __future__ import annotations
@@ -115,10 +115,10 @@ class Span:
 
 
 class SharedMemory:
-    """The registered regions, at most `most_regions`. Names of regions are the clients' own, and shared by them all."""
+    """The registered regions, at most `max_regions`. Names of regions are the clients' own, and shared by them all."""
 
-    def __init__(self, most_regions: int) -> None:
-        self._most_regions = most_regions
+    def __init__(self, max_regions: int) -> None:
+        self._max_regions = max_regions
         self._regions: dict[str, _Region] = {}
         self._lock = threading.Lock()
         bus_errors()
@@ -140,15 +140,15 @@ class SharedMemory:
         with self._lock:
             if name in self._regions:
                 raise SharedMemoryError(f"region {excerpt(name)} is registered already; unregister it first")
-            if len(self._regions) >= self._most_regions:
-                limit = self._most_regions
+            if len(self._regions) >= self._max_regions:
+                limit = self._max_regions
                 raise LimitError(f"{limit} regions are registered; that is the limit", limit=limit)
             self._regions[name] = _Region(RegionStatus(name, key, offset, byte_size), _opened(file_name, key))
 
     def unregister(self, name: str) -> None:
         """Forget a region. Requests that use it go on. Raise UnknownNameError if there is none of the name.
 
-        Unmapping takes milliseconds for a large region; nobody waits for it but the caller.
+        Unmapping takes milliseconds for a large region; only the caller waits for it.
         """
         with self._lock:
             dropped = self._named(name)

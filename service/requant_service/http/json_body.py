@@ -33,7 +33,7 @@ _LONG_TEXT = 4096
 # At most so many strings are skipped.
 _MAX_TEXTS = 256
 # Tokens are counted on the event loop in bodies of up to this length.
-_QUICKLY_COUNTED = 256 << 10
+_MAX_COUNTED_INLINE = 256 << 10
 # Memory for a byte of a body (its text, the decoded base64, results in f64, and those as base64), for a byte of a type,
 # and for a token, of which the parser makes an object. The tokens of a long body are not counted yet, but limited.
 _BYTES_FOR_BYTE = 8
@@ -71,7 +71,7 @@ def bytes_for_objects(body: Text, weight: int, max_tokens: int) -> int:
 def tokens_of(body: Text) -> int:
     """Return about how many tokens of JSON take as long to parse as this body."""
     # A long string costs little, but finding out that it is one takes time too.
-    return token_bound(body) if len(body) <= _QUICKLY_COUNTED else len(body)
+    return token_bound(body) if len(body) <= _MAX_COUNTED_INLINE else len(body)
 
 
 def _read_document(document: JsonDocument, model: type[Model], settings: Settings) -> Model:

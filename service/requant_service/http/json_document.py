@@ -32,7 +32,7 @@ SLICE_TOKENS = 4096
 _FREED_AT_ONCE = 16
 
 # As deep as the parser reads.
-_DEEPEST = 200
+_MAX_DEPTH = 200
 
 _SPACE = b" \t\n\r"
 _CLOSING = {ord("["): ord("]"), ord("{"): ord("}")}
@@ -55,8 +55,8 @@ class SlicedDocument:
         self._assembled: list[list[Any] | dict[str, Any]] = []
         self._places, self._kinds = _structure(body)
         self._depths = np.cumsum(_STEP[self._kinds])
-        if self._depths.size and self._depths.max() > _DEEPEST:
-            raise ValueError(f"it is nested more than {_DEEPEST} deep")
+        if self._depths.size and self._depths.max() > _MAX_DEPTH:
+            raise ValueError(f"it is nested more than {_MAX_DEPTH} deep")
         self.value = self._read(0, len(body), 0, len(self._places))
 
     def _read(self, begin: int, end: int, first: int, last: int) -> Any:

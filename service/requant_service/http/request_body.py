@@ -33,7 +33,7 @@ _ELSEWHERE = {
     "application/octet-stream": ".npy files are read by the routes under /v1/npy",
     "application/vnd.safetensors": "safetensors files are read by the routes under /v1/npy",
 }
-_FIRST_ROOM = 64 << 10
+_INITIAL_BYTES = 64 << 10
 
 
 def require_media_type(headers: Mapping[str, str], served: Collection[str]) -> None:
@@ -148,12 +148,12 @@ class ChunkReader(ABC):
         If the length of the body is known, the memory is allocated at once. Otherwise `count` is only the client's
         claim, so memory grows with the bytes that arrive.
         """
-        room = min(count, _FIRST_ROOM if self.declared is None else self.declared)
+        room = min(count, _INITIAL_BYTES if self.declared is None else self.declared)
         await self.reserve(room)
         buffer = np.empty(room, np.uint8)
         filled = await self.fill(buffer.data)
         while filled == len(buffer) < count and await self._next_chunk():
-            room = min(count, max(2 * len(buffer), _FIRST_ROOM))
+            room = min(count, max(2 * len(buffer), _INITIAL_BYTES))
             await self.reserve(room)
             longer = np.empty(room, np.uint8)
             longer[:filled] = buffer

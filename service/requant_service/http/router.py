@@ -21,7 +21,7 @@ from requant.errors import RequantError
 from requant_service.http import problems
 from requant_service.runtime.request_context import context_of
 
-_REMEMBERED_PATHS, _LONGEST_REMEMBERED = 1024, 256
+_MAX_CACHED_PATHS, _MAX_CACHED_LENGTH = 1024, 256
 
 
 class Endpoint:
@@ -76,11 +76,11 @@ class PathRouter(Router):
 
     def __init__(self, routes: Sequence[Route], lifespan: Lifespan[Any] | None = None) -> None:
         super().__init__(routes, redirect_slashes=False, default=self._not_found, lifespan=lifespan)
-        self._remembered = lru_cache(_REMEMBERED_PATHS)(self._matching)
+        self._cached = lru_cache(_MAX_CACHED_PATHS)(self._matching)
 
     def matching(self, path: str) -> tuple[Route, Scope] | None:
         """Return the route that takes a path, and what it adds to the scope."""
-        return self._remembered(path) if len(path) <= _LONGEST_REMEMBERED else self._matching(path)
+        return self._cached(path) if len(path) <= _MAX_CACHED_LENGTH else self._matching(path)
 
     def _matching(self, path: str) -> tuple[Route, Scope] | None:
         for route in self.routes:

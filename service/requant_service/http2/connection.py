@@ -136,7 +136,7 @@ class Http2Connection(asyncio.BufferedProtocol):
         # What the client takes.
         self._send_window = frames.DEFAULT_WINDOW
         self._initial_send_window = frames.DEFAULT_WINDOW
-        self._max_send_frame = frames.LEAST_MAX_FRAME
+        self._max_send_frame = frames.MIN_MAX_FRAME
         self._sending: dict[int, Stream] = {}
         self._unsent: list[tuple[Stream, Callable[[], None]]] = []
         self._write_paused = False
@@ -526,7 +526,7 @@ class Http2Connection(asyncio.BufferedProtocol):
                 if stream.send_window > frames.MAX_WINDOW:
                     raise ConnectionFaultError(ErrorCode.FLOW_CONTROL_ERROR, "the window of a stream overflows")
         elif name == Setting.MAX_FRAME_SIZE:
-            if not frames.LEAST_MAX_FRAME <= value < 1 << 24:
+            if not frames.MIN_MAX_FRAME <= value < 1 << 24:
                 raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, "the maximum frame size is not valid")
             self._max_send_frame = value
         elif name == Setting.ENABLE_PUSH and value > 1:

@@ -16,7 +16,7 @@ Fields = Sequence[tuple[bytes, bytes]]
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 HEAD_BYTES = 9
 """The length of a frame's head: length, type, flags and stream."""
-LEAST_MAX_FRAME = 1 << 14
+MIN_MAX_FRAME = 1 << 14
 """The frame size that every peer takes."""
 MAX_WINDOW = (1 << 31) - 1
 DEFAULT_WINDOW = (1 << 16) - 1

@@ -72,7 +72,7 @@ _OWN_SITES = frozenset({b"same-origin", b"none"})
 _DEFAULT_PORTS = {b"http": b":80", b"https": b":443"}
 _LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 _ALL = "*"
-_REMEMBERED_HOSTS = 256
+_MAX_CACHED_HOSTS = 256
 
 
 class CrossSiteProtection:
@@ -87,7 +87,7 @@ class CrossSiteProtection:
         self._origins = frozenset(origin.encode("latin-1") for origin in origins)
         self._allows_all_origins = _ALL in origins
         self._hosts = None if hosts is None else frozenset(hosts)
-        self._is_allowed_host = lru_cache(_REMEMBERED_HOSTS)(self._find_host)
+        self._is_allowed_host = lru_cache(_MAX_CACHED_HOSTS)(self._find_host)
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Pass on what may pass."""

@@ -22,7 +22,7 @@ from requant_service.runtime.request_context import ClientLeftError, RequestCont
 from requant_service.runtime.runtime import HealthStatus, Runtime
 
 # A remaining body of at most this many bytes, as its Content-Length says, is left to uvicorn: the connection is kept.
-_SMALL_REST = 64 << 10
+_MAX_UNREAD_BYTES = 64 << 10
 
 
 class RequestLifecycle:
@@ -94,7 +94,9 @@ class _Messages:
 
     def _is_long(self) -> bool:
         """Return whether more may come than is left to uvicorn."""
-        return self._waits or self._declared is None or self._declared - self._context.bytes_received > _SMALL_REST
+        return (
+            self._waits or self._declared is None or self._declared - self._context.bytes_received > _MAX_UNREAD_BYTES
+        )
 
 
 _log = logging.getLogger("requant.requests")

@@ -1,13 +1,16 @@
-"""What the service says of a model, made from its description."""
+"""What the service says of itself and its models, made from their descriptions."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from requant import VERSION
 from requant_service.oip import schemas
 from requant_service.oip.models.model import Model, Slot
+from requant_service.oip.models.registry import MODELS
 from requant_service.oip.parameters import Parameter, Value
+from requant_service.runtime.runtime import HealthStatus
 
 NAME = "requant"
 _EXTENSIONS = ("binary_tensor_data", "parameters")
@@ -34,6 +37,15 @@ def model_metadata(model: Model) -> schemas.ModelMetadata:
         description=model.description,
         request_parameters=[_parameter(parameter) for parameter in model.parameters],
     )
+
+
+def repository_index(status: HealthStatus) -> Iterator[schemas.ModelState]:
+    """Yield every version of every model, and its state."""
+    is_ready = status is HealthStatus.READY
+    state, reason = ("READY", "") if is_ready else ("UNAVAILABLE", f"the service is {status}")
+    for model in MODELS.values():
+        for version in model.versions:
+            yield schemas.ModelState(name=model.name, version=version, state=state, reason=reason)
 
 
 def _tensor(slot: Slot) -> schemas.TensorMetadata:

@@ -21,7 +21,7 @@ from requant_service.oip import inference, metadata, schemas
 from requant_service.oip.models.model import Model
 from requant_service.oip.models.registry import MODELS, model_named
 from requant_service.oip.shared_memory import registered_regions, without_cuda
-from requant_service.runtime.runtime import HealthStatus, require_open, runtime
+from requant_service.runtime.runtime import require_open, runtime
 from requant_service.runtime.shared_memory.regions import RegionStatus, SharedMemory
 
 router = APIRouter(prefix="/v2", tags=["oip"])
@@ -89,14 +89,7 @@ async def list_models(request: Request) -> Response:
 )
 async def index_models(request: Request) -> Response:
     """Repository index: every version of every model, and its state."""
-    status = runtime(request).status
-    usable = status is HealthStatus.READY
-    state, reason = ("READY", "") if usable else ("UNAVAILABLE", f"the service is {status}")
-    return json_list_response(
-        schemas.ModelState(name=model.name, version=version, state=state, reason=reason)
-        for model in MODELS.values()
-        for version in model.versions
-    )
+    return json_list_response(metadata.repository_index(runtime(request).status))
 
 
 @router.get(

@@ -37,7 +37,7 @@ COMPUTE_SECONDS = 30.0
 THREADS = 2
 MAX_QUEUED = 16
 """Of each kind and root."""
-_SECONDS_BETWEEN_LOOKS = 0.25
+_POLL_SECONDS = 0.25
 
 
 class StorageThreads:
@@ -100,7 +100,7 @@ class StorageThreads:
                     raise UnavailableError("the service is shutting down")
                 if (left := end - perf_counter()) <= 0:
                     raise _no_answer()
-                await asyncio.wait((waiting,), timeout=min(left, _SECONDS_BETWEEN_LOOKS))
+                await asyncio.wait((waiting,), timeout=min(left, _POLL_SECONDS))
         except BaseException:
             expired.set()
             waiting.add_done_callback(lambda ended: _forget(ended, abandoned))

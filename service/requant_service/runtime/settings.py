@@ -18,6 +18,9 @@ from requant_service.runtime.cgroup import available_cpus, available_memory
 # The models of `schemas` stop reading a list here, whatever a setting allows below it.
 MAX_ENTRIES = 65_536
 
+MIN_BYTES_PER_SECOND = 1 << 20
+"""The rate at which a body has to arrive and a response has to leave, beside the seconds that each may take."""
+
 # Far beyond any sensible value: these bounds catch typing errors, infinity, and the wrong unit.
 _MAX_BYTES = 1 << 50
 _MAX_SECONDS = 86_400

@@ -40,13 +40,13 @@ _log = logging.getLogger("uvicorn.error")
 # Steps of the parser (pieces, header fields, parts of a body) before other connections get a turn.
 _STEPS = 64
 # The size of a piece with many steps, and of one with few. A body of stated length is one step.
-_LEAST_PIECE, _MAX_PIECE, _FEW_STEPS = 1 << 10, 16 << 10, 8
+_MIN_PIECE, _MAX_PIECE, _FEW_STEPS = 1 << 10, 16 << 10, 8
 # Empty lines accepted before a request (RFC 9112 section 2.2 asks for one).
-_EMPTY_LINES = 8
+_MAX_EMPTY_LINES = 8
 # How much of a response the system may buffer unsent.
-_UNSENT_BYTES = 256 << 10
+_MAX_UNSENT_BYTES = 256 << 10
 # A head of at most this length is cached.
-_REMEMBERED_BYTES = 2 << 10
+_MAX_CACHED_BYTES = 2 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +97,13 @@ class HttpProtocol(asyncio.Protocol):
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
         self._request_head: _RequestHead | None = None
-        self._remembered: tuple[bytes, _RequestHead] | None = None
+        self._last_head: tuple[bytes, _RequestHead] | None = None
         self._read_timeouts = ReadTimeouts(self.limits, self._loop, self._fail)
         self._head = bytearray()
         self._body_left = 0
         self._framing = 0
         self._steps = 0
-        self._piece_bytes = _LEAST_PIECE
+        self._piece_bytes = _MIN_PIECE
         self._scheduled = False
         self._fault: Exception | None = None
         self._is_head_request = False
@@ -199,16 +199,16 @@ class HttpProtocol(asyncio.Protocol):
             return data
         try:
             text = data[:end]
-            if self._remembered is not None and self._remembered[0] == text:
+            if self._last_head is not None and self._last_head[0] == text:
                 self._read_timeouts.head_begins()
-                self._begin(self._remembered[1])
+                self._begin(self._last_head[1])
                 if not self._body_left:
                     self._message_ends()
             else:
                 self._parse(memoryview(text))
                 head = self._request_head
-                if head is not None and end <= _REMEMBERED_BYTES:
-                    self._remembered = text, head
+                if head is not None and end <= _MAX_CACHED_BYTES:
+                    self._last_head = text, head
             if self._body_left:
                 begin, end = end, end + self._body_left
                 self._parse(memoryview(data)[begin:end])
@@ -271,7 +271,7 @@ class HttpProtocol(asyncio.Protocol):
                 self._parse(self.flow.take(self._body_left, self._piece_bytes))
                 self._run()
                 few = self._steps - before < _FEW_STEPS
-                self._piece_bytes = min(2 * self._piece_bytes, _MAX_PIECE) if few else _LEAST_PIECE
+                self._piece_bytes = min(2 * self._piece_bytes, _MAX_PIECE) if few else _MIN_PIECE
             self.flow.reserve()
         except Exception as error:  # whatever it is, the client gets an answer
             self._fail(error)
@@ -303,8 +303,8 @@ class HttpProtocol(asyncio.Protocol):
                 self._set_parser()
             room = self.limits.framing_bytes - len(self._head)
             self._head += piece[:room]
-            if len(piece) < 3 and self._head.count(b"\n") > _EMPTY_LINES and not self._head.strip(b"\r\n"):
-                raise MalformedRequestError(f"there are more than {_EMPTY_LINES} empty lines before a request")
+            if len(piece) < 3 and self._head.count(b"\n") > _MAX_EMPTY_LINES and not self._head.strip(b"\r\n"):
+                raise MalformedRequestError(f"there are more than {_MAX_EMPTY_LINES} empty lines before a request")
             self._feed(piece[:room])
             if len(piece) > room:
                 raise self.limits.too_many_bytes()
@@ -473,7 +473,7 @@ def _bound_what_is_unsent(transport: asyncio.Transport) -> None:
         transport.set_write_buffer_limits(0)
     connection = transport.get_extra_info("socket")
     if connection.family in (socket.AF_INET, socket.AF_INET6) and hasattr(socket, "TCP_NOTSENT_LOWAT"):
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_BYTES)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _MAX_UNSENT_BYTES)
 
 
 def _client_left(exchange: HttpExchange) -> None:

@@ -25,9 +25,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from requant.errors import LargeHeadError, SlowRequestError
-
-BODY_BYTES_PER_SECOND = 1 << 20
-"""The least rate at which a body has to be received, beyond the seconds that every body has."""
+from requant_service.runtime.settings import MIN_BYTES_PER_SECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +110,7 @@ class ReadTimeouts:
             return
         seconds = self._limits.head_seconds
         if self.stage is Stage.BODY:
-            seconds = self._limits.body_seconds + self._body_bytes / BODY_BYTES_PER_SECOND
+            seconds = self._limits.body_seconds + self._body_bytes / MIN_BYTES_PER_SECOND
         self._due = self._loop.time() + seconds
         if self._timer is None or self._timer.when() > self._due:
             self._set()
@@ -184,7 +182,7 @@ class WriteTimeoutTransport(asyncio.Transport):
         if response is not self._response:
             self._response = response
             self._due = self._loop.time() + self._seconds
-        self._due += self._transport.get_write_buffer_size() / BODY_BYTES_PER_SECOND
+        self._due += self._transport.get_write_buffer_size() / MIN_BYTES_PER_SECOND
         self.cancel()
         self._timer = self._loop.call_at(self._due, self.abort)
 
@@ -202,7 +200,7 @@ class WriteTimeoutTransport(asyncio.Transport):
         if self._half_closes:
             self._transport.write_eof()
         waiting = self._transport.get_write_buffer_size()
-        seconds = _LINGER_SECONDS if self._is_sent() else self._seconds + waiting / BODY_BYTES_PER_SECOND
+        seconds = _LINGER_SECONDS if self._is_sent() else self._seconds + waiting / MIN_BYTES_PER_SECOND
         self._due = self._loop.time() + seconds
         self._timer = self._loop.call_later(_PAUSE_SECONDS, self._on_timer)
 

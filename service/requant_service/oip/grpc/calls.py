@@ -51,6 +51,7 @@ from requant_service.runtime.executor import start_eagerly
 from requant_service.runtime.memory_budget import Reservation
 from requant_service.runtime.request_context import ClientLeftError, RequestContext, current_request
 from requant_service.runtime.runtime import Runtime
+from requant_service.runtime.settings import MIN_BYTES_PER_SECOND
 
 _log = logging.getLogger("uvicorn.error")
 
@@ -60,8 +61,6 @@ _OK = 200
 # Concurrent calls of all connections, and streams of health of one connection.
 _MAX_CALLS = 1024
 _MAX_WATCHES = 16
-# As over HTTP (`requant_service.server.timeouts`).
-_BYTES_PER_SECOND = 1 << 20
 # How much more is reserved than has come.
 _GROWTH = 4
 _MIN_GROWTH = 256 << 10
@@ -664,7 +663,7 @@ class Call(Stream):
         if self._method.kind is MethodKind.STREAM and self._length < 0:
             if now > self._since + settings.keep_alive_seconds:
                 self.fail(SlowRequestError(f"no request came in the stream for {settings.keep_alive_seconds:g} s"))
-        elif now > self._since + settings.body_seconds + max(0, self._length) / _BYTES_PER_SECOND:
+        elif now > self._since + settings.body_seconds + max(0, self._length) / MIN_BYTES_PER_SECOND:
             self.fail(SlowRequestError("the message did not arrive in time"))
 
     def _begin_request(self) -> None:

@@ -18,7 +18,7 @@ from requant_service.oip.grpc.inference import failed_in_stream, in_stream, infe
 from requant_service.oip.grpc.statuses import NotFoundError
 from requant_service.oip.grpc.wire_format import parse
 from requant_service.oip.models.model import Model
-from requant_service.oip.models.registry import MODELS, model_named
+from requant_service.oip.models.registry import model_named
 from requant_service.oip.schemas import TensorMetadata
 from requant_service.oip.shared_memory import registered_regions, without_cuda
 from requant_service.runtime.request_context import RequestContext
@@ -189,15 +189,15 @@ def _data_type(described: TensorMetadata) -> str:
 
 def _repository_index(status: HealthStatus, *, ready_only: bool) -> pb.RepositoryIndexResponse:
     """Return every version of every model, and its state."""
-    return pb.RepositoryIndexResponse(models=_index(status) if status is HealthStatus.READY or not ready_only else ())
-
-
-def _index(status: HealthStatus) -> Iterator[pb.RepositoryIndexResponse.ModelIndex]:
-    usable = status is HealthStatus.READY
-    state, reason = ("READY", "") if usable else ("UNAVAILABLE", f"the service is {status}")
-    for model in MODELS.values():
-        for version in model.versions:
-            yield pb.RepositoryIndexResponse.ModelIndex(name=model.name, version=version, state=state, reason=reason)
+    if ready_only and status is not HealthStatus.READY:
+        return pb.RepositoryIndexResponse()
+    models = (
+        pb.RepositoryIndexResponse.ModelIndex(
+            name=each.name, version=each.version, state=each.state, reason=each.reason
+        )
+        for each in metadata.repository_index(status)
+    )
+    return pb.RepositoryIndexResponse(models=models)
 
 
 async def _shared_memory_status(

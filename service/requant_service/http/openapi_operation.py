@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 from starlette.responses import Response
@@ -51,18 +51,31 @@ class Example:
 EXAMPLES: dict[str, Example] = {}
 """The examples of all routes that were described, by operationId."""
 
-_PROBLEMS = {
-    400: "Malformed request or tensor data.",
-    401: "The service requires a bearer token, and the request has no valid one.",
-    403: "A web page of another origin sent the request, and `cors_origins` does not have it.",
-    404: "Unknown name.",
-    409: "Not possible in the current state of the source or destination.",
-    413: "Limit exceeded.",
-    415: "Unsupported media type.",
-    421: "The service does not answer to the `Host` of the request.",
-    422: "The request is well-formed but not valid.",
-    503: "The service is starting, shutting down or overloaded. Retry after the number of seconds in Retry-After.",
-    504: "The request exceeded the CPU time allowed for one request.",
+
+class ProblemReply(NamedTuple):
+    """The description of all problem replies with a status, and its component in the document."""
+
+    component: str
+    description: str
+
+
+PROBLEM_REPLIES = {
+    400: ProblemReply("MalformedRequest", "Malformed request or tensor data."),
+    401: ProblemReply("Unauthorized", "The service requires a bearer token, and the request has no valid one."),
+    403: ProblemReply(
+        "CrossOrigin", "A web page of another origin sent the request, and `cors_origins` does not have it."
+    ),
+    404: ProblemReply("NotFound", "Unknown name."),
+    409: ProblemReply("Conflict", "Not possible in the current state of the source or destination."),
+    413: ProblemReply("LimitExceeded", "Limit exceeded."),
+    415: ProblemReply("UnsupportedMediaType", "Unsupported media type."),
+    421: ProblemReply("HostNotAllowed", "The service does not answer to the `Host` of the request."),
+    422: ProblemReply("InvalidRequest", "The request is well-formed but not valid."),
+    503: ProblemReply(
+        "Unavailable",
+        "The service is starting, shutting down or overloaded. Retry after the number of seconds in Retry-After.",
+    ),
+    504: ProblemReply("DeadlineExceeded", "The request exceeded the CPU time allowed for one request."),
 }
 
 
@@ -122,7 +135,7 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
             headers["Retry-After"] = _header("integer", "Seconds to wait before retrying.")
         if status == 401:
             headers["WWW-Authenticate"] = _header("string", "`Bearer`.")
-        replies[status] = {"description": _PROBLEMS[status], "content": content, "headers": headers}
+        replies[status] = {"description": PROBLEM_REPLIES[status].description, "content": content, "headers": headers}
     return replies
 
 

@@ -47,12 +47,16 @@ class BearerAuth:
         if scope["type"] != "http" or scope["path"] in self._open_paths or self._holds_a_token(scope):
             await self.app(scope, receive, send)
             return
-        error = UnauthorizedError("the request has no valid token; expected the header 'Authorization: Bearer <token>'")
-        reply = error_response(Request(scope), error)
+        reply = error_response(Request(scope), no_valid_token())
         await reply(scope, receive, send)
 
     def _holds_a_token(self, scope: Scope) -> bool:
         return holds_a_token([value for name, value in scope["headers"] if name == b"authorization"], self._tokens)
+
+
+def no_valid_token() -> UnauthorizedError:
+    """Return the error about a request without one of the tokens."""
+    return UnauthorizedError("the request has no valid token; expected the header 'Authorization: Bearer <token>'")
 
 
 def holds_a_token(authorization: Sequence[bytes], tokens: Tokens) -> bool:
@@ -70,7 +74,7 @@ _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 # `none`: the user's own doing, such as an address that was typed.
 _OWN_SITES = frozenset({b"same-origin", b"none"})
 _DEFAULT_PORTS = {b"http": b":80", b"https": b":443"}
-_LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
+LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 _ALL = "*"
 _MAX_CACHED_HOSTS = 256
 
@@ -90,13 +94,13 @@ class CrossSiteProtection:
         self._is_allowed_host = lru_cache(_MAX_CACHED_HOSTS)(self._find_host)
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        """Pass on what may pass."""
+        """Pass on requests that are allowed."""
         if scope["type"] == "http":
             fields = context_of(scope).headers
             fault: RequantError | None = None
             # Only HTTP/1.0 has no Host, and no browser speaks that.
             if self._hosts is not None and b"host" in fields and not self._is_allowed_host(fields[b"host"]):
-                fault = None if scope["path"] in PROBES else self._host_error(fields[b"host"])
+                fault = None if scope["path"] in PROBES else unknown_host(fields[b"host"], self._hosts)
             elif (b"origin" in fields or b"sec-fetch-site" in fields) and scope["method"] not in _SAFE_METHODS:
                 fault = self._origin_error(fields.get(b"origin"), fields.get(b"sec-fetch-site"), fields.get(b"host"))
             if fault is not None:
@@ -107,24 +111,30 @@ class CrossSiteProtection:
         assert self._hosts is not None
         return _name_of(host.decode("latin-1")) in self._hosts
 
-    def _host_error(self, host: bytes) -> RequantError:
-        assert self._hosts is not None
-        shown = excerpt(host.decode("latin-1"))
-        return HostError(
-            f"the Host is {shown!r}; this service answers to {', '.join(sorted(self._hosts))} (setting allowed_hosts)"
-        )
-
     def _origin_error(self, origin: bytes | None, site: bytes | None, host: bytes | None) -> RequantError | None:
         """Return what is wrong with the origin of a request that is not safe, if anything is."""
         if self._allows_all_origins or origin in self._origins:
             return None
         if site in _OWN_SITES if site is not None else origin is not None and _is_origin_of(origin, host):
             return None
-        shown = "not stated" if origin is None else repr(excerpt(origin.decode("latin-1")))
-        return CrossOriginError(
-            f"a web page of another origin sent the request; the Origin is {shown}; it may if the setting cors_origins "
-            "has its origin"
-        )
+        return foreign_origin(origin)
+
+
+def unknown_host(host: bytes, allowed: Collection[str]) -> HostError:
+    """Return the error about a request whose Host is none of the allowed ones."""
+    shown = excerpt(host.decode("latin-1"))
+    return HostError(
+        f"the Host is {shown!r}; this service answers to {', '.join(sorted(allowed))} (setting allowed_hosts)"
+    )
+
+
+def foreign_origin(origin: bytes | None) -> CrossOriginError:
+    """Return the error about a request of a page of another origin."""
+    shown = "not stated" if origin is None else repr(excerpt(origin.decode("latin-1")))
+    return CrossOriginError(
+        f"a web page of another origin sent the request; the Origin is {shown}; it may if the setting cors_origins "
+        "has its origin"
+    )
 
 
 def allowed_hosts(settings: Settings) -> Collection[str] | None:
@@ -137,7 +147,7 @@ def allowed_hosts(settings: Settings) -> Collection[str] | None:
         return None if _ALL in settings.allowed_hosts else {_name_of(host) for host in settings.allowed_hosts}
     if settings.uds is not None or not _is_loopback(settings.host):
         return None
-    return {*_LOOPBACK_HOSTS, _name_of(f"[{settings.host}]" if ":" in settings.host else settings.host)}
+    return {*LOOPBACK_HOSTS, _name_of(f"[{settings.host}]" if ":" in settings.host else settings.host)}
 
 
 def _is_loopback(host: str) -> bool:

@@ -19,12 +19,9 @@ from requant.calibration.methods import CALIBRATION_METHODS
 from requant.calibration.ranges import RANGE_RULES
 from requant.convert.quantize import ROUNDINGS
 from requant.errors import (
-    CrossOriginError,
     DeadlineError,
     DestinationError,
-    HostError,
     RequantError,
-    UnauthorizedError,
     UnavailableError,
 )
 from requant.operators.registry import OPERATORS
@@ -32,8 +29,9 @@ from requant.profiles import PROFILES
 from requant.schemes import SCHEMES
 from requant.translation import litert, onednn, onnx, torch, tosa
 from requant_service.http.models import COMPONENT, Problem
-from requant_service.http.openapi_operation import PROBLEM, REQUEST_MODELS, SCHEMAS, problems
+from requant_service.http.openapi_operation import PROBLEM, PROBLEM_REPLIES, REQUEST_MODELS, SCHEMAS, problems
 from requant_service.http.problems import problem_document
+from requant_service.middleware.access import LOOPBACK_HOSTS, foreign_origin, no_valid_token, unknown_host
 from requant_service.middleware.request_lifecycle import PROBES
 from requant_service.npy_api.derivation import OutputFormat
 from requant_service.openapi.examples import EXAMPLE_REQUEST_ID, add_examples, recorded_replies
@@ -193,33 +191,14 @@ def _tidy(component: dict[str, Any]) -> None:
             field["$ref"] = SCHEMAS + name
 
 
-_NAMES = {
-    "400": "MalformedRequest",
-    "401": "Unauthorized",
-    "403": "CrossOrigin",
-    "404": "NotFound",
-    "409": "Conflict",
-    "413": "LimitExceeded",
-    "415": "UnsupportedMediaType",
-    "421": "HostNotAllowed",
-    "422": "InvalidRequest",
-    "503": "Unavailable",
-    "504": "DeadlineExceeded",
-}
-
 # Problems that cannot be provoked while replies are recorded.
-_RARE = {
-    "401": UnauthorizedError("the request has no valid token; expected the header 'Authorization: Bearer <token>'"),
-    "403": CrossOriginError(
-        "a web page of another origin sent the request; the Origin is 'https://example.com'; it may if the setting "
-        "cors_origins has its origin"
-    ),
+_RARE: dict[str, RequantError] = {
+    "401": no_valid_token(),
+    "403": foreign_origin(b"https://example.com"),
     "409": DestinationError(
         "/models/tiny-W4A16 holds files that do not belong to this conversion: choose an empty one"
     ),
-    "421": HostError(
-        "the Host is 'example.com'; this service answers to 127.0.0.1, [::1], localhost (setting allowed_hosts)"
-    ),
+    "421": unknown_host(b"example.com", LOOPBACK_HOSTS),
     "503": UnavailableError("the service is draining"),
     "504": DeadlineError("the request took 10 seconds of CPU; that is the limit", limit=10),
 }
@@ -234,7 +213,7 @@ def share_responses(document: dict[str, Any]) -> None:
             for status, response in operation["responses"].items():
                 shared = _with_shared_headers(response, headers)
                 if PROBLEM in response.get("content", ()):
-                    name = _NAMES[status]
+                    name = PROBLEM_REPLIES[int(status)].component
                     shared["content"] = {PROBLEM: {**response["content"][PROBLEM], "example": _example(status)}}
                     assert responses.setdefault(name, shared) == shared, f"{status} is described in two ways"
                     shared = {"$ref": f"#/components/responses/{name}"}
@@ -243,7 +222,7 @@ def share_responses(document: dict[str, Any]) -> None:
 
 
 def _example(status: str) -> dict[str, Any]:
-    error: RequantError | None = _RARE.get(status)
+    error = _RARE.get(status)
     if error is None:
         recorded: dict[str, Any] = recorded_replies().get(status, {"json": {}})["json"]
         return recorded

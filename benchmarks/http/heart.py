@@ -20,7 +20,7 @@ from requant_service.app import create_app
 from requant_service.runtime.settings import Settings
 from requant_service.server.http1_protocol import http_protocol
 from requant_service.server.malloc import keep_memory
-from requant_service.server.read_timeouts import RequestLimits
+from requant_service.server.timeouts import RequestLimits
 
 # As fine as the loop's timers are.
 _PERIOD = 1e-3

@@ -22,12 +22,11 @@ from uvicorn.server import ServerState
 from benchmarks.http.case import Case, npy_path, plan_for
 from benchmarks.http.floor import app as floor
 from requant_service.app import create_app
-from requant_service.middleware.instrumentation import Instrumentation
-from requant_service.middleware.request_lifecycle import RequestLifecycle
+from requant_service.middleware.request_lifecycle import Instrumentation, RequestLifecycle
 from requant_service.runtime.runtime import HealthStatus, Runtime
 from requant_service.runtime.settings import Settings
 from requant_service.server.http1_protocol import HttpProtocol, http_protocol
-from requant_service.server.read_timeouts import RequestLimits
+from requant_service.server.timeouts import RequestLimits
 
 _ROUNDS = 15
 _REQUESTS = 500

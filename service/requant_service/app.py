@@ -11,9 +11,8 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.types import ASGIApp
 
-from requant_service.http.responses import json_text
+from requant_service.http.responses import StaticContent, json_text
 from requant_service.http.router import PathRouter, starlette_routes
-from requant_service.http.static_content import StaticContent
 from requant_service.json_api.catalog import operators as operator_catalog
 from requant_service.json_api.catalog import profiles, schemes
 from requant_service.json_api.routes import (
@@ -29,17 +28,12 @@ from requant_service.json_api.routes import (
     types,
     vectors,
 )
-from requant_service.meta import metrics
 from requant_service.meta import routes as meta
-from requant_service.middleware.bearer_auth import BearerAuth
-from requant_service.middleware.cors import Cors
-from requant_service.middleware.cross_site import CrossSiteProtection, allowed_hosts
-from requant_service.middleware.instrumentation import MONITORING, PROBES, Instrumentation
-from requant_service.middleware.request_lifecycle import RequestLifecycle
+from requant_service.middleware.access import BearerAuth, Cors, CrossSiteProtection, allowed_hosts
+from requant_service.middleware.request_lifecycle import MONITORING, PROBES, Instrumentation, RequestLifecycle
 from requant_service.npy_api import form_routes as forms
 from requant_service.npy_api import routes as npy
 from requant_service.oip import routes as oip
-from requant_service.oip.shared_memory import routes as shared_memory
 from requant_service.openapi import document as openapi
 from requant_service.playground import routes as playground
 from requant_service.reference import routes as reference
@@ -64,14 +58,15 @@ class Application(_RoutedStarlette):
 
     def __init__(self, settings: Settings) -> None:
         topics = [convert, explain, vectors, described, tosa, operators]
-        topics += [npy, forms, oip, shared_memory]
-        topics += [multipliers, types, translation, lowering]
+        topics += [npy, forms, oip]
+        routers = [*(topic.router for topic in topics), oip.shared_memory_router]
+        topics = [multipliers, types, translation, lowering]
         topics += [checkpoints]
         topics += [profiles, schemes, operator_catalog, meta]
         topics += [reference] if settings.docs else []
         topics += [playground] if settings.playground else []
-        topics += [metrics] if settings.metrics and settings.metrics_port is None else []
-        routers = [topic.router for topic in topics]
+        routers += [topic.router for topic in topics]
+        routers += [meta.metrics_router] if settings.metrics and settings.metrics_port is None else []
         routes = starlette_routes(routers)
         running = Runtime(settings)
         super().__init__(
@@ -95,7 +90,7 @@ class MonitoringApplication(_RoutedStarlette):
     """What the metrics port serves of the service: metrics and probes, without tokens."""
 
     def __init__(self, running: Runtime) -> None:
-        routers = [meta.router, oip.router, *([metrics.router] if running.settings.metrics else [])]
+        routers = [meta.router, oip.router, *([meta.metrics_router] if running.settings.metrics else [])]
         routes = [route for route in starlette_routes(routers) if route.path in MONITORING]
         paths = {route.path for route in routes}
         super().__init__(

@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 from requant_service.runtime.cgroup import available_cpus
-from requant_service.runtime.forced_exit import PREPARING_THREAD, Deadline, end_process, kernels_are_being_prepared
+from requant_service.runtime.process_exit import PREPARING_THREAD, Deadline, end_process, kernels_are_being_prepared
 
 # How long connections without a request stay open after the drain.
 _LAST_SECONDS = 1.0
@@ -86,11 +86,10 @@ def _serve(arguments: Sequence[str], program: str) -> None:
     import uvicorn
 
     from requant_service.app import MonitoringApplication, create_app
-    from requant_service.server.draining_server import DrainingServer
     from requant_service.server.http1_protocol import http_protocol
     from requant_service.server.malloc import keep_memory
-    from requant_service.server.monitoring_server import MonitoringServer
-    from requant_service.server.read_timeouts import RequestLimits
+    from requant_service.server.servers import DrainingServer, MonitoringServer
+    from requant_service.server.timeouts import RequestLimits
 
     limits = RequestLimits(
         settings.max_head_bytes, settings.max_header_fields, settings.head_seconds, settings.body_seconds
@@ -108,7 +107,7 @@ def _serve(arguments: Sequence[str], program: str) -> None:
         "log_config": None,
         "access_log": False,
         "server_header": False,
-        # Nobody asks where a request comes from.
+        # Client addresses are not used.
         "proxy_headers": False,
         "timeout_keep_alive": settings.keep_alive_seconds,
     }

@@ -21,9 +21,9 @@ from requant.errors import DeadlineError, OverloadedError, UnavailableError
 from requant.errors.cancellation import check_cancelled
 from requant_service.app import Application
 from requant_service.operations.checkpoint_jobs import CheckpointCall, plan_checkpoint
-from requant_service.runtime import storage_threads
+from requant_service.runtime import checkpoint_jobs
+from requant_service.runtime.checkpoint_jobs import MAX_QUEUED, THREADS, StorageOfRoots, StorageThreads
 from requant_service.runtime.request_context import ClientLeftError, RequestContext, current_request
-from requant_service.runtime.storage_threads import MAX_QUEUED, THREADS, StorageOfRoots, StorageThreads
 from tests.checkpoint_jobs.hostile_server import MODES, hostile_server
 from tests.support.asgi import ready_app
 from tests.support.cases import EXHAUSTIVE
@@ -71,7 +71,7 @@ async def _probe(client: httpx.AsyncClient, root: Path, job: str) -> float:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_others_are_served_while_storage_is_hostile(kind: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage_threads, "ANSWER_SECONDS", 2.0)
+    monkeypatch.setattr(checkpoint_jobs, "ANSWER_SECONDS", 2.0)
 
     async def attacked(url: str) -> tuple[list[Counter[int]], list[float], list[float]]:
         app = ready_app(checkpoint_roots=[str(root), url, "http://127.0.0.1:1/closed"])
@@ -183,7 +183,7 @@ def test_a_plan_is_held_as_long_as_its_job_runs(root: Path, monkeypatch: pytest.
 
 def test_a_plan_has_a_deadline(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _hostile_headers(root / "header", 1, 20_000)
-    monkeypatch.setattr(storage_threads, "COMPUTE_SECONDS", 0.05)
+    monkeypatch.setattr(checkpoint_jobs, "COMPUTE_SECONDS", 0.05)
 
     async def planned() -> httpx.Response:
         async with _client(ready_app(checkpoint_roots=[str(root)])) as client:
@@ -216,7 +216,7 @@ def test_nobody_plans_for_a_client_that_has_left(root: Path) -> None:
 
 
 def test_threads_and_queues_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage_threads, "ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(checkpoint_jobs, "ANSWER_SECONDS", 0.2)
     threads = StorageThreads("test", asyncio.Event())
     let_go, begun, gone = threading.Event(), [], []
 

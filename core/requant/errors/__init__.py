@@ -1,45 +1,11 @@
-"""Every error that Requant raises on purpose, in one tree.
+"""Every error that Requant raises on purpose, in one tree: class, code, HTTP status, title and explanation.
 
-RequantError
-├── TypeTextError             the text is not an MLIR type (parser, verifier)          question 1
-├── TypeFitError              the type does not fit this tensor (container check)      question 2
-├── UnsupportedError          the operation or profile does not take these types       question 3
-│   ├── UnknownNameError      no profile, scheme or other named thing of that name
-│   └── LoweringError         a pass or the evaluator does not take an operation of a module
-├── ModuleTextError           the text is not an MLIR module (parser, verifier)
-├── PreconditionError         the arithmetic is not defined for this value
-├── ParameterError            a number given by the caller cannot be used (multiplier, factor)
-├── TensorDataError           the bytes or values of a tensor are not what its type promises
-│   ├── NpyError              the `.npy` container is malformed or of a refused kind
-│   └── Base64Error           the text is not base64
-├── RequestError              the message around the tensors
-│   ├── MalformedRequestError     it cannot be read at all
-│   ├── SlowRequestError          it did not arrive in time
-│   ├── LargeHeadError            its head is larger, or has more fields, than any is read
-│   ├── VersionError              it is in a version of HTTP that is not spoken
-│   ├── TransferCodingError       its body is in a transfer coding that is not decoded
-│   ├── UnimplementedError        it calls a method of the protocol that is not served
-│   ├── CrossOriginError          a page of another origin sent it, or asked whether it may, and it may not
-│   ├── HostError                 its Host is none of the names that the service answers to
-│   ├── InvalidRequestError       it can be read, and a field of it is missing, unknown or wrong
-│   └── UnreadableEncodingError   it is in a media type or content coding that is not served
-├── CheckpointError           a checkpoint cannot be converted as asked
-│   ├── SafetensorsError          a safetensors file is malformed, or of a refused kind
-│   ├── SourceChangedError        a file of the source is not what it was when the plan was made
-│   ├── DestinationError          the destination holds something else, or another run works on it
-│   ├── StorageError              a place cannot be read or written: missing, no permission, full
-│   └── VerificationError         a converted checkpoint is not what it has to be
-├── SharedMemoryError         a region of shared memory cannot be registered or used
-├── LimitError                a stated limit was passed
-│   └── DeadlineError             the work took longer than it may
-├── UnauthorizedError         the request does not say who sends it
-├── UnavailableError          no work is taken at the moment
-│   └── OverloadedError           the memory or the threads for it are in use
-└── SelfTestError             this machine does not compute what it has to; never part of an answer
+Codes are part of the API: they are added, never renamed. The explanation is what `/problems/<code>` says. A message
+says what was wrong, where, and what was expected. Of what the caller sent it holds an excerpt; should one hold more,
+the base class cuts it to `DETAIL_LIMIT` characters.
 
-Each class has a stable `code`, which is part of the API: codes are added, never renamed. A message says what was
-wrong, where, and what was expected. Of what the caller sent it holds an excerpt; should one hold more, the base class
-cuts it to `DETAIL_LIMIT` characters.
+Three questions about a type are never mixed: is it MLIR (TypeTextError), does it fit this tensor (TypeFitError), and
+does this operation or profile take it (UnsupportedError).
 """
 
 from __future__ import annotations
@@ -73,7 +39,10 @@ class RequantError(Exception):
     `side` names the tensor whose type is at fault (`about`): "input", "output", or an operand such as "lhs".
     """
 
-    code: ClassVar[str] = "error"
+    code: ClassVar[str] = "internal_error"
+    status: ClassVar[int] = 500
+    title: ClassVar[str] = "Internal error"
+    explanation: ClassVar[str] = "An unexpected error in the service. The log has the details under the request id."
     side: str | None = None
 
     def __init__(self, detail: str, *, pointer: str | None = None) -> None:
@@ -133,6 +102,13 @@ class TypeTextError(RequantError):
     """
 
     code = "type_invalid"
+    status = 422
+    title = "Invalid type"
+    explanation = (
+        "The type text could not be parsed or violates an MLIR rule. `offset` is the index of the first invalid "
+        "character, `caret` marks it below the text, and `hint` suggests the likely intended text. POST the text to "
+        "/v1/types/parse to try variants."
+    )
 
     def __init__(
         self,
@@ -153,12 +129,24 @@ class TypeFitError(RequantError):
     """A valid type that does not fit the tensor that it is put on: rank, axis, number of scales, blocks, shape."""
 
     code = "type_does_not_fit"
+    status = 422
+    title = "Type does not fit the tensor"
+    explanation = (
+        "The type is valid MLIR, but not for this tensor: its axis, its number of scales or its block sizes do not "
+        "match the tensor's shape. The detail states both."
+    )
 
 
 class UnsupportedError(RequantError):
     """A valid type that fits, but that the operation or the profile does not take."""
 
     code = "unsupported"
+    status = 422
+    title = "Unsupported type"
+    explanation = (
+        "The type is valid and fits the tensor, but the operation or the profile does not support it. GET /v1/profiles "
+        "lists what each profile supports."
+    )
 
 
 class UnknownNameError(UnsupportedError):
@@ -168,6 +156,12 @@ class UnknownNameError(UnsupportedError):
     """
 
     code = "unknown_name"
+    status = 422
+    title = "Unknown name"
+    explanation = (
+        "The request names a profile, scheme, operator or model that does not exist. The detail lists the valid names, "
+        "and `hint` suggests the nearest one. If the name is part of the path, the status is 404."
+    )
 
     def __init__(self, detail: str, *, hint: str | None = None, pointer: str | None = None) -> None:
         super().__init__(detail, pointer=pointer)
@@ -178,6 +172,12 @@ class LoweringError(UnsupportedError):
     """A pass or the evaluator does not take an operation. `line` and `column` are its place in the module, from 1."""
 
     code = "lowering_failed"
+    status = 422
+    title = "Cannot lower the module"
+    explanation = (
+        "The module is valid, but a pass or the evaluator does not support one of its operations. The detail names the "
+        "operation and the reason; `line` and `column`, counted from 1, locate it in the module."
+    )
 
     def __init__(
         self, detail: str, *, line: int | None = None, column: int | None = None, pointer: str | None = None
@@ -194,6 +194,13 @@ class ModuleTextError(RequantError):
     """
 
     code = "module_invalid"
+    status = 422
+    title = "Invalid module"
+    explanation = (
+        "The module could not be parsed or failed verification. `line` and `column` count from 1, `offset` is the "
+        "index of the same character, and `caret` marks it below its line. Supported dialects: builtin, func, arith, "
+        "tensor, linalg, quant, shape, stablehlo, chlo and tosa. Control flow between blocks is not supported."
+    )
 
     def __init__(
         self, detail: str, *, offset: int, line: int, column: int, caret: str, pointer: str | None = None
@@ -209,6 +216,12 @@ class PreconditionError(RequantError):
     """The named arithmetic is not defined for a value. `index`: the flat row-major index of the first such element."""
 
     code = "precondition_failed"
+    status = 422
+    title = "Undefined result"
+    explanation = (
+        "The selected arithmetic does not define a result for an element of the tensor. `index` is the flat row-major "
+        "index of the first such element."
+    )
 
     def __init__(self, detail: str, *, index: int | None = None, pointer: str | None = None) -> None:
         super().__init__(detail, pointer=pointer)
@@ -222,6 +235,12 @@ class ParameterError(RequantError):
     """
 
     code = "parameter_invalid"
+    status = 422
+    title = "Invalid parameter"
+    explanation = (
+        "A multiplier, shift, factor or other numeric parameter is outside the domain of the operation. If it is part "
+        "of a list, `index` is its position."
+    )
 
     def __init__(self, detail: str, *, index: int | None = None, pointer: str | None = None) -> None:
         super().__init__(detail, pointer=pointer)
@@ -232,30 +251,141 @@ class TensorDataError(RequantError):
     """The data of a tensor disagree with its type: byte count, number of values, a value out of range."""
 
     code = "tensor_data"
+    status = 400
+    title = "Tensor data does not match its type"
+    explanation = (
+        "The number of bytes or values differs from what the tensor's type requires, or the element type cannot "
+        "represent a value."
+    )
 
 
 class NpyError(TensorDataError):
     """The `.npy` container is malformed, or holds what is not served (objects, Fortran order, foreign byte order)."""
 
     code = "npy"
+    status = 400
+    title = "Invalid .npy body"
+    explanation = (
+        "The body is not a .npy file, or an unsupported one: object, structured, complex, text or big-endian elements, "
+        "Fortran order, or a shape that does not match the length of the body. numpy.save(file, "
+        "numpy.ascontiguousarray(x)) writes a supported file."
+    )
 
 
 class Base64Error(TensorDataError):
     """The text is not standard base64 with padding (RFC 4648 section 4)."""
 
     code = "base64"
+    status = 400
+    title = "Invalid base64"
+    explanation = (
+        "`data` must be standard base64 with padding (RFC 4648 section 4): the alphabet with `+` and `/`, without "
+        "white space or line breaks."
+    )
 
 
 class RequestError(RequantError):
     """Something around the tensors: the message itself."""
-
-    code = "request"
 
 
 class MalformedRequestError(RequestError):
     """The message cannot be read: JSON that is not JSON, a body that ended early."""
 
     code = "request_malformed"
+    status = 400
+    title = "Malformed request"
+    explanation = (
+        "The message is not valid HTTP/1.1, the body is not valid JSON in UTF-8, or the body ended before its declared "
+        "length."
+    )
+
+
+class SlowRequestError(RequestError):
+    """The head or the body of a message did not arrive within the time that its size gives it."""
+
+    code = "request_timeout"
+    status = 408
+    title = "Request timeout"
+    explanation = (
+        "The request head or body did not arrive within its read timeout. The timeout for the body grows with its "
+        "size. The connection is closed after this response."
+    )
+
+
+class LargeHeadError(RequestError):
+    """The head of a message has more bytes or more fields than are read."""
+
+    code = "head_too_large"
+    status = 431
+    title = "Request head too large"
+    explanation = (
+        "The request line and header fields are limited in total size, and the header fields in number. GET /v1/info "
+        "shows both limits. Send long types, or their scales as .npy files, in a form to /v1/multipart/quantize, or in "
+        "the body of a JSON route such as /v1/quantize, or under /v2 in the JSON that precedes the tensors. The "
+        "connection is closed after this response."
+    )
+
+
+class VersionError(RequestError):
+    """The message is in a major version of HTTP that is not spoken."""
+
+    code = "http_version"
+    status = 505
+    title = "HTTP version not supported"
+    explanation = "The service supports HTTP/1.1 and HTTP/1.0. The connection is closed after this response."
+
+
+class TransferCodingError(RequestError):
+    """The body of the message is in a transfer coding that is not decoded."""
+
+    code = "transfer_coding"
+    status = 501
+    title = "Transfer coding not implemented"
+    explanation = (
+        "A body needs a Content-Length or `Transfer-Encoding: chunked`; no other transfer coding is implemented. The "
+        "connection is closed after this response."
+    )
+
+
+class UnimplementedError(RequestError):
+    """The message calls a method that its protocol has and this service has not."""
+
+    code = "unimplemented"
+    status = 501
+    title = "Not implemented"
+    explanation = (
+        "The method is part of the Open Inference Protocol over gRPC or of one of its extensions, and this service "
+        "does not implement it. The detail names the alternative."
+    )
+
+
+class CrossOriginError(RequestError):
+    """A web page of another origin sent a request that may change something, or asked whether it may (CORS).
+
+    Its origin, the method or a field is not allowed.
+    """
+
+    code = "cross_origin"
+    status = 403
+    title = "Cross-origin request not allowed"
+    explanation = (
+        "A web page of another origin sent a request other than GET, HEAD or OPTIONS, and its origin is not among "
+        "those configured (`cors_origins`); or a CORS preflight was refused, because of the origin, the method or a "
+        "header field. Clients other than browsers send neither `Origin` nor `Sec-Fetch-Site`."
+    )
+
+
+class HostError(RequestError):
+    """The Host of the message is none of the names that the service answers to."""
+
+    code = "host_not_allowed"
+    status = 421
+    title = "Host not allowed"
+    explanation = (
+        "The `Host` of the request is not among the names that the service answers to (`allowed_hosts`; on a loopback "
+        "address only names of this machine, unless that setting says otherwise). So a web page cannot reach the "
+        "service through a domain name of its own (DNS rebinding)."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +401,13 @@ class InvalidRequestError(RequestError):
     """The message can be read, and fields of it are missing, unknown or of the wrong kind. `faults` has at most 16."""
 
     code = "request_invalid"
+    status = 422
+    title = "Invalid request"
+    explanation = (
+        "The request is well-formed, but fields are missing, unknown or of the wrong type. `errors` lists up to 16 of "
+        "them, each with a JSON pointer. Unknown fields are rejected so that a misspelt option is never silently "
+        "ignored."
+    )
 
     def __init__(self, detail: str, faults: tuple[FieldFault, ...] = (), *, pointer: str | None = None) -> None:
         super().__init__(detail, pointer=pointer)
@@ -282,61 +419,42 @@ class InvalidRequestError(RequestError):
         return cls(message or detail, (FieldFault(pointer, code, detail),))
 
 
-class SlowRequestError(RequestError):
-    """The head or the body of a message did not arrive within the time that its size gives it."""
-
-    code = "request_timeout"
-
-
-class LargeHeadError(RequestError):
-    """The head of a message has more bytes or more fields than are read."""
-
-    code = "head_too_large"
-
-
-class VersionError(RequestError):
-    """The message is in a major version of HTTP that is not spoken."""
-
-    code = "http_version"
-
-
-class TransferCodingError(RequestError):
-    """The body of the message is in a transfer coding that is not decoded."""
-
-    code = "transfer_coding"
-
-
-class UnimplementedError(RequestError):
-    """The message calls a method that its protocol has and this service has not."""
-
-    code = "unimplemented"
-
-
-class CrossOriginError(RequestError):
-    """A web page of another origin sent a request that may change something, or asked whether it may (CORS).
-
-    Its origin, the method or a field is not allowed.
-    """
-
-    code = "cross_origin"
-
-
-class HostError(RequestError):
-    """The Host of the message is none of the names that the service answers to."""
-
-    code = "host_not_allowed"
-
-
 class UnreadableEncodingError(RequestError):
     """The media type or content coding of the message is not one that is served here."""
 
     code = "media_type"
+    status = 415
+    title = "Unsupported media type"
+    explanation = (
+        "JSON routes accept application/json. Routes under /v1/npy accept application/octet-stream, application/x-npy, "
+        "application/x-binary and application/vnd.safetensors, those under /v1/multipart multipart/form-data. Routes "
+        "under /v2 accept any media type. Compressed bodies (gzip, deflate) are accepted under /v2 only."
+    )
+
+
+class SharedMemoryError(RequantError):
+    """A region of shared memory cannot be registered or used: its object is missing, too small, or not to be opened."""
+
+    code = "shared_memory"
+    status = 422
+    title = "Shared memory cannot be used"
+    explanation = (
+        "Shared memory is disabled (setting `shared_memory`), the region is already registered, or its object is "
+        "missing, may not be opened, or is smaller than stated. If the object shrank while it was used, nothing that "
+        "was written to it in that request counts."
+    )
 
 
 class CheckpointError(RequantError):
     """A checkpoint cannot be converted as asked. `file` and `tensor` name the place where one is known."""
 
     code = "checkpoint"
+    status = 422
+    title = "Checkpoint cannot be converted"
+    explanation = (
+        "A tensor's shape or dtype does not fit the scheme, a weight holds a NaN or an infinity, or a file of the "
+        "checkpoint is missing. `file` and `tensor` name the place."
+    )
 
     def __init__(
         self, detail: str, *, file: str | None = None, tensor: str | None = None, pointer: str | None = None
@@ -350,12 +468,18 @@ class SafetensorsError(CheckpointError):
     """A safetensors file is malformed, or holds what is refused (a tensor name twice, bytes after the last tensor)."""
 
     code = "safetensors"
+    status = 400
+    title = "Invalid safetensors file"
+    explanation = "The header is malformed or disagrees with the length of the file. The detail says where."
 
 
 class SourceChangedError(CheckpointError):
     """A file of the source is not what it was when the plan was made, or ends before its end."""
 
     code = "source_changed"
+    status = 409
+    title = "Source changed"
+    explanation = "A file of the source has changed since the conversion was planned. Start the conversion again."
 
 
 class DestinationError(CheckpointError):
@@ -365,6 +489,9 @@ class DestinationError(CheckpointError):
     """
 
     code = "destination"
+    status = 409
+    title = "Destination in use"
+    explanation = "The destination holds files of another conversion, or another worker is writing there."
 
     def __init__(
         self,
@@ -383,24 +510,32 @@ class StorageError(CheckpointError):
     """A place cannot be read or written: it is missing, access is denied, or the disk is full."""
 
     code = "storage"
+    status = 422
+    title = "Storage cannot be used"
+    explanation = "A file or directory is missing, access to it is denied, or the disk is full."
 
 
 class VerificationError(CheckpointError):
     """A converted checkpoint is not what it has to be: codes differ, or index, headers and config disagree."""
 
     code = "verification"
-
-
-class SharedMemoryError(RequantError):
-    """A region of shared memory cannot be registered or used: its object is missing, too small, or not to be opened."""
-
-    code = "shared_memory"
+    status = 422
+    title = "Verification failed"
+    explanation = (
+        "The converted checkpoint differs from the conversion of its source, or its index, headers and config disagree."
+    )
 
 
 class LimitError(RequantError):
     """A stated limit was passed. `limit` is the number, in the unit that the message names."""
 
     code = "limit_exceeded"
+    status = 413
+    title = "Limit exceeded"
+    explanation = (
+        "The request exceeds a limit, whose value is `limit`. GET /v1/info shows all limits. If the body was not read "
+        "to its end, the connection is closed after this response."
+    )
 
     def __init__(self, detail: str, *, limit: float, pointer: str | None = None) -> None:
         super().__init__(detail, pointer=pointer)
@@ -411,27 +546,77 @@ class DeadlineError(LimitError):
     """The work was stopped when its time was over. `limit` is that time in seconds."""
 
     code = "deadline_passed"
+    status = 504
+    title = "Deadline exceeded"
+    explanation = (
+        "The request was aborted after `limit` seconds of CPU time (max_compute_seconds in GET /v1/info), or storage "
+        "did not answer for `limit` seconds. No partial result is kept. Retrying does not help; split the work into "
+        "smaller requests."
+    )
 
 
 class UnavailableError(RequantError):
     """No work is taken at the moment. The same request may be repeated a little later."""
 
     code = "not_ready"
+    status = 503
+    title = "Service unavailable"
+    explanation = (
+        "The service is starting or shutting down and accepts no work. Retry after the number of seconds in "
+        "Retry-After."
+    )
 
 
 class OverloadedError(UnavailableError):
     """The service is ready, but what the request needs is in use. The same request may be repeated a little later."""
 
     code = "overloaded"
+    status = 503
+    title = "Service overloaded"
+    explanation = (
+        "The memory budget is in use by other requests and not enough of it became free while this request waited, or "
+        "the executor's queue is full. Nothing was computed. Retry after the number of seconds in Retry-After."
+    )
 
 
 class UnauthorizedError(RequantError):
     """The service asks for a token, and the request has none of those that it knows."""
 
     code = "unauthorized"
+    status = 401
+    title = "Unauthorized"
+    explanation = "The service requires a bearer token: `Authorization: Bearer <token>`. Health routes need none."
 
 
 class SelfTestError(RequantError):
     """A known answer came out differently on this machine: nothing that it computes can be trusted."""
 
     code = "self_test"
+    status = 503
+    title = "Self-test failed"
+    explanation = (
+        "A kernel returned a wrong result in the start-up self-test, so the service refuses work on this machine. The "
+        "log names the failed check."
+    )
+
+
+class NoRouteError(RequantError):
+    """No route has the path of the message. `hint` asks whether a similar one was meant."""
+
+    code = "not_found"
+    status = 404
+    title = "Not found"
+    explanation = "No route matches this path. GET /docs lists the routes."
+
+    def __init__(self, detail: str, *, hint: str | None = None) -> None:
+        super().__init__(detail)
+        self.hint = hint
+
+
+class MethodNotAllowedError(RequantError):
+    """The route of the path does not have the method of the message."""
+
+    code = "method_not_allowed"
+    status = 405
+    title = "Method not allowed"
+    explanation = "The path exists, but not with this method. The `Allow` header lists the methods that it supports."

@@ -1,7 +1,7 @@
-"""A body of `multipart/form-data` (RFC 7578), part by part as it arrives: nothing is spooled, and nothing kept twice.
+"""A body of `multipart/form-data` (RFC 7578), part by part as it arrives: nothing is spooled or kept twice.
 
-python-multipart finds the boundaries. What comes of a chunk is a list of events, from which the parts are read like
-bodies of their own. Of a part's head only the name counts: file names and media types are not looked at.
+python-multipart finds the boundaries. A chunk becomes a list of events, from which the parts are read like bodies of
+their own. Of a part's head only the name counts: file names and media types are ignored.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _BOUNDARY = re.compile(r"[0-9A-Za-z'()+_,./:=? -]{0,69}[0-9A-Za-z'()+_,./:=?-]",
 _IDENTITIES = frozenset({"", "7bit", "8bit", "binary"})
 _BLANKS = (b" ", b"\t")
 
-# It would log what it refuses, as often as a client likes.
+# It would log every refusal, so a client could fill the log.
 logging.getLogger("python_multipart").setLevel(logging.CRITICAL)
 
 _PART, _DATA, _END_OF_PART, _END = range(4)
@@ -87,7 +87,7 @@ class FormReader:
         )
 
     async def next_part(self) -> PartReader | None:
-        """Return the next part, None after the last one. What was not read of the one before is dropped.
+        """Return the next part, None after the last one. The unread rest of the one before is dropped.
 
         Raise MalformedRequestError for a body that is no form, InvalidRequestError for a part without a name or with
         one that was there before, UnreadableEncodingError for one that is encoded, LimitError for too many.
@@ -114,7 +114,7 @@ class FormReader:
             data = await self.body.next_bytes()
             if not data:
                 raise MalformedRequestError("the form ends without its last boundary")
-            self.body.pass_over(len(data))
+            self.body.consume(len(data))
             self._check_delimiters(data)
             try:
                 self._parser.write(data)
@@ -131,7 +131,7 @@ class FormReader:
         return self.body.declared - self.body.received + sum(len(data) for _, data in self._events)
 
     def _check_delimiters(self, data: bytes) -> None:
-        """Refuse what takes the parser long: it steps through blanks after a boundary, and tries each boundary."""
+        """Refuse what is slow to parse: the parser steps through blanks after a boundary, and tries each boundary."""
         delimiter, size = self._delimiter, len(self._delimiter)
         # Of two chunks, what may hold a boundary that neither of them holds.
         edge = self._tail + data[:size]
@@ -204,11 +204,11 @@ class PartReader(ChunkReader):
         self.declared = None if left is None else left + len(self._chunk) - self._at
         return await self.take(count)
 
-    async def text(self, most: int) -> str:
+    async def text(self, max_bytes: int) -> str:
         """Return the part as text, without the blanks around it. Raise LimitError or MalformedRequestError."""
-        data = (await self.take(most + 1)).tobytes()
-        if len(data) > most:
-            raise LimitError(f"{self.name}: more than {most} bytes", limit=most, pointer=pointer(self.name))
+        data = (await self.take(max_bytes + 1)).tobytes()
+        if len(data) > max_bytes:
+            raise LimitError(f"{self.name}: more than {max_bytes} bytes", limit=max_bytes, pointer=pointer(self.name))
         try:
             return data.decode("utf-8").strip()
         except UnicodeDecodeError:

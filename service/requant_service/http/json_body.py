@@ -1,22 +1,23 @@
-"""The body of a JSON request: received completely, within its limits, and parsed into a model."""
+"""The body of a JSON request: received completely, within its limits, and parsed into a model; its faults as errors."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 from starlette.requests import Request
 from starlette.types import Scope
 
-from requant.errors import LimitError, MalformedRequestError, RequantError
-from requant_service.http.field_faults import invalid_request
-from requant_service.http.json_document import JsonDocument
-from requant_service.http.json_slices import SLICE_TOKENS, SlicedDocument, Text
+from requant.errors import FieldFault, InvalidRequestError, LimitError, MalformedRequestError, RequantError, excerpt
+from requant.errors.names import did_you_mean
+from requant_service.http.json_document import SLICE_TOKENS, JsonDocument, SlicedDocument, Text
+from requant_service.http.problems import pointer
 from requant_service.http.request_body import BodyReader, require_media_type
 from requant_service.runtime.executor import TOKENS_PER_CHARACTER
 from requant_service.runtime.request_context import reserve_memory
@@ -32,7 +33,7 @@ _LONG_TEXT = 4096
 # At most so many strings are skipped.
 _MAX_TEXTS = 256
 # Tokens are counted on the event loop in bodies of up to this length.
-_QUICKLY_COUNTED = 256 << 10
+_MAX_COUNTED_INLINE = 256 << 10
 # Memory for a byte of a body (its text, the decoded base64, results in f64, and those as base64), for a byte of a type,
 # and for a token, of which the parser makes an object. The tokens of a long body are not counted yet, but limited.
 _BYTES_FOR_BYTE = 8
@@ -55,22 +56,22 @@ async def receive_json(request: Request, model: type[Model], running: Runtime) -
     return await running.executor.run_text(weight // TOKENS_PER_CHARACTER, read), document
 
 
-async def reserve_for_objects(scope: Scope, body: Text, weight: int, most_tokens: int) -> None:
+async def reserve_for_objects(scope: Scope, body: Text, weight: int, max_tokens: int) -> None:
     """Reserve memory for the objects that a body is parsed into, and for the arrays that are made of them."""
-    await reserve_memory(scope, bytes_for_objects(body, weight, most_tokens))
+    await reserve_memory(scope, bytes_for_objects(body, weight, max_tokens))
 
 
-def bytes_for_objects(body: Text, weight: int, most_tokens: int) -> int:
+def bytes_for_objects(body: Text, weight: int, max_tokens: int) -> int:
     """Return about how many bytes a JSON text becomes when it is parsed. `weight`: `tokens_of` it."""
     bytes_of_types = _BYTES_FOR_TYPE_BYTE * min(len(body), _LONG_TYPE_BYTES)
-    bytes_of_tokens = _BYTES_FOR_TOKEN * min(weight, most_tokens)
+    bytes_of_tokens = _BYTES_FOR_TOKEN * min(weight, max_tokens)
     return _BYTES_FOR_BYTE * len(body) + bytes_of_types + bytes_of_tokens
 
 
 def tokens_of(body: Text) -> int:
     """Return about how many tokens of JSON take as long to parse as this body."""
     # A long string costs little, but finding out that it is one takes time too.
-    return token_bound(body) if len(body) <= _QUICKLY_COUNTED else len(body)
+    return token_bound(body) if len(body) <= _MAX_COUNTED_INLINE else len(body)
 
 
 def _read_document(document: JsonDocument, model: type[Model], settings: Settings) -> Model:
@@ -87,7 +88,7 @@ def read_json(body: Text, model: type[Model], settings: Settings) -> Model:
     if tokens > limit:
         detail = f"the JSON has more than {limit} quotes, commas and brackets (counted twice); send tensors as data"
         raise LimitError(detail, limit=limit)
-    # Finding none takes a tenth of the time of counting.
+    # Finding that there are none takes a tenth of the time of counting.
     if body.find(b"\\") >= 0 and body.count(b"\\") > limit:
         raise LimitError(f"the JSON has more than {limit} backslashes; send tensors as data", limit=limit)
     found = _read(body, model, settings, in_slices=tokens > SLICE_TOKENS)
@@ -139,7 +140,7 @@ def token_bound(body: Text) -> int:
         if end < 0:
             break
         if body.find(b"\\", at, end) >= 0:
-            # The string may go on, and what seems to be the next one may lie between strings.
+            # The quote may be escaped, and what looks like the next string may lie between strings.
             break
         bound += _count(body, at, end + 1) if end - begin < _LONG_TEXT else _count(body, at, begin) + 1
         at = end + 1
@@ -162,3 +163,85 @@ def _without_garbage_collection() -> Iterator[None]:
     finally:
         if pause:
             gc.enable()
+
+
+_MAX_FAULTS = 16
+# Faults that the message itself names.
+_MAX_NAMED = 3
+# Faults come from schemas and say nothing of the input; a list of names may be long.
+_LONGEST_DETAIL = 400
+
+# Other systems pass these beside the tensor; here they are part of the type.
+_IN_THE_TYPE = ("scale", "scales", "zero_point", "zero_points")
+_QUOTED = re.compile("'([^']*)'")
+# Pydantic's messages about Python types, in terms of JSON.
+_IN_JSON = {"model_type": "input should be an object", "list_type": "input should be an array"}
+
+
+def invalid_request(error: ValidationError, model: type[BaseModel], max_values: int) -> RequantError:
+    """Return what pydantic found wrong with the fields of `model` as our own error, without the input.
+
+    `max_values` is the limit that a list of values has passed before it was found too long here.
+    """
+    found = error.errors(include_url=False)
+    if found[0]["type"] == "too_long":
+        place = found[0]["loc"]
+        if "values" in place:
+            place, limit = place[: place.index("values") + 1], max_values
+        else:
+            limit = found[0]["ctx"]["max_length"]
+        return LimitError(f"a list has more than {limit} entries", limit=limit, pointer=pointer(*place))
+    listed: set[str] = set()
+    faults = [_fault(item, model, listed) for item in found[:_MAX_FAULTS]]
+    named = "; ".join(f"{fault.pointer or 'the body'}: {fault.detail}" for fault in faults[:_MAX_NAMED])
+    more = f" (and {len(found) - _MAX_NAMED} more)" if len(found) > _MAX_NAMED else ""
+    return InvalidRequestError(named + more, tuple(faults))
+
+
+def _fault(item: Any, model: type[BaseModel], listed: set[str]) -> FieldFault:
+    """Return one fault. `listed`: the objects whose fields a fault has listed already, which gets this one's."""
+    location, kind, value = item["loc"], item["type"], item["input"]
+    place = pointer(*location)
+    if kind == "extra_forbidden" and location:
+        parent = pointer(*location[:-1])
+        known = fields_at(model, location[:-1])
+        suggestion = did_you_mean(str(location[-1]), known)
+        choices = "" if parent in listed else f"; available: {', '.join(known)}"
+        listed.add(parent)
+        if choices and location[-1] in _IN_THE_TYPE and "output_type" in known:
+            choices = "; scale and zero point are part of a type: !quant.uniform<i8:f32, 0.5:3>"
+        detail = f"unknown field, {suggestion}" if suggestion else f"unknown field{choices}"
+        if excerpt(place) != place:
+            # Too long to be shown, or unprintable.
+            place = parent
+    else:
+        detail = _IN_JSON.get(kind) or item["msg"][:1].lower() + item["msg"][1:]
+        if kind == "enum" and isinstance(value, str):
+            suggestion = did_you_mean(value, _QUOTED.findall(item["ctx"]["expected"]))
+            detail += f"; {suggestion}" if suggestion else ""
+        if kind == "model_type" and (known := fields_at(model, location)):
+            detail += f" with {', '.join(known)}"
+    detail = detail if len(detail) <= _LONGEST_DETAIL else detail[: _LONGEST_DETAIL - 3] + "..."
+    return FieldFault(excerpt(place), kind, detail)
+
+
+def fields_at(model: type[BaseModel], location: Sequence[int | str]) -> list[str]:
+    """Return the names of the fields of the object at a place in a model; none where no object is described."""
+    found: Any = model
+    for key in location:
+        if isinstance(key, int):
+            found = next((each for each in map(_model_in, get_args(found)) if each is not None), None)
+        else:
+            field = getattr(found, "model_fields", {}).get(key)
+            found = None if field is None else field.annotation
+            found = _model_in(found) or found
+    found = _model_in(found)
+    return [] if found is None else list(found.model_fields)
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """Return the model that an annotation is, perhaps with metadata, but not that of a list of them."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    inner = get_args(annotation)
+    return _model_in(inner[0]) if inner and hasattr(annotation, "__metadata__") else None

@@ -56,7 +56,7 @@ def decode_elements(
 
 
 def flattened(values: Sequence[Any], shape: Sequence[int]) -> Sequence[Any]:
-    """Return the elements of a flat list, which is not looked at, or of lists that are nested exactly as `shape`.
+    """Return the elements of a flat list, which is not inspected, or of lists that are nested exactly as `shape`.
 
     Raise TensorDataError pointing at the first list that is not.
     """

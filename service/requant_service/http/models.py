@@ -61,11 +61,11 @@ def default_in_words(field: dict[str, Any]) -> dict[str, Any]:
     """
     default = field.get("default")
     rest = {name: value for name, value in field.items() if name != "default"}
-    said = rest.get("description", "")
-    if not default or "Default: " in said:
+    description = rest.get("description", "")
+    if not default or "Default: " in description:
         return rest
     shown = default if isinstance(default, str) else json.dumps(default)
-    return {**rest, "description": f"{said} Default: {shown}.".lstrip()}
+    return {**rest, "description": f"{description} Default: {shown}.".lstrip()}
 
 
 def _state_defaults(schema: dict[str, Any]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 from starlette.responses import Response
@@ -24,10 +24,10 @@ class Example:
     """A request that is answered with 200.
 
     `path` and `query` are parameters, `json` is a body in JSON, `npy` a body that is one `.npy` file, and `form` the
-    fields of a form, files as bytes. `after` is the operationId of the example that has to be sent before.
-    `recorded`: whether the reply is shown; not where the request needs what only its sender has.
-    Of the reply, `varying` members depend on the machine or the time, and of the list that is member
-    `excerpt`, or that is the whole reply if `excerpt` is empty, only the first entry is shown.
+    fields of a form, files as bytes. `after` is the operationId of the example that has to be sent before. `recorded`:
+    whether the reply is shown; not where the request needs something that only its sender has. Of the reply, `varying`
+    members depend on the machine or the time, and of the list that is member `excerpt`, or that is the whole reply if
+    `excerpt` is empty, only the first entry is shown.
     """
 
     path: Mapping[str, str] = field(default_factory=dict)
@@ -51,23 +51,36 @@ class Example:
 EXAMPLES: dict[str, Example] = {}
 """The examples of all routes that were described, by operationId."""
 
-_PROBLEMS = {
-    400: "Malformed request or tensor data.",
-    401: "The service requires a bearer token, and the request has no valid one.",
-    403: "A web page of another origin sent the request, and `cors_origins` does not have it.",
-    404: "Unknown name.",
-    409: "Not possible in the current state of the source or destination.",
-    413: "Limit exceeded.",
-    415: "Unsupported media type.",
-    421: "The service does not answer to the `Host` of the request.",
-    422: "The request is well-formed but not valid.",
-    503: "The service is starting, shutting down or overloaded. Retry after the number of seconds in Retry-After.",
-    504: "The request exceeded the CPU time allowed for one request.",
+
+class ProblemReply(NamedTuple):
+    """The description of all problem replies with a status, and its component in the document."""
+
+    component: str
+    description: str
+
+
+PROBLEM_REPLIES = {
+    400: ProblemReply("MalformedRequest", "Malformed request or tensor data."),
+    401: ProblemReply("Unauthorized", "The service requires a bearer token, and the request has no valid one."),
+    403: ProblemReply(
+        "CrossOrigin", "A web page of another origin sent the request, and `cors_origins` does not have it."
+    ),
+    404: ProblemReply("NotFound", "Unknown name."),
+    409: ProblemReply("Conflict", "Not possible in the current state of the source or destination."),
+    413: ProblemReply("LimitExceeded", "Limit exceeded."),
+    415: ProblemReply("UnsupportedMediaType", "Unsupported media type."),
+    421: ProblemReply("HostNotAllowed", "The service does not answer to the `Host` of the request."),
+    422: ProblemReply("InvalidRequest", "The request is well-formed but not valid."),
+    503: ProblemReply(
+        "Unavailable",
+        "The service is starting, shutting down or overloaded. Retry after the number of seconds in Retry-After.",
+    ),
+    504: ProblemReply("DeadlineExceeded", "The request exceeded the CPU time allowed for one request."),
 }
 
 
 def _file_content(media: str) -> dict[str, Any]:
-    """Return the description of a body that is a file, as every client generator understands it."""
+    """Return the description of a body that is a file, in a form that every client generator understands."""
     binary = {"format": "binary", "contentMediaType": BINARY} if media == BINARY else {}
     return {"schema": {"type": "string", **binary}}
 
@@ -122,7 +135,7 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
             headers["Retry-After"] = _header("integer", "Seconds to wait before retrying.")
         if status == 401:
             headers["WWW-Authenticate"] = _header("string", "`Bearer`.")
-        replies[status] = {"description": _PROBLEMS[status], "content": content, "headers": headers}
+        replies[status] = {"description": PROBLEM_REPLIES[status].description, "content": content, "headers": headers}
     return replies
 
 
@@ -192,10 +205,10 @@ def form_operation(
     """
     EXAMPLES[operation_id] = example
     file = _BINARY_CONTENT[BINARY]["schema"]
-    properties: dict[str, Any] = {name: {**file, "description": said} for name, said in files.items()}
+    properties: dict[str, Any] = {name: {**file, "description": description} for name, description in files.items()}
     for text in texts:
         schema = text["schema"]
-        # What stands beside a reference is lost on some generators.
+        # Some generators ignore what stands beside a reference.
         properties[text["name"]] = (
             {"$ref": schema["$ref"]}
             if "$ref" in schema

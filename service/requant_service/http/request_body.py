@@ -1,13 +1,17 @@
-"""The body of a request, taken from ASGI messages straight to where it is used.
+"""The body of a request, taken from ASGI messages straight to where it is used, and inflated on the way.
 
 Starlette's `request.body()` keeps a list of chunks and joins them, and its `stream()` may hand the messages to someone
-else. Here each chunk is counted before anything is done with it. Its elements are handed out where they lie, so that
-they can be computed with while the rest is on its way, or each chunk is copied once, to its final place.
+else. Here each chunk is counted before anything is done with it. Its elements are handed out in place, so that
+computing begins before the rest has arrived, or each chunk is copied once, to its destination.
+
+A compressed bomb is small on the wire: a few KiB of zeros can inflate to GiB. What inflates is handed on in pieces of a
+bounded size, the reader that asks for them counts them, and a body that grows more than a hundredfold is refused.
 """
 
 from __future__ import annotations
 
 import ctypes
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
@@ -15,9 +19,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from starlette.types import Receive, Scope
+from starlette.datastructures import Headers
+from starlette.types import Message, Receive, Scope
 
 from requant.errors import LimitError, MalformedRequestError, UnreadableEncodingError, excerpt
+from requant_service.runtime.executor import Executor
 from requant_service.runtime.request_context import context_of, reserve_memory
 
 _FORM = "application/x-www-form-urlencoded"
@@ -27,14 +33,14 @@ _ELSEWHERE = {
     "application/octet-stream": ".npy files are read by the routes under /v1/npy",
     "application/vnd.safetensors": "safetensors files are read by the routes under /v1/npy",
 }
-_FIRST_ROOM = 64 << 10
+_INITIAL_BYTES = 64 << 10
 
 
 def require_media_type(headers: Mapping[str, str], served: Collection[str]) -> None:
-    """Refuse a body in another media type than the `served` ones. No media type at all is taken for the right one."""
-    given = media_type(headers)
-    if given and given not in served:
-        raise UnreadableEncodingError(_other_media_type(given, served))
+    """Refuse a body in another media type than the `served` ones. A missing media type counts as the right one."""
+    media = media_type(headers)
+    if media and media not in served:
+        raise UnreadableEncodingError(_other_media_type(media, served))
     coding = headers.get("content-encoding", "identity").strip().lower()
     if coding not in ("", "identity"):
         raise UnreadableEncodingError(f"the content encoding is {excerpt(coding)!r}; bodies are read uncompressed")
@@ -45,13 +51,13 @@ def media_type(headers: Mapping[str, str]) -> str:
     return headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def _other_media_type(given: str, served: Collection[str]) -> str:
-    """Say what a route reads. curl and HTML forms send the type of a form unless they are told another one."""
+def _other_media_type(media: str, served: Collection[str]) -> str:
+    """Say what a route reads. curl and HTML forms send the type of a form by default."""
     reads = " or ".join(sorted(each for each in served if each != _FORM))
-    of_curl = ", which curl sends by default" if given == _FORM else ""
+    of_curl = ", which curl sends by default" if media == _FORM else ""
     advice = f": send the header `Content-Type: {reads}`" if len(served) == 1 and "multipart" not in reads else ""
-    elsewhere = next((f"; {where}" for kind, where in _ELSEWHERE.items() if given == kind), "")
-    return f"the content type is {excerpt(given)!r}{of_curl}; this route reads {reads}{advice}{elsewhere}"
+    elsewhere = next((f"; {where}" for kind, where in _ELSEWHERE.items() if media == kind), "")
+    return f"the content type is {excerpt(media)!r}{of_curl}; this route reads {reads}{advice}{elsewhere}"
 
 
 class ChunkReader(ABC):
@@ -83,17 +89,17 @@ class ChunkReader(ABC):
         return True
 
     @property
-    def handed_out(self) -> int:
-        """How much was handed out."""
+    def consumed(self) -> int:
+        """How many bytes were handed out."""
         return self.received - len(self._chunk) + self._at
 
     async def next_bytes(self) -> bytes:
-        """Return what comes next, as much as is there: at least a byte, unless it ends. It is not handed out."""
+        """Return what comes next, as much as has arrived: at least a byte, unless the body ends. It is not consumed."""
         await self._next_chunk()
         return self._chunk[self._at :]
 
-    def pass_over(self, count: int) -> None:
-        """Take `count` of the next bytes for handed out."""
+    def consume(self, count: int) -> None:
+        """Count the next `count` bytes as handed out."""
         self._at += count
 
     async def head(self, count: int) -> bytes:
@@ -113,8 +119,8 @@ class ChunkReader(ABC):
     async def elements(self, dtype: np.dtype[Any], group: int, most: int) -> NDArray[Any]:
         """Return what has arrived as at most `most` elements of `dtype`, in whole groups: at least one, where there is.
 
-        They lie where they were received, or are a copy where that is at odd addresses. At the end of the body come
-        the elements that make no whole group, and then an empty array. Bytes that make no element stay unread.
+        They are a view of what was received, or a copy if that is not aligned. At the end of the body come the elements
+        that make no whole group, and then an empty array. Bytes that make no element stay unread.
         """
         granule = dtype.itemsize * group
         if not await self._next_chunk():
@@ -139,15 +145,15 @@ class ChunkReader(ABC):
     async def take(self, count: int) -> NDArray[np.uint8]:
         """Return the next `count` bytes, or as many as there are, as a writable aligned array.
 
-        When a bound of what comes is known, the memory is allocated at once. Otherwise `count` is only what
-        somebody promised, so memory grows with the bytes that arrive.
+        If the length of the body is known, the memory is allocated at once. Otherwise `count` is only the client's
+        claim, so memory grows with the bytes that arrive.
         """
-        room = min(count, _FIRST_ROOM if self.declared is None else self.declared)
+        room = min(count, _INITIAL_BYTES if self.declared is None else self.declared)
         await self.reserve(room)
         buffer = np.empty(room, np.uint8)
         filled = await self.fill(buffer.data)
         while filled == len(buffer) < count and await self._next_chunk():
-            room = min(count, max(2 * len(buffer), _FIRST_ROOM))
+            room = min(count, max(2 * len(buffer), _INITIAL_BYTES))
             await self.reserve(room)
             longer = np.empty(room, np.uint8)
             longer[:filled] = buffer
@@ -226,8 +232,121 @@ class BodyReader(ChunkReader):
 
 
 def _bytearray(size: int) -> bytearray:
-    """Return `size` bytes that hold anything. `bytearray(size)` writes zeros, and so waits for every page at once."""
+    """Return `size` uninitialized bytes. `bytearray(size)` writes zeros, and so touches every page at once."""
     make = ctypes.pythonapi.PyByteArray_FromStringAndSize
     make.restype, make.argtypes = ctypes.py_object, (ctypes.c_char_p, ctypes.c_ssize_t)
-    made: bytearray = make(None, size)
-    return made
+    array: bytearray = make(None, size)
+    return array
+
+
+MAX_GROWTH = 100
+
+# Up to here a body may grow by any factor: that costs little, and short tensors of zeros are no bombs.
+_FREE_BYTES = 1 << 20
+
+PIECE_BYTES = 256 << 10
+
+# zlib's numbers of the two forms: a gzip member, and the zlib format, which HTTP calls deflate (RFC 9110 section
+# 8.4.1).
+_WINDOW_BITS: Mapping[str, int] = {
+    "gzip": 16 + zlib.MAX_WBITS,
+    "x-gzip": 16 + zlib.MAX_WBITS,
+    "deflate": zlib.MAX_WBITS,
+}
+CODINGS = frozenset(_WINDOW_BITS)
+"""The names of codings that can be inflated."""
+
+
+def open_body(scope: Scope, receive: Receive, limit: int, executor: Executor) -> BodyReader:
+    """Return the body of a request as it was before compression. `limit` bounds both forms of it."""
+    reader = BodyReader(scope, receive, limit)
+    if b"content-encoding" not in context_of(scope).headers:
+        return reader
+    coding = ", ".join(Headers(scope=scope).getlist("content-encoding")).strip().lower()
+    if coding in ("", "identity"):
+        return reader
+    if coding not in _WINDOW_BITS:
+        raise UnreadableEncodingError(f"the content encoding is {excerpt(coding)!r}; supported are gzip and deflate")
+    return BodyReader(scope, _Inflater(coding, receive, limit, executor).receive, limit, compressed=True)
+
+
+class PieceInflater:
+    """Inflates in pieces what is added, within `limit` bytes for both forms, and the growth that is allowed.
+
+    `subject`: the name of the data in errors. Raises LimitError, or MalformedRequestError for data that is not of the
+    coding.
+    """
+
+    def __init__(self, coding: str, limit: int, subject: str = "body") -> None:
+        self.waiting = b""
+        self._coding = coding
+        self._limit = limit
+        self._subject = subject
+        self._zlib = zlib.decompressobj(_WINDOW_BITS[coding])
+        self._compressed_bytes = 0
+        self._inflated_bytes = 0
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes the next piece has."""
+        # A short one is not worth a change of thread unless it grows.
+        return min(PIECE_BYTES, len(self.waiting) * MAX_GROWTH)
+
+    def add(self, data: bytes) -> None:
+        """Take more, when nothing waits."""
+        self.waiting = data
+
+    def next_piece(self) -> bytes:
+        """Return at most `PIECE_BYTES` of what is inflated. There is more while it returns some, or something waits."""
+        # What zlib holds back when a piece is full comes with the next one, as does the end of the stream.
+        waiting = self.waiting
+        try:
+            piece = self._zlib.decompress(waiting, PIECE_BYTES)
+        except zlib.error:
+            raise MalformedRequestError(
+                f"the {self._subject} is not {self._coding}, although its header says so"
+            ) from None
+        if self._zlib.unused_data:
+            raise MalformedRequestError(f"the {self._subject} has bytes after the end of the {self._coding} data")
+        self.waiting = self._zlib.unconsumed_tail
+        self._compressed_bytes += len(waiting) - len(self.waiting)
+        self._inflated_bytes += len(piece)
+        if max(self._compressed_bytes, self._inflated_bytes) > self._limit:
+            form = "compressed " if self._compressed_bytes > self._limit else ""
+            raise LimitError(f"the {form}{self._subject} exceeds the limit of {self._limit} bytes", limit=self._limit)
+        if self._inflated_bytes > max(_FREE_BYTES, MAX_GROWTH * self._compressed_bytes):
+            raise LimitError(
+                f"the {self._subject} grows more than {MAX_GROWTH} times when it is inflated; send it uncompressed",
+                limit=MAX_GROWTH,
+            )
+        return piece
+
+    def finish(self) -> None:
+        """Check that the data has its own end."""
+        if not self._zlib.eof:
+            raise MalformedRequestError(f"the {self._subject} ends before its {self._coding} data")
+
+
+class _Inflater:
+    """Receives the messages of a compressed body, and returns those of the inflated one."""
+
+    def __init__(self, coding: str, receive: Receive, limit: int, executor: Executor) -> None:
+        self._inflater = PieceInflater(coding, limit)
+        self._receive = receive
+        self._executor = executor
+        self._more = True
+
+    async def receive(self) -> Message:
+        """Return the next piece of the inflated body, or what the server says instead."""
+        inflater = self._inflater
+        while not inflater.waiting:
+            if not self._more:
+                inflater.finish()
+                return {"type": "http.request", "body": b"", "more_body": False}
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                return message
+            inflater.add(message.get("body", b""))
+            self._more = message.get("more_body", False)
+        piece = await self._executor.run_array(inflater.weight, inflater.next_piece)
+        return {"type": "http.request", "body": piece, "more_body": True}

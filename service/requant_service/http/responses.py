@@ -1,18 +1,23 @@
-"""Responses made of byte buffers: sent as they are, with their length stated, never through an encoder or a copy.
+"""Responses: of byte buffers that are sent as they are, of pydantic models, and of content that never changes.
 
-With a Content-Length uvicorn hands each buffer to the socket as it is; a chunked body would be joined first.
+Buffers are sent with their length stated, never through an encoder or a copy. With a Content-Length uvicorn hands each
+to the socket as it is; a chunked body would be joined first. Content that stays the same as long as the process lives
+is made once, with a strong ETag (RFC 9110 8.8.3).
 """
 
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 from base64 import b64encode
-from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
+from threading import Lock
 from typing import Any
 
 from pydantic import BaseModel
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -41,7 +46,7 @@ class BuffersResponse(Response):
     """A response whose body is a sequence of buffers, each sent as it is."""
 
     def __init__(self, buffers: Iterable[Buffer], media_type: str, headers: Sequence[Header] = ()) -> None:
-        # Not Starlette's, which takes texts, encodes them, and looks for fields that may be there already.
+        # Starlette's own takes and encodes strings, and searches for fields that are already set.
         self.status_code = 200
         self.background = None
         self.buffers = list(buffers)
@@ -62,7 +67,7 @@ class BuffersResponse(Response):
                 part = buffer if len(buffer) <= _PART else memoryview(buffer)[at : at + _PART]
                 await send({"type": "http.response.body", "body": part, "more_body": True})
                 if len(part) == _PART:
-                    # The system takes megabytes in one call. A client that takes all must not make others wait.
+                    # The system accepts megabytes in one call. A fast client must not make others wait.
                     await asyncio.sleep(0)
         # Sending waits until what came before has left, so the memory of the response is in use until then.
         await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -92,16 +97,16 @@ class StreamedResponse(Response):
     ) -> None:
         super().__init__(headers={"content-length": str(len(head) + length)}, media_type=media_type)
         self.raw_headers[:0] = headers
-        self._made = head, buffers, length, media_type, headers
+        self._content = head, buffers, length, media_type, headers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the head and then each buffer. Sending waits for the client."""
-        head, buffers, length, media_type, headers = self._made
+        head, buffers, length, media_type, headers = self._content
         if _wants_digest(scope):
-            # What has to be known before the first byte is sent has to be kept.
+            # The digest precedes the body, so the body has to be kept.
             await reserve_memory(scope, len(head) + length)
-            kept = BuffersResponse([head, *[buffer async for buffer in buffers]], media_type, headers)
-            await kept(scope, receive, send)
+            response = BuffersResponse([head, *[buffer async for buffer in buffers]], media_type, headers)
+            await response(scope, receive, send)
             return
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         await send({"type": "http.response.body", "body": head, "more_body": True})
@@ -135,3 +140,101 @@ def json_list_response(models: Iterable[BaseModel]) -> Response:
 def json_response(model: BaseModel, status_code: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """Return a model as a JSON response."""
     return Response(model_text(model), status_code, headers, media_type="application/json")
+
+
+_JSON = "application/json"
+_DIGITS = 32
+_GZIP = {"content-encoding": "gzip", "vary": "accept-encoding"}
+
+PAGE_HEADERS = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+}
+"""The headers of a page that loads only its own files. Icons may be in data: URLs."""
+
+
+class StaticContent:
+    """Content that `make` returns when it is first requested, in a thread, as it may take a second.
+
+    `compressed`: it is sent with gzip to clients that accept it, compressed once.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], bytes],
+        media_type: str = _JSON,
+        headers: Mapping[str, str] | None = None,
+        *,
+        compressed: bool = False,
+    ) -> None:
+        self._make = make
+        self._media_type = media_type
+        self._headers = headers
+        self._lock = Lock()
+        self._content: tuple[bytes, str] | None = None
+        self._gzip = StaticContent(self._compress, media_type, {**(headers or {}), **_GZIP}) if compressed else None
+
+    async def response(self, request: Request) -> Response:
+        """Return the reply to a request: the content, or 304 for a client that has it."""
+        if self._gzip is not None and accepts_gzip(request):
+            return await self._gzip.response(request)
+        content = self._content
+        if content is None:
+            content = await asyncio.to_thread(self._content_once)
+        body, tag = content
+        headers = self._headers if self._gzip is None else {**(self._headers or {}), "vary": "accept-encoding"}
+        return _reply(request, body, tag, self._media_type, headers)
+
+    def _compress(self) -> bytes:
+        return gzip.compress(self._content_once()[0], mtime=0)
+
+    def _content_once(self) -> tuple[bytes, str]:
+        with self._lock:
+            content = self._content
+            if content is None:
+                body = self._make()
+                content = self._content = body, entity_tag(body)
+            return content
+
+
+def accepts_gzip(request: Request) -> bool:
+    """Return whether Accept-Encoding names gzip, with another weight than zero (RFC 9110 12.5.3)."""
+    given = ",".join(request.headers.getlist("accept-encoding")).lower()
+    for each in given.split(","):
+        coding, _, weight = each.partition(";")
+        if coding.strip() == "gzip":
+            return weight.strip().removeprefix("q=").strip("0.") != "" or not weight
+    return False
+
+
+def static_json(make: Callable[[], BaseModel]) -> StaticContent:
+    """Return a model as content that never changes."""
+    return StaticContent(lambda: model_text(make()))
+
+
+def tagged_json(request: Request, model: BaseModel) -> Response:
+    """Return a model that changes rarely, with its ETag, or 304 for a client that has it."""
+    body = model_text(model)
+    return _reply(request, body, entity_tag(body), _JSON, None)
+
+
+def entity_tag(body: bytes) -> str:
+    """Return a strong ETag: equal for equal bytes, on every replica."""
+    return f'"{sha256(body).hexdigest()[:_DIGITS]}"'
+
+
+def _reply(request: Request, body: bytes, tag: str, media_type: str, headers: Mapping[str, str] | None) -> Response:
+    # no-cache: may be stored, and is revalidated each time, which costs a 304.
+    described = {"etag": tag, "cache-control": "no-cache", **(headers or {})}
+    if _has(request, tag):
+        return Response(status_code=304, headers=described)
+    return Response(body, headers=described, media_type=media_type)
+
+
+def _has(request: Request, tag: str) -> bool:
+    """Return whether If-None-Match names the tag. It compares weakly (RFC 9110 13.1.2)."""
+    given = ",".join(request.headers.getlist("if-none-match"))
+    # Our tags have no commas in them.
+    return any(each.strip().removeprefix("W/") in (tag, "*") for each in given.split(","))

@@ -1,7 +1,7 @@
 """Routes: the functions that FastAPI describes in the OpenAPI document, served by Starlette's router.
 
-FastAPI's own way to such a function (a stack of exception handlers, dependencies, validation) takes 0.1 to 0.4 ms, more
-than a small tensor's whole request.
+FastAPI's own path to such a function (a stack of exception handlers, dependencies, validation) takes 0.1 to 0.4 ms,
+more than a small tensor's whole request.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from requant.errors import RequantError
 from requant_service.http import problems
 from requant_service.runtime.request_context import context_of
 
-_REMEMBERED_PATHS, _LONGEST_REMEMBERED = 1024, 256
+_MAX_CACHED_PATHS, _MAX_CACHED_LENGTH = 1024, 256
 
 
 class Endpoint:
@@ -36,7 +36,7 @@ class Endpoint:
         self._methods = {*methods, "HEAD"} if "GET" in methods else methods
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request. What is not an error of ours is raised again for the server's log."""
+        """Answer one request. Any other exception than ours is raised again for the server's log."""
         request = Request(scope, receive, send)
         try:
             if scope["method"] not in self._methods:
@@ -69,18 +69,18 @@ def starlette_routes(routers: Iterable[APIRouter]) -> list[Route]:
 
 
 class PathRouter(Router):
-    """Starlette's router, which remembers for the paths that were used last which route takes them.
+    """Starlette's router with a cache of the routes of recent paths.
 
     No two routes have the same path: an endpoint itself answers the methods that it does not have.
     """
 
     def __init__(self, routes: Sequence[Route], lifespan: Lifespan[Any] | None = None) -> None:
         super().__init__(routes, redirect_slashes=False, default=self._not_found, lifespan=lifespan)
-        self._remembered = lru_cache(_REMEMBERED_PATHS)(self._matching)
+        self._cached = lru_cache(_MAX_CACHED_PATHS)(self._matching)
 
     def matching(self, path: str) -> tuple[Route, Scope] | None:
         """Return the route that takes a path, and what it adds to the scope."""
-        return self._remembered(path) if len(path) <= _LONGEST_REMEMBERED else self._matching(path)
+        return self._cached(path) if len(path) <= _MAX_CACHED_LENGTH else self._matching(path)
 
     def _matching(self, path: str) -> tuple[Route, Scope] | None:
         for route in self.routes:

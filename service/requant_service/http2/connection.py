@@ -1,11 +1,11 @@
 """HTTP/2 on one connection (RFC 9113), as a server speaks it: frames, flow control, and the limits on both.
 
-The libraries that keep the state of a connection (h2, jh2) take a frame whole before they look at its length, and tell
-of its data after that. Here the head of a frame decides: what was not granted ends the connection before it is
-received, and the data of a large message goes where it stays. HPACK is the library's (`hpack`).
+The libraries that keep the state of a connection (h2, jh2) receive a whole frame before they check its length, and only
+then report its data. Here the head of a frame decides: what was not granted ends the connection before it is received,
+and the data of a large message goes where it stays. HPACK is the library's (`hpack`).
 
-Every frame that costs more here than there is charged to the connection: resets, pings, settings, empty frames. Traffic
-earns that back, and so does time.
+Every frame that costs us more than the client is charged to the connection: resets, pings, settings, empty frames.
+Traffic earns that back, and so does time.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from hpack import Decoder
 from hpack.exceptions import HPACKError
 
 from requant_service.http2 import frames
-from requant_service.http2.frames import HEAD_BYTES, ErrorCode, FrameType, Setting
-from requant_service.http2.request_fields import are_trailers, is_request
-from requant_service.http2.stream import INITIAL_WINDOW, Buffer, Fields, Stream
+from requant_service.http2.frames import HEAD_BYTES, ErrorCode, Fields, FrameType, Setting, are_trailers, is_request
+from requant_service.http2.stream import INITIAL_WINDOW, Buffer, Stream
 
 MAX_STREAMS = 128
 """Open streams of a connection."""
@@ -42,7 +41,7 @@ _COST, _COST_OF_SETTINGS, _COST_OF_RESET = 1.0, 20.0, 50.0
 _CREDIT_OF_RESPONSE, _BYTES_PER_CREDIT = 50.0, 4096
 _SHORT_DATA = 16
 
-# How often it is looked whether a response has left the process.
+# How often to check whether a response has left the process.
 _FLUSH_SECONDS = 0.01
 _LINGER_SECONDS = 1.0
 _LINGER_BYTES = 64 << 20
@@ -137,7 +136,7 @@ class Http2Connection(asyncio.BufferedProtocol):
         # What the client takes.
         self._send_window = frames.DEFAULT_WINDOW
         self._initial_send_window = frames.DEFAULT_WINDOW
-        self._max_send_frame = frames.LEAST_MAX_FRAME
+        self._max_send_frame = frames.MIN_MAX_FRAME
         self._sending: dict[int, Stream] = {}
         self._unsent: list[tuple[Stream, Callable[[], None]]] = []
         self._write_paused = False
@@ -156,7 +155,7 @@ class Http2Connection(asyncio.BufferedProtocol):
     # The transport's calls.
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # none of another kind
-        """Say what is taken here."""
+        """Send our settings."""
         self.transport = transport
         self._made = self.idle_since = self._active = self._credited = self._partial_since = self._loop.time()
         transport.write(
@@ -288,7 +287,7 @@ class Http2Connection(asyncio.BufferedProtocol):
         return len(expected)
 
     def _schedule(self) -> None:
-        """Go on after other connections had their turn."""
+        """Continue after other connections had their turn."""
         self._scheduled = True
         self._update_reading()
         self._loop.call_soon(self._go_on)
@@ -527,7 +526,7 @@ class Http2Connection(asyncio.BufferedProtocol):
                 if stream.send_window > frames.MAX_WINDOW:
                     raise ConnectionFaultError(ErrorCode.FLOW_CONTROL_ERROR, "the window of a stream overflows")
         elif name == Setting.MAX_FRAME_SIZE:
-            if not frames.LEAST_MAX_FRAME <= value < 1 << 24:
+            if not frames.MIN_MAX_FRAME <= value < 1 << 24:
                 raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, "the maximum frame size is not valid")
             self._max_send_frame = value
         elif name == Setting.ENABLE_PUSH and value > 1:
@@ -675,19 +674,19 @@ class Http2Connection(asyncio.BufferedProtocol):
 
     def _progressed(self, stream: Stream, size: int) -> None:
         """All that a stream had to send was written: `size` bytes, or more than a small response."""
-        told = stream.written
+        callback = stream.written
         if stream.trailers is not None:
-            told = stream.sent
+            callback = stream.sent
             self._credit = min(_MAX_CREDIT, self._credit + _CREDIT_OF_RESPONSE)
             if not stream.ended:
                 # There is nothing to do with the rest of the request.
                 self._reply(frames.rst_stream(stream.number, ErrorCode.NO_ERROR))
             self._remove(stream)
         if size <= _SMALL_RESPONSE or not self.transport.get_write_buffer_size():
-            told()
+            callback()
             return
         # Until the last of it has left, all of it takes memory.
-        self._unsent.append((stream, told))
+        self._unsent.append((stream, callback))
         if len(self._unsent) == 1:
             self._loop.call_later(_FLUSH_SECONDS, self._flush)
 
@@ -702,8 +701,8 @@ class Http2Connection(asyncio.BufferedProtocol):
 
     def _all_sent(self) -> None:
         unsent, self._unsent = self._unsent, []
-        for _, told in unsent:
-            told()
+        for _, callback in unsent:
+            callback()
 
     def _remove(self, stream: Stream) -> None:
         stream.closed = True
@@ -767,7 +766,7 @@ class Http2Connection(asyncio.BufferedProtocol):
         return any(stream.is_wanted for stream in self.streams.values())
 
     def tick(self, now: float) -> None:
-        """Look at all timeouts. Called twice a second."""
+        """Check all timeouts. Called twice a second."""
         limits = self.limits
         if self._closing_due:
             if now >= self._closing_due:

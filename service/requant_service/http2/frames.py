@@ -1,18 +1,22 @@
-"""Frames of HTTP/2 (RFC 9113 section 4) as a server writes them, and header fields without compression state.
+"""Frames of HTTP/2 (RFC 9113 section 4) as a server writes them, and header fields as it checks and writes them.
 
 Header fields of responses are HPACK literals without indexing (RFC 7541 section 6.2.2): the same fields are always the
-same bytes, and no table has to agree with that of the client.
+same bytes, and no table has to agree with that of the client. Those of requests are checked as RFC 9113 requires
+(sections 8.2 and 8.3), which HPACK does not do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
+
+Fields = Sequence[tuple[bytes, bytes]]
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 HEAD_BYTES = 9
 """The length of a frame's head: length, type, flags and stream."""
-LEAST_MAX_FRAME = 1 << 14
+MIN_MAX_FRAME = 1 << 14
 """The frame size that every peer takes."""
 MAX_WINDOW = (1 << 31) - 1
 DEFAULT_WINDOW = (1 << 16) - 1
@@ -114,3 +118,39 @@ def _length(number: int) -> bytes:
         number >>= 7
     written.append(number)
     return bytes(written)
+
+
+_NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9a-z-]+")
+_BAD_VALUE = re.compile(rb"[\x00\r\n]|^[ \t]|[ \t]$")
+_PSEUDO = frozenset((b":method", b":scheme", b":path", b":authority"))
+_REQUIRED = frozenset((b":method", b":scheme", b":path"))
+_OF_CONNECTIONS = frozenset((b"connection", b"proxy-connection", b"keep-alive", b"transfer-encoding", b"upgrade"))
+
+
+def is_request(fields: Fields) -> bool:
+    """Return whether the fields are those of a request: pseudo fields first and once, all of them valid."""
+    seen = set()
+    regular = False
+    for name, value in fields:
+        if _BAD_VALUE.search(value):
+            return False
+        if name[:1] == b":":
+            if regular or name not in _PSEUDO or name in seen:
+                return False
+            seen.add(name)
+            continue
+        regular = True
+        if not _is_regular(name, value):
+            return False
+    return seen >= _REQUIRED
+
+
+def are_trailers(fields: Fields) -> bool:
+    """Return whether the fields are those of a trailer section."""
+    return all(_is_regular(name, value) and not _BAD_VALUE.search(value) for name, value in fields)
+
+
+def _is_regular(name: bytes, value: bytes) -> bool:
+    if not _NAME.fullmatch(name) or name in _OF_CONNECTIONS:
+        return False
+    return name != b"te" or value == b"trailers"

@@ -1,4 +1,4 @@
-"""A port on which HTTP/2 is spoken: its connections, how many there are, their timeouts, and how it stops."""
+"""A port that serves HTTP/2: its connections, how many there are, their timeouts, and how it stops."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import ssl
 from collections.abc import Callable
 
 from requant_service.http2.connection import MAX_STREAMS, ConnectionLimits, Http2Connection
-from requant_service.http2.stream import Fields, Stream
+from requant_service.http2.frames import Fields
+from requant_service.http2.stream import Stream
 
 MAX_CONNECTIONS = 1000
 # Streams that all connections together should have, as long as there are enough for each.

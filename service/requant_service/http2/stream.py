@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Protocol
 
 Buffer = bytes | bytearray | memoryview
-Fields = Sequence[tuple[bytes, bytes]]
 
 INITIAL_WINDOW = 1 << 14
 """How much of a stream is received before anything was granted for it."""
@@ -30,7 +29,7 @@ class Connection(Protocol):
 
 
 class Stream:
-    """One stream. A subclass overrides what happens to it.
+    """One stream. A subclass overrides the events.
 
     `window`: how much the client may still send. `send_window`: how much we may. `ended`: whether the client has sent
     all. `closed`: whether nothing of the stream is sent or received any more. `due`: until when the client has to take
@@ -90,4 +89,4 @@ class Stream:
         """All of the response has left this process."""
 
     def tick(self, now: float) -> None:
-        """Look whether a timeout is over. Called twice a second."""
+        """Check the timeout. Called twice a second."""

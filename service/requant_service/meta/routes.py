@@ -1,4 +1,4 @@
-"""What the service says about itself: readiness, versions, limits, and its problems explained."""
+"""What the service says about itself: readiness, versions, limits, metrics, and its problems explained."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ from requant_service.http.models import ABSENT, Int32, ProblemExplanation, Reply
 from requant_service.http.openapi_operation import health_operation, static_operation
 from requant_service.http.problems import PROBLEMS, error_response
 from requant_service.http.query import no_query
-from requant_service.http.responses import json_response
-from requant_service.http.static_content import tagged_json
+from requant_service.http.responses import json_response, tagged_json
+from requant_service.runtime.metrics import CONTENT_TYPE
 from requant_service.runtime.runtime import HealthStatus, runtime
 from requant_service.runtime.settings import Limits
 
 router = APIRouter(tags=["meta"], dependencies=[Depends(no_query)])
+# Scrapers know the format; clients that are generated from the document have no use for it.
+metrics_router = APIRouter(include_in_schema=False)
 
 _PACKAGES = ("numpy", "numba", "ml_dtypes", "fastapi", "pydantic", "uvicorn")
 
@@ -121,8 +123,14 @@ async def get_problem(request: Request, code: str) -> Response:
     """Explain a problem code."""
     if code not in PROBLEMS:
         return error_response(request, unknown_name("problem", code, PROBLEMS), status=404)
-    kind = PROBLEMS[code]
+    cls = PROBLEMS[code]
     return tagged_json(
         request,
-        ProblemExplanation(code=kind.code, status=kind.status, title=kind.title, explanation=kind.explanation),
+        ProblemExplanation(code=cls.code, status=cls.status, title=cls.title, explanation=cls.explanation),
     )
+
+
+@metrics_router.get("/metrics")
+async def metrics(request: Request) -> Response:
+    """All metrics, in Prometheus' text format."""
+    return Response(runtime(request).metrics.text(), media_type=CONTENT_TYPE)

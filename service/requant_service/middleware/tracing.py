@@ -1,7 +1,7 @@
 """Optional tracing with OpenTelemetry: one span for each request, below the trace that its `traceparent` names.
 
-Where spans go is said by OpenTelemetry's own variables: OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_TRACES_SAMPLER, and so on.
-Its packages are the extra `telemetry`; nothing here is imported unless the setting `telemetry` is on.
+OpenTelemetry's own variables say where spans go: OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_TRACES_SAMPLER, and so on. Its
+packages are the extra `telemetry`; nothing here is imported unless the setting `telemetry` is on.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from requant import VERSION
-from requant_service.middleware.instrumentation import MONITORING, route_of
+from requant_service.middleware.request_lifecycle import MONITORING, route_of
 from requant_service.runtime.request_context import context_of
 
 _PROPAGATOR = TraceContextTextMapPropagator()
@@ -35,7 +35,7 @@ def tracer_to_collector() -> Tracer:
 class Tracing:
     """Pure ASGI middleware. `fixed` are the paths of the routes that have no parameters. Probes have no spans.
 
-    A span has the route, the status, the id of the request, and the seconds that `Server-Timing` tells; nothing of the
+    A span has the route, the status, the id of the request, and the seconds of `Server-Timing`; nothing of the
     request's path, query, body or other headers.
     """
 
@@ -45,7 +45,7 @@ class Tracing:
         self._fixed = frozenset(fixed)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass everything through, from the head of the request to the end of the reply."""
+        """Trace a request from its head to the end of the reply."""
         if scope["type"] != "http" or scope["path"] in MONITORING:
             await self.app(scope, receive, send)
             return

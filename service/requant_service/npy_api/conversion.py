@@ -77,11 +77,11 @@ async def convert_npy(request: Request, operation: Operation) -> Response:
     running, scope = require_ready(request), request.scope
     sent = context_of(scope).headers
     key = (scope["path"], scope["query_string"], sent.get(b"content-type"), sent.get(b"content-encoding"))
-    asked: _Asked | None = running.asked.get(key)
+    asked: _Asked | None = running.decoded.get(key)
     if asked is None:
         require_media_type(request.headers, _MEDIA_TYPES)
         asked = await _read_query(request, operation, running)
-        running.asked.put(key, asked, plan_bytes(None, len(scope["query_string"])))
+        running.decoded.put(key, asked, plan_bytes(None, len(scope["query_string"])))
     reader = BodyReader(scope, request.receive, running.settings.max_binary_bytes)
     reserve = partial(reserve_memory, scope)
     text = await short_header_text(reader)
@@ -100,11 +100,11 @@ async def convert_npy(request: Request, operation: Operation) -> Response:
         array = NpyArray(npy.parse_header(text, length, running.settings.max_rank))
         with flat_pointers():
             return await _derive(reader, array, asked, BINARY, running, reserve)
-    file: _File | None = running.asked.get((*key, text))
+    file: _File | None = running.decoded.get((*key, text))
     if file is None:
         array = NpyArray(npy.parse_header(text, length, running.settings.max_rank))
         file = await _plan(array, asked.query, BINARY, running)
-        running.asked.put((*key, text), file, plan_bytes(file.planned.plan, asked.query.characters))
+        running.decoded.put((*key, text), file, plan_bytes(file.planned.plan, asked.query.characters))
     return await _convert(reader, file, running, reserve)
 
 
@@ -122,7 +122,7 @@ async def _convert_safetensors(
     reply = SAFETENSORS if asks_for_safetensors(accept) else BINARY
     key = (*key, reply, SAFETENSORS, text)
     kept = len(text) <= npy.MAX_HEADER_BYTES
-    file: _File | None = running.asked.get(key) if kept else None
+    file: _File | None = running.decoded.get(key) if kept else None
     if file is not None:
         return await _convert(reader, file, running, reserve)
     tensor = await read_tensor(text, asked.tensor, reader, running)
@@ -131,13 +131,13 @@ async def _convert_safetensors(
             return await _derive(reader, tensor, asked, reply, running, reserve)
     file = await _plan(tensor, asked.query, reply, running)
     if kept:
-        running.asked.put(key, file, plan_bytes(file.planned.plan, asked.query.characters))
+        running.decoded.put(key, file, plan_bytes(file.planned.plan, asked.query.characters))
     return await _convert(reader, file, running, reserve)
 
 
 async def _convert(reader: BodyReader, file: _File, running: Runtime, reserve: Reserve) -> Response:
     """Convert what follows the header."""
-    header_bytes = reader.handed_out
+    header_bytes = reader.consumed
 
     async def end() -> None:
         await reader.skip_rest()
@@ -167,7 +167,7 @@ async def _derive(
     reader: BodyReader, array: SentArray, asked: _Asked, reply: str, running: Runtime, reserve: Reserve
 ) -> Response:
     """Receive all of a tensor, find scales for it, and quantize it. `reply`: the media type of a file without them."""
-    header_bytes, query = reader.handed_out, asked.query
+    header_bytes, query = reader.consumed, asked.query
     call = array.called(query)
     with array.advising(call):
         derivation = await plan_derivation(call, query.characters, running)

@@ -145,7 +145,7 @@ async def _receive(form: FormReader, operation: Operation, settings: Settings) -
 
 async def _receive_file(part: PartReader, settings: Settings) -> _File:
     text, length = await header_text(part)
-    header_bytes = part.handed_out
+    header_bytes = part.consumed
     header = npy.parse_header(text, length, settings.max_rank)
     data = await part.array(header.data_bytes)
     await part.skip_rest()

@@ -32,7 +32,7 @@ async def short_header_text(reader: ChunkReader) -> bytes | None:
     """Take the header's text if it is there at once, as nearly always. Otherwise take nothing."""
     text = npy.whole_header(await reader.next_bytes())
     if text is not None:
-        reader.pass_over(npy.SHORT_START_BYTES + len(text))
+        reader.consume(npy.SHORT_START_BYTES + len(text))
     return text
 
 

@@ -1,4 +1,4 @@
-"""A call of a model, whatever it came in: planned, given its memory, run, and answered with tensors."""
+"""A call of a model, over any transport: planned, given its memory, run, and answered with tensors."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from requant.errors import FieldFault, InvalidRequestError, PreconditionError, R
 from requant_service.http.responses import json_text
 from requant_service.oip import wire as oip
 from requant_service.oip.call import Call
-from requant_service.oip.inference_head import InferenceHead
 from requant_service.oip.models.conversions import check_input, named_in_model, outputs_of, report_of
 from requant_service.oip.models.model import Answer, Model, Work, slot_named
 from requant_service.oip.parameters import Value
-from requant_service.oip.shared_memory.tensors import SharedTensors, is_aligned
+from requant_service.oip.shared_memory import SharedTensors, is_aligned
 from requant_service.oip.tensors import InputTensor, OutputTensor
+from requant_service.oip.wire import InferenceHead
 from requant_service.operations.calibration.quantization import DerivedScales, derive_quantization, plan_derivation
 from requant_service.operations.conversion_call import ConversionCall, PlannedConversion, planned_conversion
 from requant_service.operations.conversion_run import convert_in_memory
@@ -53,7 +53,7 @@ async def run_in_memory(
         call = await _with_shared_inputs(call, model, head, shared, running, reserve)
         found = await run(model, head, call, shared, running, reserve, reply)
     except RequantError:
-        # It may be about the zeros that are in the place of pages that were missing.
+        # It may be about the zeros that replaced missing pages.
         shared.check()
         raise
     shared.check()
@@ -72,7 +72,7 @@ async def _run_conversion(
     """Run a model that is a conversion of its first input."""
     x = call.inputs[model.inputs[0].name]
     planned, scales = await _plan_with_input(model, head, call, running, reserve)
-    told = await _explanation(model, call, planned, running, reserve) if model.explained else {}
+    explanation = await _explanation(model, call, planned, running, reserve) if model.explained else {}
     target = None if shared is None else shared.target("y", planned.output_dtype, planned.output_bytes)
     if target is None:
         await reserve(planned.output_bytes)
@@ -84,7 +84,7 @@ async def _run_conversion(
         raise
     assert isinstance(found.output, np.ndarray)
     outputs = tuple(outputs_of(planned, found.output, multipliers=True, scales=scales))
-    report = {**report_of(found.result, scales), **told}
+    report = {**report_of(found.result, scales), **explanation}
     if shared is None:
         return reply(Answer(outputs, report))
     copied = planned.output_bytes if target is None and "y" in shared.outputs else 0
@@ -105,8 +105,8 @@ async def _explanation(
         with at(x.pointer, TensorDataError, PreconditionError):
             members = explanation_members(explainer.run(planned.unpacked(x.data, 0)))
         # `elements` is how many there are.
-        told = {"formula": members["formula"], "explained": members["elements"]}
-        return {name: json_text(value).decode() for name, value in told.items()}
+        explanation = {"formula": members["formula"], "explained": members["elements"]}
+        return {name: json_text(value).decode() for name, value in explanation.items()}
 
     return await running.executor.run_text(CHARACTERS_PER_ELEMENT * planned.elements, work)
 
@@ -147,7 +147,7 @@ async def _with_shared_inputs(
     """Return a call with the inputs that are in shared memory, those in place that may be.
 
     These are the input of a conversion that takes it piece by piece, which only kernels read, and the tensors of
-    another model's first input if they are aligned and large. The others are copied: Python looks at them repeatedly.
+    another model's first input if they are aligned and large. The others are copied: Python reads them repeatedly.
     """
     if not shared.inputs:
         return call

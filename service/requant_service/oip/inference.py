@@ -14,20 +14,19 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from requant.errors import LimitError, MalformedRequestError, PreconditionError, TensorDataError
-from requant_service.http.decompression import open_body
 from requant_service.http.json_body import MEDIA_TYPE, reserve_for_objects, tokens_of
 from requant_service.http.openapi_operation import BINARY
 from requant_service.http.query import read_query
-from requant_service.http.request_body import BodyReader
+from requant_service.http.request_body import BodyReader, open_body
 from requant_service.http.responses import Buffer, BuffersResponse, StreamedResponse, json_text
 from requant_service.oip import wire as oip
 from requant_service.oip.call import Call
 from requant_service.oip.datatypes import DATATYPES
 from requant_service.oip.execution import chosen_outputs, inputs_of, plan_conversion, run_in_memory
-from requant_service.oip.inference_head import InferenceHead, head_text, read_head
 from requant_service.oip.models.conversions import outputs_of, report_of, y_is_alone
 from requant_service.oip.models.model import Answer, Model
 from requant_service.oip.parameters import Value, completed
+from requant_service.oip.wire import InferenceHead, head_text, read_head
 from requant_service.operations.conversion_run import Converted, convert_body
 from requant_service.operations.plan_bytes import plan_bytes
 from requant_service.runtime.executor import TOKENS_PER_CHARACTER
@@ -35,7 +34,7 @@ from requant_service.runtime.request_context import reserve_memory
 from requant_service.runtime.runtime import Runtime, require_ready
 from requant_service.runtime.settings import Settings
 
-# JSON up to here is taken from where it was received, and needs no memory that is counted.
+# JSON up to this length is read in place, and not counted in the memory budget.
 _SHORT_JSON = 16 << 10
 
 
@@ -59,7 +58,7 @@ class _Body:
         if reader.declared is not None:
             self._check(reader.declared - self.json_bytes)
         elif self.head.blob_bytes > limit:
-            await self.end()  # more than can come: that it does not is all that is left to see
+            await self.end()  # more than can come: only the end is still to be checked
         self.first_arrives = bool(binary) and binary[-1].name == first
         for head in binary[:-1] if self.first_arrives else binary:
             self.blobs.append((head, await reader.take(head.blob_bytes)))
@@ -93,7 +92,7 @@ async def infer(request: Request, model: Model, version: str) -> Response:
     text = await _receive_json(reader, length, settings)
     cut = head_text(text)
     key = (model.name, version, cut.before, cut.after)
-    head: InferenceHead | None = running.asked.get(key)
+    head: InferenceHead | None = running.decoded.get(key)
     kept = head is not None
     if head is None:
         head = await _decode(request, text, model, running)
@@ -107,7 +106,7 @@ async def infer(request: Request, model: Model, version: str) -> Response:
         response = await _run_in_memory(request, model, version, body, reply)
     if not kept and cut.is_text_of(head):
         plan = None if head.planned is None else head.planned.plan
-        running.asked.put(key, head, plan_bytes(plan, len(text)))
+        running.decoded.put(key, head, plan_bytes(plan, len(text)))
     return response
 
 

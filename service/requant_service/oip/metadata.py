@@ -1,13 +1,16 @@
-"""What the service says of a model, made from its description."""
+"""What the service says of itself and its models, made from their descriptions."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from requant import VERSION
 from requant_service.oip import schemas
 from requant_service.oip.models.model import Model, Slot
+from requant_service.oip.models.registry import MODELS
 from requant_service.oip.parameters import Parameter, Value
+from requant_service.runtime.runtime import HealthStatus
 
 NAME = "requant"
 _EXTENSIONS = ("binary_tensor_data", "parameters")
@@ -36,28 +39,37 @@ def model_metadata(model: Model) -> schemas.ModelMetadata:
     )
 
 
+def repository_index(status: HealthStatus) -> Iterator[schemas.ModelState]:
+    """Yield every version of every model, and its state."""
+    is_ready = status is HealthStatus.READY
+    state, reason = ("READY", "") if is_ready else ("UNAVAILABLE", f"the service is {status}")
+    for model in MODELS.values():
+        for version in model.versions:
+            yield schemas.ModelState(name=model.name, version=version, state=state, reason=reason)
+
+
 def _tensor(slot: Slot) -> schemas.TensorMetadata:
-    said = {
+    members = {
         "datatypes": ", ".join(slot.datatypes),
         "optional": slot.optional,
         **({"variadic": True} if slot.variadic else {}),
         "description": slot.description,
     }
-    return schemas.TensorMetadata(name=slot.name, datatype=slot.datatypes[0], shape=_ANY_SHAPE, parameters=said)
+    return schemas.TensorMetadata(name=slot.name, datatype=slot.datatypes[0], shape=_ANY_SHAPE, parameters=members)
 
 
 def _parameter(parameter: Parameter) -> schemas.ParameterMetadata:
-    said: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     if parameter.default is not None:
-        said["default"] = _text(parameter.default)
+        members["default"] = _text(parameter.default)
     if parameter.choices:
-        said["choices"] = list(parameter.choices)
+        members["choices"] = list(parameter.choices)
     return schemas.ParameterMetadata(
         name=parameter.name,
         kind=parameter.kind,
         required=parameter.required,
         description=parameter.description,
-        **said,
+        **members,
     )
 
 

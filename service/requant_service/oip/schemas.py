@@ -1,7 +1,7 @@
 """The protocol's JSON as pydantic models: what requests may hold, what replies hold, and how both look in OpenAPI.
 
 Fields that the protocol does not know are refused, like everywhere in Requant. Parameters are maps from names to texts,
-numbers or booleans; which names there are is the model's to say.
+numbers or booleans; the model defines the names.
 """
 
 from __future__ import annotations

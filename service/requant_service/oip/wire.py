@@ -4,17 +4,22 @@
 
 The header `Inference-Header-Content-Length` is the length of the JSON; without it, all is JSON. Blobs are row-major and
 little-endian and follow one another in the order of the inputs, each as long as its `binary_data_size`. Replies have
-the same form. Nothing here is believed: every length is known from datatype and shape before a byte is taken.
+the same form. No stated length is trusted: each is known from datatype and shape before a byte is taken.
+
+The head of a request is everything beside the binary tensors. Clients send the same head again and again, and decoding
+it costs more than the arithmetic of a small tensor. So decoded heads are cached by their bytes. Clients also number
+their requests: an `id` at either end of the JSON is cut out, and is no part of the key.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,14 +37,24 @@ from requant.errors import (
     excerpt,
 )
 from requant_service.http import json_values as values
+from requant_service.http.json_body import read_json
 from requant_service.http.problems import pointer
 from requant_service.http.responses import Buffer, json_text
+from requant_service.oip import schemas
 from requant_service.oip.datatypes import BOOL, Datatype, datatype_named
 from requant_service.oip.models.model import Model, Slot, slot_named
-from requant_service.oip.parameters import pointer_to
+from requant_service.oip.parameters import Value, completed, pointer_to
 from requant_service.oip.schemas import InferenceInput, InferenceRequest
-from requant_service.oip.shared_memory.region_part import BYTE_SIZE, PARAMETERS, REGION, RegionPart, region_part
-from requant_service.oip.tensors import InputTensor, OutputTensor
+from requant_service.oip.tensors import (
+    BYTE_SIZE,
+    REGION,
+    REGION_PARAMETERS,
+    InputTensor,
+    OutputTensor,
+    RegionPart,
+    region_part,
+)
+from requant_service.operations.conversion_call import ConversionResult, PlannedConversion
 from requant_service.operations.types import check_rank
 from requant_service.runtime.request_context import context_of
 from requant_service.runtime.settings import Settings
@@ -161,10 +176,10 @@ def _shape(shape: Sequence[int], place: str, max_rank: int) -> tuple[int, ...]:
 
 def _check_size(given: InferenceInput, head: InputHead) -> None:
     """Check that the elements come in one of the three forms, and a stated size against datatype and shape."""
-    unknown = [name for name in given.parameters if name not in (BINARY_SIZE, *PARAMETERS)]
+    unknown = [name for name in given.parameters if name not in (BINARY_SIZE, *REGION_PARAMETERS)]
     if unknown:
         place = head.pointer + pointer("parameters", excerpt(unknown[0]))
-        raise _invalid(place, f"not a parameter of an input; there are {', '.join((BINARY_SIZE, *PARAMETERS))}")
+        raise _invalid(place, f"not a parameter of an input; there are {', '.join((BINARY_SIZE, *REGION_PARAMETERS))}")
     stated, name = given.parameters.get(BINARY_SIZE), BINARY_SIZE
     if [stated is None, head.values is None, head.region is None].count(False) != 1:
         raise _invalid(head.pointer, f"exactly one of data and the parameters {BINARY_SIZE} and {REGION} is required")
@@ -259,9 +274,9 @@ def wanted_outputs(request: InferenceRequest, model: Model) -> dict[str, bool]:
             raise _invalid(f"{place}/name", _no_such("output", output.name, model, model.outputs))
         if output.name in wanted:
             raise _invalid(f"{place}/name", f"the output {output.name} occurs more than once")
-        unknown = [name for name in output.parameters if name not in (BINARY, *PARAMETERS)]
+        unknown = [name for name in output.parameters if name not in (BINARY, *REGION_PARAMETERS)]
         if unknown:
-            known_ones = ", ".join((BINARY, *PARAMETERS))
+            known_ones = ", ".join((BINARY, *REGION_PARAMETERS))
             name = excerpt(unknown[0])
             raise _invalid(place + pointer("parameters", name), f"not a parameter of an output; there are {known_ones}")
         region = region_part(output.parameters, place)
@@ -328,3 +343,91 @@ def _numbers(output: OutputTensor, max_values: int) -> bytes:
 
 def _invalid(place: str, detail: str) -> RequantError:
     return InvalidRequestError(detail, (FieldFault(place, "invalid", detail),))
+
+
+# An `id` without escapes. As the first or the last member of valid JSON it is one of the outermost object.
+_ID = rb'"id"\s*:\s*"([ !#-\[\]-~]{0,%d})"' % schemas.LONGEST_ID
+_FIRST_ID = re.compile(rb"\{\s*" + _ID)
+_LAST_ID = re.compile(rb",\s*" + _ID + rb"\s*\}\s*\Z")
+# An `id` at the end is looked for in so many bytes.
+_LAST_BYTES = schemas.LONGEST_ID + 32
+
+
+@dataclass(slots=True)
+class InferenceHead:
+    """What a request asks for, apart from the bytes of its tensors.
+
+    `heads`: its inputs, in order. `inputs`: those whose elements were in the head. `wanted`: the outputs by name, each
+    with whether it is sent in binary. `planned` is what it means for a model that is a conversion, if no other input
+    has a say in that; `replied` is the last result of that with the JSON of its reply. `input_regions` and
+    `output_regions`: where in shared memory tensors are, or are wanted; `uses_shared_memory`: whether there are any.
+    """
+
+    heads: list[InputHead]
+    inputs: dict[str, InputTensor]
+    parameters: Mapping[str, Value | None]
+    wanted: Mapping[str, bool]
+    all_wanted: bool = True
+    id: str | None = None
+    planned: PlannedConversion | None = None
+    replied: tuple[ConversionResult, bytes] | None = None
+    output_regions: Mapping[str, RegionPart] = field(default_factory=dict)
+    input_regions: Mapping[str, RegionPart] = field(init=False)
+    uses_shared_memory: bool = field(init=False)
+    binary: list[InputHead] = field(init=False)
+    blob_bytes: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.binary = [head for head in self.heads if head.is_binary]
+        self.input_regions = {head.name: head.region for head in self.heads if head.region is not None}
+        self.uses_shared_memory = bool(self.input_regions or self.output_regions)
+        self.blob_bytes = sum(head.blob_bytes for head in self.binary)
+
+
+class HeadText(NamedTuple):
+    """The JSON of a head: the text around the content of its `id`, and that, None if none was cut out."""
+
+    before: bytes
+    after: bytes
+    id: str | None
+
+    def is_text_of(self, head: InferenceHead) -> bool:
+        """Return whether every text with the same two parts means the same as this one, up to its `id`.
+
+        Of repeated members the last one counts, so no other `id` may follow, however it is spelt. A head that has the
+        elements of a tensor is not worth keeping.
+        """
+        return not head.inputs and b'"id"' not in self.after and b"\\" not in self.after
+
+
+def head_text(text: bytes) -> HeadText:
+    """Cut the `id` out of the JSON of a head, if it is the first or the last member."""
+    found = _FIRST_ID.match(text)
+    if found is None and text.find(b'"id"', -_LAST_BYTES) > 0:
+        found = _LAST_ID.search(text, max(len(text) - _LAST_BYTES, 0))
+    if found is None:
+        return HeadText(text, b"", None)
+    start, stop = found.span(1)
+    return HeadText(text[:start], text[stop:], found[1].decode("ascii"))
+
+
+def read_head(text: bytes, model: Model, settings: Settings) -> InferenceHead:
+    """Decode the JSON of a head and check it against the model.
+
+    Raise MalformedRequestError, InvalidRequestError, TensorDataError or LimitError.
+    """
+    request = read_json(text, schemas.InferenceRequest, settings)
+    if request.model_name not in ("", model.name):
+        detail = "the path names another model"
+        raise InvalidRequestError(f"model_name: {detail}", (FieldFault("/model_name", "mismatch", detail),))
+    heads = input_heads(request.inputs, model, settings.max_rank)
+    given = {name: value for name, value in request.parameters.items() if name != BINARY_OUTPUT}
+    return InferenceHead(
+        heads=heads,
+        inputs={head.name: tensor_of_json(head, text, settings) for head in heads if head.values is not None},
+        parameters=completed(model.parameters, given),
+        wanted=wanted_outputs(request, model),
+        all_wanted=not request.outputs,
+        id=request.id if "id" in request.model_fields_set else None,
+        output_regions=output_regions(request),
+    )

@@ -18,16 +18,23 @@ from requant.calibration.fake_quantize import FAKE_QUANTIZE_SCHEMES
 from requant.calibration.methods import CALIBRATION_METHODS
 from requant.calibration.ranges import RANGE_RULES
 from requant.convert.quantize import ROUNDINGS
+from requant.errors import (
+    DeadlineError,
+    DestinationError,
+    RequantError,
+    UnavailableError,
+)
 from requant.operators.registry import OPERATORS
 from requant.profiles import PROFILES
 from requant.schemes import SCHEMES
 from requant.translation import litert, onednn, onnx, torch, tosa
 from requant_service.http.models import COMPONENT, Problem
-from requant_service.http.openapi_operation import REQUEST_MODELS, SCHEMAS, problems
-from requant_service.middleware.instrumentation import PROBES
+from requant_service.http.openapi_operation import PROBLEM, PROBLEM_REPLIES, REQUEST_MODELS, SCHEMAS, problems
+from requant_service.http.problems import problem_document
+from requant_service.middleware.access import LOOPBACK_HOSTS, foreign_origin, no_valid_token, unknown_host
+from requant_service.middleware.request_lifecycle import PROBES
 from requant_service.npy_api.derivation import OutputFormat
-from requant_service.openapi.examples import add_examples
-from requant_service.openapi.shared_responses import share_responses
+from requant_service.openapi.examples import EXAMPLE_REQUEST_ID, add_examples, recorded_replies
 from requant_service.openapi.tags import described_tags, tag_groups
 from requant_service.runtime.settings import Limits, Settings
 
@@ -122,7 +129,7 @@ def _names(names: Any, description: str) -> dict[str, Any]:
 
 
 def _described(rules: Mapping[str, Any], description: str) -> dict[str, Any]:
-    """Return the names of rules, with what each says of itself."""
+    """Return the names of rules, with the description of each."""
     lines = "\n".join(f"- `{name}`: {rule.summary}" for name, rule in rules.items())
     return _names(rules, f"{description}\n\n{lines}")
 
@@ -138,7 +145,7 @@ def _drop_validation_errors(found: dict[str, Any]) -> None:
 
 
 def _drop_made_up_titles(found: dict[str, Any]) -> None:
-    """Drop the titles that FastAPI makes of the names of functions and parameters, such as Response Oiplistmodels."""
+    """Drop the titles that FastAPI derives from names of functions and parameters, such as Response Oiplistmodels."""
     for path in found["paths"].values():
         for operation in path.values():
             for parameter in operation.get("parameters", ()):
@@ -182,3 +189,47 @@ def _tidy(component: dict[str, Any]) -> None:
         if name := field.pop(COMPONENT, None):
             del field["type"]
             field["$ref"] = SCHEMAS + name
+
+
+# Problems that cannot be provoked while replies are recorded.
+_RARE: dict[str, RequantError] = {
+    "401": no_valid_token(),
+    "403": foreign_origin(b"https://example.com"),
+    "409": DestinationError(
+        "/models/tiny-W4A16 holds files that do not belong to this conversion: choose an empty one"
+    ),
+    "421": unknown_host(b"example.com", LOOPBACK_HOSTS),
+    "503": UnavailableError("the service is draining"),
+    "504": DeadlineError("the request took 10 seconds of CPU; that is the limit", limit=10),
+}
+
+
+def share_responses(document: dict[str, Any]) -> None:
+    """Move problem responses and header fields to the components of a document, and refer to them."""
+    responses: dict[str, Any] = {}
+    headers: dict[str, Any] = {}
+    for path in document["paths"].values():
+        for operation in path.values():
+            for status, response in operation["responses"].items():
+                shared = _with_shared_headers(response, headers)
+                if PROBLEM in response.get("content", ()):
+                    name = PROBLEM_REPLIES[int(status)].component
+                    shared["content"] = {PROBLEM: {**response["content"][PROBLEM], "example": _example(status)}}
+                    assert responses.setdefault(name, shared) == shared, f"{status} is described in two ways"
+                    shared = {"$ref": f"#/components/responses/{name}"}
+                operation["responses"][status] = shared
+    document["components"] |= {"headers": headers, "responses": responses}
+
+
+def _example(status: str) -> dict[str, Any]:
+    error = _RARE.get(status)
+    if error is None:
+        recorded: dict[str, Any] = recorded_replies().get(status, {"json": {}})["json"]
+        return recorded
+    return problem_document(error, int(status), EXAMPLE_REQUEST_ID)
+
+
+def _with_shared_headers(response: dict[str, Any], headers: dict[str, Any]) -> dict[str, Any]:
+    for name, header in response["headers"].items():
+        assert headers.setdefault(name, header) == header, f"{name} is described in two ways"
+    return {**response, "headers": {name: {"$ref": f"#/components/headers/{name}"} for name in response["headers"]}}

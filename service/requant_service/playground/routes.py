@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from requant_service.http.problems import not_found
-from requant_service.http.static_content import PAGE_HEADERS, StaticContent
+from requant_service.http.responses import PAGE_HEADERS, StaticContent
 
 router = APIRouter(include_in_schema=False)
 

@@ -1,12 +1,16 @@
 """The reference: a page that shows every operation with an example and runs it. All of its files are served here.
 
-The page lists the operations itself. Swagger UI, from the package fastapi-offline, shows the one that is chosen.
+The page lists the operations itself, so that they can be read before any script has run. It is made from the routes,
+not from the OpenAPI document, which takes a second to make. Swagger UI, from the package fastapi-offline, shows the one
+that is chosen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
+from html import escape
 from importlib.resources import files
 from pathlib import Path
 
@@ -17,14 +21,45 @@ from starlette.responses import Response
 
 from requant_service.http.openapi_operation import BINARY
 from requant_service.http.problems import not_found
-from requant_service.http.static_content import PAGE_HEADERS, StaticContent
+from requant_service.http.responses import PAGE_HEADERS, StaticContent
 from requant_service.openapi.examples import FILES, example_files
-from requant_service.reference.page import render_page
+from requant_service.openapi.tags import GROUPS
 from requant_service.runtime.settings import Settings
+
+_STATIC = Path(__file__).parent / "static"
+_TEMPLATE = _STATIC / "reference.html"
+
+
+def render_page(routes: Sequence[APIRoute], *, playground: bool) -> str:
+    """Return the page for these routes. `playground`: whether there is one to link to."""
+    by_tag: dict[str, list[APIRoute]] = defaultdict(list)
+    for route in routes:
+        if route.include_in_schema:
+            by_tag[str(route.tags[0])].append(route)
+    text = _TEMPLATE.read_text(encoding="utf-8")
+    link = '<a href="./">Playground</a>' if playground else ""
+    return text.replace("<!-- playground -->", link).replace("<!-- operations -->", "\n".join(_groups(by_tag)))
+
+
+def _groups(routes: Mapping[str, Sequence[APIRoute]]) -> Iterator[str]:
+    for group, tags in GROUPS.items():
+        yield f"<section><h2>{escape(group)}</h2>"
+        for tag in tags:
+            yield f'<section><h3 title="{escape(tag.description)}">{escape(tag.title)}</h3><ul>'
+            # The anchors of Swagger UI's own pages, so that links to those still work.
+            yield from (_operation(route, f"#/{tag.name}/{route.operation_id}") for route in routes[tag.name])
+            yield "</ul></section>"
+        yield "</section>"
+
+
+def _operation(route: APIRoute, anchor: str) -> str:
+    method = "".join(route.methods or ())
+    place = f'<code><b class="{method.lower()}">{method}</b> {escape(route.path)}</code>'
+    return f'<li><a href="{anchor}"><span>{escape(route.summary or "")}</span> {place}</a></li>'
+
 
 router = APIRouter(include_in_schema=False)
 
-_STATIC = Path(__file__).parent / "static"
 _SWAGGER_UI = files("fastapi_offline") / "static"
 _JAVASCRIPT = "text/javascript; charset=utf-8"
 _CSS = "text/css; charset=utf-8"

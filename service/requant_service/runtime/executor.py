@@ -9,9 +9,9 @@ A large tensor is worked through in pieces. Those of different requests take tur
 request leaves room for the others, and those of one request run side by side when the threads have nothing else to do.
 Modules are texts that take up to seconds; they have another one, so that a type never waits for a module.
 
-No piece is begun for a client that has left or for a request whose time is over, and work that takes long asks between
-its steps (`requant.errors.cancellation`). Each kind of thread has a queue of limited length; a request that finds it
-full is refused before anything was done for it, and one that was let in is not refused later.
+No piece is begun for a client that has left or a request whose time is over, and long work checks between its steps
+(`requant.errors.cancellation`). Each kind of thread has a queue of limited length; a request that finds it full is
+refused before anything was done for it, and one that was let in is not refused later.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ import asyncio
 import sys
 import threading
 from collections import deque
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Hashable
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Generator, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
 from math import inf
 from time import perf_counter, thread_time
-from typing import TypeVar
+from types import coroutine
+from typing import Any, TypeVar
 
 from requant.errors import OverloadedError
 from requant.errors.cancellation import cancellation_check
@@ -48,15 +49,15 @@ CHARACTERS_PER_FACTOR = 32
 
 # Work of a measured kind that is expected to take no longer runs on the loop: about what a change of thread costs.
 _INLINE_SECONDS = 200e-6
-# The time of less than this many bytes is mostly overhead, and says nothing about a pace.
-_TELLING_BYTES = 16 << 10
-# A piece that took longer than expected may just have met cold memory: it counts this much. A quicker one is believed.
+# Below this size the time is mostly overhead, and no measure of the pace.
+_MIN_SAMPLE_BYTES = 16 << 10
+# The weight of a piece slower than expected, which may just have met cold memory. A faster one sets the pace.
 _SLOWER_WEIGHT = 0.1
 
 # Threads of each kind while kernels are compiled: as many requests can wait for theirs.
 _WAITING_THREADS = 64
 
-# How long one thread may keep the GIL from the others. Python's own 5 ms would hold up all that wait on the loop.
+# How long one thread may keep the GIL from the others. Python's own 5 ms would delay everything on the loop.
 _SWITCH_SECONDS = 0.5e-3
 
 
@@ -67,13 +68,13 @@ class _Pool:
         self.executor = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self.waiting: ThreadPoolExecutor | None = None
         self._name = name
-        self._most = threads + longest_queue
+        self._max_present = threads + longest_queue
         self._present = 0
         self._lock = threading.Lock()
 
     def submit(self, context: RequestContext, run: Callable[[], Result]) -> Future[Result]:
         """Queue work. Raise OverloadedError if the queue is full, unless the request has had a place before."""
-        if self._present >= self._most and self._name not in context.queues:
+        if self._present >= self._max_present and self._name not in context.queues:
             raise OverloadedError(f"{self._present} requests wait for the threads of {self._name} already")
         future = (self.waiting or self.executor).submit(copy_context().run, run)
         context.queues.add(self._name)
@@ -105,19 +106,19 @@ class Executor:
         self._paces: dict[Hashable, float] = {}
 
     def start(self) -> None:
-        """Let threads take turns often enough for the loop."""
+        """Shorten the switch interval, for the sake of the loop."""
         sys.setswitchinterval(_SWITCH_SECONDS)
 
-    def work_may_wait(self) -> None:
-        """Do all work in threads, of which there are many, until `work_never_waits`.
+    def use_compile_threads(self) -> None:
+        """Do all work in threads, of which there are many, until `use_work_threads`.
 
-        Work may then wait for a kernel that is being compiled, without holding up the loop or work with other kernels.
+        Work may then wait for a kernel that is being compiled, without delaying the loop or work with other kernels.
         """
         self._may_wait = True
         for pool in self._pools:
             pool.waiting = ThreadPoolExecutor(_WAITING_THREADS, thread_name_prefix="waiting")
 
-    def work_never_waits(self) -> None:
+    def use_work_threads(self) -> None:
         """Do light work on the loop, and heavy work in as many threads as there are CPUs."""
         self._may_wait = False
         for pool in self._pools:
@@ -150,10 +151,10 @@ class Executor:
         context = current_request.get(None) or RequestContext()
         if self._is_light(byte_count, kind):
             return self._timed(context, byte_count, work, kind)
-        asked = perf_counter()
+        queued_at = perf_counter()
 
         def run() -> Result:
-            context.waited += perf_counter() - asked
+            context.waited += perf_counter() - queued_at
             return self._timed(context, byte_count, work, kind)
 
         return await asyncio.wrap_future(pool.submit(context, run))
@@ -190,7 +191,7 @@ class Executor:
             yield await asyncio.wrap_future(under_way.popleft())
 
     def _timed(self, context: RequestContext, byte_count: int, work: Callable[[], Result], kind: Hashable) -> Result:
-        """Do the work, which may ask whether to go on, and add its time to that of the request."""
+        """Do the work, which may check for cancellation, and add its time to that of the request."""
         limit = self._seconds
         context.check(0.0, limit)
         begun, computing = perf_counter(), thread_time()
@@ -202,7 +203,7 @@ class Executor:
             seconds = thread_time() - computing
             context.worked += perf_counter() - begun
             context.computed += seconds
-        if kind is not None and byte_count >= _TELLING_BYTES:
+        if kind is not None and byte_count >= _MIN_SAMPLE_BYTES:
             pace = seconds / byte_count
             known = self._paces.get(kind, pace)
             self._paces[kind] = pace if pace < known else known + _SLOWER_WEIGHT * (pace - known)
@@ -214,3 +215,33 @@ class Executor:
             for each in (pool.executor, pool.waiting):
                 if each is not None:
                     each.shutdown(wait=False, cancel_futures=True)
+
+
+def start_eagerly(work: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop) -> asyncio.Task[None] | None:
+    """Run a request in a context of its own until it waits. Return the task that continues it, None if it has ended.
+
+    What it raises before it waits is raised here. Until then there is no current task. Most requests end without ever
+    waiting, and so take no task and no turn of the event loop, as with `eager_start` of Python 3.12's tasks
+    (docs/architecture.md has what that saves).
+    """
+    context = copy_context()
+    try:
+        awaited = context.run(work.send, None)
+    except StopIteration:
+        return None
+    return loop.create_task(_continued(work, awaited), context=context)
+
+
+@coroutine
+def _continued(work: Coroutine[Any, Any, None], awaited: Any) -> Generator[Any, Any, None]:
+    """Continue `work`, which waits for `awaited`: what it has yielded to its task."""
+    try:
+        while True:
+            try:
+                result = yield awaited
+            except BaseException as error:  # such as CancelledError
+                awaited = work.throw(error)
+            else:
+                awaited = work.send(result)
+    except StopIteration:
+        pass

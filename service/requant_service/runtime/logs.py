@@ -1,4 +1,4 @@
-"""Logs: one JSON object to a line, with the id of the request that the line is about. No body ever gets here.
+"""Logs: one JSON object to a line, with the id of the request that the line is about. Bodies are never logged.
 
 A request's line holds its method, route, status, bytes and seconds. The route is the template out of the OpenAPI
 document, never the path or query that was sent; nothing that a client chose is logged but its request id, which is a
@@ -57,7 +57,7 @@ def set_up_logs(level: str, form: str) -> None:
     text = Lines("%(asctime)s %(levelname)s %(name)s: %(message)s")
     handler.setFormatter(JsonLines() if form == "json" else text)
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    # What the compiler says of its own work is of no use to anybody here.
+    # The compiler's messages about its own work are of no use here.
     logging.getLogger("numba").setLevel(logging.WARNING)
     warnings.showwarning = _log_warning
 

@@ -1,11 +1,11 @@
 """The memory budget: a request reserves what it will need, waits a moment if that is not available, or is refused.
 
-Counting connections says nothing here, since one request may need a thousand times what another does. So there is a
-budget of bytes. A request that does not fit waits in line, first come first served and not for long; when the line is
-full or the wait is over, it is refused with 503 and `Retry-After`, which costs a loaded service next to nothing.
+Counting connections would not help: one request may need a thousand times what another does. So there is a budget of
+bytes. A request that does not fit waits in line, first come first served and not for long; when the line is full or the
+wait is over, it is refused with 503 and `Retry-After`, which costs a loaded service next to nothing.
 
-Small amounts have a share of their own beside the budget and wait behind nobody: clients whose replies nobody takes
-hold up those with large tensors, and not the others.
+Small amounts have a share of their own beside the budget and never wait in line: clients that do not read their replies
+delay those with large tensors, and not the others.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class MemoryBudget:
             raise LimitError(detail, limit=self.budget)
 
     def try_take(self, byte_count: int) -> bool:
-        """Take `byte_count` bytes of the budget if they are free and nobody waits. Return whether they were."""
+        """Take `byte_count` bytes of the budget if they are free and no request waits. Return whether they were."""
         if self._small_share and byte_count <= SMALL_BYTES:
             if self.reserved + byte_count > self.budget + self._small_share:
                 return False
@@ -148,7 +148,7 @@ class Reservation:
         self.held += byte_count
 
     def try_grow(self, byte_count: int) -> bool:
-        """Hold `byte_count` bytes more if that can be had without a wait. Return whether it could."""
+        """Hold `byte_count` bytes more if that is possible without a wait. Return whether it was."""
         had = self._budget.try_take(byte_count)
         self.held += byte_count * had
         return had

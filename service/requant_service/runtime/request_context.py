@@ -73,7 +73,7 @@ class RequestContext:
         return perf_counter() - self.began
 
     def check(self, present: float = 0.0, limit: float = inf) -> None:
-        """Raise ClientLeftError if the client has left: nobody wants the rest of the work.
+        """Raise ClientLeftError if the client has left: the rest of the work is useless.
 
         Raise DeadlineError if the work took more than `limit` seconds of CPU, together with `present` seconds that are
         not in `computed` yet.

@@ -11,30 +11,76 @@ import asyncio
 import gc
 import logging
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Hashable
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from threading import Lock
+from typing import Any, Generic, TypeVar
 
 from starlette.applications import Starlette
 from starlette.requests import Request
 
 from requant.errors import RequantError, SelfTestError, UnavailableError
 from requant.self_test.self_test import CacheDirectoryError, Compilation, prepare_kernels
-from requant_service.runtime.certificate import Certificate
 from requant_service.runtime.cgroup import available_cpus
 from requant_service.runtime.checkpoint_jobs import CheckpointJobs
+from requant_service.runtime.credentials import Certificate, Tokens, reread_on_sighup
 from requant_service.runtime.executor import Executor
-from requant_service.runtime.forced_exit import PREPARING_THREAD
-from requant_service.runtime.hangup import reread_on_hangup
 from requant_service.runtime.memory_budget import MemoryBudget
 from requant_service.runtime.metrics import Metrics
-from requant_service.runtime.plan_cache import PlanCache
+from requant_service.runtime.process_exit import PREPARING_THREAD
 from requant_service.runtime.settings import SettingError, Settings
 from requant_service.runtime.shared_memory.regions import SharedMemory
-from requant_service.runtime.tokens import Tokens
+
+Value = TypeVar("Value")
+
+# A value that would take a larger share of the cache is not kept: it would drive out too many others.
+_LARGEST_SHARE = 8
+
+
+class PlanCache(Generic[Value]):
+    """What was expensive to make and may be asked for again, from any thread.
+
+    The values that were used last are kept, as many as fit into `limit` bytes by what their makers say of their size.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._held = 0
+        self._lock = Lock()
+        self._values: OrderedDict[Hashable, tuple[Value, int]] = OrderedDict()
+
+    def __len__(self) -> int:
+        """Return how many values there are."""
+        return len(self._values)
+
+    def get(self, key: Hashable) -> Value | None:
+        """Return the value of that key, if it is there, as the one that was used last."""
+        found = self._values.get(key)
+        if found is None:
+            return None
+        try:  # noqa: SIM105  # suppress() takes longer than all else here
+            self._values.move_to_end(key)
+        except KeyError:
+            pass  # another thread has just dropped it
+        return found[0]
+
+    def put(self, key: Hashable, value: Value, size: int) -> None:
+        """Keep a value of about `size` bytes, key included, and drop what was not used for longest."""
+        if size * _LARGEST_SHARE > self._limit:
+            return
+        with self._lock:
+            if key in self._values:
+                return
+            self._values[key] = value, size
+            self._held += size
+            while self._held > self._limit:
+                _, (_, dropped) = self._values.popitem(last=False)
+                self._held -= dropped
+
 
 _log = logging.getLogger("uvicorn.error")
 
@@ -103,8 +149,8 @@ class Runtime:
         if self.checkpoint_jobs is not None:
             jobs = self.checkpoint_jobs
             self.metrics.watch("checkpoint_jobs", "Checkpoint jobs that run here.", lambda: jobs.running)
-        # What queries mean, and what they mean for the tensors that came with them.
-        self.asked: PlanCache[Any] = PlanCache(settings.plan_cache_bytes // 4)
+        # Decoded queries and heads of requests, and plans.
+        self.decoded: PlanCache[Any] = PlanCache(settings.plan_cache_bytes // 4)
         self.planned: PlanCache[Any] = PlanCache(settings.plan_cache_bytes)
 
     @property
@@ -155,12 +201,12 @@ class Runtime:
         finally:
             log.cancel()
             self.compilation = None
-            self.executor.work_never_waits()
+            self.executor.use_work_threads()
             gc.enable()
 
     def _answer_while_compiling(self) -> None:
         if self.status is HealthStatus.STARTING:
-            self.executor.work_may_wait()
+            self.executor.use_compile_threads()
             self.status = HealthStatus.COMPILING
             _log.info(
                 "Compiling kernels for this CPU. They are cached for later starts; requests are served meanwhile, "
@@ -186,7 +232,7 @@ class Runtime:
                 _log.info("Compiling kernels: %d of %d%s.", compiled, total, about)
 
     def drain(self) -> None:
-        """Say that no more work is wanted. What comes all the same is done: a balancer needs a while to see it."""
+        """Announce that no more work is wanted. Requests are still served: a balancer needs a while to notice."""
         if self.status is HealthStatus.READY:
             self.status = HealthStatus.DRAINING
 
@@ -234,7 +280,7 @@ def require_ready(request: Request) -> Runtime:
 
 
 def require_open(request: Request) -> None:
-    """Say that the service is not ready, unless work is wanted: what a balancer's probe asks."""
+    """Raise UnavailableError unless the service is ready: for the probes of balancers."""
     status = runtime(request).status
     if status is not HealthStatus.READY:
         raise UnavailableError(f"the service is {status}")
@@ -248,7 +294,7 @@ async def lifespan(app: Starlette) -> AsyncIterator[None]:
     warm_up = asyncio.create_task(current.warm_up())
     watch = asyncio.create_task(current.metrics.watch_loop())
     try:
-        with reread_on_hangup([each.reread for each in (current.tokens, current.certificate) if each is not None]):
+        with reread_on_sighup([each.reread for each in (current.tokens, current.certificate) if each is not None]):
             yield
     finally:
         current.status = HealthStatus.STOPPING

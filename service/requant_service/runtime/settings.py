@@ -18,7 +18,10 @@ from requant_service.runtime.cgroup import available_cpus, available_memory
 # The models of `schemas` stop reading a list here, whatever a setting allows below it.
 MAX_ENTRIES = 65_536
 
-# The bounds of settings are far from any that could be meant: they are for misprints, infinity, and the wrong unit.
+MIN_BYTES_PER_SECOND = 1 << 20
+"""The rate at which a body has to arrive and a response has to leave, beside the seconds that each may take."""
+
+# Far beyond any sensible value: these bounds catch typing errors, infinity, and the wrong unit.
 _MAX_BYTES = 1 << 50
 _MAX_SECONDS = 86_400
 
@@ -33,13 +36,13 @@ _ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^/?#\s]+")
 
 
 def _size(default: int, description: str) -> Any:
-    """A limit on bytes or entries. JSON readers of other languages need to be told that it may pass 2^31."""
+    """A limit on bytes or entries. The schema states its format, since it may exceed 2^31."""
     return Field(default=default, ge=64, le=_MAX_BYTES, description=description, json_schema_extra={"format": "int64"})
 
 
-def _count(default: int, most: int, description: str) -> Any:
+def _count(default: int, highest: int, description: str) -> Any:
     """A limit that stays small."""
-    return Field(default=default, ge=1, le=most, description=description, json_schema_extra={"format": "int32"})
+    return Field(default=default, ge=1, le=highest, description=description, json_schema_extra={"format": "int32"})
 
 
 def _bytes(default: int, description: str) -> Any:
@@ -48,12 +51,12 @@ def _bytes(default: int, description: str) -> Any:
 
 
 def _seconds(default: float, description: str) -> Any:
-    """A time, perhaps none."""
+    """A time, possibly zero."""
     return Field(default=default, ge=0, le=_MAX_SECONDS, allow_inf_nan=False, description=description)
 
 
 def _timeout(default: float, description: str) -> Any:
-    """A time that has to be some."""
+    """A time greater than zero."""
     return Field(default=default, gt=0, le=_MAX_SECONDS, allow_inf_nan=False, description=description)
 
 
@@ -299,8 +302,8 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str], prog
 
     `program`: what messages call the command.
 
-    A misspelt setting is refused, since its default may be a service without authentication. The rest of the
-    environment is anybody's, but what begins with `REQUANT_` is meant for this service.
+    A misspelt setting is refused, since its default may be a service without authentication. Other variables of the
+    environment are ignored, but those that begin with `REQUANT_` are meant for this service.
     """
     Settings.model_config["cli_prog_name"] = program
     faults = [*_misspelt_variables(environment), *_misspelt_flags(arguments)]

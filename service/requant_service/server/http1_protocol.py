@@ -1,6 +1,6 @@
 """HTTP/1.1 on one connection, as uvicorn's server takes a protocol: parsing one request at a time.
 
-Pipelined requests stay unparsed until the one ahead of them is answered (`requant_service.server.pending_requests`). So
+Pipelined requests stay unparsed until the one ahead of them is answered (`requant_service.server.http_exchange`). So
 an error on a connection is always about the request that is being received, never about one whose response is being
 sent: the responses come in order, each complete, then the problem, and then the connection closes.
 
@@ -27,33 +27,31 @@ from starlette.requests import Request
 from uvicorn.server import ServerState
 
 from requant.errors import LargeHeadError, MalformedRequestError, RequantError
-from requant_service.http.problems import error_response
-from requant_service.runtime.eager_task import start_eagerly
+from requant_service.http.problems import INTERNAL_DETAIL, error_response
+from requant_service.runtime.executor import start_eagerly
 from requant_service.runtime.memory_budget import MemoryBudget
 from requant_service.runtime.request_context import context_of
-from requant_service.server.http_exchange import STATUS_LINE, HttpExchange
-from requant_service.server.pending_requests import HIGH_WATER_BYTES, PendingRequests
-from requant_service.server.read_timeouts import ReadTimeouts, RequestLimits, Stage
+from requant_service.server.http_exchange import HIGH_WATER_BYTES, STATUS_LINE, HttpExchange, PendingRequests
 from requant_service.server.request_head import check_framing, http_minor_version, origin_form, without_upgrade
-from requant_service.server.write_timeouts import WriteTimeoutTransport
+from requant_service.server.timeouts import ReadTimeouts, RequestLimits, Stage, WriteTimeoutTransport
 
 _log = logging.getLogger("uvicorn.error")
 
-# How many steps of the parser (pieces, header fields, parts of a body) are done before other connections get a turn.
+# Steps of the parser (pieces, header fields, parts of a body) before other connections get a turn.
 _STEPS = 64
-# How large a piece is that holds many steps, and one that holds few. A body of stated length is one step.
-_LEAST_PIECE, _MAX_PIECE, _FEW_STEPS = 1 << 10, 16 << 10, 8
-# Most empty lines before a request (RFC 9112 section 2.2 asks for one).
-_EMPTY_LINES = 8
-# How much of a response the system may keep that it has not sent.
-_UNSENT_BYTES = 256 << 10
-# A head of at most this length is remembered.
-_REMEMBERED_BYTES = 2 << 10
+# The size of a piece with many steps, and of one with few. A body of stated length is one step.
+_MIN_PIECE, _MAX_PIECE, _FEW_STEPS = 1 << 10, 16 << 10, 8
+# Empty lines accepted before a request (RFC 9112 section 2.2 asks for one).
+_MAX_EMPTY_LINES = 8
+# How much of a response the system may buffer unsent.
+_MAX_UNSENT_BYTES = 256 << 10
+# A head of at most this length is cached.
+_MAX_CACHED_BYTES = 2 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class _RequestHead:
-    """What the head of a request was found to mean: the part of the ASGI scope that it is, and its framing."""
+    """A parsed head: its part of the ASGI scope, and the framing of the body."""
 
     scope: dict[str, Any]
     keep_alive: bool
@@ -99,13 +97,13 @@ class HttpProtocol(asyncio.Protocol):
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
         self._request_head: _RequestHead | None = None
-        self._remembered: tuple[bytes, _RequestHead] | None = None
+        self._last_head: tuple[bytes, _RequestHead] | None = None
         self._read_timeouts = ReadTimeouts(self.limits, self._loop, self._fail)
         self._head = bytearray()
         self._body_left = 0
         self._framing = 0
         self._steps = 0
-        self._piece_bytes = _LEAST_PIECE
+        self._piece_bytes = _MIN_PIECE
         self._scheduled = False
         self._fault: Exception | None = None
         self._is_head_request = False
@@ -131,7 +129,7 @@ class HttpProtocol(asyncio.Protocol):
         self._read_timeouts.update()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the timers, and the work for a request that nobody waits for any more."""
+        """Stop the timers, and the work on a request that was abandoned."""
         self._server_state.connections.discard(self)
         self._read_timeouts.cancel()
         self.transport.cancel()
@@ -145,7 +143,7 @@ class HttpProtocol(asyncio.Protocol):
     def shutdown(self) -> None:
         """Close after the current response; without one, after `last_seconds`, in which a request may still come.
 
-        A client that has just connected, or that kept its connection, cannot know that the service stops.
+        A client that has just connected, or kept its connection open, cannot know that the service is stopping.
         """
         if self.last_seconds and not self._is_unanswered():
             self._loop.call_later(self.last_seconds, self._end)
@@ -166,7 +164,7 @@ class HttpProtocol(asyncio.Protocol):
         self.transport.writing_paused(self.exchange)
 
     def resume_writing(self) -> None:
-        """Go on: the client has read what was buffered."""
+        """Continue: the client has read what was buffered."""
         self.transport.writing_resumed()
         self.flow.resume_writing()
 
@@ -201,20 +199,20 @@ class HttpProtocol(asyncio.Protocol):
             return data
         try:
             text = data[:end]
-            if self._remembered is not None and self._remembered[0] == text:
+            if self._last_head is not None and self._last_head[0] == text:
                 self._read_timeouts.head_begins()
-                self._begin(self._remembered[1])
+                self._begin(self._last_head[1])
                 if not self._body_left:
                     self._message_ends()
             else:
                 self._parse(memoryview(text))
                 head = self._request_head
-                if head is not None and end <= _REMEMBERED_BYTES:
-                    self._remembered = text, head
+                if head is not None and end <= _MAX_CACHED_BYTES:
+                    self._last_head = text, head
             if self._body_left:
                 begin, end = end, end + self._body_left
                 self._parse(memoryview(data)[begin:end])
-        except Exception as error:  # whatever it is, the client gets an answer
+        except Exception as error:  # whatever it is, the client gets a response
             self._fail(error)
             return b""
         self._run()
@@ -222,7 +220,7 @@ class HttpProtocol(asyncio.Protocol):
         return data[end:]
 
     def _response_sent(self) -> None:
-        """Parse what was received meanwhile, or wait for the next request."""
+        """Parse what has arrived meanwhile, or wait for the next request."""
         self._server_state.total_requests += 1
         if self.transport.is_closing():
             self.flow.clear()
@@ -273,7 +271,7 @@ class HttpProtocol(asyncio.Protocol):
                 self._parse(self.flow.take(self._body_left, self._piece_bytes))
                 self._run()
                 few = self._steps - before < _FEW_STEPS
-                self._piece_bytes = min(2 * self._piece_bytes, _MAX_PIECE) if few else _LEAST_PIECE
+                self._piece_bytes = min(2 * self._piece_bytes, _MAX_PIECE) if few else _MIN_PIECE
             self.flow.reserve()
         except Exception as error:  # whatever it is, the client gets an answer
             self._fail(error)
@@ -305,8 +303,8 @@ class HttpProtocol(asyncio.Protocol):
                 self._set_parser()
             room = self.limits.framing_bytes - len(self._head)
             self._head += piece[:room]
-            if len(piece) < 3 and self._head.count(b"\n") > _EMPTY_LINES and not self._head.strip(b"\r\n"):
-                raise MalformedRequestError(f"there are more than {_EMPTY_LINES} empty lines before a request")
+            if len(piece) < 3 and self._head.count(b"\n") > _MAX_EMPTY_LINES and not self._head.strip(b"\r\n"):
+                raise MalformedRequestError(f"there are more than {_MAX_EMPTY_LINES} empty lines before a request")
             self._feed(piece[:room])
             if len(piece) > room:
                 raise self.limits.too_many_bytes()
@@ -432,7 +430,7 @@ class HttpProtocol(asyncio.Protocol):
             self.flow.resume_reading()  # otherwise a closed connection would not be noticed
 
     def _fail(self, error: Exception) -> None:
-        """Answer a request with its error, in its turn, and close. In the middle of its response, only close."""
+        """Send the error as the response, in turn, and close. If the response has begun, only close."""
         self._read_timeouts.cancel()
         if self.transport.is_closing():
             return
@@ -457,7 +455,7 @@ class HttpProtocol(asyncio.Protocol):
             error = MalformedRequestError("not an HTTP/1.1 request")
         if not isinstance(error, RequantError):
             _log.error("Failed to start a request.", exc_info=error)
-            error = RequantError("unexpected error; the log has the details")
+            error = RequantError(INTERNAL_DETAIL)
         # Without a scope the head could not be parsed, so its X-Request-Id is unknown.
         response = error_response(Request({"type": "http", "headers": (), **scope}), error)
         lines = [b"%b: %b\r\n" % field for field in (*response.raw_headers, (b"connection", b"close"))]
@@ -466,7 +464,7 @@ class HttpProtocol(asyncio.Protocol):
 
 
 def _bound_what_is_unsent(transport: asyncio.Transport) -> None:
-    """Let sending wait until the system has taken all that was written, and let the system take only so much.
+    """Make sending wait until the system has accepted all that was written, and bound how much it accepts.
 
     A response keeps its reservation until then. The system would buffer megabytes for each client that does not read.
     TLS encrypts all that is written at once, and keeps nothing of the response itself.
@@ -475,11 +473,11 @@ def _bound_what_is_unsent(transport: asyncio.Transport) -> None:
         transport.set_write_buffer_limits(0)
     connection = transport.get_extra_info("socket")
     if connection.family in (socket.AF_INET, socket.AF_INET6) and hasattr(socket, "TCP_NOTSENT_LOWAT"):
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_BYTES)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _MAX_UNSENT_BYTES)
 
 
 def _client_left(exchange: HttpExchange) -> None:
-    """Let the work for a request end: nobody waits for its response."""
+    """Stop the work on a request whose client has left."""
     context_of(exchange.scope).client_left = True
     exchange.disconnect()
 

@@ -1,11 +1,11 @@
-"""The C library's allocator, told to keep the memory that large tensors had, and how much of it.
+"""Tuning of the C library's allocator: it keeps the memory that large tensors had, up to a bound.
 
-glibc gives each large block back to the system when it is freed, and the system hands out and zeroes the next one page
-by page as it is touched: about 2 us for 4 KiB, which for a tensor is more than receiving it and computing with it take
-together. Requests come one after the other, so the memory is kept for the next one.
+glibc returns each large block to the system when it is freed, and the system zeroes the next one page by page as it is
+touched: about 2 us for 4 KiB, which for a tensor is more than receiving it and computing with it take together.
+Requests come one after the other, so the memory is kept for the next one.
 
-What is kept may be of no use to the next one: blocks of other sizes leave holes, which it does not fit into. So it is
-given back when it could lead beyond the memory budget, and when nothing large was done for a second.
+The next one may not be able to use it: blocks of other sizes leave holes too small for it. So it is returned when it
+could exceed the memory budget, and when nothing large has happened for a second.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _STEP_BYTES = 8 << 20
 # Blocks below are taken from the heap, which is kept, and not from the system. Older glibc takes no more than 32 MiB.
 _MAPPED_BYTES = (1 << 30, 32 << 20)
 
-# At most so much is kept altogether: to give back a GiB takes some 30 ms.
+# The most that is kept altogether: returning a GiB takes about 30 ms.
 _MAX_KEPT_BYTES = 1 << 30
-# So much more than the budget may be in use with what is kept.
+# How far the memory in use may exceed the budget because of what is kept.
 _SLACK_BYTES = 64 << 20
-# How long nothing large was done before what is kept is given back.
+# Seconds without large work after which what is kept is returned.
 _QUIET_SECONDS = 1.0
 
 _STATM = Path("/proc/self/statm")
@@ -43,7 +43,7 @@ _STATM = Path("/proc/self/statm")
 
 @cache
 def _c_library() -> ctypes.CDLL | None:
-    """Return the C library if it is one that can be told."""
+    """Return the C library if its allocator can be tuned."""
     if not sys.platform.startswith("linux"):
         return None
     library = ctypes.CDLL(None)
@@ -82,7 +82,7 @@ class KeptMemory:
             budget.watch_large(self._before_large, self._after_large)
 
     def _before_large(self, byte_count: int) -> None:
-        """Give back what is kept if it could lead beyond the budget with `byte_count` more."""
+        """Return what is kept if it could exceed the budget with `byte_count` more."""
         self._changed_at = monotonic()
         self._base = self._base or resident_bytes()
         room = min(self._budget.budget + _SLACK_BYTES - self._budget.reserved - byte_count, _MAX_KEPT_BYTES)
@@ -96,12 +96,12 @@ class KeptMemory:
         self._freed += byte_count
 
     def tick(self) -> None:
-        """Give back what is kept if nothing large has begun or ended for a second. Called several times a second."""
+        """Return what is kept if nothing large has begun or ended for a second. Called several times a second."""
         if self._freed and monotonic() - self._changed_at > _QUIET_SECONDS:
             self._trim()
 
     def _trim(self) -> None:
-        """Give all free memory back to the system."""
+        """Return all free memory to the system."""
         assert self._library is not None
         self._library.malloc_trim(0)
         self._freed = 0

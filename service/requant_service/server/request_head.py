@@ -1,4 +1,4 @@
-"""What RFC 9110 and RFC 9112 ask of the head of a request, and the parser does not see to."""
+"""Checks of the head of a request that RFC 9110 and RFC 9112 require and the parser does not make."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def origin_form(method: bytes, target: bytes) -> bytes:
 
 
 def without_upgrade(head: bytes | bytearray) -> bytes:
-    """Return a head that offers no other protocol."""
+    """Return a head without its `Upgrade` fields."""
     return _UPGRADE.sub(b"", bytes(head))
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from starlette.types import Message
 
 from requant.errors import LimitError, MalformedRequestError, UnreadableEncodingError
-from requant_service.http.decompression import open_body
+from requant_service.http.request_body import open_body
 from requant_service.runtime.executor import Executor
 from tests.support.cases import EXHAUSTIVE
 

@@ -173,5 +173,5 @@ def test_a_model_holds_nothing_that_goes_with_its_slices(
     body = json.dumps(value).encode()
     whole = read_json(body, model, SETTINGS)
     monkeypatch.setattr("requant_service.http.json_body.SLICE_TOKENS", 0)
-    monkeypatch.setattr("requant_service.http.json_slices.SLICE_TOKENS", size)
+    monkeypatch.setattr("requant_service.http.json_document.SLICE_TOKENS", size)
     assert read_json(body, model, SETTINGS) == whole

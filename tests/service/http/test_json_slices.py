@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_core import from_json
 
-from requant_service.http import json_slices
-from requant_service.http.json_slices import SlicedDocument
+from requant_service.http import json_document
+from requant_service.http.json_document import SlicedDocument
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-99, 99) | st.floats(allow_nan=False) | st.text('a"\\,[]{}é:', max_size=6),
@@ -22,8 +22,8 @@ VALUES = st.recursive(
 
 @pytest.fixture(params=[2, 3, 5], autouse=True)
 def small_slices(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_slices, "SLICE_TOKENS", request.param)
-    monkeypatch.setattr(json_slices, "_WINDOW", 7)
+    monkeypatch.setattr(json_document, "SLICE_TOKENS", request.param)
+    monkeypatch.setattr(json_document, "_WINDOW", 7)
 
 
 def read(body: bytes) -> Any:

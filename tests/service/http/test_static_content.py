@@ -10,7 +10,7 @@ import time
 import pytest
 from starlette.requests import Request
 
-from requant_service.http.static_content import StaticContent
+from requant_service.http.responses import StaticContent
 
 
 def request(*headers: tuple[bytes, bytes]) -> Request:

@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from requant_service.app import Application
-from requant_service.http.json_slices import SLICE_TOKENS
+from requant_service.http.json_document import SLICE_TOKENS
 from requant_service.runtime.settings import Settings
 from tests.support.asgi import post, ready_app
 from tests.support.cases import examples

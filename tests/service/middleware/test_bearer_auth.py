@@ -14,9 +14,9 @@ import httpx
 import pytest
 from starlette.responses import PlainTextResponse
 
-from requant_service.middleware.bearer_auth import BearerAuth
-from requant_service.middleware.instrumentation import PROBES
-from requant_service.runtime.tokens import Tokens, read_tokens
+from requant_service.middleware.access import BearerAuth
+from requant_service.middleware.request_lifecycle import PROBES
+from requant_service.runtime.credentials import Tokens, read_tokens
 from tests.conftest import started
 
 TOKENS = (b"first-token-of-the-file", b"second-token-of-the-file")

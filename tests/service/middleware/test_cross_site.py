@@ -16,8 +16,8 @@ from starlette.routing import Route
 
 from requant_service.app import create_app
 from requant_service.http.router import PathRouter
-from requant_service.middleware.cross_site import CrossSiteProtection, allowed_hosts
-from requant_service.middleware.instrumentation import PROBES
+from requant_service.middleware.access import CrossSiteProtection, allowed_hosts
+from requant_service.middleware.request_lifecycle import PROBES
 from requant_service.runtime.settings import Settings
 from tests.conftest import Server, started
 

@@ -15,11 +15,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from requant_service.middleware.instrumentation import Instrumentation
-from requant_service.middleware.request_lifecycle import RequestLifecycle
-from requant_service.runtime.instruments import Histogram
+from requant_service.middleware.request_lifecycle import Instrumentation, RequestLifecycle
 from requant_service.runtime.logs import JsonLines
-from requant_service.runtime.metrics import Metrics
+from requant_service.runtime.metrics import Histogram, Metrics
 from requant_service.runtime.request_context import RequestContext, current_request
 from requant_service.runtime.runtime import Runtime
 from requant_service.runtime.settings import Settings

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from requant.errors import RequantError
-from requant_service.oip.inference_head import InferenceHead, head_text, read_head
 from requant_service.oip.models.registry import MODELS
+from requant_service.oip.wire import InferenceHead, head_text, read_head
 from requant_service.runtime.settings import Settings
 from tests.support.cases import EXHAUSTIVE
 

@@ -107,7 +107,7 @@ def test_the_same_json_is_read_and_planned_once() -> None:
         for data in (body, body, body[:length] + bytes(len(body) - length), body):
             reply = await post(app, path, {}, [data], declared=len(data), headers=headers)
             assert reply.status == 200
-            assert len(app.state.runtime.asked) == len(app.state.runtime.planned) == 1
+            assert len(app.state.runtime.decoded) == len(app.state.runtime.planned) == 1
             replies.append(reply.body)
         assert replies[0] == replies[1] == replies[3] != replies[2]
 

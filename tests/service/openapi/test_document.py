@@ -15,7 +15,7 @@ from requant.operators.registry import OPERATORS
 from requant_service.app import create_app
 from requant_service.http.openapi_operation import REQUEST_MODELS
 from requant_service.json_api.schemas.operators import class_name, operation_id
-from requant_service.middleware.instrumentation import PROBES
+from requant_service.middleware.request_lifecycle import PROBES
 from requant_service.openapi import __main__ as openapi
 from requant_service.operations.calibration.options import CALIBRATION_OPTIONS
 from requant_service.runtime.settings import Settings

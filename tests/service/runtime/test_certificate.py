@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from requant_service.runtime.certificate import Certificate
+from requant_service.runtime.credentials import Certificate
 from requant_service.runtime.settings import SettingError
 from tests.support.certificates import TestCertificate, make_certificate
 

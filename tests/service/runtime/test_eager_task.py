@@ -11,7 +11,7 @@ import pytest
 import uvloop
 
 import requant_service
-from requant_service.runtime.eager_task import start_eagerly
+from requant_service.runtime.executor import start_eagerly
 
 LOOPS = pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 VARIABLE: ContextVar[str] = ContextVar("VARIABLE", default="outside")
@@ -109,7 +109,7 @@ def test_what_serves_requests_over_http_does_not_ask_for_the_current_task() -> N
     """There is none until a request waits for the first time. gRPC's calls are tasks of grpcio."""
     asking = re.compile(r"asyncio\.(?:timeout|wait_for|TaskGroup|current_task|gather)\b|\banyio\b")
     root = Path(requant_service.__file__).parent
-    exempt = {root / "server" / "draining_server.py", *(root / "oip" / "grpc").rglob("*.py")}
+    exempt = {root / "server" / "servers.py", *(root / "oip" / "grpc").rglob("*.py")}
     found = [path for path in sorted(root.rglob("*.py")) if path not in exempt and asking.search(code_of(path))]
     assert found == []
 

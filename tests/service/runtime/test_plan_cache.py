@@ -7,7 +7,7 @@ from requant.convert.requantize import plan_requantize
 from requant.mlir import parse_type
 from requant.mlir.types import TensorType
 from requant_service.operations.plan_bytes import plan_bytes
-from requant_service.runtime.plan_cache import PlanCache
+from requant_service.runtime.runtime import PlanCache
 
 
 def test_what_was_used_last_is_kept() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from requant.errors import OverloadedError
 from requant_service.runtime.memory_budget import MemoryBudget
-from requant_service.server.pending_requests import HIGH_WATER_BYTES, PendingRequests
+from requant_service.server.http_exchange import HIGH_WATER_BYTES, PendingRequests
 
 
 class Transport(asyncio.Transport):

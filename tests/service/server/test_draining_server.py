@@ -14,9 +14,9 @@ import uvicorn
 
 from requant_service.runtime.runtime import HealthStatus, Runtime
 from requant_service.runtime.settings import Settings
-from requant_service.server.draining_server import DrainingServer
 from requant_service.server.http1_protocol import http_protocol
-from requant_service.server.read_timeouts import RequestLimits
+from requant_service.server.servers import DrainingServer
+from requant_service.server.timeouts import RequestLimits
 from tests.conftest import started
 from tests.service.server.test_read_timeouts import echo
 from tests.support.certificates import make_certificate

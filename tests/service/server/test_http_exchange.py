@@ -10,9 +10,8 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from requant_service.runtime.memory_budget import MemoryBudget
-from requant_service.server.http_exchange import STATUS_LINE, HttpExchange
-from requant_service.server.pending_requests import PendingRequests
-from requant_service.server.write_timeouts import WriteTimeoutTransport
+from requant_service.server.http_exchange import STATUS_LINE, HttpExchange, PendingRequests
+from requant_service.server.timeouts import WriteTimeoutTransport
 
 
 class Transport(asyncio.Transport):

@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
 from requant_service.server.http1_protocol import http_protocol
-from requant_service.server.read_timeouts import RequestLimits
+from requant_service.server.timeouts import RequestLimits
 
 LIMITS = RequestLimits(head_bytes=2000, header_fields=10, head_seconds=0.3, body_seconds=0.3)
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
 from requant_service.server.http1_protocol import http_protocol
-from requant_service.server.read_timeouts import RequestLimits
+from requant_service.server.timeouts import RequestLimits
 from tests.support.cases import sample
 
 

@@ -16,9 +16,7 @@ import numpy as np
 import pytest
 import uvicorn
 
-from requant_service.server.listening_server import ListeningServer
-from requant_service.server.monitoring_server import MonitoringServer
-from requant_service.server.unix_socket import UnixSocket
+from requant_service.server.servers import ListeningServer, MonitoringServer, UnixSocket
 from tests.conftest import free_port, started
 from tests.service.server.test_read_timeouts import echo
 

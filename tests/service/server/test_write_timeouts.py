@@ -6,7 +6,7 @@ import asyncio
 import socket
 from typing import Any
 
-from requant_service.server.write_timeouts import WriteTimeoutTransport
+from requant_service.server.timeouts import WriteTimeoutTransport
 
 
 class TlsTransport(asyncio.Transport):

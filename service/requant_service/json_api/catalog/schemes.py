@@ -15,7 +15,7 @@ from requant_service.http.models import ABSENT, Int64, ReplyModel
 from requant_service.http.openapi_operation import static_operation
 from requant_service.http.problems import error_response
 from requant_service.http.query import no_query
-from requant_service.http.static_content import static_json
+from requant_service.http.responses import static_json
 from requant_service.json_api.catalog.conformance import Conformance, conformance_of
 
 router = APIRouter(tags=["catalogs"], dependencies=[Depends(no_query)])

@@ -32,12 +32,12 @@ from requant.errors import (
     UnimplementedError,
     excerpt,
 )
-from requant_service.http.decompression import CODINGS, PIECE_BYTES, PieceInflater
+from requant_service.http.request_body import CODINGS, PIECE_BYTES, PieceInflater
 from requant_service.http2.connection import Http2Connection
-from requant_service.http2.frames import literal_field
-from requant_service.http2.stream import INITIAL_WINDOW, Fields, Stream
-from requant_service.middleware.bearer_auth import holds_a_token
-from requant_service.middleware.instrumentation import UNMATCHED, end_request
+from requant_service.http2.frames import Fields, literal_field
+from requant_service.http2.stream import INITIAL_WINDOW, Stream
+from requant_service.middleware.access import holds_a_token
+from requant_service.middleware.request_lifecycle import UNMATCHED, end_request
 from requant_service.oip.grpc.statuses import (
     REQUEST_ID,
     Failure,
@@ -47,21 +47,20 @@ from requant_service.oip.grpc.statuses import (
     internal_failure,
     trailers_of,
 )
-from requant_service.runtime.eager_task import start_eagerly
+from requant_service.runtime.executor import start_eagerly
 from requant_service.runtime.memory_budget import Reservation
 from requant_service.runtime.request_context import ClientLeftError, RequestContext, current_request
 from requant_service.runtime.runtime import Runtime
+from requant_service.runtime.settings import MIN_BYTES_PER_SECOND
 
 _log = logging.getLogger("uvicorn.error")
 
 _METHOD = "POST"
 _OK = 200
 
-# Calls at one time, and streams that tell of the health of the service, of one connection.
+# Concurrent calls of all connections, and streams of health of one connection.
 _MAX_CALLS = 1024
 _MAX_WATCHES = 16
-# As over HTTP (`requant_service.server.read_timeouts`).
-_BYTES_PER_SECOND = 1 << 20
 # How much more is reserved than has come.
 _GROWTH = 4
 _MIN_GROWTH = 256 << 10
@@ -82,7 +81,7 @@ _HEAD = b"".join(
     )
 )
 _OK_TRAILERS = trailers_of(StatusCode.OK)
-# What is read of the header fields of a call, beside the request context.
+# Header fields of a call that the request context keeps.
 _KEPT_FIELDS = frozenset((REQUEST_ID, b"traceparent"))
 
 Message = bytes | memoryview
@@ -151,7 +150,7 @@ class Calls:
         return True
 
     def stop_streams(self, connections: Collection[Http2Connection]) -> None:
-        """End what goes on for ever: at once, or after the message that is in work."""
+        """End the streams: at once, or after the message that is in work."""
         self.stopping = True
         for connection in list(connections):
             for stream in list(connection.streams.values()):
@@ -436,7 +435,7 @@ class Call(Stream):
             self.connection.grant(self, byte_count)
 
     def _next(self) -> None:
-        """Go on with the next message, as far as it is there."""
+        """Continue with the next message, as far as it has arrived."""
         if self.closed or self._busy or self._buffer is not None or self._message is not None:
             return
         rest = self._rest
@@ -634,7 +633,7 @@ class Call(Stream):
         self._end_with(trailers_of(StatusCode.DEADLINE_EXCEEDED, "the deadline of the call has passed"))
 
     def left(self) -> None:
-        """Stop the work: nobody waits for it any more."""
+        """Stop the work: the client has left."""
         self._request.client_left = True
         if self._task is None:
             self._end()
@@ -664,7 +663,7 @@ class Call(Stream):
         if self._method.kind is MethodKind.STREAM and self._length < 0:
             if now > self._since + settings.keep_alive_seconds:
                 self.fail(SlowRequestError(f"no request came in the stream for {settings.keep_alive_seconds:g} s"))
-        elif now > self._since + settings.body_seconds + max(0, self._length) / _BYTES_PER_SECOND:
+        elif now > self._since + settings.body_seconds + max(0, self._length) / MIN_BYTES_PER_SECOND:
             self.fail(SlowRequestError("the message did not arrive in time"))
 
     def _begin_request(self) -> None:

@@ -1,4 +1,4 @@
-"""gRPC's own services beside the protocol's: health, and reflection, with which clients ask for descriptions.
+"""gRPC's own services beside the protocol's: health, and reflection, by which clients get descriptions.
 
 Their messages are in a pool of their own: a process that imports gRPC's packages for them has the same names.
 """
@@ -13,8 +13,8 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from requant.errors import UnknownNameError, excerpt
 from requant_service.oip.grpc import inference_pb2
-from requant_service.oip.grpc.inference_request import parse
 from requant_service.oip.grpc.statuses import NotFoundError, StatusCode
+from requant_service.oip.grpc.wire_format import parse
 from requant_service.runtime.request_context import RequestContext
 from requant_service.runtime.runtime import HealthStatus, Runtime
 
@@ -40,7 +40,7 @@ _ReflectionResponse = _message("grpc.reflection.v1alpha.ServerReflectionResponse
 
 
 class Health:
-    """gRPC's health service: `services` are the names whose health it tells, all the same.
+    """gRPC's health service: `services` are the names that it reports on, with one health for all.
 
     `changed` is called on the event loop when the state of the service has changed.
     """
@@ -71,7 +71,7 @@ class Health:
         return end
 
     def changed(self) -> None:
-        """Tell those who watch."""
+        """Send the state to all watchers."""
         for service, send in list(self._watching.values()):
             if service in self._services:
                 send(self._state(service))
@@ -88,10 +88,10 @@ class Health:
 
 async def reflect(services: Iterable[str], message: bytes | memoryview, _: RequestContext) -> bytes:
     """Return the answer to a question about `services`."""
-    asked = parse(_ReflectionRequest, message)
-    reply = _ReflectionResponse(valid_host=asked.host, original_request=asked)
-    question = asked.WhichOneof("message_request")
-    files = _found(question, getattr(asked, question)) if question in _QUESTIONS else None
+    request = parse(_ReflectionRequest, message)
+    reply = _ReflectionResponse(valid_host=request.host, original_request=request)
+    question = request.WhichOneof("message_request")
+    files = _file_of(question, getattr(request, question)) if question in _QUESTIONS else None
     if question == "list_services":
         for name in sorted(services):
             reply.list_services_response.service.add(name=name)
@@ -109,7 +109,7 @@ _QUESTIONS: Mapping[str, str] = {
 }
 
 
-def _found(question: str, name: str) -> bytes | None:
+def _file_of(question: str, name: str) -> bytes | None:
     """Return the file that is asked for. None of them imports another."""
     for pool in (inference_pb2.DESCRIPTOR.pool, _pool):
         try:

@@ -1,37 +1,132 @@
-"""An inference request as a message: decoded, run as a request over HTTP is, and answered with a message."""
+"""Inference requests as messages: decoded, run as requests over HTTP are, and answered with messages.
+
+A reply is put together of what protobuf writes and the tensors, which are copied once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
-from requant.errors import LimitError, PreconditionError, TensorDataError, UnknownNameError
+from requant.errors import (
+    InvalidRequestError,
+    LimitError,
+    MalformedRequestError,
+    PreconditionError,
+    TensorDataError,
+    UnknownNameError,
+)
 from requant.errors.cancellation import check_cancelled
+from requant_service.http.responses import Buffer
+from requant_service.oip import schemas
 from requant_service.oip.call import Call
 from requant_service.oip.execution import chosen_outputs, inputs_of, run_in_memory
 from requant_service.oip.grpc import inference_pb2 as pb
 from requant_service.oip.grpc.calls import Message
-from requant_service.oip.grpc.field_count import check_field_count
-from requant_service.oip.grpc.inference_reply import described, id_field, with_tensors
-from requant_service.oip.grpc.inference_request import blobs_of, head_of, parse
-from requant_service.oip.grpc.request_parts import RequestParts, request_parts
-from requant_service.oip.grpc.statuses import NotFoundError
-from requant_service.oip.inference_head import InferenceHead
+from requant_service.oip.grpc.inference_request import blobs_of, head_of
+from requant_service.oip.grpc.statuses import Failure, NotFoundError
+from requant_service.oip.grpc.wire_format import (
+    RequestParts,
+    check_field_count,
+    parse,
+    request_parts,
+    written_varint,
+)
 from requant_service.oip.models.conversions import outputs_of, report_of, y_is_alone
 from requant_service.oip.models.model import Answer, Model
 from requant_service.oip.models.registry import model_named
+from requant_service.oip.parameters import Value
+from requant_service.oip.tensors import OutputTensor
+from requant_service.oip.wire import InferenceHead
 from requant_service.operations.conversion_call import ConversionResult
 from requant_service.operations.conversion_run import convert_in_memory
 from requant_service.operations.plan_bytes import plan_bytes
 from requant_service.runtime.request_context import RequestContext
 from requant_service.runtime.runtime import Runtime
 
-# Heads up to here need no memory that is counted.
+# The tags of `ModelInferResponse.id` and `raw_output_contents`, and of `ModelStreamInferResponse.infer_response`: the
+# number of the field times 8, and 2.
+_ID, _RAW_OUTPUT, _INFER_RESPONSE = bytes([3 << 3 | 2]), bytes([6 << 3 | 2]), bytes([2 << 3 | 2])
+# What one message of protobuf can hold.
+_MAX_BYTES = (1 << 31) - 1
+
+
+def id_field(given: bytes | None) -> bytes:
+    """Return the `id` of a request as the field of a reply; nothing if there is none, or an empty one."""
+    if not given:
+        return b""
+    try:
+        length = len(given.decode())
+    except UnicodeDecodeError:
+        raise MalformedRequestError("the id is not UTF-8") from None
+    if length > schemas.LONGEST_ID:
+        raise InvalidRequestError.of_field(
+            "/id", "string_too_long", f"an id has at most {schemas.LONGEST_ID} characters"
+        )
+    return b"".join((_ID, written_varint(len(given)), given))
+
+
+def described(model: str, version: str, parameters: Mapping[str, Value], outputs: Iterable[OutputTensor]) -> bytes:
+    """Return a reply without `id` and tensors."""
+    reply = pb.ModelInferResponse(model_name=model, model_version=version)
+    for name, value in parameters.items():
+        _set(reply.parameters[name], value)
+    for output in outputs:
+        described = reply.outputs.add(name=output.name, datatype=output.datatype.name, shape=output.shape)
+        described.parameters["element_type"].string_param = output.element_type
+        if output.region is not None:
+            for name, value in output.region.parameters.items():
+                _set(described.parameters[name], value)
+    return bytes(reply.SerializeToString())
+
+
+def _set(parameter: pb.InferParameter, value: Value) -> None:
+    if isinstance(value, bool):
+        parameter.bool_param = value
+    elif isinstance(value, int):
+        parameter.int64_param = value
+    elif isinstance(value, float):
+        parameter.double_param = value
+    else:
+        parameter.string_param = value
+
+
+def with_tensors(reply: bytes, identity: bytes, tensors: Iterable[Buffer]) -> bytes:
+    """Return a reply with its `id` and tensors. Raise LimitError if that is more than a message can hold."""
+    pieces: list[Buffer] = [reply, identity]
+    for tensor in tensors:
+        pieces += (_RAW_OUTPUT, written_varint(len(tensor)), tensor)
+    size = sum(map(len, pieces))
+    if size > _MAX_BYTES:
+        raise LimitError(
+            f"the reply has {size} bytes; a message of protobuf has at most {_MAX_BYTES}", limit=_MAX_BYTES
+        )
+    return b"".join(pieces)
+
+
+def in_stream(reply: bytes) -> bytes:
+    """Return a reply as that to a request of a stream."""
+    return b"".join((_INFER_RESPONSE, written_varint(len(reply)), reply))
+
+
+def failed_in_stream(message: bytes | memoryview, failure: Failure) -> bytes:
+    """Return the reply to a request of a stream that has failed: its text, and the `id` of the request."""
+    try:
+        parts = request_parts(message)
+    except LimitError:
+        parts = None
+    identity = b"" if parts is None or parts.id is None else parts.id
+    reply = pb.ModelStreamInferResponse(error_message=failure.detail)
+    reply.infer_response.id = identity.decode(errors="replace")[: schemas.LONGEST_ID]
+    return bytes(reply.SerializeToString())
+
+
+# Heads up to this length are not counted in the memory budget.
 _SHORT_HEAD = 16 << 10
-# A message that no writer of protobuf makes may have up to here.
+# The longest message that is not written as protobuf writers do.
 _MAX_UNUSUAL_BYTES = 64 << 10
 # What a byte of a head takes when it is parsed: two bytes can be an element of a list that takes sixty.
 _BYTES_FOR_HEAD_BYTE = 40
@@ -59,7 +154,7 @@ async def infer(running: Runtime, message: Message, request: RequestContext) -> 
     running.require_ready()
     parts = await _cut(running, message, request)
     key = ("grpc", parts.head)
-    known: _KnownHead | None = running.asked.get(key)
+    known: _KnownHead | None = running.decoded.get(key)
     kept = known is not None
     if known is None:
         known = await _decode(running, parts.head, request)
@@ -78,7 +173,7 @@ async def infer(running: Runtime, message: Message, request: RequestContext) -> 
     )
     if not kept and not head.inputs:
         plan = None if head.planned is None else head.planned.plan
-        running.asked.put(key, known, plan_bytes(plan, len(parts.head)))
+        running.decoded.put(key, known, plan_bytes(plan, len(parts.head)))
     return reply
 
 
@@ -171,7 +266,7 @@ def _encode(known: _KnownHead, identity: bytes, answer: Answer) -> bytes:
     """Return the reply with an answer."""
     outputs = [output for output, _ in chosen_outputs(answer.outputs, known.head)]
     reply = described(known.model.name, known.version, answer.parameters, outputs)
-    # Of one in shared memory there is an empty one: clients count.
+    # An output in shared memory has an empty one: clients rely on the number.
     tensors = [b"" if output.data is None else output.data.view(np.uint8).data for output in outputs]
     return with_tensors(reply, identity, tensors)
 

@@ -9,21 +9,19 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from google.protobuf.message import DecodeError
 from pydantic import ValidationError
 
-from requant.errors import InvalidRequestError, MalformedRequestError, RequantError, TensorDataError
-from requant_service.http.field_faults import invalid_request
+from requant.errors import InvalidRequestError, RequantError, TensorDataError
+from requant_service.http.json_body import invalid_request
 from requant_service.http.problems import pointer
 from requant_service.oip import schemas
 from requant_service.oip import wire as oip
 from requant_service.oip.datatypes import DATATYPES, Datatype
 from requant_service.oip.grpc import inference_pb2 as pb
-from requant_service.oip.inference_head import InferenceHead
 from requant_service.oip.models.model import Model
 from requant_service.oip.parameters import Value, completed
-from requant_service.oip.shared_memory.region_part import PARAMETERS
-from requant_service.oip.tensors import Array, InputTensor
+from requant_service.oip.tensors import REGION_PARAMETERS, Array, InputTensor
+from requant_service.oip.wire import InferenceHead
 from requant_service.runtime.settings import Settings
 
 _RAW = "/raw_input_contents"
@@ -41,14 +39,6 @@ _CONTENTS: Mapping[str, str] = {
 
 # Elements of typed contents that are copied at a time.
 _PIECE = 16 << 10
-
-
-def parse(kind: Any, message: bytes | memoryview) -> Any:
-    """Return a message of some kind. Raise MalformedRequestError."""
-    try:
-        return kind.FromString(message)
-    except DecodeError:
-        raise MalformedRequestError(f"the message is not a {kind.DESCRIPTOR.name} as protobuf writes it") from None
 
 
 def head_of(parsed: pb.ModelInferRequest, model: Model, settings: Settings) -> InferenceHead:
@@ -104,7 +94,7 @@ def _input(given: pb.ModelInferRequest.InferInputTensor) -> dict[str, Any]:
     datatype = DATATYPES.get(given.datatype)
     size = 0 if datatype is None or min(shape, default=0) < 0 else prod(shape) * datatype.dtype.itemsize
     parameters = _values(given.parameters)
-    if oip.BINARY_SIZE not in parameters and not any(name in parameters for name in PARAMETERS):
+    if oip.BINARY_SIZE not in parameters and not any(name in parameters for name in REGION_PARAMETERS):
         parameters[oip.BINARY_SIZE] = size
     return {"name": given.name, "shape": shape, "datatype": given.datatype, "parameters": parameters}
 

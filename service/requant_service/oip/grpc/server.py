@@ -1,4 +1,4 @@
-"""The gRPC server: it starts and stops with the service, and says in gRPC's own health service how that is."""
+"""The gRPC server: it starts and stops with the service, and publishes its state in gRPC's own health service."""
 
 from __future__ import annotations
 

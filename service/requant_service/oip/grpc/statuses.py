@@ -9,14 +9,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from requant.errors import RequantError
-from requant_service.http.problems import (
-    INTERNAL,
-    INTERNAL_DETAIL,
-    ProblemKind,
-    kind_of,
-    problem_document,
-    problem_members,
-)
+from requant_service.http.problems import INTERNAL_DETAIL, problem_document
 from requant_service.http.responses import json_text
 from requant_service.http2.frames import literal_field
 
@@ -46,7 +39,7 @@ class NotFoundError(Exception):
         self.error = error
 
 
-# By the status over HTTP, which the one table of problems gives each code.
+# By the status over HTTP, of a class of error.
 _STATUS_CODES: Mapping[int, StatusCode] = {
     400: StatusCode.INVALID_ARGUMENT,
     401: StatusCode.UNAUTHENTICATED,
@@ -80,24 +73,18 @@ class Failure(NamedTuple):
 
 
 def failure_of(error: RequantError, request_id: str, http_status: int | None = None) -> Failure:
-    """Return what a call ends with that an error ends. `http_status` overrides that of the table of problems."""
-    kind = kind_of(error)
-    return _failure(kind, error.detail, problem_members(error), http_status or kind.status, request_id)
+    """Return what a call ends with that an error ends. `http_status` overrides that of its class."""
+    status = http_status or error.status
+    trailing: Metadata = ((REQUEST_ID, request_id.encode()), (b"requant-code", error.code.encode()))
+    problem = json_text(problem_document(error, status, request_id))
+    if len(problem) <= _LONGEST_PROBLEM:
+        trailing += ((b"requant-problem-bin", b64encode(problem).rstrip(b"=")),)
+    return Failure(_STATUS_CODES[status], error.detail, trailing, status)
 
 
 def internal_failure(request_id: str) -> Failure:
     """Return what a call ends with that a fault of the service ends."""
-    return _failure(INTERNAL, INTERNAL_DETAIL, {}, INTERNAL.status, request_id)
-
-
-def _failure(
-    kind: ProblemKind, detail: str, members: Mapping[str, object], http_status: int, request_id: str
-) -> Failure:
-    trailing: Metadata = ((REQUEST_ID, request_id.encode()), (b"requant-code", kind.code.encode()))
-    problem = json_text(problem_document(kind, detail, members, http_status, request_id))
-    if len(problem) <= _LONGEST_PROBLEM:
-        trailing += ((b"requant-problem-bin", b64encode(problem).rstrip(b"=")),)
-    return Failure(_STATUS_CODES[http_status], detail, trailing, http_status)
+    return failure_of(RequantError(INTERNAL_DETAIL), request_id)
 
 
 def trailers_of(code: StatusCode, detail: str = "", metadata: Metadata = ()) -> bytes:

@@ -15,8 +15,7 @@ import numpy as np
 from pydantic import BaseModel, ValidationError
 
 from requant.errors import InvalidRequestError, MalformedRequestError, RequantError
-from requant_service.http.field_faults import invalid_request
-from requant_service.http.json_body import bytes_for_objects, read_json, tokens_of
+from requant_service.http.json_body import bytes_for_objects, invalid_request, read_json, tokens_of
 from requant_service.http.models import RequestModel
 from requant_service.http.responses import json_text, model_text
 from requant_service.oip.call import Call

@@ -2,7 +2,7 @@
  * The state of the page stands in the address, after the #: `#quantize?type=!quant.uniform...&profiles=onnx,mlir`.
  * It is never sent to the service, and nothing else is stored.
  *
- * An address is anybody's text. `statesOf` is where it is checked: a view gets only states that it has, and only texts
+ * An address is untrusted text. `statesOf` checks it: a view gets only states that it has, and only texts
  * that these can have.
  */
 const MAX_CHARACTERS = 65536;

@@ -1,10 +1,10 @@
 """What happens when a mapped page is not there: the file was truncated, or the file system is full.
 
-The kernel says so by SIGBUS, in the thread that touched the page, in the middle of compiled code. `on_bus_error` is the
-handler for that. If the address is in a mapping of this process it puts pages of zeros in the place of that whole
-mapping, marks it as lost and returns; the work goes on with zeros, and whoever asked for it sees the mark. Anything
-else is none of its business: it puts the handler back that was there before, such as that of `faulthandler`, and
-returns to the instruction that failed, which then ends the process as it should.
+The kernel reports that by SIGBUS, in the thread that touched the page, in the middle of compiled code. `on_bus_error`
+is the handler for that. If the address is in a mapping of this process it puts pages of zeros in the place of that
+whole mapping, marks it as lost and returns; the work goes on with zeros, and the caller sees the mark. For any other
+address it restores the previous handler, such as that of `faulthandler`, and returns to the instruction that failed,
+which then ends the process as it should.
 
 It has to be machine code, because no Python can run there: the thread may hold the GIL or not. It is written in LLVM's
 own language, which is compiled in about 10 ms on any processor, and calls nothing but mmap(2), sigaction(2) and
@@ -168,7 +168,7 @@ class BusErrors:
         self._sigaction = ctypes.CDLL(None, use_errno=True).sigaction
 
     def watch(self, first: int, end: int) -> int | None:
-        """Know the mapping of the addresses from `first` to before `end` from here on. Return its number.
+        """Watch the mapping of the addresses from `first` to before `end` from here on. Return its number.
 
         Return None if there are too many.
         """
@@ -182,7 +182,7 @@ class BusErrors:
         return number
 
     def forget(self, number: int) -> None:
-        """Know a mapping no more. This comes before it is unmapped: other memory may get its addresses."""
+        """Stop watching a mapping. Called before it is unmapped: other memory may get its addresses."""
         self._withdraw(number)
         self._free.append(number)
 

@@ -1,27 +1,99 @@
 """System shared memory that clients have registered: regions by name, mapped for as long as they are registered.
 
 Triton's clients create an object of shared memory, register a part of it as a region, and name the region in place of a
-tensor's bytes. Nothing here knows a protocol. A key is the name of an object (shm_open(3)), so a file right below
-`/dev/shm`, and never a path. What a client says of sizes is compared with the object when a region is registered and
-at each use, because the client can truncate the object at any time. If it does so while pages are in use, they become
-zeros (`requant_service.runtime.shared_memory`), `Span.check` raises, and the next use maps the object anew.
+tensor's bytes. This module knows no protocol. A key is the name of an object (shm_open(3)), so a file right below
+`/dev/shm`, and never a path. The sizes that a client states are compared with the object when a region is registered
+and at each use, because the client can truncate the object at any time. If it does so while pages are in use, they
+become zeros (`requant_service.runtime.shared_memory`), `Span.check` raises, and the next use maps the object anew.
 """
 
 from __future__ import annotations
 
+import ctypes
 import errno
+import mmap
 import os
 import stat
 import threading
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from requant.errors import InvalidRequestError, LimitError, SharedMemoryError, UnknownNameError, excerpt
-from requant_service.runtime.shared_memory.bus_errors import bus_errors
-from requant_service.runtime.shared_memory.mapping import Mapping
+from requant_service.runtime.shared_memory.bus_errors import MAX_MAPPINGS, BusErrors, bus_errors
+
+_MAP_FAILED = ctypes.c_void_p(-1).value
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = (
+    ctypes.c_void_p,
+    ctypes.c_size_t,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_int64,
+)
+_libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+
+
+class _Pages:
+    """Whole pages of a file. They are unmapped when the last array over them is gone."""
+
+    def __init__(self, descriptor: int, offset: int, byte_count: int) -> None:
+        self._number: int | None = None
+        flags = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED
+        self._address = _libc.mmap(None, byte_count, *flags, descriptor, offset)
+        if self._address == _MAP_FAILED:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+        self._byte_count = byte_count
+        self._bus_errors: BusErrors = bus_errors()
+        self._number = self._bus_errors.watch(self._address, self._address + byte_count)
+        self._unmap = _libc.munmap
+        if self._number is None:
+            self._unmap(self._address, byte_count)
+            raise OSError(f"{MAX_MAPPINGS} mappings are in use")
+
+    def __del__(self) -> None:
+        if self._number is not None:
+            self._bus_errors.forget(self._number)
+            self._unmap(self._address, self._byte_count)
+
+    @property
+    def is_lost(self) -> bool:
+        assert self._number is not None
+        return self._bus_errors.is_lost(self._number)
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        return {"shape": (self._byte_count,), "typestr": "|u1", "data": (self._address, False), "version": 3}
+
+
+class Mapping:
+    """The `byte_count` bytes at `offset` of an open file, which has so many, as the array `data`.
+
+    The file stays mapped as long as there is an array over any part of it. Another process may truncate it at any time:
+    then `data` is zeros from there on, is no longer shared, and `is_lost` says so. The contents of the array may change
+    between two reads.
+
+    Raise OSError if the file cannot be mapped.
+    """
+
+    def __init__(self, descriptor: int, offset: int, byte_count: int) -> None:
+        before = offset % mmap.PAGESIZE
+        pages = -(-(before + byte_count) // mmap.PAGESIZE) * mmap.PAGESIZE
+        self._pages = _Pages(descriptor, offset - before, pages)
+        self.data: NDArray[np.uint8] = np.asarray(self._pages)[before : before + byte_count]
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether pages were missing when they were touched, so that nothing that was read or written counts."""
+        return self._pages.is_lost
+
 
 DIRECTORY = Path("/dev/shm")
 """Where Linux has the objects of shm_open(3)."""
@@ -115,10 +187,10 @@ class Span:
 
 
 class SharedMemory:
-    """The registered regions, at most `most_regions`. Names of regions are the clients' own, and shared by them all."""
+    """The registered regions, at most `max_regions`. Names of regions are the clients' own, and shared by them all."""
 
-    def __init__(self, most_regions: int) -> None:
-        self._most_regions = most_regions
+    def __init__(self, max_regions: int) -> None:
+        self._max_regions = max_regions
         self._regions: dict[str, _Region] = {}
         self._lock = threading.Lock()
         bus_errors()
@@ -140,15 +212,15 @@ class SharedMemory:
         with self._lock:
             if name in self._regions:
                 raise SharedMemoryError(f"region {excerpt(name)} is registered already; unregister it first")
-            if len(self._regions) >= self._most_regions:
-                limit = self._most_regions
+            if len(self._regions) >= self._max_regions:
+                limit = self._max_regions
                 raise LimitError(f"{limit} regions are registered; that is the limit", limit=limit)
             self._regions[name] = _Region(RegionStatus(name, key, offset, byte_size), _opened(file_name, key))
 
     def unregister(self, name: str) -> None:
         """Forget a region. Requests that use it go on. Raise UnknownNameError if there is none of the name.
 
-        Unmapping takes milliseconds for a large region; nobody waits for it but the caller.
+        Unmapping takes milliseconds for a large region; only the caller waits for it.
         """
         with self._lock:
             dropped = self._named(name)

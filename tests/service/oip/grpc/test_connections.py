@@ -13,7 +13,7 @@ import pytest
 
 from requant_service.http2 import frames
 from requant_service.http2.frames import ErrorCode, FrameType, frame, rst_stream, window_update
-from requant_service.oip.grpc.field_count import MAX_FIELDS
+from requant_service.oip.grpc.wire_format import MAX_FIELDS
 from tests.conftest import Server, free_port, started
 from tests.service.oip.grpc.test_calls import CHECK, INFER, REQUEST, STREAM, TARGET, WATCH, outputs
 from tests.support.http2_client import Answer, Http2Client, call_of, data, head_of, headers, prefixed

@@ -9,7 +9,7 @@ from google.protobuf.message import DecodeError
 
 from requant.errors import LimitError
 from requant_service.oip.grpc import inference_pb2 as pb
-from requant_service.oip.grpc.request_parts import request_parts
+from requant_service.oip.grpc.wire_format import request_parts
 from tests.support.cases import examples
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from requant_service.runtime.shared_memory.bus_errors import MAX_MAPPINGS
-from requant_service.runtime.shared_memory.mapping import Mapping
+from requant_service.runtime.shared_memory.regions import Mapping
 from tests.conftest import ROOT
 from tests.support.cases import EXHAUSTIVE, sample
 
@@ -118,7 +118,7 @@ def test_there_is_one_handler_whichever_thread_is_first() -> None:
 # A mapping that is watched, and another one that is not.
 WATCHED = """
 import faulthandler, mmap, os, signal, tempfile, threading
-from requant_service.runtime.shared_memory.mapping import Mapping
+from requant_service.runtime.shared_memory.regions import Mapping
 file = tempfile.TemporaryFile(dir="/dev/shm")
 size = 2 * mmap.PAGESIZE
 file.truncate(size)
@@ -161,7 +161,7 @@ def test_any_other_bus_error_ends_the_process(before: str, after: str, last: str
 # A file system of its own, in which there is room for one page only.
 FULL = """
 import os
-from requant_service.runtime.shared_memory.mapping import Mapping
+from requant_service.runtime.shared_memory.regions import Mapping
 file = os.open("{directory}/file", os.O_RDWR | os.O_CREAT)
 os.ftruncate(file, 1 << 20)
 mapping = Mapping(file, 0, 1 << 20)

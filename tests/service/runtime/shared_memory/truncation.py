@@ -20,7 +20,7 @@ from requant.convert.quantize import plan_quantize
 from requant.mlir import parse_type
 from requant.mlir.types import TensorType
 from requant.plan.plan import Array, Plan
-from requant_service.runtime.shared_memory.mapping import Mapping
+from requant_service.runtime.shared_memory.regions import Mapping
 
 ELEMENTS = 1 << 16
 THREADS = 2

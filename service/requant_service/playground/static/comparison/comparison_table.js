@@ -21,8 +21,8 @@ export class ComparisonTable {
 
   /**
    * @param {string} filtered "only" elements that differ, "all", or "" to decide by their number
-   * @param {function(number): void} onChoose told which element is chosen
-   * @param {function(boolean): void} onFilter told whether only elements that differ are wanted
+   * @param {function(number): void} onChoose called with the chosen element
+   * @param {function(boolean): void} onFilter called with whether only elements that differ are shown
    * @param {string} given the name of what was converted
    */
   constructor(filtered, onChoose, onFilter, given = "x") {

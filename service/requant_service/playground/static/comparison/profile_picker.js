@@ -11,7 +11,7 @@ export class ProfilePicker {
 
   /**
    * @param {string[]} chosen names, of which the list may offer a part
-   * @param {function(string[], string, boolean): void} onChange told the names chosen now, and which one was changed to what
+   * @param {function(string[], string, boolean): void} onChange called with the chosen names, the one that changed, and its new state
    * @param {string} title what the list offers
    */
   constructor(chosen, onChange, title = "Profiles") {

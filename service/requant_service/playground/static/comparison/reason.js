@@ -7,9 +7,9 @@ import { stepsInWords } from "./sentence.js";
 export class Reason {
   #stored = String;
   // Screen readers announce the sentences when they change, but not the table.
-  #told = element("div", { "aria-live": "polite" });
+  #summary = element("div", { "aria-live": "polite" });
   #steps = element("div");
-  node = element("section", { class: "card reason" }, this.#told, this.#steps);
+  node = element("section", { class: "card reason" }, this.#summary, this.#steps);
 
   /**
    * @param {number} index of the element
@@ -22,7 +22,7 @@ export class Reason {
     const explained = answers.filter(({ problem }) => !problem);
     const notes = answers.filter(({ problem }) => problem).map(problemNote);
     if (explained.length === 0) {
-      fill(this.#told, notes);
+      fill(this.#summary, notes);
       fill(this.#steps);
       return;
     }
@@ -30,7 +30,7 @@ export class Reason {
     const differs = results.size > 1;
     const shared = sharedSteps(explained);
     fill(
-      this.#told,
+      this.#summary,
       element("h2", {}, differs ? `Why element ${index} differs` : `How element ${index} is computed`),
       this.#sentences(given, explained, shared),
       notes,
@@ -39,12 +39,12 @@ export class Reason {
   }
 
   refuse(error) {
-    fill(this.#told, element("p", { class: "error" }, error.message));
+    fill(this.#summary, element("p", { class: "error" }, error.message));
     fill(this.#steps);
   }
 
   clear() {
-    fill(this.#told);
+    fill(this.#summary);
     fill(this.#steps);
   }
 

@@ -51,14 +51,14 @@ const WORDS = {
  */
 export function stepsInWords(steps, before, several, input) {
   const verb = several ? (base) => base : thirdPerson;
-  const told = [];
+  const clauses = [];
   let value = before.at(-1)?.value;
   for (const step of steps) {
     const words = (WORDS[step.step] ?? other)(step, verb, value, input);
-    if (words) told.push(words);
+    if (words) clauses.push(words);
     value = step.value;
   }
-  return told.join(", then ");
+  return clauses.join(", then ");
 }
 
 function thirdPerson(base) {

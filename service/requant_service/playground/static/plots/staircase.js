@@ -26,7 +26,7 @@ export class Staircase {
 
   /**
    * @param {boolean} around whether only the surroundings of the chosen number are shown, if there are many steps
-   * @param {function(boolean): void} onAround told when that is changed
+   * @param {function(boolean): void} onAround called when that changes
    */
   constructor(context, around, onAround) {
     this.#around = around;

@@ -31,8 +31,8 @@ export class Api {
   #pending = 0;
 
   /**
-   * @param {function(boolean): Promise<string>} askForToken called after a 401, told whether a token was refused
-   * @param {function(boolean): void} onPending told when requests begin to take long, and when they no longer do
+   * @param {function(boolean): Promise<string>} askForToken called after a 401, with whether a token was refused
+   * @param {function(boolean): void} onPending called when requests begin to take long, and when they no longer do
    */
   constructor(askForToken, onPending) {
     this.#askForToken = askForToken;

@@ -28,7 +28,7 @@ def kernels_are_being_prepared() -> bool:
 
 
 def end_process(code: int) -> NoReturn:
-    """End the process as it is, with what was logged until now."""
+    """End the process immediately, after flushing the log."""
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):

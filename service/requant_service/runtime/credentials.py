@@ -1,13 +1,16 @@
-"""The TLS certificate and its key, read at the start and again on SIGHUP.
+"""Bearer tokens, and the TLS certificate with its key: files that are read at the start, and again on SIGHUP.
 
-Files that cannot be used when they are read again change nothing. Connections keep the certificate that they began
-with.
+If they cannot be used then, nothing changes.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import signal
 import ssl
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +18,52 @@ from requant_service.runtime.settings import SettingError
 
 _log = logging.getLogger("uvicorn.error")
 
+SHORTEST_TOKEN = 16
 _MAX_BYTES = 1 << 20
+
+
+def read_tokens(path: Path) -> tuple[bytes, ...]:
+    """Return the tokens in a file. Raise OSError, or ValueError if there is none or one cannot be used.
+
+    One token to a line; blank lines and lines that begin with `#` are skipped. With several tokens one can be replaced
+    without a gap. A token is 16 or more printable ASCII characters.
+    """
+    with path.open("rb") as file:
+        text = file.read(_MAX_BYTES + 1)
+    if len(text) > _MAX_BYTES:
+        raise ValueError(f"the file of tokens has more than {_MAX_BYTES} bytes")
+    lines = [line.strip() for line in text.splitlines()]
+    tokens = tuple(line for line in lines if line and not line.startswith(b"#"))
+    if not tokens:
+        raise ValueError("the file of tokens holds none")
+    for number, token in enumerate(tokens, 1):
+        if len(token) < SHORTEST_TOKEN or not all(33 <= byte <= 126 for byte in token):
+            raise ValueError(
+                f"token {number} is not {SHORTEST_TOKEN} or more printable ASCII characters without blanks"
+            )
+    return tokens
+
+
+class Tokens:
+    """The tokens of a file, as it was when it was last read. Raises what `read_tokens` raises."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.known = read_tokens(path)
+
+    def reread(self) -> None:
+        """Read the file again. If it cannot be used, keep the tokens and log why."""
+        try:
+            if not self._path.is_file():
+                # Opening a pipe would wait for its other end.
+                raise ValueError("the file is gone, or is not a regular file")
+            self.known = read_tokens(self._path)
+        except (OSError, ValueError) as error:
+            _log.error("Tokens not reloaded, the old ones stay valid: %s.", error)
+        else:
+            _log.info("Tokens reloaded: %d.", len(self.known))
+
+
 _ENCRYPTED = (b"-----BEGIN ENCRYPTED PRIVATE KEY-----", b"Proc-Type: 4,ENCRYPTED")
 
 
@@ -69,9 +117,11 @@ def _content(setting: str, path: Path) -> bytes:
 
 
 class Certificate:
-    """The certificate as it was when it was last read: `current`. Raises what `read_certificate` raises.
+    """The certificate as it was when it was last read: `current`. Connections keep the one that they began with.
 
-    `context` is that of the listening socket, which stays, `h2_context` that of the gRPC port. Each handshake goes on
+    Raises what `read_certificate` raises.
+
+    `context` is that of the listening socket, which stays, `h2_context` that of the gRPC port. Each handshake continues
     with the context of the current certificate: in a context that loads a second certificate the first one stays, for
     clients that prefer its kind.
     """
@@ -99,3 +149,28 @@ class Certificate:
             _log.error("Certificate not reloaded, the old one stays in use: %s: %s.", error.setting, error)
         else:
             _log.info("Certificate reloaded.")
+
+
+@contextmanager
+def reread_on_sighup(rereads: Sequence[Callable[[], None]]) -> Iterator[None]:
+    """Call all of these on SIGHUP, if this is the event loop of the main thread.
+
+    Without anything to read again, SIGHUP ends the service, as is the system's default.
+    """
+
+    def reread() -> None:
+        for each in rereads:
+            each()
+
+    loop = asyncio.get_running_loop()
+    try:
+        if rereads:
+            loop.add_signal_handler(signal.SIGHUP, reread)
+    except (ValueError, RuntimeError, NotImplementedError):
+        yield
+        return
+    try:
+        yield
+    finally:
+        if rereads:
+            loop.remove_signal_handler(signal.SIGHUP)

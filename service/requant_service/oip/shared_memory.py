@@ -1,8 +1,8 @@
 """Tensors of a request that are in registered shared memory.
 
 Large tensors are read where they are (`requant_service.oip.execution` says which), and the output of a conversion is
-written where the client wants it, if that is aligned. All else is copied: small tensors are looked at more than once,
-and what the client changes in between must not make a difference.
+written where the client wants it, if that is aligned. Everything else is copied: small tensors are read more than once,
+and a change by the client in between must make no difference.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from requant.errors import InvalidRequestError, SharedMemoryError, TensorDataError, at
-from requant_service.oip.shared_memory.region_part import BYTE_SIZE, REGION, RegionPart
-from requant_service.oip.tensors import OutputTensor
+from requant_service.oip.tensors import BYTE_SIZE, REGION, OutputTensor, RegionPart
 from requant_service.runtime.runtime import Runtime
 from requant_service.runtime.shared_memory.regions import SharedMemory, Span
 

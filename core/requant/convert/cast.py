@@ -33,7 +33,6 @@ class CastPlan(Plan):
     tail_start: int = 0
 
     def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
-        """See Plan.step."""
         element = self.input_type.element
         assert isinstance(element, FloatElement)
         codes = target.view(f"u{target.itemsize}")
@@ -56,7 +55,6 @@ class CastPlan(Plan):
                 self.encoder.encode(wide, codes[piece], start + piece.start, counts)
 
     def explain_undefined(self, counts: Array) -> str:
-        """See Plan.explain_undefined."""
         return "this element is NaN"
 
 

@@ -120,7 +120,6 @@ class QuantizePlan(Plan):
     minimum: int
 
     def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
-        """See Plan.step."""
         element = float_element(self.input_type, "input")
         run = QUANTIZE_QUANTILE[LANES[element.name]]
         for piece in pieces(source.size):
@@ -148,7 +147,6 @@ class QuantizePlan(Plan):
             target[piece] = codes
 
     def explain_undefined(self, counts: Array) -> str:
-        """See Plan.explain_undefined."""
         return "this element is NaN"
 
 

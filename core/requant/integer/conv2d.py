@@ -92,7 +92,6 @@ class Conv2d(Accumulation):
 
     @property
     def columns(self) -> int:
-        """See Accumulation.columns."""
         return self.shape[3]
 
     @property
@@ -151,7 +150,6 @@ class Conv2d(Accumulation):
 
     @property
     def cost(self) -> int:
-        """See Accumulation.cost."""
         tiled = self._tiled_cost
         if tiled is not None and self._is_tiled:
             return max(self.products, tiled)
@@ -181,7 +179,6 @@ class Conv2d(Accumulation):
         return found.view(self.lhs.dtype).reshape(rows, tall * wide * taken)
 
     def raw_blocks(self, lhs: Array, rhs: Array, bias: Array, zeros: Zeros, sums: np.dtype[Any]) -> Iterator[Block]:
-        """See Accumulation.raw_blocks."""
         pixels, weights = self._input(lhs), self._weights(rhs)
         column_zeros = np.broadcast_to(zeros.rhs.reshape(-1), (self.columns,))
         if self._is_tiled:
@@ -249,11 +246,9 @@ class Conv2d(Accumulation):
             yield Block(first * columns, target)
 
     def spread_zeros(self) -> Zeros:
-        """See Accumulation.spread_zeros."""
         return Zeros(self.lhs.zero_points.reshape(1, 1, 1, 1), self.rhs.zero_points.reshape(1, 1, 1, -1))
 
     def sums_of_rows(self, lhs: Array) -> Array:
-        """See Accumulation.sums_of_rows."""
         pixels, groups = self._input(lhs), self.window.groups
         depth = pixels.shape[3] // groups
         # Products with ones, and the zero point for every tap: what is padded is the zero point.
@@ -265,7 +260,6 @@ class Conv2d(Accumulation):
         return np.repeat(found, self.columns // groups, axis=1).reshape(self.shape)
 
     def sums_of_columns(self, rhs: Array) -> Array:
-        """See Accumulation.sums_of_columns."""
         sums: Array = self._weights(rhs).sum(axis=0, dtype=np.int64)
         return sums
 

@@ -71,7 +71,6 @@ class Matmul(Accumulation):
 
     @property
     def columns(self) -> int:
-        """See Accumulation.columns."""
         return self.rhs.shape[-1]
 
     @property
@@ -80,7 +79,6 @@ class Matmul(Accumulation):
 
     @property
     def cost(self) -> int:
-        """See Accumulation.cost."""
         matrices = 1 if self._has_one_right_side else prod(self.shape[:-2])
         rows = prod(self.shape[:-1]) // max(matrices, 1)
         if is_tiled(self.lhs, self.rhs, self._sums, self.depth):
@@ -118,7 +116,6 @@ class Matmul(Accumulation):
             yield a[index], b[index], row_zeros[index], column_zeros[index]
 
     def raw_blocks(self, lhs: Array, rhs: Array, bias: Array, zeros: Zeros, sums: np.dtype[Any]) -> Iterator[Block]:
-        """See Accumulation.raw_blocks."""
         start = 0
         step = rows_of_block(self.columns, self.depth)
         for a, b, row_zeros, column_zeros in self._matrices(lhs, rhs, zeros):
@@ -132,16 +129,13 @@ class Matmul(Accumulation):
                 start += target.size
 
     def spread_zeros(self) -> Zeros:
-        """See Accumulation.spread_zeros."""
         return Zeros(self.lhs.zero_points, self.rhs.zero_points)
 
     def sums_of_rows(self, lhs: Array) -> Array:
-        """See Accumulation.sums_of_rows."""
         sums: Array = lhs.reshape(self.lhs.shape).sum(axis=-1, dtype=np.int64, keepdims=True)
         return sums
 
     def sums_of_columns(self, rhs: Array) -> Array:
-        """See Accumulation.sums_of_columns."""
         sums: Array = rhs.reshape(self.rhs.shape).sum(axis=-2, dtype=np.int64, keepdims=True)
         return sums
 

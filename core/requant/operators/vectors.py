@@ -8,13 +8,10 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import cycle
 
-from requant.convert.explain.explainer import Explainer
+from requant.convert.explain.explanation import Explainer
 from requant.convert.explain.requantize import scaling_explainer
-from requant.convert.vectors.conversions import storage_of, taken
-from requant.convert.vectors.designs import ZeroPoints, designed_multipliers, zero_points_of
-from requant.convert.vectors.draw import Draws
-from requant.convert.vectors.reason import ParameterReason
-from requant.convert.vectors.subject import Subject
+from requant.convert.vectors.conversions import ZeroPoints, designed_multipliers, storage_of, taken, zero_points_of
+from requant.convert.vectors.subject import Draws, ParameterReason, Subject
 from requant.errors import RequantError, TypeFitError, UnsupportedError, about, excerpt
 from requant.errors.names import entry_named
 from requant.formats.elements import IntegerElement, Signedness

@@ -13,13 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from requant.convert.explain.number_text import float_text
+from requant.convert.explain.working import float_text
 from requant.convert.quantize import NanPolicy
-from requant.convert.vectors.c_header import c_header
 from requant.convert.vectors.conversions import conversion_subjects
-from requant.convert.vectors.readmemh import readmemh
+from requant.convert.vectors.export import Column, Kind, Table, c_header, readmemh, real_bits
 from requant.convert.vectors.subject import Subject
-from requant.convert.vectors.table import Column, Kind, Table, real_bits
 from requant.convert.vectors.vectors import DEFAULT_COUNT, Vector, Vectors, vectors_of
 from requant.errors import InvalidRequestError, ParameterError, PreconditionError, UnsupportedError, at, sides
 from requant.formats.elements import FLOATS

@@ -32,12 +32,10 @@ class FlushingPlan(Plan):
     whole: Plan
 
     def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
-        """See Plan.step."""
         for piece in pieces(source.size):
             self.whole.step(flushed(source[piece]), target[piece], start + piece.start, counts)
 
     def explain_undefined(self, counts: Array) -> str:
-        """See Plan.explain_undefined."""
         return self.whole.explain_undefined(counts)
 
 

@@ -51,7 +51,6 @@ class GeneralPlan(Plan):
     bounds: Array
 
     def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
-        """See Plan.step."""
         QUANTIZE_ANY[self.lane, self.wide](
             source.view(BYTE),
             target.view(BYTE),
@@ -68,7 +67,6 @@ class GeneralPlan(Plan):
         )
 
     def explain_undefined(self, counts: Array) -> str:
-        """See Plan.explain_undefined."""
         lowest, highest = self.bounds[4:6].tolist()
         return (
             f"profile {self.profile} is undefined for this element: it is NaN, or rounds to a number outside "

@@ -64,7 +64,6 @@ class NativePlan(Plan):
     general: DeferredPlan
 
     def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
-        """See Plan.step."""
         done = self.kernel(source, target, start, self.numbers, self.factors, self.zeros, counts)
         while done < source.size:
             rest = slice(done, done + _REST)
@@ -77,7 +76,6 @@ class NativePlan(Plan):
                 )
 
     def explain_undefined(self, counts: Array) -> str:
-        """See Plan.explain_undefined."""
         return self.general().explain_undefined(counts)
 
 

@@ -24,11 +24,9 @@ class SmallFloatPlan(Plan):
     factors: Array
 
     def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
-        """See Plan.step."""
         self.encoder.encode_scaled(source, target, start, counts, self.layout, self.factors)
 
     def explain_undefined(self, counts: Array) -> str:
-        """See Plan.explain_undefined."""
         return "this element is NaN"
 
 

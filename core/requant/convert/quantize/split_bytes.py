@@ -83,7 +83,6 @@ class SplitBytesPlan(Plan):
     element: FloatElement
 
     def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
-        """See Plan.step."""
         length = self.runs.length * _RUNS
         for begin in range(0, source.size, length):
             piece = slice(begin, begin + length)
@@ -114,7 +113,6 @@ class SplitBytesPlan(Plan):
         counts[1] += moved
 
     def explain_undefined(self, counts: Array) -> str:
-        """See Plan.explain_undefined."""
         return self.whole.explain_undefined(counts)
 
 

@@ -47,7 +47,6 @@ class ScalingPlan(TablePlan):
         self.kernel(as_bytes, into, start, source.size, *self.arguments, counts)
 
     def explain_undefined(self, counts: Array) -> str:
-        """See Plan.explain_undefined."""
         demand = self.scheme.stage.demands[Requirement(int(counts[4]))]
         return f"profile {self.profile}, scheme {self.scheme.name}, is not defined for this element: {demand}"
 

@@ -21,14 +21,12 @@ class ThroughRealPlan(TablePlan):
     quantize: Plan
 
     def compute(self, source: Array, target: Array, start: int, counts: Array) -> None:
-        """See TablePlan.compute."""
         for piece in pieces(source.size):
             real = np.empty(source[piece].size, self.quantize.input_dtype)
             self.dequantize.step(source[piece], real, start + piece.start, self.dequantize.new_counts())
             self.quantize.step(real, target[piece], start + piece.start, counts)
 
     def explain_undefined(self, counts: Array) -> str:
-        """See Plan.explain_undefined."""
         return self.quantize.explain_undefined(counts)
 
 

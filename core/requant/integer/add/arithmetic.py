@@ -49,11 +49,9 @@ class PlannedArithmetic(Arithmetic):
     last: Plan
 
     def new_counts(self) -> Array:
-        """See Arithmetic.new_counts."""
         return self.last.new_counts()
 
     def explain_undefined(self, counts: Array) -> str:
-        """See Arithmetic.explain_undefined."""
         return self.last.explain_undefined(counts)
 
 

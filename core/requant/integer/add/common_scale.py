@@ -36,7 +36,6 @@ class CommonScaleAddition(Arithmetic):
     output: QuantizedOperand
 
     def step(self, lhs: Array, rhs: Array, target: Array, start: int, counts: Array) -> dict[str, Array]:
-        """See Arithmetic.step."""
         found = {}
         for side, numbers, zero, used in zip(("lhs", "rhs"), (lhs, rhs), self.zeros, self.multipliers, strict=True):
             found[f"{side}_scaled"] = (numbers.astype(np.int64) - zero) * used.multiplier

@@ -39,7 +39,6 @@ class FixedPointAddition(PlannedArithmetic):
     zeros: tuple[int, int]
 
     def step(self, lhs: Array, rhs: Array, target: Array, start: int, counts: Array) -> dict[str, Array]:
-        """See Arithmetic.step."""
         found: dict[str, Array] = {}
         scaled = []
         for side, numbers, zero, plan in zip(("lhs", "rhs"), (lhs, rhs), self.zeros, self.plans, strict=True):

@@ -27,7 +27,6 @@ class RealAddition(PlannedArithmetic):
     """`plans` dequantize both sides, `last` quantizes their sum."""
 
     def step(self, lhs: Array, rhs: Array, target: Array, start: int, counts: Array) -> dict[str, Array]:
-        """See Arithmetic.step."""
         found = {}
         for side, numbers, plan in zip(("lhs", "rhs"), (lhs, rhs), self.plans, strict=True):
             real = np.empty(numbers.size, plan.output_dtype)

@@ -35,7 +35,6 @@ class OutputScaleAddition(Arithmetic):
     output: QuantizedOperand
 
     def step(self, lhs: Array, rhs: Array, target: Array, start: int, counts: Array) -> dict[str, Array]:
-        """See Arithmetic.step."""
         found = {}
         for side, numbers, plan in zip(("lhs", "rhs"), (lhs, rhs), self.plans, strict=True):
             scaled = np.empty(numbers.size, np.int32)

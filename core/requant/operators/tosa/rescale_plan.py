@@ -62,16 +62,13 @@ class RescalePlan(Plan):
     scaling: ScalingPlan
 
     def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
-        """See Plan.step."""
         scaling = self.scaling
         scaling.step(source.view(scaling.input_dtype), target.view(scaling.output_dtype), start, counts)
 
     def new_counts(self) -> Array:
-        """See Plan.new_counts."""
         return self.scaling.new_counts()
 
     def explain_undefined(self, counts: Array) -> str:
-        """See Plan.explain_undefined."""
         return self.scaling.explain_undefined(counts)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import AfterValidator, FailFast, Field
 
 from requant.convert.quantize import NanPolicy
-from requant.convert.vectors.reason import ParameterReason, Reason
+from requant.convert.vectors.subject import ParameterReason, Reason
 from requant.convert.vectors.vectors import DEFAULT_COUNT, MAX_VECTORS, MIN_OF_A_SET
 from requant.operators.tosa.rescale_plan import RescaleRounding
 from requant_service.http.models import ABSENT, Int32, Int64, ReplyModel, RequestModel, component

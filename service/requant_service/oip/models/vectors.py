@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from requant.convert.quantize import NanPolicy
+from requant.convert.vectors.export import Table
 from requant.convert.vectors.subject import Element
-from requant.convert.vectors.table import Table
 from requant.convert.vectors.vectors import DEFAULT_COUNT, MAX_VECTORS, MIN_OF_A_SET
 from requant.errors import InvalidRequestError, LimitError
 from requant.operators.tosa.rescale_plan import RescaleRounding

@@ -25,7 +25,8 @@ from requant.convert.blocks.gguf import GGUF_FORMATS, dequantize_gguf, quantize_
 from requant.convert.blocks.mx import MX_ELEMENTS, MxRule, dequantize_mx, quantize_mx
 from requant.convert.blocks.nvfp4 import GlobalScale, dequantize_nvfp4, quantize_nvfp4
 from requant.convert.dequantize import plan_dequantize
-from requant.convert.quantize import ROUNDINGS, NanPolicy, plan_quantize
+from requant.convert.quantize import NanPolicy, plan_quantize
+from requant.convert.quantize_plans import ROUNDINGS
 from requant.convert.requantize import plan_requantize
 from requant.convert.small_floats import SMALL_FLOATS, decode_table
 from requant.formats.elements import FLOATS

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from requant.convert.requantize.granularity import Granularity, common_granularity
-from requant.convert.requantize.scaling import plan_scaling
-from requant.convert.requantize.through_real import plan_through_real
+from requant.convert.requantize import plan_through_real
+from requant.convert.scaling import Granularity, common_granularity, plan_scaling
 from requant.errors import ParameterError, PreconditionError, TypeFitError, UnsupportedError, about
 from requant.errors.cancellation import checked
 from requant.formats.elements import FLOATS, IntegerElement

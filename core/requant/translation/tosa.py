@@ -11,7 +11,7 @@ from fractions import Fraction
 from math import isfinite
 from typing import Any
 
-from requant.convert.requantize.tosa_rescale import RescaleSide, check_signs
+from requant.convert.requantize import RescaleSide, check_signs
 from requant.errors import ParameterError, RequantError, TypeFitError, UnsupportedError
 from requant.errors.cancellation import checked
 from requant.formats.elements import IntegerElement

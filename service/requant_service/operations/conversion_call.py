@@ -15,7 +15,8 @@ from typing import Any, NamedTuple, TypeVar
 from requant.comparison.comparison import ErrorReport
 from requant.convert.dequantize import plan_dequantize
 from requant.convert.quantize import plan_quantize
-from requant.convert.requantize import ScalingPlan, plan_requantize
+from requant.convert.requantize import plan_requantize
+from requant.convert.scaling import ScalingPlan
 from requant.errors import InvalidRequestError, ParameterError, PreconditionError, UnsupportedError, at, sides
 from requant.mlir import print_type
 from requant.mlir.types import AnyType, CalibratedType, ElementType, TensorType, Type

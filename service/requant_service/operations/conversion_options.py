@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from requant.convert.quantize import ROUNDINGS, NanPolicy, rounding_named
+from requant.convert.quantize import NanPolicy, rounding_named
+from requant.convert.quantize_plans import ROUNDINGS
 from requant.profiles import Operation
 from requant.schemes import SCHEMES, scheme_named
 

@@ -13,7 +13,8 @@ from xdsl.dialects.builtin import IntegerType, ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region
 
-from requant.convert.requantize import ScalingPlan, plan_requantize
+from requant.convert.requantize import plan_requantize
+from requant.convert.scaling import ScalingPlan
 from requant.errors import LoweringError, ParameterError, PreconditionError, UnsupportedError
 from requant.lowering.evaluate import Tensor, evaluate, function_named
 from requant.lowering.limits import ModuleLimits

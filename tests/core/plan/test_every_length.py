@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from requant.calibration.fake_quantize import FAKE_QUANTIZE_SCHEMES, FakeQuantizePlan, plan_fake_quantize
 from requant.convert.dequantize import plan_dequantize
-from requant.convert.quantize import ROUNDINGS, plan_quantize
+from requant.convert.quantize import plan_quantize
+from requant.convert.quantize_plans import ROUNDINGS
 from requant.convert.requantize import plan_requantize
 from requant.errors import RequantError
 from requant.integer.add import plan_add

@@ -23,8 +23,8 @@ from requant.convert.explain.explanation import (
 from requant.convert.explain.float_steps import F16, F32, Precision, Rounded, signed_zero
 from requant.convert.explain.working import Working, exact_text, float_text
 from requant.convert.float_encoding import saturates, special_codes
-from requant.convert.small_floats import SMALL_FLOATS, SmallFloat, Specials, small_float
-from requant.formats.elements import FLOATS, FloatElement
+from requant.convert.small_floats import SMALL_FLOATS, small_float
+from requant.formats.elements import FLOATS, FloatElement, Specials
 from requant.formats.float_format import round_exactly
 from requant.formats.rounding import Rounding
 from requant.plan.lanes import LANES
@@ -57,7 +57,7 @@ class FloatCodes:
     rounding: Rounding | None = None
 
     @property
-    def format(self) -> SmallFloat:
+    def format(self) -> FloatElement:
         """The format of the codes."""
         return small_float(self.target)
 
@@ -191,12 +191,12 @@ class FloatCodes:
         return Code(code, Saturation.LOW if low else None)
 
 
-def code_text(format_: SmallFloat, code: int) -> str:
+def code_text(format_: FloatElement, code: int) -> str:
     """Return the value of a code in decimal."""
     return float_text(format_.value(code), format_)
 
 
-def code_bits(format_: SmallFloat, code: int) -> str:
+def code_bits(format_: FloatElement, code: int) -> str:
     """Return a code in hexadecimal."""
     return f"0x{code:0{(format_.width + 3) // 4}X}"
 

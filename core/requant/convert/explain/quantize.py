@@ -44,7 +44,7 @@ from requant.convert.explain.float_steps import (
 from requant.convert.explain.working import INTEGER, Scales, Working, exact_text, float_text, lanes_of, step_precision
 from requant.convert.quantile import table_values, zero_points_in
 from requant.convert.quantize import NanPolicy, QuantizeRule, plan_quantize, quantize_rule
-from requant.convert.quantize.split_bytes import Runs
+from requant.convert.quantize_plans import Runs
 from requant.formats.elements import FloatElement
 from requant.formats.rounding import Rounding
 from requant.formats.rules import Overflow, Quotient
@@ -301,14 +301,14 @@ class QuantizeExplainer(Explainer):
 
 @dataclass(frozen=True, slots=True)
 class _ToIntegers(QuantizeExplainer):
-    """Elements at `places_alone` have the rule `alone`."""
+    """Elements at `boundary_nibbles` have the rule `alone`."""
 
     integers: IntegerQuantization
     alone: IntegerQuantization
-    places_alone: frozenset[int]
+    boundary_nibbles: frozenset[int]
 
     def stored(self, working: Working, x: float, parameter: int, index: int) -> Stored:
-        rule = self.alone if index in self.places_alone else self.integers
+        rule = self.alone if index in self.boundary_nibbles else self.integers
         return rule.explain(working, x, parameter, index)
 
 
@@ -321,7 +321,6 @@ class _ToSmallFloats(QuantizeExplainer):
     codes: FloatCodes
 
     def stored(self, working: Working, x: float, parameter: int, index: int) -> Stored:
-        """See QuantizeExplainer.stored."""
         # x / s is computed in f32 and then rounded to the precision of the rule.
         v = quotient_steps(
             working, self.rule, self.scales, x, parameter, step_precision(self.rule, self.operand.expressed)
@@ -410,5 +409,5 @@ def _explainer_of(plan: Plan, found: QuantizeRule, seed: int, saturate: bool | N
     integers = IntegerQuantization(rule, scales, seed)
     if found.alone is None:
         return _ToIntegers(plan, operand, integers, integers, frozenset())
-    places = frozenset(Runs.of(operand).alone(0, operand.elements).tolist())
-    return _ToIntegers(plan, operand, integers, IntegerQuantization(found.alone, scales, seed), places)
+    boundary_nibbles = frozenset(Runs.of(operand).boundary_nibbles(0, operand.elements).tolist())
+    return _ToIntegers(plan, operand, integers, IntegerQuantization(found.alone, scales, seed), boundary_nibbles)

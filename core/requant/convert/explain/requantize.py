@@ -26,9 +26,8 @@ from requant.convert.explain.explanation import (
 from requant.convert.explain.float_steps import F32, F64, Precision, Rounded, precision, round_to_integer, wrap_int32
 from requant.convert.explain.quantize import QuantizeExplainer, Stored, beyond, quantize_explainer
 from requant.convert.explain.working import INTEGER, Working, float_text
-from requant.convert.requantize import ScalingPlan, plan_requantize
-from requant.convert.requantize.fixed_point import sum_rule
-from requant.convert.requantize.through_real import ThroughRealPlan
+from requant.convert.requantize import ThroughRealPlan, plan_requantize
+from requant.convert.scaling import ScalingPlan, sum_rule
 from requant.formats.elements import FLOATS
 from requant.formats.rounding import Rounding
 from requant.kernels.convert.requantize.rules import FixedPointRule, FloatRule

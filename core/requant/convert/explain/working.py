@@ -15,7 +15,6 @@ import numpy as np
 
 from requant.convert.explain.explanation import Step, StepKind
 from requant.convert.explain.float_steps import F32, F64, Precision, Rounded, is_tie, precision
-from requant.convert.small_floats import SmallFloat
 from requant.formats.elements import FloatElement
 from requant.plan.lanes import LANES
 from requant.plan.operands import QuantizedOperand
@@ -31,7 +30,7 @@ _SCALAR: dict[str, Callable[[float], np.floating[Any]]] = {"f16": np.float16, "f
 _BITS = {"f16": ("<f2", "<u2"), "bf16": (ml_dtypes.bfloat16, "<u2"), "f32": ("<f4", "<u4"), "f64": ("<f8", "<u8")}
 
 
-def float_text(value: float, element: FloatElement | SmallFloat) -> str:
+def float_text(value: float, element: FloatElement) -> str:
     """Return a short decimal number that reads back as `value`, a number of `element`: as f32 for bf16 and narrower."""
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"

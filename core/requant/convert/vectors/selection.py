@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from requant.convert.explain.explanation import ElementExplanation, StepKind
-from requant.convert.requantize import ScalingPlan
+from requant.convert.scaling import ScalingPlan
 from requant.convert.small_floats import SMALL_FLOATS, small_float
 from requant.convert.vectors.subject import Array, Draws, Element, Subject
 from requant.errors import PreconditionError, TensorDataError

@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 
 from requant.convert.explain.explanation import ContradictionError, ElementExplanation, Explainer, numbers, same
 from requant.convert.explain.float_steps import Draw
-from requant.convert.small_floats import SMALL_FLOATS, SmallFloat, Specials
 from requant.errors.cancellation import checked
-from requant.formats.elements import FLOATS, FloatElement, IntegerElement
+from requant.formats.elements import FLOATS, FloatElement, IntegerElement, Specials
 from requant.plan.report import Report
 
 
@@ -106,12 +105,6 @@ class Draws:
 
 Array = NDArray[Any]
 
-_FORMATS = {
-    **SMALL_FLOATS,
-    "f32": SmallFloat("f32", 8, 23, 127, Specials.IEEE),
-    "f64": SmallFloat("f64", 11, 52, 1023, Specials.IEEE),
-}
-
 
 class NumberLine(ABC):
     """The elements of a type. A pattern is an element's bits if it is a float, else the integer itself."""
@@ -167,7 +160,7 @@ class Floats(NumberLine):
     """The numbers of a float format."""
 
     def __init__(self, name: str) -> None:
-        self.format = _FORMATS[name]
+        self.format = FLOATS[name]
         self.highest = self.format.largest_code
         self.lowest = -self.highest if self.format.sign_bit else 0
 

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from requant.convert.requantize.granularity import common_granularity
-from requant.convert.requantize.scaling import plan_scaling
+from requant.convert.scaling import common_granularity, plan_scaling
 from requant.errors import ParameterError
 from requant.formats.elements import IntegerElement
 from requant.integer.add.arithmetic import Arithmetic, clamp

@@ -15,9 +15,8 @@ from enum import StrEnum
 
 import numpy as np
 
-from requant.convert.requantize import ScalingPlan, plan_scaling
-from requant.convert.requantize.granularity import common_granularity
-from requant.convert.requantize.tosa_rescale import RescaleSide, check_signs
+from requant.convert.requantize import RescaleSide, check_signs
+from requant.convert.scaling import ScalingPlan, common_granularity, plan_scaling
 from requant.errors import (
     ParameterError,
     PreconditionError,

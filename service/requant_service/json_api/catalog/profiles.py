@@ -217,7 +217,7 @@ def _format(rule: cast.CastRule, name: str) -> CastFormat:
 
 def _special(rule: cast.CastRule, name: str, saturate: bool | None) -> SpecialCodes:
     format_ = small_float(name)
-    codes = np.empty(_SPECIAL.size, format_.dtype)
+    codes = np.empty(_SPECIAL.size, format_.code_dtype)
     encoder(rule, name, saturate=saturate).encode(_SPECIAL, codes, 0, np.zeros(4, np.int64))
     texts = (_code(code, format_.width) for code in codes.tolist())
     return SpecialCodes(**dict(zip(SpecialCodes.model_fields, texts, strict=True)))

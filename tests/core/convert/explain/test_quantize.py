@@ -15,7 +15,8 @@ import pytest
 from requant.convert.explain import quantize
 from requant.convert.explain.explanation import ContradictionError, StepKind
 from requant.convert.explain.quantize import quantize_explainer
-from requant.convert.quantize import ROUNDINGS, NanPolicy
+from requant.convert.quantize import NanPolicy
+from requant.convert.quantize_plans import ROUNDINGS
 from requant.errors import PreconditionError, RequantError
 from requant.mlir import parse_type
 from requant.profiles import PROFILES, Operation, Rounding

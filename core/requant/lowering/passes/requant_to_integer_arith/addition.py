@@ -6,7 +6,7 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import IntegerType
 from xdsl.ir import SSAValue
 
-from requant.convert.requantize.scaling import ScalingPlan
+from requant.convert.scaling import ScalingPlan
 from requant.errors import UnsupportedError
 from requant.integer.add import AddPlan
 from requant.integer.add.common_scale import CommonScaleAddition

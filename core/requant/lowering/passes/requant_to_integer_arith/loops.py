@@ -13,7 +13,7 @@ from xdsl.dialects.tensor import EmptyOp
 from xdsl.ir import Block, Region, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineExpr, AffineMap
 
-from requant.convert.requantize.granularity import Granularity
+from requant.convert.scaling import Granularity
 from requant.lowering.constants import dense, scalar_integer
 from requant.lowering.dialects.arith import CONVERSIONS
 from requant.lowering.passes.rewriting import Emitter

@@ -11,7 +11,8 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr
 
 from requant import mlir
-from requant.convert.requantize import ScalingPlan, plan_requantize
+from requant.convert.requantize import plan_requantize
+from requant.convert.scaling import ScalingPlan
 from requant.errors import LimitError, RequantError, UnsupportedError
 from requant.errors.cancellation import check_cancelled
 from requant.formats.elements import IntegerElement

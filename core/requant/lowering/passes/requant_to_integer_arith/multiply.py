@@ -19,7 +19,7 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import i32
 from xdsl.ir import Operation, SSAValue
 
-from requant.convert.requantize.granularity import Granularity
+from requant.convert.scaling import Granularity
 from requant.kernels.convert.requantize.rules import FixedPointRule
 from requant.lowering.passes.requant_to_integer_arith.loops import Loops
 from requant.schemes import Prepared

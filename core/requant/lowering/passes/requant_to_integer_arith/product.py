@@ -14,7 +14,7 @@ from xdsl.ir import Block, Region, SSAValue
 from xdsl.ir.affine import AffineDimExpr
 
 from requant import mlir
-from requant.convert.requantize.scaling import ScalingPlan
+from requant.convert.scaling import ScalingPlan
 from requant.errors import UnsupportedError
 from requant.integer.accumulation import Integers
 from requant.integer.output import Side, plan_output

@@ -8,9 +8,7 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import IntegerType, i32
 from xdsl.ir import SSAValue
 
-from requant.convert.requantize.fixed_point import sum_rule
-from requant.convert.requantize.granularity import Granularity
-from requant.convert.requantize.scaling import ScalingPlan
+from requant.convert.scaling import Granularity, ScalingPlan, sum_rule
 from requant.lowering.passes.requant_to_integer_arith.loops import Loops
 from requant.lowering.passes.requant_to_integer_arith.multiply import Multiplication
 from requant.lowering.passes.rewriting import Emitter

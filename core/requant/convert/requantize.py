@@ -1,18 +1,19 @@
 """Requantize: stored integers, or accumulators, to integers of another scale.
 
-How is the scheme's (`requant.schemes`); which scheme, and for which types, the profile's (`requant.profiles`).
+How is the scheme's (`requant.schemes`); which scheme, and for which types, the profile's (`requant.profiles`). Systems
+that have none quantize(dequantize(q)), by the profile's own two rules.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from requant.convert.requantize.granularity import Granularity, common_granularity
-from requant.convert.requantize.scaling import ScalingPlan, plan_scaling
-from requant.convert.requantize.through_real import plan_through_real
-from requant.convert.requantize.tosa_rescale import check_rescale
+from requant.convert.dequantize import plan_dequantize
+from requant.convert.quantize import plan_quantize
+from requant.convert.scaling import Granularity, common_granularity, plan_scaling
 from requant.errors import TypeFitError, UnsupportedError, about
 from requant.formats.elements import IntegerElement
 from requant.mlir.types import TensorType, Type
@@ -26,13 +27,104 @@ from requant.plan.operands import (
     quantized_operand,
     static_shape,
 )
-from requant.plan.plan import Plan
+from requant.plan.plan import Array, Plan, pieces, requantizing
+from requant.plan.table import TablePlan, table_for
 from requant.profiles import Operation, OperationRule, profile_named
 from requant.profiles.rule import INTEGERS, ZeroPointRange, scheme_rule
 from requant.schemes import Multiplier, Scheme, scheme_named
 from requant.schemes.multipliers import derive_each
 
-__all__ = ["ScalingPlan", "plan_requantize", "plan_scaling"]
+_WIDE = ("i32", "i48")
+_UINT16_ZERO_POINTS = (0, 32768)
+
+
+@dataclass(frozen=True, slots=True)
+class RescaleSide:
+    """The "input" or the "output": its element type, i8, i16, i32 or i48, and whether its bits are unsigned numbers."""
+
+    name: str
+    element: str
+    unsigned: bool
+
+    @property
+    def text(self) -> str:
+        """The element type in words."""
+        return f"unsigned {self.element}" if self.unsigned else self.element
+
+    def check_zero_point(self, zero_point: int) -> None:
+        """Raise UnsupportedError unless the side may have this zero point, a number: ERROR_IF 1 to 3."""
+        if self.element == "i8":
+            return
+        allowed = _UINT16_ZERO_POINTS if self.element == "i16" and self.unsigned else (0,)
+        if zero_point not in allowed:
+            listed = " or ".join(map(str, allowed))
+            raise UnsupportedError(
+                f"RESCALE takes {self.text} only with zero point {listed}; the {self.name} has {zero_point}"
+            )
+
+
+def check_signs(source: RescaleSide, target: RescaleSide) -> None:
+    """Raise UnsupportedError, about the side that may not be unsigned, if there is one: ERROR_IF 6 to 8."""
+    if source.unsigned and target.unsigned:
+        with about("output"):
+            raise UnsupportedError(
+                "RESCALE takes at most one unsigned side, and both the input and the output are unsigned"
+            )
+    for side, other in ((source, target), (target, source)):
+        if side.unsigned and (side.element in _WIDE or other.element in _WIDE):
+            with about(side.name):
+                raise UnsupportedError(
+                    "RESCALE takes unsigned numbers only between i8 and i16; the input is "
+                    f"{source.text} and the output {target.text}"
+                )
+
+
+def check_rescale(source: QuantizedOperand, target: QuantizedOperand) -> None:
+    """Raise UnsupportedError where one of the conditions holds for a conversion between quantized types."""
+    sides = _side(source, "input"), _side(target, "output")
+    for side, operand in zip(sides, (source, target), strict=True):
+        with about(side.name):
+            for zero_point in operand.zero_points:
+                side.check_zero_point(zero_point)
+    check_signs(*sides)
+
+
+def _side(operand: QuantizedOperand, name: str) -> RescaleSide:
+    return RescaleSide(name, operand.storage.replace("u", "i"), operand.storage.startswith("u"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThroughRealPlan(TablePlan):
+    """Two plans, one after the other on each piece."""
+
+    dequantize: Plan
+    quantize: Plan
+
+    def compute(self, source: Array, target: Array, start: int, counts: Array) -> None:
+        for piece in pieces(source.size):
+            real = np.empty(source[piece].size, self.quantize.input_dtype)
+            self.dequantize.step(source[piece], real, start + piece.start, self.dequantize.new_counts())
+            self.quantize.step(real, target[piece], start + piece.start, counts)
+
+    def explain_undefined(self, counts: Array) -> str:
+        return self.quantize.explain_undefined(counts)
+
+
+def plan_through_real(
+    profile: str, source: QuantizedOperand, target: QuantizedOperand, *, constant_scales: bool = True
+) -> ThroughRealPlan:
+    """Plan q -> x -> q'. Accumulators of 32 bits are taken whether or not the profile dequantizes them otherwise.
+
+    `constant_scales` of the source, as in `plan_dequantize`.
+    """
+    dequantize = plan_dequantize(source.tensor, None, profile, more_storages=("i32",), constant_scales=constant_scales)
+    quantize = plan_quantize(dequantize.output_type, target.tensor, profile)
+    return ThroughRealPlan(
+        **requantizing(profile, quantize.rounding, source, target),
+        dequantize=dequantize,
+        quantize=quantize,
+        table=table_for(source.dtype, target.dtype, max(len(source.scales), len(target.scales))),
+    )
 
 
 def _stated(profile: str, scheme: str | None) -> OperationRule:

@@ -8,11 +8,16 @@ from enum import StrEnum
 from requant.convert.cast import plan_narrowing
 from requant.convert.float_encoding import Encoder, encoder
 from requant.convert.quantile import plan_quantize_quantile
-from requant.convert.quantize.flushing import plan_flushing
-from requant.convert.quantize.general import ROUNDINGS, plan_general
-from requant.convert.quantize.native import native_form, plan_native
-from requant.convert.quantize.small_float import plan_small_float
-from requant.convert.quantize.split_bytes import Runs, plan_split_bytes
+from requant.convert.quantize_plans import (
+    ROUNDINGS,
+    Runs,
+    native_form,
+    plan_flushing,
+    plan_general,
+    plan_native,
+    plan_small_float,
+    plan_split_bytes,
+)
 from requant.errors import ParameterError, UnsupportedError, about, excerpt
 from requant.errors.names import entry_named
 from requant.formats.elements import FloatElement
@@ -22,17 +27,6 @@ from requant.plan.operands import QuantizedOperand, bind, float_element, quantiz
 from requant.plan.plan import Plan
 from requant.profiles import Operation, OperationRule, Rounding, profile_named
 from requant.profiles.rule import Missing
-
-__all__ = [
-    "ROUNDINGS",
-    "NanPolicy",
-    "QuantizeRule",
-    "bound_output",
-    "plan_quantize",
-    "quantize_rule",
-    "rounding_named",
-]
-"""The roundings that can replace the profile's."""
 
 
 def rounding_named(name: str) -> Rounding:
@@ -77,7 +71,7 @@ class QuantizeRule:
     """What decides a conversion to the stored numbers of `operand`: the profile's rule, with what replaces parts of it.
 
     `encoder` is there for small floats. `alone` is the rule of the 4-bit elements that share their byte with none of
-    the same run of one scale (`requant.convert.quantize.split_bytes`), where it is not that of the others.
+    the same run of one scale (`requant.convert.quantize_plans`), where it is not that of the others.
     """
 
     rule: OperationRule

@@ -9,7 +9,7 @@ import numpy as np
 
 from requant.convert.float_encoding import Encoder, ScaleEncoder, encoder
 from requant.convert.small_floats import SMALL_FLOATS, decode, decoder, has_decoder
-from requant.errors import UnsupportedError, about, excerpt
+from requant.errors import UnsupportedError, error_side, excerpt
 from requant.formats.elements import FloatElement
 from requant.mlir.printer import print_type
 from requant.mlir.types import TensorType
@@ -80,7 +80,7 @@ def _plan(
     encoder: Encoder | ScaleEncoder | None,
 ) -> CastPlan:  # fmt: skip
     if source == target:
-        with about("output"):
+        with error_side("output"):
             raise UnsupportedError(f"the input has elements of {source.name} already; nothing is to be cast")
     return CastPlan(
         profile=profile,
@@ -109,9 +109,9 @@ def plan_narrowing(
     UnknownNameError, or UnsupportedError where the profile has no such cast.
     """
     rule = profile_named(profile).cast_rule()
-    with about("input"):
+    with error_side("input"):
         source = _float(input_type, "input", rule.sources, rule.authority)
-    with about("output"):
+    with error_side("output"):
         target = _float(output_type, "output", rule.formats, rule.authority)
         chosen = encoder(rule, target.name, source.name, rounding=rounding, saturate=saturate, refuses_nan=refuses_nan)
     plan = _plan(profile, input_type, output_type, source, target, chosen)
@@ -135,9 +135,9 @@ def plan_widening(input_type: TensorType, output_type: TensorType, profile: str)
     no such cast.
     """
     rule: CastRule = profile_named(profile).cast_rule()
-    with about("input"):
+    with error_side("input"):
         source = _float(input_type, "input", rule.formats, rule.authority)
-    with about("output"):
+    with error_side("output"):
         target = _float(output_type, "output", rule.sources, rule.authority)
     narrow = target.name in SMALL_FLOATS
     return _plan(

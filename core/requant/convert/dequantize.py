@@ -16,7 +16,7 @@ import numpy as np
 from requant.convert.cast import plan_widening
 from requant.convert.quantile import plan_dequantize_quantile
 from requant.convert.small_floats import Decoder, decoder
-from requant.errors import about
+from requant.errors import error_side
 from requant.formats.elements import BYTE, FLOATS, FloatElement
 from requant.formats.rules import Difference
 from requant.kernels.convert.dequantize.general import DEQUANTIZE_ANY
@@ -214,9 +214,9 @@ def dequantize_rule(
         storages=stated.storages + more_storages,
         granularities=stated.granularities + more_granularities,
     )
-    with about("input"):
+    with error_side("input"):
         operand = quantized_operand(input_type, "input", stated, profile)
-    with about("output"):
+    with error_side("output"):
         target = bind(operand.expressed if output_type is None else output_type, static_shape(input_type))
         float_element(target, "output")
         operand.check_expressed(target, stated.expressed)
@@ -243,10 +243,10 @@ def plan_dequantize(
     UnsupportedError or TypeFitError, as `requant.plan.operands` says.
     """
     profile_named(profile)
-    with about("input"):
+    with error_side("input"):
         shape = static_shape(input_type)
     if isinstance(input_type.element, FloatElement):
-        with about("output"):
+        with error_side("output"):
             target = bind(FLOATS["f32"] if output_type is None else output_type, shape)
         return plan_widening(input_type, target, profile)
     found = dequantize_rule(

@@ -18,7 +18,7 @@ from requant.convert.quantize_plans import (
     plan_small_float,
     plan_split_bytes,
 )
-from requant.errors import ParameterError, UnsupportedError, about, excerpt
+from requant.errors import ParameterError, UnsupportedError, error_side, excerpt
 from requant.errors.names import entry_named
 from requant.formats.elements import FloatElement
 from requant.formats.rules import Overflow
@@ -26,7 +26,7 @@ from requant.mlir.types import TensorType, Type
 from requant.plan.operands import QuantizedOperand, bind, float_element, quantized_operand, static_shape
 from requant.plan.plan import Plan
 from requant.profiles import Operation, OperationRule, Rounding, profile_named
-from requant.profiles.rule import Missing
+from requant.profiles.rule import NanResult
 
 
 def rounding_named(name: str) -> Rounding:
@@ -44,10 +44,10 @@ class NanPolicy(StrEnum):
 
 
 _HALF_BYTE = 4
-_MISSING = {
-    NanPolicy.ERROR: Missing.ERROR,
-    NanPolicy.LOWEST: Missing.LOWEST,
-    NanPolicy.ZERO_POINT: Missing.ZERO_POINT,
+_NAN_RESULTS = {
+    NanPolicy.ERROR: NanResult.ERROR,
+    NanPolicy.LOWEST: NanResult.LOWEST,
+    NanPolicy.ZERO_POINT: NanResult.ZERO_POINT,
 }
 
 
@@ -57,7 +57,7 @@ def _overridden(rule: OperationRule, rounding: Rounding | None, nan: NanPolicy) 
             detail = f"quantize does not round by {rounding}; it rounds by {', '.join(ROUNDINGS)}"
             raise UnsupportedError(detail, pointer="/rounding")
         rule = replace(rule, rounding=rounding)
-    return rule if nan is NanPolicy.PROFILE else replace(rule, missing=_MISSING[nan])
+    return rule if nan is NanPolicy.PROFILE else replace(rule, nan_result=_NAN_RESULTS[nan])
 
 
 def _refuses_nan(nan: NanPolicy, storage: str) -> bool:
@@ -97,7 +97,7 @@ def quantize_rule(
     stated = profile_named(profile)
     rule = stated.rule(Operation.QUANTIZE)
     rule = replace(rule, expressed=rule.expressed + more_expressed)
-    with about("output"):
+    with error_side("output"):
         operand = quantized_operand(output_type, "output", rule, profile)
         operand.check_expressed(input_type, rule.expressed)
     rule = rule.for_type(operand.layout_along(block_axis), operand.storage, operand.expressed.name)
@@ -123,8 +123,8 @@ def quantize_rule(
     rule = _overridden(rule, rounding, nan)
     if not (rule.split_bytes and operand.width == _HALF_BYTE and operand.elements):
         return QuantizeRule(rule, operand)
-    missing = Missing.INDEFINITE if nan is NanPolicy.PROFILE else rule.missing
-    alone = replace(rule, overflow=Overflow.INDEFINITE, missing=missing)
+    nan_result = NanResult.INDEFINITE if nan is NanPolicy.PROFILE else rule.nan_result
+    alone = replace(rule, overflow=Overflow.INDEFINITE, nan_result=nan_result)
     runs = Runs.of(operand)
     if runs.length == 1:
         return QuantizeRule(alone, operand)
@@ -196,8 +196,8 @@ def plan_quantize(
 
 def bound_output(input_type: TensorType, output_type: Type) -> TensorType:
     """Return the output type of a quantization of the shape of its input, which has to be a static tensor of floats."""
-    with about("input"):
+    with error_side("input"):
         shape = static_shape(input_type)
         float_element(input_type, "input")
-    with about("output"):
+    with error_side("output"):
         return bind(output_type, shape)

@@ -28,7 +28,7 @@ from requant.plan.lanes import LANES, rounded, rounded_scales, step_precision, w
 from requant.plan.operands import QuantizedOperand, float_element, static_shape
 from requant.plan.plan import Array, DeferredPlan, Plan, around, pieces, quantizing
 from requant.profiles import OperationRule, Rounding, ZeroPoint
-from requant.profiles.rule import Missing, Steps
+from requant.profiles.rule import NanResult, Steps
 
 _SMALLEST_NORMAL = np.finfo(np.float32).smallest_normal
 _LARGEST_THAT_SHOWS = 2.0**-125
@@ -161,17 +161,17 @@ def _stored_bounds(rule: OperationRule, operand: QuantizedOperand, in_float: boo
 def stored_nans(rule: OperationRule, operand: QuantizedOperand) -> Array:
     """Return what NaN is stored as, for each parameter of the type."""
     zero_points = np.array(operand.zero_points, np.int64)
-    match rule.missing:
-        case Missing.LOWEST:
+    match rule.nan_result:
+        case NanResult.LOWEST:
             return np.full_like(zero_points, operand.minimum)
-        case Missing.HIGHEST:
+        case NanResult.HIGHEST:
             return np.full_like(zero_points, operand.maximum)
-        case Missing.ZERO_POINT:
+        case NanResult.ZERO_POINT:
             return zero_points
-        case Missing.INT32_MINIMUM:
+        case NanResult.INT32_MINIMUM:
             return np.full_like(zero_points, _INT32_MINIMUM)
-        case Missing.INDEFINITE | Missing.INDEFINITE_HIGHEST:
-            converted = _INT32_MINIMUM if rule.missing is Missing.INDEFINITE else _LARGEST_F32_IN_INT32
+        case NanResult.INDEFINITE | NanResult.INDEFINITE_HIGHEST:
+            converted = _INT32_MINIMUM if rule.nan_result is NanResult.INDEFINITE else _LARGEST_F32_IN_INT32
             added = 0 if adds_in_float(rule) else zero_points
             wrapped = np.full_like(zero_points, converted + added).astype(np.int32).astype(np.int64)
             return np.clip(wrapped, operand.minimum, operand.maximum)
@@ -197,7 +197,7 @@ def plan_general(
         kernel.Field.ADDITION: _addition(rule),
         kernel.Field.ROUNDING: rule.rounding.code,
         kernel.Field.OVERFLOW: rule.overflow.code,
-        kernel.Field.NAN_UNDEFINED: rule.missing is Missing.ERROR,
+        kernel.Field.NAN_UNDEFINED: rule.nan_result is NanResult.ERROR,
         kernel.Field.SEED: seed,
         kernel.Field.BYTES: operand.dtype.itemsize,
     }
@@ -319,7 +319,7 @@ def plan_native(
     laid_out = np.concatenate([channels.lay_out(each, "<f4") for each in rows])
     zeros = channels.lay_out(zero_points * (not fused), integer)
     zeros_and_nans = np.concatenate([zeros, channels.lay_out(nans, integer)])
-    saturating = rule.overflow in (Overflow.SATURATE, Overflow.FLOAT_CLAMP) and rule.missing is not Missing.ERROR
+    saturating = rule.overflow in (Overflow.SATURATE, Overflow.FLOAT_CLAMP) and rule.nan_result is not NanResult.ERROR
     numbers = {
         Field.PARAMETERS: zeros.size,
         # The kernel's way from f16 to f32 has subnormals in between.
@@ -465,10 +465,10 @@ class SplitBytesPlan(Plan):
         parameter = places // group % groups * channels + places // run % channels
         with np.errstate(all="ignore"):
             quotient = lanes[places - start] / self.scales[parameter]
-        missing = np.isnan(quotient)
+        is_nan = np.isnan(quotient)
         # -2^31 itself fits int32, but its sum with a negative zero point wraps too.
-        number = ~missing & ~((quotient > -_BEYOND_INT32) & (quotient < _BEYOND_INT32))
-        far = number if self.keeps_nan else number | missing
+        number = ~is_nan & ~((quotient > -_BEYOND_INT32) & (quotient < _BEYOND_INT32))
+        far = number if self.keeps_nan else number | is_nan
         target[places[far] - start] = self.indefinite[parameter[far]]
         was_high, is_high = quotient[number] > 0, self.negative[parameter[number]]
         moved = int(np.count_nonzero(is_high)) - int(np.count_nonzero(was_high))
@@ -483,7 +483,7 @@ def plan_split_bytes(whole: Plan, rule: OperationRule, operand: QuantizedOperand
     """Return a plan around `whole`, for a tensor in which a byte is split between runs of at least two elements."""
     channels = operand.channels.as_runs()
     zero_points = np.array(operand.zero_points, np.int64)
-    indefinite = stored_nans(replace(rule, missing=Missing.INDEFINITE), operand)
+    indefinite = stored_nans(replace(rule, nan_result=NanResult.INDEFINITE), operand)
     scales = rounded_scales(operand.scales, operand.expressed, rule)
     with np.errstate(over="ignore"):
         reach = scales.min() * _SURELY_WITHIN

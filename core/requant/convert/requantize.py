@@ -14,7 +14,7 @@ import numpy as np
 from requant.convert.dequantize import plan_dequantize
 from requant.convert.quantize import plan_quantize
 from requant.convert.scaling import Granularity, common_granularity, plan_scaling
-from requant.errors import TypeFitError, UnsupportedError, about
+from requant.errors import TypeFitError, UnsupportedError, error_side
 from requant.formats.elements import IntegerElement
 from requant.mlir.types import TensorType, Type
 from requant.plan.channels import whole_blocks
@@ -66,13 +66,13 @@ class RescaleSide:
 def check_signs(source: RescaleSide, target: RescaleSide) -> None:
     """Raise UnsupportedError, about the side that may not be unsigned, if there is one: ERROR_IF 6 to 8."""
     if source.unsigned and target.unsigned:
-        with about("output"):
+        with error_side("output"):
             raise UnsupportedError(
                 "RESCALE takes at most one unsigned side, and both the input and the output are unsigned"
             )
     for side, other in ((source, target), (target, source)):
         if side.unsigned and (side.element in _WIDE or other.element in _WIDE):
-            with about(side.name):
+            with error_side(side.name):
                 raise UnsupportedError(
                     "RESCALE takes unsigned numbers only between i8 and i16; the input is "
                     f"{source.text} and the output {target.text}"
@@ -83,7 +83,7 @@ def check_rescale(source: QuantizedOperand, target: QuantizedOperand) -> None:
     """Raise UnsupportedError where one of the conditions holds for a conversion between quantized types."""
     sides = _side(source, "input"), _side(target, "output")
     for side, operand in zip(sides, (source, target), strict=True):
-        with about(side.name):
+        with error_side(side.name):
             for zero_point in operand.zero_points:
                 side.check_zero_point(zero_point)
     check_signs(*sides)
@@ -156,7 +156,7 @@ def _pair_rule(rule: OperationRule, source: StoredOperand, target: StoredOperand
             check_rescale(source, target)
         rule = rule.for_pair(source.storage, target.storage)
         for name, quantized in (("input", source), ("output", target)):
-            with about(name):
+            with error_side(name):
                 check_type_rules(quantized.tensor, name, rule)
     for side, operand in (("input", source), ("output", target)):
         if isinstance(operand, QuantizedOperand) and operand.granularity not in rule.granularities:
@@ -219,10 +219,10 @@ def plan_requantize(
     ParameterError when a multiplier or shift is outside what the scheme is defined for.
     """
     stated = _stated(profile, scheme)
-    with about("input"):
+    with error_side("input"):
         shape = static_shape(input_type)
         source = _operand(input_type, "input", stated, profile)
-    with about("output"):
+    with error_side("output"):
         target = _operand(bind(output_type, shape), "output", stated, profile)
         rule = _pair_rule(stated, source, target, profile)
     sides = [(each.blocks, len(each.zero_points)) for each in (source, target)]
@@ -236,7 +236,7 @@ def plan_requantize(
         raise UnsupportedError("an axis is that of given multipliers, and none are given", pointer="/axis")
     for side, operand in (("input", source), ("output", target)):
         if not isinstance(operand, QuantizedOperand):
-            with about(side):
+            with error_side(side):
                 detail = f"the {side} has plain integers, without a scale to derive a multiplier from; give multipliers"
                 raise UnsupportedError(detail)
     assert isinstance(source, QuantizedOperand)

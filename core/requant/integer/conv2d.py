@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from requant.errors import TypeFitError, UnsupportedError, about
+from requant.errors import TypeFitError, UnsupportedError, error_side
 from requant.errors.cancellation import check_cancelled
 from requant.integer.accumulation import Accumulation, Block, Integers, Zeros, rows_of_block
 from requant.integer.columns import COST_OF_ELEMENT, COST_OF_START, TiledColumns, cost_of_runs, cost_of_tiles, is_tiled
@@ -67,7 +67,7 @@ class Conv2d(Accumulation):
         """Check the shapes. Raise TypeFitError or UnsupportedError, about the side at fault, and ParameterError."""
         window.check()
         for name, side, layout in (("lhs", lhs, window.layout), ("rhs", rhs, window.weights_layout)):
-            with about(name):
+            with error_side(name):
                 if len(side.shape) != 4:
                     raise TypeFitError(f"there are four dimensions, {layout}; this has {len(side.shape)}")
                 own = "" if name == "lhs" else "O"
@@ -76,7 +76,7 @@ class Conv2d(Accumulation):
                         raise UnsupportedError(f"parameters along {layout[axis]} cannot be factored out of a sum")
         images, height, width, channels = (lhs.shape[window.layout.index(each)] for each in _NHWC)
         outputs, tall, wide, depth = (rhs.shape[window.weights_layout.index(each)] for each in "OHWI")
-        with about("rhs"):
+        with error_side("rhs"):
             if 0 in (outputs, tall, wide, depth):
                 raise TypeFitError("no dimension of the weights may be 0")
             if channels != depth * window.groups or outputs % window.groups:
@@ -84,7 +84,7 @@ class Conv2d(Accumulation):
                     f"{window.groups} groups of {depth} input channels take {depth * window.groups} of them and divide "
                     f"the output channels; there are {channels} and {outputs}"
                 )
-        with about("lhs"):
+        with error_side("lhs"):
             rows, above = window.placed(height, tall, 0)
             columns, before = window.placed(width, wide, 1)
         shape = (images, rows, columns, outputs)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from requant.errors import TypeFitError, UnsupportedError, about
+from requant.errors import TypeFitError, UnsupportedError, error_side
 from requant.errors.cancellation import check_cancelled
 from requant.integer.accumulation import Accumulation, Block, Integers, Zeros, rows_of_block
 from requant.integer.columns import (
@@ -52,12 +52,12 @@ class Matmul(Accumulation):
     def of(cls, lhs: Integers, rhs: Integers, accumulator: Accumulator, overflow: SumOverflow) -> Matmul:
         """Check the shapes. Raise TypeFitError, about the side at fault, if they cannot be multiplied."""
         for name, side, summed in (("lhs", lhs, -1), ("rhs", rhs, -2)):
-            with about(name):
+            with error_side(name):
                 if len(side.shape) < 2:
                     raise TypeFitError(f"a matrix has at least two dimensions; this has {len(side.shape)}")
                 if side.zero_points.shape[summed] != 1:
                     raise UnsupportedError("the parameters go along the dimension that is summed over")
-        with about("rhs"):
+        with error_side("rhs"):
             if rhs.shape[-2] != lhs.shape[-1]:
                 raise TypeFitError(
                     f"the left side has rows of {lhs.shape[-1]} numbers, and the right side columns of {rhs.shape[-2]}"

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from requant.convert.requantize import plan_through_real
 from requant.convert.scaling import Granularity, common_granularity, plan_scaling
-from requant.errors import ParameterError, PreconditionError, TypeFitError, UnsupportedError, about
+from requant.errors import ParameterError, PreconditionError, TypeFitError, UnsupportedError, error_side
 from requant.errors.cancellation import checked
 from requant.formats.elements import FLOATS, IntegerElement
 from requant.formats.rounding import Rounding
@@ -52,7 +52,7 @@ class Side:
     def quantized(self, name: str) -> QuantizedOperand:
         """Return the operand, or raise UnsupportedError for plain integers."""
         if not isinstance(self.operand, QuantizedOperand):
-            with about(name):
+            with error_side(name):
                 detail = f"the {name} has plain integers, without a scale; a quantized output needs one"
                 raise UnsupportedError(detail)
         return self.operand
@@ -94,7 +94,7 @@ def plan_output(
     Raise UnsupportedError, UnknownNameError or ParameterError.
     """
     lhs, rhs = sides[0].quantized("lhs"), sides[1].quantized("rhs")
-    with about("output"):
+    with error_side("output"):
         target = quantized_operand(_in_memory(output, order, shape), "output", _OUTPUTS, profile)
         for side, operand in (("left side", lhs), ("right side", rhs)):
             if operand.expressed != target.expressed:
@@ -212,7 +212,7 @@ def plan_bias(
     Raise TypeFitError unless it has one dimension of `columns`, UnsupportedError for elements that are no integers, and
     for a quantized bias with a zero point, or for sums without a scale.
     """
-    with about("bias"):
+    with error_side("bias"):
         shape = static_shape(tensor)
         if shape != (columns,):
             raise TypeFitError(f"a bias here has {columns} elements in one dimension; this has shape {list(shape)}")

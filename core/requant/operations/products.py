@@ -26,7 +26,7 @@ from requant.description import (
     TensorValue,
     Trace,
 )
-from requant.errors import at
+from requant.errors import default_pointer
 from requant.integer.add import AddPlan
 from requant.integer.conv2d import plan_conv2d
 from requant.integer.matmul import plan_matmul
@@ -60,7 +60,7 @@ def _plan_product(
     options, given = call.options, {name: side for name, side in sides.items() if name in call.types}
     scheme = options["scheme"]
     if scheme is not None:
-        with at("/scheme"):
+        with default_pointer("/scheme"):
             scheme = scheme_named(scheme).name
     plan = planner(
         **{side: call.types[name] for name, side in given.items()},

@@ -12,7 +12,7 @@ from requant.convert.explain.explanation import Explainer
 from requant.convert.explain.requantize import scaling_explainer
 from requant.convert.vectors.conversions import ZeroPoints, designed_multipliers, storage_of, taken, zero_points_of
 from requant.convert.vectors.subject import Draws, ParameterReason, Subject
-from requant.errors import RequantError, TypeFitError, UnsupportedError, about, excerpt
+from requant.errors import RequantError, TypeFitError, UnsupportedError, error_side, excerpt
 from requant.errors.names import entry_named
 from requant.formats.elements import IntegerElement, Signedness
 from requant.mlir.printer import print_type
@@ -84,7 +84,7 @@ def operation_named(name: str) -> ConversionOperator:
 
 
 def _side(given: Type, side: str) -> IntegerElement:
-    with about(side):
+    with error_side(side):
         if isinstance(given, TensorType):
             raise TypeFitError("expected an element type, not a tensor type; set the number of vectors with count")
         if not isinstance(given, IntegerElement):

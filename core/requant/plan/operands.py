@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from requant.errors import TypeFitError, UnsupportedError, about, excerpt
+from requant.errors import TypeFitError, UnsupportedError, error_side, excerpt
 from requant.formats.elements import FloatElement, IntegerElement, integer_dtype
 from requant.mlir.casts import scast_reason
 from requant.mlir.fit import fit_fault
@@ -137,7 +137,7 @@ class StoredOperand:
 
     def check_symmetric(self, side: str, reason: str) -> None:
         """Raise UnsupportedError, giving `reason`, unless every zero point is 0."""
-        with about(side):
+        with error_side(side):
             for channel, zero_point in enumerate(self.zero_points):
                 if zero_point:
                     raise UnsupportedError(f"{reason}; channel {channel} of the {side} has zero point {zero_point}")

@@ -10,7 +10,7 @@ from requant.profiles.integer_rule import Accumulator, Addition, AddRule, Produc
 from requant.profiles.rule import (
     DEQUANTIZE,
     NO_NAN,
-    Missing,
+    NanResult,
     Operation,
     OperationRule,
     Profile,
@@ -36,7 +36,7 @@ _QUANTIZE = OperationRule(
     saturation="clamp after the int32 addition: above 2^31, and for +infinity, the result is lo (hi when z < 0)",
     nan="as -2^31: lo when z >= 0, hi when z < 0",
     overflow=Overflow.INDEFINITE,
-    missing=Missing.INDEFINITE,
+    nan_result=NanResult.INDEFINITE,
     storages=_STORAGES,
 )
 _DEQUANTIZE = OperationRule(
@@ -147,7 +147,7 @@ LITERT_XNNPACK = Profile(
             saturation="infinities saturate, but become NaN where s > 2^126, whose reciprocal is treated as 0",
             nan="hi",
             quotient=Quotient.RECIPROCAL,
-            missing=Missing.HIGHEST,
+            nan_result=NanResult.HIGHEST,
             storages=_BYTES,
             granularities=("per_tensor",),
             type_rules=TypeRules.XNNPACK,

@@ -38,7 +38,7 @@ class Steps(StrEnum):
     F32 = "f32"
 
 
-class Missing(StrEnum):
+class NanResult(StrEnum):
     """The result of NaN."""
 
     LOWEST = "lowest"
@@ -108,7 +108,7 @@ class OperationRule:
     steps: Steps = Steps.F32
     scales: Steps = Steps.EXPRESSED
     overflow: Overflow = Overflow.SATURATE
-    missing: Missing = Missing.LOWEST
+    nan_result: NanResult = NanResult.LOWEST
     difference: Difference = Difference.INTEGER
     expressed: tuple[str, ...] = ("f32",)
     storages: tuple[str, ...] = INTEGERS

@@ -7,7 +7,7 @@ from requant.profiles.cast import FINITE, CastRule, FiniteNan, FloatOverflow, Na
 from requant.profiles.integer_rule import Addition, AddRule, ProductRule, SumOverflow
 from requant.profiles.rule import (
     NO_NAN,
-    Missing,
+    NanResult,
     Operation,
     OperationRule,
     Profile,
@@ -40,7 +40,7 @@ STABLEHLO = Profile(
             saturation="clamp in E before rounding, then a saturating conversion; infinities saturate",
             nan="0",
             steps=Steps.EXPRESSED,
-            missing=Missing.ZERO,
+            nan_result=NanResult.ZERO,
             expressed=_EXPRESSED,
             storages=_STORAGES,
             type_rules=TypeRules.STABLEHLO,

@@ -17,7 +17,14 @@ from requant.convert.dequantize import plan_dequantize
 from requant.convert.quantize import plan_quantize
 from requant.convert.requantize import plan_requantize
 from requant.convert.scaling import ScalingPlan
-from requant.errors import InvalidRequestError, ParameterError, PreconditionError, UnsupportedError, at, sides
+from requant.errors import (
+    InvalidRequestError,
+    ParameterError,
+    PreconditionError,
+    UnsupportedError,
+    default_pointer,
+    pointers_for_sides,
+)
 from requant.mlir import print_type
 from requant.mlir.types import AnyType, CalibratedType, ElementType, TensorType, Type
 from requant.plan.conversion import Conversion
@@ -151,14 +158,14 @@ def made_of_call(call: ConversionCall, make: Callable[..., Made], settings: Sett
     for option in OPTIONS[call.operation]:
         for name, value in call.options:
             if name == option.name:
-                with at(f"/{name}"):
+                with default_pointer(f"/{name}"):
                     arguments[name] = option.read(value)
     of_multipliers: AbstractContextManager[None] = nullcontext()
     if call.multipliers is not None:
         arguments["multipliers"] = call.multipliers
-        of_multipliers = at("/multipliers", ParameterError, PreconditionError)
-    types = sides(input=call.input_place, output="/output_type")
-    with at("/profile", UnsupportedError), types, of_multipliers:
+        of_multipliers = default_pointer("/multipliers", ParameterError, PreconditionError)
+    types = pointers_for_sides(input=call.input_place, output="/output_type")
+    with default_pointer("/profile", UnsupportedError), types, of_multipliers:
         return make(input_type, output_type, call.profile, **arguments)
 
 
@@ -172,7 +179,7 @@ def input_tensor_type(call: ConversionCall, settings: Settings) -> TensorType:
         assert isinstance(call.input_type, str)
         return read_tensor_type(call.input_type, settings, "/input_type")
     given = _read(call.input_type, settings, "/input_type")
-    with at(call.input_place):
+    with default_pointer(call.input_place):
         if given is None:
             assert call.element is not None
             return TensorType(call.shape, call.element)

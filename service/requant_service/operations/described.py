@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from requant.description import Operation, OperationCall, PlannedWork
-from requant.errors import LimitError, UnsupportedError, at, sides
+from requant.errors import LimitError, UnsupportedError, default_pointer, pointers_for_sides
 from requant_service.operations.integer import check_size, weight_of
 from requant_service.runtime.settings import Settings
 
@@ -19,7 +19,7 @@ def plan_operation(
     """
     named = {each.side or each.name: places[each.name] for each in operation.inputs if each.name in places}
     # What a profile does not take, and no type or option is to blame for, is about the profile.
-    with at("/profile", UnsupportedError), sides(**named, output=places["output"]):
+    with default_pointer("/profile", UnsupportedError), pointers_for_sides(**named, output=places["output"]):
         work = operation.plan(call)
     if work.traced and work.elements > settings.max_traced:
         limit = settings.max_traced

@@ -71,7 +71,7 @@ class FloatCodes:
             y = signed_zero(y).value
             y = working.float(StepKind.CONVERT, symbol, f"f16({symbol} + 0)", Precision((F16,)).of(y), F16)
         if math.isnan(y):
-            return self._missing(working, symbol, self._nan_code(y))
+            return self._nan(working, symbol, self._nan_code(y))
         sign = self.format.sign_bit if math.copysign(1.0, y) < 0 else 0
         saturated = None if sign == 0 else Saturation.LOW
         special = special_codes(self.rule, self.target, self.source, self.saturate)
@@ -126,7 +126,7 @@ class FloatCodes:
         sign = self.format.sign_bit if bits >> 63 else 0
         return max(kept, special.smallest_nan) | ((sign & special.nan_sign) ^ special.nan_flip)
 
-    def _missing(self, working: Working, symbol: str, code: int) -> Code:
+    def _nan(self, working: Working, symbol: str, code: int) -> Code:
         self._add(working, StepKind.NAN, symbol, code)
         return Code(code)
 
@@ -149,7 +149,7 @@ class FloatCodes:
         before = self.rule.scale_range is ScaleRange.BEFORE_ROUNDING
         positive_only = self.rule.scale_range is ScaleRange.POSITIVE_ONLY
         if math.isnan(x):
-            return self._missing(working, symbol, 255)
+            return self._nan(working, symbol, 255)
         beyond = 254 if self._saturates else 255
         value = -abs(x) if negative and (before or positive_only) else abs(x)
         low = (negative and (before or positive_only)) or value < self.format.smallest

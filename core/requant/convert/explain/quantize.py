@@ -52,7 +52,7 @@ from requant.mlir.types import TensorType, Type
 from requant.plan.operands import QuantizedOperand, float_element, static_shape
 from requant.plan.plan import Plan
 from requant.profiles import OperationRule, ZeroPoint, profile_named
-from requant.profiles.rule import Missing
+from requant.profiles.rule import NanResult
 
 _INT32_MINIMUM = -(1 << 31)
 _INT32_MAXIMUM = (1 << 31) - 1
@@ -148,7 +148,7 @@ class IntegerQuantization:
                 v = working.float(StepKind.ADD_ZERO_POINT, "w", "v + z", steps.add(v, a), steps.element)
                 symbol = "w"
         if math.isnan(v):
-            return self._missing(working, z)
+            return self._nan(working, z)
         n = self._rounded(working, symbol, v, index)
         return self._within_bounds(working, n, z, steps, lane)
 
@@ -249,20 +249,20 @@ class IntegerQuantization:
         lowest, highest = (min(max(bound, operand.lowest), operand.highest) for bound in (low, high))
         return int(lowest), int(highest)
 
-    def _missing(self, working: Working, z: int) -> Stored:
+    def _nan(self, working: Working, z: int) -> Stored:
         """Add the steps for NaN, and return what it is stored as."""
-        operand, missing = self.operand, self.rule.missing
+        operand, nan_result = self.operand, self.rule.nan_result
         lowest, highest = operand.minimum, operand.maximum
         formulas = {
-            Missing.LOWEST: ("lo", lowest),
-            Missing.HIGHEST: ("hi", highest),
-            Missing.ZERO: ("0", 0),
-            Missing.ZERO_POINT: ("z", z),
-            Missing.INT32_MINIMUM: (str(_INT32_MINIMUM), _INT32_MINIMUM),
+            NanResult.LOWEST: ("lo", lowest),
+            NanResult.HIGHEST: ("hi", highest),
+            NanResult.ZERO: ("0", 0),
+            NanResult.ZERO_POINT: ("z", z),
+            NanResult.INT32_MINIMUM: (str(_INT32_MINIMUM), _INT32_MINIMUM),
         }
-        if missing in formulas:
-            return Stored(working.integer(StepKind.NAN, "q", *formulas[missing]))
-        i = _INT32_MINIMUM if missing is Missing.INDEFINITE else _LARGEST_F32_IN_INT32
+        if nan_result in formulas:
+            return Stored(working.integer(StepKind.NAN, "q", *formulas[nan_result]))
+        i = _INT32_MINIMUM if nan_result is NanResult.INDEFINITE else _LARGEST_F32_IN_INT32
         working.integer(StepKind.NAN, "i", "int32(v)", i, "i32")
         symbol, total = "i", i
         if not self._adds_in_float:
@@ -348,7 +348,7 @@ class _ToTable(QuantizeExplainer):
         v = quotient_steps(working, rule, self.scales, x, parameter, steps)
         w = working.float(StepKind.ADD_ZERO_POINT, "w", "v + z", steps.add(v, z), steps.element)
         if math.isnan(w):
-            if rule.missing is Missing.ZERO_POINT:
+            if rule.nan_result is NanResult.ZERO_POINT:
                 return Stored(working.integer(StepKind.NAN, "q", "code(nearest_value(z))", self._nearest(z)[1]))
             return Stored(working.integer(StepKind.NAN, "q", "lo", operand.minimum))
         value, q, tie = self._nearest(w)

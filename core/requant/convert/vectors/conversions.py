@@ -28,7 +28,7 @@ from requant.errors import (
     RequantError,
     TypeFitError,
     UnsupportedError,
-    about,
+    error_side,
     excerpt,
 )
 from requant.formats.elements import FLOATS, FloatElement, IntegerElement, Signedness
@@ -159,9 +159,9 @@ def conversion_subjects(
     `most` are of sets that are designed. Raise what the
     plan raises, TypeFitError for the type of a tensor, UnsupportedError for parameters of blocks.
     """
-    with about("input"):
+    with error_side("input"):
         source = _element(input_type)
-    with about("output"):
+    with error_side("output"):
         target = None if output_type is None else _element(output_type)
     made = _Conversion(operation, source, target, profile, options)
     if operation is Operation.REQUANTIZE:
@@ -198,7 +198,7 @@ class _Conversion:
         self.channels = len(per_axis[0].scales) if per_axis else 0
         self.axis = per_axis[0].axis if per_axis else 0
         side = "input" if per_axis and per_axis[0] is source else "output"
-        with about(side):
+        with error_side(side):
             if self.axis > HIGHEST_AXIS:
                 detail = f"the axis of the {side} is {self.axis}; vectors take at most {HIGHEST_AXIS}"
                 raise LimitError(detail, limit=HIGHEST_AXIS)
@@ -216,11 +216,11 @@ class _Conversion:
         """Return a subject for each designed scale and zero point that the profile accepts."""
         quantizes = self.operation is Operation.QUANTIZE
         stored, real = (self.target, self.source) if quantizes else (self.source, self.target or FLOATS["f32"])
-        with about("input" if quantizes else "output"):
+        with error_side("input" if quantizes else "output"):
             if not isinstance(real, FloatElement):
                 detail = f"scales are designed for floats; this is {excerpt(print_type(real))}"
                 raise UnsupportedError(detail)
-        with about("output" if quantizes else "input"):
+        with error_side("output" if quantizes else "input"):
             storage = storage_of(stored)
 
         def subject(scale: float, zero_point: int, why: tuple[ParameterReason, ...]) -> Subject:
@@ -232,9 +232,9 @@ class _Conversion:
 
     def of_designed_multipliers(self, seed: int, most: int) -> list[Subject]:
         """Return a subject for each designed multiplier, shift and pair of zero points that the scheme accepts."""
-        with about("input"):
+        with error_side("input"):
             source = storage_of(self.source)
-        with about("output"):
+        with error_side("output"):
             target = storage_of(self.target)
         named = self.options.get("scheme") or self._scheme_for(storage_name(source), storage_name(target))
 
@@ -263,7 +263,7 @@ class _Conversion:
     def _scheme_for(self, source: str, target: str) -> str:
         """Return the scheme of the profile for a pair of storages. Some pairs have one of their own."""
         rule = profile_named(self.profile).rule(Operation.REQUANTIZE)
-        with about("output"):
+        with error_side("output"):
             rule = rule.for_pair(source, target)
         if rule.scheme is None:
             raise UnsupportedError(f"profile {self.profile} multiplies by two scales; name a scheme, or give scales")

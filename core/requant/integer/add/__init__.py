@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from requant.errors import TypeFitError, UnsupportedError, about
+from requant.errors import TypeFitError, UnsupportedError, error_side
 from requant.integer.accumulation import STORAGES
 from requant.integer.add.arithmetic import Arithmetic
 from requant.integer.add.common_scale import plan_common_scale
@@ -48,7 +48,7 @@ def _arithmetic(
     if rule.addition is Addition.THROUGH_REAL or (rule.addition is Addition.TO_OUTPUT_SCALE and not per_tensor):
         return plan_add_through_real(lhs, rhs, output, profile)
     for name, each in (("lhs", lhs), ("rhs", rhs), ("output", output)):
-        with about(name):
+        with error_side(name):
             if not _is_per_tensor(each):
                 raise UnsupportedError(f"profile {profile} adds tensors with one scale each")
     return _INTEGER_ARITHMETICS[rule.addition](rule, lhs, rhs, output, profile)
@@ -74,16 +74,16 @@ def plan_add(
     rule = rule if scheme is None else _with_scheme(rule, profile, scheme)
     shapes = []
     for name, tensor in (("lhs", lhs), ("rhs", rhs)):
-        with about(name):
+        with error_side(name):
             shapes.append(static_shape(tensor))
-    with about("rhs"):
+    with error_side("rhs"):
         try:
             shape = np.broadcast_shapes(*shapes)
         except ValueError:
             raise TypeFitError(f"the shapes {shapes[0]} and {shapes[1]} cannot be broadcast") from None
     sides: dict[str, QuantizedOperand] = {}
     for name, type_ in (("lhs", lhs), ("rhs", rhs), ("output", output)):
-        with about(name):
+        with error_side(name):
             tensor = bind(type_, shapes[len(sides)] if name != "output" else shape)
             sides[name] = quantized_operand(tensor, name, _SIDES, profile)
             if not _is_per_tensor(sides[name]) and static_shape(tensor) != shape:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from requant.errors import ParameterError, UnsupportedError, about
+from requant.errors import ParameterError, UnsupportedError, error_side
 from requant.formats.rounding import Rounding
 from requant.integer.add.arithmetic import Arithmetic, clamp
 from requant.plan.operands import QuantizedOperand
@@ -56,7 +56,7 @@ def plan_common_scale(
     """
     for name, side in (("lhs", lhs), ("rhs", rhs), ("output", output)):
         if side.width > 8:
-            with about(name):
+            with error_side(name):
                 raise UnsupportedError(f"profile {profile} adds numbers of at most 8 bits; {name} has {side.storage}")
     ratios = []
     for name, side in (("lhs", lhs), ("rhs", rhs)):

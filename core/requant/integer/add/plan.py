@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from requant.errors import PreconditionError, about
+from requant.errors import PreconditionError, error_side
 from requant.integer.accumulation import Integers
 from requant.integer.add.arithmetic import Arithmetic
 from requant.mlir.types import TensorType
@@ -55,7 +55,7 @@ class AddPlan:
     def _broadcast(self, lhs: Array, rhs: Array) -> Iterator[Array]:
         for side, array in (("lhs", lhs), ("rhs", rhs)):
             type_, integers = self.operand(side)
-            with about(side):
+            with error_side(side):
                 integers.check(array)
             shape = static_shape(type_)
             wide = array if shape == self.shape else np.broadcast_to(array.reshape(shape), self.shape)

@@ -23,7 +23,7 @@ from requant.errors import (
     RequantError,
     TypeFitError,
     UnsupportedError,
-    about,
+    error_side,
     excerpt,
 )
 from requant.formats.elements import IntegerElement, Signedness, integer_dtype
@@ -183,12 +183,12 @@ def plan_rescale(
     disagree or have no elements, ParameterError for a number that its operand's element type does not hold, and
     PreconditionError for a multiplier or shift that makes the result unpredictable.
     """
-    with about("input"):
+    with error_side("input"):
         shape = static_shape(input_type)
         if 0 in shape:
             raise TypeFitError("the input has a dimension of 0; TOSA's tensors have at least 1 of each")
         source_element = _element(input_type, "input", _INPUTS)
-    with about("output"):
+    with error_side("output"):
         target_type = bind(output_type, shape)
         target_element = _element(target_type, "output", _OUTPUTS)
     source = RescaleSide("input", source_element.name, input_unsigned)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from starlette.requests import Request
 from starlette.responses import Response
 
-from requant.errors import InvalidRequestError, TypeFitError, at
+from requant.errors import InvalidRequestError, TypeFitError, default_pointer
 from requant.mlir import print_type
 from requant.schemes.factors import parse_factor
 from requant_service.http.json_body import MEDIA_TYPE, receive_json
@@ -62,11 +62,11 @@ async def quantize_in_blocks(request: Request) -> Response:
     call, body = await receive_json(request, QuantizeBlocksRequest, running)
 
     def work() -> Response:
-        with at("/input/type"):
+        with default_pointer("/input/type"):
             input_type = read_tensor_type(call.input.type, settings, "/input/type")
             element = blocks.real_element(input_type)
         source = read_elements(call.input, input_type, element.tensor_dtype, "input", body, settings)
-        with at("/global_scale"):
+        with default_pointer("/global_scale"):
             global_scale = blocks.read_global_scale(body.number_text(call.global_scale, "global_scale"))
         tensor = blocks.quantize(source, input_type, call.format, call.rule, global_scale)
         pieces: list[Buffer] = [b'{"format":' + json_text(tensor.format)]
@@ -98,7 +98,7 @@ async def dequantize_from_blocks(request: Request) -> Response:
     await reserve_memory(request.scope, _BYTES_OF_NUMBERS * len(body))
 
     def work() -> Response:
-        with at("/output_type"):
+        with default_pointer("/output_type"):
             output = read_tensor_type(call.output_type, settings, "/output_type")
             wanted = blocks.Dequantization.to(output, call.format)
         given: dict[str, Tensor] = call.given("elements", "scales", "blocks")
@@ -107,7 +107,7 @@ async def dequantize_from_blocks(request: Request) -> Response:
             if name not in wanted.parts:
                 message, detail = f"{call.format} has no {name}", f"{call.format} has none"
                 raise InvalidRequestError.of_field(f"/{name}", "extra_forbidden", detail, message=message)
-        with at("/global_scale"):
+        with default_pointer("/global_scale"):
             given_scale = call.given("global_scale").get("global_scale")
             scale = None if given_scale is None else parse_factor(body.number_text(given_scale, "global_scale"))
         real = wanted.run(parts, scale)

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from requant.calibration.methods.search import Calibration, CalibrationRequest, plan_calibration
-from requant.errors import TypeFitError, at
+from requant.errors import TypeFitError, default_pointer
 from requant.mlir.types import TensorType
 from requant.plan.operands import float_element, static_shape
 from requant_service.http.json_body import receive_json
@@ -76,7 +76,7 @@ async def derive_from_tensor(request: Request) -> Response:
 
 def _decide(call: TensorParametersRequest, tensors: list[Tensor], paths: list[str], settings: Settings) -> Calibration:
     tensor = _common_type(tensors, paths, settings)
-    with at(f"/{paths[0]}/type"):
+    with default_pointer(f"/{paths[0]}/type"):
         static_shape(tensor)
         float_element(tensor, "input")
     storage = read_storage(call.storage)

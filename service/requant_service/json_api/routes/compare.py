@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from requant.comparison.comparison import Comparison, ComparisonReport, plan_comparison
-from requant.errors import sides
+from requant.errors import pointers_for_sides
 from requant_service.http.json_body import receive_json
 from requant_service.http.openapi_operation import json_operation
 from requant_service.http.query import no_query
@@ -38,7 +38,7 @@ async def compare(request: Request) -> Response:
     def decide() -> Comparison:
         a_type = read_tensor_type(call.a.type, settings, "/a/type")
         b_type = read_tensor_type(call.b.type, settings, "/b/type")
-        with sides(a="/a/type", b="/b/type"):
+        with pointers_for_sides(a="/a/type", b="/b/type"):
             return plan_comparison(a_type, b_type)
 
     def run() -> Response:

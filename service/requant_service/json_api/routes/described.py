@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from requant.description import Kind, Operation, OperationCall, PlannedWork, TensorValue
-from requant.errors import sides
+from requant.errors import pointers_for_sides
 from requant.operations import OPERATIONS
 from requant.plan.packing import Packing
 from requant_service.http.json_body import MEDIA_TYPE, receive_json
@@ -82,7 +82,7 @@ class _Exchange:
                 arrays[each.name] = read_elements(
                     tensor, stored.type, stored.dtype, each.name, self._body, self._settings, dense=dense
                 )
-        with sides(**{each.side or each.name: f"/{each.name}" for each in self._operation.inputs}):
+        with pointers_for_sides(**{each.side or each.name: f"/{each.name}" for each in self._operation.inputs}):
             result = work.run(arrays)
         (output,) = result.outputs.values()
 

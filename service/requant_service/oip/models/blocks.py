@@ -6,7 +6,7 @@ from math import prod
 
 from requant.convert.blocks.block_tensor import BlockFormat
 from requant.convert.blocks.mx import MxRule
-from requant.errors import InvalidRequestError, TypeFitError, at
+from requant.errors import InvalidRequestError, TypeFitError, default_pointer
 from requant.mlir import print_type
 from requant.plan.operands import static_shape
 from requant.schemes.factors import parse_factor
@@ -38,10 +38,10 @@ _PARTS = (_ELEMENTS, _SCALES, _BLOCKS)
 def _plan_quantize(call: Call) -> Job:
     x = call.inputs["x"]
     format_, rule = call.choice("format", BlockFormat), call.choice("rule", MxRule)
-    with at(pointer_to("global_scale")):
+    with default_pointer(pointer_to("global_scale")):
         global_scale = blocks.read_global_scale(call.text("global_scale"))
     x_type = call.tensor_type("x", "input_type")
-    with at(x.pointer):
+    with default_pointer(x.pointer):
         element = blocks.real_element(x_type)
     source = x.kept_as(element, element.tensor_dtype)
 
@@ -97,14 +97,14 @@ def _part(call: Call, wanted: blocks.Dequantization, name: str) -> Array:
 def _plan_dequantize(call: Call) -> Job:
     format_, place = call.choice("format", BlockFormat), pointer_to("output_type")
     y_type = read_tensor_type(call.text("output_type"), call.settings, place)
-    with at(place):
+    with default_pointer(place):
         wanted = blocks.Dequantization.to(y_type, format_)
     parts = {name: _part(call, wanted, name) for name in wanted.parts}
     for name, tensor in call.inputs.items():
         if name not in parts:
             message, detail = f"{format_} has no {name}", f"{format_} has none"
             raise InvalidRequestError.of_field(tensor.pointer, "extra_forbidden", detail, message=message)
-    with at(pointer_to("global_scale")):
+    with default_pointer(pointer_to("global_scale")):
         scale = parse_factor(call.text("global_scale")) if call.has("global_scale") else None
 
     def run() -> Answer:

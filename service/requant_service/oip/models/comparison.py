@@ -7,7 +7,7 @@ from dataclasses import asdict
 import numpy as np
 
 from requant.comparison.comparison import MAX_REPORTED, ComparisonReport, plan_comparison
-from requant.errors import sides
+from requant.errors import pointers_for_sides
 from requant_service.oip.call import Call
 from requant_service.oip.datatypes import DATATYPES
 from requant_service.oip.models.model import Answer, Job, Model, Slot
@@ -37,7 +37,7 @@ def _parameters(report: ComparisonReport) -> dict[str, Value]:
 def _plan(call: Call) -> Job:
     a, b = call.inputs["a"], call.inputs["b"]
     a_type, b_type = call.tensor_type("a", "a_type"), call.tensor_type("b", "b_type")
-    with sides(a=a.pointer, b=b.pointer):
+    with pointers_for_sides(a=a.pointer, b=b.pointer):
         planned = plan_comparison(a_type, b_type)
     kept_a, kept_b = a.kept_as(a_type.element, planned.a.dtype), b.kept_as(b_type.element, planned.b.dtype)
     most = call.integer("max_reported")

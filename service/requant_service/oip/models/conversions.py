@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from requant.errors import FieldFault, InvalidRequestError, RequantError, at
+from requant.errors import FieldFault, InvalidRequestError, RequantError, default_pointer
 from requant.mlir import print_type
 from requant.plan.operands import float_element, static_shape
 from requant.plan.packing import Packing, check_dense_bytes
@@ -285,7 +285,7 @@ def check_input(x: InputTensor, planned: PlannedConversion) -> None:
         x.check_kept(planned.plan.input_type.element, planned.input_dtype)
         return
     x.check_kept(_BYTES.element, _BYTES.dtype)
-    with at(x.pointer):
+    with default_pointer(x.pointer):
         check_dense_bytes(prod(x.shape), planned.elements, planned.packed_in)
 
 

@@ -26,7 +26,7 @@ from requant.description import (
     TensorOutput,
     TensorValue,
 )
-from requant.errors import InvalidRequestError, at, sides
+from requant.errors import InvalidRequestError, default_pointer, pointers_for_sides
 from requant.mlir import print_type
 from requant.mlir.types import TensorType
 from requant.operations import OPERATIONS
@@ -150,19 +150,19 @@ class _ModelCall:
             given.check_kept(stored.type.element, stored.dtype)
             return
         given.check_kept(_BYTES.element, _BYTES.dtype)
-        with at(given.pointer):
+        with default_pointer(given.pointer):
             check_dense_bytes(given.data.size, prod(static_shape(stored.type)), width)
 
     def _elements(self, tensor: TensorInput, stored: Stored) -> Array:
         given, width = self._tensors[tensor.name], self._width(tensor, stored.type)
         if width is None:
             return given.data
-        with at(given.pointer):
+        with default_pointer(given.pointer):
             return unpack(given.data, width, prod(static_shape(stored.type)), stored.dtype)
 
     def _run(self, work: PlannedWork) -> Answer:
         arrays = {each.name: self._elements(each, work.operands[each.name]) for each in self._inputs}
-        with sides(**{each.side or each.name: self._tensors[each.name].pointer for each in self._inputs}):
+        with pointers_for_sides(**{each.side or each.name: self._tensors[each.name].pointer for each in self._inputs}):
             result = work.run(arrays)
         return self._answer(result)
 

@@ -33,7 +33,7 @@ from requant.errors import (
     TypeFitError,
     UnknownNameError,
     UnsupportedError,
-    at,
+    default_pointer,
 )
 from requant.formats.elements import FLOATS, FloatElement, IntegerElement
 from requant.mlir.printer import print_tensor, print_type
@@ -95,9 +95,9 @@ def derive_from_ranges(call: RangeCall, settings: Settings) -> DerivedParameters
         detail = f"there are {len(call.minimums)} minimums and {len(call.maximums)} maximums; expected equal numbers"
         raise _wrong("/maximums", "wrong_length", detail)
     granularity = _granularity(call, settings)
-    with at("/scheme"):
+    with default_pointer("/scheme"):
         rule.check_blocks(blocks=isinstance(granularity, PerBlock))
-    with at_range("/minimums"), at("/storage", UnsupportedError):
+    with at_range("/minimums"), default_pointer("/storage", UnsupportedError):
         found = Target(rule, options, storage, expressed, granularity).parameters(call.minimums, call.maximums)
     return DerivedParameters(rule, expressed, found, granularity)
 
@@ -149,7 +149,7 @@ class DerivedBias:
 
     def quantize(self, values: Array, pointer: str) -> QuantizedBias:
         """Quantize the flat f32 values of the bias at `pointer`. Errors as of `quantize_bias`."""
-        with at_range("/weight_scales"), at(pointer):
+        with at_range("/weight_scales"), default_pointer(pointer):
             return quantize_bias(self.rule, values, self.scales)
 
 
@@ -161,7 +161,7 @@ def plan_bias(
     Raise UnknownNameError for the scheme, UnsupportedError for a bias that is not f32, TypeFitError for one that has
     another shape than the weight scales, and what `bias_scales` raises.
     """
-    with at("/scheme"):
+    with default_pointer("/scheme"):
         rule = bias_rule_named(scheme)
     with at_range("/weight_scales"):
         scales = bias_scales(rule, input_scale, weight_scales)
@@ -169,7 +169,7 @@ def plan_bias(
     finished = finished_type(BIAS_STORAGE, _F32, scales, np.zeros(scales.size, np.int64), granularity)
     if bias is None:
         return DerivedBias(rule, scales, finished, None)
-    with at(pointer):
+    with default_pointer(pointer):
         if bias.element != _F32:
             raise UnsupportedError("a bias is quantized from f32")
         shape = static_shape(bias)
@@ -194,9 +194,9 @@ def plan_fake_quantization(
 ) -> FakeQuantizePlan:
     """Plan a `requant.calibration.fake_quantize`, which has the arguments and errors. `pointer`: of the type."""
     with (
-        at("/minimums", ParameterError),
-        at(pointer, UnsupportedError, TypeFitError),
-        at("/scheme", UnknownNameError),
+        default_pointer("/minimums", ParameterError),
+        default_pointer(pointer, UnsupportedError, TypeFitError),
+        default_pointer("/scheme", UnknownNameError),
         at_range("/minimums"),
     ):
         return plan_fake_quantize(

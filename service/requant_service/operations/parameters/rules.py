@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from requant.calibration.finished_type import Granularity, finish_type
 from requant.calibration.ranges import RangeOptions, RangeParameters, RangeRule, range_rule_named
-from requant.errors import LimitError, PreconditionError, RequantError, UnsupportedError, at, excerpt
+from requant.errors import LimitError, PreconditionError, RequantError, UnsupportedError, default_pointer, excerpt
 from requant.formats.elements import FloatElement
 from requant.mlir import parse_storage, parse_type, print_storage, print_type
 from requant.mlir.types import StorageType
@@ -30,20 +30,20 @@ def read_rule(
 
     Raise UnknownNameError, TypeTextError or UnsupportedError, pointing at the argument.
     """
-    with at("/scheme"):
+    with default_pointer("/scheme"):
         rule = range_rule_named(scheme)
     return rule, read_storage(storage), read_expressed(expressed), RangeOptions(**options)
 
 
 def read_storage(text: str) -> StorageType:
     """Return the storage type of the field of that name. Raise TypeTextError."""
-    with at("/storage"):
+    with default_pointer("/storage"):
         return parse_storage(text)
 
 
 def read_expressed(text: str) -> FloatElement:
     """Return the expressed type of the field of that name. Raise TypeTextError or UnsupportedError."""
-    with at("/expressed"):
+    with default_pointer("/expressed"):
         element = parse_type(text)
         if not isinstance(element, FloatElement):
             raise UnsupportedError(f"{excerpt(text)} is not a float type; usually f32 is meant")

@@ -107,8 +107,7 @@ def _exchanged(elements: Array) -> Array:
 
 def _read(text: str, settings: Settings) -> Module:
     """Read a module. Raises what `requant.lowering.module.read_module` does, at `/module`."""
-    from requant.lowering.limits import ModuleLimits
-    from requant.lowering.module import read_module
+    from requant.lowering.module import ModuleLimits, read_module
 
     limit = settings.max_module_bytes
     with default_pointer("/module"):

@@ -1,18 +1,23 @@
-"""The arith and tensor dialects of xDSL, with conversions that take tensors, and reshapes that take unranked ones."""
+"""MLIR's dialects, as far as xDSL lacks them: conversions of arith, reshapes of tensor, shape, and quant.
+
+The quant dialect has `quant.qcast`, `quant.dcast` and `quant.scast` (https://mlir.llvm.org/docs/Dialects/QuantDialect);
+shape has what `lower-quant-ops` needs for unranked tensors.
+"""
 
 from __future__ import annotations
 
 from typing import cast
 
 from xdsl.dialects.arith import Arith as XdslArith
-from xdsl.dialects.builtin import AnyFloat, IntegerType, TensorType, UnrankedTensorType
+from xdsl.dialects.builtin import AnyFloat, IndexType, IntegerType, TensorType, UnrankedTensorType
 from xdsl.dialects.tensor import Tensor as XdslTensor
 from xdsl.ir import Attribute, Dialect, SSAValue
 from xdsl.irdl import IRDLOperation, base, irdl_op_definition, operand_def, result_def, traits_def
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from requant.lowering.quantized import element_part, with_element
+from requant.lowering.quantized import AnyQuantized, Calibrated, Quantile, Uniform, element_part, type_of, with_element
+from requant.mlir.casts import Cast, cast_reason
 
 # Whether operand and result are floats, and how their widths compare where both are of one kind.
 _CONVERSIONS = {
@@ -95,3 +100,83 @@ def _replaced(dialect: Dialect, *operations: type[IRDLOperation]) -> Dialect:
 
 Arith = _replaced(XdslArith, *CONVERSIONS.values())
 Tensor = _replaced(XdslTensor, Reshape)
+
+
+@irdl_op_definition
+class ShapeOf(IRDLOperation):
+    """`shape.shape_of`: the sizes of a tensor, as a tensor of indices."""
+
+    name = "shape.shape_of"
+
+    arg = operand_def()
+    result = result_def(TensorType[IndexType])
+    assembly_format = "$arg attr-dict `:` type($arg) `->` type($result)"
+    traits = traits_def(Pure())
+
+
+@irdl_op_definition
+class NumElements(IRDLOperation):
+    """`shape.num_elements`: the product of sizes."""
+
+    name = "shape.num_elements"
+
+    shape = operand_def(TensorType[IndexType])
+    result = result_def(IndexType)
+    assembly_format = "$shape attr-dict `:` type($shape) `->` type($result)"
+    traits = traits_def(Pure())
+
+
+@irdl_op_definition
+class SplitAt(IRDLOperation):
+    """`shape.split_at`: the sizes before an index, and those from it on."""
+
+    name = "shape.split_at"
+
+    shape = operand_def(TensorType[IndexType])
+    index = operand_def(IndexType)
+    head = result_def(TensorType[IndexType])
+    tail = result_def(TensorType[IndexType])
+    traits = traits_def(Pure())
+
+
+Shape = Dialect("shape", [ShapeOf, NumElements, SplitAt])
+
+
+class CastOperation(IRDLOperation):
+    """One operand and one result; what they may be is asked of `requant.mlir.casts`."""
+
+    input = operand_def()
+    result = result_def()
+    assembly_format = "$input attr-dict `:` type($input) `to` type($result)"
+    traits = traits_def(Pure())
+
+    def __init__(self, value: SSAValue, result: Attribute) -> None:
+        super().__init__(operands=[value], result_types=[result])
+
+    def verify_(self) -> None:
+        if reason := cast_reason(Cast(self.name), type_of(self.input.type), type_of(self.result.type)):
+            raise VerifyException(reason)
+
+
+@irdl_op_definition
+class QuantizeCast(CastOperation):
+    """`quant.qcast`: floats to quantized."""
+
+    name = "quant.qcast"
+
+
+@irdl_op_definition
+class DequantizeCast(CastOperation):
+    """`quant.dcast`: quantized to floats."""
+
+    name = "quant.dcast"
+
+
+@irdl_op_definition
+class StorageCast(CastOperation):
+    """`quant.scast`: quantized to its storage type or back, the bits unchanged."""
+
+    name = "quant.scast"
+
+
+Quant = Dialect("quant", [QuantizeCast, DequantizeCast, StorageCast], [Uniform, AnyQuantized, Calibrated, Quantile])

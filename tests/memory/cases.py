@@ -45,11 +45,9 @@ from requant.kernels.statistics.histogram_rows import EQUAL_EDGES, bin_of_share,
 from requant.kernels.statistics.torch_histogram import torch_histc, torch_linspace, torch_search, torch_stretch
 from requant.mlir import parse_storage, parse_type
 from requant.mlir.types import TensorType
-from requant.plan.conversion import Conversion
-from requant.plan.packing import dense_width, pack, unpack
-from requant.plan.plan import Plan
+from requant.plan.plan import Conversion, Plan, dense_width, pack, unpack
 from requant.profiles import PROFILES, Operation
-from requant.profiles.integer_rule import Accumulator, SumOverflow
+from requant.profiles.rule import Accumulator, SumOverflow
 from requant.schemes import SCHEMES
 
 Array = NDArray[Any]

@@ -13,7 +13,7 @@ from requant.errors import UnsupportedError, error_side, excerpt
 from requant.formats.elements import FloatElement
 from requant.mlir.printer import print_type
 from requant.mlir.types import TensorType
-from requant.plan.lanes import LANES, widen
+from requant.plan.compute_dtype import COMPUTE_DTYPES, widen
 from requant.plan.operands import static_shape
 from requant.plan.plan import Array, Plan, pieces
 from requant.profiles import Rounding, profile_named
@@ -36,7 +36,7 @@ class CastPlan(Plan):
         element = self.input_type.element
         assert isinstance(element, FloatElement)
         codes = target.view(f"u{target.itemsize}")
-        if self.encoder is not None and element.name in LANES:
+        if self.encoder is not None and element.name in COMPUTE_DTYPES:
             body = source.size if self.tail is None else min(max(self.tail_start - start, 0), source.size)
             self.encoder.encode(source[:body], codes[:body], start, counts)
             if self.tail is not None and body < source.size:
@@ -46,7 +46,9 @@ class CastPlan(Plan):
             decoder(element.name).decode(source, target, counts)
             return
         for piece in pieces(source.size):
-            wide = widen(source[piece], element) if element.name in LANES else decode(source[piece], element.name)
+            wide = (
+                widen(source[piece], element) if element.name in COMPUTE_DTYPES else decode(source[piece], element.name)
+            )
             if self.encoder is None:
                 with np.errstate(invalid="ignore"):
                     target[piece] = wide

@@ -25,7 +25,7 @@ from requant.kernels.scalar.rounding import Precision
 from requant.kernels.simd.integer_lanes import storage_of
 from requant.kernels.simd.widen import FloatKind
 from requant.mlir.types import TensorType, Type
-from requant.plan.lanes import LANES, narrowed, rounded_scales, step_precision
+from requant.plan.compute_dtype import COMPUTE_DTYPES, narrowed, rounded_scales, step_precision
 from requant.plan.operands import QuantizedOperand, bind, float_element, quantized_operand, static_shape
 from requant.plan.plan import Array, Plan, dequantizing, pieces
 from requant.profiles import Operation, OperationRule, profile_named
@@ -48,9 +48,9 @@ class GeneralPlan(Plan):
     def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
         """See Plan.step. Nothing saturates, and integers have no NaN: `counts` stays as it is."""
         element = float_element(self.output_type, "output")
-        run = DEQUANTIZE_ANY[LANES[element.name]]
+        run = DEQUANTIZE_ANY[COMPUTE_DTYPES[element.name]]
         for piece in pieces(source.size):
-            lanes = np.empty(source[piece].size, LANES[element.name])
+            lanes = np.empty(source[piece].size, COMPUTE_DTYPES[element.name])
             run(
                 source[piece].astype(np.int64),
                 lanes,
@@ -67,7 +67,7 @@ class GeneralPlan(Plan):
 
 def plan_general(profile: str, rule: OperationRule, operand: QuantizedOperand, target: TensorType) -> GeneralPlan:
     """Plan any conversion from integers."""
-    lanes = LANES[operand.expressed.name]
+    lanes = COMPUTE_DTYPES[operand.expressed.name]
     channels = operand.channels.as_runs()
     return GeneralPlan(
         **dequantizing(profile, rule, operand, target),
@@ -90,7 +90,7 @@ def is_native(rule: OperationRule, operand: QuantizedOperand) -> bool:
     Up to 16 bits q is exact in f32, and where z is too, all ways to form the difference are one with steps in f32.
     With 32 bits they differ; of differences in f64 there is none with a product in f32.
     """
-    if LANES[operand.expressed.name] != "<f4":
+    if COMPUTE_DTYPES[operand.expressed.name] != "<f4":
         return False
     in_f32 = step_precision(rule.steps, operand.expressed.name) is Precision.NATIVE
     if operand.dtype.itemsize < 4:

@@ -16,7 +16,7 @@ from requant.kernels.convert.floats.rules import Field, Scaling
 from requant.kernels.scalar import small_floats as kernels
 from requant.kernels.scalar.rounding import Precision
 from requant.kernels.simd.widen import FloatKind
-from requant.plan.lanes import LANES, widen
+from requant.plan.compute_dtype import COMPUTE_DTYPES, widen
 from requant.profiles import Rounding
 from requant.profiles.cast import CastRule, FiniteNan, FloatOverflow, NanCode, ScaleRange
 
@@ -208,7 +208,7 @@ def encoder(
     if saturate is not None and not (rule.chosen_saturation and format_.width == 8):
         raise UnsupportedError(f"{rule.authority} leaves no choice of saturation to {target}", pointer="/saturate")
     rounding = _chosen_rounding(rule, target, rounding)
-    array = source if source in LANES else "f32"
+    array = source if source in COMPUTE_DTYPES else "f32"
     saturating = saturates(rule, format_, saturate)
     if format_.specials is Specials.SCALE:
         return ScaleEncoder(array, rounding, _scale_numbers(rule, rounding, saturating), refuses_nan)

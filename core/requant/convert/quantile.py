@@ -22,7 +22,7 @@ from requant.formats.float_format import round_to_format
 from requant.kernels.convert.quantile import DEQUANTIZE_QUANTILE, QUANTIZE_QUANTILE
 from requant.kernels.scalar.rounding import Precision
 from requant.mlir.types import QuantileType, TensorType
-from requant.plan.lanes import LANES, narrowed, rounded, rounded_scales, step_precision, widen
+from requant.plan.compute_dtype import COMPUTE_DTYPES, narrowed, rounded, rounded_scales, step_precision, widen
 from requant.plan.operands import QuantizedOperand, float_element
 from requant.plan.plan import Array, Plan, dequantizing, pieces, quantizing
 from requant.profiles import OperationRule
@@ -121,7 +121,7 @@ class QuantizePlan(Plan):
 
     def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
         element = float_element(self.input_type, "input")
-        run = QUANTIZE_QUANTILE[LANES[element.name]]
+        run = QUANTIZE_QUANTILE[COMPUTE_DTYPES[element.name]]
         for piece in pieces(source.size):
             lanes = widen(source[piece], element)
             codes = np.empty(lanes.size, np.int64)
@@ -157,7 +157,7 @@ def plan_quantize_quantile(
     with error_side("output"):
         values = table_values(quantile, operand.expressed)
         zero_points = zero_points_in(operand.expressed, operand.zero_points)
-    channels, lanes = operand.channels.as_runs(), LANES[operand.expressed.name]
+    channels, lanes = operand.channels.as_runs(), COMPUTE_DTYPES[operand.expressed.name]
     return QuantizePlan(
         **quantizing(profile, rule, input_type, operand),
         layout=channels.scalars,
@@ -186,9 +186,9 @@ class DequantizePlan(Plan):
     def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
         """See Plan.step. Nothing saturates, and tables have no NaN: `counts` stays as it is."""
         element = float_element(self.output_type, "output")
-        run = DEQUANTIZE_QUANTILE[LANES[element.name]]
+        run = DEQUANTIZE_QUANTILE[COMPUTE_DTYPES[element.name]]
         for piece in pieces(source.size):
-            lanes = np.empty(source[piece].size, LANES[element.name])
+            lanes = np.empty(source[piece].size, COMPUTE_DTYPES[element.name])
             run(
                 source[piece].astype(np.int64),
                 lanes,
@@ -210,7 +210,7 @@ def plan_dequantize_quantile(
     with error_side("input"):
         values = table_values(quantile, operand.expressed)
         zero_points = zero_points_in(operand.expressed, operand.zero_points)
-    channels, lanes = operand.channels.as_runs(), LANES[operand.expressed.name]
+    channels, lanes = operand.channels.as_runs(), COMPUTE_DTYPES[operand.expressed.name]
     return DequantizePlan(
         **dequantizing(profile, rule, operand, target),
         layout=channels.scalars,

@@ -24,7 +24,7 @@ from requant.kernels.jit.processor import HAS_FMA
 from requant.kernels.scalar.reciprocal import reciprocals_agree
 from requant.kernels.simd.widen import FloatKind
 from requant.mlir.types import TensorType
-from requant.plan.lanes import LANES, rounded, rounded_scales, step_precision, widen
+from requant.plan.compute_dtype import COMPUTE_DTYPES, rounded, rounded_scales, step_precision, widen
 from requant.plan.operands import QuantizedOperand, float_element, static_shape
 from requant.plan.plan import Array, DeferredPlan, Plan, around, pieces, quantizing
 from requant.profiles import OperationRule, Rounding, ZeroPoint
@@ -183,7 +183,7 @@ def plan_general(
 ) -> GeneralPlan:
     """Plan any conversion to integers."""
     expressed = operand.expressed.name
-    lane = LANES[expressed]
+    lane = COMPUTE_DTYPES[expressed]
     stepped = expressed if rule.steps is Steps.EXPRESSED else "f32"
     in_float = adds_in_float(rule)
     wide = operand.width > _WIDEST_NARROW or lane == "<f8"
@@ -241,7 +241,7 @@ _REST = 16384
 def native_form(rule: OperationRule, operand: QuantizedOperand) -> Form | None:
     """Return the kernel that computes this rule for this type, or None if there is none."""
     expressed = operand.expressed.name
-    in_f32 = LANES[expressed] == "<f4" and (rule.steps is Steps.F32 or expressed == "f32")
+    in_f32 = COMPUTE_DTYPES[expressed] == "<f4" and (rule.steps is Steps.F32 or expressed == "f32")
     if not in_f32 or (rule.quotient is Quotient.FUSED and operand.channels.cycle):
         return None
     if operand.width > 16:

@@ -30,7 +30,7 @@ from requant.kernels.contract.accumulate import GATHER_PATCHES
 from requant.kernels.contract.convolution import CONVOLVE
 from requant.mlir.types import TensorType, Type
 from requant.profiles import profile_named
-from requant.profiles.integer_rule import Accumulator, SumOverflow
+from requant.profiles.rule import Accumulator, SumOverflow
 
 __all__ = ["Conv2d", "Layout", "Padding", "WeightsLayout", "Window", "conv2d_integers", "plan_conv2d"]
 

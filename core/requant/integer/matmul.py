@@ -38,7 +38,7 @@ from requant.integer.product import (
 )
 from requant.mlir.types import TensorType, Type
 from requant.profiles import OperationRule, profile_named
-from requant.profiles.integer_rule import Accumulator, SumOverflow
+from requant.profiles.rule import Accumulator, SumOverflow
 from requant.schemes import Factor
 
 Array = NDArray[Any]

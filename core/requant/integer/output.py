@@ -22,12 +22,11 @@ from requant.formats.rounding import Rounding
 from requant.integer.accumulation import LARGEST_BIAS, Integers
 from requant.mlir.types import StorageType, TensorType, UniformPerAxisType, UniformType
 from requant.plan.channels import whole_blocks
-from requant.plan.lanes import rounded_scales
+from requant.plan.compute_dtype import rounded_scales
 from requant.plan.operands import QuantizedOperand, StoredOperand, integer_operand, quantized_operand, static_shape
 from requant.plan.plan import Plan
 from requant.profiles import Operation, OperationRule, profile_named
-from requant.profiles.integer_rule import Accumulator, ProductRule
-from requant.profiles.rule import DEQUANTIZE, INTEGERS
+from requant.profiles.rule import DEQUANTIZE, INTEGERS, Accumulator, ProductRule
 from requant.schemes import Factor, Multiplier, Scheme, scheme_named
 from requant.schemes.multipliers import derive_each
 

@@ -24,10 +24,9 @@ from requant.plan.operands import (
     quantized_operand,
     static_shape,
 )
-from requant.plan.report import Report
+from requant.plan.plan import Report
 from requant.profiles import OperationRule
-from requant.profiles.integer_rule import Accumulator, ProductRule
-from requant.profiles.rule import DEQUANTIZE, INTEGERS
+from requant.profiles.rule import DEQUANTIZE, INTEGERS, Accumulator, ProductRule
 from requant.schemes import Factor
 
 Array = NDArray[Any]

@@ -35,7 +35,7 @@ from requant.integer.trace import STAGES_OF_SUMS, trace_product
 from requant.integer.window import Layout, Padding, WeightsLayout, Window
 from requant.operations.options import COUNTS, PACKING, TRACE, output_type, profile, used_multipliers
 from requant.profiles import PROFILES
-from requant.profiles.integer_rule import Accumulator, SumOverflow
+from requant.profiles.rule import Accumulator, SumOverflow
 from requant.schemes import SCHEMES, scheme_named
 
 # Bytes for an element of the output: its sum, the steps from there, the stored integer, and base64 of that; and with

@@ -6,14 +6,18 @@ from dataclasses import replace
 
 from requant.formats.rounding import Rounding
 from requant.formats.rules import Difference, Overflow, Quotient
-from requant.profiles.integer_rule import Accumulator, Addition, AddRule, ProductRule, SumOverflow
 from requant.profiles.rule import (
     DEQUANTIZE,
     NO_NAN,
+    Accumulator,
+    Addition,
+    AddRule,
     NanResult,
     Operation,
     OperationRule,
+    ProductRule,
     Profile,
+    SumOverflow,
     TypeRules,
     ZeroPoint,
     ZeroPointRange,

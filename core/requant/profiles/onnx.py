@@ -16,14 +16,17 @@ from requant.profiles.cast import (
     ScaleRange,
     Slip,
 )
-from requant.profiles.integer_rule import Addition, AddRule, ProductRule, SumOverflow
 from requant.profiles.rule import (
     DEQUANTIZE,
+    Addition,
+    AddRule,
     NanResult,
     Operation,
     OperationRule,
+    ProductRule,
     Profile,
     Steps,
+    SumOverflow,
     ZeroPoint,
     scheme_rule,
 )

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from requant.formats.rounding import Rounding
 from requant.profiles.cast import FINITE, CastRule, FiniteNan, FloatOverflow, NanCode
-from requant.profiles.integer_rule import Addition, AddRule, ProductRule, SumOverflow
 from requant.profiles.rule import (
     NO_NAN,
+    Addition,
+    AddRule,
     NanResult,
     Operation,
     OperationRule,
+    ProductRule,
     Profile,
     Steps,
+    SumOverflow,
     TypeRules,
     ZeroPoint,
     scheme_rule,

@@ -7,15 +7,18 @@ from dataclasses import replace
 from requant.formats.rounding import Rounding
 from requant.formats.rules import Difference, Overflow, Quotient
 from requant.profiles.cast import F8_ONNX, SCALE, CastRule, FloatOverflow, NanCode, NanTail
-from requant.profiles.integer_rule import Addition, AddRule, ProductRule, SumOverflow
 from requant.profiles.rule import (
     DEQUANTIZE,
     NO_NAN,
+    Addition,
+    AddRule,
     NanResult,
     Operation,
     OperationRule,
+    ProductRule,
     Profile,
     Steps,
+    SumOverflow,
     ZeroPoint,
     scheme_rule,
 )

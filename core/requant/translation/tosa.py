@@ -18,7 +18,6 @@ from requant.formats.elements import IntegerElement
 from requant.mlir.types import UniformPerAxisType, UniformSubChannelType
 from requant.mlir.verifier import scale_fault
 from requant.schemes import Multiplier, scheme_named
-from requant.translation.operand_lists import uniform
 from requant.translation.translation import (
     Read,
     Rounding,
@@ -30,6 +29,7 @@ from requant.translation.translation import (
     require_whole_storage,
     spelling_losses,
     stored_as,
+    uniform,
 )
 
 _NAME = "TOSA"

@@ -12,7 +12,7 @@ from requant.errors import InvalidRequestError, LimitError, default_pointer, poi
 from requant.mlir import print_type
 from requant.mlir.types import TensorType
 from requant.plan.operands import static_shape
-from requant.plan.packing import dense_bytes, dense_width, pack, unpack
+from requant.plan.plan import dense_bytes, dense_width, pack, unpack
 from requant_service.http import json_values as values
 from requant_service.http.json_document import JsonDocument
 from requant_service.http.responses import Buffer, json_text

@@ -25,8 +25,7 @@ from requant.errors import (
 from requant.errors.names import not_among
 from requant.formats.elements import IntegerElement
 from requant.plan.operands import float_element, static_shape
-from requant.plan.packing import check_dense_bytes
-from requant.plan.plan import Array
+from requant.plan.plan import Array, check_dense_bytes
 from requant.profiles import Operation
 from requant_service.http.form_body import FormReader, PartReader, form_boundary
 from requant_service.http.problems import pointer

@@ -12,7 +12,7 @@ import numpy as np
 from requant.errors import NpyError, UnsupportedError, default_pointer
 from requant.formats.elements import FLOATS, FloatElement, IntegerElement, Signedness
 from requant.mlir.types import AnyType, CalibratedType, ElementType, TensorType, UniformQuantizedType
-from requant.plan.packing import check_dense_bytes
+from requant.plan.plan import check_dense_bytes
 from requant.profiles import Operation
 from requant_service.http.request_body import ChunkReader
 from requant_service.npy_api import format as npy

@@ -19,7 +19,7 @@ from requant.errors.names import did_you_mean
 from requant.formats.elements import FLOATS, FloatElement, IntegerElement, Signedness
 from requant.mlir.types import ElementType, TensorType
 from requant.plan.operands import bind, element_name, static_shape
-from requant.plan.packing import Packing, check_dense_bytes
+from requant.plan.plan import Packing, check_dense_bytes
 from requant.profiles import Operation
 from requant_service.http.request_body import ChunkReader
 from requant_service.npy_api.format import MAGIC, MAX_DIMENSION

@@ -20,9 +20,9 @@ from requant.convert.blocks.nvfp4 import GlobalScale
 from requant.errors import UnsupportedError
 from requant.formats.elements import FLOATS, FloatElement, IntegerElement
 from requant.mlir.types import TensorType
-from requant.plan.lanes import widen
+from requant.plan.compute_dtype import widen
 from requant.plan.operands import float_element, static_shape
-from requant.schemes.factors import parse_factor
+from requant.schemes.scheme import parse_factor
 
 Array = NDArray[Any]
 

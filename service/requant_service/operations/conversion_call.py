@@ -27,11 +27,8 @@ from requant.errors import (
 )
 from requant.mlir import print_type
 from requant.mlir.types import AnyType, CalibratedType, ElementType, TensorType, Type
-from requant.plan.conversion import Conversion
 from requant.plan.operands import bind, element_name, static_shape
-from requant.plan.packing import Packing, dense_width
-from requant.plan.plan import Array, Plan
-from requant.plan.report import Report
+from requant.plan.plan import Array, Conversion, Packing, Plan, Report, dense_width
 from requant.profiles import Operation
 from requant.schemes import Multiplier
 from requant_service.operations.conversion_options import OPTIONS, Value

@@ -30,7 +30,7 @@ from requant.errors import (
 from requant.formats.elements import FLOATS
 from requant.operators.tosa.rescale_plan import RescaleRounding
 from requant.operators.vectors import RESCALE, operation_named, rescale_subjects
-from requant.plan.lanes import LANES
+from requant.plan.compute_dtype import COMPUTE_DTYPES
 from requant.profiles import Operation, profile_named
 from requant.schemes import Multiplier
 from requant_service.operations.conversion_options import OPTIONS
@@ -264,7 +264,7 @@ def column_array(column: Column) -> NDArray[Any]:
         sign = "i" if column.kind is Kind.SIGNED else "u"
         return np.array(column.numbers, f"<{sign}{column.container // 8}")
     bits = np.array(column.numbers, f"<u{column.container // 8}")
-    return bits.view(FLOATS[column.element].tensor_dtype) if column.element in LANES else bits
+    return bits.view(FLOATS[column.element].tensor_dtype) if column.element in COMPUTE_DTYPES else bits
 
 
 def _npz(made: MadeVectors) -> bytes:

@@ -27,7 +27,7 @@ from requant.convert.small_floats import SMALL_FLOATS, small_float
 from requant.formats.elements import FLOATS, FloatElement, Specials
 from requant.formats.float_format import round_exactly
 from requant.formats.rounding import Rounding
-from requant.plan.lanes import LANES
+from requant.plan.compute_dtype import COMPUTE_DTYPES
 from requant.plan.operands import float_element
 from requant.profiles import profile_named
 from requant.profiles.cast import CastRule, ScaleRange
@@ -221,7 +221,7 @@ class CastExplainer(Explainer):
         return self._explained(x)
 
     def formula(self) -> tuple[str, ...]:
-        is_code = self._source.name not in LANES
+        is_code = self._source.name not in COMPUTE_DTYPES
         return formulas(self._explained(0 if is_code else 0.0)) if self.plan.elements else ()
 
     @property
@@ -243,7 +243,7 @@ class CastExplainer(Explainer):
             return ElementExplanation(text, 0, tuple(working.steps), value)
         found = self.codes.explain(working, symbol, value)
         result: int | float = found.code
-        if self.codes.target in LANES:
+        if self.codes.target in COMPUTE_DTYPES:
             result = self.codes.format.value(found.code)
         return ElementExplanation(text, 0, tuple(working.steps), result, found.saturated)
 

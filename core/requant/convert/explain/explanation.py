@@ -19,9 +19,8 @@ from requant.errors.cancellation import checked
 from requant.formats.elements import FloatElement
 from requant.mlir.types import TensorType
 from requant.plan.channels import block_counts
-from requant.plan.lanes import LANES, widen
-from requant.plan.plan import Plan
-from requant.plan.report import Report
+from requant.plan.compute_dtype import COMPUTE_DTYPES, widen
+from requant.plan.plan import Plan, Report
 
 
 class StepKind(StrEnum):
@@ -174,7 +173,7 @@ def formulas(explained: ElementExplanation) -> tuple[str, ...]:
 def numbers(array: Array, tensor: TensorType) -> list[int | float]:
     """Return the elements of a tensor as they are kept: floats, or stored integers and codes."""
     element = tensor.element
-    if isinstance(element, FloatElement) and element.name in LANES:
+    if isinstance(element, FloatElement) and element.name in COMPUTE_DTYPES:
         array = widen(array, element)
     found: list[int | float] = array.tolist()
     return found

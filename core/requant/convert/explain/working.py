@@ -16,7 +16,7 @@ import numpy as np
 from requant.convert.explain.explanation import Step, StepKind
 from requant.convert.explain.float_steps import F32, F64, Precision, Rounded, is_tie, precision
 from requant.formats.elements import FloatElement
-from requant.plan.lanes import LANES
+from requant.plan.compute_dtype import COMPUTE_DTYPES
 from requant.plan.operands import QuantizedOperand
 from requant.profiles import OperationRule
 from requant.profiles.rule import Steps
@@ -175,7 +175,7 @@ def _between(exact: Fraction, value: float, element: FloatElement) -> bool:
 
 def lanes_of(expressed: FloatElement) -> FloatElement:
     """Return the narrowest type that an expressed type is computed in: f32, or f64."""
-    return F64 if LANES[expressed.name] == "<f8" else F32
+    return F64 if COMPUTE_DTYPES[expressed.name] == "<f8" else F32
 
 
 def step_precision(rule: OperationRule, expressed: FloatElement) -> Precision:

@@ -13,9 +13,9 @@ from requant.convert.explain.explanation import ElementExplanation, Step
 from requant.convert.vectors.subject import Element
 from requant.convert.vectors.vectors import Vectors
 from requant.formats.elements import FLOATS, FloatElement
-from requant.plan.lanes import LANES, narrowed
+from requant.plan.compute_dtype import COMPUTE_DTYPES, narrowed
 
-_STAGES = frozenset(LANES)
+_STAGES = frozenset(COMPUTE_DTYPES)
 _INT64 = (-(1 << 63), (1 << 63) - 1)
 
 

@@ -24,7 +24,7 @@ from requant.convert.vectors.subject import Array, Draws, Element, Subject
 from requant.errors import PreconditionError, TensorDataError
 from requant.formats.elements import FloatElement, IntegerElement
 from requant.formats.float_format import round_to_format
-from requant.plan.lanes import LANES, narrowed, widen
+from requant.plan.compute_dtype import COMPUTE_DTYPES, narrowed, widen
 from requant.schemes import FixedPoint
 
 Ordered = NDArray[Any]
@@ -156,7 +156,7 @@ def in_order(results: Array, element: Element, ordinals: NDArray[Any]) -> Ordere
     """Return results as comparable numbers. NaN is beyond all others, on the side of its input."""
     if not isinstance(element, FloatElement):
         return results.astype(np.int64)
-    if element.name in LANES:
+    if element.name in COMPUTE_DTYPES:
         values = widen(results, element).astype(np.float64)
     else:
         format_ = small_float(element.name)
@@ -382,7 +382,7 @@ def _draw(selection: Selection, rising: Domain, draws: Draws) -> None:
             break
         if turn % 2:
             selection.add_ordinals(draws.between(domain.lowest, domain.highest))
-        elif isinstance(subject.input, FloatElement) and subject.input.name in LANES:
+        elif isinstance(subject.input, FloatElement) and subject.input.name in COMPUTE_DTYPES:
             selection.add_ordinals(_between(subject, subject.input, rising, draws))
         else:
             selection.add_ordinals(draws.between(rising.lowest, rising.highest))
@@ -394,6 +394,6 @@ def _between(subject: Subject, element: FloatElement, rising: Domain, draws: Dra
     patterns = [subject.line.pattern(each) for each in (rising.lowest, rising.highest)]
     ends = [Fraction(float(each)) for each in widen(subject.line.array(patterns, dtype), element)]
     value = ends[0] + (ends[1] - ends[0]) * Fraction(draws.below(1 << 32), 1 << 32)
-    found = narrowed(np.array([float(value)], LANES[element.name]), element)
+    found = narrowed(np.array([float(value)], COMPUTE_DTYPES[element.name]), element)
     ordinal = subject.line.ordinal(int(found.view(f"<u{dtype.itemsize}")[0]))
     return 0 if ordinal is None else ordinal

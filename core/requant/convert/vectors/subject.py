@@ -21,7 +21,7 @@ from requant.convert.explain.explanation import ContradictionError, ElementExpla
 from requant.convert.explain.float_steps import Draw
 from requant.errors.cancellation import checked
 from requant.formats.elements import FLOATS, FloatElement, IntegerElement, Specials
-from requant.plan.report import Report
+from requant.plan.plan import Report
 
 
 class Reason(StrEnum):

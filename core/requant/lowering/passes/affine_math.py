@@ -26,7 +26,7 @@ from requant.lowering.passes.rewriting import (
     make,
 )
 from requant.lowering.quantized import dense, element_part, storage_attribute, storage_type, truncated, with_element
-from requant.schemes.factors import rounded_to_f32
+from requant.schemes.scheme import rounded_to_f32
 
 Uniform = mlir.UniformType | mlir.UniformPerAxisType
 

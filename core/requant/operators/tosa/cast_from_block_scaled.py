@@ -27,7 +27,7 @@ from requant.operators.tosa.block_scaled import (
     check_scale_shape,
     scale_shape,
 )
-from requant.plan.lanes import narrowed
+from requant.plan.compute_dtype import narrowed
 
 
 def _plan(call: OperatorCall) -> Run:

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from requant.errors import InvalidRequestError, TypeFitError, default_pointer
 from requant.mlir import print_type
-from requant.schemes.factors import parse_factor
+from requant.schemes.scheme import parse_factor
 from requant_service.http.json_body import MEDIA_TYPE, receive_json
 from requant_service.http.json_document import JsonDocument
 from requant_service.http.openapi_operation import json_operation

@@ -14,8 +14,7 @@ from starlette.responses import Response
 from requant.convert.explain.explanation import Explanation
 from requant.errors import InvalidRequestError, RequantError, default_pointer
 from requant.mlir.types import Type
-from requant.plan.packing import Packing, check_spare_bits
-from requant.plan.plan import Array
+from requant.plan.plan import Array, Packing, check_spare_bits
 from requant.profiles import Operation
 from requant.schemes import Multiplier
 from requant_service.http.json_body import MEDIA_TYPE, receive_json

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from requant.description import Kind, Operation, OperationCall, PlannedWork, TensorValue
 from requant.errors import pointers_for_sides
 from requant.operations import OPERATIONS
-from requant.plan.packing import Packing
+from requant.plan.plan import Packing
 from requant_service.http.json_body import MEDIA_TYPE, receive_json
 from requant_service.http.json_document import JsonDocument
 from requant_service.http.models import RequestModel

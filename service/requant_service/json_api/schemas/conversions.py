@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import AfterValidator, FailFast, Field
 
 from requant.convert.quantize import NanPolicy
-from requant.plan.packing import Packing
+from requant.plan.plan import Packing
 from requant.schemes import Multiplier
 from requant_service.http.models import ABSENT, Int32, Int64, ReplyModel, RequestModel, component
 from requant_service.json_api.schemas.calibration import DerivedParameters, QuantizeCalibration

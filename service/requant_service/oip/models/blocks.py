@@ -9,7 +9,7 @@ from requant.convert.blocks.mx import MxRule
 from requant.errors import InvalidRequestError, TypeFitError, default_pointer
 from requant.mlir import print_type
 from requant.plan.operands import static_shape
-from requant.schemes.factors import parse_factor
+from requant.schemes.scheme import parse_factor
 from requant_service.oip.call import Call
 from requant_service.oip.models.model import Answer, Job, Model, Slot
 from requant_service.oip.parameters import Parameter, pointer_to

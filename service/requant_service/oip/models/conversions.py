@@ -13,7 +13,7 @@ import numpy as np
 from requant.errors import FieldFault, InvalidRequestError, RequantError, default_pointer
 from requant.mlir import print_type
 from requant.plan.operands import float_element, static_shape
-from requant.plan.packing import Packing, check_dense_bytes
+from requant.plan.plan import Packing, check_dense_bytes
 from requant.profiles import DEFAULT_PROFILES, PROFILES, Operation
 from requant_service.oip.call import Call
 from requant_service.oip.datatypes import DATATYPES, NARROW_FLOATS, REALS, STORED, datatype_of

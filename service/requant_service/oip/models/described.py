@@ -31,7 +31,7 @@ from requant.mlir import print_type
 from requant.mlir.types import TensorType
 from requant.operations import OPERATIONS
 from requant.plan.operands import static_shape
-from requant.plan.packing import Packing, check_dense_bytes, dense_width, pack, unpack
+from requant.plan.plan import Packing, check_dense_bytes, dense_width, pack, unpack
 from requant_service.oip import parameters as oip
 from requant_service.oip.call import Call
 from requant_service.oip.datatypes import DATATYPES, STORED

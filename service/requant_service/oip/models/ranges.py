@@ -16,7 +16,7 @@ from requant.calibration.ranges import RANGE_RULES, RangeOptions
 from requant.errors import TypeFitError
 from requant.formats.elements import FloatElement
 from requant.mlir.types import TensorType
-from requant.plan.lanes import widen
+from requant.plan.compute_dtype import widen
 from requant_service.oip.call import Call
 from requant_service.oip.datatypes import DATATYPES
 from requant_service.oip.models.conversions import option_parameter

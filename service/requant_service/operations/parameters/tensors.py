@@ -15,8 +15,8 @@ from requant.calibration.finished_type import Granularity, PerAxis, PerBlock, Pe
 from requant.errors import FieldFault, InvalidRequestError, LimitError, TypeFitError, UnsupportedError, default_pointer
 from requant.formats.elements import FloatElement, IntegerElement
 from requant.mlir.types import AnyType, ElementType, StorageType, TensorType, UniformQuantizedType
-from requant.plan.lanes import widen
-from requant.plan.packing import Packing, dense_width
+from requant.plan.compute_dtype import widen
+from requant.plan.plan import Packing, dense_width
 from requant.schemes import Multiplier
 from requant_service.operations.types import read_type
 from requant_service.runtime.settings import MAX_ENTRIES, Settings

@@ -24,7 +24,7 @@ from requant.lowering.passes.rewriting import Emitter, Options
 from requant.lowering.quantized import dense, scalar_integer
 from requant.plan.channels import block_counts
 from requant.profiles import PROFILES, Operation, Profile
-from requant.profiles.integer_rule import Addition
+from requant.profiles.rule import Addition
 from requant.schemes import SCHEMES, FixedPoint
 
 PROFILE, SCHEME, OF_PROFILE = "profile", "scheme", "of-profile"

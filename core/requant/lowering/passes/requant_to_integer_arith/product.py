@@ -33,7 +33,7 @@ from requant.lowering.passes.rewriting import Emitter
 from requant.lowering.quantized import scalar_integer
 from requant.plan.operands import QuantizedOperand, StoredOperand
 from requant.profiles import profile_named
-from requant.profiles.integer_rule import Accumulator
+from requant.profiles.rule import Accumulator
 
 Place = tuple[AffineExpr, ...]
 

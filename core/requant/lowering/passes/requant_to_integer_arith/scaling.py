@@ -22,9 +22,7 @@ from xdsl.ir import Operation, SSAValue
 
 from requant.convert.scaling import Granularity, ScalingPlan, sum_rule
 from requant.errors import UnsupportedError
-from requant.integer.add import AddPlan
-from requant.integer.add.common_scale import CommonScaleAddition
-from requant.integer.add.fixed_point import FixedPointAddition
+from requant.integer.add import AddPlan, CommonScaleAddition, FixedPointAddition
 from requant.kernels.convert.requantize.rules import FixedPointRule
 from requant.lowering.passes.requant_to_integer_arith.loops import Choice, Loops
 from requant.lowering.passes.rewriting import Emitter

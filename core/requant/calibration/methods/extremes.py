@@ -1,4 +1,4 @@
-"""A moving average of minimums and maximums over several tensors: torch's MovingAverageMinMaxObserver."""
+"""The smallest and the largest element, of all tensors at once, or averaged over them as torch's observers do."""
 
 from __future__ import annotations
 
@@ -15,10 +15,25 @@ from requant.calibration.methods.method import (
 from requant.calibration.methods.observed import Observed
 from requant.errors import PreconditionError
 
+
+def _find_extremes(observed: Observed, _: CalibrationOptions, __: Target) -> FoundRanges:
+    return FoundRanges(*observed.overall_extremes())
+
+
+MINIMUM_MAXIMUM = CalibrationMethod(
+    name="min_max",
+    summary="the smallest and the largest element of all tensors; NaN and infinity are refused",
+    formula="min x, max x",
+    source="onnxruntime 1.31 calibrate.py MinMaxCalibrater; torch 2.13 MinMaxObserver",
+    one_pass=True,
+    find=_find_extremes,
+)
+
+
 _CONSTANT = 0.01
 
 
-def _find(observed: Observed, options: CalibrationOptions, _: Target) -> FoundRanges:
+def _find_average(observed: Observed, options: CalibrationOptions, _: Target) -> FoundRanges:
     constant = np.float32(real_option(options, "averaging_constant", _CONSTANT, 1.0))
     lows, highs = _in_f32(observed, 0)
     for index in range(1, len(observed.arrays)):
@@ -49,5 +64,5 @@ MOVING_AVERAGE = CalibrationMethod(
     scheme="torch_observer",
     one_pass=True,
     options=frozenset({"averaging_constant"}),
-    find=_find,
+    find=_find_average,
 )

@@ -17,7 +17,7 @@ from requant.profiles.rule import OperationRule, Steps
 
 Array = NDArray[Any]
 
-LANES = {"f16": "<f4", "bf16": "<f4", "f32": "<f4", "f64": "<f8"}
+COMPUTE_DTYPES = {"f16": "<f4", "bf16": "<f4", "f32": "<f4", "f64": "<f8"}
 """For each expressed type with tensors: the dtype of the lanes."""
 
 _PAST_F32 = 2.0**128
@@ -53,7 +53,7 @@ def widen(array: Array, element: FloatElement) -> Array:
         return (array.astype(np.uint32) << 16).view(np.float32)
     if element.name == "f16":
         return f32_of_f16(array)
-    return array.astype(LANES[element.name], copy=False)
+    return array.astype(COMPUTE_DTYPES[element.name], copy=False)
 
 
 def narrowed(lanes: Array, element: FloatElement) -> Array:
@@ -73,8 +73,8 @@ def rounded(values: Array, element: FloatElement) -> Array:
             # What is beyond f32 is infinity in both; `round_to_format` itself takes no overflow.
             bounded = np.clip(values, -_PAST_F32, _PAST_F32)
             return np.array([round_to_format(value, element) for value in bounded.tolist()], np.float32)
-        narrowed = values.astype(np.float16 if element.name == "f16" else LANES[element.name])
-    return narrowed.astype(LANES[element.name])
+        narrowed = values.astype(np.float16 if element.name == "f16" else COMPUTE_DTYPES[element.name])
+    return narrowed.astype(COMPUTE_DTYPES[element.name])
 
 
 def rounded_scales(scales: Sequence[float], expressed: FloatElement, rule: OperationRule) -> Array:

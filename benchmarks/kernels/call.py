@@ -9,7 +9,7 @@ import numpy as np
 from benchmarks.kernels.conversion import Conversion
 from benchmarks.measure import compare
 from benchmarks.section import table
-from requant.convert.quantize.native import NativePlan
+from requant.convert.quantize_plans import NativePlan
 
 _SIZE = 1_000
 

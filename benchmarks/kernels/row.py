@@ -13,8 +13,7 @@ import numpy as np
 from benchmarks.kernels.limits import traffic
 from benchmarks.kernels.peers import Array, Peer, as_bytes
 from benchmarks.measure import compare
-from requant.plan.conversion import Conversion
-from requant.plan.plan import Plan
+from requant.plan.plan import Conversion, Plan
 
 # What it makes a peer of is a Work that the peer knows; how many elements, the input, and the number of threads.
 MakePeer = Callable[[Any, int, Array, int], Peer]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from requant.comparison.comparison import ComparisonReport
     from requant.errors import RequantError
     from requant.functions import *  # noqa: F403 - what is described: functions.pyi
-    from requant.plan.report import Report
+    from requant.plan.plan import Report
     from requant.verification import diff_checkpoints, verify_checkpoint
 
 __all__ = [
@@ -51,7 +51,7 @@ __all__ = [
 _MODULES = {
     "ComparisonReport": "requant.comparison.comparison",
     "Parameters": "requant.arrays.parameters",
-    "Report": "requant.plan.report",
+    "Report": "requant.plan.plan",
     "RequantError": "requant.errors",
     "RunReport": "requant.checkpoint.run.run",
     "compare": "requant.arrays.comparison",

@@ -78,7 +78,7 @@ def test_every_system_that_quantizes_has_rows() -> None:
 
     def conduct(name: str) -> tuple[object, ...]:
         rule = PROFILES[name].operations[Operation.QUANTIZE]
-        return rule.overflow, rule.missing, rule.zero_point, rule.steps, rule.storages
+        return rule.overflow, rule.nan_result, rule.zero_point, rule.steps, rule.storages
 
     quantizing = {name for name, profile in PROFILES.items() if Operation.QUANTIZE in profile.operations}
     assert {conduct(name) for name in listed} == {conduct(name) for name in quantizing}

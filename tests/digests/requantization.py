@@ -15,7 +15,7 @@ from requant.integer.conv2d import Padding, Window, conv2d_integers, plan_conv2d
 from requant.integer.matmul import matmul_integers, plan_matmul
 from requant.plan.plan import Plan
 from requant.profiles import PROFILES, Operation
-from requant.profiles.integer_rule import Accumulator, SumOverflow
+from requant.profiles.rule import Accumulator, SumOverflow
 from requant.schemes import SCHEMES
 from tests.digests.cases import Array, Case, Found, converted, element_type, lengths_of, number, tensor
 from tests.digests.conversions import bounds

@@ -19,7 +19,7 @@ import pytest
 from requant.errors import LoweringError
 from requant.integer.window import Window
 from requant.lowering.module import Module
-from requant.lowering.passes.requant_to_integer_arith.profile import FIXED_POINT_PROFILES, FIXED_POINT_SCHEMES
+from requant.lowering.passes.requant_to_integer_arith.loops import FIXED_POINT_PROFILES, FIXED_POINT_SCHEMES
 from tests.core.lowering.integer_arith import Array, function, integer_module, quantized, run, tensor_type
 from tests.core.lowering.test_integer_arith_products import convolution
 from tests.interop.conformance import systems

@@ -20,7 +20,7 @@ import pytest
 from requant.errors import PreconditionError
 from requant.lowering.dialects.tosa import Const, Rescale
 from requant.lowering.evaluate.arrays import dtype_of
-from requant.lowering.quantized import element_part, stored
+from requant.lowering.quantized import element_part, storage_type
 from tests.core.lowering.carried import Array, element_type, evaluated
 from tests.core.lowering.modules import lowered
 from tests.interop.conformance import systems
@@ -83,7 +83,7 @@ def by_the_model(op: Rescale, source: Array) -> Array | None:
         int(cast(Any, cast(Const, each.owner).values).get_values()[0])
         for each in (op.multiplier, op.shift, op.input_zp, op.output_zp)
     ]
-    in_t, out_t = (str(element_part(stored(each.type))) for each in (op.input, op.output))
+    in_t, out_t = (str(element_part(storage_type(each.type))) for each in (op.input, op.output))
     case = tosa_oracle.Rescale(
         in_t=in_t,
         out_t=out_t,

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from requant.calibration.finished_type import PerAxis, PerTensor
+from requant.calibration.methods.extremes import MOVING_AVERAGE
 from requant.calibration.methods.histograms import TORCH_HISTOGRAM
-from requant.calibration.methods.moving_average import MOVING_AVERAGE
 from requant.errors import PreconditionError
 from tests.core.calibration.methods.observation import Array, find, samples, target
 from tests.interop.calibration_cases import CalibrationComparison, batches

@@ -25,7 +25,8 @@ from requant.convert.blocks.gguf import GGUF_FORMATS, dequantize_gguf, quantize_
 from requant.convert.blocks.mx import MX_ELEMENTS, MxRule, dequantize_mx, quantize_mx
 from requant.convert.blocks.nvfp4 import GlobalScale, dequantize_nvfp4, quantize_nvfp4
 from requant.convert.dequantize import plan_dequantize
-from requant.convert.quantize import ROUNDINGS, NanPolicy, plan_quantize
+from requant.convert.quantize import NanPolicy, plan_quantize
+from requant.convert.quantize_plans import ROUNDINGS
 from requant.convert.requantize import plan_requantize
 from requant.convert.small_floats import SMALL_FLOATS, decode_table
 from requant.formats.elements import FLOATS
@@ -44,11 +45,9 @@ from requant.kernels.statistics.histogram_rows import EQUAL_EDGES, bin_of_share,
 from requant.kernels.statistics.torch_histogram import torch_histc, torch_linspace, torch_search, torch_stretch
 from requant.mlir import parse_storage, parse_type
 from requant.mlir.types import TensorType
-from requant.plan.conversion import Conversion
-from requant.plan.packing import dense_width, pack, unpack
-from requant.plan.plan import Plan
+from requant.plan.plan import Conversion, Plan, dense_width, pack, unpack
 from requant.profiles import PROFILES, Operation
-from requant.profiles.integer_rule import Accumulator, SumOverflow
+from requant.profiles.rule import Accumulator, SumOverflow
 from requant.schemes import SCHEMES
 
 Array = NDArray[Any]

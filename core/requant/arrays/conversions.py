@@ -19,8 +19,7 @@ from requant.errors import ParameterError
 from requant.errors.names import entry_named
 from requant.mlir.types import ElementType, TensorType, Type
 from requant.plan.operands import bind
-from requant.plan.plan import Plan
-from requant.plan.report import Report
+from requant.plan.plan import Plan, Report
 from requant.profiles import DEFAULT_PROFILES, Operation
 from requant.schemes import Multiplier
 

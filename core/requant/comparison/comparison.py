@@ -26,7 +26,7 @@ import numpy as np
 
 from requant.comparison.real_values import Array, RealValues, as_f64, look_up, real_values
 from requant.convert.small_floats import decode_table
-from requant.errors import ParameterError, TypeFitError, UnsupportedError, about, excerpt
+from requant.errors import ParameterError, TypeFitError, UnsupportedError, error_side, excerpt
 from requant.formats.elements import FloatElement, IntegerElement
 from requant.kernels.statistics.compare import (
     BIT_MISMATCHES,
@@ -416,9 +416,9 @@ def plan_comparison(a_type: TensorType, b_type: TensorType) -> Comparison:
     elements that do not stand for numbers, or for two kinds of numbers that have no common steps. Each is about "a" if
     that is wrong by itself, else about "b".
     """
-    with about("a"):
+    with error_side("a"):
         a = real_values(a_type, "a")
-    with about("b"):
+    with error_side("b"):
         b = real_values(b_type, "b")
         if a.shape != b.shape:
             detail = f"a has shape {_shape_text(a.shape)}, and b {_shape_text(b.shape)}; they must be the same"

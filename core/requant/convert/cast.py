@@ -9,11 +9,11 @@ import numpy as np
 
 from requant.convert.float_encoding import Encoder, ScaleEncoder, encoder
 from requant.convert.small_floats import SMALL_FLOATS, decode, decoder, has_decoder
-from requant.errors import UnsupportedError, about, excerpt
+from requant.errors import UnsupportedError, error_side, excerpt
 from requant.formats.elements import FloatElement
 from requant.mlir.printer import print_type
 from requant.mlir.types import TensorType
-from requant.plan.lanes import LANES, widen
+from requant.plan.compute_dtype import COMPUTE_DTYPES, widen
 from requant.plan.operands import static_shape
 from requant.plan.plan import Array, Plan, pieces
 from requant.profiles import Rounding, profile_named
@@ -33,11 +33,10 @@ class CastPlan(Plan):
     tail_start: int = 0
 
     def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
-        """See Plan.step."""
         element = self.input_type.element
         assert isinstance(element, FloatElement)
         codes = target.view(f"u{target.itemsize}")
-        if self.encoder is not None and element.name in LANES:
+        if self.encoder is not None and element.name in COMPUTE_DTYPES:
             body = source.size if self.tail is None else min(max(self.tail_start - start, 0), source.size)
             self.encoder.encode(source[:body], codes[:body], start, counts)
             if self.tail is not None and body < source.size:
@@ -47,7 +46,9 @@ class CastPlan(Plan):
             decoder(element.name).decode(source, target, counts)
             return
         for piece in pieces(source.size):
-            wide = widen(source[piece], element) if element.name in LANES else decode(source[piece], element.name)
+            wide = (
+                widen(source[piece], element) if element.name in COMPUTE_DTYPES else decode(source[piece], element.name)
+            )
             if self.encoder is None:
                 with np.errstate(invalid="ignore"):
                     target[piece] = wide
@@ -56,7 +57,6 @@ class CastPlan(Plan):
                 self.encoder.encode(wide, codes[piece], start + piece.start, counts)
 
     def explain_undefined(self, counts: Array) -> str:
-        """See Plan.explain_undefined."""
         return "this element is NaN"
 
 
@@ -82,7 +82,7 @@ def _plan(
     encoder: Encoder | ScaleEncoder | None,
 ) -> CastPlan:  # fmt: skip
     if source == target:
-        with about("output"):
+        with error_side("output"):
             raise UnsupportedError(f"the input has elements of {source.name} already; nothing is to be cast")
     return CastPlan(
         profile=profile,
@@ -111,9 +111,9 @@ def plan_narrowing(
     UnknownNameError, or UnsupportedError where the profile has no such cast.
     """
     rule = profile_named(profile).cast_rule()
-    with about("input"):
+    with error_side("input"):
         source = _float(input_type, "input", rule.sources, rule.authority)
-    with about("output"):
+    with error_side("output"):
         target = _float(output_type, "output", rule.formats, rule.authority)
         chosen = encoder(rule, target.name, source.name, rounding=rounding, saturate=saturate, refuses_nan=refuses_nan)
     plan = _plan(profile, input_type, output_type, source, target, chosen)
@@ -137,9 +137,9 @@ def plan_widening(input_type: TensorType, output_type: TensorType, profile: str)
     no such cast.
     """
     rule: CastRule = profile_named(profile).cast_rule()
-    with about("input"):
+    with error_side("input"):
         source = _float(input_type, "input", rule.formats, rule.authority)
-    with about("output"):
+    with error_side("output"):
         target = _float(output_type, "output", rule.sources, rule.authority)
     narrow = target.name in SMALL_FLOATS
     return _plan(

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from requant.convert.small_floats import SmallFloat, Specials, small_float
+from requant.convert.small_floats import small_float
 from requant.errors import UnsupportedError
-from requant.formats.elements import BYTE, FLOATS
+from requant.formats.elements import BYTE, FLOATS, FloatElement, Specials
 from requant.kernels.convert.floats.encoding import ENCODE
 from requant.kernels.convert.floats.rules import Field, Scaling
 from requant.kernels.scalar import small_floats as kernels
 from requant.kernels.scalar.rounding import Precision
 from requant.kernels.simd.widen import FloatKind
-from requant.plan.lanes import LANES, widen
+from requant.plan.compute_dtype import COMPUTE_DTYPES, widen
 from requant.profiles import Rounding
 from requant.profiles.cast import CastRule, FiniteNan, FloatOverflow, NanCode, ScaleRange
 
@@ -47,7 +47,7 @@ class SpecialCodes:
     nan_flip: int = 0
 
 
-def saturates(rule: CastRule, format_: SmallFloat, saturate: bool | None) -> bool:
+def saturates(rule: CastRule, format_: FloatElement, saturate: bool | None) -> bool:
     """Return whether an overflow gives the largest value."""
     if saturate is not None:
         return saturate
@@ -146,7 +146,6 @@ class ScaleEncoder:
     refuses_nan: bool
 
     def encode(self, values: Array, codes: Array, start: int, counts: Array) -> None:
-        """See Encoder.encode."""
         # What f64 is rounded to on its way may well be an infinity, and a signalling NaN is one like any other.
         with np.errstate(over="ignore", invalid="ignore"):
             lanes = np.ascontiguousarray(widen(values, FLOATS[self.source]).astype("<f4", copy=False))
@@ -171,7 +170,7 @@ def _scale_numbers(rule: CastRule, rounding: Rounding, saturating: bool) -> tupl
     return added, less, False, positive_only, highest, above, 255, 1 if positive_only else 0, 255
 
 
-def _highest(format_: SmallFloat, lanes: str) -> int:
+def _highest(format_: FloatElement, lanes: str) -> int:
     """Return the bits of the largest number that is rounded to a finite one: the tie above the largest finite value
     goes to it where its code is even."""
     dtype, mantissa_bits = _BITS[lanes]
@@ -209,7 +208,7 @@ def encoder(
     if saturate is not None and not (rule.chosen_saturation and format_.width == 8):
         raise UnsupportedError(f"{rule.authority} leaves no choice of saturation to {target}", pointer="/saturate")
     rounding = _chosen_rounding(rule, target, rounding)
-    array = source if source in LANES else "f32"
+    array = source if source in COMPUTE_DTYPES else "f32"
     saturating = saturates(rule, format_, saturate)
     if format_.specials is Specials.SCALE:
         return ScaleEncoder(array, rounding, _scale_numbers(rule, rounding, saturating), refuses_nan)
@@ -226,7 +225,7 @@ def encoder(
         Field.ADDS_ZERO: False,
         Field.THROUGH_F16: rule.through_f16 and lanes == "<f4",
         Field.NAN_UNDEFINED: refuses_nan,
-        Field.BYTES: format_.dtype.itemsize,
+        Field.BYTES: format_.code_dtype.itemsize,
         Field.MANTISSA_BITS: format_.mantissa_bits,
         Field.BIAS: format_.bias,
         Field.SIGN_BIT: format_.sign_bit,

@@ -16,17 +16,17 @@ from typing import ClassVar
 
 import numpy as np
 
-from requant.errors import UnsupportedError, about
+from requant.errors import UnsupportedError, error_side
 from requant.formats.elements import FloatElement, IntegerElement
 from requant.formats.float_format import round_to_format
 from requant.kernels.convert.quantile import DEQUANTIZE_QUANTILE, QUANTIZE_QUANTILE
 from requant.kernels.scalar.rounding import Precision
 from requant.mlir.types import QuantileType, TensorType
-from requant.plan.lanes import LANES, narrowed, rounded, rounded_scales, step_precision, widen
+from requant.plan.compute_dtype import COMPUTE_DTYPES, narrowed, rounded, rounded_scales, step_precision, widen
 from requant.plan.operands import QuantizedOperand, float_element
 from requant.plan.plan import Array, Plan, dequantizing, pieces, quantizing
 from requant.profiles import OperationRule
-from requant.profiles.rule import Missing
+from requant.profiles.rule import NanResult
 
 
 def _as_value(entry: float, value: IntegerElement | FloatElement) -> float | None:
@@ -116,13 +116,12 @@ class QuantizePlan(Plan):
     zero_points: Array
     precision: Precision
     nearest: NearestCodes
-    missing: Missing
+    nan_result: NanResult
     minimum: int
 
     def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
-        """See Plan.step."""
         element = float_element(self.input_type, "input")
-        run = QUANTIZE_QUANTILE[LANES[element.name]]
+        run = QUANTIZE_QUANTILE[COMPUTE_DTYPES[element.name]]
         for piece in pieces(source.size):
             lanes = widen(source[piece], element)
             codes = np.empty(lanes.size, np.int64)
@@ -140,15 +139,14 @@ class QuantizePlan(Plan):
                 self.nearest.smallest,
                 self.nearest.largest,
                 self.minimum,
-                self.missing is Missing.ZERO_POINT,
+                self.nan_result is NanResult.ZERO_POINT,
                 counts,
             )
-            if self.missing is Missing.ERROR and counts[2] > before and counts[3] < 0:
+            if self.nan_result is NanResult.ERROR and counts[2] > before and counts[3] < 0:
                 counts[3] = start + piece.start + int(np.argmax(np.isnan(lanes)))
             target[piece] = codes
 
     def explain_undefined(self, counts: Array) -> str:
-        """See Plan.explain_undefined."""
         return "this element is NaN"
 
 
@@ -156,10 +154,10 @@ def plan_quantize_quantile(
     profile: str, rule: OperationRule, quantile: QuantileType, input_type: TensorType, operand: QuantizedOperand
 ) -> QuantizePlan:
     """Plan the nearest code of x / s + z. Raise UnsupportedError where the table or a zero point leaves its types."""
-    with about("output"):
+    with error_side("output"):
         values = table_values(quantile, operand.expressed)
         zero_points = zero_points_in(operand.expressed, operand.zero_points)
-    channels, lanes = operand.channels.as_runs(), LANES[operand.expressed.name]
+    channels, lanes = operand.channels.as_runs(), COMPUTE_DTYPES[operand.expressed.name]
     return QuantizePlan(
         **quantizing(profile, rule, input_type, operand),
         layout=channels.scalars,
@@ -167,7 +165,7 @@ def plan_quantize_quantile(
         zero_points=channels.lay_out(zero_points, lanes),
         precision=step_precision(rule.steps, operand.expressed.name),
         nearest=nearest_codes(values, operand.lowest, operand.minimum, operand.maximum),
-        missing=rule.missing,
+        nan_result=rule.nan_result,
         minimum=operand.minimum,
     )
 
@@ -188,9 +186,9 @@ class DequantizePlan(Plan):
     def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
         """See Plan.step. Nothing saturates, and tables have no NaN: `counts` stays as it is."""
         element = float_element(self.output_type, "output")
-        run = DEQUANTIZE_QUANTILE[LANES[element.name]]
+        run = DEQUANTIZE_QUANTILE[COMPUTE_DTYPES[element.name]]
         for piece in pieces(source.size):
-            lanes = np.empty(source[piece].size, LANES[element.name])
+            lanes = np.empty(source[piece].size, COMPUTE_DTYPES[element.name])
             run(
                 source[piece].astype(np.int64),
                 lanes,
@@ -209,10 +207,10 @@ def plan_dequantize_quantile(
     profile: str, rule: OperationRule, quantile: QuantileType, operand: QuantizedOperand, target: TensorType
 ) -> DequantizePlan:
     """Plan E(E(T(q) - E(z)) * E(s)). Raise UnsupportedError where the table or a zero point leaves its types."""
-    with about("input"):
+    with error_side("input"):
         values = table_values(quantile, operand.expressed)
         zero_points = zero_points_in(operand.expressed, operand.zero_points)
-    channels, lanes = operand.channels.as_runs(), LANES[operand.expressed.name]
+    channels, lanes = operand.channels.as_runs(), COMPUTE_DTYPES[operand.expressed.name]
     return DequantizePlan(
         **dequantizing(profile, rule, operand, target),
         layout=channels.scalars,

@@ -1,15 +1,8 @@
-"""Floats of at most 16 bits: what their codes mean.
-
-    (-1)^sign * 2^(E - bias) * (1 + M / 2^m), and (-1)^sign * 2^(1 - bias) * M / 2^m where E = 0; E8M0: 2^(code - 127)
-
-E is the exponent field, M the mantissa field, m its width. Source: OCP OFP8, OCP MX v1.0, ml_dtypes.
-`requant.convert.float_encoding` turns values into codes.
-"""
+"""Floats of at most 16 bits: the values of their codes. `requant.convert.float_encoding` turns values into codes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cache
 from typing import Any
 
@@ -17,124 +10,37 @@ import numpy as np
 from numpy.typing import NDArray
 
 from requant.errors import TensorDataError, UnsupportedError, excerpt
-from requant.formats.elements import BYTE
+from requant.formats.elements import BYTE, FLOATS, FloatElement, Specials
 from requant.kernels.convert.floats import decoding as kernel
 from requant.kernels.convert.floats.decoding import Field
 from requant.kernels.simd.widen import FloatKind
-from requant.plan.lanes import f32_of_f16
+from requant.plan.compute_dtype import f32_of_f16
 
 Array = NDArray[Any]
 
 
-class Specials(StrEnum):
-    """Which codes are not finite numbers, as the last letters of the formats' names say."""
-
-    IEEE = "ieee"
-    """The highest exponent holds infinity and NaN."""
-
-    FN = "fn"
-    """No infinity; NaN is the code of all ones, with either sign."""
-
-    FNUZ = "fnuz"
-    """No infinity and no negative zero, whose code is the only NaN."""
-
-    FINITE = "finite"
-    """Neither infinity nor NaN."""
-
-    SCALE = "scale"
-    """E8M0: an exponent only. No sign, no zero, no infinity; NaN is the code of all ones."""
-
-
-@dataclass(frozen=True, slots=True)
-class SmallFloat:
-    """One format: `exponent_bits`, `mantissa_bits` (stored ones), `bias`, `specials`; all else follows from them."""
-
-    name: str
-    exponent_bits: int
-    mantissa_bits: int
-    bias: int
-    specials: Specials
-
-    @property
-    def width(self) -> int:
-        return self.exponent_bits + self.mantissa_bits + (self.specials is not Specials.SCALE)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """How codes are kept: uint8, or uint16 for the 16-bit formats."""
-        return np.dtype("<u2" if self.width > 8 else "|u1")
-
-    @property
-    def sign_bit(self) -> int:
-        return 0 if self.specials is Specials.SCALE else 1 << (self.width - 1)
-
-    @property
-    def infinity_code(self) -> int | None:
-        highest = ((1 << self.exponent_bits) - 1) << self.mantissa_bits
-        return highest if self.specials is Specials.IEEE else None
-
-    @property
-    def largest_code(self) -> int:
-        """The code of the largest finite value."""
-        if self.infinity_code is not None:
-            return self.infinity_code - 1
-        magnitudes = 1 << (self.exponent_bits + self.mantissa_bits)
-        return magnitudes - (2 if self.specials in (Specials.FN, Specials.SCALE) else 1)
-
-    @property
-    def largest(self) -> float:
-        """The largest finite value."""
-        return self._finite(self.largest_code)
-
-    @property
-    def smallest_normal(self) -> float:
-        return 2.0 ** (-self.bias if self.specials is Specials.SCALE else 1 - self.bias)
-
-    @property
-    def smallest(self) -> float:
-        """The smallest positive value: a subnormal, where the format has them."""
-        return self.smallest_normal * 2.0**-self.mantissa_bits
-
-    def _finite(self, magnitude: int) -> float:
-        exponent, mantissa = magnitude >> self.mantissa_bits, magnitude & ((1 << self.mantissa_bits) - 1)
-        if self.specials is Specials.SCALE:
-            return 2.0 ** (exponent - self.bias)
-        hidden = (exponent > 0) << self.mantissa_bits
-        return float(hidden + mantissa) * 2.0 ** (max(exponent, 1) - self.bias - self.mantissa_bits)
-
-    def value(self, code: int) -> float:
-        """Return the value of one code, exactly. `code`: 0 to 2^width - 1."""
-        magnitude = code & ~self.sign_bit
-        sign = -1.0 if code & self.sign_bit else 1.0
-        if self.specials is Specials.FNUZ and code == self.sign_bit:
-            return -float("nan")
-        if magnitude <= self.largest_code:
-            return sign * self._finite(magnitude)
-        return sign * float("inf" if magnitude == self.infinity_code else "nan")
-
-
 # OCP OFP8 and MX v1.0, and the other formats of ml_dtypes.
-SMALL_FLOATS: dict[str, SmallFloat] = {
-    row.name: row
-    for row in (
-        SmallFloat("f16", 5, 10, 15, Specials.IEEE),
-        SmallFloat("bf16", 8, 7, 127, Specials.IEEE),
-        SmallFloat("f8E4M3FN", 4, 3, 7, Specials.FN),
-        SmallFloat("f8E4M3FNUZ", 4, 3, 8, Specials.FNUZ),
-        SmallFloat("f8E5M2", 5, 2, 15, Specials.IEEE),
-        SmallFloat("f8E5M2FNUZ", 5, 2, 16, Specials.FNUZ),
-        SmallFloat("f8E4M3", 4, 3, 7, Specials.IEEE),
-        SmallFloat("f8E3M4", 3, 4, 3, Specials.IEEE),
-        SmallFloat("f8E4M3B11FNUZ", 4, 3, 11, Specials.FNUZ),
-        SmallFloat("f4E2M1FN", 2, 1, 1, Specials.FINITE),
-        SmallFloat("f6E2M3FN", 2, 3, 1, Specials.FINITE),
-        SmallFloat("f6E3M2FN", 3, 2, 3, Specials.FINITE),
-        SmallFloat("f8E8M0FNU", 8, 0, 127, Specials.SCALE),
+SMALL_FLOATS: dict[str, FloatElement] = {
+    name: FLOATS[name]
+    for name in (
+        "f16",
+        "bf16",
+        "f8E4M3FN",
+        "f8E4M3FNUZ",
+        "f8E5M2",
+        "f8E5M2FNUZ",
+        "f8E4M3",
+        "f8E3M4",
+        "f8E4M3B11FNUZ",
+        "f4E2M1FN",
+        "f6E2M3FN",
+        "f6E3M2FN",
+        "f8E8M0FNU",
     )
 }
 
 
-def small_float(name: str) -> SmallFloat:
+def small_float(name: str) -> FloatElement:
     """Return the format with the MLIR name `name`, or raise UnsupportedError."""
     found = SMALL_FLOATS.get(name)
     if found is None:

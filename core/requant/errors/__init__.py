@@ -36,7 +36,7 @@ def shortened(detail: str, limit: int) -> str:
 class RequantError(Exception):
     """Base of all errors. `pointer` is a JSON pointer to the request field at fault, when one is known.
 
-    `side` names the tensor whose type is at fault (`about`): "input", "output", or an operand such as "lhs".
+    `side` names the tensor whose type is at fault (`error_side`): "input", "output", or an operand such as "lhs".
     """
 
     code: ClassVar[str] = "internal_error"
@@ -53,7 +53,7 @@ class RequantError(Exception):
 
 
 @contextmanager
-def about(side: str) -> Iterator[None]:
+def error_side(side: str) -> Iterator[None]:
     """Say of an error that passes through which tensor's type it is about: "input", "output", "lhs" and so on."""
     try:
         yield
@@ -63,7 +63,7 @@ def about(side: str) -> Iterator[None]:
 
 
 @contextmanager
-def at(pointer: str, *kinds: type[RequantError]) -> Iterator[None]:
+def default_pointer(pointer: str, *kinds: type[RequantError]) -> Iterator[None]:
     """Put `pointer` on an error that passes through without one; with `kinds`, only on errors of those classes."""
     try:
         yield
@@ -74,8 +74,8 @@ def at(pointer: str, *kinds: type[RequantError]) -> Iterator[None]:
 
 
 @contextmanager
-def sides(**pointers: str) -> Iterator[None]:
-    """Put the pointer of the field that gave a tensor's type on an error about that tensor (`about`)."""
+def pointers_for_sides(**pointers: str) -> Iterator[None]:
+    """Put the pointer of the field that gave a tensor's type on an error about that tensor (`error_side`)."""
     try:
         yield
     except RequantError as error:
@@ -85,7 +85,7 @@ def sides(**pointers: str) -> Iterator[None]:
 
 
 @contextmanager
-def below(pointer: str) -> Iterator[None]:
+def pointer_prefix(pointer: str) -> Iterator[None]:
     """Put `pointer` before the pointer of an error that passes through, which points into a part of the request."""
     try:
         yield

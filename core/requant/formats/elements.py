@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from math import inf, ldexp
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -66,18 +68,43 @@ class IntegerElement:
         return self.dtype
 
 
+class Specials(StrEnum):
+    """Which codes are not finite numbers, as the last letters of the formats' names say."""
+
+    IEEE = "ieee"
+    """The highest exponent holds infinity and NaN."""
+
+    FN = "fn"
+    """No infinity; NaN is the code of all ones, with either sign."""
+
+    FNUZ = "fnuz"
+    """No infinity and no negative zero, whose code is the only NaN."""
+
+    FINITE = "finite"
+    """Neither infinity nor NaN."""
+
+    SCALE = "scale"
+    """E8M0: an exponent only. No sign, no zero, no infinity; NaN is the code of all ones."""
+
+
 @dataclass(frozen=True, slots=True)
 class FloatElement:
     """A builtin MLIR float.
 
-    `precision` counts the significand's bits with the hidden one. `smallest` (the smallest positive subnormal) and
-    `largest` (the largest finite value) are converted to f64, as MLIR does for its scale checks; for f80 and f128 that
-    gives 0 and infinity. `dtype` is how the bits are kept, None where Requant has no tensors of the type.
+        (-1)^sign * 2^(E - bias) * (1 + M / 2^m);   where E = 0: (-1)^sign * 2^(1 - bias) * M / 2^m;
+        E8M0: 2^(code - 127)
+
+    E is the exponent field, M the mantissa field, m its width. `precision` counts the significand's bits with the
+    hidden one. `smallest` (the smallest positive value: a subnormal, where the format has them) and `largest` (the
+    largest finite one) are converted to f64, as MLIR does for its scale checks; for f80 and f128 that gives 0 and
+    infinity. `dtype` is how the bits are kept, None where Requant has no tensors of the type.
     """
 
     name: str
     width: int
     precision: int
+    bias: int
+    specials: Specials
     smallest: float
     largest: float
     dtype: np.dtype[np.generic] | None
@@ -87,6 +114,56 @@ class FloatElement:
         """`dtype`, for a type that has tensors."""
         assert self.dtype is not None, self.name
         return self.dtype
+
+    @property
+    def code_dtype(self) -> np.dtype[Any]:
+        """The unsigned integer that holds a code."""
+        return integer_dtype(self.width, signed=False)
+
+    @property
+    def mantissa_bits(self) -> int:
+        """The bits of the mantissa field, without the hidden one."""
+        return self.precision - 1
+
+    @property
+    def exponent_bits(self) -> int:
+        """The bits of the exponent field."""
+        return self.width - self.mantissa_bits - (self.specials is not Specials.SCALE)
+
+    @property
+    def sign_bit(self) -> int:
+        return 0 if self.specials is Specials.SCALE else 1 << (self.width - 1)
+
+    @property
+    def infinity_code(self) -> int | None:
+        highest = ((1 << self.exponent_bits) - 1) << self.mantissa_bits
+        return highest if self.specials is Specials.IEEE else None
+
+    @property
+    def largest_code(self) -> int:
+        """The code of the largest finite value."""
+        if self.infinity_code is not None:
+            return self.infinity_code - 1
+        magnitudes = 1 << (self.exponent_bits + self.mantissa_bits)
+        return magnitudes - (2 if self.specials in (Specials.FN, Specials.SCALE) else 1)
+
+    @property
+    def smallest_normal(self) -> float:
+        return 2.0 ** (-self.bias if self.specials is Specials.SCALE else 1 - self.bias)
+
+    def value(self, code: int) -> float:
+        """Return the value of a code, exactly: of a format that f64 has all numbers of. `code`: 0 to 2^width - 1."""
+        magnitude = code & ~self.sign_bit
+        sign = -1.0 if code & self.sign_bit else 1.0
+        if self.specials is Specials.FNUZ and code == self.sign_bit:
+            return -float("nan")
+        if magnitude > self.largest_code:
+            return sign * float("inf" if magnitude == self.infinity_code else "nan")
+        exponent, mantissa = magnitude >> self.mantissa_bits, magnitude & ((1 << self.mantissa_bits) - 1)
+        if self.specials is Specials.SCALE:
+            return 2.0 ** (exponent - self.bias)
+        hidden = (exponent > 0) << self.mantissa_bits
+        return sign * ldexp(hidden + mantissa, max(exponent, 1) - self.bias - self.mantissa_bits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,37 +177,50 @@ Element = IntegerElement | FloatElement | IndexElement
 
 
 def _float(
-    name: str, width: int, precision: int, smallest: float, largest: float, dtype: DTypeLike | None
+    name: str,
+    exponent_bits: int,
+    mantissa_bits: int,
+    bias: int,
+    specials: Specials,
+    dtype: DTypeLike | None,
+    *,
+    integer_bits: int = 0,
 ) -> FloatElement:
-    return FloatElement(name, width, precision, smallest, largest, None if dtype is None else np.dtype(dtype))
+    """Return a format. `integer_bits`: 1 if the leading bit of the significand is stored."""
+    width = (specials is not Specials.SCALE) + exponent_bits + integer_bits + mantissa_bits
+    # The fields of the largest finite value.
+    exponent = (1 << exponent_bits) - (2 if specials in (Specials.IEEE, Specials.SCALE) else 1)
+    significand = (2 << mantissa_bits) - (2 if specials is Specials.FN else 1)
+    try:
+        largest = ldexp(significand, exponent - bias - mantissa_bits)
+    except OverflowError:
+        largest = inf
+    smallest = ldexp(1.0, (specials is not Specials.SCALE) - bias - mantissa_bits)
+    stored = None if dtype is None else np.dtype(dtype)
+    return FloatElement(name, width, mantissa_bits + 1, bias, specials, smallest, largest, stored)
 
 
-_BF16_LARGEST = float.fromhex("0x1.fep127")
-_F32_LARGEST = float.fromhex("0x1.fffffep127")
-_F64_LARGEST = float.fromhex("0x1.fffffffffffffp1023")
-_INFINITY = float("inf")
-
-# The floats of MLIR's builtin dialect, as the quant dialect bounds their scales.
+# The floats of MLIR's builtin dialect. Sources: IEEE 754, OCP OFP8, OCP MX v1.0, ml_dtypes.
 FLOATS: dict[str, FloatElement] = {
     element.name: element
     for element in (
-        _float("f16", 16, 11, 2.0**-24, 65504.0, "<f2"),
-        _float("bf16", 16, 8, 2.0**-133, _BF16_LARGEST, "<u2"),
-        _float("tf32", 19, 11, 2.0**-136, float.fromhex("0x1.ffcp127"), None),
-        _float("f32", 32, 24, 2.0**-149, _F32_LARGEST, "<f4"),
-        _float("f64", 64, 53, 2.0**-1074, _F64_LARGEST, "<f8"),
-        _float("f80", 80, 64, 0.0, _INFINITY, None),
-        _float("f128", 128, 113, 0.0, _INFINITY, None),
-        _float("f8E5M2", 8, 3, 2.0**-16, 57344.0, "|u1"),
-        _float("f8E4M3", 8, 4, 2.0**-9, 240.0, "|u1"),
-        _float("f8E4M3FN", 8, 4, 2.0**-9, 448.0, "|u1"),
-        _float("f8E5M2FNUZ", 8, 3, 2.0**-17, 57344.0, "|u1"),
-        _float("f8E4M3FNUZ", 8, 4, 2.0**-10, 240.0, "|u1"),
-        _float("f8E4M3B11FNUZ", 8, 4, 2.0**-13, 30.0, "|u1"),
-        _float("f8E3M4", 8, 5, 2.0**-6, 15.5, "|u1"),
-        _float("f8E8M0FNU", 8, 1, 2.0**-127, 2.0**127, "|u1"),
-        _float("f6E2M3FN", 6, 4, 0.125, 7.5, "|u1"),
-        _float("f6E3M2FN", 6, 3, 0.0625, 28.0, "|u1"),
-        _float("f4E2M1FN", 4, 2, 0.5, 6.0, "|u1"),
+        _float("f16", 5, 10, 15, Specials.IEEE, "<f2"),
+        _float("bf16", 8, 7, 127, Specials.IEEE, "<u2"),
+        _float("tf32", 8, 10, 127, Specials.IEEE, None),
+        _float("f32", 8, 23, 127, Specials.IEEE, "<f4"),
+        _float("f64", 11, 52, 1023, Specials.IEEE, "<f8"),
+        _float("f80", 15, 63, 16383, Specials.IEEE, None, integer_bits=1),
+        _float("f128", 15, 112, 16383, Specials.IEEE, None),
+        _float("f8E5M2", 5, 2, 15, Specials.IEEE, "|u1"),
+        _float("f8E4M3", 4, 3, 7, Specials.IEEE, "|u1"),
+        _float("f8E4M3FN", 4, 3, 7, Specials.FN, "|u1"),
+        _float("f8E5M2FNUZ", 5, 2, 16, Specials.FNUZ, "|u1"),
+        _float("f8E4M3FNUZ", 4, 3, 8, Specials.FNUZ, "|u1"),
+        _float("f8E4M3B11FNUZ", 4, 3, 11, Specials.FNUZ, "|u1"),
+        _float("f8E3M4", 3, 4, 3, Specials.IEEE, "|u1"),
+        _float("f8E8M0FNU", 8, 0, 127, Specials.SCALE, "|u1"),
+        _float("f6E2M3FN", 2, 3, 1, Specials.FINITE, "|u1"),
+        _float("f6E3M2FN", 3, 2, 3, Specials.FINITE, "|u1"),
+        _float("f4E2M1FN", 2, 1, 1, Specials.FINITE, "|u1"),
     )
 }

@@ -19,7 +19,7 @@ from requant.kernels.contract.tile import TILE_ROWS
 from requant.plan.channels import block_counts
 from requant.plan.operands import StoredOperand, static_shape
 from requant.plan.plan import check_flat, check_within
-from requant.profiles.integer_rule import Accumulator, SumOverflow
+from requant.profiles.rule import Accumulator, SumOverflow
 
 Array = NDArray[Any]
 

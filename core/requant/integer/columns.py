@@ -136,7 +136,6 @@ class TiledColumns:
         return -(-depth // self._unit)
 
     def accumulate(self, rows: Array, zeros: Array, bias: Array, target: Array, stride: int) -> None:
-        """See Columns.accumulate."""
         count = rows.shape[0]
         source = self._viewed(rows.reshape(-1))
         pack = PACK_ROWS_OF_BYTES if self._bytes else PACK_ROWS_OF_PAIRS[source.dtype.name]
@@ -198,7 +197,6 @@ class UnpackedColumns:
         self._numbers = (numbers.astype(np.int32) - zeros.astype(np.int32)).ravel()
 
     def accumulate(self, rows: Array, zeros: Array, bias: Array, target: Array, stride: int) -> None:
-        """See Columns.accumulate."""
         assert stride == bias.size
         differences = (rows.astype(np.int32) - zeros.astype(np.int32)[:, None]).ravel()
         multiply_unpacked(differences, self._numbers, self.depth, bias, target[: rows.shape[0] * stride])

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from requant.errors import TypeFitError, UnsupportedError, about
+from requant.errors import TypeFitError, UnsupportedError, error_side
 from requant.errors.cancellation import check_cancelled
 from requant.integer.accumulation import Accumulation, Block, Integers, Zeros, rows_of_block
 from requant.integer.columns import COST_OF_ELEMENT, COST_OF_START, TiledColumns, cost_of_runs, cost_of_tiles, is_tiled
@@ -30,7 +30,7 @@ from requant.kernels.contract.accumulate import GATHER_PATCHES
 from requant.kernels.contract.convolution import CONVOLVE
 from requant.mlir.types import TensorType, Type
 from requant.profiles import profile_named
-from requant.profiles.integer_rule import Accumulator, SumOverflow
+from requant.profiles.rule import Accumulator, SumOverflow
 
 __all__ = ["Conv2d", "Layout", "Padding", "WeightsLayout", "Window", "conv2d_integers", "plan_conv2d"]
 
@@ -67,7 +67,7 @@ class Conv2d(Accumulation):
         """Check the shapes. Raise TypeFitError or UnsupportedError, about the side at fault, and ParameterError."""
         window.check()
         for name, side, layout in (("lhs", lhs, window.layout), ("rhs", rhs, window.weights_layout)):
-            with about(name):
+            with error_side(name):
                 if len(side.shape) != 4:
                     raise TypeFitError(f"there are four dimensions, {layout}; this has {len(side.shape)}")
                 own = "" if name == "lhs" else "O"
@@ -76,7 +76,7 @@ class Conv2d(Accumulation):
                         raise UnsupportedError(f"parameters along {layout[axis]} cannot be factored out of a sum")
         images, height, width, channels = (lhs.shape[window.layout.index(each)] for each in _NHWC)
         outputs, tall, wide, depth = (rhs.shape[window.weights_layout.index(each)] for each in "OHWI")
-        with about("rhs"):
+        with error_side("rhs"):
             if 0 in (outputs, tall, wide, depth):
                 raise TypeFitError("no dimension of the weights may be 0")
             if channels != depth * window.groups or outputs % window.groups:
@@ -84,7 +84,7 @@ class Conv2d(Accumulation):
                     f"{window.groups} groups of {depth} input channels take {depth * window.groups} of them and divide "
                     f"the output channels; there are {channels} and {outputs}"
                 )
-        with about("lhs"):
+        with error_side("lhs"):
             rows, above = window.placed(height, tall, 0)
             columns, before = window.placed(width, wide, 1)
         shape = (images, rows, columns, outputs)
@@ -92,7 +92,6 @@ class Conv2d(Accumulation):
 
     @property
     def columns(self) -> int:
-        """See Accumulation.columns."""
         return self.shape[3]
 
     @property
@@ -151,7 +150,6 @@ class Conv2d(Accumulation):
 
     @property
     def cost(self) -> int:
-        """See Accumulation.cost."""
         tiled = self._tiled_cost
         if tiled is not None and self._is_tiled:
             return max(self.products, tiled)
@@ -181,7 +179,6 @@ class Conv2d(Accumulation):
         return found.view(self.lhs.dtype).reshape(rows, tall * wide * taken)
 
     def raw_blocks(self, lhs: Array, rhs: Array, bias: Array, zeros: Zeros, sums: np.dtype[Any]) -> Iterator[Block]:
-        """See Accumulation.raw_blocks."""
         pixels, weights = self._input(lhs), self._weights(rhs)
         column_zeros = np.broadcast_to(zeros.rhs.reshape(-1), (self.columns,))
         if self._is_tiled:
@@ -249,11 +246,9 @@ class Conv2d(Accumulation):
             yield Block(first * columns, target)
 
     def spread_zeros(self) -> Zeros:
-        """See Accumulation.spread_zeros."""
         return Zeros(self.lhs.zero_points.reshape(1, 1, 1, 1), self.rhs.zero_points.reshape(1, 1, 1, -1))
 
     def sums_of_rows(self, lhs: Array) -> Array:
-        """See Accumulation.sums_of_rows."""
         pixels, groups = self._input(lhs), self.window.groups
         depth = pixels.shape[3] // groups
         # Products with ones, and the zero point for every tap: what is padded is the zero point.
@@ -265,7 +260,6 @@ class Conv2d(Accumulation):
         return np.repeat(found, self.columns // groups, axis=1).reshape(self.shape)
 
     def sums_of_columns(self, rhs: Array) -> Array:
-        """See Accumulation.sums_of_columns."""
         sums: Array = self._weights(rhs).sum(axis=0, dtype=np.int64)
         return sums
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from requant.errors import TypeFitError, UnsupportedError, about
+from requant.errors import TypeFitError, UnsupportedError, error_side
 from requant.errors.cancellation import check_cancelled
 from requant.integer.accumulation import Accumulation, Block, Integers, Zeros, rows_of_block
 from requant.integer.columns import (
@@ -38,7 +38,7 @@ from requant.integer.product import (
 )
 from requant.mlir.types import TensorType, Type
 from requant.profiles import OperationRule, profile_named
-from requant.profiles.integer_rule import Accumulator, SumOverflow
+from requant.profiles.rule import Accumulator, SumOverflow
 from requant.schemes import Factor
 
 Array = NDArray[Any]
@@ -52,12 +52,12 @@ class Matmul(Accumulation):
     def of(cls, lhs: Integers, rhs: Integers, accumulator: Accumulator, overflow: SumOverflow) -> Matmul:
         """Check the shapes. Raise TypeFitError, about the side at fault, if they cannot be multiplied."""
         for name, side, summed in (("lhs", lhs, -1), ("rhs", rhs, -2)):
-            with about(name):
+            with error_side(name):
                 if len(side.shape) < 2:
                     raise TypeFitError(f"a matrix has at least two dimensions; this has {len(side.shape)}")
                 if side.zero_points.shape[summed] != 1:
                     raise UnsupportedError("the parameters go along the dimension that is summed over")
-        with about("rhs"):
+        with error_side("rhs"):
             if rhs.shape[-2] != lhs.shape[-1]:
                 raise TypeFitError(
                     f"the left side has rows of {lhs.shape[-1]} numbers, and the right side columns of {rhs.shape[-2]}"
@@ -71,7 +71,6 @@ class Matmul(Accumulation):
 
     @property
     def columns(self) -> int:
-        """See Accumulation.columns."""
         return self.rhs.shape[-1]
 
     @property
@@ -80,7 +79,6 @@ class Matmul(Accumulation):
 
     @property
     def cost(self) -> int:
-        """See Accumulation.cost."""
         matrices = 1 if self._has_one_right_side else prod(self.shape[:-2])
         rows = prod(self.shape[:-1]) // max(matrices, 1)
         if is_tiled(self.lhs, self.rhs, self._sums, self.depth):
@@ -118,7 +116,6 @@ class Matmul(Accumulation):
             yield a[index], b[index], row_zeros[index], column_zeros[index]
 
     def raw_blocks(self, lhs: Array, rhs: Array, bias: Array, zeros: Zeros, sums: np.dtype[Any]) -> Iterator[Block]:
-        """See Accumulation.raw_blocks."""
         start = 0
         step = rows_of_block(self.columns, self.depth)
         for a, b, row_zeros, column_zeros in self._matrices(lhs, rhs, zeros):
@@ -132,16 +129,13 @@ class Matmul(Accumulation):
                 start += target.size
 
     def spread_zeros(self) -> Zeros:
-        """See Accumulation.spread_zeros."""
         return Zeros(self.lhs.zero_points, self.rhs.zero_points)
 
     def sums_of_rows(self, lhs: Array) -> Array:
-        """See Accumulation.sums_of_rows."""
         sums: Array = lhs.reshape(self.lhs.shape).sum(axis=-1, dtype=np.int64, keepdims=True)
         return sums
 
     def sums_of_columns(self, rhs: Array) -> Array:
-        """See Accumulation.sums_of_columns."""
         sums: Array = rhs.reshape(self.rhs.shape).sum(axis=-2, dtype=np.int64, keepdims=True)
         return sums
 

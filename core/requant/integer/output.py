@@ -13,22 +13,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from requant.convert.requantize.granularity import Granularity, common_granularity
-from requant.convert.requantize.scaling import plan_scaling
-from requant.convert.requantize.through_real import plan_through_real
-from requant.errors import ParameterError, PreconditionError, TypeFitError, UnsupportedError, about
+from requant.convert.requantize import plan_through_real
+from requant.convert.scaling import Granularity, common_granularity, plan_scaling
+from requant.errors import ParameterError, PreconditionError, TypeFitError, UnsupportedError, error_side
 from requant.errors.cancellation import checked
 from requant.formats.elements import FLOATS, IntegerElement
 from requant.formats.rounding import Rounding
 from requant.integer.accumulation import LARGEST_BIAS, Integers
 from requant.mlir.types import StorageType, TensorType, UniformPerAxisType, UniformType
 from requant.plan.channels import whole_blocks
-from requant.plan.lanes import rounded_scales
+from requant.plan.compute_dtype import rounded_scales
 from requant.plan.operands import QuantizedOperand, StoredOperand, integer_operand, quantized_operand, static_shape
 from requant.plan.plan import Plan
 from requant.profiles import Operation, OperationRule, profile_named
-from requant.profiles.integer_rule import Accumulator, ProductRule
-from requant.profiles.rule import DEQUANTIZE, INTEGERS
+from requant.profiles.rule import DEQUANTIZE, INTEGERS, Accumulator, ProductRule
 from requant.schemes import Factor, Multiplier, Scheme, scheme_named
 from requant.schemes.multipliers import derive_each
 
@@ -53,7 +51,7 @@ class Side:
     def quantized(self, name: str) -> QuantizedOperand:
         """Return the operand, or raise UnsupportedError for plain integers."""
         if not isinstance(self.operand, QuantizedOperand):
-            with about(name):
+            with error_side(name):
                 detail = f"the {name} has plain integers, without a scale; a quantized output needs one"
                 raise UnsupportedError(detail)
         return self.operand
@@ -95,7 +93,7 @@ def plan_output(
     Raise UnsupportedError, UnknownNameError or ParameterError.
     """
     lhs, rhs = sides[0].quantized("lhs"), sides[1].quantized("rhs")
-    with about("output"):
+    with error_side("output"):
         target = quantized_operand(_in_memory(output, order, shape), "output", _OUTPUTS, profile)
         for side, operand in (("left side", lhs), ("right side", rhs)):
             if operand.expressed != target.expressed:
@@ -213,7 +211,7 @@ def plan_bias(
     Raise TypeFitError unless it has one dimension of `columns`, UnsupportedError for elements that are no integers, and
     for a quantized bias with a zero point, or for sums without a scale.
     """
-    with about("bias"):
+    with error_side("bias"):
         shape = static_shape(tensor)
         if shape != (columns,):
             raise TypeFitError(f"a bias here has {columns} elements in one dimension; this has shape {list(shape)}")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from requant.errors import PreconditionError, TensorDataError, UnsupportedError, about
+from requant.errors import PreconditionError, TensorDataError, UnsupportedError, error_side
 from requant.formats.elements import IntegerElement
 from requant.formats.rounding import Rounding
 from requant.integer.accumulation import DTYPES, STORAGES, Accumulation, Integers
@@ -24,10 +24,9 @@ from requant.plan.operands import (
     quantized_operand,
     static_shape,
 )
-from requant.plan.report import Report
+from requant.plan.plan import Report
 from requant.profiles import OperationRule
-from requant.profiles.integer_rule import Accumulator, ProductRule
-from requant.profiles.rule import DEQUANTIZE, INTEGERS
+from requant.profiles.rule import DEQUANTIZE, INTEGERS, Accumulator, ProductRule
 from requant.schemes import Factor
 
 Array = NDArray[Any]
@@ -42,7 +41,7 @@ _BIASES = replace(DEQUANTIZE, storages=INTEGERS, expressed=_EXPRESSED)
 
 def product_operand(tensor: TensorType, side: str, profile: str, rule: OperationRule = OPERANDS) -> StoredOperand:
     """Take one side apart: quantized as `rule` has it, or plain integers; of 2 to 16 bits."""
-    with about(side):
+    with error_side(side):
         if not isinstance(tensor.element, IntegerElement):
             return quantized_operand(tensor, side, rule, profile)
         operand = integer_operand(tensor, side)
@@ -72,7 +71,7 @@ def choose_accumulator(
     """
     element = output.element if isinstance(output, TensorType) else output
     if isinstance(element, IntegerElement):
-        with about("output"):
+        with error_side("output"):
             if not element.signed or element.width not in (32, 64):
                 raise UnsupportedError(
                     f"a plain output is the sums as they are, in i32 or i64; {print_type(element)} is neither"
@@ -146,15 +145,15 @@ class ProductPlan:
 
     def check(self, lhs: Array, rhs: Array, bias: Array | None) -> Array | None:
         """Check arrays against the types, and return the bias as it is added."""
-        with about("lhs"):
+        with error_side("lhs"):
             self.accumulation.lhs.check(lhs)
-        with about("rhs"):
+        with error_side("rhs"):
             self.accumulation.rhs.check(rhs)
         if (bias is None) is not (self.bias is None):
             raise TensorDataError("give a bias and its type together, or neither")
         if bias is None or self.bias is None:
             return None
-        with about("bias"):
+        with error_side("bias"):
             self.bias.integers.check(bias)
             return self.bias.added(bias)
 
@@ -195,7 +194,7 @@ def plan_product(
 ) -> ProductPlan:
     """Plan bias and output stage of an accumulation. See `ProductPlan` for `order`; by default, that of memory."""
     order = tuple(range(len(accumulation.shape))) if order is None else order
-    with about("output"):
+    with error_side("output"):
         bound = bind(output, tuple(accumulation.shape[axis] for axis in order))
     biases = replace(_BIASES, rounding=Rounding.NEAREST_AWAY if profile.startswith("litert") else Rounding.NEAREST_EVEN)
     planned = None

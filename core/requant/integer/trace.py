@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from requant.convert.requantize.scaling import plan_scaling
+from requant.convert.scaling import plan_scaling
 from requant.formats.elements import FLOATS, FloatElement, IntegerElement
 from requant.integer.accumulation import DTYPES, Zeros
 from requant.integer.add import AddPlan

@@ -1,13 +1,17 @@
-"""The quant dialect's types inside xDSL: each wraps a type of `requant.mlir`, whose parser and printer do the text."""
+"""The quant dialect's types inside xDSL, each of which wraps a type of `requant.mlir`, and constants of modules."""
 
 from __future__ import annotations
 
-from typing import ClassVar, get_args
+from collections.abc import Sequence
+from typing import Any, ClassVar, cast, get_args
 
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
     AnyFloat,
+    DenseIntOrFPElementsAttr,
+    FloatAttr,
     IndexType,
+    IntegerAttr,
     IntegerType,
     NoneAttr,
     TensorType,
@@ -24,6 +28,31 @@ from requant.errors import UnsupportedError
 from requant.formats.elements import FLOATS, Element, FloatElement, IndexElement, IntegerElement, Signedness
 from requant.mlir.lexer import TokenStream
 from requant.mlir.parser import read_quantized
+
+Dense = DenseIntOrFPElementsAttr[Any]
+
+
+def dense(element: Attribute, shape: Sequence[int], values: Sequence[float]) -> Dense:
+    """Return a tensor of constants in row-major order; a single value is the value of every element."""
+    type_ = TensorType(cast(Any, element), shape)
+    return DenseIntOrFPElementsAttr.from_list(type_, cast(Any, list(values)))
+
+
+def scalar_float(value: float, element: Attribute) -> FloatAttr[Any]:
+    """Return a float of the type `element`."""
+    return FloatAttr(value, cast(Any, element))
+
+
+def scalar_integer(value: int, element: IntegerType) -> IntegerAttr[IntegerType]:
+    """Return an integer: the lowest bits of `value`."""
+    return IntegerAttr(truncated(value, element.width.data), element)
+
+
+def truncated(value: int, width: int) -> int:
+    """Return the lowest `width` bits of `value` as a signed integer."""
+    half = 1 << (width - 1)
+    return (value + half) % (2 * half) - half
+
 
 _SIGNEDNESS = {
     XdslSignedness.SIGNLESS: Signedness.SIGNLESS,
@@ -168,7 +197,7 @@ def storage_attribute(type_: mlir.QuantizedType) -> Attribute:
     raise UnsupportedError("a calibrated or quantile type has no storage type")
 
 
-def stored(attribute: Attribute) -> Attribute:
+def storage_type(attribute: Attribute) -> Attribute:
     """Return a type with its quantized element replaced by the storage type; others stay."""
     found = quantized_part(attribute)
     return attribute if found is None else with_element(attribute, storage_attribute(found))

@@ -27,7 +27,7 @@ from requant.description import (
     TensorOutput,
     TensorValue,
 )
-from requant.errors import TypeFitError, UnsupportedError, about, at
+from requant.errors import TypeFitError, UnsupportedError, default_pointer, error_side
 from requant.formats.elements import FLOATS, IntegerElement
 from requant.mlir import parse_type
 from requant.mlir.types import TensorType
@@ -57,7 +57,7 @@ def _plan(call: OperationCall) -> PlannedWork:
     if bias is None:
         result = Result(report=members, numbers=numbers)
         return PlannedWork(operands={}, run=lambda _: result, byte_count=cost, weight=cost)
-    with about("bias"):
+    with error_side("bias"):
         if bias.element != _F32:
             raise UnsupportedError("a bias is quantized from f32")
         shape = static_shape(bias)
@@ -72,7 +72,7 @@ def _plan(call: OperationCall) -> PlannedWork:
 
     def run(arrays: Mapping[str, Array]) -> Result:
         values = arrays["bias"]
-        with at_range("/weight_scales"), at("/bias"):
+        with at_range("/weight_scales"), default_pointer("/bias"):
             quantized = quantize_bias(rule, values, scales)
         report = {
             "elements": values.size,

@@ -27,13 +27,13 @@ from requant.description import (
     TensorOutput,
     TensorValue,
 )
-from requant.errors import InvalidRequestError, TypeFitError, UnsupportedError, about, at
+from requant.errors import InvalidRequestError, TypeFitError, UnsupportedError, default_pointer, error_side
 from requant.formats.elements import FLOATS, FloatElement, IntegerElement
 from requant.mlir import print_type
 from requant.mlir.types import ElementType
-from requant.plan.lanes import widen
+from requant.plan.compute_dtype import widen
 from requant.plan.operands import float_element, static_shape
-from requant.schemes.factors import parse_factor
+from requant.schemes.scheme import parse_factor
 
 _ELEMENTS = "Codes, one per byte; for mxint8 integers in units of 1/64 of the scale. Absent for GGUF."
 _SCALES = "One scale per block along the last axis: f8E8M0FNU, or f8E4M3FN for nvfp4. Absent for GGUF."
@@ -55,7 +55,7 @@ def read_global_scale(text: str) -> float | GlobalScale:
 
 def _plan_quantize(call: OperationCall) -> PlannedWork:
     tensor, options = call.types["input"], call.options
-    with about("input"):
+    with error_side("input"):
         shape = static_shape(tensor)
         element = float_element(tensor, "input")
         if element.name == "f64":
@@ -130,7 +130,7 @@ def _dtype(element: ElementType) -> np.dtype[Any]:
 
 def _plan_dequantize(call: OperationCall) -> PlannedWork:
     format_, output = call.options["format"], call.options["output_type"]
-    with at("/output_type"):
+    with default_pointer("/output_type"):
         shape = static_shape(output)
         if output.element != FLOATS["f32"]:
             raise UnsupportedError("blocks are dequantized to f32")
@@ -145,7 +145,7 @@ def _plan_dequantize(call: OperationCall) -> PlannedWork:
             if name in call.untyped:
                 given = f"the input has shape {list(static_shape(stated))}"
             detail = f"{name} of {format_} are {print_type(expected)}; {given}"
-            with about(name):
+            with error_side(name):
                 raise TypeFitError(detail)
     for name in call.types:
         if name not in parts:

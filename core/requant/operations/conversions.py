@@ -13,7 +13,8 @@ import numpy as np
 
 from requant import profiles
 from requant.convert.dequantize import plan_dequantize
-from requant.convert.quantize import ROUNDINGS, NanPolicy, plan_quantize, rounding_named
+from requant.convert.quantize import NanPolicy, plan_quantize, rounding_named
+from requant.convert.quantize_plans import ROUNDINGS
 from requant.convert.requantize import plan_requantize
 from requant.description import (
     Array,

@@ -25,7 +25,7 @@ from requant.description import (
     TensorOutput,
     TensorValue,
 )
-from requant.errors import ParameterError, UnknownNameError, about, at
+from requant.errors import ParameterError, UnknownNameError, default_pointer, error_side
 from requant.operations.parameters import BYTES_PER_RANGE, at_range, axis_option
 
 _DEFAULT_SCHEME = "tf_fake_quant"
@@ -34,7 +34,12 @@ _DEFAULT_SCHEME = "tf_fake_quant"
 def _plan(call: OperationCall) -> PlannedWork:
     minimums, maximums = (call.numbers[name].reshape(-1) for name in ("minimums", "maximums"))
     axis = call.options["axis"]
-    with about("input"), at("/minimums", ParameterError), at("/scheme", UnknownNameError), at_range("/minimums"):
+    with (
+        error_side("input"),
+        default_pointer("/minimums", ParameterError),
+        default_pointer("/scheme", UnknownNameError),
+        at_range("/minimums"),
+    ):
         plan = plan_fake_quantize(
             call.types["input"],
             minimums,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from requant.description import Choices, Kind, Member, Option, Records, Report
-from requant.plan.packing import Packing
+from requant.plan.plan import Packing
 from requant.profiles import PROFILES
 
 TRACE = Option(

@@ -37,8 +37,8 @@ from requant.errors import (
     RequantError,
     TypeFitError,
     UnsupportedError,
-    about,
-    at,
+    default_pointer,
+    error_side,
     excerpt,
 )
 from requant.formats.elements import FloatElement
@@ -251,11 +251,11 @@ def _plan_range(call: OperationCall) -> PlannedWork:
         detail = f"there are {minimums.size} minimums and {maximums.size} maximums; expected equal numbers"
         raise _wrong("/maximums", "wrong_length", detail)
     granularity = _granularity_of_ranges(call, minimums.size)
-    with at("/scheme"):
+    with default_pointer("/scheme"):
         rule.check_blocks(blocks=isinstance(granularity, PerBlock))
 
     def run(_: Mapping[str, Array]) -> Result:
-        with at_range("/minimums"), at("/storage", UnsupportedError):
+        with at_range("/minimums"), default_pointer("/storage", UnsupportedError):
             derived = Target(rule, options, storage, expressed, granularity).parameters(minimums, maximums)
         members = finished_members(rule, expressed, derived, granularity)
         return Result(report=members, numbers=derived_numbers(derived, granularity))
@@ -346,7 +346,7 @@ DERIVE_FROM_RANGE = Operation(
 
 def _plan_tensor(call: OperationCall) -> PlannedWork:
     tensor, options = call.types["input"], call.options
-    with about("input"):
+    with error_side("input"):
         shape = static_shape(tensor)
         float_element(tensor, "input")
     request = CalibrationRequest(

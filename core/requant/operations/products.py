@@ -42,7 +42,7 @@ from requant.operations.options import (
     used_multipliers,
 )
 from requant.profiles import PROFILES
-from requant.profiles.integer_rule import Accumulator, SumOverflow
+from requant.profiles.rule import Accumulator, SumOverflow
 from requant.schemes import SCHEMES, scheme_named
 
 # Bytes for an element of the output: its sum, the steps from there, the stored integer, and base64 of that; and with

@@ -8,14 +8,14 @@ from contextlib import contextmanager
 import numpy as np
 
 from requant.description import Array
-from requant.errors import RequantError, at
+from requant.errors import RequantError, default_pointer
 from requant.plan.plan import Plan
 
 
 def converted(plan: Plan, source: Array, name: str) -> Array:
     """Return what a plan makes of the operand of that name."""
     target = np.empty(plan.elements, plan.output_dtype)
-    with at(f"/inputs/{name}"):
+    with default_pointer(f"/inputs/{name}"):
         plan.run(source, target)
     return target
 

@@ -25,7 +25,7 @@ from requant.mlir.types import (
     UniformType,
 )
 from requant.plan.channels import block_counts
-from requant.plan.lanes import LANES, widen
+from requant.plan.compute_dtype import COMPUTE_DTYPES, widen
 
 Array = NDArray[Any]
 
@@ -68,7 +68,7 @@ def reals_of(tensor: TensorValue) -> Array:
     """Return the numbers of scales, or of x, as f64: exact."""
     element = tensor.type.element
     if isinstance(element, FloatElement):
-        lanes = widen(tensor.data, element) if element.name in LANES else decode(tensor.data, element.name)
+        lanes = widen(tensor.data, element) if element.name in COMPUTE_DTYPES else decode(tensor.data, element.name)
         return lanes.astype(np.float64)
     return tensor.data.astype(np.float64)
 

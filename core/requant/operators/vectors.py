@@ -8,14 +8,11 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import cycle
 
-from requant.convert.explain.explainer import Explainer
+from requant.convert.explain.explanation import Explainer
 from requant.convert.explain.requantize import scaling_explainer
-from requant.convert.vectors.conversions import storage_of, taken
-from requant.convert.vectors.designs import ZeroPoints, designed_multipliers, zero_points_of
-from requant.convert.vectors.draw import Draws
-from requant.convert.vectors.reason import ParameterReason
-from requant.convert.vectors.subject import Subject
-from requant.errors import RequantError, TypeFitError, UnsupportedError, about, excerpt
+from requant.convert.vectors.conversions import ZeroPoints, designed_multipliers, storage_of, taken, zero_points_of
+from requant.convert.vectors.subject import Draws, ParameterReason, Subject
+from requant.errors import RequantError, TypeFitError, UnsupportedError, error_side, excerpt
 from requant.errors.names import entry_named
 from requant.formats.elements import IntegerElement, Signedness
 from requant.mlir.printer import print_type
@@ -87,7 +84,7 @@ def operation_named(name: str) -> ConversionOperator:
 
 
 def _side(given: Type, side: str) -> IntegerElement:
-    with about(side):
+    with error_side(side):
         if isinstance(given, TensorType):
             raise TypeFitError("expected an element type, not a tensor type; set the number of vectors with count")
         if not isinstance(given, IntegerElement):

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from requant.errors import TypeFitError, UnsupportedError, about, excerpt
+from requant.errors import TypeFitError, UnsupportedError, error_side, excerpt
 from requant.formats.elements import FloatElement, IntegerElement, integer_dtype
 from requant.mlir.casts import scast_reason
 from requant.mlir.fit import fit_fault
@@ -31,7 +31,7 @@ from requant.mlir.types import (
 )
 from requant.mlir.verifier import MAXIMUM_STORAGE_WIDTH
 from requant.plan.channels import Channels, channels_of, whole_blocks
-from requant.plan.lanes import LANES
+from requant.plan.compute_dtype import COMPUTE_DTYPES
 from requant.profiles import OperationRule
 from requant.profiles.rule import TypeRules, ZeroPointRange
 
@@ -91,9 +91,10 @@ def bind(given: Type, shape: tuple[int, ...]) -> TensorType:
 def float_element(tensor: TensorType, side: str) -> FloatElement:
     """Return the element type of a tensor of floats that conversions take, or raise UnsupportedError."""
     element = tensor.element
-    if not isinstance(element, FloatElement) or element.name not in LANES:
+    if not isinstance(element, FloatElement) or element.name not in COMPUTE_DTYPES:
+        taken = ", ".join(COMPUTE_DTYPES)
         raise UnsupportedError(
-            f"the {side} has elements of {excerpt(print_type(element))}; this operation takes {', '.join(LANES)} there"
+            f"the {side} has elements of {excerpt(print_type(element))}; this operation takes {taken} there"
         )
     return element
 
@@ -137,7 +138,7 @@ class StoredOperand:
 
     def check_symmetric(self, side: str, reason: str) -> None:
         """Raise UnsupportedError, giving `reason`, unless every zero point is 0."""
-        with about(side):
+        with error_side(side):
             for channel, zero_point in enumerate(self.zero_points):
                 if zero_point:
                     raise UnsupportedError(f"{reason}; channel {channel} of the {side} has zero point {zero_point}")

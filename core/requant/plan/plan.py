@@ -1,25 +1,47 @@
-"""A plan: everything about one conversion that is decided before the first element is seen.
+"""A plan: everything about one conversion that is decided before the first element is seen, and its execution.
 
 The operations (`quantize`, `dequantize`, `requantize`) make plans from types and a profile; a plan holds a kernel and
-its parameter arrays, and works through a tensor in any pieces, with the same bits and the same tally.
+its parameter arrays, and works through a tensor in any pieces, in any order and side by side, with the same bits and
+the same tally. A plan knows one number to an integer only; a conversion may also take and give such as i4 or i12
+densely packed.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar
+from enum import StrEnum
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from requant.errors import PreconditionError, TensorDataError
-from requant.mlir.types import TensorType
+from requant.errors import PreconditionError, TensorDataError, UnsupportedError
+from requant.formats.elements import BYTE, FloatElement, IntegerElement
+from requant.kernels.convert import packing as kernels
+from requant.mlir.types import TensorType, UniformQuantizedType
 from requant.plan.operands import QuantizedOperand, StoredOperand, float_element
-from requant.plan.report import Report
 from requant.profiles import OperationRule, Rounding
 from requant.schemes import Multiplier
+
+
+class Report(NamedTuple):
+    """The tally of one conversion.
+
+    An element is saturated (low or high) when the integer that the profile's arithmetic gives before it is clamped lies
+    outside the storage bounds; it then holds a bound, or what the profile puts there instead. One that a conversion to
+    int32 on the way does not hold becomes -2^31 there, and is low unless the sum with the zero point is above the
+    bounds. NaN inputs are counted in `nan` only. `rounding` names the rule that was applied.
+    """
+
+    profile: str
+    rounding: str
+    elements: int
+    saturated_low: int
+    saturated_high: int
+    nan: int
+
 
 Array = NDArray[Any]
 
@@ -182,3 +204,160 @@ def requantizing(profile: str, rounding: Rounding, source: StoredOperand, target
 def around(whole: Plan) -> dict[str, Any]:
     """Return the fields of a Plan that converts what `whole` converts."""
     return {each.name: getattr(whole, each.name) for each in fields(Plan) if each.init}
+
+
+# Of these widths one number to an integer is dense already.
+_WHOLE = (8, 16, 32)
+_WIDEST = 64
+
+
+class Packing(StrEnum):
+    """How elements of widths other than 8, 16, 32 and 64 bits are stored."""
+
+    UNPACKED = "unpacked"
+    """One number to an integer of the next such width, signed ones with their sign extended."""
+    DENSE = "dense"
+    """Bit after bit, the lowest first: two i4 to a byte, the first in the low half; two i12 to three bytes."""
+
+
+def dense_width(tensor: TensorType) -> int | None:
+    """Return the bits of one number if a dense form of this tensor differs from the plain one, else None."""
+    element = tensor.element
+    if isinstance(element, UniformQuantizedType):
+        width = element.storage.width
+    elif isinstance(element, (IntegerElement, FloatElement)):
+        width = element.width
+    else:
+        raise UnsupportedError("only numbers can be packed")
+    return width if width < _WIDEST and width not in _WHOLE else None
+
+
+def dense_bytes(elements: int, width: int) -> int:
+    """The bytes that `elements` numbers of `width` bits take."""
+    return -(-elements * width // 8)
+
+
+def check_dense_bytes(found: int, elements: int, width: int) -> None:
+    """Raise TensorDataError unless `found` bytes are what so many numbers take."""
+    expected = dense_bytes(elements, width)
+    if found != expected:
+        raise TensorDataError(f"{elements} numbers of {width} bits are {expected} bytes packed; there are {found}")
+
+
+def check_spare_bits(packed: Array, elements: int, width: int) -> None:
+    """Raise TensorDataError if bits are set after the last number. `packed` has the bytes that the numbers take."""
+    spare = packed.size * 8 - elements * width
+    if spare and int(packed[-1]) >> (8 - spare):
+        raise TensorDataError(f"the last {spare} bits of the packed numbers must be 0")
+
+
+def pack(stored: Array, width: int) -> Array:
+    """Return numbers (1-D, one to an integer) as dense bytes. Only their lowest `width` bits count."""
+    packed = np.empty(dense_bytes(stored.size, width), np.uint8)
+    pack_into(packed, stored, width)
+    return packed
+
+
+def pack_into(packed: Array, stored: Array, width: int) -> None:
+    """Write what `pack` returns into `packed`, which has as many bytes."""
+    check_dense_bytes(packed.size, stored.size, width)
+    kernels.PACK[stored.itemsize](stored, packed, width)
+
+
+def unpack(packed: Array, width: int, elements: int, dtype: np.dtype[Any]) -> Array:
+    """Return `elements` numbers of `width` bits as `dtype`, which holds so many. `packed`: 1-D bytes.
+
+    Raise TensorDataError if there are more or fewer bytes than that takes, or if bits after the last number are set.
+    """
+    check_dense_bytes(packed.size, elements, width)
+    check_spare_bits(packed, elements, width)
+    codes = np.empty(elements, dtype)
+    sign = np.uint64(1 << (width - 1) if dtype.kind == "i" else 0)
+    kernels.UNPACK[dtype.itemsize](packed, codes, width, sign)
+    return codes
+
+
+# Eight numbers of any width end at the end of a byte.
+_GROUP = 8
+
+
+class Conversion:
+    """A plan with the forms in which its input and output travel: `None`, or the bits of a number that is packed.
+
+    A travelling tensor is a flat array of entries: `input_entries` of `input_dtype`, `output_entries` of
+    `output_dtype`; they are its elements, or the bytes that those are packed in. A piece of the input has a multiple of
+    `input_group` entries, unless it is the last.
+    """
+
+    def __init__(self, plan: Plan, packed_in: int | None = None, packed_out: int | None = None) -> None:
+        self.plan = plan
+        self.elements = plan.elements
+        self._packed_in = packed_in
+        self._packed_out = packed_out
+        self.input_dtype = plan.input_dtype if packed_in is None else BYTE
+        self.output_dtype = plan.output_dtype if packed_out is None else BYTE
+        self.input_group = packed_in or (1 if packed_out is None else _GROUP)
+        self.input_entries = self.input_at(plan.elements)
+        self.output_entries = self.output_at(plan.elements)
+        self.input_bytes = self.input_entries * self.input_dtype.itemsize
+        self.output_bytes = self.output_entries * self.output_dtype.itemsize
+        self._checks_bounds = plan.input_bounds is not None
+        if plan.input_bounds is not None and packed_in is not None:
+            lowest, highest = plan.input_bounds
+            # So many bits mostly hold nothing but numbers of the type.
+            self._checks_bounds = highest - lowest < (1 << packed_in) - 1
+        # Conversions of one kind take about the same time for a byte.
+        self.kind = (type(plan), plan.input_dtype, plan.output_dtype, plan.rounding, packed_in, packed_out)
+
+    def input_at(self, element: int) -> int:
+        """Return the index of the entry of the input at which a group begins with this element."""
+        return element if self._packed_in is None else dense_bytes(element, self._packed_in)
+
+    def output_at(self, element: int) -> int:
+        """Return the index of the entry of the output at which a group begins with this element."""
+        return element if self._packed_out is None else dense_bytes(element, self._packed_out)
+
+    def element_at(self, entry: int) -> int:
+        """Return the index of the element with which a group begins at this entry of the input, or all at its end."""
+        return entry if self._packed_in is None else min(entry * _GROUP // self._packed_in, self.elements)
+
+    def pieces(self, start: int, stop: int, size: int) -> Iterator[tuple[int, int]]:
+        """Cut the elements from `start` to `stop` into pieces of about `size` elements that end at groups."""
+        size = max(size // _GROUP, 1) * _GROUP
+        for begin in range(start, stop, size):
+            yield begin, min(begin + size, stop)
+
+    def check(self, source: Array, start: int) -> None:
+        """Raise TensorDataError if a number of the piece that begins at element `start` is not of its type."""
+        self.plan.check_bounds(self.unpacked(source, start), start)
+
+    def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
+        """Convert the piece `source` that begins at element `start` into `target`, both as they travel.
+
+        Raise TensorDataError for a number that its type does not hold. `counts` is that of Plan.step.
+        """
+        source = self.unpacked(source, start)
+        if self._checks_bounds:
+            self.plan.check_bounds(source, start)
+        if self._packed_out is None:
+            self.plan.step(source, target, start, counts)
+            return
+        result = np.empty(source.size, self.plan.output_dtype)
+        self.plan.step(source, result, start, counts)
+        pack_into(target, result, self._packed_out)
+
+    def unpacked(self, source: Array, start: int) -> Array:
+        """Return the numbers of the piece `source`, as it travels, that begins at element `start`."""
+        if self._packed_in is None:
+            return source
+        stop = self.element_at(self.input_at(start) + source.size)
+        return unpack(source, self._packed_in, stop - start, self.plan.input_dtype)
+
+
+def merged(tallies: Iterable[Array], into: Array) -> Array:
+    """Add the tallies of pieces, in any order, to that of Plan.new_counts, and return it."""
+    for counts in tallies:
+        into[:3] += counts[:3]
+        if counts[3] >= 0 and not 0 <= into[3] <= counts[3]:
+            into[3:] = counts[3:]
+    return into

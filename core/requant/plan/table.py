@@ -58,7 +58,6 @@ class TablePlan(Plan):
         """Do what Plan.step does, by arithmetic."""
 
     def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
-        """See Plan.step."""
         if self.table is None or not self.table.convert(self, source, target, counts):
             self.compute(source, target, start, counts)
 

@@ -6,14 +6,18 @@ from dataclasses import replace
 
 from requant.formats.rounding import Rounding
 from requant.formats.rules import Difference, Overflow, Quotient
-from requant.profiles.integer_rule import Accumulator, Addition, AddRule, ProductRule, SumOverflow
 from requant.profiles.rule import (
     DEQUANTIZE,
     NO_NAN,
-    Missing,
+    Accumulator,
+    Addition,
+    AddRule,
+    NanResult,
     Operation,
     OperationRule,
+    ProductRule,
     Profile,
+    SumOverflow,
     TypeRules,
     ZeroPoint,
     ZeroPointRange,
@@ -36,7 +40,7 @@ _QUANTIZE = OperationRule(
     saturation="clamp after the int32 addition: above 2^31, and for +infinity, the result is lo (hi when z < 0)",
     nan="as -2^31: lo when z >= 0, hi when z < 0",
     overflow=Overflow.INDEFINITE,
-    missing=Missing.INDEFINITE,
+    nan_result=NanResult.INDEFINITE,
     storages=_STORAGES,
 )
 _DEQUANTIZE = OperationRule(
@@ -147,7 +151,7 @@ LITERT_XNNPACK = Profile(
             saturation="infinities saturate, but become NaN where s > 2^126, whose reciprocal is treated as 0",
             nan="hi",
             quotient=Quotient.RECIPROCAL,
-            missing=Missing.HIGHEST,
+            nan_result=NanResult.HIGHEST,
             storages=_BYTES,
             granularities=("per_tensor",),
             type_rules=TypeRules.XNNPACK,

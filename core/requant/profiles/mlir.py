@@ -6,7 +6,7 @@ from requant.formats.rounding import Rounding
 from requant.formats.rules import Difference, Overflow
 from requant.profiles.rule import (
     NO_NAN,
-    Missing,
+    NanResult,
     Operation,
     OperationRule,
     Profile,
@@ -35,7 +35,7 @@ MLIR = Profile(
             nan="an error, as infinities are",
             steps=Steps.EXPRESSED,
             overflow=Overflow.UNDEFINED,
-            missing=Missing.ERROR,
+            nan_result=NanResult.ERROR,
             expressed=_EXPRESSED,
             zero_points=ZeroPointRange.TRUNCATED,
             granularities=_GRANULARITIES,

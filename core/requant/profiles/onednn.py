@@ -7,8 +7,19 @@ from dataclasses import replace
 from requant.formats.rounding import Rounding
 from requant.formats.rules import Difference, Quotient
 from requant.profiles.cast import CastRule, FloatOverflow, NanCode
-from requant.profiles.integer_rule import Addition, AddRule, ProductRule, SumOverflow
-from requant.profiles.rule import DEQUANTIZE, NO_NAN, Operation, OperationRule, Profile, ZeroPoint, ZeroPointRange
+from requant.profiles.rule import (
+    DEQUANTIZE,
+    NO_NAN,
+    Addition,
+    AddRule,
+    Operation,
+    OperationRule,
+    ProductRule,
+    Profile,
+    SumOverflow,
+    ZeroPoint,
+    ZeroPointRange,
+)
 
 _FLOATS = ("f8E4M3FN", "f8E5M2")
 _STORAGES = ("i8", "u8", *_FLOATS)

@@ -16,14 +16,17 @@ from requant.profiles.cast import (
     ScaleRange,
     Slip,
 )
-from requant.profiles.integer_rule import Addition, AddRule, ProductRule, SumOverflow
 from requant.profiles.rule import (
     DEQUANTIZE,
-    Missing,
+    Addition,
+    AddRule,
+    NanResult,
     Operation,
     OperationRule,
+    ProductRule,
     Profile,
     Steps,
+    SumOverflow,
     ZeroPoint,
     scheme_rule,
 )
@@ -59,7 +62,7 @@ _SCALAR_LOOPS = replace(
     saturation="values outside int32 become -2^31, as on x86; z is added wrapping; then clamped",
     nan="lo when z >= 0, else hi",
     overflow=Overflow.INDEFINITE,
-    missing=Missing.INDEFINITE,
+    nan_result=NanResult.INDEFINITE,
 )
 _REFERENCE = replace(
     _QUANTIZE,
@@ -70,7 +73,7 @@ _REFERENCE = replace(
     nan="lo when z >= 0, else hi; NaN in small floats that have one",
     steps=Steps.EXPRESSED,
     overflow=Overflow.INDEFINITE,
-    missing=Missing.INDEFINITE,
+    nan_result=NanResult.INDEFINITE,
 )
 _REFERENCE_ADDS_ZERO = replace(_REFERENCE, float_zero_point=True)
 _DEQUANTIZE = replace(

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from requant.formats.rounding import Rounding
 from requant.profiles.cast import FINITE, CastRule, FiniteNan, FloatOverflow, NanCode
-from requant.profiles.integer_rule import Addition, AddRule, ProductRule, SumOverflow
 from requant.profiles.rule import (
     NO_NAN,
-    Missing,
+    Addition,
+    AddRule,
+    NanResult,
     Operation,
     OperationRule,
+    ProductRule,
     Profile,
     Steps,
+    SumOverflow,
     TypeRules,
     ZeroPoint,
     scheme_rule,
@@ -40,7 +43,7 @@ STABLEHLO = Profile(
             saturation="clamp in E before rounding, then a saturating conversion; infinities saturate",
             nan="0",
             steps=Steps.EXPRESSED,
-            missing=Missing.ZERO,
+            nan_result=NanResult.ZERO,
             expressed=_EXPRESSED,
             storages=_STORAGES,
             type_rules=TypeRules.STABLEHLO,

@@ -7,15 +7,18 @@ from dataclasses import replace
 from requant.formats.rounding import Rounding
 from requant.formats.rules import Difference, Overflow, Quotient
 from requant.profiles.cast import F8_ONNX, SCALE, CastRule, FloatOverflow, NanCode, NanTail
-from requant.profiles.integer_rule import Addition, AddRule, ProductRule, SumOverflow
 from requant.profiles.rule import (
     DEQUANTIZE,
     NO_NAN,
-    Missing,
+    Addition,
+    AddRule,
+    NanResult,
     Operation,
     OperationRule,
+    ProductRule,
     Profile,
     Steps,
+    SumOverflow,
     ZeroPoint,
     scheme_rule,
 )
@@ -30,10 +33,10 @@ _EAGER = OperationRule(
     saturation="infinities saturate",
     nan="per tensor hi, per axis 0; for i32 lo",
     quotient=Quotient.FUSED,
-    missing=Missing.HIGHEST,
+    nan_result=NanResult.HIGHEST,
     storages=("i8", "u8", "i32"),
 )
-_SEPARATE = replace(_EAGER, quotient=Quotient.RECIPROCAL, missing=Missing.ZERO)
+_SEPARATE = replace(_EAGER, quotient=Quotient.RECIPROCAL, nan_result=NanResult.ZERO)
 
 TORCH = Profile(
     name="torch",
@@ -43,7 +46,7 @@ TORCH = Profile(
     source="torch 2.13.0, CPU wheel, x86",
     operations={
         Operation.QUANTIZE: replace(
-            _EAGER, variants={"per_axis": _SEPARATE, "i32": replace(_SEPARATE, missing=Missing.LOWEST)}
+            _EAGER, variants={"per_axis": _SEPARATE, "i32": replace(_SEPARATE, nan_result=NanResult.LOWEST)}
         ),
         Operation.DEQUANTIZE: replace(
             DEQUANTIZE,
@@ -98,7 +101,7 @@ _AFTER = OperationRule(
     nan="per tensor as inf, per axis 0; for i32 lo",
     quotient=Quotient.RECIPROCAL,
     overflow=Overflow.INDEFINITE_BELOW,
-    missing=Missing.INDEFINITE_HIGHEST,
+    nan_result=NanResult.INDEFINITE_HIGHEST,
     storages=("i8", "u8", "i32"),
 )
 
@@ -114,8 +117,8 @@ TORCH_2_14 = replace(
         Operation.QUANTIZE: replace(
             _AFTER,
             variants={
-                "per_axis": replace(_AFTER, overflow=Overflow.SATURATE, missing=Missing.ZERO),
-                "i32": replace(_AFTER, overflow=Overflow.FLOAT_SATURATE, missing=Missing.LOWEST),
+                "per_axis": replace(_AFTER, overflow=Overflow.SATURATE, nan_result=NanResult.ZERO),
+                "i32": replace(_AFTER, overflow=Overflow.FLOAT_SATURATE, nan_result=NanResult.LOWEST),
             },
         ),
     },
@@ -132,7 +135,7 @@ _DECOMPOSED = OperationRule(
     quotient=Quotient.RECIPROCAL_OF_F64,
     scales=Steps.F32,
     overflow=Overflow.FLOAT_CLAMP,
-    missing=Missing.ZERO,
+    nan_result=NanResult.ZERO,
     expressed=("f32", "f16", "bf16"),
     storages=("i4", "u4", "i8", "u8", "i16", "u16", "i32"),
     granularities=("per_tensor", "per_axis", "sub_channel"),
@@ -169,11 +172,11 @@ TORCH_DECOMPOSED = Profile(
                 "per_axis": _DECOMPOSED_PER_AXIS,
                 "sub_channel": _DECOMPOSED_BLOCKS,
                 "sub_channel_outer": _DECOMPOSED_BLOCKS,
-                "i32": replace(_DECOMPOSED, missing=Missing.INT32_MINIMUM),
-                "i32 per_axis": replace(_DECOMPOSED_PER_AXIS, missing=Missing.INT32_MINIMUM),
+                "i32": replace(_DECOMPOSED, nan_result=NanResult.INT32_MINIMUM),
+                "i32 per_axis": replace(_DECOMPOSED_PER_AXIS, nan_result=NanResult.INT32_MINIMUM),
                 **dict.fromkeys(
                     ("i32 sub_channel", "i32 sub_channel_outer"),
-                    replace(_DECOMPOSED_BLOCKS, missing=Missing.INT32_MINIMUM, overflow=Overflow.FLOAT_CLAMP),
+                    replace(_DECOMPOSED_BLOCKS, nan_result=NanResult.INT32_MINIMUM, overflow=Overflow.FLOAT_CLAMP),
                 ),
             },
         ),

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from requant.profiles.integer_rule import Addition, AddRule, ProductRule, SumOverflow
-from requant.profiles.rule import Operation, Profile, scheme_rule
+from requant.profiles.rule import Addition, AddRule, Operation, ProductRule, Profile, SumOverflow, scheme_rule
 from requant.schemes import tosa as schemes
 
 _STORAGES = ("i8", "u8", "i16", "u16", "i32")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from requant.formats.rounding import Rounding
 from requant.kernels.convert.requantize.rules import FixedPointRule, Requirement
-from requant.schemes.factors import significand
 from requant.schemes.litert import FITS_INT32, FITS_INT48, at_least_zero, reduced_multiplier
-from requant.schemes.scheme import Factor, FixedPoint, Multiplier, Prepared, Scheme
+from requant.schemes.scheme import Factor, FixedPoint, Multiplier, Prepared, Scheme, significand
 
 _NO_SCALE = Multiplier(0, 16)
 

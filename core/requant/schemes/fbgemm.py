@@ -8,9 +8,8 @@ from requant.errors import ParameterError
 from requant.formats.rounding import Rounding
 from requant.kernels.convert.requantize.rules import FixedPointRule, Requirement
 from requant.schemes import float_factor
-from requant.schemes.factors import as_f32
 from requant.schemes.litert import FITS_INT32
-from requant.schemes.scheme import INT32_MAX, Factor, FixedPoint, Multiplier, Prepared, Scheme
+from requant.schemes.scheme import INT32_MAX, Factor, FixedPoint, Multiplier, Prepared, Scheme, as_f32
 
 
 def _choose_requantization_multiplier(factor: float) -> Multiplier:

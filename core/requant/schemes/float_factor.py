@@ -9,8 +9,7 @@ import numpy as np
 
 from requant.formats.rounding import Rounding
 from requant.kernels.convert.requantize.rules import FloatRule, Requirement
-from requant.schemes.factors import F32_BITS, F64_BITS, as_f32, exact
-from requant.schemes.scheme import Factor, Float, Multiplier, PreparedFactor, Scheme
+from requant.schemes.scheme import F32_BITS, F64_BITS, Factor, Float, Multiplier, PreparedFactor, Scheme, as_f32, exact
 
 CONVENTION = "m * 2^-shift"
 F32_MULTIPLIERS = (1 - (1 << F32_BITS), (1 << F32_BITS) - 1)

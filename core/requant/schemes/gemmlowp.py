@@ -6,9 +6,8 @@ from dataclasses import replace
 
 from requant.errors import ParameterError
 from requant.kernels.convert.requantize.rules import FixedPointRule, Requirement
-from requant.schemes.factors import normalized
 from requant.schemes.litert import LITERT, SUM_FITS_INT32, right_shift
-from requant.schemes.scheme import FixedPoint, Multiplier, Prepared, Sum
+from requant.schemes.scheme import FixedPoint, Multiplier, Prepared, Sum, normalized
 
 _SHIFTS = (-31, 30)
 SHIFTED_FITS_INT32 = "the input minus its zero point, shifted left by max(shift, 0), must fit int32"

@@ -11,7 +11,6 @@ from requant.errors import ParameterError
 from requant.formats.rounding import Rounding
 from requant.kernels.convert.requantize.rules import FixedPointRule, FloatRule, Requirement
 from requant.schemes import float_factor
-from requant.schemes.factors import normalized
 from requant.schemes.scheme import (
     INT32,
     INT32_MAX,
@@ -22,6 +21,7 @@ from requant.schemes.scheme import (
     Prepared,
     Scheme,
     Sum,
+    normalized,
 )
 
 HIGH_MULTIPLY = "SRDHM(a, b) = floor((a*b + 2^30) / 2^31)"

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from requant.errors import ParameterError
 from requant.errors.cancellation import checked
 from requant.schemes import Factor, Multiplier, Scheme, scheme_named
-from requant.schemes.factors import parse_factor
+from requant.schemes.scheme import parse_factor
 
 Scales = NDArray[np.float64]
 

@@ -10,7 +10,6 @@ import numpy as np
 from requant.errors import ParameterError
 from requant.formats.rounding import Rounding
 from requant.kernels.convert.requantize.rules import FixedPointRule, FloatRule, Requirement
-from requant.schemes.factors import normalized
 from requant.schemes.scheme import (
     INT32,
     INT32_MAX,
@@ -22,6 +21,7 @@ from requant.schemes.scheme import (
     PreparedFactor,
     Scheme,
     Sum,
+    normalized,
 )
 
 _INT16_MAX = (1 << 15) - 1

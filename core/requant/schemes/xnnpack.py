@@ -9,9 +9,8 @@ from requant.errors import ParameterError
 from requant.formats.rounding import Rounding
 from requant.kernels.convert.requantize.rules import FixedPointRule, Requirement
 from requant.schemes import float_factor
-from requant.schemes.factors import F32_BITS, as_f32, exact
 from requant.schemes.litert import FITS_INT32, HIGH_MULTIPLY, ROUNDING_DIVIDE
-from requant.schemes.scheme import FixedPoint, Multiplier, Prepared
+from requant.schemes.scheme import F32_BITS, FixedPoint, Multiplier, Prepared, as_f32, exact
 
 _SMALLEST, _LARGEST = 2.0**-32, 2.0**8
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from requant.integer.conv2d import Padding, Window, conv2d_integers
 from requant.integer.matmul import matmul_integers
-from requant.profiles.integer_rule import Accumulator
+from requant.profiles.rule import Accumulator
 from requant.self_test.digest import digest
 
 Array = NDArray[Any]

@@ -20,8 +20,7 @@ from requant.kernels.jit.warmup import recompile_kernels, start_compilation
 from requant.self_test.known_calls import KNOWN_CALLS
 from requant.self_test.known_conversions import KNOWN_ANSWERS
 from requant.self_test.known_sums import KNOWN_SUMS
-from requant.self_test.known_weight_layouts import KNOWN_WEIGHT_LAYOUTS
-from requant.self_test.known_weights import KNOWN_WEIGHTS
+from requant.self_test.known_weights import KNOWN_WEIGHT_LAYOUTS, KNOWN_WEIGHTS
 
 __all__ = ["CacheDirectoryError", "Compilation", "prepare_kernels", "run_self_test"]
 

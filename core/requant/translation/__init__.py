@@ -7,14 +7,14 @@ system's operands back as a type. No scale is rounded without being reported.
 from __future__ import annotations
 
 from requant.errors import UnsupportedError
-from requant.translation import litert, mlir, onednn, onnx, stablehlo, torch, tosa
+from requant.translation import litert, mlir, onednn, onnx, torch, tosa
 from requant.translation.translation import Answer, Subject, SystemTranslation, Written
 
 TRANSLATIONS: dict[str, SystemTranslation] = {
     each.name: each
     for each in (
-        mlir.TRANSLATION,
-        stablehlo.TRANSLATION,
+        mlir.MLIR,
+        mlir.STABLEHLO,
         onnx.TRANSLATION,
         onednn.TRANSLATION,
         litert.TRANSLATION,

@@ -7,19 +7,15 @@ from typing import Any
 from requant.errors import ParameterError, TypeFitError, UnsupportedError
 from requant.formats.elements import FLOATS
 from requant.mlir.types import UniformPerAxisType, UniformSubChannelType
-from requant.translation.operand_lists import (
-    normal_axis,
-    read_scales,
-    read_zero_points,
-    uniform,
-    zero_point_bounds,
-)
 from requant.translation.translation import (
     Read,
     Subject,
     SystemTranslation,
     Written,
     check_shape,
+    normal_axis,
+    read_scales,
+    read_zero_points,
     require_expressed,
     require_storage,
     require_whole_storage,
@@ -27,6 +23,8 @@ from requant.translation.translation import (
     rounded_to,
     spelling_losses,
     stored_as,
+    uniform,
+    zero_point_bounds,
 )
 
 _NAME = "LiteRT"

@@ -12,21 +12,26 @@ from requant.errors import TypeFitError, UnsupportedError
 from requant.formats.elements import FLOATS
 from requant.mlir.types import UniformPerAxisType, UniformSubChannelType, UniformType
 from requant.operators.onednn.attributes import F8, INT32
-from requant.translation.operand_lists import blocked, normal_axis, read_scales, read_storage, read_zero_points, uniform
 from requant.translation.translation import (
     Read,
     Subject,
     SystemTranslation,
     Written,
     block_counts,
+    blocked,
     check_shape,
     count_of,
+    normal_axis,
+    read_scales,
+    read_storage,
+    read_zero_points,
     require_expressed,
     require_storage,
     require_whole_storage,
     require_zero_points,
     rounded_to,
     spelling_losses,
+    uniform,
 )
 
 _NAME = "oneDNN"

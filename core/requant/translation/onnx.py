@@ -13,28 +13,26 @@ from requant.errors import ParameterError, TypeFitError, UnsupportedError
 from requant.formats.elements import FLOATS
 from requant.mlir.types import UniformPerAxisType, UniformSubChannelType
 from requant.operators.onnx.element_types import LAST_OPSET, SINCE_OPSET, TENSOR_PROTO
-from requant.translation.operand_lists import (
-    blocked,
-    normal_axis,
-    read_scales,
-    read_storage,
-    read_zero_points,
-    uniform,
-    zero_point_bounds,
-)
 from requant.translation.translation import (
     Read,
     Subject,
     SystemTranslation,
     Written,
+    blocked,
     check_shape,
     count_of,
+    normal_axis,
+    read_scales,
+    read_storage,
+    read_zero_points,
     require_expressed,
     require_storage,
     require_whole_storage,
     require_zero_points,
     rounded_to,
     spelling_losses,
+    uniform,
+    zero_point_bounds,
 )
 
 _NAME = "ONNX"

@@ -11,17 +11,20 @@ from typing import Any
 from requant.errors import ParameterError, TypeFitError, UnsupportedError
 from requant.formats.elements import FLOATS, IntegerElement
 from requant.mlir.types import StorageType, UniformPerAxisType, UniformSubChannelType
-from requant.translation.operand_lists import normal_axis, read_scales, read_zero_points, uniform
 from requant.translation.translation import (
     Read,
     Subject,
     SystemTranslation,
     Written,
     check_shape,
+    normal_axis,
+    read_scales,
+    read_zero_points,
     require_expressed,
     require_zero_points,
     spelling_losses,
     stored_as,
+    uniform,
 )
 
 _NAME = "torch"

@@ -11,14 +11,13 @@ from fractions import Fraction
 from math import isfinite
 from typing import Any
 
-from requant.convert.requantize.tosa_rescale import RescaleSide, check_signs
+from requant.convert.requantize import RescaleSide, check_signs
 from requant.errors import ParameterError, RequantError, TypeFitError, UnsupportedError
 from requant.errors.cancellation import checked
 from requant.formats.elements import IntegerElement
 from requant.mlir.types import UniformPerAxisType, UniformSubChannelType
 from requant.mlir.verifier import scale_fault
 from requant.schemes import Multiplier, scheme_named
-from requant.translation.operand_lists import uniform
 from requant.translation.translation import (
     Read,
     Rounding,
@@ -30,6 +29,7 @@ from requant.translation.translation import (
     require_whole_storage,
     spelling_losses,
     stored_as,
+    uniform,
 )
 
 _NAME = "TOSA"

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from requant.errors import InvalidRequestError, LimitError, at, below
+from requant.errors import InvalidRequestError, LimitError, default_pointer, pointer_prefix
 from requant.mlir import print_type
 from requant.mlir.types import TensorType
 from requant.plan.operands import static_shape
-from requant.plan.packing import dense_bytes, dense_width, pack, unpack
+from requant.plan.plan import dense_bytes, dense_width, pack, unpack
 from requant_service.http import json_values as values
 from requant_service.http.json_document import JsonDocument
 from requant_service.http.responses import Buffer, json_text
@@ -41,7 +41,7 @@ def read_elements(
     """
     elements = prod(static_shape(type_)) if entries is None else entries
     if not tensor.in_values:
-        with at(f"/{field}/data"):
+        with default_pointer(f"/{field}/data"):
             width = dense_width(type_) if dense else None
             if width is None:
                 return base64_tensor.decode(document.data(tensor.data), dtype, elements)
@@ -54,7 +54,7 @@ def read_elements(
     def literals() -> list[Any]:
         return document.values(field)
 
-    with below(f"/{field}/values"):
+    with pointer_prefix(f"/{field}/values"):
         count = elements if any(isinstance(each, list) for each in tensor.values[:1]) else len(tensor.values)
         if count > settings.max_values:
             raise LimitError(

@@ -19,14 +19,13 @@ from requant.errors import (
     PreconditionError,
     RequantError,
     TensorDataError,
-    at,
+    default_pointer,
     excerpt,
 )
 from requant.errors.names import not_among
 from requant.formats.elements import IntegerElement
 from requant.plan.operands import float_element, static_shape
-from requant.plan.packing import check_dense_bytes
-from requant.plan.plan import Array
+from requant.plan.plan import Array, check_dense_bytes
 from requant.profiles import Operation
 from requant_service.http.form_body import FormReader, PartReader, form_boundary
 from requant_service.http.problems import pointer
@@ -95,7 +94,7 @@ class _Form(NamedTuple):
         if name not in self.files:
             return None
         header, data = self.files[name]
-        with at(f"/{name}"):
+        with default_pointer(f"/{name}"):
             element = element_of(header)
         return ParameterTensor(data.view(header.descr), header.shape, element, f"/{name}")
 
@@ -120,7 +119,7 @@ async def convert_form(request: Request, operation: Operation) -> Response:
     reader = BodyReader(scope, request.receive, running.settings.max_binary_bytes)
     form = await _receive(FormReader(reader, boundary), operation, running.settings)
     reserve = partial(reserve_memory, scope)
-    with flat_pointers("/x"), at("/x", TensorDataError, PreconditionError):
+    with flat_pointers("/x"), default_pointer("/x", TensorDataError, PreconditionError):
         return await _convert(form, operation, running, reserve)
 
 
@@ -130,7 +129,7 @@ async def _receive(form: FormReader, operation: Operation, settings: Settings) -
     named, texted = file_fields(operation), form_fields(operation)
     while (part := await form.next_part()) is not None:
         if part.name in named:
-            with at(f"/{part.name}"):
+            with default_pointer(f"/{part.name}"):
                 files[part.name] = await _receive_file(part, settings)
         elif part.name in texted:
             limit = settings.max_type_bytes if part.name in _TYPES else _LONGEST_TEXT
@@ -183,7 +182,7 @@ async def _call(form: _Form, operation: Operation, running: Runtime) -> tuple[Co
     query = await conversion_of_texts(texts, operation, running, read)
     header = form.files[_X].header
     named = query.conversion.input_type is not None
-    with at("/input_type"):
+    with default_pointer("/input_type"):
         call = query.call(header.shape, None if named else element_of(header))
     if operation is Operation.REQUANTIZE:
         return call._replace(multipliers=multipliers_of_tensors(*map(form.tensor, _MULTIPLIERS))), query.characters
@@ -252,6 +251,6 @@ def _with_scales(form: _Form, call: ConversionCall, texts: Mapping[str, str], se
             raise NpyError("with scale, x holds integers of 8, 16 or 32 bits")
         return call._replace(input_type=tensors.type_of_stored(call.shape, call.element, call.packing))
     tensor = input_tensor_type(call, settings)
-    with at(call.input_place):
+    with default_pointer(call.input_place):
         expressed = float_element(tensor, "input")
     return call._replace(output_type=tensors.type(expressed, static_shape(tensor)))

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from requant.errors import NpyError, UnsupportedError, at
+from requant.errors import NpyError, UnsupportedError, default_pointer
 from requant.formats.elements import FLOATS, FloatElement, IntegerElement, Signedness
 from requant.mlir.types import AnyType, CalibratedType, ElementType, TensorType, UniformQuantizedType
-from requant.plan.packing import check_dense_bytes
+from requant.plan.plan import check_dense_bytes
 from requant.profiles import Operation
 from requant_service.http.request_body import ChunkReader
 from requant_service.npy_api import format as npy
@@ -70,7 +70,7 @@ class NpyArray:
     def called(self, query: ConversionQuery) -> ConversionCall:
         """Return the conversion of the array that a query asks for."""
         named = query.conversion.input_type is not None
-        with at("/input_type"):
+        with default_pointer("/input_type"):
             return query.call(self.header.shape, None if named else element_of(self.header))
 
     def check_dtype(self, call: ConversionCall, dtype: np.dtype[Any]) -> None:

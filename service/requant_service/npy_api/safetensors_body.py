@@ -14,12 +14,12 @@ from requant.checkpoint.safetensors.dtypes import DTYPES
 from requant.checkpoint.safetensors.header import Header, TensorEntry
 from requant.checkpoint.safetensors.reader import LENGTH_BYTES, parse_header
 from requant.checkpoint.safetensors.writer import head_bytes, layout
-from requant.errors import InvalidRequestError, SafetensorsError, at, excerpt
+from requant.errors import InvalidRequestError, SafetensorsError, default_pointer, excerpt
 from requant.errors.names import did_you_mean
 from requant.formats.elements import FLOATS, FloatElement, IntegerElement, Signedness
 from requant.mlir.types import ElementType, TensorType
 from requant.plan.operands import bind, element_name, static_shape
-from requant.plan.packing import Packing, check_dense_bytes
+from requant.plan.plan import Packing, check_dense_bytes
 from requant.profiles import Operation
 from requant_service.http.request_body import ChunkReader
 from requant_service.npy_api.format import MAGIC, MAX_DIMENSION
@@ -180,7 +180,7 @@ class SafetensorsTensor:
         if self.entry.dtype != _PACKED or call.operation is not Operation.DEQUANTIZE or given is None:
             return call
         assert not isinstance(given, str)
-        with at("/input_type"):
+        with default_pointer("/input_type"):
             return call._replace(packing=Packing.DENSE, input_type=bind(given, self.entry.shape))
 
     def check_dtype(self, call: ConversionCall, dtype: np.dtype[Any]) -> None:

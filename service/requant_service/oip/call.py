@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
-from requant.errors import FieldFault, InvalidRequestError, at
+from requant.errors import FieldFault, InvalidRequestError, default_pointer
 from requant.mlir.types import TensorType, Type
 from requant.plan.operands import bind
 from requant_service.oip.parameters import LARGEST_INTEGER, Value, pointer_to, read_list
@@ -108,5 +108,5 @@ class Call:
         """Return what an input is: the type that a parameter names, or else what its datatype means by itself."""
         tensor = self.inputs[name]
         given = self.type(parameter) if self.has(parameter) else tensor.datatype.element
-        with at(pointer_to(parameter)):
+        with default_pointer(pointer_to(parameter)):
             return bind(given, tensor.shape)

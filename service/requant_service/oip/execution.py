@@ -9,7 +9,14 @@ from typing import TypeVar
 
 import numpy as np
 
-from requant.errors import FieldFault, InvalidRequestError, PreconditionError, RequantError, TensorDataError, at
+from requant.errors import (
+    FieldFault,
+    InvalidRequestError,
+    PreconditionError,
+    RequantError,
+    TensorDataError,
+    default_pointer,
+)
 from requant_service.http.responses import json_text
 from requant_service.oip import wire as oip
 from requant_service.oip.call import Call
@@ -102,7 +109,7 @@ async def _explanation(
     await reserve(BYTES_PER_ELEMENT * planned.elements)
 
     def work() -> Mapping[str, Value]:
-        with at(x.pointer, TensorDataError, PreconditionError):
+        with default_pointer(x.pointer, TensorDataError, PreconditionError):
             members = explanation_members(explainer.run(planned.unpacked(x.data, 0)))
         # `elements` is how many there are.
         explanation = {"formula": members["formula"], "explained": members["elements"]}

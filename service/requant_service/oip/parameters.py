@@ -11,7 +11,7 @@ from typing import Any
 
 from requant.errors import FieldFault, InvalidRequestError, ParameterError, excerpt
 from requant.errors.names import not_among
-from requant.schemes.factors import parse_factor
+from requant.schemes.scheme import parse_factor
 from requant_service.http.problems import pointer
 from requant_service.runtime.settings import MAX_ENTRIES
 

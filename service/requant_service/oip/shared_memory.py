@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from requant.errors import InvalidRequestError, SharedMemoryError, TensorDataError, at
+from requant.errors import InvalidRequestError, SharedMemoryError, TensorDataError, default_pointer
 from requant_service.oip.tensors import BYTE_SIZE, REGION, OutputTensor, RegionPart
 from requant_service.runtime.runtime import Runtime
 from requant_service.runtime.shared_memory.regions import SharedMemory, Span
@@ -117,5 +117,5 @@ def is_aligned(data: Bytes, dtype: np.dtype[Any]) -> bool:
 
 
 def _span(part: RegionPart, running: Runtime) -> Span:
-    with at(part.pointer_to(REGION)), at(part.pointer_to(BYTE_SIZE), InvalidRequestError):
+    with default_pointer(part.pointer_to(REGION)), default_pointer(part.pointer_to(BYTE_SIZE), InvalidRequestError):
         return registered_regions(running).span(part.region, part.offset, part.byte_size)

@@ -33,8 +33,8 @@ from requant.errors import (
     MalformedRequestError,
     RequantError,
     TensorDataError,
-    below,
     excerpt,
+    pointer_prefix,
 )
 from requant_service.http import json_values as values
 from requant_service.http.json_body import read_json
@@ -219,7 +219,7 @@ def tensor_of_json(head: InputHead, body: bytes, settings: Settings) -> InputTen
     """Return an input that came as JSON. `body` is the whole JSON: the literals decide what a rounded number cannot."""
     assert head.values is not None
     place = f"{head.pointer}/data"
-    with below(place):
+    with pointer_prefix(place):
         if head.elements > settings.max_values:
             limit = settings.max_values
             raise LimitError(f"{head.elements} elements; more than {limit} are sent in binary", limit=limit)

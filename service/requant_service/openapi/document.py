@@ -17,7 +17,7 @@ from requant.calibration.bias import BIAS_RULES
 from requant.calibration.fake_quantize import FAKE_QUANTIZE_SCHEMES
 from requant.calibration.methods import CALIBRATION_METHODS
 from requant.calibration.ranges import RANGE_RULES
-from requant.convert.quantize import ROUNDINGS
+from requant.convert.quantize_plans import ROUNDINGS
 from requant.errors import (
     DeadlineError,
     DestinationError,

@@ -15,7 +15,7 @@ from requant.checkpoint.plan.planner import plan_conversion
 from requant.checkpoint.run.destination import check_apart, prepare
 from requant.checkpoint.selection.name_patterns import check_linear
 from requant.checkpoint.storage.store import Store
-from requant.errors import UnknownNameError, UnsupportedError, at
+from requant.errors import UnknownNameError, UnsupportedError, default_pointer
 from requant_service.runtime.checkpoint_jobs import CheckpointJobs, PlanMemory
 from requant_service.runtime.request_context import current_request
 from requant_service.runtime.runtime import Runtime
@@ -87,7 +87,7 @@ async def start_job(call: CheckpointCall, running: Runtime) -> Job:
     def start() -> Job:
         started = False
         try:
-            with at("/destination"):
+            with default_pointer("/destination"):
                 check_apart(source, destination)
                 found = _record(destination, jobs)
                 if found is None or found.plan != planned.digest or found.state not in _LEFT_ALONE:
@@ -155,18 +155,18 @@ def _jobs(running: Runtime) -> CheckpointJobs:
 
 
 async def _source(call: CheckpointCall, jobs: CheckpointJobs) -> Store:
-    with at("/source"):
+    with default_pointer("/source"):
         return await jobs.storage.plans(call.source).run(lambda: jobs.roots.source(call.source))
 
 
 async def _destination_of(place: str, jobs: CheckpointJobs) -> Store:
-    with at("/destination"):
+    with default_pointer("/destination"):
         return await jobs.storage.records(place).run(lambda: jobs.roots.destination(place))
 
 
 def _plan(call: CheckpointCall, source: Store, memory: PlanMemory) -> Plan:
     for name in ("ignore", "targets"):
-        with at(f"/{name}"):
+        with default_pointer(f"/{name}"):
             check_linear(getattr(call.request, name))
     return plan_conversion(source, call.request, memory.reserve)
 

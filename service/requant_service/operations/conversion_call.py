@@ -15,16 +15,21 @@ from typing import Any, NamedTuple, TypeVar
 from requant.comparison.comparison import ErrorReport
 from requant.convert.dequantize import plan_dequantize
 from requant.convert.quantize import plan_quantize
-from requant.convert.requantize import ScalingPlan, plan_requantize
-from requant.errors import InvalidRequestError, ParameterError, PreconditionError, UnsupportedError, at, sides
+from requant.convert.requantize import plan_requantize
+from requant.convert.scaling import ScalingPlan
+from requant.errors import (
+    InvalidRequestError,
+    ParameterError,
+    PreconditionError,
+    UnsupportedError,
+    default_pointer,
+    pointers_for_sides,
+)
 from requant.mlir import print_type
 from requant.mlir.types import AnyType, CalibratedType, ElementType, TensorType, Type
 from requant.operations.conversions import CONVERSION_OPTIONS
-from requant.plan.conversion import Conversion
 from requant.plan.operands import bind, element_name, static_shape
-from requant.plan.packing import Packing, dense_width
-from requant.plan.plan import Array, Plan
-from requant.plan.report import Report
+from requant.plan.plan import Array, Conversion, Packing, Plan, Report, dense_width
 from requant.profiles import Operation
 from requant.schemes import Multiplier
 from requant_service.operations.conversion_options import Value
@@ -151,14 +156,14 @@ def made_of_call(call: ConversionCall, make: Callable[..., Made], settings: Sett
     for option in CONVERSION_OPTIONS[call.operation]:
         for name, value in call.options:
             if name == option.name:
-                with at(f"/{name}"):
+                with default_pointer(f"/{name}"):
                     arguments[name] = option.resolve(value)
     of_multipliers: AbstractContextManager[None] = nullcontext()
     if call.multipliers is not None:
         arguments["multipliers"] = call.multipliers
-        of_multipliers = at("/multipliers", ParameterError, PreconditionError)
-    types = sides(input=call.input_place, output="/output_type")
-    with at("/profile", UnsupportedError), types, of_multipliers:
+        of_multipliers = default_pointer("/multipliers", ParameterError, PreconditionError)
+    types = pointers_for_sides(input=call.input_place, output="/output_type")
+    with default_pointer("/profile", UnsupportedError), types, of_multipliers:
         return make(input_type, output_type, call.profile, **arguments)
 
 
@@ -172,7 +177,7 @@ def input_tensor_type(call: ConversionCall, settings: Settings) -> TensorType:
         assert isinstance(call.input_type, str)
         return read_tensor_type(call.input_type, settings, "/input_type")
     given = _read(call.input_type, settings, "/input_type")
-    with at(call.input_place):
+    with default_pointer(call.input_place):
         if given is None:
             assert call.element is not None
             return TensorType(call.shape, call.element)

@@ -13,10 +13,10 @@ from requant.description import LARGEST_INTEGER, Kind, Option
 from requant.errors import FieldFault, InvalidRequestError, LimitError, ParameterError
 from requant.mlir.types import ElementType, Type
 from requant.operations.conversions import CONVERSION_OPTIONS, MAX_MULTIPLIER, MAX_SHIFT
-from requant.plan.packing import Packing
+from requant.plan.plan import Packing
 from requant.profiles import DEFAULT_PROFILES, Operation
 from requant.schemes import Multiplier
-from requant.schemes.factors import parse_factor
+from requant.schemes.scheme import parse_factor
 from requant_service.http.openapi_operation import SCHEMAS, query_parameter
 from requant_service.http.query import read_query
 from requant_service.operations.calibration.options import CALIBRATION_OPTIONS, given_calibration

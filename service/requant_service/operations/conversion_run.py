@@ -19,9 +19,7 @@ import numpy as np
 
 from requant.comparison.comparison import conversion_error
 from requant.errors.cancellation import check_cancelled
-from requant.plan.conversion import Conversion, merged
-from requant.plan.packing import unpack
-from requant.plan.plan import Array
+from requant.plan.plan import Array, Conversion, merged, unpack
 from requant_service.http.request_body import BodyReader
 from requant_service.operations.conversion_call import ConversionResult, PlannedConversion
 from requant_service.runtime.executor import Executor

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 
 from requant.description import Limits, Operation, OperationCall, PlannedWork
-from requant.errors import LimitError, TypeFitError, UnsupportedError, at, sides
+from requant.errors import LimitError, TypeFitError, UnsupportedError, default_pointer, pointers_for_sides
 from requant.mlir.types import TensorType
 from requant_service.runtime.settings import Settings
 
@@ -27,8 +27,8 @@ def plan_operation(
     if "output" in places:
         named["output"] = places["output"]
     # What a profile does not take, and no type or option is to blame for, is about the profile.
-    about_profile = at("/profile", UnsupportedError) if operation.has_option("profile") else nullcontext()
-    with about_profile, sides(**named):
+    about_profile = default_pointer("/profile", UnsupportedError) if operation.has_option("profile") else nullcontext()
+    with about_profile, pointers_for_sides(**named):
         work = operation.plan(call)
     if work.traced and work.sums > settings.max_traced:
         limit = settings.max_traced

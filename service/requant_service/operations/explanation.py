@@ -8,11 +8,10 @@ from functools import partial
 from typing import Any
 
 from requant.convert.explain.dequantize import dequantize_explainer
-from requant.convert.explain.explainer import Explainer
-from requant.convert.explain.explanation import ElementExplanation, Explanation, Step
-from requant.convert.explain.number_text import float_text
+from requant.convert.explain.explanation import ElementExplanation, Explainer, Explanation, Step
 from requant.convert.explain.quantize import quantize_explainer
 from requant.convert.explain.requantize import requantize_explainer
+from requant.convert.explain.working import float_text
 from requant.errors import LimitError
 from requant.formats.elements import FloatElement
 from requant.mlir.types import ElementType

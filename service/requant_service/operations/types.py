@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from requant.errors import LimitError, TypeFitError, TypeTextError, at
+from requant.errors import LimitError, TypeFitError, TypeTextError, default_pointer
 from requant.mlir import parse_type, print_type
 from requant.mlir.types import TensorType, Type
 from requant_service.runtime.settings import Settings
@@ -30,7 +30,7 @@ def read_type(text: str, limit: int, pointer: str, advice: str = "") -> Type:
 
     `advice` follows the message about a longer one.
     """
-    with at(pointer):
+    with default_pointer(pointer):
         # A character is at least a byte, so a text this long need not be encoded to be refused.
         if len(text) > limit or len(text.encode("utf-8", "surrogatepass")) > limit:
             raise LimitError(f"the type text has more than {limit} bytes{advice}", limit=limit)

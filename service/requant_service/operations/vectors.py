@@ -13,20 +13,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from requant.convert.explain.number_text import float_text
+from requant.convert.explain.working import float_text
 from requant.convert.quantize import NanPolicy
-from requant.convert.vectors.c_header import c_header
 from requant.convert.vectors.conversions import conversion_subjects
-from requant.convert.vectors.readmemh import readmemh
+from requant.convert.vectors.export import Column, Kind, Table, c_header, readmemh, real_bits
 from requant.convert.vectors.subject import Subject
-from requant.convert.vectors.table import Column, Kind, Table, real_bits
 from requant.convert.vectors.vectors import DEFAULT_COUNT, Vector, Vectors, vectors_of
-from requant.errors import InvalidRequestError, ParameterError, PreconditionError, UnsupportedError, at, sides
+from requant.errors import (
+    InvalidRequestError,
+    ParameterError,
+    PreconditionError,
+    UnsupportedError,
+    default_pointer,
+    pointers_for_sides,
+)
 from requant.formats.elements import FLOATS
 from requant.operations.conversions import CONVERSION_OPTIONS
 from requant.operators.tosa.rescale_plan import RescaleRounding
 from requant.operators.vectors import RESCALE, operation_named, rescale_subjects
-from requant.plan.lanes import LANES
+from requant.plan.compute_dtype import COMPUTE_DTYPES
 from requant.profiles import Operation, profile_named
 from requant.schemes import Multiplier
 from requant_service.operations.explanation import element_members
@@ -107,20 +112,20 @@ class MadeVectors:
 
 def make_vectors(call: VectorsCall, settings: Settings) -> MadeVectors:
     """Make the vectors of a call: work on texts. Errors point at the fields of the call."""
-    with at("/operation"):
+    with default_pointer("/operation"):
         operator = operation_named(call.operation)
     profile = call.profile or operator.profiles[0]
     if profile not in operator.profiles:
-        with at("/profile"):
+        with default_pointer("/profile"):
             profile_named(profile)
         detail = f"{call.operation} has the profile {' or '.join(operator.profiles)}"
         raise UnsupportedError(detail, pointer="/profile")
-    with sides(input="/input_type", output="/output_type"):
+    with pointers_for_sides(input="/input_type", output="/output_type"):
         if call.operation == RESCALE:
             subjects = _rescale(call, settings)
         else:
             subjects = _conversion(call, operator.operation, profile, settings)
-        with at("/input_type", PreconditionError, UnsupportedError):
+        with default_pointer("/input_type", PreconditionError, UnsupportedError):
             return MadeVectors(call, profile, vectors_of(subjects, call.count, call.seed, operator.names))
 
 
@@ -170,7 +175,7 @@ def _conversion(call: VectorsCall, operation: Operation, profile: str, settings:
     arguments: dict[str, Any] = {}
     for name, option in options.items():
         if (value := getattr(call, name)) not in (None, ""):
-            with at(f"/{name}"):
+            with default_pointer(f"/{name}"):
                 arguments[name] = option.resolve(value)
     if call.rounding == "stochastic":
         detail = "stochastic rounding depends on the place of an element; vectors are of elements by themselves"
@@ -181,8 +186,12 @@ def _conversion(call: VectorsCall, operation: Operation, profile: str, settings:
         output_type = read_type(call.output_type, settings.max_type_bytes, "/output_type")
     of_multipliers: AbstractContextManager[None] = nullcontext()
     if call.multipliers:
-        of_multipliers = at("/multipliers", ParameterError, PreconditionError)
-    with at("/profile", UnsupportedError), sides(input="/input_type", output="/output_type"), of_multipliers:
+        of_multipliers = default_pointer("/multipliers", ParameterError, PreconditionError)
+    with (
+        default_pointer("/profile", UnsupportedError),
+        pointers_for_sides(input="/input_type", output="/output_type"),
+        of_multipliers,
+    ):
         return conversion_subjects(
             operation,
             input_type,
@@ -255,7 +264,7 @@ def column_array(column: Column) -> NDArray[Any]:
         sign = "i" if column.kind is Kind.SIGNED else "u"
         return np.array(column.numbers, f"<{sign}{column.container // 8}")
     bits = np.array(column.numbers, f"<u{column.container // 8}")
-    return bits.view(FLOATS[column.element].tensor_dtype) if column.element in LANES else bits
+    return bits.view(FLOATS[column.element].tensor_dtype) if column.element in COMPUTE_DTYPES else bits
 
 
 def _npz(made: MadeVectors) -> bytes:

@@ -9,7 +9,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from requant.convert.quantize import ROUNDINGS, NanPolicy, plan_quantize
+from requant.convert.quantize import NanPolicy, plan_quantize
+from requant.convert.quantize_plans import ROUNDINGS
 from requant.errors import PreconditionError, UnsupportedError
 from requant.mlir import parse_type
 from requant.mlir.types import TensorType

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from requant.convert.requantize import plan_scaling
-from requant.convert.requantize.granularity import common_granularity
+from requant.convert.scaling import common_granularity, plan_scaling
 from requant.errors import ParameterError, PreconditionError
 from requant.mlir import parse_type
 from requant.mlir.types import TensorType

@@ -42,7 +42,7 @@ def any_rule(overflow: FloatOverflow = FloatOverflow.NON_SATURATING, **fields: A
 def encode(
     values: np.ndarray, name: str, rule: CastRule, saturate: bool | None = None, rounding: Rounding | None = None
 ) -> np.ndarray:
-    codes = np.empty(values.size, small_float(name).dtype)
+    codes = np.empty(values.size, small_float(name).code_dtype)
     source = "f64" if values.dtype == np.float64 else "f32"
     made = encoder(rule, name, source, saturate=saturate, rounding=rounding)
     made.encode(values, codes, 0, np.zeros(4, np.int64))
@@ -101,7 +101,7 @@ def test_numbers_of_a_format(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(oracle.ROWS))
 def test_every_code_is_decoded(name: str) -> None:
-    codes = np.arange(1 << small_float(name).width, dtype=small_float(name).dtype)
+    codes = np.arange(1 << small_float(name).width, dtype=small_float(name).code_dtype)
     expected = np.array([int(oracle.decode(name, int(code)), 16) for code in codes], "<u4")
     got, nan = decode(codes, name), np.isnan(bits(expected))
     assert_same(codes, as_patterns(got)[~nan], expected[~nan])
@@ -193,7 +193,7 @@ def test_scales_against_ml_dtypes_and_the_oracle() -> None:
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_number_survives_a_round_trip(name: str) -> None:
-    codes = np.arange(1 << small_float(name).width, dtype=small_float(name).dtype)
+    codes = np.arange(1 << small_float(name).width, dtype=small_float(name).code_dtype)
     values = decode(codes, name)
     finite = ~np.isnan(values)
     for x in (values[finite], values[finite].astype("<f8")):

@@ -7,7 +7,7 @@ from collections.abc import Collection
 import pytest
 
 from requant.calibration.ranges import RANGE_RULES
-from requant.convert.quantize import ROUNDINGS
+from requant.convert.quantize_plans import ROUNDINGS
 from requant.errors.names import did_you_mean, nearest_names
 from requant.operators.registry import OPERATORS
 from requant.profiles import PROFILES

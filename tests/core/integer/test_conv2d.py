@@ -19,7 +19,7 @@ from requant.integer.conv2d import Conv2d, Layout, Padding, WeightsLayout, Windo
 from requant.integer.matmul import plan_matmul
 from requant.integer.trace import trace_product
 from requant.mlir import parse_type
-from requant.profiles.integer_rule import Accumulator, SumOverflow
+from requant.profiles.rule import Accumulator, SumOverflow
 from tests.core.integer.test_matmul import PROFILES, bounds_of, quantized, real, sides, tensor
 from tests.oracles import contractions as product_oracle
 from tests.oracles.contractions import Side

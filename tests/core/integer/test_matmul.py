@@ -17,7 +17,7 @@ from requant.integer.trace import trace_product
 from requant.kernels.contract import tile
 from requant.mlir import parse_type
 from requant.mlir.types import TensorType
-from requant.profiles.integer_rule import Accumulator, SumOverflow
+from requant.profiles.rule import Accumulator, SumOverflow
 from tests.oracles import contractions as product_oracle
 from tests.oracles.contractions import Side
 from tests.support.cases import examples, sample

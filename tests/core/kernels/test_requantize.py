@@ -12,8 +12,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from requant.convert.requantize import ScalingPlan, plan_requantize, plan_scaling
-from requant.convert.requantize.granularity import common_granularity
+from requant.convert.requantize import plan_requantize
+from requant.convert.scaling import ScalingPlan, common_granularity, plan_scaling
 from requant.kernels.convert.requantize.fixed_point import requantize_by_multiplier
 from requant.kernels.convert.requantize.general import REQUANTIZE_ANY, REQUANTIZE_FLOAT_ANY
 from requant.kernels.convert.requantize.real_factor import REQUANTIZE_F32, REQUANTIZE_F64

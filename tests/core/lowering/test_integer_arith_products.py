@@ -11,7 +11,7 @@ from requant.errors import LoweringError, ParameterError, PreconditionError
 from requant.integer.add import plan_add
 from requant.integer.conv2d import Layout, Padding, WeightsLayout, Window, plan_conv2d
 from requant.integer.matmul import plan_matmul
-from requant.lowering.passes.requant_to_integer_arith.profile import FIXED_POINT_SCHEMES
+from requant.lowering.passes.requant_to_integer_arith.loops import FIXED_POINT_SCHEMES
 from requant.mlir import parse_type
 from tests.core.integer.test_conv2d import activation, direct, same_pads
 from tests.core.integer.test_matmul import real, tensor

@@ -13,13 +13,13 @@ from xdsl.dialects.builtin import IntegerType, ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region
 
-from requant.convert.requantize import ScalingPlan, plan_requantize
+from requant.convert.requantize import plan_requantize
+from requant.convert.scaling import ScalingPlan
 from requant.errors import LoweringError, ParameterError, PreconditionError, UnsupportedError
 from requant.lowering.evaluate import Tensor, evaluate, function_named
-from requant.lowering.limits import ModuleLimits
-from requant.lowering.module import Module
+from requant.lowering.module import Module, ModuleLimits
 from requant.lowering.passes import parse_pass
-from requant.lowering.passes.requant_to_integer_arith.profile import FIXED_POINT_PROFILES, FIXED_POINT_SCHEMES
+from requant.lowering.passes.requant_to_integer_arith.loops import FIXED_POINT_PROFILES, FIXED_POINT_SCHEMES
 from requant.lowering.passes.requant_to_integer_arith.scaling import scale
 from requant.lowering.passes.rewriting import Emitter
 from requant.mlir import parse_type

@@ -6,8 +6,7 @@ import pytest
 
 from requant.errors import DeadlineError, LimitError, ModuleTextError
 from requant.errors.cancellation import cancellation_check
-from requant.lowering.limits import ModuleLimits
-from requant.lowering.module import read_module
+from requant.lowering.module import ModuleLimits, read_module
 
 QUANTIZED = "!quant.uniform<i8:f32, 1.000000e+00>"
 

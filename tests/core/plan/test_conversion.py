@@ -17,9 +17,7 @@ from requant.convert.requantize import plan_requantize
 from requant.errors import PreconditionError, TensorDataError
 from requant.mlir import parse_type
 from requant.mlir.types import TensorType
-from requant.plan.conversion import Conversion, merged
-from requant.plan.packing import pack
-from requant.plan.plan import Plan
+from requant.plan.plan import Conversion, Plan, merged, pack
 
 Array = NDArray[Any]
 ELEMENTS = 203

@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 
 from requant.calibration.fake_quantize import FAKE_QUANTIZE_SCHEMES, FakeQuantizePlan, plan_fake_quantize
 from requant.convert.dequantize import plan_dequantize
-from requant.convert.quantize import ROUNDINGS, plan_quantize
+from requant.convert.quantize import plan_quantize
+from requant.convert.quantize_plans import ROUNDINGS
 from requant.convert.requantize import plan_requantize
 from requant.errors import RequantError
-from requant.integer.add import plan_add
-from requant.integer.add.plan import AddPlan
+from requant.integer.add import AddPlan, plan_add
 from requant.mlir import parse_type
 from requant.plan.plan import Plan
 from requant.profiles import PROFILES, Operation, Rounding

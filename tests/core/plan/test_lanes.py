@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from requant.formats.elements import FLOATS
-from requant.plan.lanes import f16_of_f32, f32_of_f16, narrowed, widen
+from requant.plan.compute_dtype import f16_of_f32, f32_of_f16, narrowed, widen
 
 
 @pytest.mark.parametrize("dtype", ["u1", "f4", "f8", "i4"])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from requant.errors import TensorDataError
 from requant.mlir import parse_type
 from requant.mlir.types import TensorType
-from requant.plan.packing import dense_bytes, dense_width, pack, pack_into, unpack
+from requant.plan.plan import dense_bytes, dense_width, pack, pack_into, unpack
 
 
 def test_two_int4_to_a_byte_with_the_first_in_the_low_half() -> None:

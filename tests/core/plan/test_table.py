@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from requant.convert.requantize import ScalingPlan, plan_requantize
+from requant.convert.requantize import plan_requantize
+from requant.convert.scaling import ScalingPlan
 from requant.errors import PreconditionError
 from requant.formats.rounding import Rounding
 from requant.kernels.convert.byte_table import HAS_TABLES, look_up

@@ -13,8 +13,7 @@ from requant.convert.quantize import plan_quantize
 from requant.convert.requantize import plan_requantize
 from requant.mlir import parse_type
 from requant.mlir.types import TensorType
-from requant.plan.conversion import Conversion, merged
-from requant.plan.plan import Array, Plan
+from requant.plan.plan import Array, Conversion, Plan, merged
 from requant.profiles import Rounding
 from tests.support.cases import EXHAUSTIVE
 

@@ -12,7 +12,7 @@ import pytest
 
 from requant.checkpoint.weights.floats import values
 from requant.self_test.known_calls import SHAPE, KnownCall
-from requant.self_test.known_weight_layouts import DTYPES, KNOWN_WEIGHT_LAYOUTS, weight
+from requant.self_test.known_weights import DTYPES, KNOWN_WEIGHT_LAYOUTS, weight
 from tests.oracles import weight_layouts as oracle
 from tests.oracles.quantiles import nf4
 

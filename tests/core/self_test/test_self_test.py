@@ -24,7 +24,7 @@ from requant.kernels.convert.byte_table import HAS_TABLES, look_up
 from requant.kernels.convert.quantize.native import QUANTIZE
 from requant.kernels.jit.jit import Kernel, _registry
 from requant.kernels.jit.processor import HAS_FMA
-from requant.plan.packing import unpack
+from requant.plan.plan import unpack
 from requant.profiles import PROFILES, Operation
 from requant.schemes import SCHEMES as SCHEME_NAMES
 from requant.self_test import self_test
@@ -32,8 +32,7 @@ from requant.self_test.digest import digest
 from requant.self_test.known_calls import KNOWN_CALLS, KnownCall
 from requant.self_test.known_conversions import ELEMENTS, KNOWN_ANSWERS, KnownAnswer, inputs
 from requant.self_test.known_sums import KNOWN_SUMS, KnownSums
-from requant.self_test.known_weight_layouts import KNOWN_WEIGHT_LAYOUTS
-from requant.self_test.known_weights import KNOWN_WEIGHTS
+from requant.self_test.known_weights import KNOWN_WEIGHT_LAYOUTS, KNOWN_WEIGHTS
 from tests.oracles import casts as cast_oracle
 from tests.oracles import profiles as profile_oracle
 from tests.oracles import quantiles as quantile_oracle

@@ -112,7 +112,11 @@ def test_a_service_that_is_not_ready_says_when_to_come_back() -> None:
 
 
 def test_pointers_are_put_on_errors_without_one() -> None:
-    with pytest.raises(errors.TensorDataError) as caught, errors.at("/outer"), errors.at("/inner"):
+    with (
+        pytest.raises(errors.TensorDataError) as caught,
+        errors.default_pointer("/outer"),
+        errors.default_pointer("/inner"),
+    ):
         raise errors.TensorDataError("no")
     assert caught.value.pointer == "/inner"
 

@@ -10,7 +10,7 @@ import httpx
 import numpy as np
 import pytest
 
-from requant.plan.packing import pack
+from requant.plan.plan import pack
 
 TYPE = "!quant.uniform<i4:f32, 0.5:1>"
 VALUES = [0.25, -0.25, 1.3, -9.0, 2.25]

@@ -12,7 +12,7 @@ import httpx
 import numpy as np
 import pytest
 
-from requant.convert.vectors.reason import ParameterReason, Reason
+from requant.convert.vectors.subject import ParameterReason, Reason
 from requant.operators.vectors import OPERATIONS
 from tests.conftest import ROOT
 from tests.support.page_table import page_table

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from requant.calibration.methods.entropy import ENTROPY
+from requant.calibration.methods.entropy import ENTROPY, ENTROPY_MODEL_OPTIMIZER
+from requant.calibration.methods.extremes import MINIMUM_MAXIMUM, MOVING_AVERAGE
 from requant.calibration.methods.histograms import TORCH_HISTOGRAM
 from requant.calibration.methods.mean_squared_error import MEAN_SQUARED_ERROR
 from requant.calibration.methods.method import CalibrationMethod, CalibrationOptions, FoundRanges, Target
-from requant.calibration.methods.minimum_maximum import MINIMUM_MAXIMUM
-from requant.calibration.methods.model_optimizer import ENTROPY_MODEL_OPTIMIZER
-from requant.calibration.methods.moving_average import MOVING_AVERAGE
 from requant.calibration.methods.observed import Observed, blocks_of
 from requant.calibration.methods.percentile import PERCENTILE
 from requant.errors.names import entry_named

@@ -25,7 +25,7 @@ from requant.kernels.statistics.histogram import HISTOGRAM, HISTOGRAM_BETWEEN
 from requant.kernels.statistics.histogram_rows import EQUAL_EDGES, shift_counts
 from requant.kernels.statistics.torch_histogram import torch_histc, torch_search, torch_stretch
 from requant.mlir.printer import print_storage
-from requant.plan.lanes import widen
+from requant.plan.compute_dtype import widen
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ from requant.formats.elements import FloatElement
 from requant.kernels.loop.channel_order import order_by_channel
 from requant.kernels.statistics.reduce import MINIMUM_MAXIMUM
 from requant.plan.channels import Channels, block_counts, channels_of, whole_blocks
-from requant.plan.lanes import widen
+from requant.plan.compute_dtype import widen
 
 Array = NDArray[Any]
 
@@ -40,7 +40,7 @@ def blocks_of(granularity: Granularity, shape: tuple[int, ...]) -> tuple[int, ..
 class Rows:
     """Elements in the order of their parameters: those of parameter p are values[offsets[p]:offsets[p + 1]].
 
-    Within a parameter they keep the tensor's row-major order. `values` are lanes (`requant.plan.lanes`).
+    Within a parameter they keep the tensor's row-major order. `values` are lanes (`requant.plan.compute_dtype`).
     """
 
     values: Array

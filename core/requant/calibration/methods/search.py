@@ -33,14 +33,14 @@ from requant.errors import (
     TypeFitError,
     UnknownNameError,
     UnsupportedError,
-    at,
-    sides,
+    default_pointer,
+    pointers_for_sides,
 )
 from requant.formats.elements import FloatElement
 from requant.mlir.lexer import MAXIMUM_LIST_LENGTH
 from requant.mlir.types import StorageType, TensorType
 from requant.mlir.verifier import block_fault
-from requant.plan.lanes import widen
+from requant.plan.compute_dtype import widen
 from requant.plan.operands import float_element, static_shape
 
 Array = NDArray[Any]
@@ -124,10 +124,13 @@ class Calibration:
         """Search the flat arrays, which are at the JSON pointers `places`. Errors as of `CalibrationMethod`."""
         shape, target = static_shape(self.tensor), self.target
         observed = Observed(self.element, shape, blocks_of(target.granularity, shape), arrays, places)
-        with at("/storage", UnsupportedError), sides(input=f"{places[0]}/type", output="/storage"):
-            with at("/profile", UnknownNameError):
+        with (
+            default_pointer("/storage", UnsupportedError),
+            pointers_for_sides(input=f"{places[0]}/type", output="/storage"),
+        ):
+            with default_pointer("/profile", UnknownNameError):
                 ranges = self.method.find_ranges(observed, self.options, target)
-            with at("/scheme", ParameterError, PreconditionError):
+            with default_pointer("/scheme", ParameterError, PreconditionError):
                 return Calibrated(ranges, self.method.parameters(ranges, target))
 
 
@@ -140,10 +143,10 @@ def plan_calibration(
     UnknownNameError, and UnsupportedError for a scheme that is not for blocks, or for blocks only.
     """
     granularity = _granularity(request, static_shape(tensor))
-    with at("/method"):
+    with default_pointer("/method"):
         method = calibration_method_named(request.method)
     in_blocks = isinstance(granularity, PerBlock)
-    with at("/scheme"):
+    with default_pointer("/scheme"):
         named = method.scheme_for(blocks=in_blocks) if request.scheme is None else request.scheme
         rule = range_rule_named(named)
         rule.check_blocks(blocks=in_blocks)

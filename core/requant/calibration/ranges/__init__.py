@@ -11,12 +11,16 @@ from collections.abc import Mapping
 from requant.calibration.ranges.litert import LITERT, LITERT_CONVERTER, LITERT_HYBRID
 from requant.calibration.ranges.mlir import MLIR
 from requant.calibration.ranges.onednn import ONEDNN
-from requant.calibration.ranges.onnx import ONNX_DYNAMIC, ONNX_DYNAMIC_FUNCTION, ONNX_DYNAMIC_REFERENCE
-from requant.calibration.ranges.onnxruntime import ONNXRUNTIME, ONNXRUNTIME_BLOCKED
+from requant.calibration.ranges.onnx import (
+    ONNX_DYNAMIC,
+    ONNX_DYNAMIC_FUNCTION,
+    ONNX_DYNAMIC_REFERENCE,
+    ONNXRUNTIME,
+    ONNXRUNTIME_BLOCKED,
+)
 from requant.calibration.ranges.rule import RangeOptions, RangeParameters, RangeRule
 from requant.calibration.ranges.tensorflow import LITERT_FAKE_QUANT, TF_FAKE_QUANT
-from requant.calibration.ranges.torch import TORCH
-from requant.calibration.ranges.torch_observers import TORCH_DECOMPOSED, TORCH_OBSERVER, TORCH_PER_TOKEN
+from requant.calibration.ranges.torch import TORCH, TORCH_DECOMPOSED, TORCH_OBSERVER, TORCH_PER_TOKEN
 from requant.errors.names import entry_named
 
 __all__ = ["RANGE_RULES", "RangeOptions", "RangeParameters", "RangeRule", "range_rule_named"]

@@ -34,7 +34,7 @@ from requant.checkpoint.safetensors.dtypes import DTYPES
 from requant.checkpoint.weights import floats
 from requant.convert.blocks.gguf import GGUF_FORMATS, GgufTensor, dequantize_gguf, quantize_gguf
 from requant.errors import PreconditionError
-from requant.plan.lanes import f32_of_f16
+from requant.plan.compute_dtype import f32_of_f16
 
 Array = NDArray[Any]
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from requant.errors import CheckpointError
-from requant.plan.lanes import f16_of_f32, f32_of_f16
+from requant.plan.compute_dtype import f16_of_f32, f32_of_f16
 
 Array = NDArray[Any]
 

@@ -1,22 +1,210 @@
-"""Explains casts between floats."""
+"""Explains casts between floats: the steps from a number to the code of a small float, by a profile's rule."""
 
 from __future__ import annotations
 
+import math
+import struct
 from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
 
 from requant.convert.cast import CastPlan
-from requant.convert.explain.explainer import Array, Explainer, formulas, numbers
-from requant.convert.explain.explanation import ElementExplanation, StepKind
-from requant.convert.explain.float_codes import FloatCodes, code_bits, code_text
-from requant.convert.explain.float_steps import Rounded
-from requant.convert.explain.number_text import float_text
-from requant.convert.explain.working import Working
+from requant.convert.explain.explanation import (
+    Array,
+    ElementExplanation,
+    Explainer,
+    Saturation,
+    StepKind,
+    formulas,
+    numbers,
+)
+from requant.convert.explain.float_steps import F16, F32, Precision, Rounded, signed_zero
+from requant.convert.explain.working import Working, exact_text, float_text
+from requant.convert.float_encoding import saturates, special_codes
 from requant.convert.small_floats import SMALL_FLOATS, small_float
-from requant.formats.elements import FloatElement
+from requant.formats.elements import FLOATS, FloatElement, Specials
+from requant.formats.float_format import round_exactly
 from requant.formats.rounding import Rounding
-from requant.plan.lanes import LANES
+from requant.plan.compute_dtype import COMPUTE_DTYPES
 from requant.plan.operands import float_element
 from requant.profiles import profile_named
+from requant.profiles.cast import CastRule, ScaleRange
+
+_MANTISSA = (1 << 23) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """What a number is encoded as."""
+
+    code: int
+    saturated: Saturation | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FloatCodes:
+    """The conversion of numbers of type `source` to codes of `target`.
+
+    `saturate` and `rounding` replace the rule's own.
+    """
+
+    rule: CastRule
+    target: str
+    source: str = "f32"
+    saturate: bool | None = None
+    rounding: Rounding | None = None
+
+    @property
+    def format(self) -> FloatElement:
+        """The format of the codes."""
+        return small_float(self.target)
+
+    def explain(self, working: Working, symbol: str, y: float) -> Code:
+        """Add the steps from y, the value of `symbol`, to its code, and return the code."""
+        if self.source == "f64" and not self._in_f64:
+            y = working.float(StepKind.CONVERT, symbol, f"f32({symbol})", Precision((F32,)).of(y), F32)
+        if self.format.specials is Specials.SCALE:
+            return self._scale_code(working, symbol, y)
+        if self.rule.through_f16:
+            y = signed_zero(y).value
+            y = working.float(StepKind.CONVERT, symbol, f"f16({symbol} + 0)", Precision((F16,)).of(y), F16)
+        if math.isnan(y):
+            return self._nan(working, symbol, self._nan_code(y))
+        sign = self.format.sign_bit if math.copysign(1.0, y) < 0 else 0
+        saturated = None if sign == 0 else Saturation.LOW
+        special = special_codes(self.rule, self.target, self.source, self.saturate)
+        if math.isinf(y):
+            code = self._signed(special.infinity, sign)
+            self._overflow(working, symbol, code)
+            return Code(code, saturated or Saturation.HIGH)
+        magnitude = abs(Fraction(y))
+        nearest = round_exactly(magnitude, FLOATS[self.target])
+        if nearest > Fraction(self.format.largest):
+            slip = None if self._saturates else self.rule.slips.get(self.target)
+            slipped = slip is not None and not self._in_f64 and slip.start <= magnitude < slip.stop
+            code = self._signed(slip.code if slip is not None and slipped else special.overflow, sign)
+            self._overflow(working, symbol, code)
+            return Code(code, saturated or Saturation.HIGH)
+        tie = nearest != magnitude and _is_middle(magnitude, nearest, FLOATS[self.target])
+        code = self._signed(self._finite_code(nearest), sign)
+        unrounded = None if nearest == magnitude else exact_text(Fraction(y))
+        self._add(working, StepKind.ROUND, symbol, code, unrounded=unrounded, tie=tie)
+        return Code(code)
+
+    @property
+    def _saturates(self) -> bool:
+        return saturates(self.rule, self.format, self.saturate)
+
+    @property
+    def _in_f64(self) -> bool:
+        return self.source == "f64" and self.target in self.rule.f64_once
+
+    def _signed(self, magnitude: int, sign: int) -> int:
+        """Return a code with the sign. Formats without a negative zero have one zero."""
+        if magnitude == 0 and self.format.specials is Specials.FNUZ:
+            return 0
+        return magnitude | sign
+
+    def _finite_code(self, magnitude: Fraction) -> int:
+        """Return the code of a number that the format has."""
+        smallest = Fraction(self.format.smallest_normal)
+        bits = self.format.mantissa_bits
+        if magnitude < smallest:
+            return int(magnitude / smallest * (1 << bits))
+        exponent = math.frexp(float(magnitude))[1] - 1
+        fraction = magnitude / Fraction(2) ** exponent - 1
+        return ((exponent + self.format.bias) << bits) + int(fraction * (1 << bits))
+
+    def _nan_code(self, y: float) -> int:
+        """Return the code of a NaN, whose sign and highest mantissa bits it may keep."""
+        special = special_codes(self.rule, self.target, self.source, self.saturate)
+        bits: int = struct.unpack("<Q", struct.pack("<d", y))[0]
+        mantissa = (bits & ((1 << 52) - 1)) >> (52 - self.format.mantissa_bits)
+        kept = special.nan | mantissa & special.nan_payload
+        sign = self.format.sign_bit if bits >> 63 else 0
+        return max(kept, special.smallest_nan) | ((sign & special.nan_sign) ^ special.nan_flip)
+
+    def _nan(self, working: Working, symbol: str, code: int) -> Code:
+        self._add(working, StepKind.NAN, symbol, code)
+        return Code(code)
+
+    def _overflow(self, working: Working, symbol: str, code: int) -> None:
+        self._add(working, StepKind.OVERFLOW, symbol, code)
+
+    def _add(self, working: Working, step: StepKind, symbol: str, code: int, **more: Any) -> None:
+        """Add the step to a code. A NaN of f16 and bf16 has no bits there: explanations do not tell NaNs apart."""
+        text = code_text(self.format, code)
+        if self.format.width <= 8 or text != "NaN":
+            more["bits"] = code_bits(self.format, code)
+        working.text(step, "c", f"{self.target}({symbol})", text, self.target, **more)
+
+    def _scale_code(self, working: Working, symbol: str, x: float) -> Code:
+        """f8E8M0FNU from the exponent and mantissa fields of an f32."""
+        rounding = self.rounding or self.rule.scale_roundings[0]
+        bits = int(np.array(x, np.float32).view(np.uint32))
+        negative, magnitude = bits >> 31, bits & 0x7FFFFFFF
+        exponent, mantissa = magnitude >> 23, magnitude & _MANTISSA
+        before = self.rule.scale_range is ScaleRange.BEFORE_ROUNDING
+        positive_only = self.rule.scale_range is ScaleRange.POSITIVE_ONLY
+        if math.isnan(x):
+            return self._nan(working, symbol, 255)
+        beyond = 254 if self._saturates else 255
+        value = -abs(x) if negative and (before or positive_only) else abs(x)
+        low = (negative and (before or positive_only)) or value < self.format.smallest
+        if before and low:
+            code = 0 if self._saturates else 255
+            self._overflow(working, symbol, code)
+            return Code(code, Saturation.LOW)
+        if positive_only and (negative or value == 0.0):
+            self._overflow(working, symbol, 255)
+            return Code(255, Saturation.LOW)
+        if math.isinf(x):
+            code = beyond if before else 255
+            self._overflow(working, symbol, code)
+            return Code(code, Saturation.HIGH)
+        if before and value > 2.0**127:
+            self._overflow(working, symbol, beyond)
+            return Code(beyond, Saturation.HIGH)
+        if before and exponent == 0:
+            # 2^-127 and above, as if the exponent 0 had a hidden one.
+            mantissa = mantissa << 1 & _MANTISSA
+        working.integer(StepKind.DECODE, "E", f"exponent_field({symbol})", exponent)
+        working.integer(StepKind.DECODE, "M", f"mantissa_field({symbol})", mantissa)
+        half = 1 << 22
+        # A tie between the two smallest scales goes down where subnormals are read by their fields as they are.
+        goes_up = exponent > 0 or before
+        formula, up = {
+            Rounding.CEILING: ("E + (M > 0)", mantissa > 0),
+            Rounding.FLOOR: ("E", False),
+            Rounding.NEAREST_UP: (
+                "E + (M >= 2^22)" if goes_up else "E + (M > 2^22)",
+                mantissa >= half if goes_up else mantissa > half,
+            ),
+        }[rounding]
+        code = exponent + up
+        if code > 254:
+            self._overflow(working, symbol, beyond)
+            return Code(beyond, Saturation.HIGH)
+        working.integer(StepKind.ENCODE, "c", formula, code)
+        return Code(code, Saturation.LOW if low else None)
+
+
+def code_text(format_: FloatElement, code: int) -> str:
+    """Return the value of a code in decimal."""
+    return float_text(format_.value(code), format_)
+
+
+def code_bits(format_: FloatElement, code: int) -> str:
+    """Return a code in hexadecimal."""
+    return f"0x{code:0{(format_.width + 3) // 4}X}"
+
+
+def _is_middle(number: Fraction, nearest: Fraction, element: FloatElement) -> bool:
+    """Return whether a number lies halfway between the nearest one of a format and its neighbour."""
+    other = 2 * number - nearest
+    return round_exactly(other, element) == other
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +217,11 @@ class CastExplainer(Explainer):
     codes: FloatCodes | None
 
     def element(self, index: int, source: Array) -> ElementExplanation:
-        """See Explainer.element."""
         (x,) = numbers(source[index : index + 1], self.plan.input_type)
         return self._explained(x)
 
     def formula(self) -> tuple[str, ...]:
-        """See Explainer.formula."""
-        is_code = self._source.name not in LANES
+        is_code = self._source.name not in COMPUTE_DTYPES
         return formulas(self._explained(0 if is_code else 0.0)) if self.plan.elements else ()
 
     @property
@@ -57,7 +243,7 @@ class CastExplainer(Explainer):
             return ElementExplanation(text, 0, tuple(working.steps), value)
         found = self.codes.explain(working, symbol, value)
         result: int | float = found.code
-        if self.codes.target in LANES:
+        if self.codes.target in COMPUTE_DTYPES:
             result = self.codes.format.value(found.code)
         return ElementExplanation(text, 0, tuple(working.steps), result, found.saturated)
 

@@ -121,6 +121,11 @@ def _rounded(exact: Fraction, element: FloatElement) -> Fraction | float:
     return nearest
 
 
+def signed_zero(value: float) -> Rounded:
+    """Return `value` + 0, which differs from `value` only in the sign of a zero."""
+    return Rounded(value + 0.0)
+
+
 @dataclass(frozen=True, slots=True)
 class Draw:
     """The 32 bits that stochastic rounding draws for an element: SplitMix64's finalizer, applied to a counter."""

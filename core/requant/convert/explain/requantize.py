@@ -5,28 +5,182 @@ Where a profile has no scheme, an element is dequantized and quantized again.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from requant.convert.explain.dequantize import DequantizeExplainer, dequantize_explainer
-from requant.convert.explain.explainer import Array, ContradictionError, Explainer, formulas, numbers
-from requant.convert.explain.explanation import ElementExplanation, StepKind
-from requant.convert.explain.fixed_point import multiply
-from requant.convert.explain.float_steps import F32, F64, Precision, precision, wrap_int32
-from requant.convert.explain.number_text import float_text
-from requant.convert.explain.parameter_index import parameter_index
-from requant.convert.explain.quantize import QuantizeExplainer, quantize_explainer
-from requant.convert.explain.real_factor import ZeroPoints, clamp, scale_by_factor
-from requant.convert.explain.working import INTEGER, Working
-from requant.convert.requantize import ScalingPlan, plan_requantize
-from requant.convert.requantize.fixed_point import sum_rule
-from requant.convert.requantize.through_real import ThroughRealPlan
+from requant.convert.explain.dequantize import DequantizeExplainer, dequantize_explainer, integer_as
+from requant.convert.explain.explanation import (
+    Array,
+    ContradictionError,
+    ElementExplanation,
+    Explainer,
+    Saturation,
+    StepKind,
+    formulas,
+    numbers,
+    parameter_index,
+)
+from requant.convert.explain.float_steps import F32, F64, Precision, Rounded, precision, round_to_integer, wrap_int32
+from requant.convert.explain.quantize import QuantizeExplainer, Stored, beyond, quantize_explainer
+from requant.convert.explain.working import INTEGER, Working, float_text
+from requant.convert.requantize import ThroughRealPlan, plan_requantize
+from requant.convert.scaling import ScalingPlan, sum_rule
 from requant.formats.elements import FLOATS
+from requant.formats.rounding import Rounding
+from requant.kernels.convert.requantize.rules import FixedPointRule, FloatRule
 from requant.mlir.types import TensorType, Type
-from requant.plan.operands import QuantizedOperand, static_shape
-from requant.schemes import Factor, FixedPoint, Multiplier, Sum
+from requant.plan.operands import QuantizedOperand, StoredOperand, static_shape
+from requant.schemes import Factor, FixedPoint, Float, Multiplier, Prepared, Scheme, Sum
+
+_INT32_MAXIMUM = (1 << 31) - 1
+_TWICE = (FixedPointRule.DOUBLE, FixedPointRule.DOUBLE_UP)
+
+
+def multiply(working: Working, scheme: Scheme, stage: FixedPoint, given: Multiplier, difference: int) -> int:
+    """Add the steps from v, which is `difference`, to y, the scaled integer without a zero point, and return y."""
+    prepared = stage.prepare(given)
+    m = _multiplier(working, scheme, given, prepared)
+    r = working.integer(StepKind.SHIFT, "r", _right_shift(scheme, given, prepared), prepared.shift)
+    v = working.integer(StepKind.SUBTRACT_ZERO_POINT, "v", "q - z_in", difference)
+    if stage.rule in _TWICE:
+        return _twice(working, v, m, r, up=stage.rule is FixedPointRule.DOUBLE_UP)
+    p = working.integer(StepKind.MULTIPLY, "p", "v * m", v * m)
+    exact = Fraction(p, 1 << r)
+    if stage.rule is FixedPointRule.NEAREST_AWAY:
+        y = round_to_integer(exact, Rounding.NEAREST_AWAY)
+        return working.integer(StepKind.SHIFT_RIGHT, "y", "RNA(p / 2^r)", y, exact=exact)
+    if stage.rule is FixedPointRule.TOSA_DOUBLE and r > 31:
+        nudge = -(1 << 30) if v < 0 else 1 << 30
+        p = working.integer(StepKind.NUDGE, "p", "p - 2^30" if v < 0 else "p + 2^30", p + nudge)
+        exact = Fraction(p, 1 << r)
+    y = round_to_integer(exact, Rounding.NEAREST_UP)
+    return working.integer(StepKind.SHIFT_RIGHT, "y", "floor(p / 2^r + 1/2)", y, exact=exact)
+
+
+def _multiplier(working: Working, scheme: Scheme, given: Multiplier, prepared: Prepared) -> int:
+    """Return the multiplier that is computed with. Add a step if it is not the given one."""
+    if prepared.multiplier == given.multiplier:
+        return prepared.multiplier
+    # A shift that leaves nothing of the product: the multiplier is taken as 0.
+    formula = "min(floor((m + 2^15) / 2^16), 2^15 - 1)" if scheme.reduced is not None else "0"
+    return working.integer(StepKind.REDUCE, "m", formula, prepared.multiplier)
+
+
+def _right_shift(scheme: Scheme, given: Multiplier, prepared: Prepared) -> str:
+    """Return the right shift of the product in terms of the scheme's shift."""
+    if prepared.multiplier == 0 and given.multiplier != 0:
+        return str(prepared.shift)
+    sign = scheme.right_shift(1) - scheme.right_shift(0)
+    offset = prepared.shift - sign * given.shift
+    if sign < 0:
+        return f"{offset} - shift"
+    return f"shift + {offset}" if offset else "shift"
+
+
+def _twice(working: Working, v: int, m: int, r: int, *, up: bool) -> int:
+    """Add the steps of two roundings: to the high half of the doubled product, and after the rest of the shift."""
+    left, right = max(31 - r, 0), max(r - 31, 0)
+    working.know(left=str(left), right=str(right))
+    exact = Fraction(v << left)
+    a = working.integer(StepKind.SHIFT_LEFT, "a", "wrap32(v * 2^left)", wrap_int32(v << left), "i32", exact=exact)
+    exact = Fraction(a * m, 1 << 31)
+    nearest, formula = round_to_integer(exact, Rounding.NEAREST_UP), "floor((a * m + 2^30) / 2^31)"
+    if nearest > _INT32_MAXIMUM:
+        nearest, formula = _INT32_MAXIMUM, f"min({formula}, 2^31 - 1)"
+    h = working.integer(StepKind.HIGH_MULTIPLY, "h", formula, nearest, "i32", exact=exact)
+    exact = Fraction(h, 1 << right)
+    rounding = Rounding.NEAREST_UP if up else Rounding.NEAREST_AWAY
+    formula = "floor(h / 2^right + 1/2)" if up else "RNA(h / 2^right)"
+    y = round_to_integer(exact, rounding)
+    return working.integer(StepKind.SHIFT_RIGHT, "y", formula, y, "i32", exact=exact)
+
+
+_IN_F32 = (FloatRule.F32_EVEN, FloatRule.F32_OFFSET)
+
+
+@dataclass(frozen=True, slots=True)
+class ZeroPoints:
+    """Those of an element: of the input and of the output."""
+
+    input: int
+    output: int
+
+
+def scale_by_factor(
+    working: Working,
+    scheme: Scheme,
+    stage: Float,
+    given: Multiplier,
+    exact_factor: float,
+    q: int,
+    zeros: ZeroPoints,
+    target: StoredOperand,
+) -> Stored:
+    """Add the steps from q to the output. `exact_factor`: the factor before it became a multiplier."""
+    lane = F32 if stage.rule in _IN_F32 else F64
+    steps = Precision((lane,))
+    f = steps.of(stage.prepare(given).factor).value
+    exact = scheme.represented(given)
+    # TOSA's multipliers are rounded to f32; all others are exact in the type that is computed in.
+    formula = "f32(m) * 2^-shift" if stage.precision is None else "m * 2^-shift"
+    # Written as an f64, which is exact, so that factors of all schemes can be compared.
+    working.float(StepKind.FACTOR, "f", formula, Rounded(f, None if Fraction(f) == exact else exact), F64)
+    if stage.rule is FloatRule.F32_OFFSET:
+        return _with_offset(working, f, exact_factor, q, zeros, target)
+    v = working.integer(StepKind.SUBTRACT_ZERO_POINT, "v", "q - z_in", q - zeros.input)
+    p = working.float(StepKind.MULTIPLY, "p", "v * f", steps.multiply(integer_as(working, "v", v, steps), f), lane)
+    if stage.rule is FloatRule.F64_EVEN_OFFSET:
+        w = working.float(StepKind.ADD_ZERO_POINT, "w", "p + z_out", steps.add(p, float(zeros.output)), lane)
+        y = _rounded(working, "w", w, Rounding.NEAREST_EVEN)
+        return clamp(working, "y", y, target.minimum, target.maximum)
+    y = _rounded(working, "p", p, Rounding.NEAREST_AWAY if stage.rule is FloatRule.F64_AWAY else Rounding.NEAREST_EVEN)
+    if isinstance(y, int):
+        t: int | float = working.integer(StepKind.ADD_ZERO_POINT, "t", "y + z_out", y + zeros.output)
+    else:
+        t = y
+        working.text(StepKind.ADD_ZERO_POINT, "t", "y + z_out", working.known("y"), INTEGER)
+    return clamp(working, "t", t, target.minimum, target.maximum)
+
+
+def _with_offset(
+    working: Working, f: float, exact_factor: float, q: int, zeros: ZeroPoints, target: StoredOperand
+) -> Stored:
+    """Add the steps of f32(f32(q) * f) plus the zero points of both sides, merged into one number."""
+    steps, wide = Precision((F32,)), Precision((F64,))
+    working.know(ratio=float_text(exact_factor, F64))
+    product = wide.multiply(float(zeros.input), exact_factor)
+    total = wide.subtract(float(zeros.output), product.value)
+    exact = Fraction(zeros.output) - zeros.input * Fraction(exact_factor)
+    b = steps.of(total.value).value
+    b = working.float(
+        StepKind.OFFSET, "b", "f32(z_out - z_in * ratio)", Rounded(b, None if exact == Fraction(b) else exact), F32
+    )
+    p = working.float(StepKind.MULTIPLY, "p", "q * f", steps.multiply(integer_as(working, "q", q, steps), f), F32)
+    w = working.float(StepKind.ADD_OFFSET, "w", "p + b", steps.add(p, b), F32)
+    y = _rounded(working, "w", w, Rounding.NEAREST_EVEN)
+    low, high = (steps.round(Fraction(bound)).value for bound in (target.minimum, target.maximum))
+    return clamp(working, "y", y, max(int(low), target.lowest), min(int(high), target.highest))
+
+
+def _rounded(working: Working, symbol: str, number: float, rounding: Rounding) -> int | float:
+    formula = f"{'RNA' if rounding is Rounding.NEAREST_AWAY else 'RNE'}({symbol})"
+    if math.isinf(number):
+        working.text(StepKind.ROUND, "y", formula, working.known(symbol), INTEGER)
+        return number
+    exact = Fraction(number)
+    return working.integer(StepKind.ROUND, "y", formula, round_to_integer(exact, rounding), exact=exact)
+
+
+def clamp(working: Working, symbol: str, total: int | float, lowest: int, highest: int) -> Stored:
+    """Add the last step of a requantization, and return what is stored."""
+    working.know(lo=str(lowest), hi=str(highest))
+    saturated: Saturation | None = beyond(total, lowest, highest)
+    q = int(min(max(total, lowest), highest))
+    return Stored(working.integer(StepKind.CLAMP, "q_out", f"clamp({symbol}, lo, hi)", q), saturated)
+
 
 _OF_F32 = (Factor.F64_OF_F32, Factor.F64_OF_F32_PRODUCT)
 _KINDS = {Factor.F64: F64, Factor.F16: FLOATS["f16"], Factor.BF16: FLOATS["bf16"]}
@@ -40,12 +194,10 @@ class _ByScheme(Explainer):
     derived: bool
 
     def element(self, index: int, source: Array) -> ElementExplanation:
-        """See Explainer.element."""
         (q,) = numbers(source[index : index + 1], self.plan.input_type)
         return self._explained(int(q), index)
 
     def formula(self) -> tuple[str, ...]:
-        """See Explainer.formula."""
         source = self.scaling.sides.source
         ordinary = max(source.lowest, min(1, source.highest))
         return formulas(self._explained(ordinary, 0)) if self.plan.elements else ()
@@ -116,12 +268,10 @@ class _ThroughReal(Explainer):
     quantize: QuantizeExplainer
 
     def element(self, index: int, source: Array) -> ElementExplanation:
-        """See Explainer.element."""
         (q,) = numbers(source[index : index + 1], self.plan.input_type)
         return self._explained(int(q), index)
 
     def formula(self) -> tuple[str, ...]:
-        """See Explainer.formula."""
         operand = self.dequantize.operand
         ordinary = max(operand.lowest, min(1, operand.highest))
         return formulas(self._explained(ordinary, 0)) if self.plan.elements else ()

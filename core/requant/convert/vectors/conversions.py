@@ -1,24 +1,26 @@
 """Quantize, dequantize and requantize as subjects: one for each parameter set of the types or multipliers.
 
-Plain integers in the place of a quantized type ask for sets that are designed (`requant.convert.vectors.designs`).
+Plain integers in the place of a quantized type ask for sets that are designed. Scales: 1 and the adjacent floats, a
+power of two, another one, the smallest and largest normal, a subnormal, one whose reciprocal is subnormal.
+Multipliers: the smallest and the largest, a power of two, and random ones, each with shifts over the whole range. Zero
+points cycle: 0, the lowest, the highest, a random one. Sets that a profile or scheme refuses are left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import cycle
+from itertools import cycle, islice, product
+from math import ldexp
 from typing import Any
 
 from requant.convert.explain.dequantize import dequantize_explainer
-from requant.convert.explain.explainer import Explainer
+from requant.convert.explain.explanation import Explainer
 from requant.convert.explain.quantize import quantize_explainer
 from requant.convert.explain.requantize import requantize_explainer
-from requant.convert.vectors.designs import designed_multipliers, designed_scales, zero_points_of
-from requant.convert.vectors.draw import Draws
-from requant.convert.vectors.reason import ParameterReason
-from requant.convert.vectors.subject import Element, Number, Place, Subject
+from requant.convert.vectors.subject import Draws, Element, Floats, Number, ParameterReason, Place, Subject
+from requant.convert.vectors.subject import ParameterReason as Why
 from requant.errors import (
     LimitError,
     ParameterError,
@@ -26,10 +28,11 @@ from requant.errors import (
     RequantError,
     TypeFitError,
     UnsupportedError,
-    about,
+    error_side,
     excerpt,
 )
 from requant.formats.elements import FLOATS, FloatElement, IntegerElement, Signedness
+from requant.formats.float_format import round_to_format
 from requant.formats.rules import Quotient
 from requant.mlir.printer import print_type
 from requant.mlir.types import (
@@ -45,7 +48,90 @@ from requant.mlir.types import (
 from requant.plan.operands import storage_name
 from requant.profiles import Operation, profile_named
 from requant.profiles.rule import Steps
-from requant.schemes import Multiplier, scheme_named
+from requant.schemes import Float, Multiplier, Scheme, scheme_named
+
+_TYPICAL_RIGHT_SHIFT = 8
+
+
+ZeroPoints = Iterator[tuple[int, tuple[Why, ...]]]
+
+
+def zero_points_of(storage: StorageType, draws: Draws) -> ZeroPoints:
+    """Yield the zero points of a storage type and the reasons, cyclically."""
+    lowest, highest = storage.default_bounds
+    while True:
+        yield min(max(0, lowest), highest), ()
+        yield lowest, (Why.ZERO_POINT_MINIMUM,)
+        yield highest, (Why.ZERO_POINT_MAXIMUM,)
+        yield draws.between(lowest, highest), ()
+
+
+def designed_scales(
+    storage: StorageType, real: FloatElement, seed: int, most: int
+) -> Iterator[tuple[float, int, tuple[Why, ...]]]:
+    """Yield at most `most` scales with zero point and reason."""
+    draws = Draws(seed)
+    format_ = Floats(real.name).format
+    ulp = 2.0**-format_.mantissa_bits
+    normal = format_.smallest_normal
+    drawn = ldexp(1 + draws.below(1 << 20) / (1 << 20), -draws.between(1, 12))
+    scales = [
+        (round_to_format(drawn, real), Why.RANDOM),
+        (0.5, Why.SCALE_POWER_OF_TWO),
+        (1.0, Why.SCALE_ONE),
+        (1.0 + ulp, Why.SCALE_ONE_ULP_ABOVE_ONE),
+        (1.0 - ulp / 2, Why.SCALE_ONE_ULP_BELOW_ONE),
+        (normal, Why.SCALE_SMALLEST_NORMAL),
+        (normal * (1 - ulp), Why.SCALE_SUBNORMAL),
+        (ldexp(1.0, format_.bias), Why.RECIPROCAL_SUBNORMAL),
+        (format_.largest, Why.SCALE_LARGEST),
+    ]
+    zero_points = zero_points_of(storage, draws)
+    for (scale, why), (zero_point, more) in islice(zip(scales, zero_points, strict=False), most):
+        yield scale, zero_point, (why, *more)
+
+
+def designed_multipliers(
+    scheme: Scheme, width: int, inputs: ZeroPoints, outputs: ZeroPoints, draws: Draws, most: int
+) -> Iterator[tuple[Multiplier, tuple[int, int], tuple[Why, ...]]]:
+    """Yield at most `most` multipliers with shift, both zero points and the reason. `width`: bits of an input."""
+    for given, why in islice(_pairs(scheme, width, draws), most):
+        zero_point, more = next(outputs)
+        yield given, (next(inputs)[0], zero_point), (*why, *more)
+
+
+def _pairs(scheme: Scheme, width: int, draws: Draws) -> Iterator[tuple[Multiplier, tuple[Why, ...]]]:
+    """Yield multipliers with shifts."""
+    lowest, highest = scheme.multipliers
+    largest_bits = highest.bit_length()
+    power = 1 << (largest_bits - 1)
+    half = power >> 1 if power == highest else power
+    shifts = sorted((scheme.shifts[0], scheme.shifts[1]), key=scheme.right_shift)
+
+    def shift_of(right: int) -> int:
+        """Return the right shift by this many bits, or the nearest that the scheme supports."""
+        sign = scheme.right_shift(1) - scheme.right_shift(0)
+        wanted = (right - scheme.right_shift(0)) * sign
+        return min(max(wanted, scheme.shifts[0]), scheme.shifts[1])
+
+    # From the width of the input to about 8 bits.
+    typical = shift_of(largest_bits + max(width - 12, 1))
+    drawn = [draws.between(half, highest) for _ in range(4)]
+    if isinstance(scheme.stage, Float) and scheme.multipliers[0] < 0:
+        lowest = 0
+    yield Multiplier(drawn[0], typical), (Why.RANDOM,)
+    yield Multiplier(half, typical), (Why.MULTIPLIER_POWER_OF_TWO,)
+    yield Multiplier(highest, typical), (Why.MULTIPLIER_MAXIMUM,)
+    yield Multiplier(drawn[1], shift_of(largest_bits)), (Why.RANDOM,)
+    yield Multiplier(drawn[2], shifts[0]), (Why.SHIFT_MINIMUM,)
+    yield Multiplier(drawn[3], shifts[1]), (Why.SHIFT_MAXIMUM,)
+    yield Multiplier(1, typical), (Why.MULTIPLIER_ONE,)
+    yield Multiplier(lowest, typical), (Why.MULTIPLIER_MINIMUM,)
+    for multiplier, shift in product((highest, half), shifts):
+        of_shift = Why.SHIFT_MINIMUM if shift == shifts[0] else Why.SHIFT_MAXIMUM
+        of_multiplier = Why.MULTIPLIER_MAXIMUM if multiplier == highest else Why.MULTIPLIER_POWER_OF_TWO
+        yield Multiplier(multiplier, shift), (of_multiplier, of_shift)
+
 
 _OF_ZERO_POINTS = frozenset({ParameterReason.ZERO_POINT_MINIMUM, ParameterReason.ZERO_POINT_MAXIMUM})
 MAX_CHANNELS, HIGHEST_AXIS, MAX_CODES = 64, 31, 256
@@ -73,9 +159,9 @@ def conversion_subjects(
     `most` are of sets that are designed. Raise what the
     plan raises, TypeFitError for the type of a tensor, UnsupportedError for parameters of blocks.
     """
-    with about("input"):
+    with error_side("input"):
         source = _element(input_type)
-    with about("output"):
+    with error_side("output"):
         target = None if output_type is None else _element(output_type)
     made = _Conversion(operation, source, target, profile, options)
     if operation is Operation.REQUANTIZE:
@@ -112,7 +198,7 @@ class _Conversion:
         self.channels = len(per_axis[0].scales) if per_axis else 0
         self.axis = per_axis[0].axis if per_axis else 0
         side = "input" if per_axis and per_axis[0] is source else "output"
-        with about(side):
+        with error_side(side):
             if self.axis > HIGHEST_AXIS:
                 detail = f"the axis of the {side} is {self.axis}; vectors take at most {HIGHEST_AXIS}"
                 raise LimitError(detail, limit=HIGHEST_AXIS)
@@ -130,11 +216,11 @@ class _Conversion:
         """Return a subject for each designed scale and zero point that the profile accepts."""
         quantizes = self.operation is Operation.QUANTIZE
         stored, real = (self.target, self.source) if quantizes else (self.source, self.target or FLOATS["f32"])
-        with about("input" if quantizes else "output"):
+        with error_side("input" if quantizes else "output"):
             if not isinstance(real, FloatElement):
                 detail = f"scales are designed for floats; this is {excerpt(print_type(real))}"
                 raise UnsupportedError(detail)
-        with about("output" if quantizes else "input"):
+        with error_side("output" if quantizes else "input"):
             storage = storage_of(stored)
 
         def subject(scale: float, zero_point: int, why: tuple[ParameterReason, ...]) -> Subject:
@@ -146,9 +232,9 @@ class _Conversion:
 
     def of_designed_multipliers(self, seed: int, most: int) -> list[Subject]:
         """Return a subject for each designed multiplier, shift and pair of zero points that the scheme accepts."""
-        with about("input"):
+        with error_side("input"):
             source = storage_of(self.source)
-        with about("output"):
+        with error_side("output"):
             target = storage_of(self.target)
         named = self.options.get("scheme") or self._scheme_for(storage_name(source), storage_name(target))
 
@@ -177,7 +263,7 @@ class _Conversion:
     def _scheme_for(self, source: str, target: str) -> str:
         """Return the scheme of the profile for a pair of storages. Some pairs have one of their own."""
         rule = profile_named(self.profile).rule(Operation.REQUANTIZE)
-        with about("output"):
+        with error_side("output"):
             rule = rule.for_pair(source, target)
         if rule.scheme is None:
             raise UnsupportedError(f"profile {self.profile} multiplies by two scales; name a scheme, or give scales")

@@ -6,12 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from requant.convert.explain.explanation import ElementExplanation, Saturation, StepKind
-from requant.convert.vectors.boundaries import results_in_order
-from requant.convert.vectors.draw import Draws
-from requant.convert.vectors.number_line import Array
-from requant.convert.vectors.reason import ParameterReason, Reason
-from requant.convert.vectors.selection import choose, has_tie
-from requant.convert.vectors.subject import Element, Number, Subject
+from requant.convert.vectors.selection import choose, has_tie, results_in_order
+from requant.convert.vectors.subject import Array, Draws, Element, Number, ParameterReason, Reason, Subject
 from requant.errors import LimitError
 from requant.errors.cancellation import checked
 from requant.formats.elements import FLOATS, FloatElement, IntegerElement

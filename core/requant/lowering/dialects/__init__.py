@@ -9,12 +9,10 @@ from xdsl.dialects.builtin import Builtin
 from xdsl.dialects.func import Func
 from xdsl.dialects.linalg import Linalg
 
-from requant.lowering.dialects.arith import Arith, Tensor
-from requant.lowering.dialects.chlo import Chlo
-from requant.lowering.dialects.quant import Quant
-from requant.lowering.dialects.shape import Shape
 from requant.lowering.dialects.stablehlo import StableHlo
+from requant.lowering.dialects.stablehlo.operations import Chlo
 from requant.lowering.dialects.tosa import Tosa
+from requant.lowering.dialects.upstream import Arith, Quant, Shape, Tensor
 
 
 @cache

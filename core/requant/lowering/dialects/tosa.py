@@ -22,7 +22,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
-from requant.lowering.quantized import element_part, stored
+from requant.lowering.quantized import element_part, storage_type
 
 FLAGS = ("scale32", "per_channel", "input_unsigned", "output_unsigned")
 
@@ -121,7 +121,7 @@ class Rescale(IRDLOperation):
         if source.get_shape() != target.get_shape():
             raise VerifyException("input and output differ in shape")
         for name, zero_point, side in (("input_zp", self.input_zp, source), ("output_zp", self.output_zp, target)):
-            if element_part(zero_point.type) != element_part(stored(side)):
+            if element_part(zero_point.type) != element_part(storage_type(side)):
                 raise VerifyException(f"{name} must have the element type of its operand")
 
     @classmethod

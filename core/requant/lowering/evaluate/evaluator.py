@@ -21,16 +21,25 @@ from requant.errors import LimitError, ParameterError, PreconditionError, Requan
 from requant.errors.cancellation import check_cancelled
 from requant.formats.elements import FloatElement, IntegerElement
 from requant.lowering.dialects.stablehlo.attributes import ComparisonDirection, ComparisonType, Dot, DotDimensions
-from requant.lowering.dialects.stablehlo.format import integers
-from requant.lowering.dialects.stablehlo.reduction import applied_operation
-from requant.lowering.dialects.stablehlo.window import window_of
+from requant.lowering.dialects.stablehlo.formats import integers
+from requant.lowering.dialects.stablehlo.operations import applied_operation, window_of
 from requant.lowering.dialects.tosa import FLAGS, Rescale
 from requant.lowering.evaluate import arith, conversions, linalg, products
-from requant.lowering.evaluate.arrays import Array, dtype_of, is_float, refuse_growth, to_integer, wrapped
+from requant.lowering.evaluate.arrays import (
+    Array,
+    broadcast,
+    dtype_of,
+    is_float,
+    moved,
+    padded_size,
+    refuse_growth,
+    static_shape,
+    to_integer,
+    wrapped,
+)
 from requant.lowering.evaluate.elementwise import binary, compare, unary
-from requant.lowering.evaluate.shapes import broadcast, moved, padded_size, static_shape
 from requant.lowering.module import Module
-from requant.lowering.passes.stablehlo_ops import DEQUANTIZED
+from requant.lowering.passes.rewriting import DEQUANTIZED
 from requant.lowering.quantized import element_part, quantized_part, type_of
 from requant.plan.operands import bind
 

@@ -18,8 +18,7 @@ from xdsl.ir import Block, Operation
 from xdsl.ir.affine import AffineDimExpr, AffineMap
 
 from requant.lowering.evaluate.arith import NotEvaluatedError
-from requant.lowering.evaluate.arrays import Array
-from requant.lowering.evaluate.shapes import padded
+from requant.lowering.evaluate.arrays import Array, padded
 
 Body = Callable[[Block, Sequence[Array]], list[Array]]
 Check = Callable[[int], None]

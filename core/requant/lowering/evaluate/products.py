@@ -10,10 +10,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from requant.lowering.dialects.stablehlo.attributes import DotDimensions
-from requant.lowering.dialects.stablehlo.window import Window
-from requant.lowering.evaluate.arrays import Array
+from requant.lowering.dialects.stablehlo.operations import Window
+from requant.lowering.evaluate.arrays import Array, padded
 from requant.lowering.evaluate.elementwise import binary
-from requant.lowering.evaluate.shapes import padded
 
 # What one step of a loop in Python costs, in products.
 _PRODUCTS_OF_STEP = 1 << 9

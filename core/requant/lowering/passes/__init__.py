@@ -10,15 +10,12 @@ from requant.errors.names import unknown_name
 from requant.lowering.module import Module
 from requant.lowering.passes.chlo_to_stablehlo import CHLO_TO_STABLEHLO
 from requant.lowering.passes.lower_quant_ops import LOWER_QUANT_OPS
-from requant.lowering.passes.normalize_quant_types import NORMALIZE_QUANT_TYPES
-from requant.lowering.passes.qdq_to_quantized_op import QDQ_TO_QUANTIZED_OP
+from requant.lowering.passes.qdq import QDQ_TO_QUANTIZED_OP, QUANTIZED_OP_TO_QDQ
 from requant.lowering.passes.quant_to_math import QUANT_TO_MATH
-from requant.lowering.passes.quant_to_tosa_rescale import QUANT_TO_TOSA_RESCALE
-from requant.lowering.passes.quantized_op_to_qdq import QUANTIZED_OP_TO_QDQ
+from requant.lowering.passes.quant_types import NORMALIZE_QUANT_TYPES, STRIP_FUNC_QUANT_TYPES
 from requant.lowering.passes.requant_to_integer_arith import REQUANT_TO_INTEGER_ARITH
 from requant.lowering.passes.rewriting import Options, Pass
-from requant.lowering.passes.strip_func_quant_types import STRIP_FUNC_QUANT_TYPES
-from requant.lowering.passes.tosa_rescale_to_stablehlo import TOSA_RESCALE_TO_STABLEHLO
+from requant.lowering.passes.tosa_rescale import QUANT_TO_TOSA_RESCALE, TOSA_RESCALE_TO_STABLEHLO
 
 PASSES: dict[str, Pass] = {
     each.name: each

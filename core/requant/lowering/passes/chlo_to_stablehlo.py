@@ -11,10 +11,9 @@ from typing import Any, cast
 from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseArrayBase, TensorType, i64
 from xdsl.ir import Operation
 
-from requant.lowering.dialects.stablehlo.format import integers
+from requant.lowering.dialects.stablehlo.formats import integers
 from requant.lowering.module import Module
-from requant.lowering.passes.rewriting import Emitter, Options, Pass
-from requant.lowering.passes.stablehlo_ops import make
+from requant.lowering.passes.rewriting import Emitter, Options, Pass, make
 from requant.lowering.quantized import element_part, with_element
 
 _PREFIX = "chlo.broadcast_"

@@ -29,14 +29,30 @@ from requant import mlir
 from requant.errors.cancellation import check_cancelled
 from requant.formats.elements import IntegerElement, Signedness
 from requant.formats.float_format import round_to_format
-from requant.lowering.constants import dense, scalar_float, scalar_integer, truncated
-from requant.lowering.dialects.arith import CONVERSIONS, Reshape
-from requant.lowering.dialects.quant import DequantizeCast, QuantizeCast, StorageCast
-from requant.lowering.dialects.shape import NumElements, ShapeOf, SplitAt
+from requant.lowering.dialects.upstream import (
+    CONVERSIONS,
+    DequantizeCast,
+    NumElements,
+    QuantizeCast,
+    Reshape,
+    ShapeOf,
+    SplitAt,
+    StorageCast,
+)
 from requant.lowering.module import Module
-from requant.lowering.passes.fold_casts import fold_casts
+from requant.lowering.passes.quant_types import fold_casts
 from requant.lowering.passes.rewriting import Emitter, Options, Pass
-from requant.lowering.quantized import element_attribute, element_part, quantized_part, stored, with_element
+from requant.lowering.quantized import (
+    dense,
+    element_attribute,
+    element_part,
+    quantized_part,
+    scalar_float,
+    scalar_integer,
+    storage_type,
+    truncated,
+    with_element,
+)
 
 _INDEX = IndexType()
 
@@ -62,7 +78,7 @@ def _lower_cast(module: Module, op: QuantizeCast | DequantizeCast) -> None:
         result = _convert(emitter, op.input, type_, quantizes=True)
         emitter.replace_anchor(emitter.add(StorageCast(result, op.result.type)))
     else:
-        source = emitter.add(StorageCast(op.input, stored(op.input.type)))
+        source = emitter.add(StorageCast(op.input, storage_type(op.input.type)))
         emitter.replace_anchor(_convert(emitter, source, type_, quantizes=False))
 
 

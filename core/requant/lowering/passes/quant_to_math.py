@@ -16,18 +16,22 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from requant import mlir
 from requant.errors.cancellation import check_cancelled
 from requant.lowering.module import Module
-from requant.lowering.passes.dot_to_math import DotLike, dot_like, hybrid
-from requant.lowering.passes.quantized_op_to_qdq import through_floats
-from requant.lowering.passes.rewriting import Emitter, Options, Pass, convert_signature, functions, retype
-from requant.lowering.passes.scale_to_math import Uniform, bounds, parameters, requantize
-from requant.lowering.passes.stablehlo_ops import (
+from requant.lowering.passes.affine_math import DotLike, Uniform, bounds, dot_like, hybrid, parameters, requantize
+from requant.lowering.passes.qdq import through_floats
+from requant.lowering.passes.rewriting import (
     DEQUANTIZED,
+    Emitter,
+    Options,
+    Pass,
     broadcast,
+    convert_signature,
+    functions,
     integer_constant,
     is_quantized,
     make,
+    retype,
 )
-from requant.lowering.quantized import element_part, quantized_part, storage_attribute, stored, with_element
+from requant.lowering.quantized import element_part, quantized_part, storage_attribute, storage_type, with_element
 
 # Raw stored numbers go through these.
 _TYPE_CHANGED = frozenset(
@@ -64,7 +68,7 @@ class _Lowering:
 
     def run(self) -> None:
         for function in functions(self._module):
-            convert_signature(function, stored)
+            convert_signature(function, storage_type)
             if not function.is_declaration:
                 for argument in function.body.block.args:
                     self._store(argument)
@@ -84,7 +88,7 @@ class _Lowering:
     def _store(self, value: SSAValue) -> None:
         original = self.type_of(value)
         if is_quantized([original]):
-            retype(value, stored(original))
+            retype(value, storage_type(original))
             self._original[value] = original
 
     def _replace(self, op: Operation, *values: SSAValue) -> None:
@@ -130,7 +134,7 @@ class _Lowering:
     def _quantize(self, op: Operation) -> bool:
         source, target = self.quantized(op.operands[0]), quantized_part(op.results[0].type)
         assert isinstance(target, mlir.UniformType | mlir.UniformPerAxisType)
-        emitter, value, result = Emitter(op), op.operands[0], stored(op.results[0].type)
+        emitter, value, result = Emitter(op), op.operands[0], storage_type(op.results[0].type)
         if source is not None:
             axes = {each.axis for each in (source, target) if isinstance(each, mlir.UniformPerAxisType)}
             if len(axes) == 2:

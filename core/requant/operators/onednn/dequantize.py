@@ -45,7 +45,7 @@ from requant.operators.onednn.attributes import (
     operand_zero_points,
 )
 from requant.operators.separate_parameters import Granularity, check_integers, quantized_type
-from requant.plan.lanes import narrowed
+from requant.plan.compute_dtype import narrowed
 
 _SMALLEST_NORMAL = np.finfo(np.float32).smallest_normal
 

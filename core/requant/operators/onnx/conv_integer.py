@@ -18,7 +18,7 @@ from requant.operators.execution import placed
 from requant.operators.onnx.convolution import ATTRIBUTES, Convolution
 from requant.operators.onnx.element_types import IMPLEMENTATIONS, LAST_OPSET, same_type
 from requant.operators.onnx.output_parameters import single
-from requant.profiles.integer_rule import Accumulator, SumOverflow
+from requant.profiles.rule import Accumulator, SumOverflow
 
 _BYTES = {"ui8": 10, "i8": 10}
 PLACES = {"lhs": "/inputs/x", "rhs": "/inputs/w", "bias": "/inputs/B", "output": "/inputs/y_scale"}

@@ -13,7 +13,7 @@ from math import prod
 import numpy as np
 
 from requant.description import Array, Choices, Kind, TensorValue
-from requant.errors import ParameterError, TypeFitError, at
+from requant.errors import ParameterError, TypeFitError, default_pointer
 from requant.integer.window import Layout, Padding, WeightsLayout, Window
 from requant.operators.description import Attribute, OperatorCall
 
@@ -142,7 +142,7 @@ class Convolution:
         ]
         unfolded = []
         for axis, window in enumerate(windows[:-1]):
-            with at("/inputs/x"):
+            with default_pointer("/inputs/x"):
                 places, before = window.placed(x_shape[2 + axis], w_shape[2 + axis], 0)
             unfolded.append(Unfolded(places, w_shape[2 + axis], before, window.strides[0], window.dilations[0]))
         return cls(x_shape, w_shape, windows[-1], tuple(unfolded))

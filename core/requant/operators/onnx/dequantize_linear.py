@@ -30,7 +30,7 @@ from requant.operators.onnx.element_types import (
 )
 from requant.operators.onnx.granularity import AXIS, BLOCK_SIZE, granularity_of
 from requant.operators.separate_parameters import Granularity, check_integers, for_each, quantized_type, reals_of
-from requant.plan.lanes import narrowed
+from requant.plan.compute_dtype import narrowed
 
 _STORED = {**SINCE_OPSET, "i32": 10}
 _REALS = {"f32": 10, "f16": 19, "bf16": 19}

@@ -8,7 +8,7 @@ blocked      the rank and dimensions of x, but ceil(D / block_size) along `axis`
 from __future__ import annotations
 
 from requant.description import Kind, TensorValue
-from requant.errors import TypeFitError, at
+from requant.errors import TypeFitError, default_pointer
 from requant.operators.description import Attribute, OperatorCall
 from requant.operators.separate_parameters import Granularity, check_number_of_scales, normalized_axis
 
@@ -42,7 +42,7 @@ def granularity_of(call: OperatorCall, x: TensorValue, scale_name: str, zero_poi
             f"{zero_point_name} has shape {list(zero_point.shape)}, and {scale_name} {list(scale.shape)}",
             pointer=f"/inputs/{zero_point_name}",
         )
-    with at(f"/inputs/{scale_name}"):
+    with default_pointer(f"/inputs/{scale_name}"):
         check_number_of_scales(scale.data.size)
         if call.integer("block_size"):
             return _blocked(call, x.shape, scale.shape)

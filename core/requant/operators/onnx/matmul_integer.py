@@ -14,7 +14,7 @@ from requant.operators.description import Operand, Operator, OperatorCall, Outpu
 from requant.operators.execution import placed
 from requant.operators.onnx.element_types import IMPLEMENTATIONS, LAST_OPSET, same_type
 from requant.operators.onnx.matrix import Matrices, zeros_of
-from requant.profiles.integer_rule import Accumulator, SumOverflow
+from requant.profiles.rule import Accumulator, SumOverflow
 
 _BYTES = {"ui8": 10, "i8": 10}
 _PLACES = {"lhs": "/inputs/A", "rhs": "/inputs/B"}

@@ -38,7 +38,7 @@ from requant.operators.onnx.element_types import (
 )
 from requant.operators.onnx.granularity import AXIS, BLOCK_SIZE, granularity_of
 from requant.operators.separate_parameters import Granularity, check_integers, for_each, quantized_type, reals_of
-from requant.plan.lanes import LANES, narrowed, rounded, widen
+from requant.plan.compute_dtype import COMPUTE_DTYPES, narrowed, rounded, widen
 from requant.plan.plan import Plan
 
 _SAME_TYPES_UNTIL = 23
@@ -67,10 +67,10 @@ def _output_element(call: OperatorCall) -> IntegerElement | FloatElement:
 def _computed_in(call: OperatorCall, x: str, scale: str, y: str) -> FloatElement:
     """Return the type that x / y_scale is computed in."""
     if call.implementation == "onnxruntime":
-        return FLOATS[x if x == scale and x in LANES and y not in FINITE else "f32"]
+        return FLOATS[x if x == scale and x in COMPUTE_DTYPES and y not in FINITE else "f32"]
     precision = call.integer("precision")
     if call.implementation != REFERENCE and not precision:
-        return FLOATS[scale if call.version >= _SAME_TYPES_UNTIL and scale in LANES else "f32"]
+        return FLOATS[scale if call.version >= _SAME_TYPES_UNTIL and scale in COMPUTE_DTYPES else "f32"]
     if precision:
         return FLOATS[element_numbered(precision, "precision", _PRECISIONS)]
     if "i32" in (x, scale):

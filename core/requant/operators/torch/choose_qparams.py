@@ -11,7 +11,7 @@ import numpy as np
 
 from requant.calibration.ranges import RangeOptions, RangeParameters, range_rule_named
 from requant.description import Array, Kind, TensorValue
-from requant.errors import ParameterError, TypeFitError, at
+from requant.errors import ParameterError, TypeFitError, default_pointer
 from requant.formats.elements import FLOATS, FloatElement, IntegerElement, Signedness
 from requant.mlir.types import StorageType, TensorType
 from requant.operators.description import Attribute, Operand, Operator, OperatorCall, Outputs, Run, Work
@@ -24,7 +24,7 @@ from requant.operators.torch.parameters import (
     storage_of,
     stored_element,
 )
-from requant.plan.lanes import widen
+from requant.plan.compute_dtype import widen
 
 _EPS = Attribute(name="eps", kind=Kind.NUMBER, description="The smallest scale; greater than 0 in f32.")
 _TOKEN_DTYPE = dtype_attribute(("int8",), "TorchTokenDtype")
@@ -91,7 +91,7 @@ def _of_tokens(*, symmetric: bool) -> Callable[[OperatorCall], Work]:
 
 
 def _ranged(rule: str, rows: Array, storage: StorageType, options: RangeOptions) -> RangeParameters:
-    with at("/inputs/input"):
+    with default_pointer("/inputs/input"):
         lows, highs = rows.min(axis=1).astype(np.float64), rows.max(axis=1).astype(np.float64)
         return range_rule_named(rule).derive_all(lows, highs, storage, options)
 

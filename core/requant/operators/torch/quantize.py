@@ -9,7 +9,7 @@ import numpy as np
 from requant.convert.dequantize import plan_dequantize
 from requant.convert.quantize import NanPolicy, plan_quantize
 from requant.description import Array, TensorValue
-from requant.errors import ParameterError, at
+from requant.errors import ParameterError, default_pointer
 from requant.formats.elements import FLOATS, FloatElement, IntegerElement
 from requant.mlir.types import StorageType, TensorType, UniformPerAxisType
 from requant.operators.description import Operand, Operator, OperatorCall, Outputs, Run, empty
@@ -43,7 +43,7 @@ from requant.operators.torch.parameters import (
     stored_element,
 )
 from requant.operators.typed_conversion import converting, expressed_type
-from requant.plan.lanes import narrowed
+from requant.plan.compute_dtype import narrowed
 
 _F32 = FLOATS["f32"]
 _EAGER = dtype_attribute(("quint8", "qint8", "qint32"), "TorchQuantizedDtype")
@@ -66,7 +66,7 @@ def _quantizing(scaled: Scaled, profile: str | None = None) -> Callable[[Operato
         target = TensorType(given.shape, element)
         if not given.data.size:
             return lambda: {"output": empty(target)}
-        with at("/inputs/input"):
+        with default_pointer("/inputs/input"):
             plan = plan_quantize(given.type, stored, profile or _EAGER_PROFILES[call.implementation])
         return lambda: {"output": TensorValue(target, converted(plan, given.data, "input"))}
 
@@ -90,7 +90,7 @@ def _dequantizing(scaled: Scaled) -> Callable[[OperatorCall], Run]:
         if points is not None and type_key(points.type.element) == "i64" and element.name == "i32":
             assert isinstance(stored.element, UniformPerAxisType)
             return _exact_differences(given, stored.element, target)
-        with at("/inputs/input"):
+        with default_pointer("/inputs/input"):
             plan = plan_dequantize(stored, None, "torch_decomposed")
 
         def run() -> Outputs:
@@ -127,7 +127,7 @@ def _fake(scaled: Scaled) -> Callable[[OperatorCall], Run]:
         stored = scaled(call, given.shape, StorageType(IntegerElement(32), True, lowest, highest), _F32)
         if not given.data.size:
             return lambda: {"output": empty(given.type)}
-        with at("/inputs/input"):
+        with default_pointer("/inputs/input"):
             forth, back = (
                 plan_quantize(given.type, stored, "torch_decomposed", nan=NanPolicy.LOWEST),
                 plan_dequantize(stored, None, "torch_decomposed"),

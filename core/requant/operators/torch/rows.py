@@ -15,7 +15,7 @@ from requant.formats.elements import FLOATS, FloatElement
 from requant.mlir.types import TensorType
 from requant.operators.description import Operand, OperatorCall, Outputs, Work
 from requant.operators.torch.parameters import REALS, storage_of, stored_element
-from requant.plan.lanes import narrowed, widen
+from requant.plan.compute_dtype import narrowed, widen
 
 ROW_SCALES = Operand(
     name="scales", description="One per row. The arithmetic is done in their type.", types={"f32": 1, "f64": 1}

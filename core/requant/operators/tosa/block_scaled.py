@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from requant.convert.blocks.blocking import block_count
 from requant.convert.blocks.mx import BLOCK
 from requant.description import Choices, Kind
-from requant.errors import TypeFitError, at
+from requant.errors import TypeFitError, default_pointer
 from requant.formats.elements import FLOATS
 from requant.mlir.types import TensorType
 from requant.operators.description import Attribute
@@ -45,7 +45,7 @@ def scale_shape(shape: tuple[int, ...], name: str, format_name: str) -> tuple[in
 
     Raise TypeFitError for rank 0, an empty dimension, or blocks that do not divide the last one.
     """
-    with at(f"/inputs/{name}"):
+    with default_pointer(f"/inputs/{name}"):
         if 0 in shape:
             raise TypeFitError(f"{name} has a dimension of 0; TOSA's tensors have at least 1 of each")
         block_count(shape, BLOCK, format_name)

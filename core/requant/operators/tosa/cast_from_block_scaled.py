@@ -12,7 +12,7 @@ import numpy as np
 
 from requant.convert.blocks.mx import MxTensor, dequantize_mx
 from requant.description import Choices, Kind, TensorValue
-from requant.errors import at
+from requant.errors import default_pointer
 from requant.formats.elements import FLOATS
 from requant.mlir.types import TensorType
 from requant.operators.description import Attribute, Operand, Operator, OperatorCall, Outputs, Run, only_implementation
@@ -27,7 +27,7 @@ from requant.operators.tosa.block_scaled import (
     check_scale_shape,
     scale_shape,
 )
-from requant.plan.lanes import narrowed
+from requant.plan.compute_dtype import narrowed
 
 
 def _plan(call: OperatorCall) -> Run:
@@ -38,7 +38,7 @@ def _plan(call: OperatorCall) -> Run:
 
     def run() -> Outputs:
         blocks = MxTensor(format_name, source.shape, scale.data, source.data.view(np.uint8))
-        with at("/inputs/input_data"):
+        with default_pointer("/inputs/input_data"):
             reals = dequantize_mx(blocks).reshape(-1)
         return {"output_data": TensorValue(TensorType(source.shape, target), narrowed(reals, target))}
 

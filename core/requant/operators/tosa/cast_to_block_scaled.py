@@ -17,7 +17,7 @@ from requant.formats.elements import FLOATS, FloatElement, IntegerElement
 from requant.mlir.types import TensorType
 from requant.operators.description import Attribute, Operand, Operator, OperatorCall, Outputs, Run, only_implementation
 from requant.operators.tosa.block_scaled import BLOCK_SIZE, ELEMENTS, MX_FORMATS, REALS, SCALE, SOURCE, scale_shape
-from requant.plan.lanes import widen
+from requant.plan.compute_dtype import widen
 
 
 def _plan(call: OperatorCall) -> Run:

@@ -15,16 +15,15 @@ from enum import StrEnum
 
 import numpy as np
 
-from requant.convert.requantize import ScalingPlan, plan_scaling
-from requant.convert.requantize.granularity import common_granularity
-from requant.convert.requantize.tosa_rescale import RescaleSide, check_signs
+from requant.convert.requantize import RescaleSide, check_signs
+from requant.convert.scaling import ScalingPlan, common_granularity, plan_scaling
 from requant.errors import (
     ParameterError,
     PreconditionError,
     RequantError,
     TypeFitError,
     UnsupportedError,
-    about,
+    error_side,
     excerpt,
 )
 from requant.formats.elements import IntegerElement, Signedness, integer_dtype
@@ -62,16 +61,13 @@ class RescalePlan(Plan):
     scaling: ScalingPlan
 
     def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
-        """See Plan.step."""
         scaling = self.scaling
         scaling.step(source.view(scaling.input_dtype), target.view(scaling.output_dtype), start, counts)
 
     def new_counts(self) -> Array:
-        """See Plan.new_counts."""
         return self.scaling.new_counts()
 
     def explain_undefined(self, counts: Array) -> str:
-        """See Plan.explain_undefined."""
         return self.scaling.explain_undefined(counts)
 
 
@@ -187,12 +183,12 @@ def plan_rescale(
     disagree or have no elements, ParameterError for a number that its operand's element type does not hold, and
     PreconditionError for a multiplier or shift that makes the result unpredictable.
     """
-    with about("input"):
+    with error_side("input"):
         shape = static_shape(input_type)
         if 0 in shape:
             raise TypeFitError("the input has a dimension of 0; TOSA's tensors have at least 1 of each")
         source_element = _element(input_type, "input", _INPUTS)
-    with about("output"):
+    with error_side("output"):
         target_type = bind(output_type, shape)
         target_element = _element(target_type, "output", _OUTPUTS)
     source = RescaleSide("input", source_element.name, input_unsigned)

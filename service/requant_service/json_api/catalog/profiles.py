@@ -16,7 +16,8 @@ from requant import profiles
 from requant.convert.float_encoding import encoder
 from requant.convert.small_floats import small_float
 from requant.errors import UnknownNameError
-from requant.profiles import cast, integer_rule
+from requant.profiles import cast
+from requant.profiles import rule as rules
 from requant_service.http.models import ABSENT, Int32, ReplyModel
 from requant_service.http.openapi_operation import static_operation
 from requant_service.http.problems import error_response
@@ -175,7 +176,7 @@ def _conforming_page(name: str) -> Profile:
     return profile_page(name).model_copy(update={"conformance": conformance_of("profile", name)})
 
 
-def _stated(rule: profiles.OperationRule | integer_rule.ProductRule | integer_rule.AddRule) -> dict[str, Any]:
+def _stated(rule: profiles.OperationRule | rules.ProductRule | rules.AddRule) -> dict[str, Any]:
     """Return the fields of a rule, and of its variants, that are not None."""
     stated = {each.name: value for each in fields(rule) if (value := getattr(rule, each.name)) is not None}
     if "variants" in stated:
@@ -217,7 +218,7 @@ def _format(rule: cast.CastRule, name: str) -> CastFormat:
 
 def _special(rule: cast.CastRule, name: str, saturate: bool | None) -> SpecialCodes:
     format_ = small_float(name)
-    codes = np.empty(_SPECIAL.size, format_.dtype)
+    codes = np.empty(_SPECIAL.size, format_.code_dtype)
     encoder(rule, name, saturate=saturate).encode(_SPECIAL, codes, 0, np.zeros(4, np.int64))
     texts = (_code(code, format_.width) for code in codes.tolist())
     return SpecialCodes(**dict(zip(SpecialCodes.model_fields, texts, strict=True)))

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from requant.checkpoint.plan.model import Direction
 from requant.checkpoint.plan.model import Request as ConversionRequest
 from requant.checkpoint.schemes import scheme_named
-from requant.errors import InvalidRequestError, UnknownNameError, at
+from requant.errors import InvalidRequestError, UnknownNameError, default_pointer
 from requant_service.http.json_body import receive_json
 from requant_service.http.openapi_operation import get_operation, json_operation, problems
 from requant_service.http.problems import error_response
@@ -144,7 +144,7 @@ def _call(body: CheckpointRequest) -> CheckpointCall:
         raise InvalidRequestError.of_field("/scheme", "missing", "quantizing requires a scheme")
     profile = body.profile if "profile" in given else ""
     if scheme is not None and not profile:
-        with at("/scheme"):
+        with default_pointer("/scheme"):
             profile = scheme_named(scheme).profiles[0]
     return CheckpointCall(
         body.source,

@@ -12,10 +12,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from requant.convert.explain.explanation import Explanation
-from requant.errors import InvalidRequestError, RequantError, at
+from requant.errors import InvalidRequestError, RequantError, default_pointer
 from requant.mlir.types import Type
-from requant.plan.packing import Packing, check_spare_bits
-from requant.plan.plan import Array
+from requant.plan.plan import Array, Packing, check_spare_bits
 from requant.profiles import Operation
 from requant.schemes import Multiplier
 from requant_service.http.json_body import MEDIA_TYPE, receive_json
@@ -145,7 +144,7 @@ async def answer_conversion(
         dtype, entries, type_ = planned.input_dtype, planned.input_entries, planned.plan.input_type
         elements = read_elements(asked.input, type_, dtype, "input", body, running.settings, entries=entries)
         if planned.packed_in is not None:
-            with at("/input/data"):
+            with default_pointer("/input/data"):
                 check_spare_bits(elements, planned.elements, planned.packed_in)
         return elements
 

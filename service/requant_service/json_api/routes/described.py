@@ -26,10 +26,10 @@ from requant.description import (
     TensorOutput,
     TensorValue,
 )
-from requant.errors import RequantError, at, sides
+from requant.errors import RequantError, default_pointer, pointers_for_sides
 from requant.mlir.types import TensorType
 from requant.operations import OPERATIONS
-from requant.plan.packing import Packing
+from requant.plan.plan import Packing
 from requant_service.http.json_body import MEDIA_TYPE, receive_json
 from requant_service.http.json_document import JsonDocument
 from requant_service.http.models import RequestModel
@@ -129,7 +129,7 @@ class _Exchange:
             return read_tensor_type(value, self._settings, place)
         if option.kind is Kind.NUMBER_OR_TEXT:
             value = self._body.number_text(value, option.name)
-        with at(place):
+        with default_pointer(place):
             return option.resolve(tuple(value) if isinstance(value, list) else value)
 
     @contextmanager
@@ -154,7 +154,7 @@ class _Exchange:
                     tensor, stored.type, stored.dtype, path, self._body, self._settings, dense=dense
                 )
         named = {each.side or each.name: f"/{each.name}" for each in self._operation.tensors}
-        with self._at_paths(), sides(**named):
+        with self._at_paths(), pointers_for_sides(**named):
             result = work.run(arrays)
         return BuffersResponse([b"{", *self._reply(result), b"}"], MEDIA_TYPE)
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
-from requant.errors import at
+from requant.errors import default_pointer
 from requant.mlir.types import Type
 from requant.plan.operands import static_shape
 from requant_service.http.json_body import MEDIA_TYPE, receive_json
@@ -75,7 +75,7 @@ async def evaluate(request: Request) -> Response:
         found = []
         for index, given in enumerate(call.inputs):
             type_ = read_tensor_type(given.type, settings, f"/inputs/{index}/type")
-            with at(f"/inputs/{index}/type"):
+            with default_pointer(f"/inputs/{index}/type"):
                 static_shape(type_)
                 dtype = exchanged_dtype(type_.element)
             found.append(TypedElements(type_, read_elements(given, type_, dtype, f"inputs/{index}", body, settings)))

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from requant.description import Kind, TensorValue, Value
-from requant.errors import at
+from requant.errors import default_pointer
 from requant.operators.description import Operator
 from requant.operators.registry import OPERATORS
 from requant.plan.operands import static_shape
@@ -39,7 +39,7 @@ router = APIRouter(dependencies=[Depends(no_query)])
 def _read_input(name: str, given: Tensor, body: JsonDocument, settings: Settings) -> TensorValue:
     place = f"/inputs/{name}/type"
     tensor = read_tensor_type(given.type, settings, place)
-    with at(place):
+    with default_pointer(place):
         static_shape(tensor)
         dtype = operand_dtype(tensor)
     return TensorValue(tensor, read_elements(given, tensor, dtype, f"inputs/{name}", body, settings))

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
-from requant.errors import PreconditionError, TensorDataError, at, sides
+from requant.errors import PreconditionError, TensorDataError, default_pointer, pointers_for_sides
 from requant.mlir import print_type
 from requant.operators.tosa.rescale_plan import RescalePlan, plan_rescale
 from requant_service.http.json_body import MEDIA_TYPE, receive_json
@@ -52,7 +52,7 @@ async def rescale(request: Request) -> Response:
         input_type = read_tensor_type(call.input.type, settings, "/input/type")
         output_type = read_type(call.output_type, settings.max_type_bytes, "/output_type")
         operands = call.model_dump(exclude={"input", "output_type"})
-        with sides(input="/input/type", output="/output_type"):
+        with pointers_for_sides(input="/input/type", output="/output_type"):
             plan = plan_rescale(input_type, output_type, **operands)
         return plan, print_type(plan.output_type)
 
@@ -62,7 +62,7 @@ async def rescale(request: Request) -> Response:
     def run() -> Response:
         source = read_elements(call.input, plan.input_type, plan.input_dtype, "input", body, settings)
         target = np.empty(plan.elements, plan.output_dtype)
-        with at("/input", PreconditionError, TensorDataError):
+        with default_pointer("/input", PreconditionError, TensorDataError):
             plan.run(source, target)
         output = output_pieces(plan.output_type, target, in_values=call.input.in_values, text=output_type)
         return BuffersResponse([b'{"output":', *output, b"}"], MEDIA_TYPE)

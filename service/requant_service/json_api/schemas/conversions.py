@@ -18,7 +18,7 @@ from requant.operations.conversions import (
     SEED,
 )
 from requant.operations.options import REPORT, USED_MULTIPLIER
-from requant.plan.packing import Packing
+from requant.plan.plan import Packing
 from requant.schemes import Multiplier
 from requant_service.http.models import ABSENT, Int32, Int64, ReplyModel, RequestModel, component
 from requant_service.json_api.schemas.calibration import DerivedParameters, QuantizeCalibration

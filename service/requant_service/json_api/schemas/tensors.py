@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, FailFast, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from requant.plan.packing import Packing
+from requant.plan.plan import Packing
 from requant_service.http.models import ReplyModel, RequestModel, copied_lists
 from requant_service.runtime.settings import MAX_ENTRIES
 

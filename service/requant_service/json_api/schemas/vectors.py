@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import AfterValidator, FailFast, Field
 
 from requant.convert.quantize import NanPolicy
-from requant.convert.vectors.reason import ParameterReason, Reason
+from requant.convert.vectors.subject import ParameterReason, Reason
 from requant.convert.vectors.vectors import DEFAULT_COUNT, MAX_VECTORS, MIN_OF_A_SET
 from requant.description import LARGEST_INTEGER
 from requant.operations.conversions import NAN, ROUNDING, SATURATE, SCHEME

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from requant.errors import FieldFault, InvalidRequestError, RequantError, at
+from requant.errors import FieldFault, InvalidRequestError, RequantError, default_pointer
 from requant.mlir import print_type
 from requant.operations.conversions import CONVERSION_OPTIONS, CONVERSIONS
 from requant.operations.parameters import MAX_AXIS
 from requant.plan.operands import float_element, static_shape
-from requant.plan.packing import Packing, check_dense_bytes
+from requant.plan.plan import Packing, check_dense_bytes
 from requant.profiles import Operation
 from requant_service.oip.call import Call
 from requant_service.oip.datatypes import DATATYPES, NARROW_FLOATS, REALS, STORED, datatype_of
@@ -263,7 +263,7 @@ def check_input(x: InputTensor, planned: PlannedConversion) -> None:
         x.check_kept(planned.plan.input_type.element, planned.input_dtype)
         return
     x.check_kept(_BYTES.element, _BYTES.dtype)
-    with at(x.pointer):
+    with default_pointer(x.pointer):
         check_dense_bytes(prod(x.shape), planned.elements, planned.packed_in)
 
 

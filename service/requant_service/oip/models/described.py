@@ -33,12 +33,19 @@ from requant.description import (
     TensorOutput,
     TensorValue,
 )
-from requant.errors import InvalidRequestError, LimitError, ParameterError, TypeFitError, at, sides
+from requant.errors import (
+    InvalidRequestError,
+    LimitError,
+    ParameterError,
+    TypeFitError,
+    default_pointer,
+    pointers_for_sides,
+)
 from requant.mlir import print_type
 from requant.mlir.types import TensorType
 from requant.operations import OPERATIONS
 from requant.plan.operands import static_shape
-from requant.plan.packing import Packing, check_dense_bytes, dense_width, pack, unpack
+from requant.plan.plan import Packing, check_dense_bytes, dense_width, pack, unpack
 from requant_service.oip import parameters as oip
 from requant_service.oip.call import Call
 from requant_service.oip.datatypes import DATATYPES, REALS, STORED, Datatype
@@ -129,7 +136,7 @@ def _value(call: Call, option: Option) -> Any:
         return _list(call, option)
     if option.choices is not None and option.choices.enumeration is not None:
         return call.choice(option.name, option.choices.enumeration)
-    with at(pointer_to(option.name)):
+    with default_pointer(pointer_to(option.name)):
         return option.resolve(call.parameters[option.name])
 
 
@@ -220,14 +227,14 @@ class _ModelCall:
             given.check_kept(stored.type.element, stored.dtype)
             return
         given.check_kept(_BYTES.element, _BYTES.dtype)
-        with at(given.pointer):
+        with default_pointer(given.pointer):
             check_dense_bytes(given.data.size, prod(static_shape(stored.type)), width)
 
     def _elements(self, tensor: TensorInput, name: str, stored: Stored) -> Array:
         given, width = self._tensors[name], self._width(tensor, stored.type)
         if width is None:
             return given.data
-        with at(given.pointer):
+        with default_pointer(given.pointer):
             return unpack(given.data, width, prod(static_shape(stored.type)), stored.dtype)
 
     def _run(self, work: PlannedWork) -> Answer:
@@ -237,7 +244,7 @@ class _ModelCall:
             for name in self._names[each.name]
         }
         named = {each.side or each.name: self._tensors[self._names[each.name][0]].pointer for each in self._inputs}
-        with self._pointing(), sides(**named):
+        with self._pointing(), pointers_for_sides(**named):
             result = work.run(arrays)
         return self._answer(result)
 

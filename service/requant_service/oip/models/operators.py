@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from requant.description import Kind, TensorValue, Value
-from requant.errors import RequantError, TypeFitError, at
+from requant.errors import RequantError, TypeFitError, default_pointer
 from requant.operators.description import Attribute, Operand, Operator
 from requant.operators.element_names import QUANTIZED, container, element_named
 from requant.operators.registry import OPERATORS
@@ -114,7 +114,7 @@ def _place(pointer: str | None, call: Call) -> str | None:
 def _operands(call: Call, typed: Sequence[str]) -> dict[str, TensorValue]:
     found: dict[str, TensorValue] = {}
     for name, tensor in call.inputs.items():
-        with at(tensor.pointer):
+        with default_pointer(tensor.pointer):
             type_ = (
                 call.tensor_type(name, f"{name}_type") if name in typed else bind(tensor.datatype.element, tensor.shape)
             )

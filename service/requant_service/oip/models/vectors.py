@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from requant.convert.quantize import ROUNDINGS, NanPolicy
+from requant.convert.quantize import NanPolicy
+from requant.convert.quantize_plans import ROUNDINGS
+from requant.convert.vectors.export import Table
 from requant.convert.vectors.subject import Element
-from requant.convert.vectors.table import Table
 from requant.convert.vectors.vectors import DEFAULT_COUNT, MAX_VECTORS, MIN_OF_A_SET
 from requant.errors import InvalidRequestError, LimitError
 from requant.operations.conversions import NAN, ROUNDING, SATURATE, SCHEME

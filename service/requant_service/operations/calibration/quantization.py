@@ -23,7 +23,14 @@ from numpy.typing import NDArray
 from requant.calibration.finished_type import Granularity, PerTensor, finish_type
 from requant.calibration.methods.search import Calibration, CalibrationRequest, plan_calibration
 from requant.calibration.ranges import RangeOptions, RangeParameters, RangeRule, range_rule_named
-from requant.errors import InvalidRequestError, ParameterError, PreconditionError, RequantError, UnsupportedError, at
+from requant.errors import (
+    InvalidRequestError,
+    ParameterError,
+    PreconditionError,
+    RequantError,
+    UnsupportedError,
+    default_pointer,
+)
 from requant.formats.elements import FloatElement
 from requant.mlir import parse_storage
 from requant.mlir.types import AnyType, CalibratedType, TensorType, Type, UniformQuantizedType
@@ -127,7 +134,7 @@ class Derivation:
         target = self.search.target
         with _named(self.call.input_place):
             ranges, found = self.search.run((source,), (PLACE,))
-        with at("/output_type", PreconditionError, ParameterError):
+        with default_pointer("/output_type", PreconditionError, ParameterError):
             type_ = target.type_of(found)
         return DerivedScales(
             target.rule,
@@ -178,10 +185,10 @@ def _plan_derivation(call: ConversionCall, settings: Settings) -> Derivation:
     assert given is not None
     assert not isinstance(given, str)
     tensor = input_tensor_type(call, settings)
-    with at(call.input_place):
+    with default_pointer(call.input_place):
         shape = static_shape(tensor)
         float_element(tensor, "input")
-    with at("/output_type"):
+    with default_pointer("/output_type"):
         element = bind(given, shape).element
     asked = dict(call.calibration)
     if isinstance(element, CalibratedType):
@@ -204,14 +211,17 @@ def _of_range(element: CalibratedType, asked: dict[str, Any]) -> DerivedScales:
     for name, example in (("storage", "i8"), ("scheme", "litert")):
         if name not in asked:
             raise _wrong(f"/calibration/{name}", "missing", f"a calibrated type needs {name}, such as {example}")
-    with at("/calibration/storage"):
+    with default_pointer("/calibration/storage"):
         storage = parse_storage(asked["storage"])
-    with at("/calibration/scheme"):
+    with default_pointer("/calibration/scheme"):
         rule = range_rule_named(asked["scheme"])
         rule.check_blocks(blocks=False)
     options = CalibrationRequest.of(asked).range_options
     ends = np.array([element.minimum]), np.array([element.maximum])
-    with at("/output_type", ParameterError, PreconditionError), at("/calibration/storage", UnsupportedError):
+    with (
+        default_pointer("/output_type", ParameterError, PreconditionError),
+        default_pointer("/calibration/storage", UnsupportedError),
+    ):
         with _named("/input"):
             found = rule.derive_all(*ends, storage, options)
         type_ = finish_type(found.storage, element.expressed, found.scales, found.zero_points, PerTensor())

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from requant.errors import LimitError, LoweringError, PreconditionError, at
+from requant.errors import LimitError, LoweringError, PreconditionError, default_pointer
 from requant.mlir.types import ElementType, TensorType, Type
 from requant.plan.operands import static_shape
 from requant_service.runtime.settings import Settings
@@ -50,10 +50,10 @@ def lower_module(text: str, passes: Sequence[str], settings: Settings) -> str:
         raise LimitError(detail, limit=limit, pointer="/passes")
     parsed = []
     for index, each in enumerate(passes):
-        with at(f"/passes/{index}"):
+        with default_pointer(f"/passes/{index}"):
             parsed.append(parse_pass(each))
     module = _read(text, settings)
-    with at("/module"):
+    with default_pointer("/module"):
         apply(module, parsed)
         return module.write()
 
@@ -68,16 +68,16 @@ def evaluate_module(text: str, function: str, read_inputs: ReadInputs, settings:
     from requant.lowering.quantized import type_of
 
     module = _read(text, settings)
-    with at("/function"):
+    with default_pointer("/function"):
         found = function_named(module, function or None)
-    with at("/module"):
+    with default_pointer("/module"):
         arguments = [type_of(argument.type) for argument in found.body.block.args]
     inputs = []
     for given in read_inputs(arguments):
         dtype = _evaluated_dtype(given.type.element)
         elements = given.elements != 0 if dtype == _BOOL else given.elements.view(dtype)
         inputs.append(Tensor(given.type, elements.reshape(static_shape(given.type))))
-    with at("/module", LoweringError, PreconditionError, LimitError):
+    with default_pointer("/module", LoweringError, PreconditionError, LimitError):
         results = evaluate(module, found, inputs)
     return [TypedElements(each.type, _exchanged(np.ascontiguousarray(each.elements).reshape(-1))) for each in results]
 
@@ -107,11 +107,10 @@ def _exchanged(elements: Array) -> Array:
 
 def _read(text: str, settings: Settings) -> Module:
     """Read a module. Raises what `requant.lowering.module.read_module` does, at `/module`."""
-    from requant.lowering.limits import ModuleLimits
-    from requant.lowering.module import read_module
+    from requant.lowering.module import ModuleLimits, read_module
 
     limit = settings.max_module_bytes
-    with at("/module"):
+    with default_pointer("/module"):
         if len(text) > limit or len(text.encode("utf-8", "surrogatepass")) > limit:
             raise LimitError(f"the module has more than {limit} bytes", limit=limit)
         limits = ModuleLimits(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from requant.errors import at, below
+from requant.errors import default_pointer, pointer_prefix
 from requant.errors.cancellation import checked
 from requant.translation import TRANSLATIONS, Subject, translate
 from requant.translation.translation import Answer, Rounding, subject_of
@@ -66,7 +66,7 @@ def translate_type(call: TranslateRequest, settings: Settings) -> TranslateReply
 
 def _type(text: str, pointer: str, settings: Settings) -> Subject:
     type_ = read_type(text, settings.max_type_bytes, pointer)
-    with at(pointer):
+    with default_pointer(pointer):
         subject = subject_of(type_)
         check_rank("shape", len(subject.shape or ()), settings.max_rank, pointer)
     return subject
@@ -84,7 +84,7 @@ def _read(call: TranslateRequest, settings: Settings) -> tuple[Subject, tuple[Ro
         check_factors(len(operands.get("multiplier", ())), "channels", settings, "/tosa/multiplier")
     shape = tuple(call.shape) if "shape" in call.model_fields_set else None
     check_rank("shape", len(shape or ()), settings.max_rank, "/shape")
-    with below(f"/{call.source}"):
+    with pointer_prefix(f"/{call.source}"):
         return TRANSLATIONS[call.source].read(operands, shape)
 
 

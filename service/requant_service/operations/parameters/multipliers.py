@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from requant.errors import LimitError, at, below
+from requant.errors import LimitError, default_pointer, pointer_prefix
 from requant.errors.cancellation import checked
 from requant.schemes import scheme_named
 from requant.schemes.multipliers import DerivedMultiplier, derive_from_scales, derive_multiplier
@@ -36,7 +36,7 @@ def scheme_for(name: str, count: int, of: str, settings: Settings) -> str:
     Raise UnknownNameError, pointing at `/scheme`, and LimitError, pointing at what there is too much of.
     """
     check_factors(count, of, settings, f"/{of}")
-    with at("/scheme"):
+    with default_pointer("/scheme"):
         return scheme_named(name).name
 
 
@@ -53,6 +53,6 @@ def derive_from_each_scales(scales: Sequence[Scales], scheme: str) -> list[Deriv
 def _each(count: int, pointer: str, derive: Callable[[int], DerivedMultiplier]) -> list[DerivedMultiplier]:
     found = []
     for index in checked(range(count), _AT_ONCE):
-        with below(f"{pointer}/{index}"):
+        with pointer_prefix(f"{pointer}/{index}"):
             found.append(derive(index))
     return found

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from requant.calibration.finished_type import Granularity, PerAxis, PerBlock, PerTensor, finish_type
-from requant.errors import FieldFault, InvalidRequestError, LimitError, TypeFitError, UnsupportedError, at
+from requant.errors import FieldFault, InvalidRequestError, LimitError, TypeFitError, UnsupportedError, default_pointer
 from requant.formats.elements import FloatElement, IntegerElement
 from requant.mlir.types import AnyType, ElementType, StorageType, TensorType, UniformQuantizedType
-from requant.plan.lanes import widen
-from requant.plan.packing import Packing, dense_width
+from requant.plan.compute_dtype import widen
+from requant.plan.plan import Packing, dense_width
 from requant.schemes import Multiplier
 from requant_service.operations.types import read_type
 from requant_service.runtime.settings import MAX_ENTRIES, Settings
@@ -49,7 +49,7 @@ class ParameterTensors(NamedTuple):
         are more than MAX_ENTRIES scales, PreconditionError for a scale that no type can have.
         """
         scale = self.scale
-        with at(scale.pointer):
+        with default_pointer(scale.pointer):
             granularity = self._granularity(shape)
             if scale.data.size > MAX_ENTRIES:
                 raise LimitError(f"there are more than {MAX_ENTRIES} scales", limit=MAX_ENTRIES)

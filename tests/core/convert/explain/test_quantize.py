@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from requant.convert.explain import quantize_integer
-from requant.convert.explain.explainer import ContradictionError
-from requant.convert.explain.explanation import StepKind
+from requant.convert.explain import quantize
+from requant.convert.explain.explanation import ContradictionError, StepKind
 from requant.convert.explain.quantize import quantize_explainer
-from requant.convert.quantize import ROUNDINGS, NanPolicy
+from requant.convert.quantize import NanPolicy
+from requant.convert.quantize_plans import ROUNDINGS
 from requant.errors import PreconditionError, RequantError
 from requant.mlir import parse_type
 from requant.profiles import PROFILES, Operation, Rounding
@@ -144,7 +144,7 @@ def test_each_element_has_its_own_parameters() -> None:
 
 
 def test_a_wrong_rule_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quantize_integer, "round_to_integer", lambda number, *_: int(number))
+    monkeypatch.setattr(quantize, "round_to_integer", lambda number, *_: int(number))
     explainer = quantize_explainer(tensor("tensor<1xf32>"), parse_type("!quant.uniform<i8:f32, 0.5>"), "onnx")
     with pytest.raises(ContradictionError, match="element 0"):
         explainer.run(np.array([0.75], np.float32))

@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from requant.convert.vectors.c_header import c_header
 from requant.convert.vectors.conversions import conversion_subjects
-from requant.convert.vectors.readmemh import readmemh
-from requant.convert.vectors.reason import ParameterReason, Reason
+from requant.convert.vectors.export import c_header, readmemh
+from requant.convert.vectors.subject import ParameterReason, Reason
 from requant.convert.vectors.vectors import Vectors, vectors_of
 from requant.errors import LimitError, PreconditionError, RequantError, TypeFitError, UnsupportedError
 from requant.mlir import parse_type

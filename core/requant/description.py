@@ -40,6 +40,7 @@ class Kind(StrEnum):
     TEXT = "text"
     INTEGERS = "integers"
     NUMBERS = "numbers"
+    TEXTS = "texts"
     NUMBER_OR_TEXT = "number_or_text"
     """A number, also as decimal or C99 hexadecimal text, or a word. The operation gets its text."""
     TYPE = "type"
@@ -220,6 +221,7 @@ class Member:
     columns: tuple[str, ...] = ()
     model_name: str = ""
     bits: int = 64
+    examples: tuple[Any, ...] = ()
     in_json: bool = True
 
 

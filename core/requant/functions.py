@@ -37,6 +37,7 @@ from requant.errors.names import did_you_mean, entry_named
 from requant.mlir import print_type
 from requant.mlir.types import TensorType
 from requant.operations import OPERATIONS
+from requant.operations.explain import EXPLANATIONS
 from requant.operators.operation import operation_of
 from requant.operators.registry import OPERATORS
 from requant.plan.operands import bind
@@ -268,7 +269,9 @@ def _wrong_arguments(
 # These give a report of their own, which has more to it than a dictionary (`requant.arrays`).
 _WRITTEN = ("compare",)
 
-DESCRIBED: Mapping[str, Operation] = {name: each for name, each in OPERATIONS.items() if name not in _WRITTEN}
+DESCRIBED: Mapping[str, Operation] = {
+    each.name: each for each in (*EXPLANATIONS.values(), *OPERATIONS.values()) if each.name not in _WRITTEN
+}
 """Those of our own operations whose functions are made here."""
 
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {name: function_of(each) for name, each in DESCRIBED.items()}

@@ -12,7 +12,129 @@ DESCRIBED: Mapping[str, Operation]
 FUNCTIONS: Mapping[str, Callable[..., Any]]
 SYSTEMS: Mapping[str, Any]
 
-__all__ = ["quantize_blocks", "dequantize_blocks", "fake_quantize", "derive_from_range", "derive_from_tensor", "derive_bias", "matmul", "conv2d", "add", "onnx", "onednn", "stablehlo", "quant", "litert", "torch", "tosa"]
+__all__ = ["explain_quantize", "explain_dequantize", "explain_requantize", "quantize_blocks", "dequantize_blocks", "fake_quantize", "derive_from_range", "derive_from_tensor", "derive_bias", "matmul", "conv2d", "add", "onnx", "onednn", "stablehlo", "quant", "litert", "torch", "tosa"]
+
+@overload
+def explain_quantize(
+
+    input: ArrayLike,
+    output_type: str | Type,
+    *,
+    input_type: str | Type | None = ...,
+    profile: str = ...,
+    rounding: str | None = ...,
+    nan: Literal['profile', 'error', 'lowest', 'zero_point'] = ...,
+    seed: int = ...,
+    saturate: bool | None = ...,
+    return_report: Literal[False] = ...,
+) -> NDArray[Any]:
+    """Quantize a tensor, and return every arithmetic step of each element.
+
+    A tensor to quantize, or to cast to a narrower float.
+
+    input: The real tensor.
+    input_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+    output_type: MLIR text. A bare element type takes its shape from the input. A float of at most 16 bits is a cast.
+    profile: The arithmetic contract.
+    rounding: Replaces the profile's rounding.
+    nan: The result of NaN. One of profile, error, lowest, zero_point.
+    seed: Seed of stochastic rounding.
+    saturate: Whether values beyond the largest value of an 8-bit float saturate to it. Only for profiles whose `casts`
+    offer the choice; their default is true.
+    return_report: also return the report, a dictionary.
+
+    Source: the systems that the profiles are named after.
+    """
+
+@overload
+def explain_quantize(
+
+    input: ArrayLike,
+    output_type: str | Type,
+    *,
+    input_type: str | Type | None = ...,
+    profile: str = ...,
+    rounding: str | None = ...,
+    nan: Literal['profile', 'error', 'lowest', 'zero_point'] = ...,
+    seed: int = ...,
+    saturate: bool | None = ...,
+    return_report: Literal[True],
+) -> tuple[NDArray[Any], Mapping[str, Any]]: ...
+
+@overload
+def explain_dequantize(
+
+    input: ArrayLike,
+    *,
+    input_type: str | Type | None = ...,
+    output_type: str | Type | None = ...,
+    profile: str = ...,
+    return_report: Literal[False] = ...,
+) -> NDArray[Any]:
+    """Dequantize a tensor, and return every arithmetic step of each element.
+
+    A quantized tensor, or floats of at most 16 bits, to dequantize.
+
+    input: Stored numbers, or floats of at most 16 bits.
+    input_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+    output_type: MLIR text. A bare element type takes its shape from the input. Default: the expressed type of the
+    input, or f32.
+    profile: The arithmetic contract.
+    return_report: also return the report, a dictionary.
+
+    Source: the systems that the profiles are named after.
+    """
+
+@overload
+def explain_dequantize(
+
+    input: ArrayLike,
+    *,
+    input_type: str | Type | None = ...,
+    output_type: str | Type | None = ...,
+    profile: str = ...,
+    return_report: Literal[True],
+) -> tuple[NDArray[Any], Mapping[str, Any]]: ...
+
+@overload
+def explain_requantize(
+
+    input: ArrayLike,
+    output_type: str | Type,
+    *,
+    input_type: str | Type | None = ...,
+    profile: str = ...,
+    scheme: str | None = ...,
+    axis: int | None = ...,
+    return_report: Literal[False] = ...,
+) -> NDArray[Any]:
+    """Requantize a tensor, and return every arithmetic step of each element.
+
+    Quantized values or accumulators to requantize.
+
+    input: Quantized values or accumulators.
+    input_type: the types in MLIR syntax. Default: what the arrays are, without scales.
+    output_type: MLIR text. A bare element type takes its shape from the input.
+    profile: The arithmetic contract.
+    scheme: Replaces the profile's scheme; accepts all integer types.
+    axis: The dimension of several multipliers, if no type states it.
+    return_report: also return the report, a dictionary.
+
+    Source: the systems that the profiles and schemes are named after.
+    """
+
+@overload
+def explain_requantize(
+
+    input: ArrayLike,
+    output_type: str | Type,
+    *,
+    input_type: str | Type | None = ...,
+    profile: str = ...,
+    scheme: str | None = ...,
+    axis: int | None = ...,
+    return_report: Literal[True],
+) -> tuple[NDArray[Any], Mapping[str, Any]]: ...
 
 def quantize_blocks(
     input: ArrayLike,

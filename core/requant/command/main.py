@@ -105,8 +105,10 @@ def command_parser(*, with_operations: bool = True, operator: str = "") -> argpa
     if with_operations:
         from requant.operations import OPERATIONS
         from requant.operations.conversions import CONVERSIONS
+        from requant.operations.explain import EXPLANATIONS
 
-        described_here = {each.name: each for each in (*CONVERSIONS.values(), *OPERATIONS.values())}
+        operations = (*CONVERSIONS.values(), *EXPLANATIONS.values(), *OPERATIONS.values())
+        described_here = {each.name: each for each in operations}
         if "." in operator and not operator.startswith("-"):
             from requant.operators.operation import operation_of
             from requant.operators.registry import operator_named

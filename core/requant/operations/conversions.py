@@ -16,6 +16,7 @@ from requant.convert.dequantize import plan_dequantize
 from requant.convert.quantize import NanPolicy, plan_quantize, rounding_named
 from requant.convert.quantize_plans import ROUNDINGS
 from requant.convert.requantize import plan_requantize
+from requant.convert.scaling import ScalingPlan
 from requant.description import (
     Array,
     Choices,
@@ -31,7 +32,7 @@ from requant.description import (
     TensorValue,
 )
 from requant.operations.options import PACKING, REPORT
-from requant.plan.plan import Plan
+from requant.plan.plan import Plan, Report
 from requant.profiles import DEFAULT_PROFILES, PROFILES
 from requant.schemes import SCHEMES, scheme_named
 
@@ -109,14 +110,20 @@ def _profile(conversion: profiles.Operation) -> Option:
     )
 
 
+def report_members(plan: Plan, report: Report) -> dict[str, Any]:
+    """Return the members of a report, with the scheme of a plan that has multipliers."""
+    scheme = {"scheme": plan.scheme.name} if isinstance(plan, ScalingPlan) else {}
+    return {**report._asdict(), **scheme}
+
+
 def _planned(conversion: profiles.Operation, call: OperationCall) -> PlannedWork:
     options = call.has(*(each.name for each in CONVERSION_OPTIONS[conversion]))
     plan = _PLANNERS[conversion](call.types["input"], call.options["output_type"], call.options["profile"], **options)
 
     def run(arrays: Mapping[str, Array]) -> Result:
         target = np.empty(plan.elements, plan.output_dtype)
-        report: dict[str, Any] = plan.run(arrays["input"], target)._asdict()
-        return Result({"output": TensorValue(plan.output_type, target)}, report)
+        report = plan.run(arrays["input"], target)
+        return Result({"output": TensorValue(plan.output_type, target)}, report_members(plan, report))
 
     return PlannedWork(
         operands={"input": Stored(plan.input_type, plan.input_dtype)},

@@ -17,6 +17,7 @@ from requant.errors import (
     TensorDataError,
     default_pointer,
 )
+from requant.operations.explain import BYTES_PER_EXPLAINED_ELEMENT, explanation_members
 from requant_service.http.responses import json_text
 from requant_service.oip import wire as oip
 from requant_service.oip.call import Call
@@ -29,12 +30,7 @@ from requant_service.oip.wire import InferenceHead
 from requant_service.operations.calibration.quantization import DerivedScales, derive_quantization, plan_derivation
 from requant_service.operations.conversion_call import ConversionCall, PlannedConversion, planned_conversion
 from requant_service.operations.conversion_run import convert_in_memory
-from requant_service.operations.explanation import (
-    BYTES_PER_ELEMENT,
-    CHARACTERS_PER_ELEMENT,
-    explanation_members,
-    planned_explanation,
-)
+from requant_service.operations.explanation import CHARACTERS_PER_ELEMENT, planned_explanation
 from requant_service.runtime.runtime import Runtime
 
 Reply = TypeVar("Reply")
@@ -106,7 +102,7 @@ async def _explanation(
     conversion = await _conversion_of(model, call, running)
     with named_in_model(call):
         explainer = await planned_explanation(conversion, planned, call.characters, running)
-    await reserve(BYTES_PER_ELEMENT * planned.elements)
+    await reserve(BYTES_PER_EXPLAINED_ELEMENT * planned.elements)
 
     def work() -> Mapping[str, Value]:
         with default_pointer(x.pointer, TensorDataError, PreconditionError):

@@ -29,12 +29,12 @@ from requant.errors import (
 )
 from requant.formats.elements import FLOATS
 from requant.operations.conversions import CONVERSION_OPTIONS
+from requant.operations.explain import element_members
 from requant.operators.tosa.rescale_plan import RescaleRounding
 from requant.operators.vectors import RESCALE, operation_named, rescale_subjects
 from requant.plan.compute_dtype import COMPUTE_DTYPES
 from requant.profiles import Operation, profile_named
 from requant.schemes import Multiplier
-from requant_service.operations.explanation import element_members
 from requant_service.operations.types import read_type
 from requant_service.runtime.settings import Settings
 

@@ -179,6 +179,9 @@ def _conforming_page(name: str) -> Profile:
 def _stated(rule: profiles.OperationRule | rules.ProductRule | rules.AddRule) -> dict[str, Any]:
     """Return the fields of a rule, and of its variants, that are not None."""
     stated = {each.name: value for each in fields(rule) if (value := getattr(rule, each.name)) is not None}
+    if "nan_result" in stated:
+        # The name that clients know.
+        stated["missing"] = stated.pop("nan_result")
     if "variants" in stated:
         stated["variants"] = {name: _stated(variant) for name, variant in stated["variants"].items()}
     return stated

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from requant.convert.explain.explanation import Explanation
 from requant.errors import InvalidRequestError, RequantError, default_pointer
 from requant.mlir.types import Type
+from requant.operations.explain import BYTES_PER_EXPLAINED_ELEMENT, explanation_members
 from requant.plan.plan import Array, Packing, check_spare_bits
 from requant.profiles import Operation
 from requant.schemes import Multiplier
@@ -40,12 +41,7 @@ from requant_service.operations.conversion_call import ConversionCall, planned_c
 from requant_service.operations.conversion_options import given_options
 from requant_service.operations.conversion_run import Converted, convert_array
 from requant_service.operations.error_measures import error_measures
-from requant_service.operations.explanation import (
-    BYTES_PER_ELEMENT,
-    CHARACTERS_PER_ELEMENT,
-    explanation_members,
-    planned_explanation,
-)
+from requant_service.operations.explanation import CHARACTERS_PER_ELEMENT, planned_explanation
 from requant_service.runtime.request_context import reserve_memory
 from requant_service.runtime.runtime import require_ready
 from requant_service.runtime.settings import Settings
@@ -134,7 +130,7 @@ async def answer_conversion(
         raise
     # The result, and base64 of it. A type that promises more elements than the body has bits will be refused.
     result_bytes = min(planned.elements, 8 * len(body)) * planned.plan.output_dtype.itemsize
-    told_bytes = BYTES_PER_ELEMENT * planned.elements if explained else 0
+    told_bytes = BYTES_PER_EXPLAINED_ELEMENT * planned.elements if explained else 0
     await reserve_memory(request.scope, result_bytes + result_bytes * 4 // 3 + told_bytes)
     if in_values and asked.packing is Packing.DENSE and operation is not Operation.QUANTIZE:
         message = "values are numbers and not packed; send data"

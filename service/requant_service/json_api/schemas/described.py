@@ -156,25 +156,28 @@ _MEMBER_KINDS: Mapping[Kind, Any] = {
     Kind.NUMBER: float,
     Kind.INTEGERS: list[Int64],
     Kind.TEXT: str,
+    Kind.TEXTS: list[str],
     Kind.TYPE: str,
 }
 
 
 @cache
-def _group_model(member: Member) -> type[ReplyModel]:
+def group_model(member: Member) -> type[ReplyModel]:
     """Return the model of a group, or of one of a list of groups."""
     return create_model(member.title, __base__=ReplyModel, __doc__=member.group_description, **_fields(member.members))
 
 
 def _member_field(member: Member) -> Any:
-    kind: Any = _group_model(member) if member.members else _MEMBER_KINDS[member.kind]
+    kind: Any = group_model(member) if member.members else _MEMBER_KINDS[member.kind]
     if kind is Int64 and member.bits == 32:
         kind = Int32
     if member.repeated:
         kind = list[kind]
     if member.choices is not None and member.choices.enumeration is not None:
         kind = member.choices.enumeration
-    return (kind, _described(member.description, optional=member.optional))
+    default: Any = ABSENT if member.optional else ...
+    examples = list(member.examples) or None
+    return (kind, Field(default=default, description=member.description or None, examples=examples))
 
 
 def part_fields(part: Part) -> dict[str, Any]:

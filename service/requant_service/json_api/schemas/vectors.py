@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, FailFast, Field
 
@@ -11,13 +11,16 @@ from requant.convert.vectors.subject import ParameterReason, Reason
 from requant.convert.vectors.vectors import DEFAULT_COUNT, MAX_VECTORS, MIN_OF_A_SET
 from requant.description import LARGEST_INTEGER
 from requant.operations.conversions import NAN, ROUNDING, SATURATE, SCHEME
+from requant.operations.explain import STEPS
 from requant.operators.tosa.rescale_plan import RescaleRounding
 from requant_service.http.models import ABSENT, Int32, Int64, ReplyModel, RequestModel, component
 from requant_service.json_api.schemas.conversions import MultiplierPair, as_multiplier
-from requant_service.json_api.schemas.explain import ExplainedStep
+from requant_service.json_api.schemas.described import group_model
 from requant_service.operations.vectors import MAX_GIVEN, Format, VectorsCall
 
 _ZERO_POINT = "tosa.RESCALE. Default: 0 if multipliers are given, else several values are generated."
+
+ExplainedStep: Any = group_model(STEPS)
 
 
 class VectorsRequest(RequestModel):

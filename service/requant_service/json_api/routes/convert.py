@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, cast
 
@@ -14,6 +14,7 @@ from starlette.responses import Response
 from requant.convert.explain.explanation import Explanation
 from requant.errors import InvalidRequestError, RequantError, default_pointer
 from requant.mlir.types import Type
+from requant.operations.conversions import CONVERSIONS
 from requant.operations.explain import BYTES_PER_EXPLAINED_ELEMENT, explanation_members
 from requant.plan.plan import Array, Packing, check_spare_bits
 from requant.profiles import Operation
@@ -48,69 +49,12 @@ from requant_service.runtime.settings import Settings
 
 router = APIRouter(tags=["ops"], dependencies=[Depends(no_query)])
 
-ConversionRequest = QuantizeRequest | DequantizeRequest | RequantizeRequest
 
-_QUANTIZED = "tensor<2x2x!quant.uniform<i8:f32, 0.5:3>>"
-
-
-@router.post(
-    "/v1/quantize",
-    **json_operation(
-        "quantize",
-        "Quantize",
-        QuantizeRequest,
-        QuantizeReply,
-        example={
-            "input": {"type": "tensor<2x2xf32>", "values": [0.25, 0.75, -1.5, "Infinity"]},
-            "output_type": "!quant.uniform<i8:f32, 0.5:3>",
-        },
-    ),
-)
-async def quantize(request: Request) -> Response:
-    """Quantize a tensor to a given type, or cast it to a narrower float."""
-    return await answer_conversion(request, Operation.QUANTIZE, QuantizeRequest)
-
-
-@router.post(
-    "/v1/dequantize",
-    **json_operation(
-        "dequantize",
-        "Dequantize",
-        DequantizeRequest,
-        ConversionReply,
-        example={"input": {"type": _QUANTIZED, "values": [3, 4, 0, 127]}},
-    ),
-)
-async def dequantize(request: Request) -> Response:
-    """Dequantize a tensor, or widen a tensor of small floats."""
-    return await answer_conversion(request, Operation.DEQUANTIZE, DequantizeRequest)
-
-
-@router.post(
-    "/v1/requantize",
-    **json_operation(
-        "requantize",
-        "Requantize",
-        RequantizeRequest,
-        RequantizeReply,
-        example={
-            "input": {"type": "tensor<4x!quant.uniform<i32:f32, 0.001>>", "data": "6AMAANAHAAC4CwAAoA8AAA=="},
-            "output_type": "!quant.uniform<i8:f32, 0.25:-1>",
-        },
-    ),
-)
-async def requantize(request: Request) -> Response:
-    """Requantize quantized values or accumulators to another scale in integer arithmetic."""
-    return await answer_conversion(request, Operation.REQUANTIZE, RequantizeRequest)
-
-
-async def answer_conversion(
-    request: Request, operation: Operation, model: type[ConversionRequest], *, explained: bool = False
-) -> Response:
+async def answer_conversion(request: Request, operation: Operation, model: Any, *, explained: bool = False) -> Response:
     """Receive, read, plan, convert and reply. `explained`: with the steps of each element."""
     running = require_ready(request)
     asked, body = await receive_json(request, model, running)
-    in_values, characters = asked.input.in_values, len(asked.input.type) + len(asked.output_type)
+    in_values, characters = asked.input.in_values, len(asked.input.type) + len(asked.output_type or "")
     scales: DerivedScales | None = None
     try:
         call = _call(asked, operation, running.settings, in_values=in_values)
@@ -156,7 +100,7 @@ async def answer_conversion(
     return await running.executor.run_array(len(body), work, kind)
 
 
-def _call(asked: ConversionRequest, operation: Operation, settings: Settings, *, in_values: bool) -> ConversionCall:
+def _call(asked: Any, operation: Operation, settings: Settings, *, in_values: bool) -> ConversionCall:
     given = asked.model_fields_set
     output_type: Type | str | None = asked.output_type if "output_type" in given else None
     calibration: dict[str, Any] = {}
@@ -203,3 +147,27 @@ def _multipliers_text(multipliers: Iterable[Multiplier]) -> bytes:
     """Return them as JSON. There may be very many, and an encoder would let no other thread run meanwhile."""
     texts = (f'{{"multiplier":{each.multiplier},"shift":{each.shift}}}' for each in multipliers)
     return f"[{','.join(texts)}]".encode()
+
+
+def _handler(conversion: Operation, model: Any) -> Callable[[Request], Awaitable[Response]]:
+    async def convert(request: Request) -> Response:
+        return await answer_conversion(request, conversion, model)
+
+    convert.__doc__ = CONVERSIONS[conversion].summary
+    convert.__name__ = CONVERSIONS[conversion].name
+    return convert
+
+
+_MODELS: Mapping[Operation, tuple[Any, Any]] = {
+    Operation.QUANTIZE: (QuantizeRequest, QuantizeReply),
+    Operation.DEQUANTIZE: (DequantizeRequest, ConversionReply),
+    Operation.REQUANTIZE: (RequantizeRequest, RequantizeReply),
+}
+for _conversion, (_request_model, _reply_model) in _MODELS.items():
+    _described = CONVERSIONS[_conversion]
+    router.add_api_route(
+        f"/v1/{_described.name}",
+        _handler(_conversion, _request_model),
+        methods=["POST"],
+        **json_operation(_described.name, _described.title, _request_model, _reply_model, example=_described.example),
+    )

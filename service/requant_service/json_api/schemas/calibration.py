@@ -44,10 +44,10 @@ _FOUND = {
     "method": "The calibration method; absent if the output type stated a range.",
     "minimums": "The ranges found in the data, one per scale.",
     "maximums": "",
-    "left_out": "NaN or infinite elements that the method excluded.",
 }
+_OF_DATA = (*_FOUND, "left_out")
 _PARTS = [
-    replace(part, description=_FOUND[part.name], optional=True) if part.name in _FOUND else part
+    replace(part, description=_FOUND.get(part.name, part.description), optional=True) if part.name in _OF_DATA else part
     for part in parameters.DERIVE_FROM_TENSOR.reply
 ]
 

@@ -129,18 +129,26 @@ def _request_title(operation: Operation) -> str:
     return operation.request_title or f"{stem(operation)}Request"
 
 
-@cache
-def request_model(operation: Operation) -> type[RequestModel]:
-    """Return the model of a request."""
+def request_fields(operation: Operation) -> dict[str, Any]:
+    """Return the fields of the model of a request: inputs, then options."""
     fields: dict[str, Any] = {}
     for each in operation.inputs:
         fields |= _input_fields(each)
-    fields |= {each.name: option_field(each) for each in operation.options}
+    return fields | {each.name: option_field(each) for each in operation.options}
+
+
+@cache
+def request_model(operation: Operation) -> type[RequestModel]:
+    """Return the model of a request."""
     forms = {
         f"one_form_of_{each.name}": _one_form(each.name, each.several) for each in operation.tensors if each.several
     }
     return create_model(
-        _request_title(operation), __base__=RequestModel, __doc__=operation.request, __validators__=forms, **fields
+        _request_title(operation),
+        __base__=RequestModel,
+        __doc__=operation.request,
+        __validators__=forms,
+        **request_fields(operation),
     )
 
 

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, FailFast, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from requant.plan.plan import Packing
 from requant_service.http.models import ReplyModel, RequestModel, copied_lists
 from requant_service.runtime.settings import MAX_ENTRIES
 
@@ -39,13 +38,6 @@ Data = Annotated[
     Field(
         description="The elements in row-major order, little-endian, as standard base64 with padding.",
         json_schema_extra={"contentEncoding": "base64"},
-    ),
-]
-PackingChoice = Annotated[
-    Packing,
-    Field(
-        strict=False,
-        description="How elements of widths other than 8, 16 or 32 bits, such as i4 or i12, are stored in `data`.",
     ),
 ]
 

@@ -118,7 +118,7 @@ def _needs_input(parameters: Mapping[str, Value | None]) -> bool:
 
 
 _STORED = (*STORED, *NARROW_FLOATS)
-_STORED_NUMBERS = "Stored numbers, or floats of at most 16 bits."
+_STORED_NUMBERS = CONVERSIONS[Operation.DEQUANTIZE].inputs[0].description
 _GIVEN_OR_DERIVED = "With scale, or if the output type leaves the scales to be derived"
 _DERIVED = "If the output type leaves the scales to be derived"
 
@@ -175,7 +175,7 @@ def _dequantization(call: Call) -> ConversionCall:
 DEQUANTIZE = Model(
     name="dequantize",
     versions=("1",),
-    description="Dequantize a tensor, or widen a tensor of small floats.",
+    description=CONVERSIONS[Operation.DEQUANTIZE].summary,
     inputs=(Slot(name="x", description=_STORED_NUMBERS, datatypes=_STORED), SCALE, ZERO_POINT),
     outputs=(Slot(name="y", description="The real tensor.", datatypes=REALS),),
     parameters=(

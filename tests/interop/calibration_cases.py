@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from requant.calibration.methods import FoundRanges
+from requant.calibration.methods import CalibratedRanges
 from requant.calibration.ranges import RangeParameters
 from requant.errors import LimitError, RequantError
 from tests.core.calibration.methods.observation import Array, samples
@@ -49,7 +49,7 @@ class CalibrationComparison:
         self.differences: list[str] = []
 
     def add(
-        self, what: object, ours: Callable[[], FoundRanges | RangeParameters], theirs: Callable[[], Sequence[Any]]
+        self, what: object, ours: Callable[[], CalibratedRanges | RangeParameters], theirs: Callable[[], Sequence[Any]]
     ) -> None:
         """Compare one pair, or one for each channel: minimum and maximum, or scale and zero point."""
         try:
@@ -85,7 +85,7 @@ class CalibrationComparison:
         assert self.equal >= at_least, f"only {self.equal:,} were equal"
 
 
-def _pairs(answer: FoundRanges | RangeParameters) -> list[Pair]:
-    if isinstance(answer, FoundRanges):
+def _pairs(answer: CalibratedRanges | RangeParameters) -> list[Pair]:
+    if isinstance(answer, CalibratedRanges):
         return list(zip(answer.minimums.tolist(), answer.maximums.tolist(), strict=True))
     return list(zip(answer.scales.tolist(), answer.zero_points.tolist(), strict=True))

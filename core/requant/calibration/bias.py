@@ -52,10 +52,10 @@ class BiasRule:
     quantize: Callable[[Array, Array], QuantizedBias]
 
 
-def _clipped(wanted: Array, lowest: int, highest: int) -> QuantizedBias:
-    low, high = wanted < lowest, wanted > highest
+def _clipped(exact: Array, lowest: int, highest: int) -> QuantizedBias:
+    low, high = exact < lowest, exact > highest
     return QuantizedBias(
-        np.clip(wanted, lowest, highest).astype(np.int64).astype(np.int32),
+        np.clip(exact, lowest, highest).astype(np.int64).astype(np.int32),
         int(np.count_nonzero(low)),
         int(np.count_nonzero(high)),
     )
@@ -134,17 +134,17 @@ def bias_scales(rule: BiasRule, input_scale: float, weight_scales: Array) -> Arr
     Raise ParameterError for a scale that is negative or not finite in the system's precision, PreconditionError for a
     product that is not.
     """
-    given = np.array([input_scale, *weight_scales.tolist()], np.float64)
+    factors = np.array([input_scale, *weight_scales.tolist()], np.float64)
     with np.errstate(all="ignore"):
-        kept = given.astype(rule.scale_dtype)
-        wrong = ~(np.isfinite(kept) & (given >= 0))
+        rounded = factors.astype(rule.scale_dtype)
+        wrong = ~(np.isfinite(rounded) & (factors >= 0))
         if wrong.any():
             index = int(np.argmax(wrong))
             place = "the input scale" if index == 0 else f"weight scale {index - 1}"
             pointer = "/input_scale" if index == 0 else f"/weight_scales/{index - 1}"
             precision = np.dtype(rule.scale_dtype).name
             raise ParameterError(f"{place} must be finite as {precision}, and not negative", pointer=pointer)
-        products = kept[0] * kept[1:]
+        products = rounded[0] * rounded[1:]
     _refuse(np.isinf(products), "the product is not finite")
     scales: Array = products.astype(np.float64)
     return scales

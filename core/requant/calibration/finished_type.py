@@ -112,8 +112,8 @@ def finish_type(
         raise ParameterError(f"a type has at most {MAXIMUM_LIST_LENGTH} scales; these are {count}")
     numbers = [float(scale) for scale in scales]
     for index, scale in enumerate(numbers):
-        if found := scale_fault(scale, expressed):
-            raise PreconditionError(f"no type has scale {index}: {found}", index=index)
+        if fault := scale_fault(scale, expressed):
+            raise PreconditionError(f"no type has scale {index}: {fault}", index=index)
     integers = [int(zero_point) for zero_point in zero_points]
     match granularity:
         case PerTensor():
@@ -121,8 +121,8 @@ def finish_type(
         case PerAxis(axis=axis):
             return UniformPerAxisType(storage, expressed, axis, tuple(numbers), tuple(integers))
         case PerBlock():
-            if found := blockwise_storage_fault(storage.element):
-                raise ParameterError(found)
+            if fault := blockwise_storage_fault(storage.element):
+                raise ParameterError(fault)
             if not granularity.shape:
                 raise ParameterError("a scalar has no blocks; the shape needs at least one dimension")
             stated = scales_of_type(numbers, expressed, granularity)

@@ -96,7 +96,7 @@ class RealValues:
 
     @property
     def affine(self) -> tuple[float, float] | None:
-        """z and s of (q - z) * s when they are the same for all elements and those are kept as integers, else None."""
+        """z and s of (q - z) * s when they are the same for all elements, which are stored as integers, else None."""
         if self.float_element is not None:
             return None
         if not self.quantized:

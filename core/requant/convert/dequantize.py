@@ -50,10 +50,10 @@ class GeneralPlan(Plan):
         element = float_element(self.output_type, "output")
         run = DEQUANTIZE_ANY[COMPUTE_DTYPES[element.name]]
         for piece in pieces(source.size):
-            lanes = np.empty(source[piece].size, COMPUTE_DTYPES[element.name])
+            reals = np.empty(source[piece].size, COMPUTE_DTYPES[element.name])
             run(
                 source[piece].astype(np.int64),
-                lanes,
+                reals,
                 start + piece.start,
                 *self.layout,
                 self.scales,
@@ -62,17 +62,17 @@ class GeneralPlan(Plan):
                 int(self.steps),
                 int(self.result),
             )
-            target[piece] = narrowed(lanes, element)
+            target[piece] = narrowed(reals, element)
 
 
 def plan_general(profile: str, rule: OperationRule, operand: QuantizedOperand, target: TensorType) -> GeneralPlan:
     """Plan any conversion from integers."""
-    lanes = COMPUTE_DTYPES[operand.expressed.name]
+    dtype = COMPUTE_DTYPES[operand.expressed.name]
     channels = operand.channels.as_runs()
     return GeneralPlan(
         **dequantizing(profile, rule, operand, target),
         layout=channels.scalars,
-        scales=channels.lay_out(rounded_scales(operand.scales, operand.expressed, rule), lanes),
+        scales=channels.lay_out(rounded_scales(operand.scales, operand.expressed, rule), dtype),
         zero_points=channels.lay_out(operand.zero_points, "<i8"),
         difference=rule.difference.code,
         steps=step_precision(rule.steps, operand.expressed.name),
@@ -249,7 +249,7 @@ def plan_dequantize(
         with error_side("output"):
             target = bind(FLOATS["f32"] if output_type is None else output_type, shape)
         return plan_widening(input_type, target, profile)
-    found = dequantize_rule(
+    resolved = dequantize_rule(
         input_type,
         output_type,
         profile,
@@ -257,7 +257,7 @@ def plan_dequantize(
         more_granularities=more_granularities,
         constant_scales=constant_scales,
     )
-    rule, operand, target = found.rule, found.operand, found.target
+    rule, operand, target = resolved.rule, resolved.operand, resolved.target
     if operand.is_float:
         return plan_small_float(profile, rule, operand, target)
     if operand.quantile is not None:

@@ -27,7 +27,7 @@ _INT64_MAX = (1 << 63) - 1
 _LAYOUT = np.array([_INT64_MAX, 1, _INT64_MAX, 1, 0], np.int64)
 _ONE = {"<f4": np.ones(1, "<f4"), "<f8": np.ones(1, "<f8")}
 _BITS = {"<f4": ("<i4", 23), "<f8": ("<i8", 52)}
-"""For each dtype of lanes: that of their bits, and how many of these the mantissa has."""
+"""For each compute dtype: that of their bits, and how many of these the mantissa has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +99,14 @@ def special_codes(rule: CastRule, target: str, source: str = "f32", saturate: bo
 class Encoder:
     """A conversion of floats, arrays of the element type `source`, to the codes of `target`: uint8, or uint16.
 
-    Underflow to zero keeps the sign where the format has a negative zero. `lanes` is the dtype computed in, and `rules`
-    what `requant.kernels.convert.floats.encoding` goes by.
+    Underflow to zero keeps the sign where the format has a negative zero. `rules` are those of
+    `requant.kernels.convert.floats.encoding`.
     """
 
     source: str
     target: str
     rounding: Rounding
-    lanes: str
+    compute_dtype: str
     rules: Array
 
     def encode(self, values: Array, codes: Array, start: int, counts: Array) -> None:
@@ -115,13 +115,15 @@ class Encoder:
         `counts` as in `Plan.step`: an element is saturated when what it is rounded to is beyond the largest finite
         value, whatever it then becomes.
         """
-        self.encode_scaled(values, codes, start, counts, _LAYOUT, _ONE[self.lanes])
+        self.encode_scaled(values, codes, start, counts, _LAYOUT, _ONE[self.compute_dtype])
 
     def encode_scaled(
         self, values: Array, codes: Array, start: int, counts: Array, layout: Array, factors: Array
     ) -> None:
-        """The same of scaled values: `layout` as in `requant.kernels.loop.layout.unpacked`, `factors` in the lanes."""
-        ENCODE[self.lanes](values.view(BYTE), codes.view(BYTE), start, values.size, layout, factors, self.rules, counts)
+        """The same of scaled values. `layout`: as in `requant.kernels.loop.layout.unpacked`."""
+        ENCODE[self.compute_dtype](
+            values.view(BYTE), codes.view(BYTE), start, values.size, layout, factors, self.rules, counts
+        )
 
     def scaling(
         self, source: str, divides: bool, precision: Precision = Precision.NATIVE, adds_zero: bool = False
@@ -148,11 +150,11 @@ class ScaleEncoder:
     def encode(self, values: Array, codes: Array, start: int, counts: Array) -> None:
         # What f64 is rounded to on its way may well be an infinity, and a signalling NaN is one like any other.
         with np.errstate(over="ignore", invalid="ignore"):
-            lanes = np.ascontiguousarray(widen(values, FLOATS[self.source]).astype("<f4", copy=False))
+            reals = np.ascontiguousarray(widen(values, FLOATS[self.source]).astype("<f4", copy=False))
         before = counts[2]
-        kernels.encode_e8m0(lanes, codes, *self.numbers, counts)
+        kernels.encode_e8m0(reals, codes, *self.numbers, counts)
         if self.refuses_nan and counts[2] > before and counts[3] < 0:
-            counts[3] = start + int(np.argmax(np.isnan(lanes)))
+            counts[3] = start + int(np.argmax(np.isnan(reals)))
 
 
 def _scale_numbers(rule: CastRule, rounding: Rounding, saturating: bool) -> tuple[int, ...]:
@@ -170,12 +172,12 @@ def _scale_numbers(rule: CastRule, rounding: Rounding, saturating: bool) -> tupl
     return added, less, False, positive_only, highest, above, 255, 1 if positive_only else 0, 255
 
 
-def _highest(format_: FloatElement, lanes: str) -> int:
+def _highest(format_: FloatElement, compute_dtype: str) -> int:
     """Return the bits of the largest number that is rounded to a finite one: the tie above the largest finite value
     goes to it where its code is even."""
-    dtype, mantissa_bits = _BITS[lanes]
+    dtype, mantissa_bits = _BITS[compute_dtype]
     half = 1 << (mantissa_bits - format_.mantissa_bits - 1)
-    return int(np.array(format_.largest, lanes).view(dtype)) + half - (format_.largest_code & 1)
+    return int(np.array(format_.largest, compute_dtype).view(dtype)) + half - (format_.largest_code & 1)
 
 
 def _chosen_rounding(rule: CastRule, target: str, rounding: Rounding | None) -> Rounding:
@@ -213,9 +215,9 @@ def encoder(
     if format_.specials is Specials.SCALE:
         return ScaleEncoder(array, rounding, _scale_numbers(rule, rounding, saturating), refuses_nan)
     special = special_codes(rule, target, source, saturate)
-    lanes = "<f8" if source == "f64" and target in rule.f64_once else "<f4"
-    slip_from = slip_to = np.iinfo(_BITS[lanes][0]).max
-    slip = None if saturating or lanes == "<f8" else rule.slips.get(target)
+    compute_dtype = "<f8" if source == "f64" and target in rule.f64_once else "<f4"
+    slip_from = slip_to = np.iinfo(_BITS[compute_dtype][0]).max
+    slip = None if saturating or compute_dtype == "<f8" else rule.slips.get(target)
     if slip is not None:
         slip_from, slip_to = np.array([slip.start, slip.stop], "<f4").view("<i4").tolist()
     rules = {
@@ -223,14 +225,14 @@ def encoder(
         Field.SCALING: Scaling.NONE,
         Field.PRECISION: Precision.NATIVE,
         Field.ADDS_ZERO: False,
-        Field.THROUGH_F16: rule.through_f16 and lanes == "<f4",
+        Field.THROUGH_F16: rule.through_f16 and compute_dtype == "<f4",
         Field.NAN_UNDEFINED: refuses_nan,
         Field.BYTES: format_.code_dtype.itemsize,
         Field.MANTISSA_BITS: format_.mantissa_bits,
         Field.BIAS: format_.bias,
         Field.SIGN_BIT: format_.sign_bit,
         Field.ZERO_SIGN: 0 if format_.specials is Specials.FNUZ else format_.sign_bit,
-        Field.HIGHEST: _highest(format_, lanes),
+        Field.HIGHEST: _highest(format_, compute_dtype),
         Field.OVERFLOW: special.overflow,
         Field.INFINITY: special.infinity,
         Field.NAN: special.nan,
@@ -242,4 +244,4 @@ def encoder(
         Field.SLIP_TO: slip_to,
         Field.SLIP: 0 if slip is None else slip.code,
     }
-    return Encoder(array, target, rounding, lanes, np.array([int(rules[field]) for field in Field], np.int64))
+    return Encoder(array, target, rounding, compute_dtype, np.array([int(rules[field]) for field in Field], np.int64))

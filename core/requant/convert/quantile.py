@@ -41,7 +41,7 @@ def _as_value(entry: float, value: IntegerElement | FloatElement) -> float | Non
 
 
 def table_values(quantile: QuantileType, expressed: FloatElement) -> Array:
-    """Return the value of each code in the lanes of the expressed type, from the lowest code on.
+    """Return the value of each code in the compute dtype of the expressed type, from the lowest code on.
 
     Entries are rounded (RNE) to the quantile's value type, then to the expressed type. Raise UnsupportedError, naming
     the entry, if one is beyond either.
@@ -69,13 +69,13 @@ class NearestCodes:
     largest: float
 
 
-def _floor_of_middle(low: float, high: float, lanes: str) -> float:
-    """Return the largest number of the lanes that is not above the exact middle of two others."""
+def _floor_of_middle(low: float, high: float, dtype: str) -> float:
+    """Return the largest number of a dtype that is not above the exact middle of two others."""
     middle = (Fraction(low) + Fraction(high)) / 2
     nearest = float(middle)
     if Fraction(nearest) > middle:
         nearest = nextafter(nearest, -inf)
-    if lanes == "<f4":
+    if dtype == "<f4":
         single = np.float32(nearest)
         if float(single) > nearest:
             single = np.nextafter(single, np.float32(-np.inf))
@@ -88,16 +88,16 @@ def nearest_codes(values: Array, lowest: int, minimum: int, maximum: int) -> Nea
 
     Of two values that are equally near it is the smaller, of equal values the lowest code.
     """
-    taken = values[minimum - lowest : maximum - lowest + 1]
+    within = values[minimum - lowest : maximum - lowest + 1]
     # The index of the first of equal values, because the sort that finds it is stable; -0 and 0 are equal.
-    distinct, first = np.unique(taken, return_index=True)
+    distinct, first = np.unique(within, return_index=True)
     pairs = zip(distinct[:-1].tolist(), distinct[1:].tolist(), strict=True)
     thresholds = [_floor_of_middle(low, high, values.dtype.str) for low, high in pairs]
     return NearestCodes(np.array(thresholds, values.dtype), first + minimum, float(distinct[0]), float(distinct[-1]))
 
 
 def zero_points_in(expressed: FloatElement, zero_points: tuple[int, ...]) -> Array:
-    """Return zero points of at most 32 bits in the lanes of the expressed type, rounded once.
+    """Return zero points of at most 32 bits in the compute dtype of the expressed type, rounded once.
 
     Raise UnsupportedError for one beyond its range.
     """
@@ -123,11 +123,11 @@ class QuantizePlan(Plan):
         element = float_element(self.input_type, "input")
         run = QUANTIZE_QUANTILE[COMPUTE_DTYPES[element.name]]
         for piece in pieces(source.size):
-            lanes = widen(source[piece], element)
-            codes = np.empty(lanes.size, np.int64)
+            reals = widen(source[piece], element)
+            codes = np.empty(reals.size, np.int64)
             before = counts[2]
             run(
-                lanes,
+                reals,
                 codes,
                 start + piece.start,
                 *self.layout,
@@ -143,7 +143,7 @@ class QuantizePlan(Plan):
                 counts,
             )
             if self.nan_result is NanResult.ERROR and counts[2] > before and counts[3] < 0:
-                counts[3] = start + piece.start + int(np.argmax(np.isnan(lanes)))
+                counts[3] = start + piece.start + int(np.argmax(np.isnan(reals)))
             target[piece] = codes
 
     def explain_undefined(self, counts: Array) -> str:
@@ -157,12 +157,12 @@ def plan_quantize_quantile(
     with error_side("output"):
         values = table_values(quantile, operand.expressed)
         zero_points = zero_points_in(operand.expressed, operand.zero_points)
-    channels, lanes = operand.channels.as_runs(), COMPUTE_DTYPES[operand.expressed.name]
+    channels, dtype = operand.channels.as_runs(), COMPUTE_DTYPES[operand.expressed.name]
     return QuantizePlan(
         **quantizing(profile, rule, input_type, operand),
         layout=channels.scalars,
-        scales=channels.lay_out(rounded_scales(operand.scales, operand.expressed, rule), lanes),
-        zero_points=channels.lay_out(zero_points, lanes),
+        scales=channels.lay_out(rounded_scales(operand.scales, operand.expressed, rule), dtype),
+        zero_points=channels.lay_out(zero_points, dtype),
         precision=step_precision(rule.steps, operand.expressed.name),
         nearest=nearest_codes(values, operand.lowest, operand.minimum, operand.maximum),
         nan_result=rule.nan_result,
@@ -188,10 +188,10 @@ class DequantizePlan(Plan):
         element = float_element(self.output_type, "output")
         run = DEQUANTIZE_QUANTILE[COMPUTE_DTYPES[element.name]]
         for piece in pieces(source.size):
-            lanes = np.empty(source[piece].size, COMPUTE_DTYPES[element.name])
+            reals = np.empty(source[piece].size, COMPUTE_DTYPES[element.name])
             run(
                 source[piece].astype(np.int64),
-                lanes,
+                reals,
                 start + piece.start,
                 *self.layout,
                 self.scales,
@@ -200,7 +200,7 @@ class DequantizePlan(Plan):
                 self.values,
                 self.lowest,
             )
-            target[piece] = narrowed(lanes, element)
+            target[piece] = narrowed(reals, element)
 
 
 def plan_dequantize_quantile(
@@ -210,12 +210,12 @@ def plan_dequantize_quantile(
     with error_side("input"):
         values = table_values(quantile, operand.expressed)
         zero_points = zero_points_in(operand.expressed, operand.zero_points)
-    channels, lanes = operand.channels.as_runs(), COMPUTE_DTYPES[operand.expressed.name]
+    channels, dtype = operand.channels.as_runs(), COMPUTE_DTYPES[operand.expressed.name]
     return DequantizePlan(
         **dequantizing(profile, rule, operand, target),
         layout=channels.scalars,
-        scales=channels.lay_out(rounded_scales(operand.scales, operand.expressed, rule), lanes),
-        zero_points=channels.lay_out(zero_points, lanes),
+        scales=channels.lay_out(rounded_scales(operand.scales, operand.expressed, rule), dtype),
+        zero_points=channels.lay_out(zero_points, dtype),
         precision=step_precision(rule.steps, operand.expressed.name),
         values=values,
         lowest=operand.lowest,

@@ -30,7 +30,7 @@ from requant.profiles.rule import NanResult
 
 
 def rounding_named(name: str) -> Rounding:
-    """Return the rounding of that name, or raise UnknownNameError listing those that quantize can be told to use."""
+    """Return the rounding of that name, or raise UnknownNameError listing those that quantize accepts."""
     return entry_named({str(rounding): rounding for rounding in ROUNDINGS}, name, "rounding")
 
 
@@ -164,7 +164,7 @@ def plan_quantize(
     if isinstance(bound.element, FloatElement):
         refuses_nan = _refuses_nan(nan, bound.element.name)
         return plan_narrowing(input_type, bound, profile, rounding=rounding, saturate=saturate, refuses_nan=refuses_nan)
-    found = quantize_rule(
+    resolved = quantize_rule(
         input_type,
         bound,
         profile,
@@ -176,9 +176,9 @@ def plan_quantize(
         block_axis=block_axis,
         constant_scales=constant_scales,
     )
-    rule, operand = found.rule, found.operand
-    if found.encoder is not None:
-        return plan_small_float(profile, rule, found.encoder, input_type, operand)
+    rule, operand = resolved.rule, resolved.operand
+    if resolved.encoder is not None:
+        return plan_small_float(profile, rule, resolved.encoder, input_type, operand)
     if operand.quantile is not None:
         return plan_quantize_quantile(profile, rule, operand.quantile, input_type, operand)
     form = native_form(rule, operand)
@@ -189,7 +189,7 @@ def plan_quantize(
         whole = plan_native(profile, rule, input_type, operand, form)
     if rule.flushes:
         return plan_flushing(whole, rule, operand)
-    if found.alone is None:
+    if resolved.alone is None:
         return whole
     return plan_split_bytes(whole, rule, operand, keeps_nan=nan is not NanPolicy.PROFILE)
 

@@ -26,7 +26,7 @@ from requant.kernels.simd.widen import FloatKind
 from requant.mlir.types import TensorType
 from requant.plan.compute_dtype import COMPUTE_DTYPES, rounded, rounded_scales, step_precision, widen
 from requant.plan.operands import QuantizedOperand, float_element, static_shape
-from requant.plan.plan import Array, DeferredPlan, Plan, around, pieces, quantizing
+from requant.plan.plan import Array, DeferredPlan, Plan, pieces, quantizing, shared_plan_fields
 from requant.profiles import OperationRule, Rounding, ZeroPoint
 from requant.profiles.rule import NanResult, Steps
 
@@ -63,7 +63,7 @@ def plan_flushing(whole: Plan, rule: OperationRule, operand: QuantizedOperand) -
     """Return `whole`, or a plan around it where subnormal x show."""
     if rule.rounding not in _SHOWING and min(operand.scales) > _LARGEST_THAT_SHOWS:
         return whole
-    return FlushingPlan(**around(whole), whole=whole)
+    return FlushingPlan(**shared_plan_fields(whole), whole=whole)
 
 
 ROUNDINGS = (
@@ -87,7 +87,7 @@ _WIDEST_NARROW = 16
 class GeneralPlan(Plan):
     """Plan of `requant.kernels.convert.quantize.general`."""
 
-    lane: str
+    compute_dtype: str
     wide: bool
     layout: Array
     factors: Array
@@ -98,7 +98,7 @@ class GeneralPlan(Plan):
     bounds: Array
 
     def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
-        QUANTIZE_ANY[self.lane, self.wide](
+        QUANTIZE_ANY[self.compute_dtype, self.wide](
             source.view(BYTE),
             target.view(BYTE),
             start,
@@ -122,12 +122,12 @@ class GeneralPlan(Plan):
 
 
 def reciprocals(rule: OperationRule, operand: QuantizedOperand, scales: Array) -> Array:
-    """1 / s in the lanes; of the type's own f64 scale, or 0 where it is subnormal, if the rule says so."""
+    """1 / s in the compute dtype; of the type's own f64 scale, or 0 where it is subnormal, if the rule says so."""
     with np.errstate(over="ignore", divide="ignore"):
         if rule.quotient is Quotient.RECIPROCAL_OF_F64:
             return (1.0 / np.array(operand.scales)).astype(scales.dtype)
-        found = (np.ones(1, scales.dtype) / scales).astype(scales.dtype)
-        return flushed(found) if rule.flushes else found
+        quotients = (np.ones(1, scales.dtype) / scales).astype(scales.dtype)
+        return flushed(quotients) if rule.flushes else quotients
 
 
 def _addition(rule: OperationRule) -> kernel.Addition:
@@ -183,10 +183,10 @@ def plan_general(
 ) -> GeneralPlan:
     """Plan any conversion to integers."""
     expressed = operand.expressed.name
-    lane = COMPUTE_DTYPES[expressed]
+    compute_dtype = COMPUTE_DTYPES[expressed]
     stepped = expressed if rule.steps is Steps.EXPRESSED else "f32"
     in_float = adds_in_float(rule)
-    wide = operand.width > _WIDEST_NARROW or lane == "<f8"
+    wide = operand.width > _WIDEST_NARROW or compute_dtype == "<f8"
     integer = "<i8" if wide else "<i4"
     scales = rounded_scales(operand.scales, operand.expressed, rule)
     zero_points = np.array(operand.zero_points, np.int64)
@@ -207,13 +207,13 @@ def plan_general(
     channels = operand.channels
     return GeneralPlan(
         **quantizing(profile, rule, input_type, operand),
-        lane=lane,
+        compute_dtype=compute_dtype,
         wide=wide,
         layout=channels.layout,
         factors=channels.lay_out(
-            scales if rule.quotient is Quotient.DIVISION else reciprocals(rule, operand, scales), lane
+            scales if rule.quotient is Quotient.DIVISION else reciprocals(rule, operand, scales), compute_dtype
         ),
-        addends=channels.lay_out(rounded(zero_points.astype(np.float64), FLOATS[stepped]), lane),
+        addends=channels.lay_out(rounded(zero_points.astype(np.float64), FLOATS[stepped]), compute_dtype),
         zero_points=channels.lay_out(added, integer),
         nans=channels.lay_out(stored_nans(rule, operand), integer),
         rules=np.array([int(rules[field]) for field in kernel.Field], np.int64),
@@ -303,9 +303,9 @@ def plan_native(
     elif form.bits < 32 and HAS_FMA and not channels.cycle:
         # The proof is for integers of 16 bits.
         points = np.array(operand.zero_points, np.float32)
-        found, small = np.empty_like(scales), np.empty_like(scales)
-        if reciprocals_agree(scales, points, form.before, form.away, found, small):
-            form, factors, corrections = form._replace(multiplied=True), found, small
+        inverses, small = np.empty_like(scales), np.empty_like(scales)
+        if reciprocals_agree(scales, points, form.before, form.away, inverses, small):
+            form, factors, corrections = form._replace(multiplied=True), inverses, small
     fused = rule.quotient is Quotient.FUSED
     window = WINDOW[form.bits]
     lowest, highest = -window, window
@@ -456,15 +456,15 @@ class SplitBytesPlan(Plan):
                 self._convert_boundary_nibbles(source[piece], target[piece], start + begin, counts)
 
     def _convert_boundary_nibbles(self, source: Array, target: Array, start: int, counts: Array) -> None:
-        lanes = widen(source, self.element)
+        reals = widen(source, self.element)
         short = self.runs.length < _SHORT_RUN
-        if short and -self.reach < lanes.min() and lanes.max() < self.reach:
+        if short and -self.reach < reals.min() and reals.max() < self.reach:
             return
         places = self.runs.boundary_nibbles(start, start + source.size)
         run, channels, group, groups = self.layout
         parameter = places // group % groups * channels + places // run % channels
         with np.errstate(all="ignore"):
-            quotient = lanes[places - start] / self.scales[parameter]
+            quotient = reals[places - start] / self.scales[parameter]
         is_nan = np.isnan(quotient)
         # -2^31 itself fits int32, but its sum with a negative zero point wraps too.
         number = ~is_nan & ~((quotient > -_BEYOND_INT32) & (quotient < _BEYOND_INT32))
@@ -488,7 +488,7 @@ def plan_split_bytes(whole: Plan, rule: OperationRule, operand: QuantizedOperand
     with np.errstate(over="ignore"):
         reach = scales.min() * _SURELY_WITHIN
     return SplitBytesPlan(
-        **around(whole),
+        **shared_plan_fields(whole),
         whole=whole,
         runs=Runs.of(operand),
         layout=channels.scalars,

@@ -192,7 +192,9 @@ def _multiplier_blocks(shape: tuple[int, ...], axis: int | None, count: int) -> 
     return tuple(1 if i == axis else size for i, size in enumerate(whole)), count
 
 
-def _given(multipliers: Sequence[Multiplier], axis: int | None, granularity: Granularity) -> Sequence[Multiplier]:
+def _multipliers_of_blocks(
+    multipliers: Sequence[Multiplier], axis: int | None, granularity: Granularity
+) -> Sequence[Multiplier]:
     """Return the caller's multipliers for the blocks of the common granularity."""
     if axis is not None and len(multipliers) > 1:
         return [multipliers[index] for index in granularity.indices[2].tolist()]
@@ -230,8 +232,8 @@ def plan_requantize(
         if rule.scheme is None:
             raise UnsupportedError(f"profile {profile} multiplies by two scales; name a scheme to give multipliers")
         granularity = common_granularity(shape, *sides, _multiplier_blocks(shape, axis, len(multipliers)))
-        given = _given(multipliers, axis, granularity)
-        return plan_scaling(scheme_named(rule.scheme), source, target, granularity, given, profile=profile)
+        each = _multipliers_of_blocks(multipliers, axis, granularity)
+        return plan_scaling(scheme_named(rule.scheme), source, target, granularity, each, profile=profile)
     if axis is not None:
         raise UnsupportedError("an axis is that of given multipliers, and none are given", pointer="/axis")
     for side, operand in (("input", source), ("output", target)):

@@ -57,7 +57,7 @@ def _index(shape: Sequence[int], blocks: Sequence[int], side: Sequence[int]) -> 
 
 
 def common_granularity(shape: Sequence[int], *sides: tuple[Sequence[int], int]) -> Granularity:
-    """Combine sides, each given by the size of its blocks along each dimension and the number of its parameters.
+    """Combine sides, each as the size of its blocks along each dimension and the number of its parameters.
 
     Raise UnsupportedError if that makes more parameters than any side has, and more than 65536.
     """

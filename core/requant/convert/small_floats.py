@@ -42,12 +42,12 @@ SMALL_FLOATS: dict[str, FloatElement] = {
 
 def small_float(name: str) -> FloatElement:
     """Return the format with the MLIR name `name`, or raise UnsupportedError."""
-    found = SMALL_FLOATS.get(name)
-    if found is None:
+    format_ = SMALL_FLOATS.get(name)
+    if format_ is None:
         raise UnsupportedError(
             f"'{excerpt(name)}' is not a float of at most 16 bits; those are: {', '.join(SMALL_FLOATS)}"
         )
-    return found
+    return format_
 
 
 @cache
@@ -67,7 +67,7 @@ def decode_table(element_name: str) -> Array:
 
 
 def check_codes(codes: Array, element_name: str) -> None:
-    """Raise TensorDataError if a code has bits beyond the width of its format (f4 and f6, kept one to a byte)."""
+    """Raise TensorDataError if a code has bits beyond the width of its format (f4 and f6, stored one to a byte)."""
     codes_of_format = 1 << small_float(element_name).width
     if codes.size and codes_of_format < 256 and int(codes.max()) >= codes_of_format:
         index = int(np.argmax(codes >= codes_of_format))

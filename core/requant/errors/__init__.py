@@ -446,7 +446,7 @@ class SharedMemoryError(RequantError):
 
 
 class CheckpointError(RequantError):
-    """A checkpoint cannot be converted as asked. `file` and `tensor` name the place where one is known."""
+    """A checkpoint cannot be converted as requested. `file` and `tensor` name the place where one is known."""
 
     code = "checkpoint"
     status = 422

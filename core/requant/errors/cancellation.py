@@ -1,4 +1,4 @@
-"""Cooperative cancellation: long loops ask between two steps whether anybody still wants the result.
+"""Cooperative cancellation: long loops check between two steps whether the result is still needed.
 
 Whoever starts the work sets `cancellation_check` in its context to a function that raises once the work has to end; the
 error leaves the work like any other. Without one, work runs to its end.

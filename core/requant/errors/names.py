@@ -111,23 +111,23 @@ def entry_named(entries: Mapping[str, Entry], name: str, kind: str) -> Entry:
 def unknown_name(kind: str, name: str, known: Collection[str], *, pointer: str | None = None) -> UnknownNameError:
     """Return the error about a name that is not among the known ones, which the message lists."""
     hint = did_you_mean(name, known)
-    asked = f" ({hint})" if hint else ""
-    detail = f"no {kind} is named '{excerpt(name)}'{asked}; available: {', '.join(known)}"
+    question = f" ({hint})" if hint else ""
+    detail = f"no {kind} is named '{excerpt(name)}'{question}; available: {', '.join(known)}"
     return UnknownNameError(detail, hint=hint, pointer=pointer)
 
 
 def not_among(kind: str, name: str, known: Collection[str]) -> str:
     """Return the fault of a parameter or field whose name is not among the known ones."""
     hint = did_you_mean(name, known)
-    asked = f" ({hint})" if hint else ""
-    return f"not a {kind}{asked}; available: {', '.join(known) or 'none'}"
+    question = f" ({hint})" if hint else ""
+    return f"not a {kind}{question}; available: {', '.join(known) or 'none'}"
 
 
 def did_you_mean(name: str, known: Collection[str]) -> str | None:
     """Return the question whether one of the known names was meant, None if none of them is similar."""
-    found = nearest_names(name, known)
-    listed = ", ".join([*found[:-2], " or ".join(found[-2:])])
-    return f"did you mean {listed}?" if found else None
+    suggestions = nearest_names(name, known)
+    listed = ", ".join([*suggestions[:-2], " or ".join(suggestions[-2:])])
+    return f"did you mean {listed}?" if suggestions else None
 
 
 def nearest_names(name: str, known: Collection[str]) -> list[str]:
@@ -142,15 +142,15 @@ def nearest_names(name: str, known: Collection[str]) -> list[str]:
     parts = {each: _words(each) for each in known}
     joined = {each: "".join(parts[each]) for each in known}
     own, others = "".join(words), _other_names(words)
-    asked = [own, *others]
-    for targets in ([own], others):
-        if same := [each for target in targets for each in joined if joined[each] == target]:
+    targets = [own, *others]
+    for exact in ([own], others):
+        if same := [each for target in exact for each in joined if joined[each] == target]:
             return list(dict.fromkeys(same))[:_MOST]
-    likeness = {each: max(_likeness(target, text) for target in asked) for each, text in joined.items()}
+    likeness = {each: max(_likeness(target, text) for target in targets) for each, text in joined.items()}
     nearest = max(likeness, key=lambda each: likeness[each], default="")
     if likeness.get(nearest, 0) >= _MISSPELT:
         return [nearest]
-    for target in asked if len(own) >= _SHORTEST_PART else []:
+    for target in targets if len(own) >= _SHORTEST_PART else []:
         if begun := [each for each, text in joined.items() if text and target.startswith(text)]:
             return [max(begun, key=len)]
         if longer := [each for each, text in joined.items() if text.startswith(target) or target in _ends(parts[each])]:
@@ -170,10 +170,10 @@ def _likeness(first: str, second: str) -> float:
 
 def _other_names(words: list[str]) -> list[str]:
     """Return the names by which the thing, or the system that its first word names, is known here."""
-    found = list(_OTHER_NAMES.get("".join(words), ()))
+    names = list(_OTHER_NAMES.get("".join(words), ()))
     if len(words) > 1:
-        found += [other + "".join(words[1:]) for other in _OTHER_NAMES.get(words[0], ())]
-    return ["".join(_words(each)) for each in found]
+        names += [other + "".join(words[1:]) for other in _OTHER_NAMES.get(words[0], ())]
+    return ["".join(_words(each)) for each in names]
 
 
 def _words(name: str) -> list[str]:

@@ -100,15 +100,15 @@ class CommonScaleAddition(Arithmetic):
     output: QuantizedOperand
 
     def step(self, lhs: Array, rhs: Array, target: Array, start: int, counts: Array) -> dict[str, Array]:
-        found = {}
+        stages = {}
         for side, numbers, zero, used in zip(("lhs", "rhs"), (lhs, rhs), self.zeros, self.multipliers, strict=True):
-            found[f"{side}_scaled"] = (numbers.astype(np.int64) - zero) * used.multiplier
-        found["sum"] = found["lhs_scaled"] + found["rhs_scaled"]
+            stages[f"{side}_scaled"] = (numbers.astype(np.int64) - zero) * used.multiplier
+        stages["sum"] = stages["lhs_scaled"] + stages["rhs_scaled"]
         shift = self.multipliers[0].shift
-        found["scaled"] = (found["sum"] + (1 << (shift - 1))) >> shift
-        found["after_zero_point"] = found["scaled"] + self.output.zero_points[0]
-        clamp(found["after_zero_point"], self.output, target, counts)
-        return found
+        stages["scaled"] = (stages["sum"] + (1 << (shift - 1))) >> shift
+        stages["after_zero_point"] = stages["scaled"] + self.output.zero_points[0]
+        clamp(stages["after_zero_point"], self.output, target, counts)
+        return stages
 
 
 def plan_common_scale(
@@ -150,23 +150,23 @@ class FixedPointAddition(PlannedArithmetic):
     zeros: tuple[int, int]
 
     def step(self, lhs: Array, rhs: Array, target: Array, start: int, counts: Array) -> dict[str, Array]:
-        found: dict[str, Array] = {}
+        stages: dict[str, Array] = {}
         scaled = []
         for side, numbers, zero, plan in zip(("lhs", "rhs"), (lhs, rhs), self.zeros, self.plans, strict=True):
             if self.left_shift is not None:
                 numbers = (numbers.astype(np.int32) - np.int32(zero)) << np.int32(self.left_shift)
-                found[f"{side}_shifted"] = numbers
+                stages[f"{side}_shifted"] = numbers
             at_common_scale = np.empty(numbers.size, np.int32)
             of_side = plan.new_counts()
             plan.step(numbers, at_common_scale, start, of_side)
             if of_side[3] >= 0 > counts[3]:
                 counts[3:5] = of_side[3:5]
-            found[f"{side}_scaled"] = at_common_scale
+            stages[f"{side}_scaled"] = at_common_scale
             scaled.append(at_common_scale)
         # The sides are below 2^29 each: see `_check`.
-        found["sum"] = scaled[0] + scaled[1]
-        self.last.step(found["sum"], target, start, counts)
-        return found
+        stages["sum"] = scaled[0] + scaled[1]
+        self.last.step(stages["sum"], target, start, counts)
+        return stages
 
 
 def _stage(
@@ -239,15 +239,15 @@ class RealAddition(PlannedArithmetic):
     """`plans` dequantize both sides, `last` quantizes their sum."""
 
     def step(self, lhs: Array, rhs: Array, target: Array, start: int, counts: Array) -> dict[str, Array]:
-        found = {}
+        stages = {}
         for side, numbers, plan in zip(("lhs", "rhs"), (lhs, rhs), self.plans, strict=True):
             real = np.empty(numbers.size, plan.output_dtype)
             plan.step(numbers, real, start, plan.new_counts())
-            found[f"{side}_real"] = real
+            stages[f"{side}_real"] = real
         with np.errstate(over="ignore", invalid="ignore"):
-            found["real_sum"] = found["lhs_real"] + found["rhs_real"]
-        self.last.step(found["real_sum"], target, start, counts)
-        return found
+            stages["real_sum"] = stages["lhs_real"] + stages["rhs_real"]
+        self.last.step(stages["real_sum"], target, start, counts)
+        return stages
 
 
 def plan_add_through_real(
@@ -283,16 +283,16 @@ class OutputScaleAddition(Arithmetic):
     output: QuantizedOperand
 
     def step(self, lhs: Array, rhs: Array, target: Array, start: int, counts: Array) -> dict[str, Array]:
-        found = {}
+        stages = {}
         for side, numbers, plan in zip(("lhs", "rhs"), (lhs, rhs), self.plans, strict=True):
             scaled = np.empty(numbers.size, np.int32)
             plan.step(numbers, scaled, start, plan.new_counts())
-            found[f"{side}_scaled"] = scaled
+            stages[f"{side}_scaled"] = scaled
         # i32, modulo 2^32, as the module's.
-        found["sum"] = found["lhs_scaled"] + found["rhs_scaled"]
-        found["after_zero_point"] = found["sum"] - np.int32(self.output.zero_points[0])
-        clamp(found["after_zero_point"], self.output, target, counts)
-        return found
+        stages["sum"] = stages["lhs_scaled"] + stages["rhs_scaled"]
+        stages["after_zero_point"] = stages["sum"] - np.int32(self.output.zero_points[0])
+        clamp(stages["after_zero_point"], self.output, target, counts)
+        return stages
 
 
 def plan_to_output_scale(
@@ -383,14 +383,14 @@ class AddPlan:
         a, b = self._broadcast(lhs, rhs)
         check_flat(target, self.output.dtype, a.size, "the output")
         counts = self.arithmetic.new_counts()
-        found: dict[str, Array] = {}
+        stages: dict[str, Array] = {}
         for part in pieces(a.size) if piece is None else (slice(0, piece),):
-            found = self.arithmetic.step(a[part], b[part], target[part], part.start, counts)
+            stages = self.arithmetic.step(a[part], b[part], target[part], part.start, counts)
         low, high, missing, undefined = counts[:4].tolist()
         if undefined >= 0:
             raise PreconditionError(self.arithmetic.explain_undefined(counts), index=undefined)
         report = Report(self.profile, self.arithmetic.rounding, self.elements, low, high, missing)
-        return report, found
+        return report, stages
 
 
 _SIDES = replace(DEQUANTIZE, storages=STORAGES, expressed=("f16", "bf16", "f32", "f64"))

@@ -179,13 +179,13 @@ class TiledColumns:
             for (_, depth), a, b in zip(self._chunks, packed, self._packed, strict=True):
                 multiply(a, b, self._groups(depth), panel, panels, sums)
             return sums, width
-        taken = columns.stop - columns.start
-        totals = np.zeros(count * taken, np.int64)
+        column_count = columns.stop - columns.start
+        totals = np.zeros(count * column_count, np.int64)
         for (_, depth), a, b in zip(self._chunks, packed, self._packed, strict=True):
             multiply(a, b, self._groups(depth), panel, panels, sums)
-            add_widened(sums, width, taken, totals)
+            add_widened(sums, width, column_count, totals)
             sums[:] = 0
-        return totals, taken
+        return totals, column_count
 
 
 class UnpackedColumns:

@@ -165,18 +165,18 @@ class Conv2d(Accumulation):
         order = [self.window.weights_layout.index(each) for each in "HWIO"]
         return np.ascontiguousarray(rhs.reshape(self.rhs.shape).transpose(order)).reshape(self.depth, self.columns)
 
-    def _patches(self, pixels: Array, first: int, rows: int, channel: int, taken: int) -> Array:
+    def _patches(self, pixels: Array, first: int, rows: int, channel: int, count: int) -> Array:
         """Return what the window sees of some channels from `rows` pixels on: rows by taps by channels."""
         _, height, width, channels = pixels.shape
         tall, wide = self._kernel
         view = np.uint8 if pixels.dtype.itemsize == 1 else np.int16
-        found = np.empty(rows * tall * wide * taken, view)
+        patches = np.empty(rows * tall * wide * count, view)
         fill = self.lhs.zero_points.reshape(-1)[:1].astype(self.lhs.dtype).view(view)[0]
         GATHER_PATCHES[np.dtype(view).name](
-            pixels.reshape(-1).view(view), height, width, channels, channel, taken, tall, wide, *self.window.strides,
-            *self.window.dilations, *self.pads, self.shape[1], self.shape[2], first, fill, found,
+            pixels.reshape(-1).view(view), height, width, channels, channel, count, tall, wide, *self.window.strides,
+            *self.window.dilations, *self.pads, self.shape[1], self.shape[2], first, fill, patches,
         )  # fmt: skip
-        return found.view(self.lhs.dtype).reshape(rows, tall * wide * taken)
+        return patches.view(self.lhs.dtype).reshape(rows, tall * wide * count)
 
     def raw_blocks(self, lhs: Array, rhs: Array, bias: Array, zeros: Zeros, sums: np.dtype[Any]) -> Iterator[Block]:
         pixels, weights = self._input(lhs), self._weights(rhs)
@@ -286,8 +286,8 @@ def conv2d_integers(
     if zeros.size not in (1, *sides[1].shape[used.weights_layout.index("O") :][:1]):
         raise TypeFitError(f"{zeros.size} zero points of weights; there must be one, or one for each output channel")
     accumulation = Conv2d.of(*sides, used, accumulator, overflow)
-    found = accumulation.run(*(np.ascontiguousarray(each).reshape(-1) for each in (lhs, rhs)))
-    return np.ascontiguousarray(found.reshape(accumulation.shape).transpose(_TO_OUTPUT[used.layout]))
+    sums = accumulation.run(*(np.ascontiguousarray(each).reshape(-1) for each in (lhs, rhs)))
+    return np.ascontiguousarray(sums.reshape(accumulation.shape).transpose(_TO_OUTPUT[used.layout]))
 
 
 def plan_conv2d(

@@ -87,7 +87,7 @@ class Matmul(Accumulation):
             each = cost_of_runs((rows + self.columns) * self.depth, rows * self.depth * self.columns)
         return max(self.products, matrices * (each + COST_OF_START))
 
-    def _made_ready(self, numbers: Array, zeros: Array, sums: np.dtype[Any]) -> Columns:
+    def _prepared(self, numbers: Array, zeros: Array, sums: np.dtype[Any]) -> Columns:
         if is_tiled(self.lhs, self.rhs, sums, self.depth):
             return TiledColumns(numbers, self.lhs, self.rhs, zeros, sums, 0, self.columns)
         return UnpackedColumns(numbers, zeros)
@@ -120,7 +120,7 @@ class Matmul(Accumulation):
         step = rows_of_block(self.columns, self.depth)
         for a, b, row_zeros, column_zeros in self._matrices(lhs, rhs, zeros):
             check_cancelled()
-            columns = self._made_ready(b, column_zeros, sums)
+            columns = self._prepared(b, column_zeros, sums)
             for row in range(0, a.shape[0], step):
                 rows = a[row : row + step]
                 target = np.empty(rows.shape[0] * self.columns, sums)
@@ -156,8 +156,8 @@ def matmul_integers(
     """
     sides = Integers.of_array(lhs, lhs_zero_points), Integers.of_array(rhs, rhs_zero_points)
     accumulation = Matmul.of(*sides, accumulator, overflow)
-    found = accumulation.run(*(np.ascontiguousarray(each).reshape(-1) for each in (lhs, rhs)))
-    return found.reshape(accumulation.shape)
+    sums = accumulation.run(*(np.ascontiguousarray(each).reshape(-1) for each in (lhs, rhs)))
+    return sums.reshape(accumulation.shape)
 
 
 def plan_matmul(

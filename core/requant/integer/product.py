@@ -61,10 +61,10 @@ def choose_accumulator(
     rhs: Integers,
     output: Type,
     bias: TensorType | None,
-    given: Accumulator | None,
+    requested: Accumulator | None,
     without_bias: Accumulator | None,
 ) -> Accumulator:
-    """Return the accumulator: that of a plain output, the one that is given, the bias's, or `without_bias`, by default
+    """Return the accumulator: that of a plain output, the requested one, the bias's, or `without_bias`, by default
     what the operands need.
 
     Raise UnsupportedError for a plain output of another type, or than the one that is given.
@@ -77,11 +77,13 @@ def choose_accumulator(
                     f"a plain output is the sums as they are, in i32 or i64; {print_type(element)} is neither"
                 )
             kept = Accumulator(f"i{element.width}")
-            if given not in (None, kept):
-                raise UnsupportedError(f"the accumulator is {given}, and the output {kept}; plain outputs are the sums")
+            if requested not in (None, kept):
+                raise UnsupportedError(
+                    f"the accumulator is {requested}, and the output {kept}; plain outputs are the sums"
+                )
         return kept
-    if given is not None:
-        return given
+    if requested is not None:
+        return requested
     widest = max(lhs.highest - lhs.lowest, rhs.highest - rhs.lowest)
     if bias is not None and isinstance(bias.element, IntegerElement):
         return Accumulator.I64 if bias.element.width > 32 else Accumulator.I32
@@ -122,25 +124,25 @@ class ProductPlan:
         defined for an element.
         """
         added = self.check(lhs, rhs, bias)
-        kept = target if self._is_in_order else np.empty(self.elements, self.output_dtype)
+        results = target if self._is_in_order else np.empty(self.elements, self.output_dtype)
         try:
-            report = self._run(lhs, rhs, added, kept)
+            report = self._run(lhs, rhs, added, results)
         except PreconditionError as error:
             self._place(error)
             raise
         if not self._is_in_order:
             shape = static_shape(self.output_type)
-            np.copyto(target.reshape(shape), kept.reshape(self.accumulation.shape).transpose(self.order))
+            np.copyto(target.reshape(shape), results.reshape(self.accumulation.shape).transpose(self.order))
         return report
 
-    def _run(self, lhs: Array, rhs: Array, added: Array | None, kept: Array) -> Report:
+    def _run(self, lhs: Array, rhs: Array, added: Array | None, results: Array) -> Report:
         if self.stage is None:
             for start, sums in self.accumulation.blocks(lhs, rhs, added):
-                kept[start : start + sums.size] = sums
+                results[start : start + sums.size] = sums
             return Report(self.profile, "none", self.elements, 0, 0, 0)
         counts = self.stage.plan.new_counts()
         for start, sums in self.accumulation.blocks(lhs, rhs, added):
-            self.stage.plan.step(sums, kept[start : start + sums.size], start, counts)
+            self.stage.plan.step(sums, results[start : start + sums.size], start, counts)
         return self.stage.plan.report(counts)
 
     def check(self, lhs: Array, rhs: Array, bias: Array | None) -> Array | None:

@@ -72,20 +72,20 @@ def trace_product(plan: ProductPlan, lhs: Array, rhs: Array, bias: Array | None,
     """Return the stages of a product whose `output` is known. The arrays are those of `ProductPlan.run`."""
     accumulation = plan.accumulation
     added = plan.check(lhs, rhs, bias)
-    kept = DTYPES[accumulation.accumulator]
-    element = IntegerElement(kept.itemsize * 8)
+    dtype = DTYPES[accumulation.accumulator]
+    element = IntegerElement(dtype.itemsize * 8)
     stages: list[Stage] = []
 
     def show(name: str, numbers: Array) -> None:
         # int64 to int32 is modulo 2^32, as the accumulator is.
-        shown = np.broadcast_to(numbers, accumulation.shape).astype(kept)
+        shown = np.broadcast_to(numbers, accumulation.shape).astype(dtype)
         shape, ordered = _in_order(plan, shown)
         stages.append(Stage(name, TensorType(shape, element), ordered))
 
     def raw(zeros: Zeros, bias: Array) -> Array:
-        found = np.zeros(accumulation.elements, kept)
+        found = np.zeros(accumulation.elements, dtype)
         if accumulation.elements:
-            for start, sums in accumulation.raw_blocks(lhs, rhs, bias.astype(kept), zeros, kept):
+            for start, sums in accumulation.raw_blocks(lhs, rhs, bias.astype(dtype), zeros, dtype):
                 found[start : start + sums.size] = sums
         return found.reshape(accumulation.shape)
 

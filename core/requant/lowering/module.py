@@ -137,7 +137,7 @@ class Reader(Parser):
         return op
 
     def parse_whole(self) -> ModuleOp:
-        """Return the module that the whole text is; operations without a module around them are given one."""
+        """Return the module that the whole text is; operations without a module around them get one."""
         try:
             return self.parse_module()
         except ParseError as error:
@@ -337,7 +337,7 @@ def _verify(module: Module) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """Return what a verifier said, without the printed operation around it."""
+    """Return a verifier's message, without the printed operation around it."""
     cause = error.__cause__ if isinstance(error.__cause__, DiagnosticException) else error
     lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
     if not lines:

@@ -138,9 +138,9 @@ def element_attribute(element: mlir.ElementType) -> Attribute:
 
 
 def _float_attribute(name: str) -> Attribute:
-    for found in get_args(AnyFloat):
-        if found.name == name:
-            attribute: Attribute = found()
+    for kind in get_args(AnyFloat):
+        if kind.name == name:
+            attribute: Attribute = kind()
             return attribute
     raise UnsupportedError(f"there is no {name} in modules")
 
@@ -199,5 +199,5 @@ def storage_attribute(type_: mlir.QuantizedType) -> Attribute:
 
 def storage_type(attribute: Attribute) -> Attribute:
     """Return a type with its quantized element replaced by the storage type; others stay."""
-    found = quantized_part(attribute)
-    return attribute if found is None else with_element(attribute, storage_attribute(found))
+    quantized = quantized_part(attribute)
+    return attribute if quantized is None else with_element(attribute, storage_attribute(quantized))

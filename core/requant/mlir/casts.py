@@ -76,8 +76,8 @@ def _float_cast_reason(real: Type, quantized: Type) -> str | None:
         return f"the float side is not a float or a tensor of floats: {_named(real_element)}"
     if not isinstance(element, _QUANTIZED):
         return f"the quantized side is not quantized: {_named(element)}"
-    if found := _shape_reason(real, quantized):
-        return found
+    if reason := _shape_reason(real, quantized):
+        return reason
     if element.expressed != real_element:
         expressed = "missing" if element.expressed is None else element.expressed.name
         return f"the expressed type ({expressed}) is not the float type ({real_element.name})"
@@ -94,10 +94,10 @@ def _storage_cast_reason(operand: Type, result: Type) -> str | None:
     integer = _element(integer_side)
     if not isinstance(integer, IntegerElement) or integer.signedness is not Signedness.SIGNLESS:
         return f"the integer side is not a signless integer or a tensor of them: {_named(integer)}"
-    if found := _shape_reason(operand, result):
-        return found
-    if found := scast_reason(quantized):
-        return found
+    if reason := _shape_reason(operand, result):
+        return reason
+    if reason := scast_reason(quantized):
+        return reason
     element = _element(quantized)
     assert isinstance(element, _STORED)
     if element.storage.element != integer:

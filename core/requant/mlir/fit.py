@@ -15,8 +15,8 @@ def check_fits(tensor: TensorType, *, short_blocks: bool = False) -> None:
     Raises TypeFitError, which names both numbers that disagree. Dynamic dimensions are not checked, as in MLIR. With
     `short_blocks` a last block may be shorter than the others, as in ONNX.
     """
-    if found := fit_fault(tensor, short_blocks=short_blocks):
-        raise TypeFitError(found)
+    if problem := fit_fault(tensor, short_blocks=short_blocks):
+        raise TypeFitError(problem)
 
 
 def fit_fault(container: Type, *, short_blocks: bool = False) -> str | None:

@@ -257,8 +257,8 @@ def _read_per_axis(stream: TokenStream, storage: StorageType, expressed: FloatEl
 
 
 def _read_sub_channel(stream: TokenStream, storage: StorageType, expressed: FloatElement) -> UniformSubChannelType:
-    if found := blockwise_storage_fault(storage.element):
-        raise stream.error(stream.token.start, found)
+    if problem := blockwise_storage_fault(storage.element):
+        raise stream.error(stream.token.start, problem)
     blocks = _read_blocks(stream)
     stream.expect(",", "and a list of scales after the block sizes")
     reader = ParameterReader(stream, expressed, blockwise_zero_point_range(storage))
@@ -277,8 +277,8 @@ def _read_blocks(stream: TokenStream) -> tuple[tuple[int, int], ...]:
         stream.expect(":", "and the block size after the axis")
         start = stream.token.start
         size = read_integer(stream, "block size")
-        if found := block_fault(size):
-            raise stream.error(start, found)
+        if problem := block_fault(size):
+            raise stream.error(start, problem)
         blocks.append((axis, size))
         if len(blocks) > MAXIMUM_DEPTH:
             raise stream.error(opening.start, f"more than {MAXIMUM_DEPTH} block sizes")
@@ -291,8 +291,8 @@ def _read_blocks(stream: TokenStream) -> tuple[tuple[int, int], ...]:
 def _read_axis(stream: TokenStream) -> int:
     start = stream.token.start
     axis = read_integer(stream, "axis", bits=32)
-    if found := axis_fault(axis):
-        raise stream.error(start, found, f"axes count from 0: write the rank of the tensor minus {-axis}")
+    if problem := axis_fault(axis):
+        raise stream.error(start, problem, f"axes count from 0: write the rank of the tensor minus {-axis}")
     return axis
 
 
@@ -303,8 +303,8 @@ def _read_calibrated(stream: TokenStream) -> CalibratedType:
     minimum = read_float(stream, "minimum")
     stream.expect(":", "between minimum and maximum")
     maximum = read_float(stream, "maximum")
-    if found := calibrated_fault(minimum, maximum):
-        raise stream.error(opening.end, found)
+    if problem := calibrated_fault(minimum, maximum):
+        raise stream.error(opening.end, problem)
     stream.expect(">", "to close the range")
     stream.expect(">", "to close `calibrated<`")
     return CalibratedType(expressed, minimum, maximum)
@@ -320,8 +320,8 @@ def _read_quantile(stream: TokenStream) -> QuantileType:
     table = _read_table(stream)
     bounds = _read_bounds(stream, None) if stream.accept(",") else None
     result = QuantileType(storage, value, table, *(bounds or (None, None)))
-    if found := table_length_fault(result):
-        raise stream.error(opening.start, found)
+    if problem := table_length_fault(result):
+        raise stream.error(opening.start, problem)
     stream.expect(">", "to close `quantile<`")
     return result
 
@@ -334,8 +334,8 @@ def _read_table(stream: TokenStream) -> tuple[float, ...]:
             raise stream.error(start, f"a table of more than {MAXIMUM_LIST_LENGTH} entries")
         stream.count_entries(1, start)
         entries.append(read_float(stream, "entry of the table"))
-        if found := table_entry_fault(entries[-1]):
-            raise stream.error(start, found)
+        if problem := table_entry_fault(entries[-1]):
+            raise stream.error(start, problem)
         if not stream.accept(","):
             break
     stream.expect("}", "or `,` in the table")
@@ -372,8 +372,8 @@ def read_storage(stream: TokenStream) -> StorageType:
         element, signed = _storage_element(stream, stream.token)
         width = element.width
         stream.advance()
-    if found := width_fault(width):
-        raise stream.error(start, found)
+    if problem := width_fault(width):
+        raise stream.error(start, problem)
     storage = StorageType.unbounded(element, signed=signed)
     if not stream.looks_at("<"):
         return storage
@@ -400,12 +400,12 @@ def _read_bounds(stream: TokenStream, storage: StorageType | None) -> tuple[int,
     stream.expect(":", "between minimum and maximum")
     maximum_start = stream.token.start
     maximum = read_integer(stream, "maximum")
-    if storage is not None and (found := minimum_fault(minimum, storage)):
-        raise stream.error(minimum_start, found)
-    if storage is not None and (found := maximum_fault(maximum, storage)):
-        raise stream.error(maximum_start, found)
-    if found := order_fault(minimum, maximum):
-        raise stream.error(minimum_start, found)
+    if storage is not None and (problem := minimum_fault(minimum, storage)):
+        raise stream.error(minimum_start, problem)
+    if storage is not None and (problem := maximum_fault(maximum, storage)):
+        raise stream.error(maximum_start, problem)
+    if problem := order_fault(minimum, maximum):
+        raise stream.error(minimum_start, problem)
     stream.expect(">", "to close the bounds")
     return minimum, maximum
 
@@ -499,8 +499,8 @@ def _read_tensor(stream: TokenStream) -> TensorType:
         stream.rewind(end)
     if not stream.accept(">"):
         raise stream.unexpected("`>` to close `tensor<`", dimension_hint(stream.text, stream.token.start))
-    if found := encoding_fault(shape, encoding or None):
-        raise stream.error(opening.end, found)
+    if problem := encoding_fault(shape, encoding or None):
+        raise stream.error(opening.end, problem)
     return TensorType(shape, element, encoding or None)
 
 
@@ -521,8 +521,8 @@ def _read_shape(stream: TokenStream) -> tuple[int | None, ...] | None:
         else:
             stream.advance()
             shape.append(None if token.text == "?" else int(token.text))
-            if found := dimension_fault(shape[-1]):
-                raise stream.error(token.start, found)
+            if problem := dimension_fault(shape[-1]):
+                raise stream.error(token.start, problem)
         _take_x(stream)
     return tuple(shape)
 

@@ -30,7 +30,7 @@ _OTHER_FLOATS = frozenset({"tf32", "f80", "f128"})
 def stablehlo_reason(type_: Type) -> str | None:
     """Return why StableHLO does not take `type_`, or None. A type outside a tensor is judged as an element type."""
     if isinstance(type_, TupleType):
-        return next((found for member in type_.members if (found := stablehlo_reason(member))), None)
+        return next((reason for member in type_.members if (reason := stablehlo_reason(member))), None)
     if isinstance(type_, TensorType):
         if type_.shape is None:
             return "tensors are ranked in StableHLO"

@@ -1,4 +1,4 @@
-"""The types of the language as frozen dataclasses. They hold what was said; `verifier` says whether it may be said.
+"""The types of the language as frozen dataclasses. They hold what was written; `verifier` says whether it is valid.
 
 `real = (stored - zero_point) * scale`. Source: https://mlir.llvm.org/docs/Dialects/QuantDialect
 """
@@ -13,7 +13,7 @@ from requant.formats.elements import Element, FloatElement, IntegerElement, Sign
 
 @dataclass(frozen=True, slots=True)
 class StorageType:
-    """What is kept in memory: an element type, how signless bits are read, and the storage bounds.
+    """What is stored in memory: an element type, how signless bits are read, and the storage bounds.
 
     `u8` is `element=i8 (signless), signed=False`; `ui8` is `element=ui8, signed=False`; `i8` and `si8` are signed.
     """

@@ -158,7 +158,7 @@ def fault(type_: Type) -> str | None:
         case TensorType():
             return _tensor_fault(type_)
         case TupleType(members=members):
-            return next((found for member in members if (found := fault(member))), None)
+            return next((problem for member in members if (problem := fault(member))), None)
 
 
 def _tensor_fault(type_: TensorType) -> str | None:
@@ -185,7 +185,7 @@ def _storage_fault(storage: StorageType) -> str | None:
 def _scales_fault(scales: tuple[float, ...], zero_points: tuple[int, ...], expressed: FloatElement) -> str | None:
     if not scales or len(scales) != len(zero_points):
         return f"{len(scales)} scales and {len(zero_points)} zero points; expected equal numbers, at least one of each"
-    return next((found for scale in scales if (found := scale_fault(scale, expressed))), None)
+    return next((problem for scale in scales if (problem := scale_fault(scale, expressed))), None)
 
 
 def _per_axis_fault(type_: UniformPerAxisType) -> str | None:
@@ -197,14 +197,14 @@ def _per_axis_fault(type_: UniformPerAxisType) -> str | None:
 
 
 def _sub_channel_fault(type_: UniformSubChannelType) -> str | None:
-    found = (
+    problem = (
         _storage_fault(type_.storage)
         or blockwise_storage_fault(type_.storage.element)
         or next((bad for axis, size in type_.blocks if (bad := axis_fault(axis) or block_fault(size))), None)
         or _scales_fault(type_.scales, type_.zero_points, type_.expressed)
     )
-    if found:
-        return found
+    if problem:
+        return problem
     if not type_.scale_shape or prod(type_.scale_shape) != len(type_.scales):
         return f"{len(type_.scales)} scales do not fill the shape {list(type_.scale_shape)}"
     lowest, highest = type_.storage.default_bounds
@@ -217,6 +217,10 @@ def _sub_channel_fault(type_: UniformSubChannelType) -> str | None:
 
 
 def _quantile_fault(type_: QuantileType) -> str | None:
-    if type_.minimum is not None and type_.maximum is not None and (found := order_fault(type_.minimum, type_.maximum)):
-        return found
+    if (
+        type_.minimum is not None
+        and type_.maximum is not None
+        and (problem := order_fault(type_.minimum, type_.maximum))
+    ):
+        return problem
     return table_length_fault(type_) or next((bad for entry in type_.table if (bad := table_entry_fault(entry))), None)

@@ -71,7 +71,7 @@ class OperatorCall:
     inputs: Mapping[str, TensorValue]
     attributes: Mapping[str, Value | None]
 
-    def given(self, name: str) -> TensorValue | None:
+    def optional(self, name: str) -> TensorValue | None:
         """Return an optional operand, None if it is absent."""
         return self.inputs.get(name)
 
@@ -151,8 +151,8 @@ class Operator:
 
     def work_of(self, call: OperatorCall) -> Work:
         """Return what `plan` does."""
-        found = self.plan(call)
-        return found if isinstance(found, Work) else Work(found)
+        work = self.plan(call)
+        return work if isinstance(work, Work) else Work(work)
 
     def version_of(self, version: int) -> int:
         """Return the version of the operator that holds in a version of its system, or raise UnsupportedError."""

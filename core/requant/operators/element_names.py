@@ -1,4 +1,4 @@
-"""Element types as descriptions name them, and the arrays that their tensors are kept in."""
+"""Element types as descriptions name them, and the dtypes of their arrays."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def type_key(element: ElementType) -> str:
 
 
 def container(element: ElementType) -> np.dtype[Any] | None:
-    """Return the dtype that elements of a type are kept in, None for a type that no operator has tensors of."""
+    """Return the dtype of elements of a type, None for a type that no operator has tensors of."""
     if isinstance(element, UniformQuantizedType):
         storage = element.storage
         if isinstance(storage.element, IntegerElement) and 1 <= storage.width <= 32:

@@ -26,17 +26,17 @@ _PROFILES = {"reference": "litert", "xnnpack": "litert_xnnpack"}
 
 
 def _plan_quantize(call: OperatorCall) -> Run:
-    given = call.inputs["input"]
-    target = result_type(call, given)
+    tensor = call.inputs["input"]
+    target = result_type(call, tensor)
     if not is_quantized(target):
         raise UnsupportedError("QUANTIZE gives a quantized tensor", pointer="/attributes/output_type")
-    return converting(given, target, _PROFILES[call.text("kernel")], "input", "output")
+    return converting(tensor, target, _PROFILES[call.text("kernel")], "input", "output")
 
 
 def _plan_dequantize(call: OperatorCall) -> Run:
-    given = call.inputs["input"]
-    target = TensorType(given.shape, FLOATS["f32"])
-    return converting(given, target, _PROFILES[call.text("kernel")], "input", "output")
+    tensor = call.inputs["input"]
+    target = TensorType(tensor.shape, FLOATS["f32"])
+    return converting(tensor, target, _PROFILES[call.text("kernel")], "input", "output")
 
 
 QUANTIZE = Operator(

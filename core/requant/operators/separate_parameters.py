@@ -1,4 +1,4 @@
-"""Tensors with scales and zero points given apart, as quantized types.
+"""Tensors with separate scales and zero points, as quantized types.
 
 The types are made without their text, so that scales may be of any kind: an operator's own checks say which it takes.
 """
@@ -68,8 +68,8 @@ def reals_of(tensor: TensorValue) -> Array:
     """Return the numbers of scales, or of x, as f64: exact."""
     element = tensor.type.element
     if isinstance(element, FloatElement):
-        lanes = widen(tensor.data, element) if element.name in COMPUTE_DTYPES else decode(tensor.data, element.name)
-        return lanes.astype(np.float64)
+        reals = widen(tensor.data, element) if element.name in COMPUTE_DTYPES else decode(tensor.data, element.name)
+        return reals.astype(np.float64)
     return tensor.data.astype(np.float64)
 
 

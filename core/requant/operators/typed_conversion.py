@@ -34,10 +34,10 @@ def expressed_type(operand: TensorValue) -> TensorType:
 
 def result_type(call: OperatorCall, operand: TensorValue) -> TensorType:
     """Return the attribute output_type as the type of a tensor of the operand's shape, or raise TypeFitError."""
-    given: Type | None = call.type("output_type")
-    assert given is not None
+    output_type: Type | None = call.type("output_type")
+    assert output_type is not None
     try:
-        return bind(given, operand.shape)
+        return bind(output_type, operand.shape)
     except RequantError as error:
         error.pointer = "/attributes/output_type"
         raise

@@ -10,7 +10,13 @@ from itertools import cycle
 
 from requant.convert.explain.explanation import Explainer
 from requant.convert.explain.requantize import scaling_explainer
-from requant.convert.vectors.conversions import ZeroPoints, designed_multipliers, storage_of, taken, zero_points_of
+from requant.convert.vectors.conversions import (
+    ZeroPoints,
+    accepted_subjects,
+    designed_multipliers,
+    storage_of,
+    zero_points_of,
+)
 from requant.convert.vectors.subject import Draws, ParameterReason, Subject
 from requant.errors import RequantError, TypeFitError, UnsupportedError, error_side, excerpt
 from requant.errors.names import entry_named
@@ -83,19 +89,19 @@ def operation_named(name: str) -> ConversionOperator:
     return entry_named(OPERATIONS, name, "operation")
 
 
-def _side(given: Type, side: str) -> IntegerElement:
+def _side(type_: Type, side: str) -> IntegerElement:
     with error_side(side):
-        if isinstance(given, TensorType):
+        if isinstance(type_, TensorType):
             raise TypeFitError("expected an element type, not a tensor type; set the number of vectors with count")
-        if not isinstance(given, IntegerElement):
-            raise UnsupportedError(f"RESCALE takes integers; the {side} is of {excerpt(print_type(given))}")
-    return given
+        if not isinstance(type_, IntegerElement):
+            raise UnsupportedError(f"RESCALE takes integers; the {side} is of {excerpt(print_type(type_))}")
+    return type_
 
 
-def _rescale_zero_points(element: IntegerElement, given: int | None, draws: Draws) -> ZeroPoints:
+def _rescale_zero_points(element: IntegerElement, zero_point: int | None, draws: Draws) -> ZeroPoints:
     """Yield zero points that TOSA allows: any for 8 bits, 0 and 32768 for unsigned 16 bits, else 0."""
-    if given is not None:
-        return cycle([(given, ())])
+    if zero_point is not None:
+        return cycle([(zero_point, ())])
     if element.width == 8:
         return zero_points_of(storage_of(element), draws)
     if element.width == 16 and not element.signed:
@@ -127,9 +133,9 @@ def rescale_subjects(
     scale32: bool = True,
     rounding_mode: RescaleRounding = RescaleRounding.SINGLE_ROUND,
     seed: int = 0,
-    most: int,
+    max_sets: int,
 ) -> list[Subject]:
-    """Return a subject for each given multiplier and shift, or for designed ones.
+    """Return a subject for each multiplier and shift of the caller, or for designed ones.
 
     An unsigned side has an unsigned type, such as ui8; its zero point is a number. Zero points that are not given are 0
     with given multipliers. Raise what `plan_rescale` raises.
@@ -174,4 +180,4 @@ def rescale_subjects(
         _rescale_zero_points(element, given, draws) for element, given in ((source, input_zp), (target, output_zp))
     )
     scheme = scheme_named(rescale_scheme(scale32, rounding_mode))
-    return taken(subject, designed_multipliers(scheme, source.width, inputs, outputs, draws, most))
+    return accepted_subjects(subject, designed_multipliers(scheme, source.width, inputs, outputs, draws, max_sets))

@@ -18,7 +18,7 @@ from requant.profiles.rule import OperationRule, Steps
 Array = NDArray[Any]
 
 COMPUTE_DTYPES = {"f16": "<f4", "bf16": "<f4", "f32": "<f4", "f64": "<f8"}
-"""For each expressed type with tensors: the dtype of the lanes."""
+"""For each expressed type with tensors: the dtype that kernels compute in."""
 
 _PAST_F32 = 2.0**128
 _PRECISIONS = {"f16": Precision.F16, "bf16": Precision.BF16}
@@ -48,7 +48,7 @@ def f16_of_f32(array: Array) -> Array:
 
 
 def widen(array: Array, element: FloatElement) -> Array:
-    """Return an array of the element's bits or values as lanes. Exact. A NaN of f16 becomes quiet."""
+    """Return an array of the element's bits or values in its compute dtype. Exact. A NaN of f16 becomes quiet."""
     if element.name == "bf16":
         return (array.astype(np.uint32) << 16).view(np.float32)
     if element.name == "f16":
@@ -56,18 +56,18 @@ def widen(array: Array, element: FloatElement) -> Array:
     return array.astype(COMPUTE_DTYPES[element.name], copy=False)
 
 
-def narrowed(lanes: Array, element: FloatElement) -> Array:
-    """Return lanes as an array of the element, rounded once (RNE) where they hold more. Overflow gives infinity."""
+def narrowed(values: Array, element: FloatElement) -> Array:
+    """Return values of a compute dtype as an array of the element, rounded once (RNE). Overflow gives infinity."""
     with np.errstate(all="ignore"):
         if element.name == "bf16":
-            return lanes.astype(ml_dtypes.bfloat16).view(np.uint16)
-        if element.name == "f16" and lanes.dtype == np.float32:
-            return f16_of_f32(lanes)
-        return lanes.astype(element.tensor_dtype, copy=False)
+            return values.astype(ml_dtypes.bfloat16).view(np.uint16)
+        if element.name == "f16" and values.dtype == np.float32:
+            return f16_of_f32(values)
+        return values.astype(element.tensor_dtype, copy=False)
 
 
 def rounded(values: Array, element: FloatElement) -> Array:
-    """Round f64 values to the element (RNE, once) and return them as lanes. Overflow gives infinity."""
+    """Round f64 values to the element (RNE, once) and return them in its compute dtype. Overflow gives infinity."""
     with np.errstate(all="ignore"):
         if element.name == "bf16":
             # What is beyond f32 is infinity in both; `round_to_format` itself takes no overflow.
@@ -78,18 +78,18 @@ def rounded(values: Array, element: FloatElement) -> Array:
 
 
 def rounded_scales(scales: Sequence[float], expressed: FloatElement, rule: OperationRule) -> Array:
-    """Return scales, f64 in the type, as the lanes compute with them: rounded to the expressed type, or to f32.
+    """Return scales, f64 in the type, as kernels compute with them: rounded to the expressed type, or to f32.
 
     Those that the rule leaves out are 1.
     """
-    lanes = rounded(np.array(scales, np.float64), expressed if rule.scales is Steps.EXPRESSED else FLOATS["f32"])
+    computed = rounded(np.array(scales, np.float64), expressed if rule.scales is Steps.EXPRESSED else FLOATS["f32"])
     if rule.unit_tolerance is not None:
-        distances = np.abs(lanes.astype(np.float32) - np.float32(1))
+        distances = np.abs(computed.astype(np.float32) - np.float32(1))
         if np.all(distances <= np.float32(rule.unit_tolerance)):
-            return np.ones_like(lanes)
-    return lanes
+            return np.ones_like(computed)
+    return computed
 
 
 def step_precision(steps: Steps, expressed: str) -> Precision:
-    """Return what kernels round each step in the lanes to."""
+    """Return what kernels round each step to."""
     return _PRECISIONS.get(expressed, Precision.NATIVE) if steps is Steps.EXPRESSED else Precision.NATIVE

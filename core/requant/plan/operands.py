@@ -69,23 +69,23 @@ def static_shape(tensor: TensorType) -> tuple[int, ...]:
     return shape
 
 
-def bind(given: Type, shape: tuple[int, ...]) -> TensorType:
-    """Return `given` as a tensor of exactly `shape`: an element type takes it, `?` and `*` are filled in.
+def bind(type_: Type, shape: tuple[int, ...]) -> TensorType:
+    """Return `type_` as a tensor of exactly `shape`: an element type takes it, `?` and `*` are filled in.
 
     Raise TypeFitError if a dimension or the rank disagrees, or if the type cannot be the type of a tensor.
     """
-    if isinstance(given, TensorType):
-        if given.shape is not None and (
-            len(given.shape) != len(shape)
-            or any(declared not in (None, size) for declared, size in zip(given.shape, shape, strict=True))
+    if isinstance(type_, TensorType):
+        if type_.shape is not None and (
+            len(type_.shape) != len(shape)
+            or any(declared not in (None, size) for declared, size in zip(type_.shape, shape, strict=True))
         ):
             raise TypeFitError(
-                f"the type has shape {_shape_text(given.shape)}, and the tensor that it is put on {_shape_text(shape)}"
+                f"the type has shape {_shape_text(type_.shape)}, and the tensor that it is put on {_shape_text(shape)}"
             )
-        return replace(given, shape=shape)
-    if isinstance(given, ElementType):
-        return TensorType(shape, given)
-    raise TypeFitError(f"{excerpt(print_type(given))} is not the type of a tensor")
+        return replace(type_, shape=shape)
+    if isinstance(type_, ElementType):
+        return TensorType(shape, type_)
+    raise TypeFitError(f"{excerpt(print_type(type_))} is not the type of a tensor")
 
 
 def float_element(tensor: TensorType, side: str) -> FloatElement:
@@ -171,18 +171,18 @@ class QuantizedOperand(StoredOperand):
             axis = max((axis for axis, block in enumerate(self.blocks) if block > 1), default=len(self.blocks) - 1)
         return "sub_channel_outer" if prod(static_shape(self.tensor)[axis + 1 :]) > 1 else "sub_channel"
 
-    def check_expressed(self, floats: TensorType, taken: tuple[str, ...]) -> None:
+    def check_expressed(self, floats: TensorType, supported: tuple[str, ...]) -> None:
         """Raise UnsupportedError unless the tensor of floats on the other side has this type's expressed type.
 
-        `taken`: the expressed types that the profile's rule takes.
+        `supported`: the expressed types that the profile's rule takes.
         """
         if floats.element != self.expressed:
-            expressed, found = self.expressed.name, excerpt(print_type(floats.element))
+            expressed, actual = self.expressed.name, excerpt(print_type(floats.element))
             advice = f"make the elements {expressed}"
-            if found in taken:
-                advice = f"write {self.storage}:{found} in the type, or {advice}"
+            if actual in supported:
+                advice = f"write {self.storage}:{actual} in the type, or {advice}"
             raise UnsupportedError(
-                f"the quantized type expresses {expressed}, and the other side has elements of {found}; {advice}"
+                f"the quantized type expresses {expressed}, and the other side has elements of {actual}; {advice}"
             )
 
     def check_same_expressed(self, other: QuantizedOperand) -> None:
@@ -235,23 +235,23 @@ def element_name(element: ElementType) -> str:
     return print_type(element)
 
 
-def _zero_points(given: tuple[int, ...], storage: StorageType, rule: OperationRule, side: str) -> tuple[int, ...]:
+def _zero_points(zero_points: tuple[int, ...], storage: StorageType, rule: OperationRule, side: str) -> tuple[int, ...]:
     """Return the zero points that the rule computes with."""
     lowest, highest = storage.default_bounds
     if rule.zero_points is ZeroPointRange.TRUNCATED:
-        return tuple((zero_point - lowest) % (1 << storage.width) + lowest for zero_point in given)
+        return tuple((zero_point - lowest) % (1 << storage.width) + lowest for zero_point in zero_points)
     if rule.zero_points is ZeroPointRange.INT32:
         lowest, highest = _INT32_BOUNDS
-    for channel, zero_point in enumerate(given):
+    for channel, zero_point in enumerate(zero_points):
         if not lowest <= zero_point <= highest:
             raise UnsupportedError(
                 f"zero point {zero_point} of channel {channel} of the {side} is outside {lowest} to {highest}"
             )
-    return given
+    return zero_points
 
 
 def _signed_codes(quantile: QuantileType, side: str) -> bool:
-    """Return whether codes are kept as signed integers of the storage's width: where there are negative ones.
+    """Return whether codes are stored as signed integers of the storage's width: where there are negative ones.
 
     Raise UnsupportedError if they do not fit; MLIR does not compare the two.
     """
@@ -265,10 +265,10 @@ def _signed_codes(quantile: QuantileType, side: str) -> bool:
 _GRANULARITIES = {UniformType: "per_tensor", UniformPerAxisType: "per_axis", UniformSubChannelType: "sub_channel"}
 
 
-def _check_taken(what: str, found: str, taken: tuple[str, ...], side: str, profile: str) -> None:
-    if found not in taken:
-        listed = ", ".join(taken) if len(taken) < 32 else "i1 to i32 and u1 to u32"
-        raise UnsupportedError(f"the {side} has {found} {what}; profile {profile} takes {listed} here")
+def _check_taken(what: str, actual: str, supported: tuple[str, ...], side: str, profile: str) -> None:
+    if actual not in supported:
+        listed = ", ".join(supported) if len(supported) < 32 else "i1 to i32 and u1 to u32"
+        raise UnsupportedError(f"the {side} has {actual} {what}; profile {profile} takes {listed} here")
 
 
 def _blocks(element: UniformQuantizedType, shape: tuple[int, ...]) -> tuple[int, ...]:

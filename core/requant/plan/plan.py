@@ -201,7 +201,7 @@ def requantizing(profile: str, rounding: Rounding, source: StoredOperand, target
     }
 
 
-def around(whole: Plan) -> dict[str, Any]:
+def shared_plan_fields(whole: Plan) -> dict[str, Any]:
     """Return the fields of a Plan that converts what `whole` converts."""
     return {each.name: getattr(whole, each.name) for each in fields(Plan) if each.init}
 
@@ -237,11 +237,11 @@ def dense_bytes(elements: int, width: int) -> int:
     return -(-elements * width // 8)
 
 
-def check_dense_bytes(found: int, elements: int, width: int) -> None:
-    """Raise TensorDataError unless `found` bytes are what so many numbers take."""
+def check_dense_bytes(actual: int, elements: int, width: int) -> None:
+    """Raise TensorDataError unless `actual` bytes are what so many numbers take."""
     expected = dense_bytes(elements, width)
-    if found != expected:
-        raise TensorDataError(f"{elements} numbers of {width} bits are {expected} bytes packed; there are {found}")
+    if actual != expected:
+        raise TensorDataError(f"{elements} numbers of {width} bits are {expected} bytes packed; there are {actual}")
 
 
 def check_spare_bits(packed: Array, elements: int, width: int) -> None:

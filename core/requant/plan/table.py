@@ -22,28 +22,28 @@ _ENTRIES = 256
 
 
 class Table:
-    """The table of one plan, once it is made. Threads may use it side by side; at worst two of them make the same."""
+    """The table of one plan, once it is built. Threads may use it side by side; at worst two of them build the same."""
 
     def __init__(self) -> None:
         self._left = _WORTH
-        self._made: tuple[Array, Array] | None = None
+        self._built: tuple[Array, Array] | None = None
 
     @property
-    def made(self) -> bool:
+    def is_built(self) -> bool:
         """Whether there is a table."""
-        return self._made is not None
+        return self._built is not None
 
     def convert(self, plan: TablePlan, source: Array, target: Array, counts: Array) -> bool:
         """Do what `plan.step` does, or return False: there is no table, or none yet."""
-        if self._made is None:
+        if self._built is None:
             self._left -= source.size
             if self._left > 0:
                 return False
             self._left = _NEVER
-            self._made = _made_by(plan)
-            if self._made is None:
+            self._built = _build(plan)
+            if self._built is None:
                 return False
-        look_up(source, target, *self._made, counts)
+        look_up(source, target, *self._built, counts)
         return True
 
 
@@ -63,7 +63,7 @@ class TablePlan(Plan):
 
 
 def table_for(input_dtype: np.dtype[np.generic], output_dtype: np.dtype[np.generic], parameters: int) -> Table | None:
-    """Return the table of a plan, still to be made, where it is faster than arithmetic: None elsewhere."""
+    """Return the table of a plan, still to be built, where it is faster than arithmetic: None elsewhere."""
     small = input_dtype.itemsize == output_dtype.itemsize == 1
     return Table() if HAS_TABLES and small and parameters == 1 else None
 
@@ -83,7 +83,7 @@ def _saturated(plan: TablePlan, numbers: Array, count: int, side: int) -> tuple[
     return None
 
 
-def _made_by(plan: TablePlan) -> tuple[Array, Array] | None:
+def _build(plan: TablePlan) -> tuple[Array, Array] | None:
     """Return the entries, and what saturates as `requant.kernels.convert.byte_table` takes it.
 
     None, if a number has no result, or if what saturates on a side is not at one end, or is all there is.

@@ -275,7 +275,7 @@ def scheme_rule(scheme: Scheme, **more: Any) -> OperationRule:
     """Return the rule of requantize of a scheme. `more`: fields of OperationRule that the scheme does not say."""
     wraps = isinstance(scheme.stage, FixedPoint) and scheme.stage.total is Sum.WRAPS
     where = f"; {scheme.where}" if scheme.where else ""
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "formula": f"clamp({scheme.formula}, lo, hi), v = q - z_in{where}",
         "precision": f"the factor d is {scheme.factor}; {scheme.derivation}; m and shift stand for {scheme.convention}",
         "rounding": scheme.rounding,
@@ -285,4 +285,4 @@ def scheme_rule(scheme: Scheme, **more: Any) -> OperationRule:
         "nan": NO_NAN,
         "scheme": scheme.name,
     }
-    return OperationRule(**(said | more))
+    return OperationRule(**(fields | more))

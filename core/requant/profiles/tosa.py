@@ -12,11 +12,11 @@ _STORAGES = ("i8", "u8", "i16", "u16", "i32")
 
 def _products(scheme: str) -> dict[str, ProductRule]:
     """An operator that accumulates, and RESCALE: of 48 bits, which are the sums of 16-bit inputs, without scale32."""
-    found = {}
+    rules = {}
     for operation, operator in (("matmul", "MATMUL"), ("conv2d", "CONV2D, DEPTHWISE_CONV2D")):
         rule = ProductRule(operator=f"{operator} and RESCALE", overflow=SumOverflow.ERROR, scheme=scheme)
-        found[operation] = replace(rule, variants={"i64": replace(rule, scheme=schemes.TOSA_SCALE16.name)})
-    return found
+        rules[operation] = replace(rule, variants={"i64": replace(rule, scheme=schemes.TOSA_SCALE16.name)})
+    return rules
 
 
 TOSA = Profile(

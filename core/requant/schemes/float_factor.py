@@ -49,10 +49,10 @@ def f32_stage(rule: FloatRule) -> Float:
     return Float(rule=rule, prepare=prepare, precision=np.float32, demands=DEMANDS)
 
 
-def f32_product(**said: Any) -> Scheme:
+def f32_product(**more: Any) -> Scheme:
     """Return a scheme of one product in f32, ties to even: RNE(f32(f32(v) * f32(d))) + z_out.
 
-    `said` are fields of Scheme: its name, summary and source, and what it has otherwise.
+    `more` are fields of Scheme: its name, summary and source, and what it has otherwise.
     """
     fields: dict[str, Any] = {
         "derivation": "m of 24 bits and shift with f32(d) = m * 2^-shift exactly",
@@ -67,4 +67,4 @@ def f32_product(**said: Any) -> Scheme:
         "shifts": F32_SHIFTS,
         "stage": f32_stage(FloatRule.F32_EVEN),
     }
-    return Scheme(**(fields | said))
+    return Scheme(**(fields | more))

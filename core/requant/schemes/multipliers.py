@@ -1,4 +1,4 @@
-"""Multipliers derived from scales or factors: one, given as text, with how well it stands for the factor; or many."""
+"""Multipliers derived from scales or factors: one from text, with how well it represents the factor; or many."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 def digest(arrays: Iterable[NDArray[Any]]) -> str:
     """Return the first 16 hexadecimal digits of the SHA-256 of the bytes of all arrays, one after the other."""
-    found = hashlib.sha256()
+    sha256 = hashlib.sha256()
     for array in arrays:
-        found.update(np.ascontiguousarray(array).tobytes())
-    return found.hexdigest()[:16]
+        sha256.update(np.ascontiguousarray(array).tobytes())
+    return sha256.hexdigest()[:16]

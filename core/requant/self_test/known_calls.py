@@ -57,7 +57,7 @@ class KnownCall:
     call: Callable[[], Iterable[Array]]
     digest: str
 
-    def found(self) -> str:
+    def actual(self) -> str:
         """Return what this machine gives, as `digest`."""
         return digest(self.call())
 

@@ -54,7 +54,7 @@ class KnownAnswer:
             return plan_requantize(tensor, parse_type(self.output_element), self.profile, scheme=self.scheme)
         return _PLANS[self.operation](tensor, parse_type(self.output_element), self.profile)
 
-    def found(self) -> str:
+    def actual(self) -> str:
         """Return what this machine gives, as `digest`."""
         plan = self.plan()
         output = np.empty(ELEMENTS, plan.output_dtype)

@@ -35,11 +35,11 @@ class KnownSums:
         shapes: tuple[tuple[int, ...], ...] = (13, 1037), (1037, 131)
         if self.weights is not None:
             shapes = (1, 9, 11, 37), self.weights
-        made = []
+        operands = []
         for first, shape, dtype in zip((0, 100_000), shapes, (self.lhs, self.rhs), strict=True):
             bits = (np.arange(first, first + prod(shape), dtype=np.uint64) * 2654435761 >> 7).astype(np.uint32)
-            made.append(bits.astype(dtype).reshape(shape))
-        return made[0], made[1]
+            operands.append(bits.astype(dtype).reshape(shape))
+        return operands[0], operands[1]
 
     def sums(self) -> Array:
         """Return the sums of this machine."""
@@ -49,7 +49,7 @@ class KnownSums:
             return conv2d_integers(lhs, rhs, 3, -5, window=window, accumulator=self.accumulator)
         return matmul_integers(lhs, rhs, 3, -5, accumulator=self.accumulator)
 
-    def found(self) -> str:
+    def actual(self) -> str:
         """Return what this machine gives, as `digest`."""
         return digest([self.sums()])
 

@@ -29,32 +29,32 @@ _log = logging.getLogger(__name__)
 
 class _Check(NamedTuple):
     name: str
-    found: Callable[[], str]
+    actual: Callable[[], str]
     expected: str
 
     def run(self) -> None:
         """Raise SelfTestError if the answer is wrong, NotCompiledError as `without_waiting` says."""
         try:
-            found = self.found()
+            actual = self.actual()
         except NotCompiledError:
             raise
         except Exception as error:
             # Wrong numbers of a kernel can be refused, as input would be, by what comes after it.
             raise SelfTestError(f"{self.name} failed: {error}") from error
-        if found != self.expected:
-            raise SelfTestError(f"{self.name} gave {found}; expected {self.expected}")
+        if actual != self.expected:
+            raise SelfTestError(f"{self.name} gave {actual}; expected {self.expected}")
 
 
 def _checks() -> Iterator[_Check]:
     """Yield the known answers, conversions first, because their kernels are compiled first."""
     for known in KNOWN_ANSWERS:
         name = f"{known.operation} of {known.input_element} to {known.output_element} under {known.profile}"
-        yield _Check(name, known.found, known.digest)
+        yield _Check(name, known.actual, known.digest)
     for each in KNOWN_SUMS:
         kind = "products" if each.weights is None else f"convolution with {each.weights} weights"
-        yield _Check(f"{kind} of {each.lhs} by {each.rhs} in {each.accumulator}", each.found, each.digest)
+        yield _Check(f"{kind} of {each.lhs} by {each.rhs} in {each.accumulator}", each.actual, each.digest)
     for call in (*KNOWN_CALLS, *KNOWN_WEIGHTS, *KNOWN_WEIGHT_LAYOUTS):
-        yield _Check(call.name, call.found, call.digest)
+        yield _Check(call.name, call.actual, call.digest)
 
 
 def run_self_test() -> None:

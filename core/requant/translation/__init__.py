@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from requant.errors import UnsupportedError
 from requant.translation import litert, mlir, onednn, onnx, torch, tosa
-from requant.translation.translation import Answer, Subject, SystemTranslation, Written
+from requant.translation.translation import Subject, SystemTranslation, TranslationResult, Written
 
 TRANSLATIONS: dict[str, SystemTranslation] = {
     each.name: each
@@ -24,13 +24,13 @@ TRANSLATIONS: dict[str, SystemTranslation] = {
 }
 
 
-def translate(subject: Subject, system: str) -> Answer:
+def translate(subject: Subject, system: str) -> TranslationResult:
     """Return the system's operands for a type, or the reason why it has none."""
-    found = TRANSLATIONS[system]
+    translation = TRANSLATIONS[system]
     try:
-        return Answer(system, found.write(subject))
+        return TranslationResult(system, translation.write(subject))
     except UnsupportedError as error:
-        return Answer(system, None, error.detail)
+        return TranslationResult(system, None, error.detail)
 
 
-__all__ = ["TRANSLATIONS", "Answer", "Subject", "SystemTranslation", "Written", "translate"]
+__all__ = ["TRANSLATIONS", "Subject", "SystemTranslation", "TranslationResult", "Written", "translate"]

@@ -37,12 +37,12 @@ _STORED = {name: stored for stored, name in TENSOR_TYPES.items()}
 
 def takers(stored: str, *, per_axis: bool, shifted: bool) -> list[str]:
     """Return which of QUANTIZE (of f32) and DEQUANTIZE take a tensor. `shifted`: a zero point is not 0."""
-    found = []
+    operators = []
     if stored in ("i8", "ui8", "i16") or (stored in ("i4", "ui4") and not per_axis):
-        found.append("QUANTIZE")
+        operators.append("QUANTIZE")
     if stored in ("i8", "ui8", "i4", "ui4", "i2") or (stored == "i16" and not per_axis and not shifted):
-        found.append("DEQUANTIZE")
-    return found
+        operators.append("DEQUANTIZE")
+    return operators
 
 
 def _unusable(stored: str) -> str:
@@ -50,7 +50,7 @@ def _unusable(stored: str) -> str:
 
 
 def _write(subject: Subject) -> Written:
-    element, stored = subject.element, subject.stored
+    element, stored = subject.element, subject.storage_name
     if isinstance(element, UniformSubChannelType):
         raise UnsupportedError(f"{_NAME}'s scale and zero_point are per tensor or along one dimension, not of blocks")
     require_storage(subject, _NAME, tuple(TENSOR_TYPES))
@@ -81,9 +81,9 @@ def _read(operands: dict[str, Any], shape: tuple[int, ...] | None) -> Read:
     stored = _STORED[operands["type"]]
     storage = stored_as(stored)
     scales, rounded = read_scales(operands, "scale", _F32, "f32")
-    given = operands.get("zero_point")
+    zero_points = operands.get("zero_point")
     bounds = (0, 0) if stored == "i32" else zero_point_bounds(storage)
-    if given is not None and len(given) == 1 and len(scales) > 1:
+    if zero_points is not None and len(zero_points) == 1 and len(scales) > 1:
         raise TypeFitError(f"zero_point has 1 entry and scale {len(scales)}", pointer="/zero_point")
     zeros = read_zero_points(operands, "zero_point", len(scales), *bounds)
     axis = None

@@ -64,7 +64,7 @@ def _write(subject: Subject) -> Written:
     require_storage(subject, _NAME, STORED)
     require_whole_storage(subject, _NAME)
     require_expressed(subject, _NAME, EXPRESSED)
-    stored, expressed, element = subject.stored, subject.element.expressed, subject.element
+    stored, expressed, element = subject.storage_name, subject.element.expressed, subject.element
     require_zero_points(subject, _NAME, *((0, 0) if stored in F8 else (-INT32, INT32 - 1)))
     scales, rounded = rounded_to(subject.scales, expressed)
     operands: dict[str, Any] = {"data_type": stored, "scales_type": expressed.name, "qtype": "per_tensor"}

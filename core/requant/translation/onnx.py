@@ -12,7 +12,7 @@ from typing import Any
 from requant.errors import ParameterError, TypeFitError, UnsupportedError
 from requant.formats.elements import FLOATS
 from requant.mlir.types import UniformPerAxisType, UniformSubChannelType
-from requant.operators.onnx.element_types import LAST_OPSET, SINCE_OPSET, TENSOR_PROTO
+from requant.operators.onnx.operands import LAST_OPSET, SINCE_OPSET, TENSOR_PROTO
 from requant.translation.translation import (
     Read,
     Subject,
@@ -58,7 +58,7 @@ def _write(subject: Subject) -> Written:
     require_storage(subject, _NAME, tuple(STORED))
     require_whole_storage(subject, _NAME)
     require_expressed(subject, _NAME, tuple(EXPRESSED))
-    stored, expressed = subject.stored, subject.element.expressed
+    stored, expressed = subject.storage_name, subject.element.expressed
     bounds = (0, 0) if stored == "i32" else zero_point_bounds(subject.storage)
     require_zero_points(subject, _NAME, *bounds)
     scales, rounded = rounded_to(subject.scales, expressed)

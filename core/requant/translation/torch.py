@@ -55,8 +55,8 @@ def _write(subject: Subject) -> Written:
     losses = spelling_losses(subject)
     if storage.width != held.width:
         losses = (
-            f"{subject.stored} is kept as {dtype} with quant_min {storage.minimum} and quant_max {storage.maximum}, "
-            "and read back so",
+            f"{subject.storage_name} is kept as {dtype} with quant_min {storage.minimum} and quant_max "
+            f"{storage.maximum}, and read back so",
         )
     operands: dict[str, Any] = {
         "qscheme": QSCHEMES[isinstance(element, UniformPerAxisType)],
@@ -75,7 +75,7 @@ def _write(subject: Subject) -> Written:
 
 
 def _read_dtype(operands: dict[str, Any]) -> str:
-    """Return the dtype, from the quantized one where only that is given."""
+    """Return the dtype, from the quantized one where only that is stated."""
     dtype, eager = operands.get("dtype"), operands.get("quantized_dtype")
     if eager is not None and eager not in QUANTIZED_DTYPES:
         raise UnsupportedError(f"quantized_dtype is one of {', '.join(QUANTIZED_DTYPES)}", pointer="/quantized_dtype")

@@ -44,13 +44,13 @@ def _side(subject: Subject, name: str) -> RescaleSide:
         raise UnsupportedError(f"{_NAME}'s multipliers are per tensor or along the last dimension, not of blocks")
     require_storage(subject, _NAME, _STORED)
     require_whole_storage(subject, _NAME)
-    side = RescaleSide(name, subject.stored.lstrip("u"), subject.stored.startswith("u"))
+    side = RescaleSide(name, subject.storage_name.lstrip("u"), subject.storage_name.startswith("u"))
     if len(set(subject.zero_points)) > 1:
         raise UnsupportedError(f"{_NAME} has one zero point for a tensor; these are several")
     assert isinstance(subject.storage.element, IntegerElement)
     lowest, highest = subject.storage.default_bounds
     if not lowest <= subject.zero_points[0] <= highest:
-        raise UnsupportedError(f"zero points of {subject.stored} are {lowest} to {highest} in {_NAME}")
+        raise UnsupportedError(f"zero points of {subject.storage_name} are {lowest} to {highest} in {_NAME}")
     side.check_zero_point(subject.zero_points[0])
     return side
 
@@ -147,7 +147,7 @@ def _check_pairs(operands: dict[str, Any]) -> list[Multiplier]:
 
 
 def _read(operands: dict[str, Any], shape: tuple[int, ...] | None) -> Read:
-    """Return the type of RESCALE's output, given that of its input: s_out = s_in / (m * 2^-shift)."""
+    """Return the type of RESCALE's output from that of its input: s_out = s_in / (m * 2^-shift)."""
     source = operands.get("input")
     if not isinstance(source, Subject):
         raise UnsupportedError(
@@ -174,8 +174,8 @@ def _read(operands: dict[str, Any], shape: tuple[int, ...] | None) -> Read:
         pair = pairs[index % len(pairs)]
         exact = Fraction(source.scales[index % len(source.scales)]) * (1 << pair.shift) / pair.multiplier
         scale = float(exact)
-        if found := scale_fault(scale, expressed):
-            raise ParameterError(f"no type has the scale of channel {index}: {found}", pointer="/multiplier")
+        if fault := scale_fault(scale, expressed):
+            raise ParameterError(f"no type has the scale of channel {index}: {fault}", pointer="/multiplier")
         scales.append(scale)
         if Fraction(scale) != exact:
             rounded.append(Rounding(index, exact, scale))

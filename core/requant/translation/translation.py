@@ -55,7 +55,7 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class TranslationResult:
     """What a system makes of a type: its operands, or the reason why it has none."""
 
     system: str
@@ -99,7 +99,7 @@ class Subject:
         return self.element.zero_points
 
     @property
-    def stored(self) -> str:
+    def storage_name(self) -> str:
         """The element type of the stored numbers in the spelling of operators: i8, ui8, f8E4M3FN; else that of MLIR."""
         element = self.storage.element
         if isinstance(element, IntegerElement):
@@ -112,12 +112,12 @@ class Subject:
         Raise UnsupportedError where only the shape can say how long a dimension is.
         """
         assert isinstance(self.element, UniformSubChannelType)
-        given, found = dict(self.element.blocks), []
+        sizes, found = dict(self.element.blocks), []
         for axis, count in enumerate(self.element.scale_shape):
             if self.shape is not None:
-                found.append((self.shape[axis], given.get(axis, self.shape[axis])))
-            elif axis in given:
-                found.append((count * given[axis], given[axis]))
+                found.append((self.shape[axis], sizes.get(axis, self.shape[axis])))
+            elif axis in sizes:
+                found.append((count * sizes[axis], sizes[axis]))
             else:
                 raise UnsupportedError(
                     f"the size of dimension {axis} is unknown without a shape: write tensor<...> around it"
@@ -175,21 +175,21 @@ def require_whole_storage(subject: Subject, system: str) -> None:
     if (storage.minimum, storage.maximum) != storage.default_bounds:
         raise UnsupportedError(
             f"{system} has no storage bounds; these are {storage.minimum} to {storage.maximum}, and "
-            f"{subject.stored} holds {storage.default_bounds[0]} to {storage.default_bounds[1]}"
+            f"{subject.storage_name} holds {storage.default_bounds[0]} to {storage.default_bounds[1]}"
         )
 
 
-def require_expressed(subject: Subject, system: str, taken: Sequence[str]) -> None:
+def require_expressed(subject: Subject, system: str, accepted: Sequence[str]) -> None:
     """Raise UnsupportedError unless the expressed type is one of those."""
     name = subject.element.expressed.name
-    if name not in taken:
-        raise UnsupportedError(f"{system} expresses numbers as {', '.join(taken)}; not as {name}")
+    if name not in accepted:
+        raise UnsupportedError(f"{system} expresses numbers as {', '.join(accepted)}; not as {name}")
 
 
-def require_storage(subject: Subject, system: str, taken: Sequence[str]) -> None:
+def require_storage(subject: Subject, system: str, accepted: Sequence[str]) -> None:
     """Raise UnsupportedError unless the stored element type is one of those."""
-    if subject.stored not in taken:
-        raise UnsupportedError(f"{system} stores {', '.join(taken)}; not {excerpt(subject.stored)}")
+    if subject.storage_name not in accepted:
+        raise UnsupportedError(f"{system} stores {', '.join(accepted)}; not {excerpt(subject.storage_name)}")
 
 
 def require_zero_points(subject: Subject, system: str, lowest: int, highest: int) -> None:
@@ -198,7 +198,7 @@ def require_zero_points(subject: Subject, system: str, lowest: int, highest: int
         if not lowest <= zero_point <= highest:
             allowed = str(lowest) if lowest == highest else f"{lowest} to {highest}"
             raise UnsupportedError(
-                f"zero points of {subject.stored} are {allowed} in {system}; number {index} is {zero_point}"
+                f"zero points of {subject.storage_name} are {allowed} in {system}; number {index} is {zero_point}"
             )
 
 
@@ -247,17 +247,17 @@ def count_of(shape: Sequence[int]) -> int:
     return prod(shape)
 
 
-def read_storage(operands: dict[str, Any], name: str, taken: Sequence[str]) -> StorageType:
+def read_storage(operands: dict[str, Any], name: str, accepted: Sequence[str]) -> StorageType:
     """Return the storage that an operand names. Raise UnsupportedError for one that no type of MLIR has."""
-    given = operands[name]
-    if given not in taken:
-        raise UnsupportedError(f"{name} is one of {', '.join(taken)}", pointer=f"/{name}")
-    if given in FLOATS and given not in FLOAT_STORAGES:
+    storage = operands[name]
+    if storage not in accepted:
+        raise UnsupportedError(f"{name} is one of {', '.join(accepted)}", pointer=f"/{name}")
+    if storage in FLOATS and storage not in FLOAT_STORAGES:
         listed = ", ".join(sorted(FLOAT_STORAGES))
         raise UnsupportedError(
-            f"no type of MLIR stores {given}; small floats as storage are {listed}", pointer=f"/{name}"
+            f"no type of MLIR stores {storage}; small floats as storage are {listed}", pointer=f"/{name}"
         )
-    return stored_as(given)
+    return stored_as(storage)
 
 
 def read_scales(
@@ -276,16 +276,16 @@ def read_scales(
 
 def read_zero_points(operands: dict[str, Any], name: str, count: int, lowest: int, highest: int) -> tuple[int, ...]:
     """Return zero points, zeros where they are absent. Raise TypeFitError or ParameterError for those of no use."""
-    given = operands.get(name)
-    if given is None:
+    zero_points = operands.get(name)
+    if zero_points is None:
         return (0,) * count
-    if len(given) != count:
-        raise TypeFitError(f"there are {len(given)} zero points and {count} scales", pointer=f"/{name}")
-    for index, zero_point in enumerate(given):
+    if len(zero_points) != count:
+        raise TypeFitError(f"there are {len(zero_points)} zero points and {count} scales", pointer=f"/{name}")
+    for index, zero_point in enumerate(zero_points):
         if not lowest <= zero_point <= highest:
             detail = f"{name} {index} must be {lowest} to {highest}" if lowest != highest else f"{name} must be 0"
             raise ParameterError(detail, index=index, pointer=f"/{name}/{index}")
-    return tuple(given)
+    return tuple(zero_points)
 
 
 def zero_point_bounds(storage: StorageType) -> tuple[int, int]:

@@ -162,7 +162,7 @@ def _rescale(call: VectorsCall, settings: Settings) -> list[Subject]:
         scale32=call.scale32 is not False,
         rounding_mode=call.rounding_mode or RescaleRounding.SINGLE_ROUND,
         seed=call.seed,
-        most=_designed(call.count),
+        max_sets=_designed(call.count),
     )
 
 
@@ -199,7 +199,7 @@ def _conversion(call: VectorsCall, operation: Operation, profile: str, settings:
             profile,
             multipliers=call.multipliers or None,
             seed_of_sets=call.seed,
-            most=_designed(call.count),
+            max_sets=_designed(call.count),
             **arguments,
         )
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from requant.errors import LimitError, ParameterError, PreconditionError, RequantError, TypeFitError, UnsupportedError
-from requant.operators.onnx.element_types import PROFILES, SINCE_OPSET
+from requant.operators.onnx.operands import PROFILES, SINCE_OPSET
 from tests.oracles.operators import onnx_dequantize, onnx_quantize
 from tests.support.cases import examples
 from tests.support.operator_calls import output_types, run, tensor

@@ -66,7 +66,7 @@ def test_every_number_by_every_scheme(scheme: str, source: str, z_in: int, targe
         defined = [q for q in range(lowest, highest + 1) if oracle.of(q)[0] is not None]
         check(plan, np.random.default_rng(3).choice(defined, SIZE), [oracle], np.zeros(SIZE, int))
         assert plan.table is not None
-        assert plan.table.made == (len(defined) == highest - lowest + 1)
+        assert plan.table.is_built == (len(defined) == highest - lowest + 1)
 
 
 @needs_tables
@@ -77,7 +77,7 @@ def test_a_negative_multiplier_saturates_at_the_other_ends() -> None:
     numbers = np.random.default_rng(4).integers(-128, 128, SIZE)
     check(plan, numbers, [oracle], np.zeros(SIZE, int))
     assert plan.table is not None
-    assert plan.table.made
+    assert plan.table.is_built
 
 
 @needs_tables
@@ -93,7 +93,7 @@ def test_a_number_without_a_result_is_found_as_ever() -> None:
         plan.run(source, target)
     assert caught.value.index == 66_000
     assert plan.table is not None
-    assert not plan.table.made
+    assert not plan.table.is_built
 
 
 @needs_tables
@@ -163,7 +163,7 @@ def test_any_function(name: str) -> None:
         assert target.tobytes() == expected.tobytes()
         assert counts.tolist() == tally.tolist()
     assert plan.table is not None
-    assert plan.table.made == has_table
+    assert plan.table.is_built == has_table
 
 
 def test_the_kernel_at_every_length() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from requant.errors import RequantError, TypeFitError, UnsupportedError
 from requant.mlir import parse_type, print_type
-from requant.translation import TRANSLATIONS, Answer, Subject, translate
+from requant.translation import TRANSLATIONS, Subject, TranslationResult, translate
 from requant.translation.translation import subject_of
 from tests.oracles import translation as oracle
 from tests.oracles.translation import WIDTHS, Case
@@ -29,7 +29,7 @@ def subject(text: str, to: str | None = None) -> Subject:
     return found if to is None else Subject(found.element, found.shape, subject_of(parse_type(to)))
 
 
-def operands(answer: Answer) -> dict[str, Any]:
+def operands(answer: TranslationResult) -> dict[str, Any]:
     assert answer.written is not None, answer.reason
     return answer.written.operands
 

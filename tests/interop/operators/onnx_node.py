@@ -12,7 +12,7 @@ import pytest
 from onnx import reference
 
 from requant.operators.checks import checked_call
-from requant.operators.onnx.element_types import TENSOR_PROTO
+from requant.operators.onnx.operands import TENSOR_PROTO
 from requant.operators.registry import OPERATORS
 from tests.interop.operators.typed_arrays import NAMES, Array, array_of, operand
 

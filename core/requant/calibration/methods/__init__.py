@@ -12,16 +12,16 @@ from requant.calibration.methods.entropy import ENTROPY, ENTROPY_MODEL_OPTIMIZER
 from requant.calibration.methods.extremes import MINIMUM_MAXIMUM, MOVING_AVERAGE
 from requant.calibration.methods.histograms import TORCH_HISTOGRAM
 from requant.calibration.methods.mean_squared_error import MEAN_SQUARED_ERROR
-from requant.calibration.methods.method import CalibrationMethod, CalibrationOptions, FoundRanges, Target
+from requant.calibration.methods.method import CalibratedRanges, CalibrationMethod, CalibrationOptions, Target
 from requant.calibration.methods.observed import Observed, blocks_of
 from requant.calibration.methods.percentile import PERCENTILE
 from requant.errors.names import entry_named
 
 __all__ = [
     "CALIBRATION_METHODS",
+    "CalibratedRanges",
     "CalibrationMethod",
     "CalibrationOptions",
-    "FoundRanges",
     "Observed",
     "Target",
     "blocks_of",

@@ -8,9 +8,9 @@ from requant.calibration.methods.histograms import ValueHistogram, histc, ranges
 from requant.calibration.methods.method import (
     MAX_BINS,
     Array,
+    CalibratedRanges,
     CalibrationMethod,
     CalibrationOptions,
-    FoundRanges,
     Target,
     integer_option,
     limit_work,
@@ -28,7 +28,7 @@ _BINS = 128
 _MAX_STEPS = 1 << 27
 
 
-def _find(observed: Observed, options: CalibrationOptions, _: Target) -> FoundRanges:
+def _find(observed: Observed, options: CalibrationOptions, _: Target) -> CalibratedRanges:
     bins = integer_option(options, "bins", _BINS, 1, MAX_BINS)
     levels = integer_option(options, "quantized_bins", _QUANTIZED_BINS, 1, MAX_BINS)
     if bins < levels:
@@ -77,7 +77,7 @@ _FIRST_BINS = 128
 _MAX_MAGNITUDE_STEPS = 1 << 26
 
 
-def _find_magnitude(observed: Observed, options: CalibrationOptions, _: Target) -> FoundRanges:
+def _find_magnitude(observed: Observed, options: CalibrationOptions, _: Target) -> CalibratedRanges:
     bins = integer_option(options, "bins", _MAGNITUDE_BINS, 2, MAX_BINS)
     levels = integer_option(options, "quantized_bins", _QUANTIZED_MAGNITUDE_BINS, 1, MAX_BINS)
     fewest = integer_option(options, "first_bins", min(_FIRST_BINS, bins), 1, bins)
@@ -90,14 +90,14 @@ def _find_magnitude(observed: Observed, options: CalibrationOptions, _: Target) 
         raise UnsupportedError("entropy_model_optimizer takes one tensor", pointer="/inputs")
     if observed.element.name == "f64":
         raise UnsupportedError("entropy_model_optimizer takes f32, f16 and bf16", pointer=f"{observed.places[0]}/type")
-    observed.refuse_where(0, lambda lanes: ~np.isfinite(lanes), "NaN or infinite; this method requires finite values")
+    observed.refuse_where(0, lambda reals: ~np.isfinite(reals), "NaN or infinite; this method requires finite values")
     rows, _missing = observed.rows(0)
     magnitudes = np.abs(rows.values)
     reach = np.empty(observed.parameters, np.float32)
     for row, (begin, end) in enumerate(checked(zip(rows.offsets[:-1], rows.offsets[1:], strict=True), 16)):
         reach[row] = _reach(magnitudes[begin:end], bins, levels, fewest, observed.places[0])
     highs = reach.astype(np.float64)
-    return FoundRanges(0.0 - highs, highs)
+    return CalibratedRanges(0.0 - highs, highs)
 
 
 def _reach(magnitudes: Array, bins: int, levels: int, fewest: int, pointer: str) -> np.float32:

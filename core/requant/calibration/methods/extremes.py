@@ -6,9 +6,9 @@ import numpy as np
 
 from requant.calibration.methods.method import (
     Array,
+    CalibratedRanges,
     CalibrationMethod,
     CalibrationOptions,
-    FoundRanges,
     Target,
     real_option,
 )
@@ -16,8 +16,8 @@ from requant.calibration.methods.observed import Observed
 from requant.errors import PreconditionError
 
 
-def _find_extremes(observed: Observed, _: CalibrationOptions, __: Target) -> FoundRanges:
-    return FoundRanges(*observed.overall_extremes())
+def _find_extremes(observed: Observed, _: CalibrationOptions, __: Target) -> CalibratedRanges:
+    return CalibratedRanges(*observed.overall_extremes())
 
 
 MINIMUM_MAXIMUM = CalibrationMethod(
@@ -33,7 +33,7 @@ MINIMUM_MAXIMUM = CalibrationMethod(
 _CONSTANT = 0.01
 
 
-def _find_average(observed: Observed, options: CalibrationOptions, _: Target) -> FoundRanges:
+def _find_average(observed: Observed, options: CalibrationOptions, _: Target) -> CalibratedRanges:
     constant = np.float32(real_option(options, "averaging_constant", _CONSTANT, 1.0))
     lows, highs = _in_f32(observed, 0)
     for index in range(1, len(observed.arrays)):
@@ -41,7 +41,7 @@ def _find_average(observed: Observed, options: CalibrationOptions, _: Target) ->
         with np.errstate(all="ignore"):
             lows = lows + constant * (new_lows - lows)
             highs = highs + constant * (new_highs - highs)
-    return FoundRanges(lows.astype(np.float64), highs.astype(np.float64))
+    return CalibratedRanges(lows.astype(np.float64), highs.astype(np.float64))
 
 
 def _in_f32(observed: Observed, index: int) -> tuple[Array, Array]:

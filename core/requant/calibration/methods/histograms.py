@@ -11,9 +11,9 @@ import numpy as np
 from requant.calibration.methods.method import (
     MAX_GROWN_BINS,
     Array,
+    CalibratedRanges,
     CalibrationMethod,
     CalibrationOptions,
-    FoundRanges,
     Target,
     integer_option,
     limit_work,
@@ -49,9 +49,9 @@ class ValueHistogram:
         lows, highs = rows.extremes()
         thresholds = np.maximum(np.abs(lows), np.abs(highs))
         nothing = np.zeros((lows.size, bins), np.int64)
-        made = cls(first, np.full(lows.size, bins), nothing, nothing, thresholds, lows, highs)
-        made._count(rows)
-        return made
+        histogram = cls(first, np.full(lows.size, bins), nothing, nothing, thresholds, lows, highs)
+        histogram._count(rows)
+        return histogram
 
     def add(self, rows: Rows) -> None:
         """Add another tensor.
@@ -92,7 +92,7 @@ class ValueHistogram:
 
 
 def equal_edges(row: int, firsts: Array, lasts: Array, bins: Array) -> Array:
-    """Return the edges of `bins` bins of equal width in each row, in the lanes of `firsts`; infinity after the last.
+    """Return the edges of `bins` bins of equal width in each row, in the dtype of `firsts`; infinity after the last.
 
         edge(i) = i * ((last - first) / n) + first        edge(n) = last
 
@@ -147,9 +147,11 @@ class MagnitudeHistogram:
         firsts, lasts = firsts - half, lasts + half
         widths = np.full(firsts.size, bins)
         counts = np.zeros((firsts.size, bins), np.int64)
-        made = cls(first, widths, counts, equal_edges(first, firsts, lasts, widths), *rows.extremes())
-        HISTOGRAM[firsts.dtype.str](magnitudes.values, rows.offsets, firsts, lasts, made.bins, bins, counts.reshape(-1))
-        return made
+        histogram = cls(first, widths, counts, equal_edges(first, firsts, lasts, widths), *rows.extremes())
+        HISTOGRAM[firsts.dtype.str](
+            magnitudes.values, rows.offsets, firsts, lasts, histogram.bins, bins, counts.reshape(-1)
+        )
+        return histogram
 
     def add(self, rows: Rows) -> None:
         """Add another tensor.
@@ -264,7 +266,7 @@ def _outer_edges(minimum: np.float32, maximum: np.float32) -> tuple[np.float32, 
     return first, last
 
 
-def _find(observed: Observed, options: CalibrationOptions, target: Target) -> FoundRanges:
+def _find(observed: Observed, options: CalibrationOptions, target: Target) -> CalibratedRanges:
     bins = integer_option(options, "bins", _BINS, 1, _MAX_BINS)
     width = target.storage.width
     if observed.parameters != 1:
@@ -295,7 +297,7 @@ def _find(observed: Observed, options: CalibrationOptions, target: Target) -> Fo
     bounds = np.zeros(2, np.float32)
     torch_search(histogram.counts, histogram.minimum, histogram.maximum, 1 << width, bounds)
     low, high = bounds.astype(np.float64)
-    return FoundRanges(np.array([low]), np.array([high]), left_out)
+    return CalibratedRanges(np.array([low]), np.array([high]), left_out)
 
 
 TORCH_HISTOGRAM = CalibrationMethod(
@@ -326,7 +328,7 @@ def ranges_of_histograms(
     kind: type[Histogram],
     bins: int,
     choose: Callable[[Histogram], tuple[Array, Array]],
-) -> FoundRanges:
+) -> CalibratedRanges:
     """Make a histogram of each parameter's elements in all tensors, and let `choose` find their ranges.
 
     NaN is left out and counted, but a first tensor for magnitudes must have none. Raise PreconditionError for
@@ -335,9 +337,9 @@ def ranges_of_histograms(
     if kind is MagnitudeHistogram:
         observed.refuse_where(0, np.isnan, "NaN; this method does not allow it in the first tensor")
     batches, missing = zip(*(observed.rows(index) for index in range(len(observed.arrays))), strict=True)
-    found = [choose(histogram) for histogram in _histograms(observed.parameters, list(batches), kind, bins)]
-    lows, highs = (np.concatenate(ends).astype(np.float64) for ends in zip(*found, strict=True))
-    return FoundRanges(lows, highs, sum(missing))
+    ranges = [choose(histogram) for histogram in _histograms(observed.parameters, list(batches), kind, bins)]
+    lows, highs = (np.concatenate(ends).astype(np.float64) for ends in zip(*ranges, strict=True))
+    return CalibratedRanges(lows, highs, sum(missing))
 
 
 def _histograms(parameters: int, batches: list[Rows], kind: type[Histogram], bins: int) -> Iterator[Histogram]:

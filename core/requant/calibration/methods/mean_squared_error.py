@@ -7,9 +7,9 @@ import numpy as np
 from requant.calibration.methods.method import (
     MAX_CANDIDATES,
     Array,
+    CalibratedRanges,
     CalibrationMethod,
     CalibrationOptions,
-    FoundRanges,
     Target,
     integer_option,
     limit_work,
@@ -35,7 +35,7 @@ _ELEMENTS_OF_TENSOR = 1 << 13
 _MAX_TYPES = 1 << 19
 
 
-def _find(observed: Observed, options: CalibrationOptions, target: Target) -> FoundRanges:
+def _find(observed: Observed, options: CalibrationOptions, target: Target) -> CalibratedRanges:
     count = integer_option(options, "candidates", _CANDIDATES, 1, MAX_CANDIDATES)
     profile = _PROFILE if options.profile is None else options.profile
     elements = observed.elements + len(observed.arrays) * _ELEMENTS_OF_TENSOR
@@ -65,7 +65,7 @@ def _find(observed: Observed, options: CalibrationOptions, target: Target) -> Fo
         raise PreconditionError(
             f"range {int(np.argmin(chosen))} has an error beyond binary64 with every candidate",
         )
-    return FoundRanges(*_shrunk(lows, highs, chosen, count))
+    return CalibratedRanges(*_shrunk(lows, highs, chosen, count))
 
 
 def _shrunk(lows: Array, highs: Array, candidate: Array | int, count: int) -> tuple[Array, Array]:

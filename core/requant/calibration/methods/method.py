@@ -48,7 +48,7 @@ class CalibrationOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class FoundRanges:
+class CalibratedRanges:
     """One range for each parameter, f64. `left_out` counts the elements, NaN or infinite, that had no part in it."""
 
     minimums: Array
@@ -94,13 +94,13 @@ class CalibrationMethod:
     one_pass: bool = False
     may_cross: bool = False
     options: frozenset[str] = frozenset()
-    find: Callable[[Observed, CalibrationOptions, Target], FoundRanges]
+    find: Callable[[Observed, CalibrationOptions, Target], CalibratedRanges]
 
     def scheme_for(self, *, blocks: bool) -> str:
         """Return the name of the system's range rule, for blocks or for what is not blocks."""
         return (RANGE_RULES[self.scheme].block_rule if blocks else None) or self.scheme
 
-    def find_ranges(self, observed: Observed, options: CalibrationOptions, target: Target) -> FoundRanges:
+    def find_ranges(self, observed: Observed, options: CalibrationOptions, target: Target) -> CalibratedRanges:
         """Return the ranges of the observed tensors.
 
         Raise UnsupportedError for an option that the method has not, ParameterError for one that is out of bounds,
@@ -115,8 +115,8 @@ class CalibrationMethod:
         observed.check_not_empty()
         return self.find(observed, options, target)
 
-    def parameters(self, ranges: FoundRanges, target: Target) -> RangeParameters:
-        """Return the scales and zero points of the found ranges. Errors as of RangeRule.derive_all."""
+    def parameters(self, ranges: CalibratedRanges, target: Target) -> RangeParameters:
+        """Return the scales and zero points of the ranges. Raise what RangeRule.derive_all raises."""
         lows, highs = ranges.minimums, ranges.maximums
         if self.may_cross:
             crossed = lows > highs
@@ -127,22 +127,22 @@ class CalibrationMethod:
 
 def integer_option(options: CalibrationOptions, name: str, default: int, least: int, most: int) -> int:
     """Return an option that is a number from `least` to `most`, or raise ParameterError."""
-    given = getattr(options, name)
-    if given is None:
+    value = getattr(options, name)
+    if value is None:
         return default
-    if not least <= given <= most:
+    if not least <= value <= most:
         raise ParameterError(f"{name} must be from {least} to {most}", pointer=f"/{name}")
-    return int(given)
+    return int(value)
 
 
 def real_option(options: CalibrationOptions, name: str, default: float, most: float) -> float:
     """Return an option that is a number from 0 to `most`, or raise ParameterError. NaN is none."""
-    given = getattr(options, name)
-    if given is None:
+    value = getattr(options, name)
+    if value is None:
         return default
-    if not 0.0 <= given <= most:
+    if not 0.0 <= value <= most:
         raise ParameterError(f"{name} must be from 0 to {most:g}", pointer=f"/{name}")
-    return float(given)
+    return float(value)
 
 
 def limit_work(steps: float, most: int, what: str) -> None:

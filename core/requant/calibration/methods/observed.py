@@ -1,4 +1,4 @@
-"""The tensors that a range is found in, and which of their elements belong to which parameter."""
+"""The tensors that ranges are calibrated on, and which of their elements belong to which parameter."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def blocks_of(granularity: Granularity, shape: tuple[int, ...]) -> tuple[int, ..
 class Rows:
     """Elements in the order of their parameters: those of parameter p are values[offsets[p]:offsets[p + 1]].
 
-    Within a parameter they keep the tensor's row-major order. `values` are lanes (`requant.plan.compute_dtype`).
+    Within a parameter they keep the tensor's row-major order. `values` are in the compute dtype.
     """
 
     values: Array
@@ -52,7 +52,7 @@ class Rows:
         return Rows(self.values[first:last], self.offsets[begin : end + 1] - first)
 
     def extremes(self) -> tuple[Array, Array]:
-        """Return the smallest and the largest value of each row, as lanes. No row is empty."""
+        """Return the smallest and the largest value of each row, in the compute dtype. No row is empty."""
         return np.minimum.reduceat(self.values, self.offsets[:-1]), np.maximum.reduceat(self.values, self.offsets[:-1])
 
 
@@ -117,7 +117,7 @@ class Observed:
         minimums, maximums = self._reals(low_keys), self._reals(high_keys)
         if not (np.isfinite(minimums).all() and np.isfinite(maximums).all()):
             self.refuse_where(
-                index, lambda lanes: ~np.isfinite(lanes), "NaN or infinite; this method requires finite values"
+                index, lambda reals: ~np.isfinite(reals), "NaN or infinite; this method requires finite values"
             )
         return minimums, maximums
 
@@ -136,9 +136,11 @@ class Observed:
 
     def refuse_where(self, index: int, wrong: Callable[[Array], Array], detail: str) -> None:
         """Raise PreconditionError for the first element of tensor `index` that is `wrong`, if there is one."""
-        found = wrong(widen(self.arrays[index], self.element))
-        if found.any():
-            raise PreconditionError(f"the element is {detail}", index=int(np.argmax(found)), pointer=self.places[index])
+        faulty = wrong(widen(self.arrays[index], self.element))
+        if faulty.any():
+            raise PreconditionError(
+                f"the element is {detail}", index=int(np.argmax(faulty)), pointer=self.places[index]
+            )
 
     def rows(self, index: int) -> tuple[Rows, int]:
         """Return tensor `index` in the order of its parameters, without NaN, and how many NaN there were.
@@ -146,23 +148,23 @@ class Observed:
         Raise PreconditionError for an infinite element, and for a parameter of which every element is NaN.
         """
         self.refuse_where(index, np.isinf, "infinite; this method requires finite values")
-        lanes = widen(self.arrays[index], self.element)
+        reals = widen(self.arrays[index], self.element)
         offsets = np.concatenate([[0], np.cumsum(self._sizes())])
         if self.parameters > 1:
             channels = self.channels.as_runs()
-            ordered = np.empty_like(lanes)
-            order_by_channel(lanes, ordered, 0, *channels.scalars, self.owners(channels), offsets[:-1].copy())
-            lanes = ordered
-        numbers = ~np.isnan(lanes)
+            ordered = np.empty_like(reals)
+            order_by_channel(reals, ordered, 0, *channels.scalars, self.owners(channels), offsets[:-1].copy())
+            reals = ordered
+        numbers = ~np.isnan(reals)
         missing = int(numbers.size - np.count_nonzero(numbers))
         if missing:
             offsets = np.concatenate([[0], np.cumsum(numbers)])[offsets]
-            lanes = lanes[numbers]
+            reals = reals[numbers]
             empty = offsets[:-1] == offsets[1:]
             if empty.any():
                 which = int(np.argmax(empty))
                 raise PreconditionError(f"every element of range {which} is NaN", pointer=self.places[index])
-        return Rows(lanes, offsets), missing
+        return Rows(reals, offsets), missing
 
     def _sizes(self) -> Array:
         """How many elements each parameter has: blocks, of which the last along a dimension may be short."""

@@ -8,9 +8,9 @@ from requant.calibration.methods.histograms import MagnitudeHistogram, ValueHist
 from requant.calibration.methods.method import (
     MAX_BINS,
     Array,
+    CalibratedRanges,
     CalibrationMethod,
     CalibrationOptions,
-    FoundRanges,
     Target,
     integer_option,
     real_option,
@@ -22,12 +22,14 @@ _PERCENTILE = 99.999
 _BINS = 2048
 
 
-def _find(observed: Observed, options: CalibrationOptions, _: Target) -> FoundRanges:
+def _find(observed: Observed, options: CalibrationOptions, _: Target) -> CalibratedRanges:
     percentile = real_option(options, "percentile", _PERCENTILE, 100.0)
     bins = integer_option(options, "bins", _BINS, 1, MAX_BINS)
     if options.magnitudes:
-        return ranges_of_histograms(observed, MagnitudeHistogram, bins, lambda made: _around_zero(made, percentile))
-    return ranges_of_histograms(observed, ValueHistogram, bins, lambda made: _between(made, percentile))
+        return ranges_of_histograms(
+            observed, MagnitudeHistogram, bins, lambda histogram: _around_zero(histogram, percentile)
+        )
+    return ranges_of_histograms(observed, ValueHistogram, bins, lambda histogram: _between(histogram, percentile))
 
 
 def _between(histogram: ValueHistogram, percentile: float) -> tuple[Array, Array]:
@@ -50,8 +52,8 @@ def _edges_at(histogram: ValueHistogram | MagnitudeHistogram, share: float) -> A
     index = np.empty(rows, np.int64)
     bin_of_share(histogram.counts.reshape(-1), columns, share, index)
     index = np.minimum(index, histogram.bins)
-    found: Array = histogram.edges[np.arange(index.size), index]
-    return found
+    edges: Array = histogram.edges[np.arange(index.size), index]
+    return edges
 
 
 PERCENTILE = CalibrationMethod(

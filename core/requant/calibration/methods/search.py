@@ -1,4 +1,4 @@
-"""Scales and zero points from data: what a request asks for, checked against the type of the tensors, and the search.
+"""Scales and zero points from data: the options of a request, checked against the type of the tensors, and the search.
 
 Errors point at the field at fault by its name in a request to `/v1/parameters/tensor`, such as `/axis` or `/bins`, or
 at a tensor by its place.
@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from requant.calibration.finished_type import Granularity, PerAxis, PerBlock, PerTensor
 from requant.calibration.methods import (
+    CalibratedRanges,
     CalibrationMethod,
     CalibrationOptions,
-    FoundRanges,
     Observed,
     Target,
     blocks_of,
@@ -62,8 +62,9 @@ class GranularityName(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationRequest:
-    """What is asked for. Without `scheme` it is that of the method's system; without `granularity`, `axis` and
-    `block_sizes` say what it is.
+    """The options of a calibration.
+
+    Without `scheme` it is that of the method's system; without `granularity`, `axis` and `block_sizes` say what it is.
     """
 
     method: str = DEFAULT_METHOD
@@ -75,28 +76,28 @@ class CalibrationRequest:
     options: CalibrationOptions = field(default_factory=CalibrationOptions)
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> CalibrationRequest:
-        """Return the request in which these fields are given, by their names."""
-        own = {name: given[name] for name in ("method", "scheme", "granularity", "axis") if name in given}
-        if "block_sizes" in given:
-            own["block_sizes"] = tuple(given["block_sizes"])
+    def of(cls, arguments: Mapping[str, Any]) -> CalibrationRequest:
+        """Return the request with these fields, by their names."""
+        own = {name: arguments[name] for name in ("method", "scheme", "granularity", "axis") if name in arguments}
+        if "block_sizes" in arguments:
+            own["block_sizes"] = tuple(arguments["block_sizes"])
         return cls(
             **own,
-            range_options=RangeOptions(**{name: given[name] for name in _RANGE_OPTIONS & given.keys()}),
-            options=CalibrationOptions(**{name: given[name] for name in _METHOD_OPTIONS & given.keys()}),
+            range_options=RangeOptions(**{name: arguments[name] for name in _RANGE_OPTIONS & arguments.keys()}),
+            options=CalibrationOptions(**{name: arguments[name] for name in _METHOD_OPTIONS & arguments.keys()}),
         )
 
 
 class Calibrated(NamedTuple):
-    """The ranges that were found, and their scales and zero points."""
+    """The calibrated ranges, and their scales and zero points."""
 
-    ranges: FoundRanges
+    ranges: CalibratedRanges
     parameters: RangeParameters
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What is to be found in tensors of one type, before any element is read."""
+    """A calibration of tensors of one type, resolved before any element is read."""
 
     method: CalibrationMethod
     options: CalibrationOptions
@@ -112,9 +113,9 @@ class Calibration:
         """Return about how much memory the search takes beside `elements` elements."""
         if self.method.one_pass:
             return 0
-        # Copies in lanes, one of them in the order of the parameters, and one mask.
-        lane = widen(np.empty(0, self.element.tensor_dtype), self.element).itemsize
-        return elements * (2 * lane + 1)
+        # Copies in the compute dtype, one of them in the order of the parameters, and one mask.
+        itemsize = widen(np.empty(0, self.element.tensor_dtype), self.element).itemsize
+        return elements * (2 * itemsize + 1)
 
     def weight(self, byte_count: int, inline_bytes: int) -> int:
         """Return the bytes of work for tensors of so many bytes: a search is never done on the event loop."""
@@ -137,7 +138,7 @@ class Calibration:
 def plan_calibration(
     request: CalibrationRequest, tensor: TensorType, storage: StorageType, expressed: FloatElement | None
 ) -> Calibration:
-    """Return what is to be found in tensors of a static type of floats. `expressed`: theirs, if None.
+    """Return the calibration of tensors of a static type of floats. `expressed`: theirs, if None.
 
     Raise InvalidRequestError, TypeFitError or LimitError for a granularity that is none of the tensor,
     UnknownNameError, and UnsupportedError for a scheme that is not for blocks, or for blocks only.
@@ -157,19 +158,19 @@ def plan_calibration(
 
 
 def _kind(request: CalibrationRequest) -> GranularityName:
-    """Return the granularity that is asked for. Raise InvalidRequestError if what is given says something else."""
+    """Return the requested granularity. Raise InvalidRequestError if other options contradict it."""
     kind = request.granularity
     sources = {GranularityName.PER_AXIS: "axis", GranularityName.SUB_CHANNEL: "block_sizes"}
-    given = [owner for owner, name in sources.items() if getattr(request, name) is not None]
+    owners = [owner for owner, name in sources.items() if getattr(request, name) is not None]
     if kind is None:
-        if len(given) > 1:
+        if len(owners) > 1:
             raise _wrong("/axis", "extra_forbidden", "axis is for one range per index; blocks have block_sizes")
-        return given[0] if given else GranularityName.PER_TENSOR
-    for owner in given:
+        return owners[0] if owners else GranularityName.PER_TENSOR
+    for owner in owners:
         if kind is not owner:
             name = sources[owner]
             raise _wrong(f"/{name}", "extra_forbidden", f"{name} is for granularity {owner}; this is {kind}")
-    if kind in sources and not given:
+    if kind in sources and not owners:
         raise _wrong(f"/{sources[kind]}", "missing", f"granularity {kind} needs {sources[kind]}")
     return kind
 

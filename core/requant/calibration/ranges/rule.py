@@ -40,7 +40,7 @@ class RangeOptions:
     minimum_real_range: float | None = None
     epsilon: float | None = None
 
-    def given(self) -> list[str]:
+    def non_defaults(self) -> list[str]:
         """Return the names of the options that are not at their defaults."""
         return [field.name for field in fields(self) if getattr(self, field.name) != field.default]
 
@@ -113,15 +113,15 @@ class RangeRule:
         stored = self.stored_range(storage, options)
         with np.errstate(all="ignore"):
             lows, highs = self._checked(minimums, maximums)
-            found = self.derive(lows, highs, stored, options)
-        unscaled = ~np.isfinite(found.scales)
+            derived = self.derive(lows, highs, stored, options)
+        unscaled = ~np.isfinite(derived.scales)
         if unscaled.any():
             index = int(np.argmax(unscaled))
             raise PreconditionError(
                 f"range {index} is too wide for {self.name}: maximum - minimum is not finite in its precision",
                 index=index,
             )
-        return found
+        return derived
 
     def check_blocks(self, *, blocks: bool) -> None:
         """Raise UnsupportedError if the system has another rule for ranges of blocks, or of what is not blocks."""
@@ -131,7 +131,7 @@ class RangeRule:
             raise UnsupportedError(f"{self.name} is for blocks only")
 
     def _check_options(self, options: RangeOptions) -> None:
-        for name in options.given():
+        for name in options.non_defaults():
             if name not in self.options:
                 has = ", ".join(sorted(self.options)) or "none"
                 raise UnsupportedError(f"{self.name} has no option {name}; it has {has}", pointer=f"/{name}")
@@ -194,7 +194,7 @@ def written_bounds(storage: StorageType) -> tuple[int, int] | None:
 
 
 def narrowed(storage: StorageType, options: RangeOptions, system: str) -> StoredRange:
-    """Return the default bounds, without the lowest integer if `narrow` is asked for or was written as bounds."""
+    """Return the default bounds, without the lowest integer if `narrow` is set or was written as bounds."""
     lowest, highest = storage.default_bounds
     written = written_bounds(storage)
     if written not in (None, (lowest + 1, highest)):
@@ -232,7 +232,7 @@ def parameters(
     nudged_minimums: Array | None = None,
     nudged_maximums: Array | None = None,
 ) -> RangeParameters:
-    """Return what a rule found, widened to f64 and int64."""
+    """Return the parameters that a rule derived, widened to f64 and int64."""
     return RangeParameters(
         scales.astype(np.float64),
         np.broadcast_to(zero_points, scales.shape).astype(np.int64),

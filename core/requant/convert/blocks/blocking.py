@@ -35,6 +35,6 @@ def flat_f32(values: Array, format_name: str) -> Array:
 
 
 def check_length(data: Array, expected: int, what: str) -> None:
-    """Raise TensorDataError if a flat array of codes has not the length that the shape asks for."""
+    """Raise TensorDataError if a flat array of codes does not have the length of the shape."""
     if data.shape != (expected,):
         raise TensorDataError(f"the {what} have the shape {data.shape}; this tensor has {expected} of them")

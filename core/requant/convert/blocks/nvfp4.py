@@ -35,7 +35,7 @@ _SMALLEST_SCALE, _LARGEST_SCALE, _LARGEST_ELEMENT = np.float32(2.0**-6), np.floa
 
 
 class GlobalScale(StrEnum):
-    """Where the scale of the whole tensor comes from, if it is not given."""
+    """Where the scale of the whole tensor comes from, if the caller states none."""
 
     DERIVED = "derived"
     """From the tensor's largest magnitude."""

@@ -122,9 +122,9 @@ class FloatCodes:
         special = special_codes(self.rule, self.target, self.source, self.saturate)
         bits: int = struct.unpack("<Q", struct.pack("<d", y))[0]
         mantissa = (bits & ((1 << 52) - 1)) >> (52 - self.format.mantissa_bits)
-        kept = special.nan | mantissa & special.nan_payload
+        magnitude = special.nan | mantissa & special.nan_payload
         sign = self.format.sign_bit if bits >> 63 else 0
-        return max(kept, special.smallest_nan) | ((sign & special.nan_sign) ^ special.nan_flip)
+        return max(magnitude, special.smallest_nan) | ((sign & special.nan_sign) ^ special.nan_flip)
 
     def _nan(self, working: Working, symbol: str, code: int) -> Code:
         self._add(working, StepKind.NAN, symbol, code)
@@ -241,11 +241,11 @@ class CastExplainer(Explainer):
             target = float_element(self.plan.output_type, "output")
             working.float(StepKind.CONVERT, "y", f"{target.name}({symbol})", Rounded(value), target)
             return ElementExplanation(text, 0, tuple(working.steps), value)
-        found = self.codes.explain(working, symbol, value)
-        result: int | float = found.code
+        encoded = self.codes.explain(working, symbol, value)
+        result: int | float = encoded.code
         if self.codes.target in COMPUTE_DTYPES:
-            result = self.codes.format.value(found.code)
-        return ElementExplanation(text, 0, tuple(working.steps), result, found.saturated)
+            result = self.codes.format.value(encoded.code)
+        return ElementExplanation(text, 0, tuple(working.steps), result, encoded.saturated)
 
 
 def decode(working: Working, symbol: str, code: int, name: str) -> float:

@@ -19,7 +19,7 @@ from requant.convert.explain.explanation import (
     parameter_index,
 )
 from requant.convert.explain.float_steps import F16, F32, F64, Precision, Rounded, signed_zero, wrap_int32
-from requant.convert.explain.working import INTEGER, Scales, Working, float_text, lanes_of, step_precision
+from requant.convert.explain.working import INTEGER, Scales, Working, compute_type_of, float_text, step_precision
 from requant.convert.quantile import table_values, zero_points_in
 from requant.formats.elements import FloatElement
 from requant.formats.rules import Difference
@@ -51,7 +51,7 @@ class IntegerDequantization:
         working.know(q=str(q), z=str(z))
         s = self.scales.show(working, parameter)
         expressed = operand.expressed
-        if lanes_of(expressed) is F64:
+        if compute_type_of(expressed) is F64:
             if rule.difference in _F64_OF_FLOATS:
                 return self._of_floats(working, float(q), float(z), s, Precision((F64,)))
             return self._of_integer(working, q, z, s, Precision((F64,)))
@@ -86,10 +86,10 @@ class IntegerDequantization:
 
 def integer_as(working: Working, symbol: str, number: int, to: Precision) -> float:
     """Return an integer as a float. Add a step if that is another number."""
-    found = to.round(Fraction(number))
-    if found.exact is not None or found.value != number:
-        working.float(StepKind.CONVERT, symbol, f"{to.element.name}({symbol})", found, to.element)
-    return found.value
+    rounded = to.round(Fraction(number))
+    if rounded.exact is not None or rounded.value != number:
+        working.float(StepKind.CONVERT, symbol, f"{to.element.name}({symbol})", rounded, to.element)
+    return rounded.value
 
 
 def convert(working: Working, symbol: str, value: float, to: FloatElement) -> float:
@@ -190,8 +190,8 @@ def dequantize_explainer(
     return _explainer_of(plan, dequantize_rule(plan.input_type, plan.output_type, profile, more_storages=more_storages))
 
 
-def _explainer_of(plan: Plan, found: DequantizeRule) -> DequantizeExplainer:
-    rule, operand = found.rule, found.operand
+def _explainer_of(plan: Plan, resolved: DequantizeRule) -> DequantizeExplainer:
+    rule, operand = resolved.rule, resolved.operand
     scales = Scales.of(rule, operand)
     if operand.is_float:
         return _OfSmallFloats(plan, operand, rule, scales)

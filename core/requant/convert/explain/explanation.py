@@ -171,12 +171,12 @@ def formulas(explained: ElementExplanation) -> tuple[str, ...]:
 
 
 def numbers(array: Array, tensor: TensorType) -> list[int | float]:
-    """Return the elements of a tensor as they are kept: floats, or stored integers and codes."""
+    """Return the elements of a tensor as they are stored: floats, integers or codes."""
     element = tensor.element
     if isinstance(element, FloatElement) and element.name in COMPUTE_DTYPES:
         array = widen(array, element)
-    found: list[int | float] = array.tolist()
-    return found
+    elements: list[int | float] = array.tolist()
+    return elements
 
 
 def same(a: int | float, b: int | float) -> bool:

@@ -52,13 +52,13 @@ class Precision:
             value = _rounded(Fraction(value), element)
             if math.isinf(value):
                 break
-        found = float(value)
-        if found == 0.0:
-            found = -0.0 if negative or exact < 0 else 0.0
-        if math.isfinite(found) and found == exact:
-            return Rounded(found)
-        twice = len(self.elements) > 1 and _rounded(exact, self.element) != found
-        return Rounded(found, exact, self.elements[0].name if twice else None)
+        nearest = float(value)
+        if nearest == 0.0:
+            nearest = -0.0 if negative or exact < 0 else 0.0
+        if math.isfinite(nearest) and nearest == exact:
+            return Rounded(nearest)
+        twice = len(self.elements) > 1 and _rounded(exact, self.element) != nearest
+        return Rounded(nearest, exact, self.elements[0].name if twice else None)
 
     def of(self, number: float) -> Rounded:
         """Round a float."""

@@ -41,7 +41,15 @@ from requant.convert.explain.float_steps import (
     signed_zero,
     wrap_int32,
 )
-from requant.convert.explain.working import INTEGER, Scales, Working, exact_text, float_text, lanes_of, step_precision
+from requant.convert.explain.working import (
+    INTEGER,
+    Scales,
+    Working,
+    compute_type_of,
+    exact_text,
+    float_text,
+    step_precision,
+)
 from requant.convert.quantile import table_values, zero_points_in
 from requant.convert.quantize import NanPolicy, QuantizeRule, plan_quantize, quantize_rule
 from requant.convert.quantize_plans import Runs
@@ -96,14 +104,14 @@ def quotient_steps(
 
 def _reciprocal(working: Working, rule: OperationRule, scales: Scales, parameter: int) -> float:
     """Add the steps to r, the reciprocal of the type's scale or of s, and return r."""
-    lane = lanes_of(scales.operand.expressed)
+    compute_type = compute_type_of(scales.operand.expressed)
     if rule.quotient is Quotient.RECIPROCAL_OF_F64:
         exact = 1 / Fraction(scales.known(working, parameter))
-        both = Precision((F64, lane)).round(exact)
-        return working.float(StepKind.RECIPROCAL, "r", f"{lane.name}(f64(1 / scale))", both, lane)
+        both = Precision((F64, compute_type)).round(exact)
+        return working.float(StepKind.RECIPROCAL, "r", f"{compute_type.name}(f64(1 / scale))", both, compute_type)
     s = scales.show(working, parameter)
-    r = working.float(StepKind.RECIPROCAL, "r", "1 / s", Precision((lane,)).divide(1.0, s), lane)
-    return _flushed(working, "r", r, lane) if rule.flushes else r
+    r = working.float(StepKind.RECIPROCAL, "r", "1 / s", Precision((compute_type,)).divide(1.0, s), compute_type)
+    return _flushed(working, "r", r, compute_type) if rule.flushes else r
 
 
 def _flushed(working: Working, symbol: str, value: float, element: FloatElement) -> float:
@@ -128,18 +136,18 @@ class IntegerQuantization:
     def explain(self, working: Working, x: float, parameter: int, index: int) -> Stored:
         """Add the steps of element `index`, which is x, and return what it is stored as."""
         rule, scales, operand = self.rule, self.scales, self.operand
-        lane = lanes_of(operand.expressed)
+        compute_type = compute_type_of(operand.expressed)
         steps = step_precision(rule, operand.expressed)
         z = operand.zero_points[parameter]
         working.know(z=str(z), lo=str(operand.minimum), hi=str(operand.maximum))
         if rule.flushes:
-            x = _flushed(working, "x", x, lane)
+            x = _flushed(working, "x", x, compute_type)
         symbol = "v"
         if rule.quotient is Quotient.FUSED:
             r = _reciprocal(working, rule, scales, parameter)
-            a = self._float_zero_point(working, z, precision(lane))
-            value = Precision((lane,)).multiply_add(x, r, a)
-            v = working.float(StepKind.MULTIPLY_ADD, "w", "fma(x, r, z)", value, lane)
+            a = self._float_zero_point(working, z, precision(compute_type))
+            value = Precision((compute_type,)).multiply_add(x, r, a)
+            v = working.float(StepKind.MULTIPLY_ADD, "w", "fma(x, r, z)", value, compute_type)
             symbol = "w"
         else:
             v = quotient_steps(working, rule, scales, x, parameter, steps)
@@ -150,7 +158,7 @@ class IntegerQuantization:
         if math.isnan(v):
             return self._nan(working, z)
         n = self._rounded(working, symbol, v, index)
-        return self._within_bounds(working, n, z, steps, lane)
+        return self._within_bounds(working, n, z, steps, compute_type)
 
     @property
     def _adds_before(self) -> bool:
@@ -168,10 +176,10 @@ class IntegerQuantization:
     @staticmethod
     def _float_zero_point(working: Working, z: int, to: Precision) -> float:
         """Return the zero point as a float. Add a step if that is another number."""
-        found = Precision((to.element,)).round(Fraction(z))
-        if found.exact is None:
-            return found.value
-        return working.float(StepKind.CONVERT, "z", f"{to.element.name}(z)", found, to.element)
+        rounded = Precision((to.element,)).round(Fraction(z))
+        if rounded.exact is None:
+            return rounded.value
+        return working.float(StepKind.CONVERT, "z", f"{to.element.name}(z)", rounded, to.element)
 
     def _rounded(self, working: Working, symbol: str, v: float, index: int) -> float | int:
         """Round to an integer. Infinities stay."""
@@ -188,7 +196,9 @@ class IntegerQuantization:
         n = round_to_integer(exact, rule.rounding, draw)
         return working.integer(StepKind.ROUND, result, formula, n, exact=exact)
 
-    def _within_bounds(self, working: Working, n: float | int, z: int, steps: Precision, lane: FloatElement) -> Stored:
+    def _within_bounds(
+        self, working: Working, n: float | int, z: int, steps: Precision, compute_type: FloatElement
+    ) -> Stored:
         """Add the zero point, unless it has been added, and apply the bounds."""
         operand, overflow = self.operand, self.rule.overflow
         if overflow in (Overflow.INDEFINITE, Overflow.INDEFINITE_BELOW):
@@ -200,9 +210,9 @@ class IntegerQuantization:
             else:
                 working.text(StepKind.ADD_ZERO_POINT, "t", "n + z", working.known("n"), INTEGER)
         elif not self._adds_before:
-            a = self._float_zero_point(working, z, Precision((lane,)))
-            whole = Precision((lane,)).add(float(n), a)
-            total = working.float(StepKind.ADD_ZERO_POINT, "t", f"{lane.name}(n + z)", whole, lane)
+            a = self._float_zero_point(working, z, Precision((compute_type,)))
+            whole = Precision((compute_type,)).add(float(n), a)
+            total = working.float(StepKind.ADD_ZERO_POINT, "t", f"{compute_type.name}(n + z)", whole, compute_type)
         saturated = beyond(total, operand.minimum, operand.maximum)
         lowest, highest = self._bounds(steps)
         working.know(lo=str(lowest), hi=str(highest))
@@ -291,11 +301,11 @@ class QuantizeExplainer(Explainer):
         parameter = parameter_index(static_shape(self.operand.tensor), self.operand.blocks, index)
         text = float_text(x, float_element(self.plan.input_type, "input"))
         working.know(x=text)
-        stored = self.stored(working, x, parameter, index)
+        stored = self.quantized_value(working, x, parameter, index)
         return ElementExplanation(text, parameter, tuple(working.steps), stored.value, stored.saturated)
 
     @abstractmethod
-    def stored(self, working: Working, x: float, parameter: int, index: int) -> Stored:
+    def quantized_value(self, working: Working, x: float, parameter: int, index: int) -> Stored:
         """Add the steps of element `index`, and return what it is stored as."""
 
 
@@ -307,7 +317,7 @@ class _ToIntegers(QuantizeExplainer):
     alone: IntegerQuantization
     boundary_nibbles: frozenset[int]
 
-    def stored(self, working: Working, x: float, parameter: int, index: int) -> Stored:
+    def quantized_value(self, working: Working, x: float, parameter: int, index: int) -> Stored:
         rule = self.alone if index in self.boundary_nibbles else self.integers
         return rule.explain(working, x, parameter, index)
 
@@ -320,7 +330,7 @@ class _ToSmallFloats(QuantizeExplainer):
     scales: Scales
     codes: FloatCodes
 
-    def stored(self, working: Working, x: float, parameter: int, index: int) -> Stored:
+    def quantized_value(self, working: Working, x: float, parameter: int, index: int) -> Stored:
         # x / s is computed in f32 and then rounded to the precision of the rule.
         v = quotient_steps(
             working, self.rule, self.scales, x, parameter, step_precision(self.rule, self.operand.expressed)
@@ -340,7 +350,7 @@ class _ToTable(QuantizeExplainer):
     entries: tuple[tuple[float, int], ...]
     zero_points: tuple[float, ...]
 
-    def stored(self, working: Working, x: float, parameter: int, index: int) -> Stored:
+    def quantized_value(self, working: Working, x: float, parameter: int, index: int) -> Stored:
         operand, rule, expressed = self.operand, self.rule, self.operand.expressed
         steps = step_precision(rule, expressed)
         z = self.zero_points[parameter]
@@ -372,10 +382,10 @@ class _ToTable(QuantizeExplainer):
 
 def _entries(values: Array, operand: QuantizedOperand) -> tuple[tuple[float, int], ...]:
     """Return the distinct values of a table with their lowest codes, within the bounds of the type."""
-    found: dict[float, int] = {}
+    codes: dict[float, int] = {}
     for code in range(operand.minimum, operand.maximum + 1):
-        found.setdefault(float(values[code - operand.lowest]), code)
-    return tuple(sorted(found.items()))
+        codes.setdefault(float(values[code - operand.lowest]), code)
+    return tuple(sorted(codes.items()))
 
 
 def quantize_explainer(
@@ -396,10 +406,10 @@ def quantize_explainer(
     return _explainer_of(plan, quantize_rule(plan.input_type, plan.output_type, profile, **overrides), seed, saturate)
 
 
-def _explainer_of(plan: Plan, found: QuantizeRule, seed: int, saturate: bool | None) -> QuantizeExplainer:
-    rule, operand = found.rule, found.operand
+def _explainer_of(plan: Plan, resolved: QuantizeRule, seed: int, saturate: bool | None) -> QuantizeExplainer:
+    rule, operand = resolved.rule, resolved.operand
     scales = Scales.of(rule, operand)
-    if found.encoder is not None:
+    if resolved.encoder is not None:
         codes = FloatCodes(profile_named(plan.profile).cast_rule(), operand.storage, saturate=saturate)
         return _ToSmallFloats(plan, operand, rule, scales, codes)
     if operand.quantile is not None:
@@ -407,7 +417,7 @@ def _explainer_of(plan: Plan, found: QuantizeRule, seed: int, saturate: bool | N
         zero_points = tuple(map(float, zero_points_in(operand.expressed, operand.zero_points)))
         return _ToTable(plan, operand, rule, scales, entries, zero_points)
     integers = IntegerQuantization(rule, scales, seed)
-    if found.alone is None:
+    if resolved.alone is None:
         return _ToIntegers(plan, operand, integers, integers, frozenset())
     boundary_nibbles = frozenset(Runs.of(operand).boundary_nibbles(0, operand.elements).tolist())
-    return _ToIntegers(plan, operand, integers, IntegerQuantization(found.alone, scales, seed), boundary_nibbles)
+    return _ToIntegers(plan, operand, integers, IntegerQuantization(resolved.alone, scales, seed), boundary_nibbles)

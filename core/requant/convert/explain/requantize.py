@@ -61,7 +61,7 @@ def multiply(working: Working, scheme: Scheme, stage: FixedPoint, given: Multipl
 
 
 def _multiplier(working: Working, scheme: Scheme, given: Multiplier, prepared: Prepared) -> int:
-    """Return the multiplier that is computed with. Add a step if it is not the given one."""
+    """Return the multiplier that is computed with. Add a step if the rule changes it."""
     if prepared.multiplier == given.multiplier:
         return prepared.multiplier
     # A shift that leaves nothing of the product: the multiplier is taken as 0.
@@ -120,8 +120,8 @@ def scale_by_factor(
     target: StoredOperand,
 ) -> Stored:
     """Add the steps from q to the output. `exact_factor`: the factor before it became a multiplier."""
-    lane = F32 if stage.rule in _IN_F32 else F64
-    steps = Precision((lane,))
+    compute_type = F32 if stage.rule in _IN_F32 else F64
+    steps = Precision((compute_type,))
     f = steps.of(stage.prepare(given).factor).value
     exact = scheme.represented(given)
     # TOSA's multipliers are rounded to f32; all others are exact in the type that is computed in.
@@ -131,9 +131,11 @@ def scale_by_factor(
     if stage.rule is FloatRule.F32_OFFSET:
         return _with_offset(working, f, exact_factor, q, zeros, target)
     v = working.integer(StepKind.SUBTRACT_ZERO_POINT, "v", "q - z_in", q - zeros.input)
-    p = working.float(StepKind.MULTIPLY, "p", "v * f", steps.multiply(integer_as(working, "v", v, steps), f), lane)
+    p = working.float(
+        StepKind.MULTIPLY, "p", "v * f", steps.multiply(integer_as(working, "v", v, steps), f), compute_type
+    )
     if stage.rule is FloatRule.F64_EVEN_OFFSET:
-        w = working.float(StepKind.ADD_ZERO_POINT, "w", "p + z_out", steps.add(p, float(zeros.output)), lane)
+        w = working.float(StepKind.ADD_ZERO_POINT, "w", "p + z_out", steps.add(p, float(zeros.output)), compute_type)
         y = _rounded(working, "w", w, Rounding.NEAREST_EVEN)
         return clamp(working, "y", y, target.minimum, target.maximum)
     y = _rounded(working, "p", p, Rounding.NEAREST_AWAY if stage.rule is FloatRule.F64_AWAY else Rounding.NEAREST_EVEN)
@@ -306,5 +308,5 @@ def requantize_explainer(
 
 
 def scaling_explainer(plan: ScalingPlan) -> Explainer:
-    """Return the explanation of a plan whose multipliers were given."""
+    """Return the explanation of a plan with multipliers of the caller."""
     return _ByScheme(plan, plan, derived=False)

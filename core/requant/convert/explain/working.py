@@ -57,10 +57,10 @@ def float_bits(value: float, element: FloatElement) -> str:
 def exact_text(number: Fraction) -> str:
     """Return a number in decimal: all digits where there are at most 30, else the first 20 and an ellipsis."""
     context = Context(prec=_MAX_DIGITS, rounding=ROUND_DOWN)
-    found = context.divide(Decimal(number.numerator), Decimal(number.denominator))
+    digits = context.divide(Decimal(number.numerator), Decimal(number.denominator))
     if not context.flags[Inexact]:
-        return _lower(found.normalize(context))
-    mantissa, e, exponent = _lower(Context(prec=_DIGITS_OF_LONGER, rounding=ROUND_DOWN).plus(found)).partition("e")
+        return _lower(digits.normalize(context))
+    mantissa, e, exponent = _lower(Context(prec=_DIGITS_OF_LONGER, rounding=ROUND_DOWN).plus(digits)).partition("e")
     return f"{mantissa}…{e}{exponent}"
 
 
@@ -173,14 +173,14 @@ def _between(exact: Fraction, value: float, element: FloatElement) -> bool:
     return neighbour.exact is None and math.isfinite(neighbour.value)
 
 
-def lanes_of(expressed: FloatElement) -> FloatElement:
+def compute_type_of(expressed: FloatElement) -> FloatElement:
     """Return the narrowest type that an expressed type is computed in: f32, or f64."""
     return F64 if COMPUTE_DTYPES[expressed.name] == "<f8" else F32
 
 
 def step_precision(rule: OperationRule, expressed: FloatElement) -> Precision:
     """Return what the rule rounds each step to."""
-    return precision(expressed if rule.steps is Steps.EXPRESSED else lanes_of(expressed))
+    return precision(expressed if rule.steps is Steps.EXPRESSED else compute_type_of(expressed))
 
 
 @dataclass(frozen=True, slots=True)

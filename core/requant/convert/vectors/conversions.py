@@ -67,9 +67,9 @@ def zero_points_of(storage: StorageType, draws: Draws) -> ZeroPoints:
 
 
 def designed_scales(
-    storage: StorageType, real: FloatElement, seed: int, most: int
+    storage: StorageType, real: FloatElement, seed: int, max_sets: int
 ) -> Iterator[tuple[float, int, tuple[Why, ...]]]:
-    """Yield at most `most` scales with zero point and reason."""
+    """Yield at most `max_sets` scales with zero point and reason."""
     draws = Draws(seed)
     format_ = Floats(real.name).format
     ulp = 2.0**-format_.mantissa_bits
@@ -87,17 +87,17 @@ def designed_scales(
         (format_.largest, Why.SCALE_LARGEST),
     ]
     zero_points = zero_points_of(storage, draws)
-    for (scale, why), (zero_point, more) in islice(zip(scales, zero_points, strict=False), most):
+    for (scale, why), (zero_point, more) in islice(zip(scales, zero_points, strict=False), max_sets):
         yield scale, zero_point, (why, *more)
 
 
 def designed_multipliers(
-    scheme: Scheme, width: int, inputs: ZeroPoints, outputs: ZeroPoints, draws: Draws, most: int
+    scheme: Scheme, width: int, inputs: ZeroPoints, outputs: ZeroPoints, draws: Draws, max_sets: int
 ) -> Iterator[tuple[Multiplier, tuple[int, int], tuple[Why, ...]]]:
-    """Yield at most `most` multipliers with shift, both zero points and the reason. `width`: bits of an input."""
-    for given, why in islice(_pairs(scheme, width, draws), most):
+    """Yield at most `max_sets` multipliers with shift, both zero points and the reason. `width`: bits of an input."""
+    for multiplier, why in islice(_pairs(scheme, width, draws), max_sets):
         zero_point, more = next(outputs)
-        yield given, (next(inputs)[0], zero_point), (*why, *more)
+        yield multiplier, (next(inputs)[0], zero_point), (*why, *more)
 
 
 def _pairs(scheme: Scheme, width: int, draws: Draws) -> Iterator[tuple[Multiplier, tuple[Why, ...]]]:
@@ -150,40 +150,42 @@ def conversion_subjects(
     *,
     multipliers: Sequence[Multiplier] | None = None,
     seed_of_sets: int = 0,
-    most: int = MAX_CHANNELS,
+    max_sets: int = MAX_CHANNELS,
     **options: Any,
 ) -> list[Subject]:
     """Return the subjects of a conversion from `input_type`. `options` are those of its plan.
 
-    Each multiplier of per-tensor types is a set of its own. `seed_of_sets` and
-    `most` are of sets that are designed. Raise what the
-    plan raises, TypeFitError for the type of a tensor, UnsupportedError for parameters of blocks.
+    Each multiplier of per-tensor types is a set of its own. `seed_of_sets` and `max_sets` are of designed sets.
+    Raise what the plan raises, TypeFitError for the type of a tensor, UnsupportedError for parameters of blocks.
     """
     with error_side("input"):
         source = _element(input_type)
     with error_side("output"):
         target = None if output_type is None else _element(output_type)
-    made = _Conversion(operation, source, target, profile, options)
+    conversion = _Conversion(operation, source, target, profile, options)
     if operation is Operation.REQUANTIZE:
         if multipliers is None and isinstance(source, IntegerElement) and isinstance(target, IntegerElement):
-            return made.of_designed_multipliers(seed_of_sets, most)
-        if multipliers is not None and not made.channels:
-            return [made.subject((each,), (ParameterReason.GIVEN,)) for each in multipliers]
-    elif made.lacks_scales:
-        return made.of_designed_scales(seed_of_sets, most)
-    return [made.subject(multipliers, (ParameterReason.GIVEN,), channel) for channel in range(made.channels or 1)]
+            return conversion.of_designed_multipliers(seed_of_sets, max_sets)
+        if multipliers is not None and not conversion.channels:
+            return [conversion.subject((each,), (ParameterReason.GIVEN,)) for each in multipliers]
+    elif conversion.lacks_scales:
+        return conversion.of_designed_scales(seed_of_sets, max_sets)
+    return [
+        conversion.subject(multipliers, (ParameterReason.GIVEN,), channel)
+        for channel in range(conversion.channels or 1)
+    ]
 
 
-def _element(given: Type) -> Any:
-    if isinstance(given, TensorType):
+def _element(type_: Type) -> Any:
+    if isinstance(type_, TensorType):
         raise TypeFitError("expected an element type, not a tensor type; set the number of vectors with count")
-    if isinstance(given, UniformSubChannelType):
+    if isinstance(type_, UniformSubChannelType):
         raise UnsupportedError("vectors take parameters per tensor or per axis; these are per block")
-    storage = getattr(getattr(given, "storage", None), "element", None)
+    storage = getattr(getattr(type_, "storage", None), "element", None)
     if isinstance(storage, QuantileType) and len(storage.table) > MAX_CODES:
         detail = f"the table has {len(storage.table)} values; vectors take at most {MAX_CODES}"
         raise LimitError(detail, limit=MAX_CODES)
-    return given
+    return type_
 
 
 class _Conversion:
@@ -212,7 +214,7 @@ class _Conversion:
         stored = self.target if self.operation is Operation.QUANTIZE else self.source
         return isinstance(stored, IntegerElement)
 
-    def of_designed_scales(self, seed: int, most: int) -> list[Subject]:
+    def of_designed_scales(self, seed: int, max_sets: int) -> list[Subject]:
         """Return a subject for each designed scale and zero point that the profile accepts."""
         quantizes = self.operation is Operation.QUANTIZE
         stored, real = (self.target, self.source) if quantizes else (self.source, self.target or FLOATS["f32"])
@@ -228,9 +230,9 @@ class _Conversion:
             source, target = (self.source, typed) if quantizes else (typed, self.target)
             return _Conversion(self.operation, source, target, self.profile, self.options).subject(None, why)
 
-        return taken(subject, designed_scales(storage, real, seed, most))
+        return accepted_subjects(subject, designed_scales(storage, real, seed, max_sets))
 
-    def of_designed_multipliers(self, seed: int, most: int) -> list[Subject]:
+    def of_designed_multipliers(self, seed: int, max_sets: int) -> list[Subject]:
         """Return a subject for each designed multiplier, shift and pair of zero points that the scheme accepts."""
         with error_side("input"):
             source = storage_of(self.source)
@@ -238,27 +240,29 @@ class _Conversion:
             target = storage_of(self.target)
         named = self.options.get("scheme") or self._scheme_for(storage_name(source), storage_name(target))
 
-        def with_zero_points(given: Multiplier, numbers: tuple[int, int], why: tuple[ParameterReason, ...]) -> Subject:
+        def with_zero_points(
+            multiplier: Multiplier, numbers: tuple[int, int], why: tuple[ParameterReason, ...]
+        ) -> Subject:
             typed = [
                 UniformType(storage, FLOATS["f32"], 1.0, zero_point)
                 for storage, zero_point in zip((source, target), numbers, strict=True)
             ]
-            made = _Conversion(self.operation, typed[0], typed[1], self.profile, self.options)
-            return made.subject((given,), why)
+            conversion = _Conversion(self.operation, typed[0], typed[1], self.profile, self.options)
+            return conversion.subject((multiplier,), why)
 
-        def subject(given: Multiplier, numbers: tuple[int, int], why: tuple[ParameterReason, ...]) -> Subject:
+        def subject(multiplier: Multiplier, numbers: tuple[int, int], why: tuple[ParameterReason, ...]) -> Subject:
             try:
-                return with_zero_points(given, numbers, why)
+                return with_zero_points(multiplier, numbers, why)
             except UnsupportedError:
                 # Some types have no zero point but 0, such as i16 in LiteRT.
-                return with_zero_points(given, (0, 0), tuple(each for each in why if each not in _OF_ZERO_POINTS))
+                return with_zero_points(multiplier, (0, 0), tuple(each for each in why if each not in _OF_ZERO_POINTS))
 
         draws = Draws(seed)
         # Accumulators of 32 bits have none.
         inputs = zero_points_of(source, draws) if source.width < 32 else cycle([(0, ())])
         outputs = zero_points_of(target, draws)
-        designs = designed_multipliers(scheme_named(named), source.width, inputs, outputs, draws, most)
-        return taken(subject, designs)
+        designs = designed_multipliers(scheme_named(named), source.width, inputs, outputs, draws, max_sets)
+        return accepted_subjects(subject, designs)
 
     def _scheme_for(self, source: str, target: str) -> str:
         """Return the scheme of the profile for a pair of storages. Some pairs have one of their own."""
@@ -365,15 +369,15 @@ def storage_of(element: IntegerElement) -> StorageType:
     return StorageType.unbounded(replace(element, signedness=Signedness.SIGNLESS), signed=signed)
 
 
-def taken(make: Callable[..., Subject], designs: Iterable[tuple[Any, ...]]) -> list[Subject]:
+def accepted_subjects(make: Callable[..., Subject], designs: Iterable[tuple[Any, ...]]) -> list[Subject]:
     """Return the subjects of the designs that are accepted. If none is, raise the error of the first."""
-    found: list[Subject] = []
+    subjects: list[Subject] = []
     refusal: RequantError | None = None
     for design in designs:
         try:
-            found.append(make(*design))
+            subjects.append(make(*design))
         except (UnsupportedError, ParameterError, PreconditionError, TypeFitError) as error:
             refusal = refusal or error
-    if not found and refusal is not None:
+    if not subjects and refusal is not None:
         raise refusal
-    return found
+    return subjects

@@ -59,14 +59,14 @@ class Table:
     stages: tuple[Column, ...]
 
     @classmethod
-    def of(cls, found: Vectors) -> Table:
+    def of(cls, vectors: Vectors) -> Table:
         """Return the table of vectors."""
         return cls(
-            element_column("input", [each.input for each in found.vectors], found.input),
-            element_column("expected", [each.expected for each in found.vectors], found.output),
-            tuple(each.parameters for each in found.vectors),
-            tuple(_parameters(found)),
-            tuple(_stages([each.explanation for each in found.vectors])),
+            element_column("input", [each.input for each in vectors.vectors], vectors.input),
+            element_column("expected", [each.expected for each in vectors.vectors], vectors.output),
+            tuple(each.parameters for each in vectors.vectors),
+            tuple(_parameters(vectors)),
+            tuple(_stages([each.explanation for each in vectors.vectors])),
         )
 
 
@@ -80,22 +80,22 @@ def element_column(name: str, numbers: Sequence[int], element: Element) -> Colum
 
 def real_bits(numbers: Sequence[float], element: FloatElement) -> list[int]:
     """Return the bits of numbers, rounded once to a float."""
-    lanes = np.array(numbers, np.float64)
-    rounded = narrowed(lanes, element)
+    reals = np.array(numbers, np.float64)
+    rounded = narrowed(reals, element)
     bits: list[int] = rounded.view(f"<u{rounded.dtype.itemsize}").tolist()
     return bits
 
 
-def _parameters(found: Vectors) -> Iterator[Column]:
+def _parameters(vectors: Vectors) -> Iterator[Column]:
     """Yield a column for each parameter of the sets. All sets have the same parameters."""
-    for name in found.sets[0].numbers:
-        numbers = [each.numbers[name] for each in found.sets]
-        if name in found.reals:
-            element = found.scale
+    for name in vectors.sets[0].numbers:
+        numbers = [each.numbers[name] for each in vectors.sets]
+        if name in vectors.reals:
+            element = vectors.scale
             yield Column(name, Kind.FLOAT, element.width, tuple(real_bits(numbers, element)), element.name)
         else:
             whole = [int(number) for number in numbers]
-            width = found.widths.get(name, 64)
+            width = vectors.widths.get(name, 64)
             yield Column(name, Kind.SIGNED, width, tuple(whole), f"i{width}")
 
 
@@ -104,13 +104,13 @@ def _stages(explained: Sequence[ElementExplanation]) -> Iterator[Column]:
     last: list[Mapping[str, Step]] = [{step.symbol: step for step in each.steps} for each in explained]
     symbols = dict.fromkeys(symbol for steps in last for symbol in steps)
     for symbol in symbols:
-        found = [steps.get(symbol) for steps in last]
-        types = {step.precision for step in found if step is not None}
+        results = [steps.get(symbol) for steps in last]
+        types = {step.precision for step in results if step is not None}
         if types <= {"integer", "i32"}:
-            yield Column(f"stage_{symbol}", Kind.SIGNED, 64, tuple(map(_integer, found)), "i64")
+            yield Column(f"stage_{symbol}", Kind.SIGNED, 64, tuple(map(_integer, results)), "i64")
         elif len(types) == 1 and types <= _STAGES:
             element = FLOATS[types.pop()]
-            bits = [0 if step is None or step.bits is None else int(step.bits, 16) for step in found]
+            bits = [0 if step is None or step.bits is None else int(step.bits, 16) for step in results]
             yield Column(f"stage_{symbol}", Kind.FLOAT, element.width, tuple(bits), element.name)
 
 
@@ -130,26 +130,26 @@ def stages_text(explained: ElementExplanation) -> str:
 _INT64_MINIMUM = -(1 << 63)
 
 
-def c_header(found: Vectors, title: str, about: Sequence[str]) -> str:
+def c_header(vectors: Vectors, title: str, about: Sequence[str]) -> str:
     """Return the header. `title`: the operation, the prefix of all identifiers; `about`: lines of the top comment."""
-    table = Table.of(found)
+    table = Table.of(vectors)
     name = re.sub(r"[^a-z0-9]+", "_", title.lower()).strip("_")
-    lines = ["/*", *(f" * {_safe(line)}".rstrip() for line in _preface(found, title, about)), " */"]
+    lines = ["/*", *(f" * {_safe(line)}".rstrip() for line in _preface(vectors, title, about)), " */"]
     guard = f"REQUANT_VECTORS_{name.upper()}_H"
     lines += [f"#ifndef {guard}", f"#define {guard}", "", "#include <stdint.h>", ""]
-    lines.append(f"#define {name.upper()}_COUNT {len(found.vectors)}")
-    lines.append(f"#define {name.upper()}_PARAMETER_SETS {len(found.sets)}")
-    if len(found.sets) == 1:
+    lines.append(f"#define {name.upper()}_COUNT {len(vectors.vectors)}")
+    lines.append(f"#define {name.upper()}_PARAMETER_SETS {len(vectors.sets)}")
+    if len(vectors.sets) == 1:
         lines += [f"#define {_identifier(name, column).upper()} {_literal(column, 0)}" for column in table.parameters]
-    reasons = [", ".join(each.why) for each in found.sets]
+    reasons = [", ".join(each.why) for each in vectors.sets]
     for column in table.parameters:
         lines += _array(name, column, f"{name.upper()}_PARAMETER_SETS", reasons)
     places = Column("parameter_set", Kind.UNSIGNED, 16, table.places, "ui16")
     lines += ["", "/* The set of parameters of each vector. */", *_array(name, places, f"{name.upper()}_COUNT", ())]
-    why = [", ".join(each.why) for each in found.vectors]
+    why = [", ".join(each.why) for each in vectors.vectors]
     if table.input.kind is Kind.FLOAT:
-        why = [f"{each.explanation.input}; {said}" for each, said in zip(found.vectors, why, strict=True)]
-    steps = [stages_text(each.explanation) for each in found.vectors]
+        why = [f"{each.explanation.input}; {reason}" for each, reason in zip(vectors.vectors, why, strict=True)]
+    steps = [stages_text(each.explanation) for each in vectors.vectors]
     lines += _array(name, table.input, f"{name.upper()}_COUNT", why)
     lines += _array(name, table.expected, f"{name.upper()}_COUNT", steps)
     if table.stages:
@@ -162,13 +162,13 @@ def c_header(found: Vectors, title: str, about: Sequence[str]) -> str:
     return "\n".join([*lines, "", "#endif", ""])
 
 
-def _preface(found: Vectors, title: str, about: Sequence[str]) -> Iterator[str]:
+def _preface(vectors: Vectors, title: str, about: Sequence[str]) -> Iterator[str]:
     yield f"Vectors of {title}."
     yield ""
     yield from about
     yield ""
     yield "The steps of an ordinary element:"
-    yield from (f"    {line}" for line in found.formula)
+    yield from (f"    {line}" for line in vectors.formula)
 
 
 def _safe(text: str) -> str:
@@ -203,21 +203,21 @@ def _literal(column: Column, index: int) -> str:
     return f"UINT{column.container}_C(0x{number:0{(column.width + 3) // 4}x})"
 
 
-def readmemh(found: Vectors, title: str, about: Sequence[str]) -> str:
+def readmemh(vectors: Vectors, title: str, about: Sequence[str]) -> str:
     """Return a file of words, one for each vector. `title`: the operation; `about`: lines of the top comment.
 
     A word has the parameters in its highest bits and the expected result in its lowest ones. Numbers are in two's
     complement, floats as their bits. Comments say where each field lies.
     """
-    table = Table.of(found)
+    table = Table.of(vectors)
     fields = (*table.parameters, table.input, table.expected)
     width = sum(field.width for field in fields)
-    lines = [f"Vectors of {title}.", "", *about, "", f"{len(found.vectors)} words of {width} bits:"]
+    lines = [f"Vectors of {title}.", "", *about, "", f"{len(vectors.vectors)} words of {width} bits:"]
     lines += [f"    {line}" for line in _layout(fields, width)]
-    lines += ["", "The steps of an ordinary element:", *(f"    {line}" for line in found.formula)]
+    lines += ["", "The steps of an ordinary element:", *(f"    {line}" for line in vectors.formula)]
     text = [f"// {line}".rstrip() for line in lines]
     digits = (width + 3) // 4
-    for index, vector in enumerate(found.vectors):
+    for index, vector in enumerate(vectors.vectors):
         word = 0
         for field in (*table.parameters,):
             word = word << field.width | field.numbers[vector.parameters] & ((1 << field.width) - 1)

@@ -123,8 +123,8 @@ def _saturation_at(subject: Subject, domain: Domain, sign: int) -> tuple[Pair | 
         return report.saturated_low + report.saturated_high > 0
 
     def result(place: int) -> float:
-        (found,) = in_order(subject.results([pattern(place)]), subject.output, np.array([sign * place])).tolist()
-        return float(found)
+        (value,) = in_order(subject.results([pattern(place)]), subject.output, np.array([sign * place])).tolist()
+        return float(value)
 
     def pair(place: int) -> Pair:
         low, high = sorted((sign * (place - 1), sign * place))
@@ -133,11 +133,11 @@ def _saturation_at(subject: Subject, domain: Domain, sign: int) -> tuple[Pair | 
     start, stop = sign * center, sign * end
     if start == stop or saturates(start) or not saturates(stop):
         return None, ()
-    found = first(saturates, start, stop)
-    reached = result(found)
+    onset = first(saturates, start, stop)
+    reached = result(onset)
     if result(stop) == reached:
-        return pair(found), ()
-    return pair(found), (pair(first(lambda place: result(place) != reached, found, stop)),)
+        return pair(onset), ()
+    return pair(onset), (pair(first(lambda place: result(place) != reached, onset, stop)),)
 
 
 @cache
@@ -172,16 +172,18 @@ def steps(subject: Subject, domain: Domain, targets: Sequence[float]) -> list[Pa
         return in_order(subject.results([line.pattern(each) for each in ordinals.tolist()]), element, ordinals)
 
     low, high = (np.full(len(targets), end, np.int64) for end in (domain.lowest, domain.highest))
-    wanted = np.array(targets)
+    thresholds = np.array(targets)
     at_ends = results(np.array([domain.lowest, domain.highest], np.int64))
     rises = at_ends[0] <= at_ends[1]
 
-    def beyond(found: Ordered) -> NDArray[np.bool_]:
-        return found >= wanted if rises else found < wanted
+    def beyond(reached: Ordered) -> NDArray[np.bool_]:
+        return reached >= thresholds if rises else reached < thresholds
 
-    crossed = ~beyond(np.broadcast_to(at_ends[:1], wanted.shape)) & beyond(np.broadcast_to(at_ends[1:], wanted.shape))
-    low, high, wanted = low[crossed], high[crossed], wanted[crossed]
-    while wanted.size and bool(np.any(high.astype(object) - low.astype(object) > 1)):
+    crossed = ~beyond(np.broadcast_to(at_ends[:1], thresholds.shape)) & beyond(
+        np.broadcast_to(at_ends[1:], thresholds.shape)
+    )
+    low, high, thresholds = low[crossed], high[crossed], thresholds[crossed]
+    while thresholds.size and bool(np.any(high.astype(object) - low.astype(object) > 1)):
         # Neither the sum nor the difference of two ordinals of f64 fits int64.
         middle = (low >> 1) + (high >> 1) + (low & high & 1)
         above = beyond(results(middle))
@@ -316,8 +318,8 @@ def _wraps(subject: Subject) -> Iterator[tuple[int, int]]:
     if plan is None or not isinstance(plan.scheme.stage, FixedPoint):
         return
     zero_point = int(subject.parameters.get("input_zero_point", 0))
-    given = plan.multipliers[subject.place.channel if len(plan.multipliers) > 1 else 0]
-    left = max(31 - plan.scheme.stage.prepare(given).shift, 0)
+    multiplier = plan.multipliers[subject.place.channel if len(plan.multipliers) > 1 else 0]
+    left = max(31 - plan.scheme.stage.prepare(multiplier).shift, 0)
     if left:
         largest = _INT32_MAXIMUM >> left
         yield largest + zero_point, largest + 1 + zero_point
@@ -335,11 +337,11 @@ def _products_that_tie(subject: Subject, domain: Domain, draws: Draws) -> Iterat
     plan = _scaling(subject)
     if plan is None:
         return
-    given = plan.multipliers[subject.place.channel if len(plan.multipliers) > 1 else 0]
-    factors = [plan.scheme.represented(given)]
+    multiplier = plan.multipliers[subject.place.channel if len(plan.multipliers) > 1 else 0]
+    factors = [plan.scheme.represented(multiplier)]
     stage = plan.scheme.stage
     if isinstance(stage, FixedPoint):
-        prepared = stage.prepare(given)
+        prepared = stage.prepare(multiplier)
         factors.append(Fraction(prepared.multiplier << max(31 - prepared.shift, 0), 1 << 31))
     zero_point = int(subject.parameters.get("input_zero_point", 0))
     reach = max(domain.highest - zero_point, zero_point - domain.lowest)

@@ -301,11 +301,11 @@ class Subject:
         """
         explainer, places, source, target, _ = self._converted(patterns)
         results = target[places]
-        found = [explainer.element(index, source) for index in checked(places.tolist(), every=_CANCELLABLE)]
+        explanations = [explainer.element(index, source) for index in checked(places.tolist(), every=_CANCELLABLE)]
         stored = numbers(results, explainer.plan.output_type)
-        for explanation, result in zip(found, stored, strict=True):
+        for explanation, result in zip(explanations, stored, strict=True):
             if not same(explanation.result, result):
                 raise ContradictionError(
                     f"{explanation.input}: explained as {explanation.result}, computed as {result}"
                 )
-        return results, found, explainer.formula()
+        return results, explanations, explainer.formula()

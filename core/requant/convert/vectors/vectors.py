@@ -15,7 +15,7 @@ from requant.formats.float_format import round_to_format
 
 DEFAULT_COUNT, MAX_VECTORS = 256, 2048
 _WRAPPING = (StepKind.SHIFT_LEFT, StepKind.ADD_ZERO_POINT)
-MIN_OF_A_SET = 8
+MIN_PER_SET = 8
 """The minimum number of vectors per parameter set."""
 
 
@@ -62,16 +62,16 @@ def vectors_of(subjects: Sequence[Subject], count: int, seed: int, names: Mappin
     Raise LimitError if that is too few of each, and whatever the operation raises for every input.
     """
     share = count // len(subjects)
-    if share < MIN_OF_A_SET:
-        limit = count // MIN_OF_A_SET
+    if share < MIN_PER_SET:
+        limit = count // MIN_PER_SET
         raise LimitError(
-            f"there are {len(subjects)} parameter sets, but count is {count}; give {MIN_OF_A_SET} vectors or "
+            f"there are {len(subjects)} parameter sets, but count is {count}; give {MIN_PER_SET} vectors or "
             "more to each",
             limit=limit,
             pointer="/count",
         )
     draws = Draws(seed)
-    found: list[Vector] = []
+    vectors: list[Vector] = []
     formula: tuple[str, ...] = ()
     for index, subject in enumerate(checked(subjects)):
         patterns = choose(subject, share, draws)
@@ -79,7 +79,7 @@ def vectors_of(subjects: Sequence[Subject], count: int, seed: int, names: Mappin
         formula = formula or formulas
         reasons = _reasons(subject, patterns, results, explained)
         expected = _bits(results, subject.output)
-        found += map(Vector, [index] * len(patterns), patterns, expected, reasons, explained)
+        vectors += map(Vector, [index] * len(patterns), patterns, expected, reasons, explained)
     sets = tuple(
         ParameterSet({names.get(name, name): number for name, number in subject.parameters.items()}, subject.why)
         for subject in subjects
@@ -87,7 +87,7 @@ def vectors_of(subjects: Sequence[Subject], count: int, seed: int, names: Mappin
     one = subjects[0]
     reals = tuple(names.get(name, name) for name in one.parameters if name.endswith("scale"))
     widths = {names.get(name, name): _width(name, subjects) for name in one.parameters}
-    return Vectors(one.input, one.output, _scale(subjects), reals, widths, formula, sets, tuple(found))
+    return Vectors(one.input, one.output, _scale(subjects), reals, widths, formula, sets, tuple(vectors))
 
 
 def _scale(subjects: Sequence[Subject]) -> FloatElement:
@@ -136,7 +136,7 @@ def _reasons(
     ties = [has_tie(each) for each in explained]
     wraps = [_wraps(each) for each in explained]
     has_steps = bool(results_in_order(subject.output))
-    found = []
+    reasons = []
     for index, (pattern, explanation) in enumerate(zip(patterns, explained, strict=True)):
         why: list[Reason] = []
         ordinal = line.ordinal(pattern)
@@ -158,8 +158,8 @@ def _reasons(
         elif any(wraps[each] for each in beside):
             why.append(Reason.BESIDE_WRAP)
         why += line.reasons(pattern)
-        found.append(tuple(dict.fromkeys(why)) or (Reason.RANDOM,))
-    return found
+        reasons.append(tuple(dict.fromkeys(why)) or (Reason.RANDOM,))
+    return reasons
 
 
 def _of_bounds(subject: Subject, pattern: int, expected: int, explanation: ElementExplanation) -> list[Reason]:
@@ -167,19 +167,19 @@ def _of_bounds(subject: Subject, pattern: int, expected: int, explanation: Eleme
     source, target, parameters = subject.input, subject.output, subject.parameters
     if explanation.saturated is not None:
         return [Reason.SATURATES_LOW if explanation.saturated is Saturation.LOW else Reason.SATURATES_HIGH]
-    found = []
+    reasons = []
     stored, element = (expected, target) if isinstance(target, IntegerElement) else (pattern, source)
     if isinstance(element, IntegerElement):
         lowest, highest = (
             parameters.get("storage_minimum", element.minimum),
             parameters.get("storage_maximum", element.maximum),
         )
-        found += [Reason.STORAGE_MINIMUM] if stored == lowest else []
-        found += [Reason.STORAGE_MAXIMUM] if stored == highest else []
+        reasons += [Reason.STORAGE_MINIMUM] if stored == lowest else []
+        reasons += [Reason.STORAGE_MAXIMUM] if stored == highest else []
     if isinstance(source, IntegerElement):
         zero_point = parameters.get("input_zero_point", parameters.get("zero_point"))
-        found += [Reason.ZERO_POINT] if pattern == zero_point else []
-    return found
+        reasons += [Reason.ZERO_POINT] if pattern == zero_point else []
+    return reasons
 
 
 def _wraps(explained: ElementExplanation) -> bool:

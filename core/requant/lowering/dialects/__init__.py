@@ -18,7 +18,7 @@ from requant.lowering.dialects.upstream import Arith, Quant, Shape, Tensor
 @cache
 def context() -> Context:
     """Return the context with every dialect loaded."""
-    made = Context()
+    loaded = Context()
     for dialect in (Builtin, Func, Arith, Tensor, Linalg, Quant, Shape, StableHlo, Chlo, Tosa):
-        made.load_dialect(dialect)
-    return made
+        loaded.load_dialect(dialect)
+    return loaded

@@ -88,7 +88,7 @@ class Const(IRDLOperation):
 
 @irdl_op_definition
 class Rescale(IRDLOperation):
-    """`tosa.rescale`: see `requant.operators.tosa.rescale_plan` for the arithmetic and what may be given."""
+    """`tosa.rescale`: see `requant.operators.tosa.rescale_plan` for the arithmetic and the operands."""
 
     name = "tosa.rescale"
 

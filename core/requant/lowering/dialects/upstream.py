@@ -143,7 +143,7 @@ Shape = Dialect("shape", [ShapeOf, NumElements, SplitAt])
 
 
 class CastOperation(IRDLOperation):
-    """One operand and one result; what they may be is asked of `requant.mlir.casts`."""
+    """One operand and one result, which `requant.mlir.casts` checks."""
 
     input = operand_def()
     result = result_def()

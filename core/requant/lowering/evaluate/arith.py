@@ -125,8 +125,8 @@ def _comparison(name: str, op: Operation, operands: list[Array]) -> Array:
         raise NotEvaluatedError
     if predicate >= 6:
         operands = _logical(operands, type_of(element_part(op.operand_types[0])))
-    found: Array = np.asarray(_COMPARED[predicate](*operands))
-    return found
+    results: Array = np.asarray(_COMPARED[predicate](*operands))
+    return results
 
 
 def _shift(name: str, operands: list[Array], element: mlir.ElementType) -> Array:

@@ -66,9 +66,9 @@ def wrapped(array: Array, element: mlir.ElementType) -> Array:
         return array.astype(dtype_of(element))
     if element.width == 1:
         return (array.astype(np.int64) & 1).astype(np.bool_)
-    found = array.astype(element.dtype)
+    stored = array.astype(element.dtype)
     spare = 8 * element.dtype.itemsize - element.width
-    return ((found << spare) >> spare) if spare else found
+    return ((stored << spare) >> spare) if spare else stored
 
 
 def to_integer(values: Array, element: IntegerElement) -> Array:
@@ -76,9 +76,9 @@ def to_integer(values: Array, element: IntegerElement) -> Array:
     wide = values.astype(np.float64)
     whole = np.trunc(np.where(np.isnan(wide), 0.0, wide))
     inside = np.clip(whole, -(2.0**63), 2.0**63 - 1024)
-    found = np.clip(inside.astype(np.int64), element.minimum, min(element.maximum, 2**63 - 1))
-    found = np.where(whole >= 2.0**63, min(element.maximum, 2**63 - 1), found)
-    return found.astype(dtype_of(element))
+    clipped = np.clip(inside.astype(np.int64), element.minimum, min(element.maximum, 2**63 - 1))
+    clipped = np.where(whole >= 2.0**63, min(element.maximum, 2**63 - 1), clipped)
+    return clipped.astype(dtype_of(element))
 
 
 def poison_index(values: Array, element: IntegerElement) -> int | None:
@@ -86,8 +86,8 @@ def poison_index(values: Array, element: IntegerElement) -> int | None:
     wide = np.trunc(values.astype(np.float64).reshape(-1))
     with np.errstate(invalid="ignore"):
         wrong = ~((wide >= float(element.minimum)) & (wide < float(element.maximum) + 1.0))
-    found = np.flatnonzero(wrong)
-    return int(found[0]) if found.size else None
+    poisoned = np.flatnonzero(wrong)
+    return int(poisoned[0]) if poisoned.size else None
 
 
 def static_shape(op: Operation) -> tuple[int, ...]:

@@ -58,13 +58,15 @@ class Tensor:
 
 def function_named(module: Module, name: str | None) -> FuncOp:
     """Return the function of that name; without one `main`, or the only one. Raises UnknownNameError."""
-    found = {op.sym_name.data: op for op in module.operation.walk() if isinstance(op, FuncOp) and not op.is_declaration}
+    functions = {
+        op.sym_name.data: op for op in module.operation.walk() if isinstance(op, FuncOp) and not op.is_declaration
+    }
     if name is None:
-        name = "main" if "main" in found or len(found) != 1 else next(iter(found))
-    if name not in found:
-        listed = ", ".join(list(found)[:8])[:400]
+        name = "main" if "main" in functions or len(functions) != 1 else next(iter(functions))
+    if name not in functions:
+        listed = ", ".join(list(functions)[:8])[:400]
         raise UnknownNameError(f"the module has no function {name[:80]!r} with a body; it has: {listed or 'none'}")
-    return found[name]
+    return functions[name]
 
 
 def evaluate(module: Module, function: FuncOp, inputs: Sequence[Tensor]) -> list[Tensor]:
@@ -76,18 +78,18 @@ def evaluate(module: Module, function: FuncOp, inputs: Sequence[Tensor]) -> list
     types = [type_of(argument.type) for argument in function.body.block.args]
     if len(types) != len(inputs):
         raise ParameterError(f"{len(inputs)} inputs for a function of {len(types)} arguments")
-    for index, (given, type_) in enumerate(zip(inputs, types, strict=True)):
+    for index, (tensor, type_) in enumerate(zip(inputs, types, strict=True)):
         try:
-            bound = bind(type_, given.elements.shape)
+            bound = bind(type_, tensor.elements.shape)
         except TypeFitError as error:
             error.pointer = f"/inputs/{index}/type"
             raise
-        if bound.element != given.type.element:
+        if bound.element != tensor.type.element:
             detail = f"input {index} has elements of another type than the argument"
             raise TypeFitError(detail, pointer=f"/inputs/{index}/type")
     evaluator = _Evaluator(module)
     with np.errstate(all="ignore"):
-        values = evaluator.call(function, [given.elements for given in inputs], 0)
+        values = evaluator.call(function, [tensor.elements for tensor in inputs], 0)
     results = []
     for value, declared in zip(values, function.function_type.outputs.data, strict=True):
         element = type_of(element_part(declared))
@@ -130,9 +132,9 @@ class _Evaluator:
         if function.is_declaration:
             raise self._module.failure(function, "a function without a body is called")
         outer, self._values = self._values, {}
-        found = self._block(function.body.block, arguments, depth)
+        results = self._block(function.body.block, arguments, depth)
         self._values = outer
-        return found
+        return results
 
     def _block(self, block: Block, arguments: Sequence[Array], depth: int) -> list[Array]:
         self._values.update(zip(block.args, arguments, strict=True))

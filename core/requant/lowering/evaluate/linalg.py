@@ -56,12 +56,12 @@ def evaluate(op: Operation, operands: list[Array], body: Body, check: Check) -> 
 
 def _loop_sizes(maps: Sequence[AffineMap], operands: Sequence[Array]) -> tuple[int, ...]:
     """Return how often each loop runs: the size of a dimension that it alone indexes."""
-    found: dict[int, int] = {}
+    sizes: dict[int, int] = {}
     for map_, operand in zip(maps, operands, strict=True):
         for expression, size in zip(map_.results, operand.shape, strict=True):
-            if isinstance(expression, AffineDimExpr) and found.setdefault(expression.position, size) != size:
+            if isinstance(expression, AffineDimExpr) and sizes.setdefault(expression.position, size) != size:
                 raise ValueError("the operands disagree in the size of a loop")
-    return tuple(found[loop] for loop in range(maps[0].num_dims))
+    return tuple(sizes[loop] for loop in range(maps[0].num_dims))
 
 
 def _gathered(value: Array, indices: AffineMap, shape: tuple[int, ...], step: tuple[int, ...]) -> Array:

@@ -112,8 +112,8 @@ def reduce(name: str, value: Array, initial: Array, axes: Sequence[int], check: 
     for index, line in enumerate(lines):
         if not index % 64:
             check(0)
-        found = binary(name, total, line)
-        if found is None:
+        combined = binary(name, total, line)
+        if combined is None:
             raise ValueError(f"no reduction by {name}")
-        total = found
+        total = combined
     return total.reshape([value.shape[axis] for axis in kept])

@@ -41,17 +41,17 @@ def parse_pass(text: str) -> tuple[Pass, Options]:
     Raises UnknownNameError for a name or an option that there is not, with those that there are.
     """
     match = _SPELLING.fullmatch(text)
-    found = PASSES.get(match[1]) if match else None
-    if match is None or found is None:
+    pass_ = PASSES.get(match[1]) if match else None
+    if match is None or pass_ is None:
         raise unknown_name("pass", text, PASSES)
-    given = {}
+    options = {}
     for entry in (match[2] or "").split():
         name, _, value = entry.partition("=")
-        if name not in found.options or value not in found.options[name] or name in given:
-            listed = "; ".join(f"{each}={'|'.join(values)}" for each, values in found.options.items()) or "none"
-            raise UnknownNameError(f"{found.name} has no option {excerpt(entry)!r}; its options: {listed}")
-        given[name] = value
-    return found, {name: given.get(name, values[0]) for name, values in found.options.items()}
+        if name not in pass_.options or value not in pass_.options[name] or name in options:
+            listed = "; ".join(f"{each}={'|'.join(values)}" for each, values in pass_.options.items()) or "none"
+            raise UnknownNameError(f"{pass_.name} has no option {excerpt(entry)!r}; its options: {listed}")
+        options[name] = value
+    return pass_, {name: options.get(name, values[0]) for name, values in pass_.options.items()}
 
 
 def apply(module: Module, passes: Sequence[tuple[Pass, Options]]) -> None:

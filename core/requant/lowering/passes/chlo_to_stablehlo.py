@@ -28,7 +28,7 @@ def _legalize(module: Module, options: Options) -> None:
 def _expand(module: Module, op: Operation) -> None:
     emitter, result = Emitter(op), op.result_types[0]
     rank = cast(TensorType[Any], result).get_num_dims()
-    given = integers(op.attributes.get("broadcast_dimensions"))
+    stated = integers(op.attributes.get("broadcast_dimensions"))
     operands = []
     for operand in op.operands:
         type_ = cast(TensorType[Any], operand.type)
@@ -39,7 +39,7 @@ def _expand(module: Module, op: Operation) -> None:
         if DYNAMIC_INDEX in (*type_.get_shape(), *cast(TensorType[Any], result).get_shape()):
             raise module.failure(op, "a broadcast of dynamic shapes")
         count = type_.get_num_dims()
-        dims = given if given and len(given) == count else tuple(range(rank - count, rank))
+        dims = stated if stated and len(stated) == count else tuple(range(rank - count, rank))
         attributes = {"broadcast_dimensions": DenseArrayBase.from_list(i64, dims)}
         operands.append(emitter.add(make("broadcast_in_dim", [operand], target, attributes=attributes)))
     emitter.replace_anchor(emitter.add(make(op.name.removeprefix(_PREFIX), operands, result)))

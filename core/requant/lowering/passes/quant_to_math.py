@@ -82,8 +82,8 @@ class _Lowering:
 
     def quantized(self, value: SSAValue) -> Uniform | None:
         """Return the quantized type that a value had."""
-        found = quantized_part(self.type_of(value))
-        return found if isinstance(found, mlir.UniformType | mlir.UniformPerAxisType) else None
+        type_ = quantized_part(self.type_of(value))
+        return type_ if isinstance(type_, mlir.UniformType | mlir.UniformPerAxisType) else None
 
     def _store(self, value: SSAValue) -> None:
         original = self.type_of(value)

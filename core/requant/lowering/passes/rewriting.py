@@ -143,10 +143,10 @@ def is_quantized(value_types: Sequence[Attribute]) -> bool:
 
 def dequantized_type(type_: Attribute) -> Attribute:
     """Return a type with its quantized element replaced by the expressed type; others stay."""
-    found = quantized_part(type_)
-    if not isinstance(found, mlir.UniformType | mlir.UniformPerAxisType):
+    quantized = quantized_part(type_)
+    if not isinstance(quantized, mlir.UniformType | mlir.UniformPerAxisType):
         return type_
-    return with_element(type_, element_attribute(found.expressed))
+    return with_element(type_, element_attribute(quantized.expressed))
 
 
 def erase_unused(module: Module) -> None:

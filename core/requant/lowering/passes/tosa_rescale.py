@@ -65,11 +65,11 @@ def _to_rescales(module: Module, options: Options) -> None:
             continue
         types = [quantized_part(each) for each in (*op.operand_types, *op.result_types)]
         expected = types[:-1] if name == "compare" else types
-        found = [each for each in expected if isinstance(each, mlir.UniformType)]
+        uniform = [each for each in expected if isinstance(each, mlir.UniformType)]
         # Operations of two operands take signed storage only; abs and compare do not ask.
-        unsigned = len(op.operands) == 2 and name != "compare" and not all(each.storage.signed for each in found)
-        if len(found) == len(expected) and not unsigned:
-            _rescale(op, name, found)
+        unsigned = len(op.operands) == 2 and name != "compare" and not all(each.storage.signed for each in uniform)
+        if len(uniform) == len(expected) and not unsigned:
+            _rescale(op, name, uniform)
 
 
 def _rescale(op: Operation, name: str, types: list[mlir.UniformType]) -> None:
@@ -136,12 +136,12 @@ def _is_simple(op: Rescale) -> bool:
 
 def _constant(value: SSAValue) -> int | None:
     owner = value.owner
-    found = owner.values if isinstance(owner, Const) else None
+    values = owner.values if isinstance(owner, Const) else None
     if isinstance(owner, Operation) and owner.name == "stablehlo.constant":
-        found = cast(Any, owner.attributes["value"])
-    if not isinstance(found, DenseIntOrFPElementsAttr) or len(found) != 1:
+        values = cast(Any, owner.attributes["value"])
+    if not isinstance(values, DenseIntOrFPElementsAttr) or len(values) != 1:
         return None
-    return int(cast(Any, found).get_values()[0])
+    return int(cast(Any, values).get_values()[0])
 
 
 def _expand(op: Rescale) -> None:

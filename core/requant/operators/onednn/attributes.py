@@ -93,7 +93,7 @@ def groups(call: OperatorCall, shape: tuple[int, ...]) -> Granularity:
     return Granularity(blocks=tuple(sizes))
 
 
-def given_scales(call: OperatorCall) -> Array:
+def attribute_scales(call: OperatorCall) -> Array:
     """Return the attribute scales as f32 numbers in f64. Raise ParameterError for one that is 0 or not finite there."""
     with np.errstate(over="ignore"):
         scales = np.array(call.list("scales"), np.float32).astype(np.float64)
@@ -109,7 +109,7 @@ def checked(scales: Array, pointer: str) -> Array:
     return scales
 
 
-def given_zero_points(call: OperatorCall, count: int, storage: str) -> Array | None:
+def attribute_zero_points(call: OperatorCall, count: int, storage: str) -> Array | None:
     """Return the attribute zps. Raise UnsupportedError with f8, TypeFitError unless there are as many as scales."""
     zps = call.list("zps")
     if zps is None:
@@ -123,7 +123,7 @@ def given_zero_points(call: OperatorCall, count: int, storage: str) -> Array | N
 
 def operand_zero_points(call: OperatorCall, scales: TensorValue) -> Array | None:
     """Return the operand zps, of the shape of scales."""
-    zps = call.given("zps")
+    zps = call.optional("zps")
     if zps is None:
         return None
     if zps.shape != scales.shape:

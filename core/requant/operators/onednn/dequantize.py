@@ -37,9 +37,9 @@ from requant.operators.onednn.attributes import (
     SCALES,
     SOURCE,
     ZPS,
+    attribute_scales,
+    attribute_zero_points,
     channels,
-    given_scales,
-    given_zero_points,
     groups,
     operand_scales,
     operand_zero_points,
@@ -85,8 +85,8 @@ def _dequantized(
 
 
 def _plan(call: OperatorCall) -> Run:
-    scales = given_scales(call)
-    zero_points = given_zero_points(call, scales.size, type_key(call.inputs["src"].type.element))
+    scales = attribute_scales(call)
+    zero_points = attribute_zero_points(call, scales.size, type_key(call.inputs["src"].type.element))
     granularity = channels(call, call.inputs["src"].shape, scales.size, "/attributes/scales")
     return _dequantized(call, granularity, scales, zero_points, F32, constant=True)
 
@@ -96,7 +96,7 @@ def _plan_dynamic(call: OperatorCall) -> Run:
     granularity = groups(call, call.inputs["src"].shape)
     target = scales.type.element
     assert isinstance(target, FloatElement)
-    if (zps := call.given("zps")) is not None:
+    if (zps := call.optional("zps")) is not None:
         check_integers(zps, "zps")
     zero_points = operand_zero_points(call, scales)
     return _dequantized(call, granularity, operand_scales(scales), zero_points, target, constant=False)

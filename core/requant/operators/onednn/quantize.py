@@ -34,9 +34,9 @@ from requant.operators.onednn.attributes import (
     SCALES,
     SOURCE,
     ZPS,
+    attribute_scales,
+    attribute_zero_points,
     channels,
-    given_scales,
-    given_zero_points,
     operand_scales,
     operand_zero_points,
 )
@@ -62,18 +62,18 @@ def _quantized(
 
 
 def _plan(call: OperatorCall) -> Run:
-    scales = given_scales(call)
-    zero_points = given_zero_points(call, scales.size, call.text("dst_type"))
+    scales = attribute_scales(call)
+    zero_points = attribute_zero_points(call, scales.size, call.text("dst_type"))
     granularity = channels(call, call.inputs["src"].shape, scales.size, "/attributes/scales")
     return _quantized(call, granularity, scales, zero_points, constant=True)
 
 
 def _plan_dynamic(call: OperatorCall) -> Run:
-    given = call.inputs["scales"]
-    if len(given.shape) > 1:
-        raise TypeFitError(f"scales have one dimension; these have {len(given.shape)}", pointer="/inputs/scales")
-    granularity = channels(call, call.inputs["src"].shape, given.data.size, "/inputs/scales")
-    return _quantized(call, granularity, operand_scales(given), operand_zero_points(call, given), constant=False)
+    scales = call.inputs["scales"]
+    if len(scales.shape) > 1:
+        raise TypeFitError(f"scales have one dimension; these have {len(scales.shape)}", pointer="/inputs/scales")
+    granularity = channels(call, call.inputs["src"].shape, scales.data.size, "/inputs/scales")
+    return _quantized(call, granularity, operand_scales(scales), operand_zero_points(call, scales), constant=False)
 
 
 def _dst_type(names: tuple[str, ...], component: str) -> Attribute:

@@ -16,8 +16,7 @@ from requant.mlir.types import TensorType
 from requant.operators.description import Operand, Operator, OperatorCall, Outputs, Work
 from requant.operators.execution import placed
 from requant.operators.onnx.convolution import ATTRIBUTES, Convolution
-from requant.operators.onnx.element_types import IMPLEMENTATIONS, LAST_OPSET, same_type
-from requant.operators.onnx.output_parameters import single
+from requant.operators.onnx.operands import IMPLEMENTATIONS, LAST_OPSET, same_type, single
 from requant.profiles.rule import Accumulator, SumOverflow
 
 _BYTES = {"ui8": 10, "i8": 10}
@@ -26,13 +25,14 @@ PLACES = {"lhs": "/inputs/x", "rhs": "/inputs/w", "bias": "/inputs/B", "output":
 
 def per_output_channel(call: OperatorCall, name: str, channels: int) -> Array:
     """Return parameters of w, one or one for each of its output channels. Raise TypeFitError for another shape."""
-    given = call.inputs[name]
-    if given.shape not in ((), (1,), (channels,)):
+    zero_point = call.inputs[name]
+    if zero_point.shape not in ((), (1,), (channels,)):
         raise TypeFitError(
-            f"{name} has shape {list(given.shape)}; it has one element, or one for each of {channels} output channels",
+            f"{name} has shape {list(zero_point.shape)}; it has one element, or one for each of {channels} output "
+            "channels",
             pointer=f"/inputs/{name}",
         )
-    return given.data
+    return zero_point.data
 
 
 def _plan(call: OperatorCall) -> Work:
@@ -40,9 +40,9 @@ def _plan(call: OperatorCall) -> Work:
     same_type(call, "x_zero_point", "x")
     same_type(call, "w_zero_point", "w")
     convolution = Convolution.of(call, x, w)
-    zero = int(single(call, "x_zero_point").data[0]) if call.given("x_zero_point") is not None else 0
+    zero = int(single(call, "x_zero_point").data[0]) if call.optional("x_zero_point") is not None else 0
     of_weights = np.zeros(1, np.int64)
-    if call.given("w_zero_point") is not None:
+    if call.optional("w_zero_point") is not None:
         of_weights = per_output_channel(call, "w_zero_point", w.shape[0]).astype(np.int64)
     weights = Integers.of_array(w.data.reshape(convolution.weights_shape), of_weights.reshape(-1, 1, 1, 1))
     limits = np.iinfo(x.data.dtype)

@@ -180,19 +180,19 @@ class Convolution:
         if not x.size:
             return np.full(prod(self.input_shape), zero_point, x.dtype)
         count = len(self.unfolded)
-        found = x.reshape(self.x_shape)
+        padded = x.reshape(self.x_shape)
         # From the last dimension on, so that the axes before keep their numbers.
         for axis in range(count + 1, 1, -1):
             indices = self.unfolded[axis - 2].indices()
             size = self.x_shape[axis]
             outside = (indices < 0) | (indices >= size)
-            found = np.take(found, np.clip(indices, 0, size - 1), axis=axis)
+            padded = np.take(padded, np.clip(indices, 0, size - 1), axis=axis)
             if outside.any():
-                found[(slice(None),) * axis + (outside,)] = zero_point
+                padded[(slice(None),) * axis + (outside,)] = zero_point
         # [N, C, p1, t1, p2, t2, .., H, W] to [N, p1, p2, .., C, t1, t2, .., H, W]
         places, taps = range(2, 2 + 2 * count, 2), range(3, 3 + 2 * count, 2)
-        order = (0, *places, 1, *taps, found.ndim - 2, found.ndim - 1)
-        return np.ascontiguousarray(found.transpose(order)).reshape(-1)
+        order = (0, *places, 1, *taps, padded.ndim - 2, padded.ndim - 1)
+        return np.ascontiguousarray(padded.transpose(order)).reshape(-1)
 
     def output_shape(self, shape: tuple[int, ...], rank: int) -> tuple[int, ...]:
         """Return the shape of y, of the rank of x, from that of the convolution of two dimensions."""
@@ -212,9 +212,9 @@ class Convolution:
 
 def _listed(call: OperatorCall, name: str, count: int, default: tuple[int, ...]) -> tuple[int, ...]:
     """Return a list of integers, or the default. Raise ParameterError for another length."""
-    given = call.list(name)
-    if given is None:
+    values = call.list(name)
+    if values is None:
         return default
-    if len(given) != count:
-        raise ParameterError(f"{name} has {len(given)} members; x asks for {count}", pointer=f"/attributes/{name}")
-    return given
+    if len(values) != count:
+        raise ParameterError(f"{name} has {len(values)} members; x asks for {count}", pointer=f"/attributes/{name}")
+    return values

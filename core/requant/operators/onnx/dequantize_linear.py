@@ -20,15 +20,17 @@ from requant.mlir.types import TensorType
 from requant.operators.description import Attribute, Operand, Operator, OperatorCall, Outputs, Run, empty
 from requant.operators.element_names import type_key
 from requant.operators.execution import converted
-from requant.operators.onnx.element_types import (
+from requant.operators.onnx.operands import (
+    AXIS,
+    BLOCK_SIZE,
     IMPLEMENTATIONS,
     LAST_OPSET,
     REFERENCE,
     SINCE_OPSET,
     element_numbered,
+    granularity_of,
     same_type,
 )
-from requant.operators.onnx.granularity import AXIS, BLOCK_SIZE, granularity_of
 from requant.operators.separate_parameters import Granularity, check_integers, for_each, quantized_type, reals_of
 from requant.plan.compute_dtype import narrowed
 
@@ -37,7 +39,7 @@ _REALS = {"f32": 10, "f16": 19, "bf16": 19}
 
 
 def _zero_points(call: OperatorCall, x: TensorValue) -> Array | None:
-    zero_point = call.given("x_zero_point")
+    zero_point = call.optional("x_zero_point")
     if zero_point is None:
         return None
     same_type(call, "x_zero_point", "x")

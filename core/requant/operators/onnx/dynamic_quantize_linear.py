@@ -23,7 +23,7 @@ from requant.formats.elements import FLOATS, IntegerElement, Signedness
 from requant.mlir.types import TensorType, UniformType
 from requant.operators.description import Operand, Operator, OperatorCall, Outputs, Run
 from requant.operators.execution import converted
-from requant.operators.onnx.element_types import IMPLEMENTATIONS, LAST_OPSET, PROFILES, REFERENCE
+from requant.operators.onnx.operands import IMPLEMENTATIONS, LAST_OPSET, PROFILES, REFERENCE
 from requant.operators.separate_parameters import storage_of
 
 _UINT8 = IntegerElement(8, Signedness.UNSIGNED)
@@ -55,8 +55,8 @@ def _plan(call: OperatorCall) -> Run:
                     pointer="/inputs/x",
                     index=int(np.argmax(np.isnan(x.data))),
                 )
-            found = rule.derive(lows, highs, rule.stored_range(storage, RangeOptions()), RangeOptions())
-        scale, zero_point = float(found.scales[0]), int(found.zero_points[0])
+            derived = rule.derive(lows, highs, rule.stored_range(storage, RangeOptions()), RangeOptions())
+        scale, zero_point = float(derived.scales[0]), int(derived.zero_points[0])
         y_type = TensorType(x.shape, _UINT8)
         y = np.empty(0, np.uint8)
         if x.data.size:

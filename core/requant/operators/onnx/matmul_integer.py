@@ -12,8 +12,8 @@ from requant.integer.matmul import Matmul
 from requant.mlir.types import TensorType
 from requant.operators.description import Operand, Operator, OperatorCall, Outputs, Work
 from requant.operators.execution import placed
-from requant.operators.onnx.element_types import IMPLEMENTATIONS, LAST_OPSET, same_type
 from requant.operators.onnx.matrix import Matrices, zeros_of
+from requant.operators.onnx.operands import IMPLEMENTATIONS, LAST_OPSET, same_type
 from requant.profiles.rule import Accumulator, SumOverflow
 
 _BYTES = {"ui8": 10, "i8": 10}
@@ -26,7 +26,7 @@ def _plan(call: OperatorCall) -> Work:
     same_type(call, "b_zero_point", "B")
     matrices = Matrices.of(a, b, ("A", "B"))
     left, right = (
-        Integers.of_array(operand.data.reshape(matrix.shape), zeros_of(matrix, call.given(name), name))
+        Integers.of_array(operand.data.reshape(matrix.shape), zeros_of(matrix, call.optional(name), name))
         for operand, matrix, name in ((a, matrices.a, "a_zero_point"), (b, matrices.b, "b_zero_point"))
     )
     with placed(_PLACES):

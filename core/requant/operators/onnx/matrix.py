@@ -28,21 +28,21 @@ class Matrix:
         """The dimension that is summed over."""
         return len(self.shape) - 1 if self.kept == len(self.shape) - 2 else len(self.shape) - 2
 
-    def parameter_shape(self, given: TensorValue, name: str) -> tuple[int, ...]:
+    def parameter_shape(self, parameter: TensorValue, name: str) -> tuple[int, ...]:
         """Return the shape of scales or zero points with the rank of the operand. Raise TypeFitError for another."""
         rank, count = len(self.shape), self.shape[self.kept]
         ones = (1,) * rank
-        if given.shape in ((), (1,)):
+        if parameter.shape in ((), (1,)):
             return ones
-        if rank == 2 and given.shape == (count,):
+        if rank == 2 and parameter.shape == (count,):
             return tuple(count if axis == self.kept else 1 for axis in range(rank))
         whole = tuple(1 if axis == self.summed else size for axis, size in enumerate(self.shape))
-        if given.shape == whole:
+        if parameter.shape == whole:
             return whole
         vector = f", {[count]}" if rank == 2 else ""
         raise TypeFitError(
-            f"{name} has shape {list(given.shape)}; for {self.name} of {list(self.shape)} it has one element{vector} "
-            f"or the shape {list(whole)}",
+            f"{name} has shape {list(parameter.shape)}; for {self.name} of {list(self.shape)} it has one "
+            f"element{vector} or the shape {list(whole)}",
             pointer=f"/inputs/{name}",
         )
 
@@ -79,12 +79,12 @@ class Matrices:
         return cls(Matrix(names[0], left, len(left) - 2), Matrix(names[1], right, len(right) - 1), dropped)
 
     def product_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the shape of the product of the operands as they are given."""
+        """Return the shape of the product of the operands in their own shapes."""
         return tuple(size for axis, size in enumerate(shape) if axis - len(shape) not in self.dropped)
 
 
-def zeros_of(matrix: Matrix, given: TensorValue | None, name: str) -> Array:
+def zeros_of(matrix: Matrix, parameter: TensorValue | None, name: str) -> Array:
     """Return zero points with the rank of the operand, 0 where there are none."""
-    if given is None:
+    if parameter is None:
         return np.zeros((1,) * len(matrix.shape), np.int64)
-    return given.data.astype(np.int64).reshape(matrix.parameter_shape(given, name))
+    return parameter.data.astype(np.int64).reshape(matrix.parameter_shape(parameter, name))

@@ -19,8 +19,15 @@ from requant.operators.description import Operand, Operator, OperatorCall, Outpu
 from requant.operators.execution import placed
 from requant.operators.onnx.conv_integer import PLACES, per_output_channel
 from requant.operators.onnx.convolution import ATTRIBUTES, Convolution
-from requant.operators.onnx.element_types import IMPLEMENTATIONS, LAST_OPSET, PROFILES, same_type
-from requant.operators.onnx.output_parameters import integers_of, output_element, single
+from requant.operators.onnx.operands import (
+    IMPLEMENTATIONS,
+    LAST_OPSET,
+    PROFILES,
+    integers_of,
+    output_element,
+    same_type,
+    single,
+)
 from requant.operators.separate_parameters import MAX_FACTORS, Granularity, check_number_of_scales, quantized_type
 
 _BYTES = {"ui8": 10, "i8": 10}
@@ -44,7 +51,7 @@ def _weights(call: OperatorCall, shape: tuple[int, ...]) -> TensorType:
 
 
 def _plan(call: OperatorCall) -> Work:
-    x, w, bias = call.inputs["x"], call.inputs["w"], call.given("B")
+    x, w, bias = call.inputs["x"], call.inputs["w"], call.optional("B")
     same_type(call, "x_zero_point", "x")
     same_type(call, "w_zero_point", "w")
     convolution = Convolution.of(call, x, w)

@@ -20,9 +20,17 @@ from requant.mlir.types import TensorType
 from requant.operators.description import Operand, Operator, OperatorCall, Outputs, Work
 from requant.operators.element_names import type_key
 from requant.operators.execution import placed
-from requant.operators.onnx.element_types import F8, IMPLEMENTATIONS, LAST_OPSET, PROFILES, REFERENCE, same_type
 from requant.operators.onnx.matrix import Matrices, Matrix
-from requant.operators.onnx.output_parameters import integers_of, output_element
+from requant.operators.onnx.operands import (
+    F8,
+    IMPLEMENTATIONS,
+    LAST_OPSET,
+    PROFILES,
+    REFERENCE,
+    integers_of,
+    output_element,
+    same_type,
+)
 from requant.operators.separate_parameters import MAX_FACTORS, check_number_of_scales, quantized_type, reals_of
 from requant.schemes import Factor
 

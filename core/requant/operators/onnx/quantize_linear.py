@@ -26,7 +26,9 @@ from requant.mlir.types import TensorType
 from requant.operators.description import Attribute, Operand, Operator, OperatorCall, Outputs, Run, empty
 from requant.operators.element_names import element_named, type_key
 from requant.operators.execution import converted
-from requant.operators.onnx.element_types import (
+from requant.operators.onnx.operands import (
+    AXIS,
+    BLOCK_SIZE,
     F8,
     FINITE,
     IMPLEMENTATIONS,
@@ -35,8 +37,8 @@ from requant.operators.onnx.element_types import (
     REFERENCE,
     SINCE_OPSET,
     element_numbered,
+    granularity_of,
 )
-from requant.operators.onnx.granularity import AXIS, BLOCK_SIZE, granularity_of
 from requant.operators.separate_parameters import Granularity, check_integers, for_each, quantized_type, reals_of
 from requant.plan.compute_dtype import COMPUTE_DTYPES, narrowed, rounded, widen
 from requant.plan.plan import Plan
@@ -47,7 +49,7 @@ _PRECISIONS = ("f32", "f16", "bf16")
 
 def _output_element(call: OperatorCall) -> IntegerElement | FloatElement:
     """The type of y_zero_point, else output_dtype, else ui8."""
-    zero_point, number = call.given("y_zero_point"), call.integer("output_dtype")
+    zero_point, number = call.optional("y_zero_point"), call.integer("output_dtype")
     named = ""
     if number:
         named = element_numbered(number, "output_dtype", tuple(SINCE_OPSET))
@@ -80,7 +82,7 @@ def _computed_in(call: OperatorCall, x: str, scale: str, y: str) -> FloatElement
 
 def _zero_points(call: OperatorCall, element: IntegerElement | FloatElement) -> Array | None:
     """Return the zero points as numbers, None where they have no part in the arithmetic."""
-    zero_point = call.given("y_zero_point")
+    zero_point = call.optional("y_zero_point")
     if zero_point is None or type_key(element) in F8:
         return None
     if isinstance(element, IntegerElement):
@@ -96,19 +98,19 @@ def _zero_points(call: OperatorCall, element: IntegerElement | FloatElement) -> 
 
 
 def _as_computed(x: TensorValue, element: FloatElement) -> Array:
-    """Return the elements of x in the type that is computed in, as that type is kept."""
+    """Return the elements of x in the type of the computation, as that type is stored."""
     own = x.type.element
     if own == element:
         return x.data
     if isinstance(own, IntegerElement):
         if element.name == "bf16":  # as ml_dtypes converts int32: by way of f32
-            lanes = x.data.astype(np.float32)
+            reals = x.data.astype(np.float32)
         else:
             return _numbers(x.data, element)
     else:
         assert isinstance(own, FloatElement)
-        lanes = widen(x.data, own)
-    return narrowed(lanes, element)
+        reals = widen(x.data, own)
+    return narrowed(reals, element)
 
 
 def _numbers(integers: Array, element: FloatElement) -> Array:
@@ -146,7 +148,7 @@ def _plan(call: OperatorCall) -> Run:
         stored,
         "onnx_reference" if type_key(element) in FINITE else PROFILES[call.implementation],
         saturate=bool(call.integer("saturate")) if type_key(element) in F8 else None,
-        zero_point_given=call.given("y_zero_point") is not None,
+        zero_point_given=call.optional("y_zero_point") is not None,
         more_expressed=("f64",),
         block_axis=granularity.axis if granularity.blocks is not None else None,
     )

@@ -3,15 +3,7 @@
 from __future__ import annotations
 
 from requant.operators.description import Operator
-from requant.operators.torch import (
-    choose_qparams,
-    element_type,
-    fake_quant,
-    per_channel_group,
-    per_token,
-    quantize,
-    tensor_bounds,
-)
+from requant.operators.torch import choose_qparams, element_type, fake_quant, quantize, rows
 
 OPERATORS: tuple[Operator, ...] = (
     quantize.QUANTIZE_PER_TENSOR,
@@ -25,12 +17,12 @@ OPERATORS: tuple[Operator, ...] = (
     quantize.DECOMPOSED_DEQUANTIZE_PER_TENSOR,
     quantize.DECOMPOSED_DEQUANTIZE_PER_TENSOR_TENSOR,
     quantize.DECOMPOSED_DEQUANTIZE_PER_CHANNEL,
-    tensor_bounds.QUANTIZE_PER_TENSOR_TENSOR2,
-    tensor_bounds.DEQUANTIZE_PER_TENSOR_TENSOR2,
-    per_token.QUANTIZE_PER_TOKEN,
-    per_token.DEQUANTIZE_PER_TOKEN,
-    per_channel_group.QUANTIZE_PER_CHANNEL_GROUP,
-    per_channel_group.DEQUANTIZE_PER_CHANNEL_GROUP,
+    quantize.QUANTIZE_PER_TENSOR_TENSOR2,
+    quantize.DEQUANTIZE_PER_TENSOR_TENSOR2,
+    rows.QUANTIZE_PER_TOKEN,
+    rows.DEQUANTIZE_PER_TOKEN,
+    rows.QUANTIZE_PER_CHANNEL_GROUP,
+    rows.DEQUANTIZE_PER_CHANNEL_GROUP,
     choose_qparams.CHOOSE_QPARAMS,
     choose_qparams.CHOOSE_QPARAMS_SYMMETRIC,
     choose_qparams.CHOOSE_QPARAMS_PER_TOKEN,

@@ -41,8 +41,8 @@ _BOUNDED = "Bounds are of the dtype, and eps is above 0; torch asks for neither.
 
 def _of_tensor(*, symmetric: bool) -> Callable[[OperatorCall], Run]:
     def plan_call(call: OperatorCall) -> Run:
-        given = call.inputs["input"]
-        if not given.data.size:
+        tensor = call.inputs["input"]
+        if not tensor.data.size:
             raise TypeFitError("a tensor without elements has no range", pointer="/inputs/input")
         storage = storage_of(call, stored_element(call))
         if not storage.minimum <= 0 <= storage.maximum or storage.minimum == storage.maximum:
@@ -57,8 +57,8 @@ def _of_tensor(*, symmetric: bool) -> Callable[[OperatorCall], Run]:
         options = RangeOptions(symmetric=symmetric, epsilon=eps)
 
         def run() -> Outputs:
-            found = _ranged("torch_decomposed", given.data.reshape(1, -1), storage, options)
-            return _parameters(found, (1,))
+            derived = _ranged("torch_decomposed", tensor.data.reshape(1, -1), storage, options)
+            return _parameters(derived, (1,))
 
         return run
 
@@ -67,22 +67,22 @@ def _of_tensor(*, symmetric: bool) -> Callable[[OperatorCall], Run]:
 
 def _of_tokens(*, symmetric: bool) -> Callable[[OperatorCall], Work]:
     def plan_call(call: OperatorCall) -> Work:
-        given = call.inputs["input"]
-        if not given.shape or not given.shape[-1]:
+        tensor = call.inputs["input"]
+        if not tensor.shape or not tensor.shape[-1]:
             raise TypeFitError("a token has elements, along the last dimension", pointer="/inputs/input")
-        shape, tokens = (*given.shape[:-1], 1), given.data.size // given.shape[-1]
-        element = given.type.element
+        shape, tokens = (*tensor.shape[:-1], 1), tensor.data.size // tensor.shape[-1]
+        element = tensor.type.element
         assert isinstance(element, FloatElement)
 
         def run() -> Outputs:
             # Numbers of f16 are kept until after the largest is found, and that is exact.
-            rows = widen(given.data, element).reshape(tokens, -1) if tokens else np.empty((0, 1), np.float32)
+            rows = widen(tensor.data, element).reshape(tokens, -1) if tokens else np.empty((0, 1), np.float32)
             none = RangeParameters(np.empty(0), np.empty(0, np.int64), _INT8)
-            found = _ranged("torch_per_token", rows, _INT8, RangeOptions(symmetric=symmetric)) if tokens else none
+            derived = _ranged("torch_per_token", rows, _INT8, RangeOptions(symmetric=symmetric)) if tokens else none
             if not symmetric:
-                return _parameters(found, shape)
+                return _parameters(derived, shape)
             target = TensorType(shape, FLOATS["f32"])
-            scales = found.scales.astype(np.float32)
+            scales = derived.scales.astype(np.float32)
             return {"scale": TensorValue(target, scales), "zero_point": TensorValue(target, np.zeros_like(scales))}
 
         return Work(run, copied=_BYTES_OF_TOKEN * tokens)
@@ -96,10 +96,10 @@ def _ranged(rule: str, rows: Array, storage: StorageType, options: RangeOptions)
         return range_rule_named(rule).derive_all(lows, highs, storage, options)
 
 
-def _parameters(found: RangeParameters, shape: tuple[int, ...]) -> Outputs:
+def _parameters(derived: RangeParameters, shape: tuple[int, ...]) -> Outputs:
     return {
-        "scale": TensorValue(TensorType(shape, FLOATS["f64"]), found.scales),
-        "zero_point": TensorValue(TensorType(shape, _I64), found.zero_points),
+        "scale": TensorValue(TensorType(shape, FLOATS["f64"]), derived.scales),
+        "zero_point": TensorValue(TensorType(shape, _I64), derived.zero_points),
     }
 
 

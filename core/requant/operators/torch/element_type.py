@@ -29,12 +29,12 @@ _TYPES = dict.fromkeys(_ELEMENTS.values(), 1)
 
 
 def _plan(call: OperatorCall) -> Run:
-    given = call.inputs["input"]
-    element, source = element_named(_ELEMENTS[call.text("dtype")]), given.type.element
-    target = TensorType(given.shape, element)
+    tensor = call.inputs["input"]
+    element, source = element_named(_ELEMENTS[call.text("dtype")]), tensor.type.element
+    target = TensorType(tensor.shape, element)
 
     def run() -> Outputs:
-        numbers = widen(given.data, source) if isinstance(source, FloatElement) else given.data
+        numbers = widen(tensor.data, source) if isinstance(source, FloatElement) else tensor.data
         if isinstance(element, FloatElement):
             return {"output": TensorValue(target, _as_float(numbers, element))}
         if isinstance(source, FloatElement):

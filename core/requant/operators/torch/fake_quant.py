@@ -16,14 +16,14 @@ from requant.operators.torch.parameters import AXIS, BOUNDS, EAGER_SCALES, SOURC
 
 
 def _plan(call: OperatorCall) -> Run:
-    given, axis = call.inputs["input"], call.integer("axis")
-    if axis >= len(given.shape):
-        raise ParameterError(f"axis is {axis}; the input has rank {len(given.shape)}", pointer="/attributes/axis")
+    tensor, axis = call.inputs["input"], call.integer("axis")
+    if axis >= len(tensor.shape):
+        raise ParameterError(f"axis is {axis}; the input has rank {len(tensor.shape)}", pointer="/attributes/axis")
     for name in ("scales", "zero_points"):
-        if call.inputs[name].shape != (given.shape[axis],):
+        if call.inputs[name].shape != (tensor.shape[axis],):
             raise TypeFitError(
                 f"{name} has shape {list(call.inputs[name].shape)}; dimension {axis} of the input has "
-                f"{given.shape[axis]} indices",
+                f"{tensor.shape[axis]} indices",
                 pointer=f"/inputs/{name}",
             )
     lowest, highest = call.integer("quant_min"), call.integer("quant_max")
@@ -44,14 +44,14 @@ def _plan(call: OperatorCall) -> Run:
 
     def run() -> Outputs:
         with np.errstate(all="ignore"):
-            found = given.data * for_each(np.float32(1) / scales, given.shape, granularity)
-            np.rint(found, out=found)
-            zeros = for_each(points.astype(np.float32), given.shape, granularity)
-            found += zeros
-            np.clip(found, np.float32(lowest), np.float32(highest), out=found)
-            found -= zeros
-            found *= for_each(scales, given.shape, granularity)
-        return {"output": TensorValue(given.type, found)}
+            values = tensor.data * for_each(np.float32(1) / scales, tensor.shape, granularity)
+            np.rint(values, out=values)
+            zeros = for_each(points.astype(np.float32), tensor.shape, granularity)
+            values += zeros
+            np.clip(values, np.float32(lowest), np.float32(highest), out=values)
+            values -= zeros
+            values *= for_each(scales, tensor.shape, granularity)
+        return {"output": TensorValue(tensor.type, values)}
 
     return run
 

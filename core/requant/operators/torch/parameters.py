@@ -134,10 +134,10 @@ def one_scale(
 ) -> TensorType:  # fmt: skip
     """Return the per-tensor type of the attributes scale and zero_point. `single`: the scale is taken as f32."""
     scale = call.number("scale")
-    found = _per_tensor(scale, call.integer("zero_point"), storage, expressed, "/attributes")
+    element = _per_tensor(scale, call.integer("zero_point"), storage, expressed, "/attributes")
     if single:
-        found = replace(found, scale=float(np.float32(scale)))
-    return TensorType(shape, found)
+        element = replace(element, scale=float(np.float32(scale)))
+    return TensorType(shape, element)
 
 
 def scale_tensor(
@@ -145,9 +145,11 @@ def scale_tensor(
 ) -> TensorType:
     """Return the per-tensor type of the operands scale and zero_point, each of one element."""
     for name in ("scale", "zero_point"):
-        given = call.inputs[name]
-        if given.data.size != 1:
-            raise TypeFitError(f"{name} has one element; this has shape {list(given.shape)}", pointer=f"/inputs/{name}")
+        operand = call.inputs[name]
+        if operand.data.size != 1:
+            raise TypeFitError(
+                f"{name} has one element; this has shape {list(operand.shape)}", pointer=f"/inputs/{name}"
+            )
     scale, zero_point = (call.inputs[name].data[0] for name in ("scale", "zero_point"))
     return TensorType(shape, _per_tensor(float(scale), int(zero_point), storage, expressed, "/inputs"))
 

@@ -1,18 +1,22 @@
-"""torch's quantize, dequantize and fake_quantize: eager, and of torch.ops.quantized_decomposed."""
+"""torch's quantize, dequantize and fake_quantize: eager, and of torch.ops.quantized_decomposed.
+
+In the `.tensor2` overloads scale, zero point and bounds are tensors of one element.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
 from requant.convert.dequantize import plan_dequantize
 from requant.convert.quantize import NanPolicy, plan_quantize
 from requant.description import Array, TensorValue
-from requant.errors import ParameterError, default_pointer
+from requant.errors import ParameterError, RequantError, TypeFitError, default_pointer
 from requant.formats.elements import FLOATS, FloatElement, IntegerElement
 from requant.mlir.types import StorageType, TensorType, UniformPerAxisType
-from requant.operators.description import Operand, Operator, OperatorCall, Outputs, Run, empty
+from requant.operators.description import Operand, Operator, OperatorCall, Outputs, Run, Work, empty
 from requant.operators.element_names import QUANTIZED, type_key
 from requant.operators.execution import converted
 from requant.operators.separate_parameters import Granularity, for_each
@@ -59,58 +63,58 @@ def _quantizing(scaled: Scaled, profile: str | None = None) -> Callable[[Operato
     """Return the planning of an operator by a profile; without one by that of the implementation."""
 
     def plan_call(call: OperatorCall) -> Run:
-        given, element = call.inputs["input"], stored_element(call)
-        expressed = given.type.element
+        tensor, element = call.inputs["input"], stored_element(call)
+        expressed = tensor.type.element
         assert isinstance(expressed, FloatElement)
-        stored = scaled(call, given.shape, storage_of(call, element), expressed)
-        target = TensorType(given.shape, element)
-        if not given.data.size:
+        stored = scaled(call, tensor.shape, storage_of(call, element), expressed)
+        target = TensorType(tensor.shape, element)
+        if not tensor.data.size:
             return lambda: {"output": empty(target)}
         with default_pointer("/inputs/input"):
-            plan = plan_quantize(given.type, stored, profile or _EAGER_PROFILES[call.implementation])
-        return lambda: {"output": TensorValue(target, converted(plan, given.data, "input"))}
+            plan = plan_quantize(tensor.type, stored, profile or _EAGER_PROFILES[call.implementation])
+        return lambda: {"output": TensorValue(target, converted(plan, tensor.data, "input"))}
 
     return plan_call
 
 
 def _dequantizing(scaled: Scaled) -> Callable[[OperatorCall], Run]:
     def plan_call(call: OperatorCall) -> Run:
-        given, element = call.inputs["input"], stored_element(call)
-        if given.type.element != element:
+        tensor, element = call.inputs["input"], stored_element(call)
+        if tensor.type.element != element:
             raise ParameterError(f"dtype is {call.text('dtype')}, which the input is not", pointer="/attributes/dtype")
         expressed = FLOATS[REALS[call.text("out_dtype")]]
         # Bounds are no part of dequantization, beside being checked.
         storage_of(call, element)
         whole = StorageType.unbounded(IntegerElement(element.width), signed=element.signed)
-        stored = scaled(call, given.shape, whole, expressed)
-        target = TensorType(given.shape, expressed)
-        if not given.data.size:
+        stored = scaled(call, tensor.shape, whole, expressed)
+        target = TensorType(tensor.shape, expressed)
+        if not tensor.data.size:
             return lambda: {"output": empty(target)}
-        points = call.given("zero_points")
+        points = call.optional("zero_points")
         if points is not None and type_key(points.type.element) == "i64" and element.name == "i32":
             assert isinstance(stored.element, UniformPerAxisType)
-            return _exact_differences(given, stored.element, target)
+            return _exact_differences(tensor, stored.element, target)
         with default_pointer("/inputs/input"):
             plan = plan_dequantize(stored, None, "torch_decomposed")
 
         def run() -> Outputs:
-            return {"output": TensorValue(target, converted(plan, given.data, "input"))}
+            return {"output": TensorValue(target, converted(plan, tensor.data, "input"))}
 
         return run
 
     return plan_call
 
 
-def _exact_differences(given: TensorValue, element: UniformPerAxisType, target: TensorType) -> Run:
+def _exact_differences(tensor: TensorValue, element: UniformPerAxisType, target: TensorType) -> Run:
     """Return the work on i32 with zero points of i64, which torch subtracts in int64; those of i32 wrap."""
     granularity, expressed = Granularity(element.axis), target.element
     assert isinstance(expressed, FloatElement)
 
     def run() -> Outputs:
         scales, points = np.array(element.scales, np.float32), np.array(element.zero_points, np.int64)
-        differences = given.data - for_each(points, given.shape, granularity)
+        differences = tensor.data - for_each(points, tensor.shape, granularity)
         with np.errstate(over="ignore"):
-            reals = differences.astype(np.float32) * for_each(scales, given.shape, granularity)
+            reals = differences.astype(np.float32) * for_each(scales, tensor.shape, granularity)
         return {"output": TensorValue(target, narrowed(reals, expressed))}
 
     return run
@@ -120,27 +124,27 @@ def _fake(scaled: Scaled) -> Callable[[OperatorCall], Run]:
     """Quantize, and dequantize again: f32(f32(q - z) * s)."""
 
     def plan_call(call: OperatorCall) -> Run:
-        given = call.inputs["input"]
+        tensor = call.inputs["input"]
         lowest, highest = call.integer("quant_min"), call.integer("quant_max")
         if not lowest <= highest:
             raise ParameterError(f"quant_min is {lowest}, and quant_max {highest}", pointer="/attributes/quant_min")
-        stored = scaled(call, given.shape, StorageType(IntegerElement(32), True, lowest, highest), _F32)
-        if not given.data.size:
-            return lambda: {"output": empty(given.type)}
+        stored = scaled(call, tensor.shape, StorageType(IntegerElement(32), True, lowest, highest), _F32)
+        if not tensor.data.size:
+            return lambda: {"output": empty(tensor.type)}
         with default_pointer("/inputs/input"):
             forth, back = (
-                plan_quantize(given.type, stored, "torch_decomposed", nan=NanPolicy.LOWEST),
+                plan_quantize(tensor.type, stored, "torch_decomposed", nan=NanPolicy.LOWEST),
                 plan_dequantize(stored, None, "torch_decomposed"),
             )
 
         def run() -> Outputs:
-            source = given.data
+            source = tensor.data
             if isinstance(stored.element, UniformPerAxisType):
-                source = _within_int64(source, stored.element, given.shape)
+                source = _within_int64(source, stored.element, tensor.shape)
             indices = converted(forth, source, "input")
             reals = np.empty(forth.elements, np.float32)
             back.run(indices, reals)
-            return {"output": TensorValue(given.type, reals)}
+            return {"output": TensorValue(tensor.type, reals)}
 
         return run
 
@@ -160,8 +164,8 @@ def _single(call: OperatorCall, shape: tuple[int, ...], storage: StorageType, ex
 
 
 def _plan_dequantize(call: OperatorCall) -> Run:
-    given = call.inputs["input"]
-    return converting(given, expressed_type(given), "torch", "input", "output")
+    tensor = call.inputs["input"]
+    return converting(tensor, expressed_type(tensor), "torch", "input", "output")
 
 
 _X = {"type": "tensor<2x2xf32>", "values": [0.3, 1.0, -2.0, 100.0]}
@@ -308,3 +312,51 @@ DECOMPOSED_DEQUANTIZE_PER_CHANNEL = Operator(
     plan=_dequantizing(channel_scales),
     example={"inputs": {"input": _Q, **_CHANNELS}, "attributes": {"axis": 1, **_UINT8, "dtype": "uint8"}},
 )
+
+
+_NAMES = ("quant_min", "quant_max")
+_BOUNDS = tuple(
+    Operand(name=name, description=f"{text} One number, of any shape.", types={"i32": 1, "i64": 1})
+    for name, text in zip(_NAMES, ("The lowest quantized value.", "The highest quantized value."), strict=True)
+)
+
+
+def _with_attributes(operator: Operator) -> Callable[[OperatorCall], Run | Work]:
+    """Return the plan of an operator whose bounds are attributes, for a call whose bounds are operands."""
+
+    def plan_call(call: OperatorCall) -> Run | Work:
+        bounds = {}
+        for name in _NAMES:
+            operand = call.inputs[name]
+            if operand.data.size != 1:
+                raise TypeFitError(
+                    f"{name} has one element; this has shape {list(operand.shape)}", pointer=f"/inputs/{name}"
+                )
+            bounds[name] = int(operand.data[0])
+        try:
+            return operator.plan(replace(call, attributes={**call.attributes, **bounds}))
+        except RequantError as error:
+            if error.pointer in {f"/attributes/{name}" for name in _NAMES}:
+                error.pointer = error.pointer.replace("/attributes", "/inputs")
+            raise
+
+    return plan_call
+
+
+def _overload(operator: Operator) -> Operator:
+    example = operator.example
+    bounds = {name: {"type": "tensor<i64>", "values": [example["attributes"][name]]} for name in _NAMES}
+    kept = {name: value for name, value in example["attributes"].items() if name not in _NAMES}
+    return replace(
+        operator,
+        name=f"{operator.name}2",
+        summary=f"{operator.summary.removesuffix('.')}, and so the bounds.",
+        inputs=(*operator.inputs, *_BOUNDS),
+        attributes=tuple(each for each in operator.attributes if each.name not in _NAMES),
+        plan=_with_attributes(operator),
+        example={"inputs": {**example["inputs"], **bounds}, "attributes": kept},
+    )
+
+
+QUANTIZE_PER_TENSOR_TENSOR2 = _overload(DECOMPOSED_QUANTIZE_PER_TENSOR_TENSOR)
+DEQUANTIZE_PER_TENSOR_TENSOR2 = _overload(DECOMPOSED_DEQUANTIZE_PER_TENSOR_TENSOR)

@@ -59,7 +59,7 @@ def _placed() -> Iterator[None]:
 
 
 def _check_widths(call: OperatorCall) -> None:
-    """Raise TypeFitError unless multipliers have the element type that scale32 asks for."""
+    """Raise TypeFitError unless multipliers have the element type that scale32 requires."""
     taken = "i32" if call.boolean("scale32") else "i16"
     element = call.inputs["multiplier"].type.element
     if getattr(element, "name", "") != taken:

@@ -81,13 +81,14 @@ def _operand(name: str) -> Iterator[None]:
         raise
 
 
-def _element(tensor: TensorType, side: str, taken: tuple[str, ...]) -> IntegerElement:
+def _element(tensor: TensorType, side: str, supported: tuple[str, ...]) -> IntegerElement:
     element = tensor.element
-    if not isinstance(element, IntegerElement) or element.name not in taken:
+    if not isinstance(element, IntegerElement) or element.name not in supported:
         unsigned = isinstance(element, IntegerElement) and element.signedness is Signedness.UNSIGNED
         hint = f"; for unsigned numbers set {side}_unsigned" if unsigned else ""
+        elements = excerpt(print_type(element))
         raise UnsupportedError(
-            f"the {side} has elements of {excerpt(print_type(element))}; RESCALE takes {', '.join(taken)} there{hint}"
+            f"the {side} has elements of {elements}; RESCALE takes {', '.join(supported)} there{hint}"
         )
     return element
 
@@ -101,15 +102,15 @@ def _check_numbers(name: str, values: Sequence[int], width: int) -> None:
             raise ParameterError(detail, pointer=f"/{name}/{index}")
 
 
-def _zero_point(side: RescaleSide, given: int) -> int:
+def _zero_point(side: RescaleSide, number: int) -> int:
     """Return the number of a zero point, which may be given as its signed bit pattern if the side is unsigned."""
     width = int(side.element[1:])
     half = 1 << (width - 1)
     highest = 2 * half - 1 if side.unsigned else half - 1
     with _operand(f"{side.name}_zp"):
-        if not -half <= given <= highest:
+        if not -half <= number <= highest:
             raise ParameterError(f"{side.name}_zp is outside {-half} to {highest}, which {side.text} holds")
-        zero_point = given % (2 * half) if side.unsigned else given
+        zero_point = number % (2 * half) if side.unsigned else number
         side.check_zero_point(zero_point)
     return zero_point
 

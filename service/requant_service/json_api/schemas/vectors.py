@@ -8,7 +8,7 @@ from pydantic import AfterValidator, FailFast, Field
 
 from requant.convert.quantize import NanPolicy
 from requant.convert.vectors.subject import ParameterReason, Reason
-from requant.convert.vectors.vectors import DEFAULT_COUNT, MAX_VECTORS, MIN_OF_A_SET
+from requant.convert.vectors.vectors import DEFAULT_COUNT, MAX_VECTORS, MIN_PER_SET
 from requant.description import LARGEST_INTEGER
 from requant.operations.conversions import NAN, ROUNDING, SATURATE, SCHEME
 from requant.operations.explain import STEPS
@@ -62,7 +62,7 @@ class VectorsRequest(RequestModel):
     )
     seed: Int64 = Field(default=0, ge=0, le=LARGEST_INTEGER, description="Seed of the random vectors and parameters.")
     count: Int32 = Field(
-        default=DEFAULT_COUNT, ge=MIN_OF_A_SET, le=MAX_VECTORS, description="Maximum number of vectors."
+        default=DEFAULT_COUNT, ge=MIN_PER_SET, le=MAX_VECTORS, description="Maximum number of vectors."
     )
     format: Format = Field(
         default=Format.JSON,

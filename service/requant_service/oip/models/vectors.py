@@ -10,7 +10,7 @@ from requant.convert.quantize import NanPolicy
 from requant.convert.quantize_plans import ROUNDINGS
 from requant.convert.vectors.export import Table
 from requant.convert.vectors.subject import Element
-from requant.convert.vectors.vectors import DEFAULT_COUNT, MAX_VECTORS, MIN_OF_A_SET
+from requant.convert.vectors.vectors import DEFAULT_COUNT, MAX_VECTORS, MIN_PER_SET
 from requant.errors import InvalidRequestError, LimitError
 from requant.operations.conversions import NAN, ROUNDING, SATURATE, SCHEME
 from requant.operators.tosa.rescale_plan import RescaleRounding
@@ -169,7 +169,7 @@ VECTORS = Model(
             description="Maximum number of vectors.",
             kind=Kind.INTEGER,
             default=DEFAULT_COUNT,
-            lowest=MIN_OF_A_SET,
+            lowest=MIN_PER_SET,
             highest=MAX_VECTORS,
         ),
         Parameter(

@@ -9,7 +9,7 @@ from typing import Any
 from requant.errors import default_pointer, pointer_prefix
 from requant.errors.cancellation import checked
 from requant.translation import TRANSLATIONS, Subject, translate
-from requant.translation.translation import Answer, Rounding, subject_of
+from requant.translation.translation import Rounding, TranslationResult, subject_of
 from requant_service.http.models import RequestModel
 from requant_service.operations.mlir.translation_call import (
     LitertOperands,
@@ -100,7 +100,7 @@ def _text(number: float | Fraction) -> str:
     return str(number) if isinstance(number, Fraction) else repr(number)
 
 
-def _described(answer: Answer) -> Translation:
+def _described(answer: TranslationResult) -> Translation:
     written = answer.written
     fields: dict[str, Any] = {"rounded": [], "rounded_count": 0, "losses": []}
     if written is None:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from requant.calibration.finished_type import Granularity, PerTensor
-from requant.calibration.methods import CalibrationOptions, FoundRanges, Observed, Target, calibration_method_named
+from requant.calibration.methods import CalibratedRanges, CalibrationOptions, Observed, Target, calibration_method_named
 from requant.calibration.ranges import RangeOptions, range_rule_named
 from requant.formats.elements import FLOATS
 from requant.mlir import parse_storage
@@ -49,7 +49,7 @@ def find(
     wanted: Target | None = None,
     blocks: Sequence[int] | None = None,
     **options: Any,
-) -> FoundRanges:
+) -> CalibratedRanges:
     """The ranges that a method finds."""
     return calibration_method_named(method).find_ranges(
         observed(tensors, blocks), CalibrationOptions(**options), wanted or target()

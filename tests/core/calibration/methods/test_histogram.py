@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from requant.calibration.finished_type import PerAxis
-from requant.calibration.methods import CALIBRATION_METHODS, FoundRanges
+from requant.calibration.methods import CALIBRATION_METHODS, CalibratedRanges
 from requant.errors import LimitError, ParameterError, PreconditionError
 from requant.kernels.statistics.histogram import HISTOGRAM, HISTOGRAM_BETWEEN
 from requant.kernels.statistics.histogram_rows import EQUAL_EDGES, bin_of_share
@@ -82,7 +82,7 @@ def test_rows_are_counted_apart() -> None:
         assert not counts[index * stride + bins[index] : (index + 1) * stride].any()
 
 
-def percentile_or_none(tensors: list[Array], **options: Any) -> FoundRanges | None:
+def percentile_or_none(tensors: list[Array], **options: Any) -> CalibratedRanges | None:
     """What is found, or None where numpy would refuse the edges, or the histogram would grow without end."""
     try:
         return find("percentile", tensors, **options)

@@ -35,12 +35,14 @@ STORAGES = ("i4", "u8", "i16", "i32", "f8E5M2") if EXHAUSTIVE else ("u8", "i4", 
 
 def made(operation: str, source: str, target: str | None, profile: str, count: int = 256, **options: Any) -> Vectors:
     to = None if target is None else parse_type(target)
-    subjects = conversion_subjects(Operation(operation), parse_type(source), to, profile, most=count // 16, **options)
+    subjects = conversion_subjects(
+        Operation(operation), parse_type(source), to, profile, max_sets=count // 16, **options
+    )
     return vectors_of(subjects, count, 7, {})
 
 
 def rescaled(source: str, target: str, count: int = 256, **options: Any) -> Vectors:
-    subjects = rescale_subjects(parse_type(source), parse_type(target), most=count // 16, **options)
+    subjects = rescale_subjects(parse_type(source), parse_type(target), max_sets=count // 16, **options)
     return vectors_of(subjects, count, 7, OPERATIONS[RESCALE].names)
 
 
@@ -326,7 +328,7 @@ def test_the_same_request_has_the_same_bytes() -> None:
 
 
 def test_seeds_choose_other_inputs() -> None:
-    subjects = conversion_subjects(Operation.QUANTIZE, parse_type("f32"), parse_type("i16"), "onnx", most=1)
+    subjects = conversion_subjects(Operation.QUANTIZE, parse_type("f32"), parse_type("i16"), "onnx", max_sets=1)
     one, same, other = ([each.input for each in vectors_of(subjects, 64, seed, {}).vectors] for seed in (1, 1, 2))
     assert one == same
     assert one != other

@@ -55,7 +55,7 @@ class ComparisonType(_Word):
 
 @irdl_attr_definition
 class Precision(_Word):
-    """The precision asked for of a product. It says nothing about integers."""
+    """The requested precision of a product. It says nothing about integers."""
 
     name = "stablehlo.precision"
     words = ("DEFAULT", "HIGH", "HIGHEST")
@@ -70,7 +70,7 @@ class Transpose(_Word):
 
 
 class _Raw(Data[str]):
-    """An attribute whose text is kept as it is: of operations that are carried through, and not computed."""
+    """An attribute that stays text: of operations that are passed through, and not computed."""
 
     name: ClassVar[str]
 

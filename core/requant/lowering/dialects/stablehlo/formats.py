@@ -315,12 +315,12 @@ class ReducePrecision(Format):
         parser.parse_punctuation(",")
         parser.parse_keyword("format")
         parser.parse_punctuation("=")
-        found = re.fullmatch(r"e([0-9]{1,3})m([0-9]{1,3})", parser.parse_identifier())
-        if found is None:
+        match = re.fullmatch(r"e([0-9]{1,3})m([0-9]{1,3})", parser.parse_identifier())
+        if match is None:
             parser.raise_error("expected a format such as e5m2", position)
         attributes = parse_attributes(parser)
         parts = parse_types(parser, [operand], position)
-        bits = zip(("exponent_bits", "mantissa_bits"), found.groups(), strict=True)
+        bits = zip(("exponent_bits", "mantissa_bits"), match.groups(), strict=True)
         parts.attributes = {**attributes, **{name: IntegerAttr(int(count), i32) for name, count in bits}}
         return parts
 

@@ -254,16 +254,16 @@ def window_of(op: Operation) -> Window:
     numbers = op.attributes["dimension_numbers"]
     assert isinstance(numbers, Convolution)
     rank = len(numbers.data.input.spatial)
-    ones, found = (1,) * rank, op.attributes.get
-    flat = integers(found("padding")) or (0,) * (2 * rank)
+    ones, attribute = (1,) * rank, op.attributes.get
+    flat = integers(attribute("padding")) or (0,) * (2 * rank)
     return Window(
-        strides=integers(found("window_strides")) or ones,
+        strides=integers(attribute("window_strides")) or ones,
         padding=tuple(zip(flat[::2], flat[1::2], strict=True)),
-        lhs_dilation=integers(found("lhs_dilation")) or ones,
-        rhs_dilation=integers(found("rhs_dilation")) or ones,
-        reversal=tuple(bool(each) for each in integers(found("window_reversal"))) or (False,) * rank,
-        feature_groups=_integer(found("feature_group_count")),
-        batch_groups=_integer(found("batch_group_count")),
+        lhs_dilation=integers(attribute("lhs_dilation")) or ones,
+        rhs_dilation=integers(attribute("rhs_dilation")) or ones,
+        reversal=tuple(bool(each) for each in integers(attribute("window_reversal"))) or (False,) * rank,
+        feature_groups=_integer(attribute("feature_group_count")),
+        batch_groups=_integer(attribute("batch_group_count")),
         dimensions=numbers.data,
     )
 
@@ -420,10 +420,10 @@ def _chlo_operation(name: str) -> type[FormattedOperation]:
         "traits": traits_def(Pure()),
     }
     FORMS[f"chlo.broadcast_{name}"] = Typed(short=False)
-    found: type[FormattedOperation] = irdl_op_definition(
+    operation: type[FormattedOperation] = irdl_op_definition(
         type(f"Broadcast{name.title()}", (FormattedOperation,), members)
     )
-    return found
+    return operation
 
 
 CHLO_OPERATIONS = {name: _chlo_operation(name) for name in BROADCASTING}

@@ -190,15 +190,15 @@ def _check_quantize(op: Operation) -> None:
     source, target = op.operands[0].type, quantized_part(op.results[0].type)
     if not isinstance(target, mlir.UniformType | mlir.UniformPerAxisType):
         raise VerifyException("the result is not quantized")
-    given = quantized_part(source)
-    if given is None:
+    quantized = quantized_part(source)
+    if quantized is None:
         element = type_of(element_part(source))
         if not isinstance(element, FloatElement):
             raise VerifyException("the operand is neither a float nor quantized")
         expressed = element
     else:
-        assert isinstance(given, mlir.UniformType | mlir.UniformPerAxisType)
-        expressed = given.expressed
+        assert isinstance(quantized, mlir.UniformType | mlir.UniformPerAxisType)
+        expressed = quantized.expressed
     if expressed != target.expressed:
         raise VerifyException(f"the operand has or expresses {expressed.name}, the result {target.expressed.name}")
 
@@ -207,9 +207,9 @@ def _check_alike(name: str, elements: Sequence[Attribute]) -> None:
     """Check that elements are of one type; quantized ones of one storage, with its bounds, and one expressed type."""
     baselines = set()
     for element in elements:
-        found = quantized_part(element)
-        if isinstance(found, mlir.UniformType | mlir.UniformPerAxisType):
-            baselines.add((found.storage, found.expressed))
+        quantized = quantized_part(element)
+        if isinstance(quantized, mlir.UniformType | mlir.UniformPerAxisType):
+            baselines.add((quantized.storage, quantized.expressed))
         else:
             baselines.add((None, type_of(element)))  # type: ignore[arg-type]
     if len(baselines) != 1:

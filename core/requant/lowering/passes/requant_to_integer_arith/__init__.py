@@ -197,9 +197,9 @@ def _fold_casts(module: Module) -> None:
 
 
 def _tensor(type_: Attribute) -> mlir.TensorType:
-    found = type_of(type_)
-    assert isinstance(found, mlir.TensorType)
-    return found
+    tensor = type_of(type_)
+    assert isinstance(tensor, mlir.TensorType)
+    return tensor
 
 
 def _plain(type_: Attribute) -> mlir.TensorType:
@@ -208,9 +208,9 @@ def _plain(type_: Attribute) -> mlir.TensorType:
 
 
 def _stored_element(type_: Attribute) -> IntegerType:
-    found = storage_type(type_)
-    _check_signless(found)
-    return cast(IntegerType, element_part(found))
+    stored = storage_type(type_)
+    _check_signless(stored)
+    return cast(IntegerType, element_part(stored))
 
 
 def _check_signless(type_: Attribute) -> None:
@@ -221,14 +221,14 @@ def _check_signless(type_: Attribute) -> None:
 
 def _constant(value: SSAValue) -> list[int]:
     owner = value.owner
-    found: Any = None
+    values: Any = None
     if isinstance(owner, Const):
-        found = owner.values
+        values = owner.values
     elif isinstance(owner, Operation) and owner.name in ("stablehlo.constant", "arith.constant"):
-        found = owner.attributes.get("value", owner.properties.get("value"))
-    if not isinstance(found, DenseIntOrFPElementsAttr):
+        values = owner.attributes.get("value", owner.properties.get("value"))
+    if not isinstance(values, DenseIntOrFPElementsAttr):
         raise UnsupportedError("multiplier, shift and zero points must be constants")
-    return [int(each) for each in cast(Any, found).get_values()]
+    return [int(each) for each in cast(Any, values).get_values()]
 
 
 def _lower(module: Module, options: Options) -> None:

@@ -97,9 +97,9 @@ class Multiplication:
 def scale(emitter: Emitter, value: SSAValue, plan: ScalingPlan, element: IntegerType) -> SSAValue:
     """Emit clamp(multiply(q - z_in) + z_out) of a tensor of plain integers, as integers of `element`."""
     loops = Loops(emitter, static_shape(plan.output_type), element)
-    found = loops.extend(loops.read(value), signed=is_signed(plan.sides.source))
-    found = less(loops, found, plan.sides.zeros_in, plan.granularity)
-    return loops.finish(settle(loops, multiply(loops, found, plan), plan))
+    number = loops.extend(loops.read(value), signed=is_signed(plan.sides.source))
+    number = less(loops, number, plan.sides.zeros_in, plan.granularity)
+    return loops.finish(settle(loops, multiply(loops, number, plan), plan))
 
 
 def is_signed(operand: StoredOperand) -> bool:

@@ -13,16 +13,18 @@ _HEAD = b'HTTP/1.1 200 OK\r\nETag: "1"\r\nLast-Modified: Wed, 21 Oct 2015 07:28:
 _PARTIAL = _HEAD.replace(b"200 OK", b"206 Partial Content")
 
 
+THREAD_NAME = "hostile-server"
+
+
 class HostileServer:
-    """A server on loopback. The first segment of a path is one of `MODES`. `connections`: how many were accepted."""
+    """A server on loopback. The first segment of a path is one of `MODES`. All its threads are named `THREAD_NAME`."""
 
     def __init__(self) -> None:
         self._listening = socket.create_server(("127.0.0.1", 0), backlog=256)
         self._open: set[socket.socket] = set()
         self._closed = threading.Event()
-        self.connections = 0
         self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
-        threading.Thread(target=self._accept, daemon=True).start()
+        threading.Thread(target=self._accept, name=THREAD_NAME, daemon=True).start()
 
     def close(self) -> None:
         self._closed.set()
@@ -37,9 +39,8 @@ class HostileServer:
                 connection, _ = self._listening.accept()
             except OSError:
                 return
-            self.connections += 1
             self._open.add(connection)
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+            threading.Thread(target=self._serve, args=(connection,), name=THREAD_NAME, daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
         with suppress(OSError), connection:

@@ -24,7 +24,7 @@ from requant_service.operations.checkpoint_jobs import CheckpointCall, plan_chec
 from requant_service.runtime import checkpoint_jobs
 from requant_service.runtime.checkpoint_jobs import MAX_QUEUED, THREADS, StorageOfRoots, StorageThreads
 from requant_service.runtime.request_context import ClientLeftError, RequestContext, current_request
-from tests.checkpoint_jobs.hostile_server import MODES, hostile_server
+from tests.checkpoint_jobs.hostile_server import MODES, THREAD_NAME, hostile_server
 from tests.support.asgi import ready_app
 from tests.support.cases import EXHAUSTIVE
 from tests.support.model_directory import make_model
@@ -69,6 +69,10 @@ async def _probe(client: httpx.AsyncClient, root: Path, job: str) -> float:
     return longest
 
 
+def _threads_of_the_service() -> int:
+    return sum(thread.name != THREAD_NAME for thread in threading.enumerate())
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_others_are_served_while_storage_is_hostile(kind: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint_jobs, "ANSWER_SECONDS", 2.0)
@@ -83,7 +87,7 @@ def test_others_are_served_while_storage_is_hostile(kind: str, root: Path, monke
             while (await client.get(job)).json()["state"] != "finished":
                 await asyncio.sleep(0.02)
             before = [await _probe(client, root, job) for _ in range(PROBES)]
-            threads = threading.active_count()
+            threads = _threads_of_the_service()
             max_threads = 0
             waves: list[Counter[int]] = []
             during: list[float] = []
@@ -95,15 +99,17 @@ def test_others_are_served_while_storage_is_hostile(kind: str, root: Path, monke
                 ]
                 while not all(attack.done() for attack in attacks):
                     during.append(await _probe(client, root, job))
-                    max_threads = max(max_threads, threading.active_count())
+                    max_threads = max(max_threads, _threads_of_the_service())
                     await asyncio.sleep(0.01)
                 replies = [await attack for attack in attacks]
                 for reply in replies:
                     assert reply.status_code in (422, 503, 504), (kind, reply.status_code, reply.text)
                 waves.append(Counter(reply.status_code for reply in replies))
-            assert app.state.runtime.memory_budget.reserved == 0
-            # Two that plan, those of their stores, and those of the server itself.
-            assert max_threads < threads + 12 * THREADS + server.connections
+            async with asyncio.timeout(60):
+                while app.state.runtime.memory_budget.reserved:
+                    await asyncio.sleep(0.01)
+            # Those that plan and those that look at records, of both roots; not one for each request.
+            assert max_threads <= threads + 4 * THREADS
         return waves, before, during
 
     with hostile_server() as server:
@@ -205,18 +211,21 @@ def test_nobody_plans_for_a_client_that_has_left(root: Path) -> None:
         while not app.state.runtime.memory_budget.reserved:
             await asyncio.sleep(0.001)
         context.client_left = True
-        began = time.perf_counter()
+        began = time.process_time()
         with pytest.raises(ClientLeftError):
             await planning
         assert not planning.cancelled()
-        return time.perf_counter() - began
+        # What was reserved for the plan is given back when its thread has ended.
+        while app.state.runtime.memory_budget.reserved:
+            await asyncio.sleep(0.01)
+        return time.process_time() - began
 
     # The whole plan takes ten seconds and more.
     assert asyncio.run(left()) < 3
 
 
 def test_threads_and_queues_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoint_jobs, "ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(checkpoint_jobs, "ANSWER_SECONDS", 0.5)
     threads = StorageThreads("test", asyncio.Event())
     let_go, begun, gone = threading.Event(), [], []
 

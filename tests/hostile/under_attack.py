@@ -179,8 +179,11 @@ async def probe(target: Target, seconds: float) -> tuple[Latency, Latency]:
 def attacked(name: str, target: Target) -> Iterator[None]:
     """Attack from a process of its own."""
     command = [sys.executable, "-m", "tests.hostile.under_attack", "--attack", name, json.dumps(asdict(target))]
-    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL) as attacker:
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as attacker:
         try:
+            # When it has imported what it needs.
+            assert attacker.stdout is not None
+            assert attacker.stdout.readline()
             yield
         finally:
             attacker.kill()
@@ -205,7 +208,7 @@ def measure(name: str, seconds: float = SECONDS) -> Seen:
         asyncio.run(probe(target, 0.5))
         before = memory(target.process)["VmRSS"]
         with attacked(name, target):
-            # Until the attacker has imported what it needs.
+            # Until the attack is under way.
             time.sleep(1)
             http, grpc = asyncio.run(probe(target, seconds))
         return Seen(http, grpc, memory(target.process)["VmHWM"] - before)
@@ -214,6 +217,7 @@ def measure(name: str, seconds: float = SECONDS) -> Seen:
 def main() -> None:
     """Print the rows of the table."""
     if sys.argv[1:2] == ["--attack"]:
+        print("begins", flush=True)
         ATTACKS[sys.argv[2]](Target(**json.loads(sys.argv[3])))
         return
     for name in ATTACKS:

@@ -71,9 +71,15 @@ class Seen:
     memory: int
 
 
+def _say_that_it_begins() -> None:
+    """Tell the process that measures: what is sent has been made."""
+    print("begins", flush=True)
+
+
 def _planning(attack: Callable[[Path, int], Body]) -> Callable[[Target], None]:
     def run(target: Target) -> None:
         body = attack(Path(target.root), target.storage)
+        _say_that_it_begins()
 
         def ask() -> None:
             with httpx.Client(base_url=f"http://127.0.0.1:{target.http}", headers=_HEADERS, timeout=60) as client:
@@ -98,6 +104,7 @@ def _replies_not_taken(target: Target) -> None:
         f"Content-Length: {len(file)}\r\n\r\n"
     )
     held = []
+    _say_that_it_begins()
     for _ in range(64):
         connection = socket.socket()
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -110,11 +117,15 @@ def _replies_not_taken(target: Target) -> None:
 
 
 def _over_grpc(attack: Callable[[str], None]) -> Callable[[Target], None]:
-    return lambda target: attack(f"127.0.0.1:{target.grpc}")
+    def run(target: Target) -> None:
+        _say_that_it_begins()
+        attack(f"127.0.0.1:{target.grpc}")
+
+    return run
 
 
 ATTACKS: Mapping[str, Callable[[Target], None]] = {
-    "nothing": lambda _: None,
+    "nothing": lambda _: _say_that_it_begins(),
     **{f"gRPC: {name}": _over_grpc(attack) for name, attack in grpc_attacks.ATTACKS.items()},
     **{f"plan: {name}": _planning(attack) for name, attack in PLANS.items()},
     "HTTP: 64 replies of 21 MB that nobody reads": _replies_not_taken,
@@ -182,7 +193,6 @@ def attacked(name: str, target: Target) -> Iterator[None]:
     command = [sys.executable, "-m", "tests.hostile.under_attack", "--attack", name, json.dumps(asdict(target))]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as attacker:
         try:
-            # When it has imported what it needs.
             assert attacker.stdout is not None
             assert attacker.stdout.readline()
             yield
@@ -220,7 +230,6 @@ def measure(name: str, seconds: float = SECONDS) -> Seen:
 def main() -> None:
     """Print the rows of the table."""
     if sys.argv[1:2] == ["--attack"]:
-        print("begins", flush=True)
         ATTACKS[sys.argv[2]](Target(**json.loads(sys.argv[3])))
         return
     for name in ATTACKS:

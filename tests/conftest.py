@@ -41,9 +41,12 @@ START_SECONDS = 600
 TIMED = {
     f"tests/{path}.py"
     for path in (
+        "checkpoint_jobs/test_storage",
+        "hostile/test_page",
         "hostile/test_under_attack",
         "memory/test_memory_safety",
         "service/operations/test_worst_requests",
+        "service/runtime/test_cold_start",
         "service/runtime/test_deployment",
         "service/runtime/test_executor",
         "service/runtime/test_process_end",

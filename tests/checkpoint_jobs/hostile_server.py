@@ -1,12 +1,20 @@
-"""An HTTP server of storage that answers as it should not: not at all, a byte at a time, with lengths that are lies."""
+"""An HTTP server of storage that answers as it should not: not at all, a byte at a time, with lengths that are lies.
+
+It is a process of its own, so that it takes nothing from the service that is measured.
+"""
 
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
+ROOT = Path(__file__).parents[2]
 Send = Callable[[bytes], None]
 _TRICKLE_SECONDS = 0.2
 _HEAD = b'HTTP/1.1 200 OK\r\nETag: "1"\r\nLast-Modified: Wed, 21 Oct 2015 07:28:00 GMT\r\n'
@@ -14,13 +22,12 @@ _PARTIAL = _HEAD.replace(b"200 OK", b"206 Partial Content")
 
 
 class HostileServer:
-    """A server on loopback. The first segment of a path is one of `MODES`. `connections`: how many were accepted."""
+    """A server on loopback. The first segment of a path is one of `MODES`."""
 
     def __init__(self) -> None:
         self._listening = socket.create_server(("127.0.0.1", 0), backlog=256)
         self._open: set[socket.socket] = set()
         self._closed = threading.Event()
-        self.connections = 0
         self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -37,7 +44,6 @@ class HostileServer:
                 connection, _ = self._listening.accept()
             except OSError:
                 return
-            self.connections += 1
             self._open.add(connection)
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
@@ -142,9 +148,27 @@ MODES: dict[str, Callable[[HostileServer, Send, str, bytes], None]] = {
 
 
 @contextmanager
-def hostile_server() -> Iterator[HostileServer]:
+def hostile_server() -> Iterator[str]:
+    """Yield the URL of a server."""
+    command = [sys.executable, "-m", "tests.checkpoint_jobs.hostile_server"]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline().strip()
+        finally:
+            process.kill()
+
+
+def main() -> None:
+    """Serve until the other end of the input is closed."""
+    # On a machine of its own it would take no CPU time from the service.
+    os.nice(19)
     server = HostileServer()
-    try:
-        yield server
-    finally:
-        server.close()
+    sys.stdout.write(f"{server.url}\n")
+    sys.stdout.flush()
+    sys.stdin.read()
+    server.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -12,6 +12,7 @@ SAMPLE = (
     "plan: a header of 6 MB",
 )
 MEMORY = BUDGET + (128 << 20)
+ROUNDS = 3
 
 
 @pytest.fixture(scope="module")
@@ -20,19 +21,25 @@ def undisturbed() -> Seen:
     return measure("nothing", 2.0)
 
 
-def check(seen: Seen, undisturbed: Seen) -> None:
-    for found, usual in ((seen.http, undisturbed.http), (seen.grpc, undisturbed.grpc)):
-        assert found.failed == 0
-        assert found.usual < max(0.1, 10 * usual.usual)
-    assert seen.memory < MEMORY
+def check(name: str, seconds: float, undisturbed: Seen) -> None:
+    for _ in range(ROUNDS):
+        seen = measure(name, seconds)
+        assert seen.http.failed == seen.grpc.failed == 0
+        assert seen.memory < MEMORY
+        latencies = ((seen.http, undisturbed.http), (seen.grpc, undisturbed.grpc))
+        if all(found.usual < max(0.1, 10 * usual.usual) for found, usual in latencies):
+            return
+        # Another process may have kept the machine busy during only one of the two.
+        undisturbed = measure("nothing", seconds)
+    pytest.fail(f"{seen} during the attack, {undisturbed} without one")
 
 
 @pytest.mark.parametrize("name", SAMPLE)
 def test_honest_clients_are_served_during_an_attack(name: str, undisturbed: Seen) -> None:
-    check(measure(name, 2.0), undisturbed)
+    check(name, 2.0, undisturbed)
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", [name for name in ATTACKS if name not in (*SAMPLE, "nothing")])
 def test_honest_clients_are_served_during_every_attack(name: str, undisturbed: Seen) -> None:
-    check(measure(name, 4.0), undisturbed)
+    check(name, 4.0, undisturbed)

@@ -71,9 +71,15 @@ class Seen:
     memory: int
 
 
+def _say_that_it_begins() -> None:
+    """Tell the process that measures: what is sent has been made."""
+    print("begins", flush=True)
+
+
 def _planning(attack: Callable[[Path, int], Body]) -> Callable[[Target], None]:
     def run(target: Target) -> None:
         body = attack(Path(target.root), target.storage)
+        _say_that_it_begins()
 
         def ask() -> None:
             with httpx.Client(base_url=f"http://127.0.0.1:{target.http}", headers=_HEADERS, timeout=60) as client:
@@ -98,6 +104,7 @@ def _replies_not_taken(target: Target) -> None:
         f"Content-Length: {len(file)}\r\n\r\n"
     )
     held = []
+    _say_that_it_begins()
     for _ in range(64):
         connection = socket.socket()
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -110,11 +117,15 @@ def _replies_not_taken(target: Target) -> None:
 
 
 def _over_grpc(attack: Callable[[str], None]) -> Callable[[Target], None]:
-    return lambda target: attack(f"127.0.0.1:{target.grpc}")
+    def run(target: Target) -> None:
+        _say_that_it_begins()
+        attack(f"127.0.0.1:{target.grpc}")
+
+    return run
 
 
 ATTACKS: Mapping[str, Callable[[Target], None]] = {
-    "nothing": lambda _: None,
+    "nothing": lambda _: _say_that_it_begins(),
     **{f"gRPC: {name}": _over_grpc(attack) for name, attack in grpc_attacks.ATTACKS.items()},
     **{f"plan: {name}": _planning(attack) for name, attack in PLANS.items()},
     "HTTP: 64 replies of 21 MB that nobody reads": _replies_not_taken,
@@ -157,8 +168,9 @@ def _ask(port: int, seconds: float) -> list[tuple[float, bool]]:
     head = json.dumps(described).encode()
     headers = {"Inference-Header-Content-Length": str(len(head)), **_HEADERS}
     seen: list[tuple[float, bool]] = []
-    end = time.monotonic() + seconds
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=60) as client:
+    # Without certificates, which take long to read.
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=60, verify=False) as client:
+        end = time.monotonic() + seconds
         while (began := time.monotonic()) < end:
             try:
                 served = client.post("/v2/models/quantize/infer", content=head + _X.tobytes()).status_code == 200
@@ -179,9 +191,13 @@ async def probe(target: Target, seconds: float) -> tuple[Latency, Latency]:
 def attacked(name: str, target: Target) -> Iterator[None]:
     """Attack from a process of its own."""
     command = [sys.executable, "-m", "tests.hostile.under_attack", "--attack", name, json.dumps(asdict(target))]
-    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL) as attacker:
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as attacker:
         try:
+            assert attacker.stdout is not None
+            assert attacker.stdout.readline()
             yield
+            # It is under way still, or has done all that it does.
+            assert attacker.poll() in (None, 0)
         finally:
             attacker.kill()
 
@@ -205,7 +221,7 @@ def measure(name: str, seconds: float = SECONDS) -> Seen:
         asyncio.run(probe(target, 0.5))
         before = memory(target.process)["VmRSS"]
         with attacked(name, target):
-            # Until the attacker has imported what it needs.
+            # Until the attack is under way.
             time.sleep(1)
             http, grpc = asyncio.run(probe(target, seconds))
         return Seen(http, grpc, memory(target.process)["VmHWM"] - before)

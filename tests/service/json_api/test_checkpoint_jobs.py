@@ -125,6 +125,13 @@ def test_a_dry_run_writes_nothing(root: Path) -> None:
 
 def test_another_replica_sees_and_cancels_a_job(root: Path, held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("requant.checkpoint.jobs.job.SECONDS_BETWEEN", 0.05)
+    stopped, stop = Event(), job.ConversionJob.stop
+
+    def noted(conversion: job.ConversionJob) -> None:
+        stop(conversion)
+        stopped.set()
+
+    monkeypatch.setattr(job.ConversionJob, "stop", noted)
     app, other = _replica(root), _replica(root)
     location = _start(app, _body(root)).headers["location"]
     assert held.reached.wait(60)
@@ -132,7 +139,7 @@ def test_another_replica_sees_and_cancels_a_job(root: Path, held: Held, monkeypa
     # The same request to another replica does not start it a second time.
     assert _start(other, _body(root)).json()["state"] == "running"
     assert _ask(other, "POST", f"{location}/cancel").status_code == 200
-    time.sleep(0.5)
+    assert stopped.wait(60)
     held.let_go.set()
     assert _ended(app, location)["state"] == "cancelled"
     assert _ask(other, "GET", location).json()["state"] == "cancelled"

@@ -245,9 +245,9 @@ def test_who_does_not_read_a_reply_loses_it(operated: Operated) -> None:
     with socket.socket() as deaf:
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         deaf.connect(("127.0.0.1", operated.server.port))
+        began = time.monotonic()
         deaf.sendall(head(wide, len(content)) + content)
         operated.wait_for("requant_inflight_bytes", 5 << 20)
-        began = time.monotonic()
         operated.wait_for("requant_inflight_bytes", 0)
         assert 1 < time.monotonic() - began < 25
         assert received_until_the_end(deaf) < 20 << 20

@@ -187,7 +187,8 @@ def test_long_work_ends_when_the_client_leaves() -> None:
         return waited
 
     conv2d_integers(x[:, :8, :8], w[:, :2, :2])
-    assert asyncio.run(run()) < 1
+    # All convolutions take more than a minute.
+    assert asyncio.run(run()) < 10
 
 
 async def request(work: Callable[[], Awaitable[Result]]) -> Result:

@@ -60,7 +60,7 @@ def test_times_are_added_up_in_all_threads() -> None:
         context = begin_request({"type": "http"})
         executor = Executor(1, 0)
         try:
-            first = asyncio.create_task(executor.run_array(1, lambda: time.sleep(0.05)))
+            first = asyncio.create_task(executor.run_array(1, lambda: time.sleep(0.3)))
             second = asyncio.create_task(executor.run_array(1, lambda: current_request.get()))
             await first
             assert await second is context
@@ -69,8 +69,8 @@ def test_times_are_added_up_in_all_threads() -> None:
         return context
 
     context = asyncio.run(run())
-    assert context.worked >= 0.05
-    assert context.waited >= 0.04
+    assert context.worked >= 0.29
+    assert context.waited >= 0.05
 
 
 def test_a_client_that_leaves_in_the_middle_gets_no_more() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 import uvicorn
@@ -34,9 +35,9 @@ async def echo(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 @contextlib.asynccontextmanager
-async def connection() -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    """A connection to a server with the small limits."""
-    config = uvicorn.Config(echo, http=http_protocol(LIMITS), lifespan="off", log_config=None)
+async def connection(limits: RequestLimits) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """A connection to a server with small limits."""
+    config = uvicorn.Config(echo, http=http_protocol(limits), lifespan="off", log_config=None)
     config.load()
     state = ServerState()
     server = await asyncio.get_running_loop().create_server(
@@ -52,9 +53,9 @@ async def connection() -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.Stre
         server.close()
 
 
-def talk(scenario: Talk) -> None:
+def talk(scenario: Talk, limits: RequestLimits = LIMITS) -> None:
     async def run() -> None:
-        async with asyncio.timeout(20), connection() as streams:
+        async with asyncio.timeout(20), connection(limits) as streams:
             await scenario(*streams)
 
     asyncio.run(run())
@@ -120,15 +121,16 @@ def test_the_second_request_has_its_own_time() -> None:
     async def scenario(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for _ in range(4):
             writer.write(HEAD[:20])
-            await asyncio.sleep(0.12)
+            await asyncio.sleep(0.4)
             writer.write(HEAD[20:] + b"12")
-            await asyncio.sleep(0.12)
+            await asyncio.sleep(0.4)
             writer.write(b"345")
             assert await answer(reader) == (200, b"12345")
         writer.write(HEAD[:20])
         await refused(reader, 408, "request_timeout")
 
-    talk(scenario)
+    # Together the four take longer than one may.
+    talk(scenario, replace(LIMITS, head_seconds=1.5, body_seconds=1.5))
 
 
 @pytest.mark.exhaustive

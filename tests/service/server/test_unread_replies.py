@@ -7,12 +7,13 @@ import contextlib
 import io
 import random
 import socket
-import subprocess
 import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 
 import httpx
 import numpy as np
@@ -60,6 +61,7 @@ class Probe(threading.Thread):
         super().__init__()
         self._url = url
         self._ends = threading.Event()
+        self._seen = 0
         self.statuses: Counter[int] = Counter()
         self.seconds: list[float] = []
 
@@ -71,6 +73,12 @@ class Probe(threading.Thread):
                 reply = client.post(f"{self._url}/v1/npy/dequantize?input_type={E8}", content=body)
                 self.seconds.append(time.perf_counter() - began)
                 self.statuses[reply.status_code] += 1
+
+    def slowest(self) -> float:
+        """The longest that a request took since this was last asked."""
+        new = self.seconds[self._seen :]
+        self._seen += len(new)
+        return max(new)
 
     def end(self) -> None:
         self._ends.set()
@@ -85,8 +93,11 @@ def send(connection: socket.socket, sent: bytes, read: int) -> None:
             read -= received
 
 
-def attack(server: Server, process: subprocess.Popen[bytes], waves: int, replies: int) -> None:
-    """Waves of replies of mixed sizes; half of each wave stays when the next one comes, as holes in the heap."""
+def attack(server: Server, waves: int, replies: int) -> Iterator[None]:
+    """Waves of replies of mixed sizes; half of each wave stays when the next one comes, as holes in the heap.
+
+    Yields at the end of each.
+    """
     rng = random.Random(26)
     made = {size: requests(size) for size in (8, 13, 21, 34, 55)}
     held: list[socket.socket] = []
@@ -109,6 +120,7 @@ def attack(server: Server, process: subprocess.Popen[bytes], waves: int, replies
         for job in jobs:
             if job.is_alive():
                 job.join(0.1)
+        yield
     for each in held:
         each.close()
 
@@ -121,7 +133,7 @@ def test_replies_that_nobody_takes(tmp_path: Path) -> None:
         probe.start()
         time.sleep(1)
         idle = memory(process.pid)["VmRSS"]
-        attack(server, process, waves=5, replies=40)
+        slowest = [probe.slowest() for _ in attack(server, waves=5, replies=40)]
         assert memory(process.pid)["VmHWM"] < idle + BUDGET + BESIDE
         # Nothing large for a second, and small requests all the while.
         deadline = time.monotonic() + 60
@@ -130,8 +142,8 @@ def test_replies_that_nobody_takes(tmp_path: Path) -> None:
             time.sleep(0.1)
         probe.end()
         assert set(probe.statuses) == {200}
-        # On a quiet machine the former.
-        assert max(probe.seconds) < max(0.1, 10 * float(np.percentile(probe.seconds, 99)))
+        # On a quiet machine the former. In most waves: another process may delay one probe.
+        assert median(slowest) < max(0.1, 10 * float(np.percentile(probe.seconds, 99)))
 
 
 class Library:
@@ -235,17 +247,27 @@ def test_a_reply_that_no_memory_is_left_for_is_refused() -> None:
     assert (status, b'"code":"limit_exceeded"' in body) == (413, True)
 
 
+def unsent(port: int, client: socket.socket) -> int:
+    """How many bytes the system keeps that were written to a client and not sent."""
+    local = client.getsockname()[1]
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    (found,) = [
+        int(row[4].partition(":")[0], 16)
+        for row in rows
+        if row[1].endswith(f":{port:04X}") and row[2].endswith(f":{local:04X}")
+    ]
+    return found
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="the option has another meaning there")
 def test_the_system_keeps_little_of_what_is_not_taken(server: Server) -> None:
     made = request(f"/v1/npy/dequantize?input_type={E8}", np.ones(4 << 20, np.int8))
     with server.connect() as connection:
         connection.sendall(made)
+        deadline = time.monotonic() + 60
+        while not unsent(server.port, connection):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        # Time to write more.
         time.sleep(1)
-        local, remote = connection.getsockname()[1], server.port
-        rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-        (unsent,) = [
-            int(row[4].partition(":")[0], 16)
-            for row in rows
-            if row[1].endswith(f":{remote:04X}") and row[2].endswith(f":{local:04X}")
-        ]
-        assert 0 < unsent < 1 << 20
+        assert 0 < unsent(server.port, connection) < 1 << 20

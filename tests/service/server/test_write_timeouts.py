@@ -56,7 +56,9 @@ def test_tls_is_closed_when_the_client_has_received_all_and_then_cut() -> None:
             assert not inner.calls
             while unread:
                 unread -= len(client.recv(1 << 20))
-            await asyncio.sleep(1.5)
+            async with asyncio.timeout(30):
+                while len(inner.calls) < 2:
+                    await asyncio.sleep(0.05)
             leaving.cancel()
             return inner.calls
 

@@ -7,36 +7,22 @@ from __future__ import annotations
 
 from numba import types
 
-from requant.kernels.jit.jit import Array, Number, kernel, readable, writable
+from requant.kernels.jit.jit import kernel
+from requant.kernels.jit.signature import I64, In, Out, Real
 from requant.kernels.loop.layout import after_rows, left_in_row, locate
 
 
-@kernel(
-    *(
-        (
-            readable(dtype),  # source
-            writable(dtype),  # target: all elements in their new order
-            types.int64,  # start: index of source[0] in the whole tensor
-            types.int64,  # run     \
-            types.int64,  # channels | requant.kernels.loop.layout, as runs
-            types.int64,  # group    |
-            types.int64,  # groups  /
-            readable(types.int64),  # owners: the parameter of each entry of the layout
-            writable(types.int64),  # ends: for each parameter, where its next element goes
-        )
-        for dtype in (types.float32, types.float64)
-    )
-)
+@kernel({Real: types.float32}, {Real: types.float64})
 def order_by_channel(
-    source: Array,
-    target: Array,
-    start: Number,
-    run: Number,
-    channels: Number,
-    group: Number,
-    groups: Number,
-    owners: Array,
-    ends: Array,
+    source: In[Real],
+    target: Out[Real],  # all elements in their new order
+    start: I64,  # index of source[0] in the whole tensor
+    run: I64,  # run to groups: requant.kernels.loop.layout, as runs
+    channels: I64,
+    group: I64,
+    groups: I64,
+    owners: In[I64],  # the parameter of each entry of the layout
+    ends: Out[I64],  # for each parameter, where its next element goes
 ) -> None:
     """Move each run of `source` to the end of what its parameter has so far."""
     layout = (run, channels, group, groups, False)

@@ -12,10 +12,15 @@ and for every way to cut a tensor at block bounds.
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
 from numba import types
 
-from requant.kernels.jit.jit import Array, Kernel, Number, device, kernel, readable, writable
+from requant.kernels.jit.jit import Array, Kernel, Number, device, kernel
+from requant.kernels.jit.signature import F32, F64, I8, I16, I32, I64, In, Out
+
+Value = TypeVar("Value", F32, F64, I8, I16, I32)
 
 BLOCK = 1024
 LANES = 128
@@ -34,38 +39,20 @@ def _add_halves(lanes: Array) -> Number:
 def _error_sums(floats: bool) -> Kernel:
     dtypes = (types.float32, types.float64) if floats else (types.int8, types.int16, types.int32)
 
-    @kernel(
-        *(
-            (
-                readable(dtype),  # a
-                readable(dtype),  # b
-                types.int64,  # flip: added to signed integers bit by bit, to read them as unsigned; 0 for floats
-                types.float64,  # zero_a
-                types.float64,  # scale_a
-                types.float64,  # zero_b
-                types.float64,  # scale_b
-                writable(types.float64),  # signal, one per block
-                writable(types.float64),  # noise, one per block
-                writable(types.float64),  # absolute, one per block
-                writable(types.float64),  # largest, one per block
-                writable(types.int64),  # left out, one per block
-            )
-            for dtype in dtypes
-        )
-    )
+    @kernel(*({Value: each} for each in dtypes))
     def error_sums(
-        a: Array,
-        b: Array,
-        flip: Number,
-        zero_a: Number,
-        scale_a: Number,
-        zero_b: Number,
-        scale_b: Number,
-        signal: Array,
-        noise: Array,
-        absolute: Array,
-        largest: Array,
-        left_out: Array,
+        a: In[Value],
+        b: In[Value],
+        flip: I64,  # added to signed integers bit by bit, to read them as unsigned; 0 for floats
+        zero_a: F64,  # zero_a
+        scale_a: F64,  # scale_a
+        zero_b: F64,  # zero_b
+        scale_b: F64,  # scale_b
+        signal: Out[F64],  # one per block
+        noise: Out[F64],  # one per block
+        absolute: Out[F64],  # one per block
+        largest: Out[F64],  # one per block
+        left_out: Out[I64],  # one per block
     ) -> None:
         squares = np.empty(LANES, np.float64)
         noises = np.empty(LANES, np.float64)
@@ -93,7 +80,7 @@ def _error_sums(floats: bool) -> Kernel:
                     probe = x * 0.0 + y * 0.0
                     finite = probe == probe
                     error = y - x if finite else 0.0
-                    x = x if finite else 0.0
+                    x = x if finite else np.float64(0.0)
                     size = abs(error)
                     squares[i] += x * x
                     noises[i] += error * error

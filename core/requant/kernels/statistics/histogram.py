@@ -15,25 +15,22 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
-from requant.kernels.jit.jit import Array, Kernel, Number, kernel, readable, writable
+from requant.kernels.jit.jit import Kernel, kernel
+from requant.kernels.jit.signature import F64, I64, In, Out, Real
 
 _LANES = 1024
 
 
 def _histogram(numba_type: types.Type, real: type) -> Kernel:
-    @kernel(
-        (
-            readable(numba_type),  # values, one row after the other
-            readable(types.int64),  # offsets: where each row begins, and where the last ends
-            readable(numba_type),  # firsts, one per row
-            readable(numba_type),  # lasts, one per row; above the first
-            readable(types.int64),  # bins, one per row; at most `stride`
-            types.int64,  # stride: from one row of counts to the next
-            writable(types.int64),  # counts, added to
-        )
-    )
+    @kernel({Real: numba_type})
     def histogram(
-        values: Array, offsets: Array, firsts: Array, lasts: Array, bins: Array, stride: Number, counts: Array
+        values: In[Real],  # one row after the other
+        offsets: In[I64],  # where each row begins, and where the last ends
+        firsts: In[Real],  # one per row
+        lasts: In[Real],  # one per row; above the first
+        bins: In[I64],  # one per row; at most `stride`
+        stride: I64,  # from one row of counts to the next
+        counts: Out[I64],  # added to
     ) -> None:
         found = np.empty(_LANES, np.int32)
         for row in range(bins.size):
@@ -76,18 +73,14 @@ HISTOGRAM: dict[str, Kernel] = {
 
 
 def _histogram_between(numba_type: types.Type) -> Kernel:
-    @kernel(
-        (
-            readable(numba_type),  # values, one row after the other
-            readable(types.int64),  # offsets: where each row begins, and where the last ends
-            readable(types.float64),  # edges, row after row, each one more than its bins; ascending
-            readable(types.int64),  # bins, one per row; at most `stride`
-            types.int64,  # stride: from one row of counts to the next; edges have one more
-            writable(types.int64),  # counts, added to
-        )
-    )
+    @kernel({Real: numba_type})
     def histogram_between(
-        values: Array, offsets: Array, edges: Array, bins: Array, stride: Number, counts: Array
+        values: In[Real],  # one row after the other
+        offsets: In[I64],  # where each row begins, and where the last ends
+        edges: In[F64],  # row after row, each one more than its bins; ascending
+        bins: In[I64],  # one per row; at most `stride`
+        stride: I64,  # from one row of counts to the next; edges have one more
+        counts: Out[I64],  # added to
     ) -> None:
         for row in range(bins.size):
             count = bins[row]

@@ -8,21 +8,19 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
-from requant.kernels.jit.jit import Array, Kernel, Number, kernel, readable, writable
+from requant.kernels.jit.jit import Kernel, kernel
+from requant.kernels.jit.signature import F64, I64, In, Out, Real
 
 
 def _equal_edges(numba_type: types.Type, real: type) -> Kernel:
-    @kernel(
-        (
-            readable(numba_type),  # firsts, one per row
-            readable(numba_type),  # lasts, one per row
-            readable(types.int64),  # bins, one per row; below `stride`
-            types.int64,  # stride: from one row of edges to the next
-            writable(numba_type),  # edges: i * ((last - first) / n) + first, the last one `last`; then infinity
-        ),
-        returns=types.int64,
-    )
-    def equal_edges(firsts: Array, lasts: Array, bins: Array, stride: Number, edges: Array) -> Number:
+    @kernel({Real: numba_type})
+    def equal_edges(
+        firsts: In[Real],  # one per row
+        lasts: In[Real],  # one per row
+        bins: In[I64],  # one per row; below `stride`
+        stride: I64,  # from one row of edges to the next
+        edges: Out[Real],  # i * ((last - first) / n) + first, the last one `last`; then infinity
+    ) -> I64:
         """Return the first row whose edges do not ascend, or the number of rows."""
         wrong = bins.size
         for row in range(bins.size):
@@ -51,18 +49,14 @@ EQUAL_EDGES: dict[str, Kernel] = {
 """The kernel for each dtype of lanes."""
 
 
-@kernel(
-    (
-        readable(types.int64),  # source: rows of counts
-        types.int64,  # stride of the source
-        readable(types.int64),  # bins of each row
-        readable(types.int64),  # shifts: how many bins are added before the first of each row
-        types.int64,  # stride of the target, at least the bins and twice the shift of each row
-        writable(types.int64),  # target: zeros
-    )
-)
+@kernel()
 def shift_counts(
-    source: Array, stride: Number, bins: Array, shifts: Array, target_stride: Number, target: Array
+    source: In[I64],  # rows of counts
+    stride: I64,  # of the source
+    bins: In[I64],  # of each row
+    shifts: In[I64],  # how many bins are added before the first of each row
+    target_stride: I64,  # stride of the target, at least the bins and twice the shift of each row
+    target: Out[I64],  # zeros
 ) -> None:
     """target[row, i + shift] = source[row, i]."""
     for row in range(bins.size):
@@ -71,15 +65,13 @@ def shift_counts(
         target[begin : begin + count] = source[row * stride : row * stride + count]
 
 
-@kernel(
-    (
-        readable(types.int64),  # counts: rows of `stride`
-        types.int64,  # stride
-        types.float64,  # share
-        writable(types.int64),  # found: the first bin of each row up to which there is at least the share, or `stride`
-    )
-)
-def bin_of_share(counts: Array, stride: Number, share: Number, found: Array) -> None:
+@kernel()
+def bin_of_share(
+    counts: In[I64],  # rows of `stride`
+    stride: I64,
+    share: F64,
+    found: Out[I64],  # the first bin of each row up to which there is at least the share, or `stride`
+) -> None:
     """Add counts / total, each rounded to f64, in their order, as numpy.cumsum does."""
     for row in range(found.size):
         tally = counts[row * stride : (row + 1) * stride]

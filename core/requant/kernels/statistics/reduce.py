@@ -11,13 +11,16 @@ and every way to cut a tensor into pieces gives the same answer. -0 is below +0.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numba import types
 
-from requant.kernels.jit.jit import Array, Kernel, Number, kernel, readable, writable
+from requant.kernels.jit.jit import Kernel, kernel
+from requant.kernels.jit.signature import I16, I32, I64, In, Out
 from requant.kernels.loop.layout import after_rows, left_in_row, locate
+
+Bits = TypeVar("Bits", I16, I32, I64)
 
 _CONTAINERS: dict[int, tuple[types.Type, Any]] = {
     16: (types.int16, np.int16),
@@ -31,27 +34,16 @@ def _minimum_maximum(width: int, cycle: bool) -> Kernel:
     shift = width - 1
     magnitude = (1 << shift) - 1
 
-    @kernel(
-        (
-            readable(numba_type),  # bits: the patterns of the floats
-            types.int64,  # start: index of bits[0] in the whole tensor
-            types.int64,  # run     \
-            types.int64,  # channels | requant.kernels.loop.layout
-            types.int64,  # group    |
-            types.int64,  # groups  /
-            writable(numba_type),  # lows: the smallest key of each parameter so far
-            writable(numba_type),  # highs: the largest
-        )
-    )
+    @kernel({Bits: numba_type})
     def minimum_maximum(
-        bits: Array,
-        start: Number,
-        run: Number,
-        channels: Number,
-        group: Number,
-        groups: Number,
-        lows: Array,
-        highs: Array,
+        bits: In[Bits],  # the patterns of the floats
+        start: I64,  # index of bits[0] in the whole tensor
+        run: I64,  # run to groups: requant.kernels.loop.layout
+        channels: I64,
+        group: I64,
+        groups: I64,
+        lows: Out[Bits],  # the smallest key of each parameter so far
+        highs: Out[Bits],  # the largest
     ) -> None:
         layout = (run, channels, group, groups, cycle)
         place = locate(start, layout)

@@ -11,37 +11,23 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
-from requant.kernels.jit.jit import Array, Kernel, Number, kernel, readable, writable
+from requant.kernels.jit.jit import Kernel, kernel
+from requant.kernels.jit.signature import F64, I64, In, Out, Real
 from requant.kernels.loop.layout import after_rows, left_in_row, locate
 
 
 def _squared_error(cycle: bool) -> Kernel:
-    @kernel(
-        *(
-            (
-                readable(dtype),  # a: x
-                readable(dtype),  # b: y
-                types.int64,  # start: index of a[0] in the whole tensor
-                types.int64,  # run     \
-                types.int64,  # channels | requant.kernels.loop.layout
-                types.int64,  # group    |
-                types.int64,  # groups  /
-                readable(types.int64),  # owners: the parameter of each entry of the layout; of a cycle, its own
-                writable(types.float64),  # sums, one per parameter
-            )
-            for dtype in (types.float32, types.float64)
-        )
-    )
+    @kernel({Real: types.float32}, {Real: types.float64})
     def squared_error(
-        a: Array,
-        b: Array,
-        start: Number,
-        run: Number,
-        channels: Number,
-        group: Number,
-        groups: Number,
-        owners: Array,
-        sums: Array,
+        a: In[Real],  # x
+        b: In[Real],  # y
+        start: I64,  # index of a[0] in the whole tensor
+        run: I64,  # run to groups: requant.kernels.loop.layout
+        channels: I64,
+        group: I64,
+        groups: I64,
+        owners: In[I64],  # the parameter of each entry of the layout; of a cycle, its own
+        sums: Out[F64],  # one per parameter
     ) -> None:
         layout = (run, channels, group, groups, cycle)
         place = locate(start, layout)

@@ -13,10 +13,10 @@ from __future__ import annotations
 from enum import IntEnum
 
 import numpy as np
-from numba import types
 
-from requant.kernels.jit.jit import Array, Number, device, inlined, kernel, readable, writable
+from requant.kernels.jit.jit import Array, Number, device, inlined, kernel
 from requant.kernels.jit.processor import prefer_wide_vectors
+from requant.kernels.jit.signature import F32, I64, U8, In, Out
 from requant.kernels.loop.layout import next_vector
 from requant.kernels.loop.spans import STOP, span_loop
 from requant.kernels.simd.memory import elements_of, load, load_one
@@ -190,27 +190,16 @@ def _finish(work: tuple[Number, ...], care: Number, seen: tuple[Number, Number],
 _convert = span_loop(_convert_rows, _finish)
 
 
-@kernel(
-    (
-        readable(types.uint8),  # codes
-        writable(types.uint8),  # target, as bytes
-        types.int64,  # start: index of source[0] in the whole tensor
-        readable(types.int64),  # requant.kernels.loop.layout.unpacked
-        readable(types.float32),  # scales, one for each parameter
-        readable(types.int64),  # rules, by Field
-        writable(types.int64),  # counts, of which the third is that of NaN
-    ),
-    returns=types.int64,
-)
+@kernel()
 def decode(
-    codes_of_source: Array,
-    target_bytes: Array,
-    start: Number,
-    numbers: Array,
-    all_scales: Array,
-    rules: Array,
-    counts: Array,
-) -> Number:
+    codes_of_source: In[U8],  # codes
+    target_bytes: Out[U8],  # target, as bytes
+    start: I64,  # index of source[0] in the whole tensor
+    numbers: In[I64],  # requant.kernels.loop.layout.unpacked
+    all_scales: In[F32],  # scales, one for each parameter
+    rules: In[I64],  # by Field
+    counts: Out[I64],  # of which the third is that of NaN
+) -> I64:
     """Return the index of the first number that is no code of the format, or -1."""
     prefer_wide_vectors()
     source, size = elements_of(codes_of_source), codes_of_source.size
@@ -232,5 +221,5 @@ def decode(
     for i in range(done, size, LANES):
         wrong = convert(load(source, i, first(size - i)), np.int32) > last_code
         if some(wrong):
-            return i + first_of(wrong)
+            return int(i + first_of(wrong))
     return -1

@@ -19,8 +19,9 @@ import numpy as np
 from numba import types
 
 from requant.kernels.convert.floats.rules import Field, Scaling
-from requant.kernels.jit.jit import Array, Kernel, Number, device, inlined, kernel, readable, writable
+from requant.kernels.jit.jit import Array, Kernel, Number, device, inlined, kernel
 from requant.kernels.jit.processor import prefer_wide_vectors
+from requant.kernels.jit.signature import I64, U8, In, Out, Real
 from requant.kernels.loop.layout import next_vector
 from requant.kernels.loop.spans import span_loop
 from requant.kernels.scalar.rounding import Precision
@@ -290,27 +291,16 @@ def _encode(in_f64: bool) -> Kernel:
 
     convert_spans = span_loop(convert_rows, finish)
 
-    @kernel(
-        (
-            readable(types.uint8),  # source, as bytes
-            writable(types.uint8),  # target, as bytes
-            types.int64,  # start: index of source[0] in the whole tensor
-            types.int64,  # how many elements there are
-            readable(types.int64),  # requant.kernels.loop.layout.unpacked
-            readable(real),  # scales or reciprocals, one for each parameter; 1 without scaling
-            readable(types.int64),  # rules, by Field
-            writable(types.int64),  # counts: saturated low, saturated high, NaN, first NaN that is an error or -1
-        )
-    )
+    @kernel({Real: real})
     def encode(
-        source: Array,
-        target: Array,
-        start: Number,
-        size: Number,
-        numbers: Array,
-        factors: Array,
-        rules: Array,
-        counts: Array,
+        source: In[U8],  # as bytes
+        target: Out[U8],  # as bytes
+        start: I64,  # index of source[0] in the whole tensor
+        size: I64,  # how many elements there are
+        numbers: In[I64],  # requant.kernels.loop.layout.unpacked
+        factors: In[Real],  # scales or reciprocals, one for each parameter; 1 without scaling
+        rules: In[I64],  # by Field
+        counts: Out[I64],  # saturated low, saturated high, NaN, first NaN that is an error or -1
     ) -> None:
         prefer_wide_vectors()
         steps = (rules[_PRECISION], rules[_ADDS_ZERO] != 0, rules[_THROUGH_F16] != 0)

@@ -24,8 +24,9 @@ from requant.formats.rounding import Rounding
 from requant.formats.rules import Overflow
 from requant.kernels.convert.quantize.rules import Addition, Field
 from requant.kernels.convert.quantize.steps import settled, value_f32, value_f64
-from requant.kernels.jit.jit import Array, Kernel, Number, device, inlined, kernel, readable, writable
+from requant.kernels.jit.jit import Array, Kernel, Number, device, inlined, kernel
 from requant.kernels.jit.processor import prefer_wide_vectors
+from requant.kernels.jit.signature import I64, U8, In, Integer, Out, Real
 from requant.kernels.loop.layout import next_vector
 from requant.kernels.loop.spans import span_loop
 from requant.kernels.simd.integer_lanes import store_integers
@@ -233,37 +234,22 @@ def _quantize_any(lane: type[Any], wide: bool) -> Kernel:
 
     convert_spans = span_loop(convert_rows, finish)
 
-    @kernel(
-        (
-            readable(types.uint8),  # source, as bytes
-            writable(types.uint8),  # target, as bytes
-            types.int64,  # start: index of source[0] in the whole tensor
-            types.int64,  # how many elements there are
-            readable(types.int64),  # requant.kernels.loop.layout.unpacked
-            readable(real),  # scales or reciprocals, one for each parameter
-            readable(real),  # a, likewise
-            readable(integer),  # z, likewise; 0 where a is added
-            readable(integer),  # what NaN is stored as, likewise
-            readable(types.int64),  # rules, by Field
-            # minimum, maximum, first and last that are stored, lowest and highest of the storage type, lowest and
-            # highest sum that only a number of int32 has with any of the zero points
-            readable(integer),
-            writable(types.int64),  # counts: saturated low, saturated high, NaN, first undefined element or -1
-        )
-    )
+    @kernel({Real: real, Integer: integer})
     def quantize(
-        source: Array,
-        target: Array,
-        start: Number,
-        size: Number,
-        numbers: Array,
-        factors: Array,
-        addends: Array,
-        zeros: Array,
-        nans: Array,
-        rules: Array,
-        bounds: Array,
-        counts: Array,
+        source: In[U8],  # as bytes
+        target: Out[U8],  # as bytes
+        start: I64,  # index of source[0] in the whole tensor
+        size: I64,  # how many elements there are
+        numbers: In[I64],  # requant.kernels.loop.layout.unpacked
+        factors: In[Real],  # scales or reciprocals, one for each parameter
+        addends: In[Real],  # a, likewise
+        zeros: In[Integer],  # z, likewise; 0 where a is added
+        nans: In[Integer],  # what NaN is stored as, likewise
+        rules: In[I64],  # by Field
+        # minimum, maximum, first and last that are stored, lowest and highest of the storage type, lowest and highest
+        # sum that only a number of int32 has with any of the zero points
+        bounds: In[Integer],
+        counts: Out[I64],  # saturated low, saturated high, NaN, first undefined element or -1
     ) -> None:
         prefer_wide_vectors()
         parameters = (elements_of(factors), elements_of(addends), elements_of(zeros))

@@ -12,6 +12,8 @@ To bytes, elements go as words of 16 bits on the way out (`requant.kernels.simd.
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
 from numba import types
 
@@ -26,8 +28,9 @@ from requant.kernels.convert.quantize.form import (
     two_of_any,
     with_zero,
 )
-from requant.kernels.jit.jit import Array, Kernel, Number, device, inlined, kernel, readable, writable
+from requant.kernels.jit.jit import Array, Kernel, Number, device, inlined, kernel
 from requant.kernels.jit.processor import begin_flushing, end_flushing, prefer_wide_vectors
+from requant.kernels.jit.signature import F32, I8, I16, I32, I64, U16, In, Integer, Out
 from requant.kernels.loop.spans import STOP, span_loop
 from requant.kernels.simd.memory import elements_of, load, load_one, prefetch, store
 from requant.kernels.simd.rounding import nearest_integers
@@ -56,6 +59,9 @@ from requant.kernels.simd.words import (
     store_low_bytes_of_two,
     words_of,
 )
+
+Source = TypeVar("Source", F32, I16, U16)
+Target = TypeVar("Target", I8, I16, I32)
 
 # How far ahead the source is asked for, and how much of it comes at once.
 _AHEAD_BYTES = 4096
@@ -241,21 +247,16 @@ def _quantize(form: Form) -> Kernel:
 
     convert_spans = span_loop(convert_rows, finish)
 
-    @kernel(
-        (
-            readable(_SOURCES[form.source]),  # source
-            writable(_TARGETS[form.bits]),  # target, signed or not
-            types.int64,  # start: index of source[0] in the whole tensor
-            readable(types.int64),  # numbers, by Field
-            readable(types.float32),  # s or r of each parameter; then c, 0 in a cycle; then a, 0 in a cycle
-            readable(integer),  # z of each parameter, 0 where a is it; then what NaN is stored as
-            writable(types.int64),  # counts, added to: saturated low, saturated high, NaN
-        ),
-        returns=types.int64,
-    )
+    @kernel({Source: _SOURCES[form.source], Target: _TARGETS[form.bits], Integer: integer})
     def quantize(
-        source: Array, target: Array, start: Number, numbers: Array, factors: Array, zeros: Array, counts: Array
-    ) -> Number:
+        source: In[Source],
+        target: Out[Target],  # signed or not
+        start: I64,  # index of source[0] in the whole tensor
+        numbers: In[I64],  # by Field
+        factors: In[F32],  # s or r of each parameter; then c, 0 in a cycle; then a, 0 in a cycle
+        zeros: In[Integer],  # z of each parameter, 0 where a is it; then what NaN is stored as
+        counts: Out[I64],  # added to: saturated low, saturated high, NaN
+    ) -> I64:
         prefer_wide_vectors()
         minimum, maximum = splat(integer(numbers[_MINIMUM])), splat(integer(numbers[_MAXIMUM]))
         lowest, highest = splat(integer(numbers[_LOWEST])), splat(integer(numbers[_HIGHEST]))
@@ -276,7 +277,7 @@ def _quantize(form: Form) -> Kernel:
             (maximum, minimum), (word_bounds[1], word_bounds[0]), (none, none, none), (no_words, no_words, no_words),
         )  # fmt: skip
         mode = begin_flushing(numbers[_FLUSHING] != 0)
-        done = convert_spans(work, start, source.size, numbers, nothing, counts)
+        done: int = convert_spans(work, start, source.size, numbers, nothing, counts)
         end_flushing(mode)
         return done
 

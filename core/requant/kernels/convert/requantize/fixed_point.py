@@ -35,10 +35,10 @@ from enum import IntEnum
 from typing import Any
 
 import numpy as np
-from numba import types
 
-from requant.kernels.jit.jit import Array, Number, device, inlined, kernel, readable, writable
+from requant.kernels.jit.jit import Array, Number, device, inlined, kernel
 from requant.kernels.jit.processor import prefer_wide_vectors
+from requant.kernels.jit.signature import I32, I64, U8, In, Out
 from requant.kernels.loop.spans import span_loop
 from requant.kernels.simd.integer_lanes import (
     BLOCK,
@@ -237,25 +237,15 @@ def _finish(work: tuple[Number, ...], care: Number, seen: tuple[Number, ...], co
 _convert_spans = span_loop(_convert_rows, _finish)
 
 
-@kernel(
-    (
-        readable(types.uint8),  # source, as bytes
-        writable(types.uint8),  # target, as bytes
-        types.int64,  # start: index of source[0] in the whole tensor
-        types.int64,  # how many elements there are
-        readable(types.int64),  # requant.kernels.loop.layout.unpacked, and by Choice
-        readable(types.int32),  # the rows of Parameter, one after the other
-        writable(types.int64),  # counts, added to: low, high
-    )
-)
+@kernel()
 def requantize_by_multiplier(
-    source: Array,
-    target: Array,
-    start: Number,
-    size: Number,
-    numbers: Array,
-    parameters: Array,
-    counts: Array,
+    source: In[U8],  # as bytes
+    target: Out[U8],  # as bytes
+    start: I64,  # index of source[0] in the whole tensor
+    size: I64,  # how many elements there are
+    numbers: In[I64],  # requant.kernels.loop.layout.unpacked, and by Choice
+    parameters: In[I32],  # the rows of Parameter, one after the other
+    counts: Out[I64],  # added to: low, high
 ) -> None:
     """The kernel."""
     prefer_wide_vectors()

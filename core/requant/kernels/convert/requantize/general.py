@@ -11,13 +11,15 @@ tensors of which it is proved that none fails.
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import TypeVar
 
 import numpy as np
 from numba import types
 
 from requant.kernels.convert.requantize.rules import FixedPointRule, FloatRule, Requirement
-from requant.kernels.jit.jit import Array, Kernel, Number, device, inlined, kernel, readable, writable
+from requant.kernels.jit.jit import Kernel, Number, device, inlined, kernel
 from requant.kernels.jit.processor import prefer_wide_vectors
+from requant.kernels.jit.signature import F64, I64, U8, In, Out
 from requant.kernels.loop.layout import locate, unpacked
 from requant.kernels.loop.spans import row_loop
 from requant.kernels.simd.fixed_point import (
@@ -42,6 +44,8 @@ from requant.kernels.simd.vectors import (
     splat,
     total,
 )
+
+Multiplier = TypeVar("Multiplier", I64, F64)
 
 
 class Field(IntEnum):
@@ -161,38 +165,21 @@ def _requantize(floating: bool) -> Kernel:
 
     convert_between = row_loop(convert_rows)
 
-    @kernel(
-        (
-            readable(types.uint8),  # source, as bytes
-            writable(types.uint8),  # target, as bytes
-            types.int64,  # start: index of source[0] in the whole tensor
-            types.int64,  # how many elements there are
-            readable(types.int64),  # requant.kernels.loop.layout.unpacked
-            readable(types.int64),  # rules, by Field
-            readable(number),  # multipliers, or factors: one for each parameter
-            readable(number),  # right shifts 0..62, or offsets, likewise
-            readable(types.int64),  # widths of v 0..62, likewise
-            readable(types.int64),  # zero points of the source, likewise
-            readable(types.int64),  # zero points of the target, likewise
-            readable(number),  # bounds: minimum, maximum, lowest y, highest y, lowest y + z_out, highest y + z_out
-            writable(types.int64),  # counts, added to: low, high, -; index of the first undefined element, or -1; its
-            # Requirement
-        )
-    )
+    @kernel({Multiplier: number})
     def requantize(
-        source: Array,
-        target: Array,
-        start: Number,
-        size: Number,
-        numbers: Array,
-        rules: Array,
-        multipliers: Array,
-        shifts: Array,
-        widths: Array,
-        zeros_in: Array,
-        zeros_out: Array,
-        bounds: Array,
-        counts: Array,
+        source: In[U8],  # as bytes
+        target: Out[U8],  # as bytes
+        start: I64,  # index of source[0] in the whole tensor
+        size: I64,  # how many elements there are
+        numbers: In[I64],  # requant.kernels.loop.layout.unpacked
+        rules: In[I64],  # by Field
+        multipliers: In[Multiplier],  # or factors: one for each parameter
+        shifts: In[Multiplier],  # right shifts 0..62, or offsets, likewise
+        widths: In[I64],  # of v 0..62, likewise
+        zeros_in: In[I64],  # zero points of the source, likewise
+        zeros_out: In[I64],  # zero points of the target, likewise
+        bounds: In[Multiplier],  # minimum, maximum, lowest y, highest y, lowest y + z_out, highest y + z_out
+        counts: Out[I64],  # added to: low, high, -; index of the first undefined element, or -1; its
     ) -> None:
         prefer_wide_vectors()
         choices = (rules[0], rules[1], rules[2], rules[3] != 0)

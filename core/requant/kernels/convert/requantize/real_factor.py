@@ -18,8 +18,9 @@ from enum import IntEnum
 import numpy as np
 from numba import types
 
-from requant.kernels.jit.jit import Array, Kernel, Number, inlined, kernel, readable, writable
+from requant.kernels.jit.jit import Array, Kernel, Number, inlined, kernel
 from requant.kernels.jit.processor import prefer_wide_vectors
+from requant.kernels.jit.signature import I64, U8, In, Out, Real
 from requant.kernels.loop.spans import span_loop
 from requant.kernels.simd.integer_lanes import (
     BLOCK,
@@ -192,25 +193,15 @@ def _requantize(wide: bool) -> Kernel:
 
     convert_spans = span_loop(convert_rows, finish)
 
-    @kernel(
-        (
-            readable(types.uint8),  # source, as bytes
-            writable(types.uint8),  # target, as bytes
-            types.int64,  # start: index of source[0] in the whole tensor
-            types.int64,  # how many elements there are
-            readable(types.int64),  # requant.kernels.loop.layout.unpacked, and by Choice
-            readable(number),  # the rows of Parameter, one after the other
-            writable(types.int64),  # counts, added to: low, high
-        )
-    )
+    @kernel({Real: number})
     def requantize(
-        source: Array,
-        target: Array,
-        start: Number,
-        size: Number,
-        numbers: Array,
-        parameters: Array,
-        counts: Array,
+        source: In[U8],  # as bytes
+        target: Out[U8],  # as bytes
+        start: I64,  # index of source[0] in the whole tensor
+        size: I64,  # how many elements there are
+        numbers: In[I64],  # requant.kernels.loop.layout.unpacked, and by Choice
+        parameters: In[Real],  # the rows of Parameter, one after the other
+        counts: Out[I64],  # added to: low, high
     ) -> None:
         prefer_wide_vectors()
         minimum, maximum = splat(number_class(numbers[_MINIMUM])), splat(number_class(numbers[_MAXIMUM]))

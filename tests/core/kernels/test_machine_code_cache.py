@@ -40,6 +40,8 @@ START = 48
 BITS = 16 if EXHAUSTIVE else 2
 
 _PROGRAM = """
+from __future__ import annotations
+
 import numpy as np
 from numba import types
 from numba.core import config
@@ -122,6 +124,8 @@ def test_a_changed_source_is_compiled_anew(tmp_path: Path) -> None:
 
 
 _TEMPLATES = """
+from __future__ import annotations
+
 import numpy as np
 from numba import types
 from numba.core import config

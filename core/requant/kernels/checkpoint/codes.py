@@ -16,10 +16,9 @@ from requant.kernels.jit.jit import Array, Kernel, Number, device, kernel
 from requant.kernels.jit.processor import prefer_wide_vectors
 from requant.kernels.jit.signature import F32, I32, I64, U8, In, Out
 from requant.kernels.scalar.rounding import Precision
-from requant.kernels.simd.half_bytes import store_half_bytes
-from requant.kernels.simd.memory import elements_of, store_as
+from requant.kernels.simd.memory import elements_of, store_as, store_half_bytes
+from requant.kernels.simd.narrow import codes_of_e2m1, codes_of_e4m3
 from requant.kernels.simd.rounding import nearest_integers, round_to_precision
-from requant.kernels.simd.small_floats import codes_of_e2m1, codes_of_e4m3
 from requant.kernels.simd.vector import LANES
 from requant.kernels.simd.vectors import first, larger, select, smaller, splat, zero_like
 from requant.kernels.simd.widen import FloatKind, load_f32

@@ -13,7 +13,7 @@ from requant.kernels.jit.processor import prefer_wide_vectors
 from requant.kernels.jit.signature import F32, I32, I64, U8, Bool, In, Out
 from requant.kernels.scalar.rounding import bits_of_f32, f32_of_bits
 from requant.kernels.simd.memory import store_as
-from requant.kernels.simd.small_floats import codes_of_e4m3
+from requant.kernels.simd.narrow import codes_of_e4m3
 from requant.kernels.simd.vector import LANES
 from requant.kernels.simd.vectors import bits_as, first, larger, largest, smaller, splat
 from requant.kernels.simd.widen import load_f32

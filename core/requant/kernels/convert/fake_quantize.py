@@ -17,7 +17,7 @@ import numpy as np
 
 from requant.kernels.jit.jit import Kernel, kernel
 from requant.kernels.jit.signature import F32, I64, In, Out
-from requant.kernels.loop.layout import after_rows, left_in_row, locate
+from requant.kernels.loops import locate, next_run
 from requant.kernels.scalar.rounding import round_down, round_half_away
 
 
@@ -38,7 +38,7 @@ def _fake_quantize(step: Step, cycle: bool) -> Kernel:
         source: In[F32],
         target: Out[F32],
         start: I64,  # index of source[0] in the whole tensor
-        run: I64,  # run to groups: requant.kernels.loop.layout
+        run: I64,  # run, channels, group and groups: as in requant.kernels.loops
         channels: I64,
         group: I64,
         groups: I64,
@@ -53,9 +53,7 @@ def _fake_quantize(step: Step, cycle: bool) -> Kernel:
         place = locate(start, layout)
         done = 0
         while done < source.size:
-            length = min(left_in_row(place, layout), source.size - done)
-            parameter = place[0] + place[1]
-            place = after_rows(1, length, place, layout)
+            parameter, length, place = next_run(place, source.size - done, layout)
             inputs = source[done : done + length]
             outputs = target[done : done + length]
             piece_lows = lows[parameter:]

@@ -4,7 +4,7 @@
     dequantize:  E(E(T(q) - z) * s)
 
 The caller sorts the values and computes the thresholds; each is the largest float that still belongs to the value below
-it. Lanes are f32, with E rounded to after each step, or f64.
+it. Steps are in f32, with E rounded to after each, or in f64.
 """
 
 from __future__ import annotations
@@ -14,16 +14,8 @@ from numba import types
 
 from requant.kernels.jit.jit import Array, Kernel, Number, device, kernel
 from requant.kernels.jit.signature import I64, Bool, In, Out, Real
-from requant.kernels.loop.layout import after_rows, left_in_row, locate
+from requant.kernels.loops import locate, next_run
 from requant.kernels.scalar.rounding import round_to_precision
-
-_LAYOUT = (
-    types.int64,  # start: index of source[0] in the whole tensor
-    types.int64,  # run     \
-    types.int64,  # channels | requant.kernels.loop.layout
-    types.int64,  # group    |
-    types.int64,  # groups  /
-)
 
 
 @device
@@ -49,7 +41,7 @@ def _quantize(real: types.Type) -> Kernel:
         source: In[Real],
         target: Out[I64],
         start: I64,  # index of source[0] in the whole tensor
-        run: I64,  # run to groups: requant.kernels.loop.layout
+        run: I64,  # run, channels, group and groups: as in requant.kernels.loops
         channels: I64,
         group: I64,
         groups: I64,
@@ -68,9 +60,7 @@ def _quantize(real: types.Type) -> Kernel:
         place = locate(start, layout)
         done = 0
         while done < source.size:
-            length = min(left_in_row(place, layout), source.size - done)
-            parameter = place[0] + place[1]
-            place = after_rows(1, length, place, layout)
+            parameter, length, place = next_run(place, source.size - done, layout)
             scale, zero_point = scales[parameter], zero_points[parameter]
             zero_code = codes[interval_of(zero_point, thresholds)]
             for i in range(done, done + length):
@@ -100,7 +90,7 @@ def _dequantize(real: types.Type) -> Kernel:
         source: In[I64],
         target: Out[Real],
         start: I64,  # index of source[0] in the whole tensor
-        run: I64,  # run to groups: requant.kernels.loop.layout
+        run: I64,  # run, channels, group and groups: as in requant.kernels.loops
         channels: I64,
         group: I64,
         groups: I64,
@@ -114,9 +104,7 @@ def _dequantize(real: types.Type) -> Kernel:
         place = locate(start, layout)
         done = 0
         while done < source.size:
-            length = min(left_in_row(place, layout), source.size - done)
-            parameter = place[0] + place[1]
-            place = after_rows(1, length, place, layout)
+            parameter, length, place = next_run(place, source.size - done, layout)
             scale, zero_point = scales[parameter], zero_points[parameter]
             for i in range(done, done + length):
                 # The caller refuses codes beyond the table. The clamp holds even if the elements change after that.
@@ -135,4 +123,4 @@ def _dequantize(real: types.Type) -> Kernel:
 
 QUANTIZE_QUANTILE: dict[str, Kernel] = {"<f4": _quantize(types.float32), "<f8": _quantize(types.float64)}
 DEQUANTIZE_QUANTILE: dict[str, Kernel] = {"<f4": _dequantize(types.float32), "<f8": _dequantize(types.float64)}
-"""The kernels by their lanes."""
+"""The kernels by the dtype that they compute in."""

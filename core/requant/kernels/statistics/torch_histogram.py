@@ -91,7 +91,7 @@ def torch_linspace(
 
 @device
 def _sum_rows(values: Array, width: Number) -> Number:
-    """Sum all whole vectors of `width` lanes, each lane apart, into the first lanes of an array."""
+    """Sum all whole rows of `width` numbers, each column apart, into the first columns of an array."""
     rows = values.size // width
     lengths = rows // _CHAINS
     power = max(4, _ceiling_log_2(lengths) // _LEVELS)
@@ -101,27 +101,27 @@ def _sum_rows(values: Array, width: Number) -> Number:
     done = 0
     while done + chunk <= lengths:
         for index in range(done, done + chunk):
-            for lane in range(row_size):
-                levels[lane] += values[index * row_size + lane]
+            for column in range(row_size):
+                levels[column] += values[index * row_size + column]
         done += chunk
         for level in range(1, _LEVELS):
-            for lane in range(row_size):
-                levels[level * row_size + lane] += levels[(level - 1) * row_size + lane]
-                levels[(level - 1) * row_size + lane] = _F32(0.0)
+            for column in range(row_size):
+                levels[level * row_size + column] += levels[(level - 1) * row_size + column]
+                levels[(level - 1) * row_size + column] = _F32(0.0)
             if done & ((chunk - 1) << (level * power)):
                 break
     for index in range(done, lengths):
-        for lane in range(row_size):
-            levels[lane] += values[index * row_size + lane]
+        for column in range(row_size):
+            levels[column] += values[index * row_size + column]
     for level in range(1, _LEVELS):
-        for lane in range(row_size):
-            levels[lane] += levels[level * row_size + lane]
+        for column in range(row_size):
+            levels[column] += levels[level * row_size + column]
     for row in range(lengths * _CHAINS, rows):
-        for lane in range(width):
-            levels[lane] += values[row * width + lane]
+        for column in range(width):
+            levels[column] += values[row * width + column]
     for chain in range(1, _CHAINS):
-        for lane in range(width):
-            levels[lane] += levels[chain * width + lane]
+        for column in range(width):
+            levels[column] += levels[chain * width + column]
     return levels[:width]
 
 
@@ -138,12 +138,12 @@ def torch_sum(values: Array) -> Number:
     """The sum of a contiguous f32 array in the order of torch.sum."""
     if values.size < _VECTOR:
         return _sum_rows(values, 1)[0]
-    lanes = _sum_rows(values, _VECTOR)
+    columns = _sum_rows(values, _VECTOR)
     total = _F32(0.0)
     for index in range(values.size - values.size % _VECTOR, values.size):
         total += values[index]
-    for lane in range(_VECTOR):
-        total += lanes[lane]
+    for column in range(_VECTOR):
+        total += columns[column]
     return total
 
 

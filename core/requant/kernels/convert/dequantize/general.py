@@ -12,7 +12,7 @@ from numba import types
 from requant.formats.rules import Difference
 from requant.kernels.jit.jit import Kernel, Number, device, kernel
 from requant.kernels.jit.signature import I64, In, Out, Real
-from requant.kernels.loop.layout import after_rows, left_in_row, locate
+from requant.kernels.loops import locate, next_run
 from requant.kernels.scalar.rounding import (
     Precision,
     round_f32_to_f16,
@@ -45,7 +45,7 @@ def _dequantize_any(real: types.Type) -> Kernel:
         source: In[I64],
         target: Out[Real],
         start: I64,  # index of source[0] in the whole tensor
-        run: I64,  # run to groups: requant.kernels.loop.layout
+        run: I64,  # run, channels, group and groups: as in requant.kernels.loops
         channels: I64,
         group: I64,
         groups: I64,
@@ -59,9 +59,7 @@ def _dequantize_any(real: types.Type) -> Kernel:
         place = locate(start, layout)
         done = 0
         while done < source.size:
-            length = min(left_in_row(place, layout), source.size - done)
-            parameter = place[0] + place[1]
-            place = after_rows(1, length, place, layout)
+            parameter, length, place = next_run(place, source.size - done, layout)
             scale = scales[parameter]
             zero_point = zero_points[parameter]
             for i in range(done, done + length):

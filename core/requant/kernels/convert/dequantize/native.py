@@ -17,8 +17,7 @@ import numpy as np
 from requant.kernels.jit.jit import Array, Kernel, Number, device, inlined, kernel
 from requant.kernels.jit.processor import prefer_wide_vectors
 from requant.kernels.jit.signature import F32, I32, I64, U8, Bool, In, Out
-from requant.kernels.loop.layout import locate, next_vector, unpacked
-from requant.kernels.loop.spans import row_loop
+from requant.kernels.loops import locate, next_vector, row_loop, unpacked
 from requant.kernels.scalar.rounding import Precision
 from requant.kernels.simd.integer_lanes import Storage, load_int32
 from requant.kernels.simd.memory import elements_of, load, load_one
@@ -109,7 +108,7 @@ def _loop(double: bool) -> Callable[..., Number]:
         length: Number,
         parameter: Number,
         cycle: Number,
-        care: Number,
+        check: Number,
         seen: Number,
     ) -> Number:
         source, target, scales, zero_points, storage, kind, steps = work
@@ -158,7 +157,7 @@ def _dequantize(double: bool) -> Kernel:
         target: Out[U8],  # as bytes
         start: I64,  # index of source[0] in the whole tensor
         size: I64,  # how many elements there are
-        numbers: In[I64],  # requant.kernels.loop.layout.unpacked
+        numbers: In[I64],  # requant.kernels.loops.unpacked
         scales: In[F32],  # one for each parameter
         zero_points: In[I32],  # likewise
         storage: I64,  # of the source

@@ -20,8 +20,7 @@ from requant.kernels.convert.requantize.rules import FixedPointRule, FloatRule, 
 from requant.kernels.jit.jit import Kernel, Number, device, inlined, kernel
 from requant.kernels.jit.processor import prefer_wide_vectors
 from requant.kernels.jit.signature import F64, I64, U8, In, Out
-from requant.kernels.loop.layout import locate, unpacked
-from requant.kernels.loop.spans import row_loop
+from requant.kernels.loops import locate, row_loop, unpacked
 from requant.kernels.simd.fixed_point import (
     multiply_double_rounding,
     multiply_double_rounding_up,
@@ -34,13 +33,13 @@ from requant.kernels.simd.integer_lanes import load_int64, store_integers
 from requant.kernels.simd.memory import elements_of, load, load_one
 from requant.kernels.simd.vector import LANES
 from requant.kernels.simd.vectors import (
+    any_lane,
     clamp,
     convert,
     first,
     first_of,
     half_away,
     half_even,
-    some,
     splat,
     total,
 )
@@ -113,7 +112,7 @@ def _requantize(floating: bool) -> Kernel:
         length: Number,
         parameter: Number,
         cycle: Number,
-        care: Number,
+        check: Number,
         seen: tuple[Number, ...],
     ) -> tuple[Number, ...]:
         """`seen`: how many saturate low and high in each lane; the first undefined element and its Requirement."""
@@ -146,13 +145,13 @@ def _requantize(floating: bool) -> Kernel:
                 scaled_fails = valid & ((scaled < lowest) | (scaled > highest))
                 sum_fails = valid & ((summed < lowest_sum) | (summed > highest_sum))
                 fails = value_fails | scaled_fails | sum_fails
-                if undefined < 0 and some(fails):
+                if undefined < 0 and any_lane(fails):
                     found = first_of(fails)
                     this = first(found + 1) & ~first(found)
                     requirement = np.int64(_SUM)
-                    if some(this & scaled_fails):
+                    if any_lane(this & scaled_fails):
                         requirement = np.int64(_SCALED)
-                    if some(this & value_fails):
+                    if any_lane(this & value_fails):
                         requirement = np.int64(_VALUE)
                     undefined = start + i + found
                 summed = summed if floating else _wrapped(summed, wraps)
@@ -171,7 +170,7 @@ def _requantize(floating: bool) -> Kernel:
         target: Out[U8],  # as bytes
         start: I64,  # index of source[0] in the whole tensor
         size: I64,  # how many elements there are
-        numbers: In[I64],  # requant.kernels.loop.layout.unpacked
+        numbers: In[I64],  # requant.kernels.loops.unpacked
         rules: In[I64],  # by Field
         multipliers: In[Multiplier],  # or factors: one for each parameter
         shifts: In[Multiplier],  # right shifts 0..62, or offsets, likewise

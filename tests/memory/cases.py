@@ -40,8 +40,7 @@ from requant.kernels.convert.packing import unpack as unpack_kernel
 from requant.kernels.convert.quantile import DEQUANTIZE_QUANTILE, QUANTIZE_QUANTILE
 from requant.kernels.statistics.compare import COUNTS, compare_reals
 from requant.kernels.statistics.divergence import model_optimizer_divergence, onnxruntime_divergence
-from requant.kernels.statistics.histogram import HISTOGRAM, HISTOGRAM_BETWEEN
-from requant.kernels.statistics.histogram_rows import EQUAL_EDGES, bin_of_share, shift_counts
+from requant.kernels.statistics.histogram import EQUAL_EDGES, HISTOGRAM, HISTOGRAM_BETWEEN, bin_of_share, shift_counts
 from requant.kernels.statistics.torch_histogram import torch_histc, torch_linspace, torch_search, torch_stretch
 from requant.mlir import parse_storage, parse_type
 from requant.mlir.types import TensorType

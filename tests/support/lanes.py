@@ -7,33 +7,31 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numba import types
 
-from requant.kernels.jit.jit import Kernel, kernel, readable, writable
+from requant.kernels.jit.jit import Kernel, kernel
+from requant.kernels.jit.signature import I64, In, Out
 from requant.kernels.simd.memory import load, store
 from requant.kernels.simd.vector import LANES
-
-_INTEGERS = readable(types.int64)
 
 
 @cache
 def _kernel(function: Callable[..., Any], arguments: int) -> Kernel:
     if arguments == 1:
 
-        @kernel((_INTEGERS, writable(types.int64)))
-        def call(a: Any, result: Any) -> None:
+        @kernel()
+        def call(a: In[I64], result: Out[I64]) -> None:
             store(result, 0, function(load(a, 0)))
 
     elif arguments == 2:
 
-        @kernel((_INTEGERS, _INTEGERS, writable(types.int64)))
-        def call(a: Any, b: Any, result: Any) -> None:
+        @kernel()
+        def call(a: In[I64], b: In[I64], result: Out[I64]) -> None:
             store(result, 0, function(load(a, 0), load(b, 0)))
 
     else:
 
-        @kernel((_INTEGERS, _INTEGERS, _INTEGERS, writable(types.int64)))
-        def call(a: Any, b: Any, c: Any, result: Any) -> None:
+        @kernel()
+        def call(a: In[I64], b: In[I64], c: In[I64], result: Out[I64]) -> None:
             store(result, 0, function(load(a, 0), load(b, 0), load(c, 0)))
 
     return call

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from requant.convert.small_floats import small_float
 from requant.errors import UnsupportedError
 from requant.formats.elements import BYTE, FLOATS, FloatElement, Specials
-from requant.kernels.convert.floats.encoding import ENCODE
-from requant.kernels.convert.floats.rules import Field, Scaling
+from requant.kernels.convert.floats.encoding import ENCODE, Field, Scaling
 from requant.kernels.scalar import small_floats as kernels
 from requant.kernels.scalar.rounding import Precision
 from requant.kernels.simd.widen import FloatKind
@@ -120,7 +119,7 @@ class Encoder:
     def encode_scaled(
         self, values: Array, codes: Array, start: int, counts: Array, layout: Array, factors: Array
     ) -> None:
-        """The same of scaled values. `layout`: as in `requant.kernels.loop.layout.unpacked`."""
+        """The same of scaled values. `layout`: as in `requant.kernels.loops.unpacked`."""
         ENCODE[self.compute_dtype](
             values.view(BYTE), codes.view(BYTE), start, values.size, layout, factors, self.rules, counts
         )

@@ -16,10 +16,8 @@ import numpy as np
 from requant.convert.float_encoding import Encoder
 from requant.formats.elements import BYTE, FLOATS, FloatElement
 from requant.formats.rules import Overflow, Quotient
-from requant.kernels.convert.quantize import rules as kernel
-from requant.kernels.convert.quantize.form import WINDOW, Field, Form
-from requant.kernels.convert.quantize.general import QUANTIZE_ANY
-from requant.kernels.convert.quantize.native import QUANTIZE
+from requant.kernels.convert.quantize import general as kernel
+from requant.kernels.convert.quantize.native import QUANTIZE, WINDOW, Field, Form
 from requant.kernels.jit.processor import HAS_FMA
 from requant.kernels.scalar.reciprocal import reciprocals_agree
 from requant.kernels.simd.widen import FloatKind
@@ -98,7 +96,7 @@ class GeneralPlan(Plan):
     bounds: Array
 
     def step(self, source: Array, target: Array, start: int, counts: Array) -> None:
-        QUANTIZE_ANY[self.compute_dtype, self.wide](
+        kernel.QUANTIZE_ANY[self.compute_dtype, self.wide](
             source.view(BYTE),
             target.view(BYTE),
             start,

@@ -97,7 +97,7 @@ class Decoder:
         self, codes: Array, values: Array, counts: Array, start: int = 0, layout: Array = _LAYOUT, scales: Array = _ONE
     ) -> None:
         """Write f32(value * scale), rounded to the target's type. `codes`: uint8, of which the first is element `start`
-        of `layout` (`requant.kernels.loop.layout.unpacked`). NaNs are counted in counts[2]; they are quiet, without
+        of `layout` (`requant.kernels.loops.unpacked`). NaNs are counted in counts[2]; they are quiet, without
         payload,
         and have the sign of their code. Raise TensorDataError for a code wider than its format."""
         if kernel.decode(codes, values.view(BYTE), start, layout, scales, self.rules, counts) >= 0:

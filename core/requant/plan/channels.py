@@ -1,4 +1,4 @@
-"""Which parameters belong to which element of a flat row-major tensor (`requant.kernels.loop.layout`)."""
+"""Which parameters belong to which element of a flat row-major tensor (`requant.kernels.loops`)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Channels:
 
     @property
     def layout(self) -> NDArray[np.int64]:
-        """The same and whether it is a cycle, as `requant.kernels.loop.layout.unpacked` takes them."""
+        """The same and whether it is a cycle, as `requant.kernels.loops.unpacked` takes them."""
         # A type may promise more elements than there can be: the plan is made before the data are found too few.
         return np.array([min(each, _INT64_MAX) for each in (*self.scalars, self.cycle)], np.int64)
 

@@ -28,8 +28,8 @@ from requant.convert.blocks.nvfp4 import dequantize_nvfp4, quantize_nvfp4
 from requant.convert.requantize import plan_requantize
 from requant.formats.elements import FLOATS
 from requant.kernels.statistics.divergence import model_optimizer_divergence, onnxruntime_divergence
+from requant.kernels.statistics.error_sums import SQUARED_ERROR
 from requant.kernels.statistics.reduce import MINIMUM_MAXIMUM
-from requant.kernels.statistics.squared_error import SQUARED_ERROR
 from requant.kernels.statistics.torch_histogram import torch_histc, torch_linspace, torch_search, torch_stretch
 from requant.mlir import parse_storage, parse_type
 from requant.mlir.types import TensorType

@@ -16,9 +16,8 @@ from requant.convert.small_floats import SMALL_FLOATS, decoder, has_decoder
 from requant.formats.rounding import Rounding
 from requant.formats.rules import Overflow, Quotient
 from requant.kernels.convert.dequantize.native import DEQUANTIZE
-from requant.kernels.convert.quantize.general import QUANTIZE_ANY
-from requant.kernels.convert.quantize.rules import Addition
-from requant.kernels.convert.quantize.rules import Field as Rule
+from requant.kernels.convert.quantize.general import QUANTIZE_ANY, Addition
+from requant.kernels.convert.quantize.general import Field as Rule
 from requant.kernels.scalar.rounding import Precision
 from requant.kernels.simd.integer_lanes import storage_of
 from requant.kernels.simd.widen import FloatKind

@@ -15,9 +15,8 @@ from requant.kernels.convert.byte_table import HAS_TABLES, look_up
 from requant.kernels.convert.dequantize.native import DEQUANTIZE
 from requant.kernels.convert.floats.decoding import decode
 from requant.kernels.convert.floats.encoding import ENCODE
-from requant.kernels.convert.quantize.form import Form
 from requant.kernels.convert.quantize.general import QUANTIZE_ANY
-from requant.kernels.convert.quantize.native import QUANTIZE
+from requant.kernels.convert.quantize.native import QUANTIZE, Form
 from requant.kernels.convert.requantize.fixed_point import requantize_by_multiplier
 from requant.kernels.convert.requantize.real_factor import REQUANTIZE_F32, REQUANTIZE_F64
 from requant.kernels.jit.jit import Kernel, target_features

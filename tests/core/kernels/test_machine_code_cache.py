@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numba import types
 from numba.core import config
 from numba.core.registry import cpu_target
 
@@ -24,12 +23,13 @@ from requant.errors import SelfTestError
 from requant.kernels.jit import baked, machine_code_cache
 from requant.kernels.jit import jit as _jit
 from requant.kernels.jit.cache_directory import cache_directory
-from requant.kernels.jit.jit import kernel, readable, writable
+from requant.kernels.jit.jit import kernel
 from requant.kernels.jit.machine_code_cache import (
     MachineCodeCache,
     RefusedFileError,
     described,
 )
+from requant.kernels.jit.signature import I32, In, Out
 from requant.kernels.jit.sources import FOLDER, SHARED_SOURCES, sources_digest
 from requant.self_test.self_test import prepare_kernels
 from tests.support.cases import EXHAUSTIVE, sample
@@ -40,18 +40,21 @@ START = 48
 BITS = 16 if EXHAUSTIVE else 2
 
 _PROGRAM = """
+from __future__ import annotations
+
 import numpy as np
 from numba import types
 from numba.core import config
 from numba.core.registry import cpu_target
-from requant.kernels.jit.jit import device, kernel, readable, writable
+from requant.kernels.jit.jit import device, kernel
+from requant.kernels.jit.signature import I32, In, Integer, Out
 
 @device
 def shifted(value):
     return value + 3
 
-@kernel([readable(types.int32), writable(types.int32)], [readable(types.int16), writable(types.int32)])
-def shift(source, target):
+@kernel({Integer: types.int32}, {Integer: types.int16})
+def shift(source: In[Integer], target: Out[I32]) -> None:
     for index in range(source.size):
         target[index] = shifted(source[index])
 
@@ -121,11 +124,14 @@ def test_a_changed_source_is_compiled_anew(tmp_path: Path) -> None:
 
 
 _TEMPLATES = """
+from __future__ import annotations
+
 import numpy as np
 from numba import types
 from numba.core import config
 from numba.core.registry import cpu_target
-from requant.kernels.jit.jit import device, kernel, readable, writable
+from requant.kernels.jit.jit import device, kernel
+from requant.kernels.jit.signature import I32, In, Out
 
 def shifting(by):
     @device
@@ -136,8 +142,8 @@ def shifting(by):
     def twice(value):
         return shifted(shifted(value))
 
-    @kernel([readable(types.int32), writable(types.int32)])
-    def shift(source, target):
+    @kernel()
+    def shift(source: In[I32], target: Out[I32]) -> None:
         for index in range(source.size):
             target[index] = twice(source[index])
 
@@ -185,8 +191,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _shift(by: int) -> _jit.Kernel:
-    @kernel([readable(types.int32), writable(types.int32)])
-    def shift(source: _jit.Array, target: _jit.Array) -> None:
+    @kernel()
+    def shift(source: In[I32], target: Out[I32]) -> None:
         for index in range(source.size):
             target[index] = source[index] + by
 

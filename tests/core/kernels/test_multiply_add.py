@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numba import types
 from numpy.typing import NDArray
 
-from requant.kernels.jit.jit import Array, Kernel, intrinsic, kernel, readable, writable
+from requant.kernels.jit.jit import Kernel, intrinsic, kernel
+from requant.kernels.jit.signature import F32, In, Out
 from requant.kernels.scalar.multiply_add import _by_rounding_to_odd
 from requant.kernels.simd.memory import load, store
 from requant.kernels.simd.vector import LANES
@@ -22,14 +22,14 @@ def emulated(typing_context: Any, a: Any, b: Any, c: Any) -> Any:
     return a(a, b, c), lambda context, builder, signature, arguments: _by_rounding_to_odd(builder, *arguments)
 
 
-@kernel((*(readable(types.float32),) * 3, writable(types.float32)))
-def of_numbers(a: Array, b: Array, c: Array, target: Array) -> None:
+@kernel()
+def of_numbers(a: In[F32], b: In[F32], c: In[F32], target: Out[F32]) -> None:
     for i in range(a.size):
         target[i] = emulated(a[i], b[i], c[i])
 
 
-@kernel((*(readable(types.float32),) * 3, writable(types.float32)))
-def of_vectors(a: Array, b: Array, c: Array, target: Array) -> None:
+@kernel()
+def of_vectors(a: In[F32], b: In[F32], c: In[F32], target: Out[F32]) -> None:
     for i in range(0, a.size, LANES):
         store(target, i, emulated(load(a, i), load(b, i), load(c, i)))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import ml_dtypes
 import numpy as np
@@ -11,18 +11,21 @@ import pytest
 from numba import types
 from numpy.typing import NDArray
 
-from requant.kernels.jit.jit import Kernel, kernel, readable, writable
+from requant.kernels.jit.jit import Kernel, kernel
+from requant.kernels.jit.signature import In, Out
 from requant.kernels.simd import narrow, widen
 from requant.kernels.simd.memory import load, store
 from requant.kernels.simd.vector import LANES
 from tests.support.float_samples import SPECIAL, neighbours, patterns
 
 Array = NDArray[Any]
+Source = TypeVar("Source")
+Target = TypeVar("Target")
 
 
 def on_arrays(function: Callable[[Any], Any], source: Any, target: Any) -> Kernel:
-    @kernel((readable(source), writable(target)))
-    def convert(values: Array, results: Array) -> None:
+    @kernel({Source: source, Target: target})
+    def convert(values: In[Source], results: Out[Target]) -> None:
         for i in range(0, values.size, LANES):
             store(results, i, function(load(values, i)))
 

@@ -21,8 +21,7 @@ from requant.calibration.methods.method import (
 from requant.calibration.methods.observed import Observed, Rows
 from requant.errors import LimitError, PreconditionError, UnsupportedError
 from requant.errors.cancellation import check_cancelled
-from requant.kernels.statistics.histogram import HISTOGRAM, HISTOGRAM_BETWEEN
-from requant.kernels.statistics.histogram_rows import EQUAL_EDGES, shift_counts
+from requant.kernels.statistics.histogram import EQUAL_EDGES, HISTOGRAM, HISTOGRAM_BETWEEN, shift_counts
 from requant.kernels.statistics.torch_histogram import torch_histc, torch_search, torch_stretch
 from requant.mlir.printer import print_storage
 from requant.plan.compute_dtype import widen

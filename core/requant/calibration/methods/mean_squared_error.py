@@ -19,7 +19,7 @@ from requant.convert.dequantize import plan_dequantize
 from requant.convert.quantize import plan_quantize
 from requant.errors import ParameterError, PreconditionError, RequantError
 from requant.errors.cancellation import check_cancelled
-from requant.kernels.statistics.squared_error import SQUARED_ERROR
+from requant.kernels.statistics.error_sums import SQUARED_ERROR
 from requant.mlir.types import TensorType, UniformQuantizedType
 from requant.plan.channels import Channels
 from requant.plan.compute_dtype import widen

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from requant.calibration.finished_type import Granularity, PerAxis, PerBlock
 from requant.errors import PreconditionError
 from requant.formats.elements import FloatElement
-from requant.kernels.loop.channel_order import order_by_channel
-from requant.kernels.statistics.reduce import MINIMUM_MAXIMUM
+from requant.kernels.statistics.reduce import MINIMUM_MAXIMUM, order_by_channel
 from requant.plan.channels import Channels, block_counts, channels_of, whole_blocks
 from requant.plan.compute_dtype import widen
 

@@ -16,7 +16,7 @@ from requant.calibration.methods.method import (
     real_option,
 )
 from requant.calibration.methods.observed import Observed
-from requant.kernels.statistics.histogram_rows import bin_of_share
+from requant.kernels.statistics.histogram import bin_of_share
 
 _PERCENTILE = 99.999
 _BINS = 2048

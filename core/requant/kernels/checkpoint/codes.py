@@ -11,15 +11,14 @@ Scales belong to blocks of `height` rows and `width` columns: 1 row for groups, 
 from __future__ import annotations
 
 import numpy as np
-from numba import types
 
-from requant.kernels.jit.jit import Array, Kernel, Number, device, kernel, readable, writable
+from requant.kernels.jit.jit import Array, Kernel, Number, device, kernel
 from requant.kernels.jit.processor import prefer_wide_vectors
+from requant.kernels.jit.signature import F32, I32, I64, U8, In, Out
 from requant.kernels.scalar.rounding import Precision
-from requant.kernels.simd.half_bytes import store_half_bytes
-from requant.kernels.simd.memory import elements_of, store_as
+from requant.kernels.simd.memory import elements_of, store_as, store_half_bytes
+from requant.kernels.simd.narrow import codes_of_e2m1, codes_of_e4m3
 from requant.kernels.simd.rounding import nearest_integers, round_to_precision
-from requant.kernels.simd.small_floats import codes_of_e2m1, codes_of_e4m3
 from requant.kernels.simd.vector import LANES
 from requant.kernels.simd.vectors import first, larger, select, smaller, splat, zero_like
 from requant.kernels.simd.widen import FloatKind, load_f32
@@ -103,39 +102,22 @@ def _codes(is_float: bool, packed: bool) -> Kernel:
             else:
                 store_as(target, at + whole, code, np.int8, valid)
 
-    @kernel(
-        (
-            readable(types.uint8),  # source, as bytes: [rows, columns] floats
-            types.int64,  # their kind, by FloatKind: F32, F16 or BF16
-            types.int64,  # rows
-            types.int64,  # columns
-            types.int64,  # height of a block
-            types.int64,  # width of a block
-            readable(types.float32),  # scales, [ceil(rows / height), ceil(columns / width)]
-            readable(types.float32),  # zero points of the same shape, or none
-            types.int64,  # precision of each step, by Precision: of the kind, or NATIVE
-            types.float32,  # lowest
-            types.float32,  # highest
-            types.int32,  # offset
-            types.int64,  # stride: codes from one row to the next in the target
-            writable(types.uint8),  # target
-        )
-    )
+    @kernel()
     def codes(
-        source: Array,
-        kind: Number,
-        rows: Number,
-        columns: Number,
-        height: Number,
-        width: Number,
-        scales: Array,
-        zero_points: Array,
-        precision: Number,
-        lowest: Number,
-        highest: Number,
-        offset: Number,
-        stride: Number,
-        target: Array,
+        source: In[U8],  # as bytes: [rows, columns] floats
+        kind: I64,  # their kind, by FloatKind: F32, F16 or BF16
+        rows: I64,
+        columns: I64,
+        height: I64,  # of a block
+        width: I64,  # of a block
+        scales: In[F32],  # [ceil(rows / height), ceil(columns / width)]
+        zero_points: In[F32],  # of the same shape, or none
+        precision: I64,  # of each step, by Precision: of the kind, or NATIVE
+        lowest: F32,
+        highest: F32,
+        offset: I32,
+        stride: I64,  # codes from one row to the next in the target
+        target: Out[U8],
     ) -> None:
         prefer_wide_vectors()
         bounds = (lowest, highest, offset)

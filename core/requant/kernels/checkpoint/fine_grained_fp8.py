@@ -7,13 +7,13 @@ cut off. A block is read twice in a row, for its largest magnitude and for its c
 from __future__ import annotations
 
 import numpy as np
-from numba import types
 
-from requant.kernels.jit.jit import Array, Number, device, kernel, readable, writable
+from requant.kernels.jit.jit import Array, Number, device, kernel
 from requant.kernels.jit.processor import prefer_wide_vectors
+from requant.kernels.jit.signature import F32, I32, I64, U8, Bool, In, Out
 from requant.kernels.scalar.rounding import bits_of_f32, f32_of_bits
 from requant.kernels.simd.memory import store_as
-from requant.kernels.simd.small_floats import codes_of_e4m3
+from requant.kernels.simd.narrow import codes_of_e4m3
 from requant.kernels.simd.vector import LANES
 from requant.kernels.simd.vectors import bits_as, first, larger, largest, smaller, splat
 from requant.kernels.simd.widen import load_f32
@@ -53,31 +53,18 @@ def _codes(source: Array, i: Number, kind: int, factor: Number, mask: Number = N
     return codes_of_e4m3(saturated)
 
 
-@kernel(
-    (
-        readable(types.uint8),  # source: the bytes of rows * columns floats
-        types.int64,  # their FloatKind
-        writable(types.uint8),  # codes
-        writable(types.float32),  # inverse scales, [blocks along the rows, blocks along the columns]
-        types.int64,  # rows
-        types.int64,  # columns
-        types.int64,  # rows of a block
-        types.int64,  # columns of a block
-        types.boolean,  # whether an inverse scale is the power of two not below, as torch finds it
-        readable(types.int32),  # how far above 2^(e-127) torch's log2 still gives e - 127, for 256 exponents e
-    )
-)
+@kernel()
 def quantize(
-    source: Array,
-    kind: Number,
-    codes: Array,
-    inverses: Array,
-    rows: Number,
-    columns: Number,
-    height: Number,
-    width: Number,
-    powers: Number,
-    reach: Array,
+    source: In[U8],  # the bytes of rows * columns floats
+    kind: I64,  # their FloatKind
+    codes: Out[U8],
+    inverses: Out[F32],  # inverse scales, [blocks along the rows, blocks along the columns]
+    rows: I64,
+    columns: I64,
+    height: I64,  # rows of a block
+    width: I64,  # columns of a block
+    powers: Bool,  # whether an inverse scale is the power of two not below, as torch finds it
+    reach: In[I32],  # how far above 2^(e-127) torch's log2 still gives e - 127, for 256 exponents e
 ) -> None:
     """code = e4m3(clamp(f32(w * s), -448, 448)), s = f32(f32(1 / amax) * 448), 1 where amax is 0 or NaN.
 

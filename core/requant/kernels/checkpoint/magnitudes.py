@@ -6,13 +6,16 @@ integers, the answer is the same in any order, and shows whether there was anyth
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numba import types
 
-from requant.kernels.jit.jit import Array, Kernel, Number, kernel, readable, writable
+from requant.kernels.jit.jit import Kernel, kernel
 from requant.kernels.jit.processor import prefer_wide_vectors
+from requant.kernels.jit.signature import I16, I32, I64, In, Out
+
+Bits = TypeVar("Bits", I16, I32)
 
 
 def _largest_magnitudes(width: int) -> Kernel:
@@ -20,15 +23,13 @@ def _largest_magnitudes(width: int) -> Kernel:
     integer: Any = np.int16 if width == 16 else np.int32
     mask = (1 << (width - 1)) - 1
 
-    @kernel(
-        (
-            readable(number),  # patterns of [rows, columns] floats
-            types.int64,  # columns
-            types.int64,  # width: columns of a segment; the last of a row may be shorter
-            writable(number),  # largest [rows, ceil(columns / width)]
-        )
-    )
-    def largest_magnitudes(patterns: Array, columns: Number, width: Number, largest: Array) -> None:
+    @kernel({Bits: number})
+    def largest_magnitudes(
+        patterns: In[Bits],  # of [rows, columns] floats
+        columns: I64,
+        width: I64,  # columns of a segment; the last of a row may be shorter
+        largest: Out[Bits],  # [rows, ceil(columns / width)]
+    ) -> None:
         prefer_wide_vectors()
         index = 0
         for row in range(0, patterns.size, columns):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import types
 
-from requant.kernels.jit.jit import Array, Number, kernel, readable, writable
+from requant.kernels.jit.jit import kernel
 from requant.kernels.jit.processor import prefer_wide_vectors
+from requant.kernels.jit.signature import F32, I64, U8, U16, In, Out
 from requant.kernels.scalar.rounding import f32_of_bits
 from requant.kernels.simd.memory import elements_of, store_as
 from requant.kernels.simd.vector import LANES
@@ -18,19 +18,15 @@ _ONE = np.float32(1.0)
 _CODES = 16
 
 
-@kernel(
-    (
-        readable(types.uint8),  # source, as bytes: whole blocks of floats
-        types.int64,  # their kind, by FloatKind
-        types.int64,  # elements of a block, a multiple of 16
-        readable(types.float32),  # the midpoints between the 16 quantiles, ascending
-        types.float32,  # the least divisor
-        writable(types.float32),  # the largest magnitude of each block
-        writable(types.uint8),  # packed codes
-    )
-)
+@kernel()
 def quantize(
-    source: Array, kind: Number, width: Number, midpoints: Array, least: Number, absmax: Array, packed: Array
+    source: In[U8],  # as bytes: whole blocks of floats
+    kind: I64,  # their kind, by FloatKind
+    width: I64,  # elements of a block, a multiple of 16
+    midpoints: In[F32],  # the midpoints between the 16 quantiles, ascending
+    least: F32,  # the least divisor
+    absmax: Out[F32],  # the largest magnitude of each block
+    packed: Out[U8],  # packed codes
 ) -> None:
     """code = how many midpoints are below f32(w * f32(1 / max(absmax, least))); 15 of a NaN."""
     prefer_wide_vectors()
@@ -60,8 +56,8 @@ def quantize(
             target[i] = ((pairs[i] << 4) | (pairs[i] >> 8)) & 255
 
 
-@kernel((readable(types.uint8), writable(types.uint16)))
-def unpack(packed: Array, pairs: Array) -> None:
+@kernel()
+def unpack(packed: In[U8], pairs: Out[U16]) -> None:
     """Write each byte's upper and then its lower half, as two bytes."""
     prefer_wide_vectors()
     for i in range(packed.size):

@@ -8,10 +8,10 @@ R rounds to f16, or not at all. Scales belong to groups of columns of one row.
 from __future__ import annotations
 
 import numpy as np
-from numba import types
 
-from requant.kernels.jit.jit import Array, Kernel, Number, device, kernel, readable, writable
+from requant.kernels.jit.jit import Array, Kernel, Number, device, kernel
 from requant.kernels.jit.processor import prefer_wide_vectors
+from requant.kernels.jit.signature import F32, I32, I64, U8, In, Out
 from requant.kernels.scalar.rounding import Precision
 from requant.kernels.simd.memory import elements_of, store_as
 from requant.kernels.simd.rounding import nearest_integers, round_to_precision
@@ -59,19 +59,15 @@ def _shifted_codes(in_f16: bool) -> Kernel:
             code = code_of(load_f32(source, whole, kind, valid), scale, zero, highest, exact)
             store_as(target, whole, code, np.int8, valid)
 
-    @kernel(
-        (
-            readable(types.uint8),  # source, as bytes: whole groups of floats
-            types.int64,  # their kind, by FloatKind: F32, F16 or BF16
-            types.int64,  # elements of a group
-            readable(types.float32),  # scales, one for each group
-            readable(types.float32),  # zero points of the same number, integers from 0 to 255
-            types.int32,  # highest code
-            writable(types.uint8),  # codes
-        )
-    )
+    @kernel()
     def shifted_codes(
-        source: Array, kind: Number, width: Number, scales: Array, zero_points: Array, highest: Number, codes: Array
+        source: In[U8],  # as bytes: whole groups of floats
+        kind: I64,  # their kind, by FloatKind: F32, F16 or BF16
+        width: I64,  # elements of a group
+        scales: In[F32],  # one for each group
+        zero_points: In[F32],  # of the same number, integers from 0 to 255
+        highest: I32,  # highest code
+        codes: Out[U8],
     ) -> None:
         prefer_wide_vectors()
         floats, bytes_ = elements_of(source), elements_of(codes)

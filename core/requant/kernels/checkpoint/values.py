@@ -8,10 +8,10 @@ The table has the value of each of the 256 bytes that a code may be, so one loop
 from __future__ import annotations
 
 import numpy as np
-from numba import types
 
-from requant.kernels.jit.jit import Array, Number, device, kernel, readable, writable
+from requant.kernels.jit.jit import Array, Number, device, kernel
 from requant.kernels.jit.processor import prefer_wide_vectors
+from requant.kernels.jit.signature import F32, I64, U8, In, Out
 from requant.kernels.scalar.rounding import Precision
 from requant.kernels.simd.memory import elements_of, gather, load_as
 from requant.kernels.simd.narrow import store_f32
@@ -34,35 +34,20 @@ def _value(
     return value if precision == _NATIVE else round_to_precision(value, precision)
 
 
-@kernel(
-    (
-        readable(types.uint8),  # codes, [rows, stride]
-        types.int64,  # stride
-        readable(types.float32),  # table: 256 values
-        types.int64,  # rows
-        types.int64,  # columns
-        types.int64,  # height of a block
-        types.int64,  # width of a block
-        readable(types.float32),  # scales, [ceil(rows / height), ceil(columns / width)]
-        readable(types.float32),  # zero points of the same shape, or none
-        types.int64,  # precision, by Precision
-        types.int64,  # kind of the target, by FloatKind: F32, F16 or BF16
-        writable(types.uint8),  # target, as bytes: [rows, columns] floats
-    )
-)
+@kernel()
 def scaled_values(
-    codes: Array,
-    stride: Number,
-    table: Array,
-    rows: Number,
-    columns: Number,
-    height: Number,
-    width: Number,
-    scales: Array,
-    zero_points: Array,
-    precision: Number,
-    kind: Number,
-    target: Array,
+    codes: In[U8],  # [rows, stride]
+    stride: I64,
+    table: In[F32],  # 256 values
+    rows: I64,
+    columns: I64,
+    height: I64,  # of a block
+    width: I64,  # of a block
+    scales: In[F32],  # [ceil(rows / height), ceil(columns / width)]
+    zero_points: In[F32],  # of the same shape, or none
+    precision: I64,  # by Precision
+    kind: I64,  # of the target, by FloatKind: F32, F16 or BF16
+    target: Out[U8],  # as bytes: [rows, columns] floats
 ) -> None:
     """Decode and scale a weight."""
     prefer_wide_vectors()

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import types
 
-from requant.kernels.jit.jit import Array, Number, kernel, readable, writable
+from requant.kernels.jit.jit import kernel
 from requant.kernels.jit.processor import prefer_wide_vectors
+from requant.kernels.jit.signature import I64, U8, U32, In, Out
 
 # Rows and columns at a time: a line of the cache.
 _TILE = 16
 
 
-@kernel((readable(types.uint32), types.int64, types.int64, writable(types.uint32)))
-def transpose_words(source: Array, rows: Number, columns: Number, target: Array) -> None:
+@kernel()
+def transpose_words(source: In[U32], rows: I64, columns: I64, target: Out[U32]) -> None:
     """target [columns, rows] = the transpose of source [rows, columns]."""
     prefer_wide_vectors()
     for top in range(0, rows, _TILE):
@@ -25,8 +25,8 @@ def transpose_words(source: Array, rows: Number, columns: Number, target: Array)
                     target[column * rows + row] = source[row * columns + column]
 
 
-@kernel((readable(types.uint8), types.int64, writable(types.uint32)))
-def pack_eight_rows(codes: Array, columns: Number, words: Array) -> None:
+@kernel()
+def pack_eight_rows(codes: In[U8], columns: I64, words: Out[U32]) -> None:
     """words [rows / 8, columns] of codes [rows, columns] below 16: row (0, 2, 4, 6, 1, 3, 5, 7)[i] of eight has the
     bits [4i, 4i + 4)."""
     prefer_wide_vectors()
@@ -43,8 +43,8 @@ def pack_eight_rows(codes: Array, columns: Number, words: Array) -> None:
             target[column] = even | odd << np.uint32(16)
 
 
-@kernel((readable(types.uint32), types.int64, writable(types.uint8)))
-def unpack_eight_rows(words: Array, columns: Number, codes: Array) -> None:
+@kernel()
+def unpack_eight_rows(words: In[U32], columns: I64, codes: Out[U8]) -> None:
     """The codes of `pack_eight_rows` again."""
     prefer_wide_vectors()
     for at in range(0, words.size, columns):

@@ -11,7 +11,7 @@ modulo 2^32 or 2^64, whatever is passed on the way.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numba import types
@@ -24,7 +24,13 @@ from requant.kernels.contract.tile import (
     multiply_tile_of_bytes,
     multiply_tile_of_pairs,
 )
-from requant.kernels.jit.jit import Array, Kernel, Number, kernel, readable, writable
+from requant.kernels.jit.jit import Kernel, kernel
+from requant.kernels.jit.signature import I8, I16, I32, I64, U8, In, Out
+
+Source = TypeVar("Source", U8, I8, I16)
+Packed = TypeVar("Packed", U8, I8, I16)
+Columns = TypeVar("Columns", I8, I16)
+Sum = TypeVar("Sum", I32, I64)
 
 BYTES_OF_GROUP = 4
 BYTES_OF_ROWS = types.uint8 if ROWS_ARE_UNSIGNED else types.int8
@@ -35,27 +41,16 @@ def _pack_rows(number: types.Type, packed: types.Type) -> Kernel:
     unit = BYTES_OF_GROUP if packed is not types.int16 else BYTES_OF_GROUP // 2
     stored: Any = {types.uint8: np.uint8, types.int8: np.int8, types.int16: np.int16}[packed]
 
-    @kernel(
-        (
-            readable(number),  # source: rows of `width` numbers
-            types.int64,  # width
-            types.int64,  # rows
-            types.int64,  # first k
-            types.int64,  # depth: how many k
-            types.int64,  # flip: exclusive or of every number; the highest bit subtracts or adds the offset
-            writable(packed),  # target: zeros, panels of TILE_ROWS rows
-            writable(types.int64),  # sums of the packed numbers of each row, added to
-        )
-    )
+    @kernel({Source: number, Packed: packed})
     def pack_rows(
-        source: Array,
-        width: Number,
-        rows: Number,
-        first: Number,
-        depth: Number,
-        flip: Number,
-        target: Array,
-        sums: Array,
+        source: In[Source],  # rows of `width` numbers
+        width: I64,
+        rows: I64,
+        first: I64,  # first k
+        depth: I64,  # how many k
+        flip: I64,  # exclusive or of every number; the highest bit subtracts or adds the offset
+        target: Out[Packed],  # zeros, panels of TILE_ROWS rows
+        sums: Out[I64],  # of the packed numbers of each row, added to
     ) -> None:
         groups = (depth + unit - 1) // unit
         whole = depth // unit
@@ -81,29 +76,17 @@ def _pack_columns(number: types.Type, packed: types.Type) -> Kernel:
     unit = BYTES_OF_GROUP if packed is not types.int16 else BYTES_OF_GROUP // 2
     signed = np.int16 if packed is types.int16 else np.int8
 
-    @kernel(
-        (
-            readable(number),  # source: rows of `width` numbers, one for each k
-            types.int64,  # width
-            types.int64,  # first column
-            types.int64,  # columns
-            types.int64,  # first k
-            types.int64,  # depth: how many k
-            types.int64,  # flip, as for rows
-            writable(packed),  # target: zeros, panels of TILE_COLUMNS columns
-            writable(types.int64),  # sums of the packed numbers of each column, added to
-        )
-    )
+    @kernel({Source: number, Packed: packed})
     def pack_columns(
-        source: Array,
-        width: Number,
-        first_column: Number,
-        columns: Number,
-        first: Number,
-        depth: Number,
-        flip: Number,
-        target: Array,
-        sums: Array,
+        source: In[Source],  # rows of `width` numbers, one for each k
+        width: I64,
+        first_column: I64,
+        columns: I64,
+        first: I64,  # first k
+        depth: I64,  # how many k
+        flip: I64,  # as for rows
+        target: Out[Packed],  # zeros, panels of TILE_COLUMNS columns
+        sums: Out[I64],  # of the packed numbers of each column, added to
     ) -> None:
         groups = (depth + unit - 1) // unit
         for start in range(0, columns, TILE_COLUMNS):
@@ -128,17 +111,15 @@ def _multiply(of_bytes: bool) -> Kernel:
     packed = BYTES_OF_ROWS if of_bytes else types.int16
     columns_type = types.int8 if of_bytes else types.int16
 
-    @kernel(
-        (
-            readable(packed),  # a, packed rows
-            readable(columns_type),  # b, packed columns
-            types.int64,  # groups of k
-            types.int64,  # first panel of b
-            types.int64,  # panels of b
-            writable(types.int32),  # sums, added to: panels of a by panels of b, row-major
-        )
-    )
-    def multiply(a: Array, b: Array, groups: Number, first: Number, panels: Number, sums: Array) -> None:
+    @kernel({Packed: packed, Columns: columns_type})
+    def multiply(
+        a: In[Packed],  # packed rows
+        b: In[Columns],  # packed columns
+        groups: I64,  # of k
+        first: I64,  # first panel of b
+        panels: I64,  # of b
+        sums: Out[I32],  # added to: panels of a by panels of b, row-major
+    ) -> None:
         stride = panels * TILE_COLUMNS
         step = groups * TILE_ROWS * BYTES_OF_GROUP
         row_panels = sums.size // (stride * TILE_ROWS)
@@ -170,15 +151,13 @@ MULTIPLY_BYTES = _multiply(True) if HAS_BYTE_PRODUCTS else None
 """None where the processor has no instruction for it; pairs are faster there."""
 
 
-@kernel(
-    (
-        readable(types.int32),  # source: rows of `stride` sums
-        types.int64,  # stride
-        types.int64,  # columns
-        writable(types.int64),  # target: rows of `columns` sums, added to
-    )
-)
-def add_widened(source: Array, stride: Number, columns: Number, target: Array) -> None:
+@kernel()
+def add_widened(
+    source: In[I32],  # rows of `stride` sums
+    stride: I64,
+    columns: I64,
+    target: Out[I64],  # rows of `columns` sums, added to
+) -> None:
     """target[m, n] += source[m, n]."""
     for row in range(target.size // columns):
         sums = source[row * stride : row * stride + columns]
@@ -190,31 +169,18 @@ def add_widened(source: Array, stride: Number, columns: Number, target: Array) -
 def _correct(sum_type: types.Type) -> Kernel:
     number = np.int32 if sum_type is types.int32 else np.int64
 
-    @kernel(
-        (
-            readable(sum_type),  # source: rows of `source_stride` sums of packed products
-            types.int64,  # source stride
-            types.int64,  # columns
-            readable(sum_type),  # for each row: sum of a less K * za
-            readable(sum_type),  # za of each row
-            readable(sum_type),  # zb of each column
-            readable(sum_type),  # sums of b of each column
-            readable(sum_type),  # bias of each column
-            writable(sum_type),  # target: rows of `target_stride` sums
-            types.int64,  # target stride
-        )
-    )
+    @kernel({Sum: sum_type})
     def correct(
-        source: Array,
-        source_stride: Number,
-        columns: Number,
-        row_differences: Array,
-        row_zeros: Array,
-        column_zeros: Array,
-        column_sums: Array,
-        bias: Array,
-        target: Array,
-        target_stride: Number,
+        source: In[Sum],  # rows of `source_stride` sums of packed products
+        source_stride: I64,
+        columns: I64,
+        row_differences: In[Sum],  # for each row: sum of a less K * za
+        row_zeros: In[Sum],  # za of each row
+        column_zeros: In[Sum],  # zb of each column
+        column_sums: In[Sum],  # sums of b of each column
+        bias: In[Sum],  # of each column
+        target: Out[Sum],  # rows of `target_stride` sums
+        target_stride: I64,
     ) -> None:
         for row in range(row_zeros.size):
             sums = source[row * source_stride : row * source_stride + columns]
@@ -232,16 +198,14 @@ CORRECT: dict[str, Kernel] = {"int32": _correct(types.int32), "int64": _correct(
 """By the dtype of the sums."""
 
 
-@kernel(
-    (
-        readable(types.int32),  # a: rows of `depth` numbers, less their zero points
-        readable(types.int32),  # b: `depth` rows of columns, less their zero points
-        types.int64,  # depth
-        readable(types.int64),  # bias of each column
-        writable(types.int64),  # sums: rows of columns
-    )
-)
-def multiply_unpacked(a: Array, b: Array, depth: Number, bias: Array, sums: Array) -> None:
+@kernel()
+def multiply_unpacked(
+    a: In[I32],  # rows of `depth` numbers, less their zero points
+    b: In[I32],  # `depth` rows of columns, less their zero points
+    depth: I64,
+    bias: In[I64],  # of each column
+    sums: Out[I64],  # rows of columns
+) -> None:
     """sums[m, n] = bias[n] + sum over k of a[m, k] * b[k, n], for numbers whose products 32 bits cannot add up."""
     columns = bias.size
     for row in range(sums.size // columns):
@@ -255,49 +219,27 @@ def multiply_unpacked(a: Array, b: Array, depth: Number, bias: Array, sums: Arra
 
 
 def _gather(number: types.Type) -> Kernel:
-    @kernel(
-        (
-            readable(number),  # source: images of height by width by channels
-            types.int64,  # height
-            types.int64,  # width
-            types.int64,  # channels
-            types.int64,  # first channel
-            types.int64,  # channels taken
-            types.int64,  # kernel height
-            types.int64,  # kernel width
-            types.int64,  # vertical stride
-            types.int64,  # horizontal stride
-            types.int64,  # vertical dilation
-            types.int64,  # horizontal dilation
-            types.int64,  # rows above the source
-            types.int64,  # columns before the source
-            types.int64,  # height of the output
-            types.int64,  # width of the output
-            types.int64,  # first pixel of the output, over all images
-            number,  # what lies outside of the source
-            writable(number),  # target: pixels of kernel height by kernel width by channels taken
-        )
-    )
+    @kernel({Source: number})
     def gather_patches(
-        source: Array,
-        height: Number,
-        width: Number,
-        channels: Number,
-        first_channel: Number,
-        taken: Number,
-        kernel_height: Number,
-        kernel_width: Number,
-        stride_y: Number,
-        stride_x: Number,
-        dilation_y: Number,
-        dilation_x: Number,
-        above: Number,
-        before: Number,
-        output_height: Number,
-        output_width: Number,
-        first_pixel: Number,
-        fill: Number,
-        target: Array,
+        source: In[Source],  # images of height by width by channels
+        height: I64,
+        width: I64,
+        channels: I64,
+        first_channel: I64,
+        taken: I64,  # channels taken
+        kernel_height: I64,
+        kernel_width: I64,
+        stride_y: I64,  # vertical stride
+        stride_x: I64,  # horizontal stride
+        dilation_y: I64,  # vertical dilation
+        dilation_x: I64,  # horizontal dilation
+        above: I64,  # rows above the source
+        before: I64,  # columns before the source
+        output_height: I64,
+        output_width: I64,
+        first_pixel: I64,  # of the output, over all images
+        fill: Source,  # what lies outside of the source
+        target: Out[Source],  # pixels of kernel height by kernel width by channels taken
     ) -> None:
         patch = kernel_height * kernel_width * taken
         for index in range(target.size // patch):

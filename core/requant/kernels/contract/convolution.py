@@ -9,10 +9,16 @@ large the padding, the strides and the dilations are.
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
 from numba import types
 
-from requant.kernels.jit.jit import Array, Kernel, Number, device, kernel, readable, writable
+from requant.kernels.jit.jit import Kernel, Number, device, kernel
+from requant.kernels.jit.signature import I16, I32, I64, U8, Bool, In, Out
+
+Source = TypeVar("Source", U8, I16)
+Sum = TypeVar("Sum", I32, I64)
 
 
 @device
@@ -30,55 +36,30 @@ def _last_inside(begin: Number, dilation: Number, size: Number, count: Number) -
 def _convolve(number: types.Type, sum_type: types.Type) -> Kernel:
     wide = np.int32 if sum_type is types.int32 else np.int64
 
-    @kernel(
-        (
-            readable(number),  # source: images of height by width by channels
-            number,  # flip: exclusive or of every number
-            sum_type,  # zero: what is subtracted from each number after that
-            types.int64,  # height
-            types.int64,  # width
-            types.int64,  # channels
-            types.int64,  # groups
-            readable(types.int32),  # weights less their zero points: see `by_columns`
-            types.boolean,  # by columns: columns by taps by channels, of one group; else taps by depth by columns
-            types.int64,  # kernel height
-            types.int64,  # kernel width
-            types.int64,  # vertical stride
-            types.int64,  # horizontal stride
-            types.int64,  # vertical dilation
-            types.int64,  # horizontal dilation
-            types.int64,  # rows above the source
-            types.int64,  # columns before the source
-            types.int64,  # height of the output
-            types.int64,  # width of the output
-            types.int64,  # first pixel of the output, over all images
-            readable(sum_type),  # bias of each column
-            writable(sum_type),  # target: pixels by columns
-        )
-    )
+    @kernel({Source: number, Sum: sum_type})
     def convolve(
-        source: Array,
-        flip: Number,
-        zero: Number,
-        height: Number,
-        width: Number,
-        channels: Number,
-        groups: Number,
-        weights: Array,
-        by_columns: Number,
-        kernel_height: Number,
-        kernel_width: Number,
-        stride_y: Number,
-        stride_x: Number,
-        dilation_y: Number,
-        dilation_x: Number,
-        above: Number,
-        before: Number,
-        output_height: Number,
-        output_width: Number,
-        first_pixel: Number,
-        bias: Array,
-        target: Array,
+        source: In[Source],  # images of height by width by channels
+        flip: Source,  # exclusive or of every number
+        zero: Sum,  # what is subtracted from each number after that
+        height: I64,
+        width: I64,
+        channels: I64,
+        groups: I64,
+        weights: In[I32],  # weights less their zero points: see `by_columns`
+        by_columns: Bool,  # columns by taps by channels, of one group; else taps by depth by columns
+        kernel_height: I64,
+        kernel_width: I64,
+        stride_y: I64,  # vertical stride
+        stride_x: I64,  # horizontal stride
+        dilation_y: I64,  # vertical dilation
+        dilation_x: I64,  # horizontal dilation
+        above: I64,  # rows above the source
+        before: I64,  # columns before the source
+        output_height: I64,
+        output_width: I64,
+        first_pixel: I64,  # of the output, over all images
+        bias: In[Sum],  # of each column
+        target: Out[Sum],  # pixels by columns
     ) -> None:
         columns = bias.size
         depth, own = channels // groups, columns // groups

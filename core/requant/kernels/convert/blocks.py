@@ -7,9 +7,9 @@ and NaNs above all; so exponents are exact and the reduction vectorizes.
 from __future__ import annotations
 
 import numpy as np
-from numba import types
 
-from requant.kernels.jit.jit import Array, Number, device, kernel, readable, writable
+from requant.kernels.jit.jit import Array, Number, device, kernel
+from requant.kernels.jit.signature import F32, I32, I64, U8, Bool, In, Out
 from requant.kernels.scalar.rounding import (
     bits_of_f32,
     f32_of_bits,
@@ -55,35 +55,20 @@ def nan_element(value: Number, code: Number, flip: Number) -> Number:
     return np.int32(code ^ (flip if negative else np.int32(0)))
 
 
-@kernel(
-    (
-        readable(types.float32),
-        writable(types.uint8),  # scales
-        writable(types.uint8),  # elements
-        types.int64,  # block
-        types.int32,  # exponent of the element's largest value
-        types.int32,  # mantissa bits
-        types.int32,  # bias
-        types.int32,  # sign bit
-        types.int32,  # largest code
-        types.boolean,  # whether the scale is doubled where the largest magnitude would otherwise overflow
-        types.int32,  # the code of every element of a block whose scale is NaN
-        types.int32,  # what it is exclusive-ored with for a NaN with its sign set
-    )
-)
+@kernel()
 def quantize_mx(
-    source: Array,
-    scales: Array,
-    elements: Array,
-    block: Number,
-    largest_exponent: Number,
-    mantissa_bits: Number,
-    bias: Number,
-    sign_bit: Number,
-    largest_code: Number,
-    doubling: Number,
-    nan_code: Number,
-    nan_flip: Number,
+    source: In[F32],
+    scales: Out[U8],
+    elements: Out[U8],
+    block: I64,
+    largest_exponent: I32,  # exponent of the element's largest value
+    mantissa_bits: I32,
+    bias: I32,
+    sign_bit: I32,
+    largest_code: I32,
+    doubling: Bool,  # whether the scale is doubled where the largest magnitude would otherwise overflow
+    nan_code: I32,  # the code of every element of a block whose scale is NaN
+    nan_flip: I32,  # what it is exclusive-ored with for a NaN with its sign set
 ) -> None:
     """f32 to E8M0 scales and small floats, saturating."""
     for index in range(scales.size):
@@ -107,27 +92,16 @@ def quantize_mx(
         scales[index] = _NAN_SCALE if special else scale
 
 
-@kernel(
-    (
-        readable(types.float32),
-        writable(types.uint8),  # scales
-        writable(types.uint8),  # elements: the bits of int8
-        types.int64,  # block
-        types.float32,  # lowest element: -127 or -128
-        types.boolean,  # whether the scale is doubled where the largest magnitude would otherwise overflow
-        types.int32,  # the code of every element of a block whose scale is NaN
-        types.int32,  # what it is exclusive-ored with for a NaN with its sign set
-    )
-)
+@kernel()
 def quantize_mxint8(
-    source: Array,
-    scales: Array,
-    elements: Array,
-    block: Number,
-    lowest: Number,
-    doubling: Number,
-    nan_code: Number,
-    nan_flip: Number,
+    source: In[F32],
+    scales: Out[U8],
+    elements: Out[U8],  # the bits of int8
+    block: I64,
+    lowest: F32,  # lowest element: -127 or -128
+    doubling: Bool,  # whether the scale is doubled where the largest magnitude would otherwise overflow
+    nan_code: I32,  # the code of every element of a block whose scale is NaN
+    nan_flip: I32,  # what it is exclusive-ored with for a NaN with its sign set
 ) -> None:
     """f32 to E8M0 scales and integers, 64ths of the scale, saturating."""
     for index in range(scales.size):
@@ -151,18 +125,14 @@ def quantize_mxint8(
         scales[index] = _NAN_SCALE if special else scale
 
 
-@kernel(
-    (
-        readable(types.float32),
-        writable(types.uint8),  # scales: f8E4M3FN
-        writable(types.uint8),  # elements: f4E2M1FN
-        types.int64,  # block
-        types.float32,  # global scale, 1 if there is none
-        readable(types.float32),  # the values of f8E4M3FN
-    )
-)
+@kernel()
 def quantize_nvfp4(
-    source: Array, scales: Array, elements: Array, block: Number, global_scale: Number, values_of_e4m3: Array
+    source: In[F32],
+    scales: Out[U8],  # f8E4M3FN
+    elements: Out[U8],  # f4E2M1FN
+    block: I64,
+    global_scale: F32,  # 1 if there is none
+    values_of_e4m3: In[F32],  # the values of f8E4M3FN
 ) -> None:
     """f32 to f8E4M3FN scales, themselves scaled by one f32, and f4E2M1FN."""
     for index in range(scales.size):
@@ -185,16 +155,14 @@ def quantize_nvfp4(
         scales[index] = _NAN_E4M3 if not_a_number else scale
 
 
-@kernel(
-    (
-        readable(types.uint8),  # elements
-        readable(types.float32),  # the value of every code
-        readable(types.float32),  # scales
-        types.int64,  # block
-        writable(types.float32),
-    )
-)
-def scale_blocks(elements: Array, table: Array, scales: Array, block: Number, target: Array) -> None:
+@kernel()
+def scale_blocks(
+    elements: In[U8],
+    table: In[F32],  # the value of every code
+    scales: In[F32],
+    block: I64,
+    target: Out[F32],
+) -> None:
     """f32(table[code] * scale), one scale for each block. The table has a power of two of entries."""
     # The caller refuses codes beyond the table. The mask holds even if the bytes change after that.
     mask = table.size - 1
@@ -206,8 +174,8 @@ def scale_blocks(elements: Array, table: Array, scales: Array, block: Number, ta
             values[i] = table[codes[i] & mask] * scale
 
 
-@kernel((readable(types.float32), types.int64, *(writable(types.float32) for _ in range(3))))
-def extremes(source: Array, block: Number, extreme: Array, lowest: Array, highest: Array) -> None:
+@kernel()
+def extremes(source: In[F32], block: I64, extreme: Out[F32], lowest: Out[F32], highest: Out[F32]) -> None:
     """Of each block the value of the largest magnitude, the lowest and the highest; of equal ones the first.
 
     A NaN anywhere makes the first of the three NaN, and an infinity is that: neither can hide behind a comparison.
@@ -227,8 +195,8 @@ def extremes(source: Array, block: Number, extreme: Array, lowest: Array, highes
         highest[index] = high
 
 
-@kernel((readable(types.float32), types.int64, readable(types.float32), writable(types.uint8)))
-def quantize_symmetric(source: Array, block: Number, reciprocals: Array, codes: Array) -> None:
+@kernel()
+def quantize_symmetric(source: In[F32], block: I64, reciprocals: In[F32], codes: Out[U8]) -> None:
     """RNA(f32(x * reciprocal)) as the bits of an int8; what int8 does not hold saturates, and NaN gives -128."""
     for index in range(reciprocals.size):
         values = source[index * block : (index + 1) * block]
@@ -241,19 +209,15 @@ def quantize_symmetric(source: Array, block: Number, reciprocals: Array, codes: 
             outputs[i] = np.int32(np.int32(value) & 255)
 
 
-@kernel(
-    (
-        readable(types.float32),
-        types.int64,  # block
-        readable(types.float32),  # minimums, subtracted first
-        readable(types.float32),  # reciprocals
-        types.float32,  # what is added before the truncation
-        types.float32,  # largest code
-        writable(types.uint8),
-    )
-)
+@kernel()
 def quantize_shifted(
-    source: Array, block: Number, minimums: Array, reciprocals: Array, added: Number, largest: Number, codes: Array
+    source: In[F32],
+    block: I64,
+    minimums: In[F32],  # subtracted first
+    reciprocals: In[F32],
+    added: F32,  # what is added before the truncation
+    largest: F32,  # largest code
+    codes: Out[U8],
 ) -> None:
     """min(largest, RTZ(f32(f32(f32(x - minimum) * reciprocal) + added))); what is negative, or NaN, gives 0."""
     for index in range(reciprocals.size):

@@ -12,8 +12,9 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 
-from requant.kernels.jit.jit import Array, intrinsic, kernel, readable, writable
+from requant.kernels.jit.jit import intrinsic, kernel
 from requant.kernels.jit.processor import HAS_AVX512BW, HAS_VBMI, prefer_wide_vectors
+from requant.kernels.jit.signature import I64, U8, In, Out
 from requant.kernels.simd.memory import place_of, prefetch
 from requant.kernels.simd.vector import Generated, Vector, call_llvm, llvm_vector
 from requant.kernels.simd.vectors import (
@@ -81,16 +82,14 @@ def _look_up(typing_context: Any, x: Vector, a: Vector, b: Vector, c: Vector, d:
     return _KIND(x, a, b, c, d), generate
 
 
-@kernel(
-    (
-        readable(types.uint8),  # source
-        writable(types.uint8),  # target
-        readable(types.uint8),  # table
-        readable(types.int64),  # those that saturate low: the first, and how many follow; those that saturate high
-        writable(types.int64),  # counts, added to: low, high
-    )
-)
-def look_up(source: Array, target: Array, table: Array, saturated: Array, counts: Array) -> None:
+@kernel()
+def look_up(
+    source: In[U8],
+    target: Out[U8],
+    table: In[U8],
+    saturated: In[I64],  # those that saturate low: the first, and how many follow; those that saturate high
+    counts: Out[I64],  # added to: low, high
+) -> None:
     """target[i] = table[source[i]], and how many bytes saturate on each side.
 
     Those that do follow one another, after 255 with 0: b of them from a on, b < 256, are those with source[i] - a < b,

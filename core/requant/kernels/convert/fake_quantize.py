@@ -14,10 +14,10 @@ from __future__ import annotations
 from enum import Enum
 
 import numpy as np
-from numba import types
 
-from requant.kernels.jit.jit import Array, Kernel, Number, kernel, readable, writable
-from requant.kernels.loop.layout import after_rows, left_in_row, locate
+from requant.kernels.jit.jit import Kernel, kernel
+from requant.kernels.jit.signature import F32, I64, In, Out
+from requant.kernels.loops import locate, next_run
 from requant.kernels.scalar.rounding import round_down, round_half_away
 
 
@@ -33,44 +33,27 @@ def _fake_quantize(step: Step, cycle: bool) -> Kernel:
     divides = step is Step.DIVISION
     away = step is Step.AWAY
 
-    @kernel(
-        (
-            readable(types.float32),  # source
-            writable(types.float32),  # target
-            types.int64,  # start: index of source[0] in the whole tensor
-            types.int64,  # run     \
-            types.int64,  # channels | requant.kernels.loop.layout
-            types.int64,  # group    |
-            types.int64,  # groups  /
-            readable(types.float32),  # low ends of the nudged ranges, one for each parameter
-            readable(types.float32),  # high ends
-            readable(types.float32),  # scales
-            readable(types.float32),  # inverses
-            readable(types.float32),  # q0, the step of zero
-        )
-    )
+    @kernel()
     def fake_quantize(
-        source: Array,
-        target: Array,
-        start: Number,
-        run: Number,
-        channels: Number,
-        group: Number,
-        groups: Number,
-        lows: Array,
-        highs: Array,
-        scales: Array,
-        inverses: Array,
-        zeros: Array,
+        source: In[F32],
+        target: Out[F32],
+        start: I64,  # index of source[0] in the whole tensor
+        run: I64,  # run, channels, group and groups: as in requant.kernels.loops
+        channels: I64,
+        group: I64,
+        groups: I64,
+        lows: In[F32],  # low ends of the nudged ranges, one for each parameter
+        highs: In[F32],  # high ends
+        scales: In[F32],
+        inverses: In[F32],
+        zeros: In[F32],  # q0, the step of zero
     ) -> None:
         half = np.float32(0.5)
         layout = (run, channels, group, groups, cycle)
         place = locate(start, layout)
         done = 0
         while done < source.size:
-            length = min(left_in_row(place, layout), source.size - done)
-            parameter = place[0] + place[1]
-            place = after_rows(1, length, place, layout)
+            parameter, length, place = next_run(place, source.size - done, layout)
             inputs = source[done : done + length]
             outputs = target[done : done + length]
             piece_lows = lows[parameter:]

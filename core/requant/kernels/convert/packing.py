@@ -6,11 +6,14 @@ with the first in the low half, as ONNX packs them, and codes of 3, 5 or 12 bits
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
 from numba import types
 
-from requant.kernels.jit.jit import Array, Kernel, Number, device, kernel, readable, writable
+from requant.kernels.jit.jit import Array, Kernel, Number, device, kernel
 from requant.kernels.jit.processor import prefer_wide_vectors
+from requant.kernels.jit.signature import I64, U8, U16, U32, U64, In, Out
 from requant.kernels.simd.memory import load_as, store_as
 from requant.kernels.simd.vector import LANES
 from requant.kernels.simd.vectors import (
@@ -18,6 +21,8 @@ from requant.kernels.simd.vectors import (
     first,
     splat,
 )
+
+Code = TypeVar("Code", U16, U32, U64)
 
 _HALF_BYTE = 4
 _WORD = 32
@@ -142,8 +147,8 @@ def _eight_bytes(packed: Array, bit: int) -> Number:
     return bits >> np.uint64(bit & 7)
 
 
-@kernel((readable(types.uint8), writable(types.uint8), types.int64))
-def pack(codes: Array, packed: Array, width: Number) -> None:
+@kernel()
+def pack(codes: In[U8], packed: Out[U8], width: I64) -> None:
     """Write ceil(codes * width / 8) bytes; the last one is filled with zeros."""
     prefer_wide_vectors()
     if width == _HALF_BYTE:
@@ -152,8 +157,8 @@ def pack(codes: Array, packed: Array, width: Number) -> None:
         _pack_bits(codes, packed, width, width)
 
 
-@kernel((readable(types.uint8), writable(types.uint8), types.int64, types.uint64))
-def unpack(packed: Array, codes: Array, width: Number, sign: Number) -> None:
+@kernel()
+def unpack(packed: In[U8], codes: Out[U8], width: I64, sign: U64) -> None:
     """Write each code, with the bit `sign` (0 for none) extended through the rest of it."""
     prefer_wide_vectors()
     if width == _HALF_BYTE:
@@ -165,12 +170,12 @@ def unpack(packed: Array, codes: Array, width: Number, sign: Number) -> None:
 def _wide(number: types.Type) -> tuple[Kernel, Kernel]:
     """Return the same two kernels for codes of 9 and more bits, kept as `number`."""
 
-    @kernel((readable(number), writable(types.uint8), types.int64))
-    def pack_wide(codes: Array, packed: Array, width: Number) -> None:
+    @kernel({Code: number})
+    def pack_wide(codes: In[Code], packed: Out[U8], width: I64) -> None:
         _pack_bits(codes, packed, width, width if width <= _WORD else width - _WORD)
 
-    @kernel((readable(types.uint8), writable(number), types.int64, types.uint64))
-    def unpack_wide(packed: Array, codes: Array, width: Number, sign: Number) -> None:
+    @kernel({Code: number})
+    def unpack_wide(packed: In[U8], codes: Out[Code], width: I64, sign: U64) -> None:
         _unpack_bits(packed, codes, width, sign)
 
     return pack_wide, unpack_wide

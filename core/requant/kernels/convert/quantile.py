@@ -4,7 +4,7 @@
     dequantize:  E(E(T(q) - z) * s)
 
 The caller sorts the values and computes the thresholds; each is the largest float that still belongs to the value below
-it. Lanes are f32, with E rounded to after each step, or f64.
+it. Steps are in f32, with E rounded to after each, or in f64.
 """
 
 from __future__ import annotations
@@ -12,17 +12,10 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
-from requant.kernels.jit.jit import Array, Kernel, Number, device, kernel, readable, writable
-from requant.kernels.loop.layout import after_rows, left_in_row, locate
+from requant.kernels.jit.jit import Array, Kernel, Number, device, kernel
+from requant.kernels.jit.signature import I64, Bool, In, Out, Real
+from requant.kernels.loops import locate, next_run
 from requant.kernels.scalar.rounding import round_to_precision
-
-_LAYOUT = (
-    types.int64,  # start: index of source[0] in the whole tensor
-    types.int64,  # run     \
-    types.int64,  # channels | requant.kernels.loop.layout
-    types.int64,  # group    |
-    types.int64,  # groups  /
-)
 
 
 @device
@@ -43,49 +36,31 @@ def interval_of(value: Number, thresholds: Array) -> Number:
 def _quantize(real: types.Type) -> Kernel:
     in_f32 = real is types.float32
 
-    @kernel(
-        (
-            readable(real),  # source
-            writable(types.int64),  # target
-            *_LAYOUT,
-            readable(real),  # scales
-            readable(real),  # zero points
-            types.int64,  # Precision of the steps
-            readable(real),  # thresholds
-            readable(types.int64),  # codes, one more than thresholds
-            real,  # smallest value
-            real,  # largest value
-            types.int64,  # code of NaN
-            types.boolean,  # whether NaN gives the code of the zero point instead
-            writable(types.int64),  # counts: saturated low, saturated high, NaN
-        )
-    )
+    @kernel({Real: real})
     def quantize(
-        source: Array,
-        target: Array,
-        start: Number,
-        run: Number,
-        channels: Number,
-        group: Number,
-        groups: Number,
-        scales: Array,
-        zero_points: Array,
-        precision: Number,
-        thresholds: Array,
-        codes: Array,
-        smallest: Number,
-        largest: Number,
-        missing: Number,
-        missing_is_zero_point: Number,
-        counts: Array,
+        source: In[Real],
+        target: Out[I64],
+        start: I64,  # index of source[0] in the whole tensor
+        run: I64,  # run, channels, group and groups: as in requant.kernels.loops
+        channels: I64,
+        group: I64,
+        groups: I64,
+        scales: In[Real],
+        zero_points: In[Real],
+        precision: I64,  # of the steps
+        thresholds: In[Real],
+        codes: In[I64],  # one more than thresholds
+        smallest: Real,  # smallest value
+        largest: Real,  # largest value
+        missing: I64,  # code of NaN
+        missing_is_zero_point: Bool,  # whether NaN gives the code of the zero point instead
+        counts: Out[I64],  # saturated low, saturated high, NaN
     ) -> None:
         layout = (run, channels, group, groups, False)
         place = locate(start, layout)
         done = 0
         while done < source.size:
-            length = min(left_in_row(place, layout), source.size - done)
-            parameter = place[0] + place[1]
-            place = after_rows(1, length, place, layout)
+            parameter, length, place = next_run(place, source.size - done, layout)
             scale, zero_point = scales[parameter], zero_points[parameter]
             zero_code = codes[interval_of(zero_point, thresholds)]
             for i in range(done, done + length):
@@ -110,39 +85,26 @@ def _quantize(real: types.Type) -> Kernel:
 def _dequantize(real: types.Type) -> Kernel:
     in_f32 = real is types.float32
 
-    @kernel(
-        (
-            readable(types.int64),  # source
-            writable(real),  # target
-            *_LAYOUT,
-            readable(real),  # scales
-            readable(real),  # zero points
-            types.int64,  # Precision of the steps
-            readable(real),  # values, from the lowest code
-            types.int64,  # lowest code
-        )
-    )
+    @kernel({Real: real})
     def dequantize(
-        source: Array,
-        target: Array,
-        start: Number,
-        run: Number,
-        channels: Number,
-        group: Number,
-        groups: Number,
-        scales: Array,
-        zero_points: Array,
-        precision: Number,
-        values: Array,
-        lowest: Number,
+        source: In[I64],
+        target: Out[Real],
+        start: I64,  # index of source[0] in the whole tensor
+        run: I64,  # run, channels, group and groups: as in requant.kernels.loops
+        channels: I64,
+        group: I64,
+        groups: I64,
+        scales: In[Real],
+        zero_points: In[Real],
+        precision: I64,  # of the steps
+        values: In[Real],  # from the lowest code
+        lowest: I64,  # lowest code
     ) -> None:
         layout = (run, channels, group, groups, False)
         place = locate(start, layout)
         done = 0
         while done < source.size:
-            length = min(left_in_row(place, layout), source.size - done)
-            parameter = place[0] + place[1]
-            place = after_rows(1, length, place, layout)
+            parameter, length, place = next_run(place, source.size - done, layout)
             scale, zero_point = scales[parameter], zero_points[parameter]
             for i in range(done, done + length):
                 # The caller refuses codes beyond the table. The clamp holds even if the elements change after that.
@@ -161,4 +123,4 @@ def _dequantize(real: types.Type) -> Kernel:
 
 QUANTIZE_QUANTILE: dict[str, Kernel] = {"<f4": _quantize(types.float32), "<f8": _quantize(types.float64)}
 DEQUANTIZE_QUANTILE: dict[str, Kernel] = {"<f4": _dequantize(types.float32), "<f8": _dequantize(types.float64)}
-"""The kernels by their lanes."""
+"""The kernels by the dtype that they compute in."""

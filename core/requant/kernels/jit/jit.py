@@ -14,12 +14,12 @@ from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
 import numba
-from numba import types
 from numba.core.registry import cpu_target
 from numba.core.typing.templates import Signature
 
 from requant.kernels.jit.cross_compilation import cross_compile_for
 from requant.kernels.jit.machine_code_cache import MachineCodeCache, described
+from requant.kernels.jit.signature import Binding, signature_of
 from requant.kernels.jit.target import CROSS_COMPILES, TARGET_MACHINE
 
 if CROSS_COMPILES:
@@ -85,16 +85,6 @@ def inlined(function: Function) -> Function:
     """
     compiled: Any = numba.njit(nogil=True, error_model="numpy", inline="always")(function)
     return cast(Function, compiled)
-
-
-def readable(dtype: types.Type) -> types.Array:
-    """Return the type of an input: 1-D, C-contiguous, possibly read-only (as arrays over received bytes are)."""
-    return types.Array(dtype, 1, "C", readonly=True)
-
-
-def writable(dtype: types.Type) -> types.Array:
-    """Return the type of an output: 1-D, C-contiguous."""
-    return types.Array(dtype, 1, "C")
 
 
 class Kernel:
@@ -185,11 +175,12 @@ class Kernel:
         return self._call(*arguments)
 
 
-def kernel(
-    *argument_lists: Sequence[types.Type], returns: types.Type = types.void
-) -> Callable[[Callable[..., Any]], Kernel]:
-    """Declare a kernel for each list of argument types."""
-    return lambda function: Kernel(function, [returns(*arguments) for arguments in argument_lists])
+def kernel(*bindings: Binding) -> Callable[[Callable[..., Any]], Kernel]:
+    """Declare a kernel for the types that its annotations state (`requant.kernels.jit.signature`).
+
+    With type variables among them, it is compiled once for each binding.
+    """
+    return lambda function: Kernel(function, [signature_of(function, each) for each in bindings or ({},)])
 
 
 def all_kernels() -> Sequence[Kernel]:

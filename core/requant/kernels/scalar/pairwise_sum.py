@@ -22,11 +22,11 @@ def _block_sum(values: Array) -> Number:
     sums = values[:8].copy()
     whole = values.size - values.size % 8
     for begin in range(8, whole, 8):
-        for lane in range(8):
-            sums[lane] += values[begin + lane]
+        for column in range(8):
+            sums[column] += values[begin + column]
     for step in (1, 2, 4):
-        for lane in range(0, 8, 2 * step):
-            sums[lane] += sums[lane + step]
+        for column in range(0, 8, 2 * step):
+            sums[column] += sums[column + step]
     total = sums[0]
     for index in range(whole, values.size):
         total = values.dtype.type(total + values[index])

@@ -24,9 +24,9 @@ No step leaves the normal numbers when 2^-60 <= s <= 2^60, as long as x / s is i
 from __future__ import annotations
 
 import numpy as np
-from numba import types
 
-from requant.kernels.jit.jit import Array, Number, device, kernel, readable, writable
+from requant.kernels.jit.jit import Number, device, kernel
+from requant.kernels.jit.signature import F32, Bool, In, Out
 from requant.kernels.scalar.rounding import bits_of_f32, fused_multiply_add, round_half_away, round_half_even
 
 _SMALLEST = np.float32(2.0**-60)
@@ -71,20 +71,15 @@ def _agrees(
     return True
 
 
-@kernel(
-    (
-        readable(types.float32),  # scales
-        readable(types.float32),  # their zero points
-        types.boolean,  # whether the zero point is added before the rounding
-        types.boolean,  # whether ties go away from zero; then it is not
-        writable(types.float32),  # reciprocals
-        writable(types.float32),  # corrections
-    ),
-    returns=types.boolean,
-)
+@kernel()
 def reciprocals_agree(
-    scales: Array, zero_points: Array, before: Number, away: Number, reciprocals: Array, corrections: Array
-) -> Number:
+    scales: In[F32],
+    zero_points: In[F32],  # their zero points
+    before: Bool,  # whether the zero point is added before the rounding
+    away: Bool,  # whether ties go away from zero; then it is not
+    reciprocals: Out[F32],
+    corrections: Out[F32],
+) -> Bool:
     """Write r and c of each scale. Return whether every f32 gives the same integer of 16 bits by both ways.
 
     Integers are RNE(q), or RNA(q), or RNE(q + z) with the sum rounded to f32.

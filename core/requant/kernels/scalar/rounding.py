@@ -119,7 +119,7 @@ def round_f64_to_f16(value: Number) -> Number:
 
 
 class Precision(IntEnum):
-    """What the steps of a computation in f32 lanes are rounded to."""
+    """What the steps of a computation in f32 are rounded to."""
 
     NATIVE = 0
     F16 = 1

@@ -6,9 +6,9 @@ Tensors of small floats are the matter of `requant.kernels.convert.floats.encodi
 from __future__ import annotations
 
 import numpy as np
-from numba import types
 
-from requant.kernels.jit.jit import Array, Number, device, kernel, readable, writable
+from requant.kernels.jit.jit import Number, device, kernel
+from requant.kernels.jit.signature import F32, I32, I64, U8, Bool, In, Out
 from requant.kernels.scalar.rounding import bits_of_f32, f32_of_bits
 
 _F32_MAGNITUDE = 0x7FFFFFFF
@@ -35,35 +35,20 @@ def nearest_code_of_f32(magnitude: Number, mantissa_bits: Number, bias: Number) 
     return normal if magnitude >= np.int32(np.int32(128 - bias) << 23) else subnormal
 
 
-@kernel(
-    (
-        readable(types.float32),
-        writable(types.uint8),
-        types.int32,  # what is added to the mantissa: 0 (down), 2^22 (nearest, ties up), 2^23 - 1 (up)
-        types.int32,  # what is taken off that where the exponent field is 0
-        types.boolean,  # whether the mantissa of a subnormal is first scaled, so that 2^-127 has the mantissa 0
-        types.boolean,  # whether the sign counts; otherwise it is ignored
-        types.int32,  # the highest pattern that is not beyond the range
-        types.int32,  # code of finite values beyond the range
-        types.int32,  # code of infinity
-        types.int32,  # patterns below this
-        types.int32,  # give this code
-        writable(types.int64),  # counts: saturated low, saturated high, NaN
-    )
-)
+@kernel()
 def encode_e8m0(
-    source: Array,
-    target: Array,
-    added: Number,
-    less: Number,
-    scaled: Number,
-    signed: Number,
-    highest: Number,
-    above: Number,
-    infinite: Number,
-    lowest: Number,
-    below: Number,
-    counts: Array,
+    source: In[F32],
+    target: Out[U8],
+    added: I32,  # what is added to the mantissa: 0 (down), 2^22 (nearest, ties up), 2^23 - 1 (up)
+    less: I32,  # what is taken off that where the exponent field is 0
+    scaled: Bool,  # whether the mantissa of a subnormal is first scaled, so that 2^-127 has the mantissa 0
+    signed: Bool,  # whether the sign counts; otherwise it is ignored
+    highest: I32,  # the highest pattern that is not beyond the range
+    above: I32,  # code of finite values beyond the range
+    infinite: I32,  # code of infinity
+    lowest: I32,  # patterns below this
+    below: I32,  # give this code
+    counts: Out[I64],  # saturated low, saturated high, NaN
 ) -> None:
     """f32 to E8M0: the exponent field, plus one where the mantissa says so (G.3).
 
@@ -77,7 +62,7 @@ def encode_e8m0(
         mantissa = np.int32(magnitude & 0x7FFFFF)
         addend = np.int32(added - less) if exponent == 0 else added
         mantissa = np.int32(np.int32(mantissa << 1) & 0x7FFFFF) if scaled & (exponent == 0) else mantissa
-        code = np.int32(exponent + np.int32(np.int32(mantissa + addend) >> 23))
+        code: Number = np.int32(exponent + np.int32(np.int32(mantissa + addend) >> 23))
         code = above if pattern > highest else code
         code = infinite if pattern == _F32_INFINITY else code
         code = below if pattern < lowest else code

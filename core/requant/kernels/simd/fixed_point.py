@@ -6,9 +6,14 @@ shifts are derived in `requant.schemes`, in Python's exact integers.
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
 
-from requant.kernels.jit.jit import Number, device
+import numpy as np
+from llvmlite import ir
+from numba import types
+
+from requant.kernels.jit.jit import Number, device, intrinsic
+from requant.kernels.simd.vector import LANES, Generated, Vector
 from requant.kernels.simd.vectors import (
     convert,
     select,
@@ -30,9 +35,9 @@ def wrap_int32(value: Number) -> Number:
 
 @device
 def high_multiply(a: Number, b: Number) -> Number:
-    """floor((a*b + 2^30) / 2^31), and 2^31 - 1 where that is 2^31 (a = b = -2^31). a, b: int32 values.
+    """SaturatingRoundingDoublingHighMul: floor((a*b + 2^30) / 2^31), and 2^31 - 1 where that is 2^31 (a = b = -2^31).
 
-    Equal to gemmlowp's SaturatingRoundingDoublingHighMul, whose sign-dependent nudge and truncating division round
+    a, b: int32 values. Equal to gemmlowp's, whose sign-dependent nudge and truncating division round
     halves up just the same, and to ARM's SQRDMULH.
     """
     return smaller((a * b + splat(_HALF)) >> splat(np.int64(31)), splat(_INT32_MAX))
@@ -115,3 +120,30 @@ def multiply_tosa_double_rounding(value: Number, multiplier: Number, shift: Numb
     half = select(shift > splat(np.int64(31)), splat(_HALF), zero_like(value))
     nudge = select(value < zero_like(value), -half, half)
     return rounding_shift_right(value * multiplier + nudge, shift)
+
+
+@intrinsic
+def upper_product(typing_context: Any, value: Vector, multiplier: Vector, addend: Vector) -> Generated:
+    """The upper 32 bits of value * multiplier + addend: two numbers of 32 bits without a sign, and one of 64.
+
+    Every second element is multiplied at once, for that is what processors have: numbers of 32 bits in the lower halves
+    of elements of 64.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        count = LANES // 2
+        words, halves = ir.VectorType(ir.IntType(64), count), ir.VectorType(ir.IntType(32), LANES)
+        lower = ir.Constant(words, [0xFFFFFFFF] * count)
+        upper = ir.Constant(words, [32] * count)
+        pairs = [builder.bitcast(each, words) for each in arguments[:2]]
+        products = []
+        for odd in (0, 1):
+            a, b = (builder.lshr(pair, upper) if odd else builder.and_(pair, lower) for pair in pairs)
+            places = ir.Constant(ir.VectorType(ir.IntType(32), count), list(range(odd, LANES, 2)))
+            added = builder.shuffle_vector(arguments[2], arguments[2], places)
+            products.append(builder.bitcast(builder.add(builder.mul(a, b, flags=("nuw",)), added), halves))
+        # The upper half of an element is the second one, on every processor that numba compiles for.
+        order = [place + 1 + odd * LANES for place in range(0, LANES, 2) for odd in (0, 1)]
+        return builder.shuffle_vector(*products, ir.Constant(halves, order))
+
+    return Vector(types.int32)(value, multiplier, addend), generate

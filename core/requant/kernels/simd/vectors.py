@@ -229,7 +229,7 @@ def first_of(typing_context: Any, mask: Vector) -> Generated:
 
 
 @intrinsic
-def some(typing_context: Any, mask: Vector) -> Generated:
+def any_lane(typing_context: Any, mask: Vector) -> Generated:
     """Whether the mask has any element."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

@@ -15,11 +15,16 @@ r >= 17 holds 2^(r-13) to 2^(r-12) - 1, except that rank 17 begins at 17.
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
 from numba import types
 
-from requant.kernels.jit.jit import Array, Kernel, Number, device, kernel, readable, writable
+from requant.kernels.jit.jit import Array, Kernel, Number, device, kernel
+from requant.kernels.jit.signature import F64, I8, I16, I32, I64, In, Out
 from requant.kernels.scalar.rounding import round_half_even
+
+Value = TypeVar("Value", I8, I16, I32, I64)
 
 LARGEST_EXACT = 16
 """The largest magnitude that has a bucket of its own."""
@@ -89,20 +94,15 @@ def _tally(differences: Array, magnitudes: Array, tables: Array) -> None:
 def _compare(floats: bool) -> Kernel:
     dtypes = (types.int16, types.int32, types.int64) if floats else (types.int8, types.int16, types.int32, types.int64)
 
-    @kernel(
-        *(
-            (
-                readable(dtype),  # a
-                readable(dtype),  # b
-                types.int64,  # start: index of a[0] in the whole tensor
-                types.int64,  # code: of floats, the bits of infinity; of integers, what flips unsigned ones to signed
-                writable(types.int64),  # counts, added to: a tally
-                writable(types.int64),  # positions: the indices of the first mismatches, as many as it has room for
-            )
-            for dtype in dtypes
-        )
-    )
-    def compare(a: Array, b: Array, start: Number, code: Number, counts: Array, positions: Array) -> None:
+    @kernel(*({Value: each} for each in dtypes))
+    def compare(
+        a: In[Value],
+        b: In[Value],
+        start: I64,  # index of a[0] in the whole tensor
+        code: I64,  # of floats, the bits of infinity; of integers, what flips unsigned ones to signed
+        counts: Out[I64],  # added to: a tally
+        positions: Out[I64],  # the indices of the first mismatches, as many as it has room for
+    ) -> None:
         magnitude_mask = (np.int64(1) << (8 * a.itemsize - 1)) - 1
         differences = np.empty(_BLOCK, np.int64)
         unlike = np.empty(_BLOCK, np.int64)
@@ -159,17 +159,15 @@ COMPARE_FLOATS = _compare(floats=True)
 """Of the patterns of floats, as u16, i32 and i64 arrays."""
 
 
-@kernel(
-    (
-        readable(types.float64),  # a
-        readable(types.float64),  # b
-        readable(types.float64),  # steps: the size of one step at each element
-        types.int64,  # start: index of a[0] in the whole tensor
-        writable(types.int64),  # counts, added to: a tally
-        writable(types.int64),  # positions: the indices of the first mismatches, as many as it has room for
-    )
-)
-def compare_reals(a: Array, b: Array, steps: Array, start: Number, counts: Array, positions: Array) -> None:
+@kernel()
+def compare_reals(
+    a: In[F64],
+    b: In[F64],
+    steps: In[F64],  # the size of one step at each element
+    start: I64,  # index of a[0] in the whole tensor
+    counts: Out[I64],  # added to: a tally
+    positions: Out[I64],  # the indices of the first mismatches, as many as it has room for
+) -> None:
     """Of the real numbers that quantized elements stand for. Unequal reals less than half a step apart differ by 0."""
     differences = np.empty(_BLOCK, np.int64)
     unlike = np.empty(_BLOCK, np.int64)

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import types
 
-from requant.kernels.jit.jit import Array, Number, device, kernel, readable, writable
+from requant.kernels.jit.jit import Array, Number, device, kernel
+from requant.kernels.jit.signature import I64, In, Out
 from requant.kernels.scalar.pairwise_sum import pairwise_sum
 from requant.kernels.scalar.rounding import bits_of_f32, f32_of_bits, fused_multiply_add
 
@@ -85,18 +85,14 @@ def _normalized_divergence(p: Array, q: Array) -> Number:
     return pairwise_sum(q)
 
 
-@kernel(
-    (
-        readable(types.int64),  # counts, row after row
-        readable(types.int64),  # bins, one per row; at most `stride`
-        types.int64,  # stride: from one row of counts to the next
-        types.int64,  # levels; half of them at most half of the bins
-        writable(types.int64),  # starts: the first bin of the chosen candidate, one per row
-        writable(types.int64),  # ends: the one after the last, one per row
-    )
-)
+@kernel()
 def onnxruntime_divergence(
-    counts: Array, bins: Array, stride: Number, levels: Number, starts: Array, ends: Array
+    counts: In[I64],  # row after row
+    bins: In[I64],  # one per row; at most `stride`
+    stride: I64,  # from one row of counts to the next
+    levels: I64,  # levels; half of them at most half of the bins
+    starts: Out[I64],  # the first bin of the chosen candidate, one per row
+    ends: Out[I64],  # the one after the last, one per row
 ) -> None:
     """Choose by onnxruntime's rule: parts around the middle bin, from `levels` bins to all of them.
 
@@ -118,7 +114,7 @@ def onnxruntime_divergence(
             start = middle - reach
             end = min(middle + reach + 1, bins[row])
             length = end - start
-            part = tally[start:end]
+            part: Array = tally[start:end]
             p = p_counts[:length]
             q = merged[:length]
             p[:] = part
@@ -149,18 +145,14 @@ def onnxruntime_divergence(
                 ends[row] = end
 
 
-@kernel(
-    (
-        readable(types.int64),  # counts, row after row
-        readable(types.int64),  # bins, one per row; at least 2, at most `stride`
-        types.int64,  # stride: from one row of counts to the next
-        types.int64,  # levels
-        types.int64,  # fewest: bins of the smallest candidate; at most `bins`
-        writable(types.int64),  # ends: how many bins the chosen candidate has, one per row
-    )
-)
+@kernel()
 def model_optimizer_divergence(
-    counts: Array, bins: Array, stride: Number, levels: Number, fewest: Number, ends: Array
+    counts: In[I64],  # row after row
+    bins: In[I64],  # one per row; at least 2, at most `stride`
+    stride: I64,  # from one row of counts to the next
+    levels: I64,
+    fewest: I64,  # bins of the smallest candidate; at most `bins`
+    ends: Out[I64],  # how many bins the chosen candidate has, one per row
 ) -> None:
     """Choose by the rule of NVIDIA's Model Optimizer, for histograms of magnitudes: parts from the first bin on.
 

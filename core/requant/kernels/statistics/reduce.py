@@ -1,4 +1,4 @@
-"""Minimum and maximum of floats, for each parameter of a layout (`requant.kernels.loop.layout`).
+"""Minimum and maximum of floats for each parameter of a layout (`requant.kernels.loops`), and elements in their order.
 
 Floats are compared as integers that have the same order: of the bit pattern b of N bits, read as signed,
 
@@ -11,13 +11,16 @@ and every way to cut a tensor into pieces gives the same answer. -0 is below +0.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numba import types
 
-from requant.kernels.jit.jit import Array, Kernel, Number, kernel, readable, writable
-from requant.kernels.loop.layout import after_rows, left_in_row, locate
+from requant.kernels.jit.jit import Kernel, kernel
+from requant.kernels.jit.signature import I16, I32, I64, In, Out, Real
+from requant.kernels.loops import locate, next_run
+
+Bits = TypeVar("Bits", I16, I32, I64)
 
 _CONTAINERS: dict[int, tuple[types.Type, Any]] = {
     16: (types.int16, np.int16),
@@ -31,35 +34,22 @@ def _minimum_maximum(width: int, cycle: bool) -> Kernel:
     shift = width - 1
     magnitude = (1 << shift) - 1
 
-    @kernel(
-        (
-            readable(numba_type),  # bits: the patterns of the floats
-            types.int64,  # start: index of bits[0] in the whole tensor
-            types.int64,  # run     \
-            types.int64,  # channels | requant.kernels.loop.layout
-            types.int64,  # group    |
-            types.int64,  # groups  /
-            writable(numba_type),  # lows: the smallest key of each parameter so far
-            writable(numba_type),  # highs: the largest
-        )
-    )
+    @kernel({Bits: numba_type})
     def minimum_maximum(
-        bits: Array,
-        start: Number,
-        run: Number,
-        channels: Number,
-        group: Number,
-        groups: Number,
-        lows: Array,
-        highs: Array,
+        bits: In[Bits],  # the patterns of the floats
+        start: I64,  # index of bits[0] in the whole tensor
+        run: I64,  # run, channels, group and groups: as in requant.kernels.loops
+        channels: I64,
+        group: I64,
+        groups: I64,
+        lows: Out[Bits],  # the smallest key of each parameter so far
+        highs: Out[Bits],  # the largest
     ) -> None:
         layout = (run, channels, group, groups, cycle)
         place = locate(start, layout)
         done = 0
         while done < bits.size:
-            length = min(left_in_row(place, layout), bits.size - done)
-            first = place[0] + place[1]
-            place = after_rows(1, length, place, layout)
+            first, length, place = next_run(place, bits.size - done, layout)
             patterns = bits[done : done + length]
             if cycle:
                 low_row = lows[first : first + length]
@@ -86,3 +76,31 @@ MINIMUM_MAXIMUM: dict[tuple[int, bool], Kernel] = {
     (width, cycle): _minimum_maximum(width, cycle) for width in _CONTAINERS for cycle in (False, True)
 }
 """The kernel for (bits of a float, cycle)."""
+
+
+@kernel({Real: types.float32}, {Real: types.float64})
+def order_by_channel(
+    source: In[Real],
+    target: Out[Real],  # all elements in their new order
+    start: I64,  # index of source[0] in the whole tensor
+    run: I64,  # run, channels, group and groups: as in requant.kernels.loops
+    channels: I64,
+    group: I64,
+    groups: I64,
+    owners: In[I64],  # the parameter of each entry of the layout
+    ends: Out[I64],  # for each parameter, where its next element goes
+) -> None:
+    """Move each run of `source` to the end of what its parameter has so far."""
+    layout = (run, channels, group, groups, False)
+    place = locate(start, layout)
+    done = 0
+    while done < source.size:
+        parameter, length, place = next_run(place, source.size - done, layout)
+        owner = owners[parameter]
+        inputs = source[done : done + length]
+        # Within the target: the caller's `ends` begin at the sums of the sizes of the parameters before.
+        outputs = target[ends[owner] : ends[owner] + length]
+        for i in range(inputs.size):
+            outputs[i] = inputs[i]
+        ends[owner] += length
+        done += length

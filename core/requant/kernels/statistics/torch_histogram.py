@@ -7,9 +7,9 @@ of eight. Source: torch 2.13 torch/ao/quantization/observer.py, ATen HistogramKe
 from __future__ import annotations
 
 import numpy as np
-from numba import types
 
-from requant.kernels.jit.jit import Array, Number, device, kernel, readable, writable
+from requant.kernels.jit.jit import Array, Number, device, kernel
+from requant.kernels.jit.signature import F32, I64, In, Out
 from requant.kernels.scalar.rounding import fused_multiply_add, round_down
 
 _F32 = np.float32
@@ -22,15 +22,13 @@ _CHAINS = 4
 _LEVELS = 4
 
 
-@kernel(
-    (
-        readable(types.float32),  # values: no NaN
-        types.float32,  # first
-        types.float32,  # last; above first
-        writable(types.float32),  # counts: one per bin, added to
-    )
-)
-def torch_histc(values: Array, first: Number, last: Number, counts: Array) -> None:
+@kernel()
+def torch_histc(
+    values: In[F32],  # no NaN
+    first: F32,
+    last: F32,  # last; above first
+    counts: Out[F32],  # one per bin, added to
+) -> None:
     """Count in bins of equal width: bin(x) = trunc((x - first) * n / (last - first)), the last edge in the last bin.
 
     Values outside of first to last are not counted. f32 counts stay at 2^24. Where the product overflows, torch's bin
@@ -46,18 +44,14 @@ def torch_histc(values: Array, first: Number, last: Number, counts: Array) -> No
             counts[np.int64(place if place < top else top)] += _ONE
 
 
-@kernel(
-    (
-        readable(types.float32),  # counts, one per bin
-        types.float32,  # old_first
-        types.float32,  # old_last; above old_first
-        types.float32,  # first, at most old_first
-        types.float32,  # last, at least old_last
-        writable(types.float32),  # target: one per bin, zeros
-    )
-)
+@kernel()
 def torch_stretch(
-    counts: Array, old_first: Number, old_last: Number, first: Number, last: Number, target: Array
+    counts: In[F32],  # one per bin
+    old_first: F32,  # old_first
+    old_last: F32,  # old_last; above old_first
+    first: F32,  # at most old_first
+    last: F32,  # at least old_last
+    target: Out[F32],  # one per bin, zeros
 ) -> None:
     """Move a histogram to a wider range: each bin in 16 equal parts, each to the bin that its middle lies in."""
     bins = counts.size
@@ -83,14 +77,12 @@ def _linspace(index: Number, count: Number, first: Number, last: Number, step: N
     return fused_multiply_add(-step, _F32(count - index - 1), last)
 
 
-@kernel(
-    (
-        types.float32,  # first
-        types.float32,  # last
-        writable(types.float32),  # target: at least two numbers
-    )
-)
-def torch_linspace(first: Number, last: Number, target: Array) -> None:
+@kernel()
+def torch_linspace(
+    first: F32,
+    last: F32,
+    target: Out[F32],  # at least two numbers
+) -> None:
     """Fill `target` with numbers from first to last at equal distances."""
     step = _F32(_F32(last - first) / _F32(target.size - 1))
     for index in range(target.size):
@@ -99,7 +91,7 @@ def torch_linspace(first: Number, last: Number, target: Array) -> None:
 
 @device
 def _sum_rows(values: Array, width: Number) -> Number:
-    """Sum all whole vectors of `width` lanes, each lane apart, into the first lanes of an array."""
+    """Sum all whole rows of `width` numbers, each column apart, into the first columns of an array."""
     rows = values.size // width
     lengths = rows // _CHAINS
     power = max(4, _ceiling_log_2(lengths) // _LEVELS)
@@ -109,27 +101,27 @@ def _sum_rows(values: Array, width: Number) -> Number:
     done = 0
     while done + chunk <= lengths:
         for index in range(done, done + chunk):
-            for lane in range(row_size):
-                levels[lane] += values[index * row_size + lane]
+            for column in range(row_size):
+                levels[column] += values[index * row_size + column]
         done += chunk
         for level in range(1, _LEVELS):
-            for lane in range(row_size):
-                levels[level * row_size + lane] += levels[(level - 1) * row_size + lane]
-                levels[(level - 1) * row_size + lane] = _F32(0.0)
+            for column in range(row_size):
+                levels[level * row_size + column] += levels[(level - 1) * row_size + column]
+                levels[(level - 1) * row_size + column] = _F32(0.0)
             if done & ((chunk - 1) << (level * power)):
                 break
     for index in range(done, lengths):
-        for lane in range(row_size):
-            levels[lane] += values[index * row_size + lane]
+        for column in range(row_size):
+            levels[column] += values[index * row_size + column]
     for level in range(1, _LEVELS):
-        for lane in range(row_size):
-            levels[lane] += levels[level * row_size + lane]
+        for column in range(row_size):
+            levels[column] += levels[level * row_size + column]
     for row in range(lengths * _CHAINS, rows):
-        for lane in range(width):
-            levels[lane] += values[row * width + lane]
+        for column in range(width):
+            levels[column] += values[row * width + column]
     for chain in range(1, _CHAINS):
-        for lane in range(width):
-            levels[lane] += levels[chain * width + lane]
+        for column in range(width):
+            levels[column] += levels[chain * width + column]
     return levels[:width]
 
 
@@ -146,12 +138,12 @@ def torch_sum(values: Array) -> Number:
     """The sum of a contiguous f32 array in the order of torch.sum."""
     if values.size < _VECTOR:
         return _sum_rows(values, 1)[0]
-    lanes = _sum_rows(values, _VECTOR)
+    columns = _sum_rows(values, _VECTOR)
     total = _F32(0.0)
     for index in range(values.size - values.size % _VECTOR, values.size):
         total += values[index]
-    for lane in range(_VECTOR):
-        total += lanes[lane]
+    for column in range(_VECTOR):
+        total += columns[column]
     return total
 
 
@@ -196,16 +188,14 @@ def _quantization_error(
     return torch_sum(norms)
 
 
-@kernel(
-    (
-        readable(types.float32),  # counts, one per bin
-        types.float32,  # minimum
-        types.float32,  # maximum
-        types.int64,  # levels: 2^bits of the storage
-        writable(types.float32),  # bounds: the minimum and the maximum that were found
-    )
-)
-def torch_search(counts: Array, minimum: Number, maximum: Number, levels: Number, bounds: Array) -> None:
+@kernel()
+def torch_search(
+    counts: In[F32],  # one per bin
+    minimum: F32,
+    maximum: F32,
+    levels: I64,  # 2^bits of the storage
+    bounds: Out[F32],  # the minimum and the maximum that were found
+) -> None:
     """Narrow the range, always on the side with more bins per step of 1e-5 of all counts, until the error grows."""
     bins = counts.size
     bin_width = (np.float64(maximum) - np.float64(minimum)) / np.float64(bins)

@@ -14,8 +14,7 @@ import pytest
 from requant.calibration.finished_type import PerAxis
 from requant.calibration.methods import CALIBRATION_METHODS, CalibratedRanges
 from requant.errors import LimitError, ParameterError, PreconditionError
-from requant.kernels.statistics.histogram import HISTOGRAM, HISTOGRAM_BETWEEN
-from requant.kernels.statistics.histogram_rows import EQUAL_EDGES, bin_of_share
+from requant.kernels.statistics.histogram import EQUAL_EDGES, HISTOGRAM, HISTOGRAM_BETWEEN, bin_of_share
 from tests.core.calibration.methods.observation import Array, find, samples, target
 from tests.oracles import calibration as oracle
 from tests.support.cases import EXHAUSTIVE

@@ -18,7 +18,7 @@ from requant.errors import (
     UnknownNameError,
     UnsupportedError,
 )
-from requant.kernels.statistics.squared_error import SQUARED_ERROR
+from requant.kernels.statistics.error_sums import SQUARED_ERROR
 from requant.plan.channels import Channels, channels_of
 from tests.core.calibration.methods.observation import Array, find, samples, target
 from tests.oracles import calibration as calibration_oracle

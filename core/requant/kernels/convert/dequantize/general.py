@@ -10,8 +10,9 @@ import numpy as np
 from numba import types
 
 from requant.formats.rules import Difference
-from requant.kernels.jit.jit import Array, Kernel, Number, device, kernel, readable, writable
-from requant.kernels.loop.layout import after_rows, left_in_row, locate
+from requant.kernels.jit.jit import Kernel, Number, device, kernel
+from requant.kernels.jit.signature import I64, In, Out, Real
+from requant.kernels.loops import locate, next_run
 from requant.kernels.scalar.rounding import (
     Precision,
     round_f32_to_f16,
@@ -39,43 +40,26 @@ def _float_of(value: Number, precision: Number) -> Number:
 def _dequantize_any(real: types.Type) -> Kernel:
     in_f32 = real is types.float32
 
-    @kernel(
-        (
-            readable(types.int64),  # source
-            writable(real),  # target
-            types.int64,  # start: index of source[0] in the whole tensor
-            types.int64,  # run     \
-            types.int64,  # channels | requant.kernels.loop.layout
-            types.int64,  # group    |
-            types.int64,  # groups  /
-            readable(real),  # scales
-            readable(types.int64),  # zero points
-            types.int64,  # Difference, by its code
-            types.int64,  # Precision of the steps
-            types.int64,  # Precision of the result
-        )
-    )
+    @kernel({Real: real})
     def dequantize(
-        source: Array,
-        target: Array,
-        start: Number,
-        run: Number,
-        channels: Number,
-        group: Number,
-        groups: Number,
-        scales: Array,
-        zero_points: Array,
-        difference: Number,
-        steps: Number,
-        result: Number,
+        source: In[I64],
+        target: Out[Real],
+        start: I64,  # index of source[0] in the whole tensor
+        run: I64,  # run, channels, group and groups: as in requant.kernels.loops
+        channels: I64,
+        group: I64,
+        groups: I64,
+        scales: In[Real],
+        zero_points: In[I64],
+        difference: I64,  # by its code
+        steps: I64,  # Precision of the steps
+        result: I64,  # Precision of the result
     ) -> None:
         layout = (run, channels, group, groups, False)
         place = locate(start, layout)
         done = 0
         while done < source.size:
-            length = min(left_in_row(place, layout), source.size - done)
-            parameter = place[0] + place[1]
-            place = after_rows(1, length, place, layout)
+            parameter, length, place = next_run(place, source.size - done, layout)
             scale = scales[parameter]
             zero_point = zero_points[parameter]
             for i in range(done, done + length):

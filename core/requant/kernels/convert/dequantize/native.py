@@ -13,12 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numba import types
 
-from requant.kernels.jit.jit import Array, Kernel, Number, device, inlined, kernel, readable, writable
+from requant.kernels.jit.jit import Array, Kernel, Number, device, inlined, kernel
 from requant.kernels.jit.processor import prefer_wide_vectors
-from requant.kernels.loop.layout import locate, next_vector, unpacked
-from requant.kernels.loop.spans import row_loop
+from requant.kernels.jit.signature import F32, I32, I64, U8, Bool, In, Out
+from requant.kernels.loops import locate, next_vector, row_loop, unpacked
 from requant.kernels.scalar.rounding import Precision
 from requant.kernels.simd.integer_lanes import Storage, load_int32
 from requant.kernels.simd.memory import elements_of, load, load_one
@@ -109,7 +108,7 @@ def _loop(double: bool) -> Callable[..., Number]:
         length: Number,
         parameter: Number,
         cycle: Number,
-        care: Number,
+        check: Number,
         seen: Number,
     ) -> Number:
         source, target, scales, zero_points, storage, kind, steps = work
@@ -152,33 +151,19 @@ def _loop(double: bool) -> Callable[..., Number]:
 def _dequantize(double: bool) -> Kernel:
     convert_between = _loop(double)
 
-    @kernel(
-        (
-            readable(types.uint8),  # source, as bytes
-            writable(types.uint8),  # target, as bytes
-            types.int64,  # start: index of source[0] in the whole tensor
-            types.int64,  # how many elements there are
-            readable(types.int64),  # requant.kernels.loop.layout.unpacked
-            readable(types.float32),  # scales, one for each parameter
-            readable(types.int32),  # zero points, likewise
-            types.int64,  # Storage of the source
-            types.int64,  # FloatKind of the target, not F64
-            types.int64,  # Precision of the steps; but NATIVE for f64 products
-            types.boolean,  # whether q and z become floats before they are subtracted
-        )
-    )
+    @kernel()
     def dequantize(
-        source: Array,
-        target: Array,
-        start: Number,
-        size: Number,
-        numbers: Array,
-        scales: Array,
-        zero_points: Array,
-        storage: Number,
-        kind: Number,
-        precision: Number,
-        of_floats: Number,
+        source: In[U8],  # as bytes
+        target: Out[U8],  # as bytes
+        start: I64,  # index of source[0] in the whole tensor
+        size: I64,  # how many elements there are
+        numbers: In[I64],  # requant.kernels.loops.unpacked
+        scales: In[F32],  # one for each parameter
+        zero_points: In[I32],  # likewise
+        storage: I64,  # of the source
+        kind: I64,  # FloatKind of the target, not F64
+        precision: I64,  # of the steps; but NATIVE for f64 products
+        of_floats: Bool,  # whether q and z become floats before they are subtracted
     ) -> None:
         prefer_wide_vectors()
         work = (

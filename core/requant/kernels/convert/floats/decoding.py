@@ -13,16 +13,16 @@ from __future__ import annotations
 from enum import IntEnum
 
 import numpy as np
-from numba import types
 
-from requant.kernels.jit.jit import Array, Number, device, inlined, kernel, readable, writable
+from requant.kernels.jit.jit import Array, Number, device, inlined, kernel
 from requant.kernels.jit.processor import prefer_wide_vectors
-from requant.kernels.loop.layout import next_vector
-from requant.kernels.loop.spans import STOP, span_loop
+from requant.kernels.jit.signature import F32, I64, U8, In, Out
+from requant.kernels.loops import STOP, next_vector, span_loop
 from requant.kernels.simd.memory import elements_of, load, load_one
 from requant.kernels.simd.narrow import store_f32
 from requant.kernels.simd.vector import LANES
 from requant.kernels.simd.vectors import (
+    any_lane,
     bits_as,
     convert,
     count,
@@ -30,7 +30,6 @@ from requant.kernels.simd.vectors import (
     first_of,
     larger,
     select,
-    some,
     splat,
     zero_like,
 )
@@ -147,15 +146,15 @@ def _convert_rows(
     length: Number,
     parameter: Number,
     cycle: Number,
-    care: Number,
+    check: Number,
     seen: tuple[Number, Number],
 ) -> tuple[Number, Number]:
     """`seen`: the last code in the order of `_rank`, and how many are NaN."""
     source, target, scales, kind, format_, order, specials, _ = work
     # With constants where it pays.
-    if kind != _F32 or cycle or care > 0:
+    if kind != _F32 or cycle or check > 0:
         seen = _whole_vectors(
-            source, target, begin, rows, length, scales, parameter, cycle, kind, format_, order, care > 0, specials,
+            source, target, begin, rows, length, scales, parameter, cycle, kind, format_, order, check > 0, specials,
             seen,
         )  # fmt: skip
     else:
@@ -176,13 +175,13 @@ def _convert_rows(
 
 
 @inlined
-def _finish(work: tuple[Number, ...], care: Number, seen: tuple[Number, Number], counts: Array) -> Number:
+def _finish(work: tuple[Number, ...], check: Number, seen: tuple[Number, Number], counts: Array) -> Number:
     most, missing = seen
     finite, only_finite = work[7]
-    needed = np.int64(some(most > finite))
+    needed = np.int64(any_lane(most > finite))
     if needed > 0 and only_finite:
         return STOP
-    if needed <= care:
+    if needed <= check:
         counts[2] += missing
     return needed
 
@@ -190,27 +189,16 @@ def _finish(work: tuple[Number, ...], care: Number, seen: tuple[Number, Number],
 _convert = span_loop(_convert_rows, _finish)
 
 
-@kernel(
-    (
-        readable(types.uint8),  # codes
-        writable(types.uint8),  # target, as bytes
-        types.int64,  # start: index of source[0] in the whole tensor
-        readable(types.int64),  # requant.kernels.loop.layout.unpacked
-        readable(types.float32),  # scales, one for each parameter
-        readable(types.int64),  # rules, by Field
-        writable(types.int64),  # counts, of which the third is that of NaN
-    ),
-    returns=types.int64,
-)
+@kernel()
 def decode(
-    codes_of_source: Array,
-    target_bytes: Array,
-    start: Number,
-    numbers: Array,
-    all_scales: Array,
-    rules: Array,
-    counts: Array,
-) -> Number:
+    codes_of_source: In[U8],  # codes
+    target_bytes: Out[U8],  # target, as bytes
+    start: I64,  # index of source[0] in the whole tensor
+    numbers: In[I64],  # requant.kernels.loops.unpacked
+    all_scales: In[F32],  # scales, one for each parameter
+    rules: In[I64],  # by Field
+    counts: Out[I64],  # of which the third is that of NaN
+) -> I64:
     """Return the index of the first number that is no code of the format, or -1."""
     prefer_wide_vectors()
     source, size = elements_of(codes_of_source), codes_of_source.size
@@ -231,6 +219,6 @@ def decode(
     last_code = splat(np.int32((1 << rules[_WIDTH]) - 1))
     for i in range(done, size, LANES):
         wrong = convert(load(source, i, first(size - i)), np.int32) > last_code
-        if some(wrong):
-            return i + first_of(wrong)
+        if any_lane(wrong):
+            return int(i + first_of(wrong))
     return -1

@@ -1,35 +1,90 @@
 """Kernels from floats to the codes of floats of at most 16 bits, for every format by its numbers.
 
     y = x,  x * r  or  x / s         one rounding; to f16 or bf16 once more where each step is in that type
-    normal:    code = RNE(bits of |y| / 2^(p - m)) - ((lane's bias - bias) << m)
+    normal:    code = RNE(bits of |y| / 2^(p - m)) - ((bias of the real - bias) << m)
     subnormal: code = bits(|y| + M) - bits(M), M the power of two whose last place is the format's smallest value
 
-m is the number of mantissa bits of the format, p that of the lane. The first is done in integers, where a carry moves
-to the next exponent by itself. What is written for overflow, infinities and NaN is handed in as codes, so one loop
-serves every authority.
+m is the number of mantissa bits of the format, p that of the real number y. The first is done in integers, where a
+carry moves to the next exponent by itself. What is written for overflow, infinities and NaN is handed in as codes, so
+one loop serves every authority.
 
-Only these ask what a value is. So a span of the tensor is converted without asking, and the largest |y| kept; if that
-is an overflow, the span is converted once more by a loop that looks for overflows, and if it is an infinity or NaN by
-one that asks everything. The lanes are f32, to which an f64 is rounded first; or f64.
+Only these need to know what a value is. So a span of the tensor is converted without checks, and the largest |y| kept;
+if that is an overflow, the span is converted once more by a loop that looks for overflows, and if it is an infinity or
+NaN by one that checks everything. y is an f32, to which an f64 is rounded first; or an f64.
 """
 
 from __future__ import annotations
 
+from enum import IntEnum
+
 import numpy as np
 from numba import types
 
-from requant.kernels.convert.floats.rules import Field, Scaling
-from requant.kernels.jit.jit import Array, Kernel, Number, device, inlined, kernel, readable, writable
+from requant.kernels.jit.jit import Array, Kernel, Number, device, inlined, kernel
 from requant.kernels.jit.processor import prefer_wide_vectors
-from requant.kernels.loop.layout import next_vector
-from requant.kernels.loop.spans import span_loop
+from requant.kernels.jit.signature import I64, U8, In, Out, Real
+from requant.kernels.loops import next_vector, span_loop
 from requant.kernels.scalar.rounding import Precision
 from requant.kernels.simd.integer_lanes import store_integers
 from requant.kernels.simd.memory import elements_of, load, load_as, load_one
 from requant.kernels.simd.rounding import round_to_precision
 from requant.kernels.simd.vector import LANES
-from requant.kernels.simd.vectors import bits_as, count, first, first_of, larger, select, some, splat, zero_like
+from requant.kernels.simd.vectors import any_lane, bits_as, count, first, first_of, larger, select, splat, zero_like
 from requant.kernels.simd.widen import FloatKind, load_f32
+
+
+class Field(IntEnum):
+    """Where each number stands in the kernel's `rules`. Codes are magnitude codes, without the sign."""
+
+    SOURCE = 0
+    """FloatKind of the source; always F64 where y is an f64."""
+    SCALING = 1
+    PRECISION = 2
+    """What y is rounded to, as `requant.kernels.scalar.rounding.Precision`."""
+    ADDS_ZERO = 3
+    """Whether +0 is added to y, so that -0 loses its sign."""
+    THROUGH_F16 = 4
+    """Whether y is then rounded to f16, as oneDNN does it. It adds a zero point of +0 on its way."""
+    NAN_UNDEFINED = 5
+    """Whether NaN is an error."""
+    BYTES = 6
+    """Those of a code."""
+    MANTISSA_BITS = 7
+    BIAS = 8
+    SIGN_BIT = 9
+    ZERO_SIGN = 10
+    """The sign bit of a zero: 0 where the format has no negative zero."""
+    HIGHEST = 11
+    """The bits of the largest |y| that is no overflow."""
+    OVERFLOW = 12
+    """The code of an overflow."""
+    INFINITY = 13
+    """The code of an infinity."""
+    NAN = 14
+    """The code of a NaN."""
+    SMALLEST_NAN = 15
+    """The smallest code that is one; a payload that was cut to nothing must not read as infinity."""
+    NAN_PAYLOAD = 16
+    """Mask of the highest mantissa bits of y that a NaN keeps."""
+    NAN_SIGN = 17
+    """Mask of the sign that a NaN keeps."""
+    NAN_FLIP = 18
+    """What the sign of a NaN is then exclusive-ored with."""
+    SLIP_FROM = 19
+    """The bits of |y| from this, which is beyond HIGHEST,"""
+    SLIP_TO = 20
+    """to below this"""
+    SLIP = 21
+    """give this code, whatever the rest says."""
+
+
+class Scaling(IntEnum):
+    """How y comes from x and the factor of its channel. NONE leaves a NaN as it is."""
+
+    NONE = 0
+    MULTIPLICATION = 1
+    DIVISION = 2
+
 
 _SOURCE, _SCALING, _PRECISION = int(Field.SOURCE), int(Field.SCALING), int(Field.PRECISION)
 _ADDS_ZERO, _THROUGH_F16, _NAN_UNDEFINED = int(Field.ADDS_ZERO), int(Field.THROUGH_F16), int(Field.NAN_UNDEFINED)
@@ -42,8 +97,8 @@ _SLIP_FROM, _SLIP_TO, _SLIP = int(Field.SLIP_FROM), int(Field.SLIP_TO), int(Fiel
 _NO_SCALING, _DIVISION = int(Scaling.NONE), int(Scaling.DIVISION)
 _F32 = int(FloatKind.F32)
 _NATIVE, _F16 = int(Precision.NATIVE), int(Precision.F16)
-# Degrees of care: none; to count overflows; to ask everything.
-_NONE, _COUNTING, _ASKING = range(3)
+# What a span is checked for: nothing; overflow, which is counted; everything.
+_CHECK_NONE, _CHECK_OVERFLOW, _CHECK_ALL = range(3)
 
 
 @device
@@ -62,10 +117,10 @@ def _stepped(y: Number, stepping: bool, steps: tuple[int, bool, bool]) -> Number
 def _encode(in_f64: bool) -> Kernel:
     real = types.float64 if in_f64 else types.float32
     real_class, integer_class = (np.float64, np.int64) if in_f64 else (np.float32, np.int32)
-    mantissa, lane_bias = (52, 1023) if in_f64 else (23, 127)
+    mantissa, real_bias = (52, 1023) if in_f64 else (23, 127)
     last_bit = 63 if in_f64 else 31
     in_f32 = not in_f64
-    infinity_bits = (2 * lane_bias + 1) << mantissa
+    infinity_bits = (2 * real_bias + 1) << mantissa
 
     if in_f64:
 
@@ -90,10 +145,10 @@ def _encode(in_f64: bool) -> Kernel:
         below_half = (1 << (dropped - 1)) - 1
         odd = (magnitude >> number(dropped)) & number(1)
         rounded = (magnitude + (odd + number(below_half))) >> number(dropped)
-        normal = rounded - number((lane_bias - bias) << mantissa_bits)
-        shifter = number((lane_bias + 1 - bias + dropped) << mantissa)
+        normal = rounded - number((real_bias - bias) << mantissa_bits)
+        shifter = number((real_bias + 1 - bias + dropped) << mantissa)
         subnormal = bits_as(bits_as(magnitude, real_class) + bits_as(shifter, real_class), integer_class) - shifter
-        return select(magnitude >= number((lane_bias + 1 - bias) << mantissa), normal, subnormal)
+        return select(magnitude >= number((real_bias + 1 - bias) << mantissa), normal, subnormal)
 
     @device
     def signed(code: Number, bits: Number, sign_bit: Number, zero_sign: Number) -> Number:
@@ -196,7 +251,7 @@ def _encode(in_f64: bool) -> Kernel:
         length: Number,
         parameter: Number,
         cycle: Number,
-        care: Number,
+        check: Number,
         seen: tuple[Number, ...],
     ) -> tuple[Number, ...]:
         """`seen`: the largest |y|, how many saturated low and high and are NaN, and the first NaN that is an error."""
@@ -204,10 +259,10 @@ def _encode(in_f64: bool) -> Kernel:
         divides = scaling == _DIVISION
         most, low, high, missing, undefined = seen
         rest = length
-        if care < _ASKING:
+        if check < _CHECK_ALL:
             so_far = (most, low, high)
             # With constants where it pays: a branch for each vector costs a third of the arithmetic.
-            if care == _COUNTING:
+            if check == _CHECK_OVERFLOW:
                 most, low, high = whole_vectors(
                     source, target, begin, rows, length, factors, parameter, cycle, kind, divides, stepping,
                     steps, format_, item, True, so_far,
@@ -266,21 +321,21 @@ def _encode(in_f64: bool) -> Kernel:
                 kept = nan | ((magnitude >> number(mantissa - mantissa_bits)) & payload)
                 not_a_number = larger(kept, smallest_nan) | ((negative & nan_sign) ^ nan_flip)
                 store_integers(target, i, select(is_nan, not_a_number, code), item, valid)
-                if nan_undefined and undefined < 0 and some(is_nan):
+                if nan_undefined and undefined < 0 and any_lane(is_nan):
                     undefined = start + i + first_of(is_nan)
             begin = end
         return most, low, high, missing, undefined
 
     @inlined
-    def finish(work: tuple[Number, ...], care: Number, seen: tuple[Number, ...], counts: Array) -> Number:
+    def finish(work: tuple[Number, ...], check: Number, seen: tuple[Number, ...], counts: Array) -> Number:
         most, low, high, missing, undefined = seen
-        highest, last_unasked = work[12]
-        needed = _NONE
-        if some(most > highest):
-            needed = _COUNTING
-        if some(most > last_unasked):
-            needed = _ASKING
-        if needed <= care:
+        highest, last_unchecked = work[12]
+        needed = _CHECK_NONE
+        if any_lane(most > highest):
+            needed = _CHECK_OVERFLOW
+        if any_lane(most > last_unchecked):
+            needed = _CHECK_ALL
+        if needed <= check:
             counts[0] += low
             counts[1] += high
             counts[2] += missing
@@ -290,27 +345,16 @@ def _encode(in_f64: bool) -> Kernel:
 
     convert_spans = span_loop(convert_rows, finish)
 
-    @kernel(
-        (
-            readable(types.uint8),  # source, as bytes
-            writable(types.uint8),  # target, as bytes
-            types.int64,  # start: index of source[0] in the whole tensor
-            types.int64,  # how many elements there are
-            readable(types.int64),  # requant.kernels.loop.layout.unpacked
-            readable(real),  # scales or reciprocals, one for each parameter; 1 without scaling
-            readable(types.int64),  # rules, by Field
-            writable(types.int64),  # counts: saturated low, saturated high, NaN, first NaN that is an error or -1
-        )
-    )
+    @kernel({Real: real})
     def encode(
-        source: Array,
-        target: Array,
-        start: Number,
-        size: Number,
-        numbers: Array,
-        factors: Array,
-        rules: Array,
-        counts: Array,
+        source: In[U8],  # as bytes
+        target: Out[U8],  # as bytes
+        start: I64,  # index of source[0] in the whole tensor
+        size: I64,  # how many elements there are
+        numbers: In[I64],  # requant.kernels.loops.unpacked
+        factors: In[Real],  # scales or reciprocals, one for each parameter; 1 without scaling
+        rules: In[I64],  # by Field
+        counts: Out[I64],  # saturated low, saturated high, NaN, first NaN that is an error or -1
     ) -> None:
         prefer_wide_vectors()
         steps = (rules[_PRECISION], rules[_ADDS_ZERO] != 0, rules[_THROUGH_F16] != 0)
@@ -330,10 +374,10 @@ def _encode(in_f64: bool) -> Kernel:
         )  # fmt: skip
         # An infinity is an overflow like any other where both give the same code.
         last_overflow = infinity_bits if rules[_INFINITY] == rules[_OVERFLOW] else infinity_bits - 1
-        last_unasked = number(min(last_overflow, rules[_SLIP_FROM] - 1))
+        last_unchecked = number(min(last_overflow, rules[_SLIP_FROM] - 1))
         work = (
             elements_of(source), elements_of(target), start, elements_of(factors), rules[_SOURCE], rules[_SCALING],
-            rules[_BYTES], steps, stepping, format_, codes, nans, (highest, last_unasked),
+            rules[_BYTES], steps, stepping, format_, codes, nans, (highest, last_unchecked),
         )  # fmt: skip
         none = np.int64(0)
         convert_spans(work, start, size, numbers, (zero_like(highest), none, none, none, np.int64(-1)), counts)
@@ -342,4 +386,4 @@ def _encode(in_f64: bool) -> Kernel:
 
 
 ENCODE: dict[str, Kernel] = {"<f4": _encode(False), "<f8": _encode(True)}
-"""The kernel for the dtype of the lanes."""
+"""The kernel for the dtype that is computed in."""

@@ -6,10 +6,9 @@ becomes of a signalling NaN. Here it becomes a quiet one everywhere, as by the i
 
 from __future__ import annotations
 
-from numba import types
-
-from requant.kernels.jit.jit import Array, kernel, readable, writable
+from requant.kernels.jit.jit import kernel
 from requant.kernels.jit.processor import prefer_wide_vectors
+from requant.kernels.jit.signature import F32, I16, In, Out
 from requant.kernels.simd.memory import elements_of, load, store
 from requant.kernels.simd.narrow import f16_of_f32
 from requant.kernels.simd.vector import LANES
@@ -17,13 +16,11 @@ from requant.kernels.simd.vectors import first
 from requant.kernels.simd.widen import f32_of_f16
 
 
-@kernel(
-    (
-        readable(types.int16),  # f16, as bits
-        writable(types.float32),
-    )
-)
-def widen_f16(source: Array, target: Array) -> None:
+@kernel()
+def widen_f16(
+    source: In[I16],  # f16, as bits
+    target: Out[F32],
+) -> None:
     """The f32 of each f16. A NaN is quiet, with the sign and the payload of the f16."""
     prefer_wide_vectors()
     size, halves, singles = source.size, elements_of(source), elements_of(target)
@@ -35,13 +32,11 @@ def widen_f16(source: Array, target: Array) -> None:
         store(singles, whole, f32_of_f16(load(halves, whole, valid)), valid)
 
 
-@kernel(
-    (
-        readable(types.float32),
-        writable(types.int16),  # f16, as bits
-    )
-)
-def narrow_to_f16(source: Array, target: Array) -> None:
+@kernel()
+def narrow_to_f16(
+    source: In[F32],
+    target: Out[I16],  # f16, as bits
+) -> None:
     """The f16 nearest to each f32 (RNE). Overflow gives infinity. A NaN is quiet, with its sign and the highest bits of
     its payload."""
     prefer_wide_vectors()

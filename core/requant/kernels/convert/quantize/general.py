@@ -3,7 +3,7 @@
 What `requant.kernels.convert.quantize.native` is not specialised for goes through here, and where that stops. The rules
 are numbers that the loops look at for each vector. As there, a span of the tensor is first converted without looking at
 each element: where all integers are within the bounds, nothing saturates, and none comes from what is no number. Where
-they are not far beyond, the span is converted once more and what saturates is counted; elsewhere by a loop that asks
+they are not far beyond, the span is converted once more and what saturates is counted; elsewhere by a loop that checks
 everything.
 
     v = x / s,  x * r  or  fma(x, r, a), rounded to P;   v + a, rounded to P;   round;   + a;   + z
@@ -15,40 +15,150 @@ bits for more.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
 from numba import types
+from numba.extending import overload
 
 from requant.formats.rounding import Rounding
-from requant.formats.rules import Overflow
-from requant.kernels.convert.quantize.rules import Addition, Field
-from requant.kernels.convert.quantize.steps import settled, value_f32, value_f64
-from requant.kernels.jit.jit import Array, Kernel, Number, device, inlined, kernel, readable, writable
+from requant.formats.rules import Overflow, Quotient
+from requant.kernels.jit.jit import Array, Kernel, Number, device, inlined, kernel
 from requant.kernels.jit.processor import prefer_wide_vectors
-from requant.kernels.loop.layout import next_vector
-from requant.kernels.loop.spans import span_loop
+from requant.kernels.jit.signature import I64, U8, In, Integer, Out, Real
+from requant.kernels.loops import next_vector, span_loop
+from requant.kernels.scalar.rounding import Precision
 from requant.kernels.simd.integer_lanes import store_integers
 from requant.kernels.simd.memory import elements_of, load, load_as, load_one
-from requant.kernels.simd.rounding import nearest_integers, round_by
-from requant.kernels.simd.vector import LANES
-from requant.kernels.simd.vectors import clamp, convert, count, first, first_of, larger, select, smaller, some, splat
+from requant.kernels.simd.rounding import nearest_integers, round_by, round_to_precision
+from requant.kernels.simd.vector import LANES, Vector
+from requant.kernels.simd.vectors import (
+    any_lane,
+    clamp,
+    convert,
+    count,
+    first,
+    first_of,
+    larger,
+    multiply_add,
+    select,
+    smaller,
+    splat,
+)
 from requant.kernels.simd.widen import FloatKind, load_f32
 
+
+class Field(IntEnum):
+    """Where each rule stands in the kernel's `rules`."""
+
+    SOURCE = 0
+    """FloatKind of the source, where the kernel computes in f32."""
+    QUOTIENT = 1
+    PRECISION = 2
+    """P, as `requant.kernels.scalar.rounding.Precision`."""
+    ADDITION = 3
+    ROUNDING = 4
+    OVERFLOW = 5
+    NAN_UNDEFINED = 6
+    """Whether NaN is an error."""
+    SEED = 7
+    BYTES = 8
+    """Those of an element of the target."""
+
+
+class Addition(IntEnum):
+    """When a is added, beyond FUSED."""
+
+    NONE = 0
+    BEFORE = 1
+    """Before rounding."""
+    AFTER = 2
+    """After rounding."""
+
+
 _SOURCE, _QUOTIENT, _PRECISION, _ADDITION, _ROUNDING, _OVERFLOW, _NAN_UNDEFINED, _SEED, _BYTES = map(int, Field)
-_F32 = int(FloatKind.F32)
-_AFTER = int(Addition.AFTER)
+_F32, _NATIVE = int(FloatKind.F32), int(Precision.NATIVE)
+_BEFORE, _AFTER = int(Addition.BEFORE), int(Addition.AFTER)
+_DIVISION, _FUSED = Quotient.DIVISION.code, Quotient.FUSED.code
 _SATURATE, _FLOAT_SATURATE = Overflow.SATURATE.code, Overflow.FLOAT_SATURATE.code
-_INDEFINITE, _UNDEFINED, _FLOAT_CLAMP = Overflow.INDEFINITE.code, Overflow.UNDEFINED.code, Overflow.FLOAT_CLAMP.code
+_INDEFINITE, _INDEFINITE_BELOW = Overflow.INDEFINITE.code, Overflow.INDEFINITE_BELOW.code
+_UNDEFINED, _FLOAT_CLAMP = Overflow.UNDEFINED.code, Overflow.FLOAT_CLAMP.code
 _TOWARD_ZERO, _FLOOR = Rounding.TOWARD_ZERO.code, Rounding.FLOOR.code
-# Degrees of care: none; to count what saturates; to ask everything.
-_NONE, _COUNTING, _ASKING = range(3)
+# What a span is checked for: nothing; saturation, which is counted; everything.
+_CHECK_NONE, _CHECK_SATURATION, _CHECK_ALL = range(3)
 
 _INT32_MINIMUM, _BEYOND_INT32 = -2147483648.0, 2147483648.0
 _INT32_MAXIMUM = 2147483647
+_LARGEST_F32_IN_INT32 = 2147483520.0
 # Beyond all bounds, with room for a zero point in the integer.
 _FAR_NARROW = np.float32(1 << 21)
 _FAR_WIDE = np.float64(1 << 40)
+
+
+@device
+def _integer_narrow(rounded: Number, zero: Number, fits: Number, overflow: int) -> Number:
+    """The integral f32 plus z in int32. What is far is as far as any bound; NaN gives anything."""
+    if overflow == _INDEFINITE:
+        return convert(select(fits, rounded, splat(np.float32(_INT32_MINIMUM))), np.int32) + zero
+    if overflow == _INDEFINITE_BELOW:
+        lowest, highest = splat(np.float32(_INT32_MINIMUM)), splat(np.float32(_LARGEST_F32_IN_INT32))
+        return convert(clamp(rounded, lowest, highest), np.int32) + zero
+    near = clamp(rounded, splat(-_FAR_NARROW), splat(_FAR_NARROW))
+    return nearest_integers(near) + zero
+
+
+@device
+def _integer_wide(rounded: Number, zero: Number, fits: Number, overflow: int) -> Number:
+    """The same for f64 and int64."""
+    if overflow == _INDEFINITE:
+        converted = convert(convert(select(fits, rounded, splat(_INT32_MINIMUM)), np.int32), np.int64)
+        # Cutting the sum to 32 bits is what wraps it.
+        return convert(convert(converted + zero, np.int32), np.int64)
+    if overflow == _INDEFINITE_BELOW:
+        clipped = clamp(rounded, splat(_INT32_MINIMUM), splat(_LARGEST_F32_IN_INT32))
+        return convert(convert(nearest_integers(clipped) + zero, np.int32), np.int64)
+    near = clamp(rounded, splat(-_FAR_WIDE), splat(_FAR_WIDE))
+    return nearest_integers(near) + zero
+
+
+def settled(rounded: Number, zero: Number, fits: Number, overflow: int) -> Number:
+    """The integer: of an f32 in int32, of an f64 in int64. `fits`: where int32 holds it; `overflow`: an Overflow."""
+    raise NotImplementedError("for kernels only")
+
+
+@overload(settled, strict=False)
+def _chosen_integer(rounded: Vector, zero: Any, fits: Any, overflow: Any) -> Callable[..., Number]:
+    if rounded.element is types.float32:
+        return lambda rounded, zero, fits, overflow: _integer_narrow(rounded, zero, fits, overflow)
+    return lambda rounded, zero, fits, overflow: _integer_wide(rounded, zero, fits, overflow)
+
+
+@device
+def value_f32(x: Number, factor: Number, addend: Number, steps: tuple[int, int, int]) -> Number:
+    """What is rounded, in f32. `steps`: QUOTIENT, PRECISION, ADDITION."""
+    quotient, precision, addition = steps
+    if quotient == _FUSED:
+        return multiply_add(x, factor, addend)
+    value = x / factor if quotient == _DIVISION else x * factor
+    if precision != _NATIVE:
+        value = round_to_precision(value, precision)
+    if addition == _BEFORE:
+        value = value + addend
+        if precision != _NATIVE:
+            value = round_to_precision(value, precision)
+    return value
+
+
+@device
+def value_f64(x: Number, factor: Number, addend: Number, steps: tuple[int, int, int]) -> Number:
+    """What is rounded, in f64."""
+    quotient, _, addition = steps
+    if quotient == _FUSED:
+        return multiply_add(x, factor, addend)
+    value = x / factor if quotient == _DIVISION else x * factor
+    return value + addend if addition == _BEFORE else value
 
 
 @device
@@ -56,10 +166,10 @@ def _load_f64(source: Array, index: Number, kind: int, mask: Number = None) -> N
     return load_as(source, index, np.float64, mask)
 
 
-def _quantize_any(lane: type[Any], wide: bool) -> Kernel:
-    """The kernel that computes in `lane` and settles in int64 or int32."""
-    real, integer = (types.float64 if lane is np.float64 else types.float32), (types.int64 if wide else types.int32)
-    in_f64 = lane is np.float64
+def _quantize_any(computed: type[Any], wide: bool) -> Kernel:
+    """The kernel that computes in `computed` and settles in int64 or int32."""
+    real, integer = (types.float64 if computed is np.float64 else types.float32), (types.int64 if wide else types.int32)
+    in_f64 = computed is np.float64
     loaded, value_of = (_load_f64, value_f64) if in_f64 else (load_f32, value_f32)
     settling = np.float64 if wide else np.float32
     integer_class = np.int64 if wide else np.int32
@@ -124,7 +234,7 @@ def _quantize_any(lane: type[Any], wide: bool) -> Kernel:
         length: Number,
         parameter: Number,
         cycle: Number,
-        care: Number,
+        check: Number,
         seen: tuple[Number, ...],
     ) -> tuple[Number, ...]:
         """`seen`: the lowest and the highest integer, how many saturated low and high and are NaN, and the first
@@ -135,10 +245,10 @@ def _quantize_any(lane: type[Any], wide: bool) -> Kernel:
         minimum, maximum, first_stored, last_stored = bounds
         least, most, low, high, missing, undefined = seen
         rest = length
-        if care < _ASKING:
+        if check < _CHECK_ALL:
             so_far = (least, most, low, high)
             # With constants where it pays.
-            if care == _COUNTING:
+            if check == _CHECK_SATURATION:
                 least, most, low, high = whole_vectors(
                     source, target, begin, rows, length, start, parameters, parameter, cycle, kind, steps,
                     rounding, seed, item, True, bounds, so_far,
@@ -208,22 +318,22 @@ def _quantize_any(lane: type[Any], wide: bool) -> Kernel:
                 wrong = not_a_number & splat(nan_undefined)
                 if overflow == _UNDEFINED:
                     wrong = wrong | (((integers < lowest) | (integers > highest)) & is_number)
-                if undefined < 0 and some(wrong):
+                if undefined < 0 and any_lane(wrong):
                     undefined = start + i + first_of(wrong)
             begin = end
         return least, most, low, high, missing, undefined
 
     @inlined
-    def finish(work: tuple[Number, ...], care: Number, seen: tuple[Number, ...], counts: Array) -> Number:
+    def finish(work: tuple[Number, ...], check: Number, seen: tuple[Number, ...], counts: Array) -> Number:
         least, most, low, high, missing, undefined = seen
         least_within, most_within, least_near, most_near = work[8]
-        needed = _NONE
-        if some((least < least_within) | (most > most_within)):
-            needed = _COUNTING
-        # A loop that asks everything does not look at extremes.
-        if some((least < least_near) | (most > most_near)) or (care == _ASKING and low + high + missing > 0):
-            needed = _ASKING
-        if needed <= care:
+        needed = _CHECK_NONE
+        if any_lane((least < least_within) | (most > most_within)):
+            needed = _CHECK_SATURATION
+        # A loop that checks everything does not look at extremes.
+        if any_lane((least < least_near) | (most > most_near)) or (check == _CHECK_ALL and low + high + missing > 0):
+            needed = _CHECK_ALL
+        if needed <= check:
             counts[0] += low
             counts[1] += high
             counts[2] += missing
@@ -233,37 +343,22 @@ def _quantize_any(lane: type[Any], wide: bool) -> Kernel:
 
     convert_spans = span_loop(convert_rows, finish)
 
-    @kernel(
-        (
-            readable(types.uint8),  # source, as bytes
-            writable(types.uint8),  # target, as bytes
-            types.int64,  # start: index of source[0] in the whole tensor
-            types.int64,  # how many elements there are
-            readable(types.int64),  # requant.kernels.loop.layout.unpacked
-            readable(real),  # scales or reciprocals, one for each parameter
-            readable(real),  # a, likewise
-            readable(integer),  # z, likewise; 0 where a is added
-            readable(integer),  # what NaN is stored as, likewise
-            readable(types.int64),  # rules, by Field
-            # minimum, maximum, first and last that are stored, lowest and highest of the storage type, lowest and
-            # highest sum that only a number of int32 has with any of the zero points
-            readable(integer),
-            writable(types.int64),  # counts: saturated low, saturated high, NaN, first undefined element or -1
-        )
-    )
+    @kernel({Real: real, Integer: integer})
     def quantize(
-        source: Array,
-        target: Array,
-        start: Number,
-        size: Number,
-        numbers: Array,
-        factors: Array,
-        addends: Array,
-        zeros: Array,
-        nans: Array,
-        rules: Array,
-        bounds: Array,
-        counts: Array,
+        source: In[U8],  # as bytes
+        target: Out[U8],  # as bytes
+        start: I64,  # index of source[0] in the whole tensor
+        size: I64,  # how many elements there are
+        numbers: In[I64],  # requant.kernels.loops.unpacked
+        factors: In[Real],  # scales or reciprocals, one for each parameter
+        addends: In[Real],  # a, likewise
+        zeros: In[Integer],  # z, likewise; 0 where a is added
+        nans: In[Integer],  # what NaN is stored as, likewise
+        rules: In[I64],  # by Field
+        # minimum, maximum, first and last that are stored, lowest and highest of the storage type, lowest and highest
+        # sum that only a number of int32 has with any of the zero points
+        bounds: In[Integer],
+        counts: Out[I64],  # saturated low, saturated high, NaN, first undefined element or -1
     ) -> None:
         prefer_wide_vectors()
         parameters = (elements_of(factors), elements_of(addends), elements_of(zeros))
@@ -300,4 +395,4 @@ QUANTIZE_ANY: dict[tuple[str, bool], Kernel] = {
     ("<f4", True): _quantize_any(np.float32, True),
     ("<f8", True): _quantize_any(np.float64, True),
 }
-"""The kernel for the dtype of the lanes, and whether stored integers have more than 16 bits."""
+"""The kernel for the dtype that is computed in, and whether stored integers have more than 16 bits."""

@@ -1,46 +1,50 @@
-"""Kernels from floats to integers, for the rules that most tensors are quantized by
-(`requant.kernels.convert.quantize.form`).
+"""Kernels from floats to integers, for the rules that most tensors are quantized by: the forms of two formulas.
+
+    v = x / s  or  fma(x, r, fma(x, c, a))       one rounding to f32 each
+    t = RNE(v) + z  or  RNE(v + z)  or  RNA(v) + z
+
+Reciprocals. x / s is the same as fma(x, r, x * c), r = RN(1 / s), c = RN(1 / s - r), for all but a few x, and
+`requant.kernels.scalar.reciprocal` proves for a scale that none of these matters. A product with the reciprocal alone,
+as some systems have it, is the case c = 0; with the zero point added in the same rounding, a = z.
+
+Subnormal x are taken for zero when the scales are such that both give the same: |x / s| far below 1/2.
 
 Systems differ in what becomes of an integer outside of the bounds and of NaN, not in the others. So a span of the
 tensor is converted without looking at each element's bounds: the loop keeps the lowest and the highest t, and if both
-are within the bounds, that is all. If they are not, the span is converted again with more care (`_NONE` and the others
-below). The last degree is right for everything that rules which saturate whatever is too large can meet; for others the
-kernel stops before that and says how far it came, and `requant.kernels.convert.quantize.general` knows the rest.
+are within the bounds, that is all. If they are not, the span is converted again with more checks (`_CHECK_NONE` and the
+others below). The last are right for everything that rules which saturate whatever is too large can meet; for others
+the kernel stops before that and says how far it came, and `requant.kernels.convert.quantize.general` knows the rest.
 
 To bytes, elements go as words of 16 bits on the way out (`requant.kernels.simd.words`).
 """
 
 from __future__ import annotations
 
+from enum import IntEnum
+from typing import NamedTuple, TypeVar
+
 import numpy as np
 from numba import types
 
-from requant.kernels.convert.quantize.form import (
-    WINDOW,
-    WORDS_HOLD,
-    Field,
-    Form,
-    finished,
-    quotient,
-    two_nearest,
-    two_of_any,
-    with_zero,
-)
-from requant.kernels.jit.jit import Array, Kernel, Number, device, inlined, kernel, readable, writable
+from requant.kernels.jit.jit import Array, Kernel, Number, device, inlined, kernel
 from requant.kernels.jit.processor import begin_flushing, end_flushing, prefer_wide_vectors
-from requant.kernels.loop.spans import STOP, span_loop
+from requant.kernels.jit.signature import F32, I8, I16, I32, I64, U16, In, Integer, Out
+from requant.kernels.loops import STOP, span_loop
 from requant.kernels.simd.memory import elements_of, load, load_one, prefetch, store
 from requant.kernels.simd.rounding import nearest_integers
 from requant.kernels.simd.vector import LANES
 from requant.kernels.simd.vectors import (
+    any_lane,
     clamp,
     convert,
     count,
     first,
+    half_away,
     larger,
+    magnitude,
+    multiply_add,
     select,
     smaller,
-    some,
     splat,
     total,
     zero_like,
@@ -57,14 +61,125 @@ from requant.kernels.simd.words import (
     words_of,
 )
 
+_INFINITY = np.float32(np.inf)
+# Beyond all bounds of bytes, whatever their zero point, and beyond WORDS_HOLD.
+_BEYOND_BYTES = np.float32(20000.0)
+
+WORDS_HOLD = 1 << 14
+"""Words are what the integers are as long as they are this small; all zero points of bytes are far below."""
+
+WINDOW = {8: 1 << 21, 16: 1 << 21, 32: 1 << 50}
+"""By the bits of the target: integers of at least this magnitude are outside of the window."""
+
+
+class Form(NamedTuple):
+    """Which of the formulas above. `source` is f32, f16 or bf16; `bits` those of the target's elements."""
+
+    multiplied: bool
+    before: bool
+    away: bool = False
+    source: str = "f32"
+    bits: int = 8
+
+
+class Field(IntEnum):
+    """Where each number stands in the kernels' `numbers`, after those of `requant.kernels.loops.unpacked`."""
+
+    PARAMETERS = 5
+    """How many there are."""
+    FLUSHING = 6
+    """Whether subnormals may be taken for zero."""
+    SATURATING = 7
+    """Whether all that is too large saturates, and NaN is stored."""
+    WORDS_SUFFICE = 8
+    """Whether it also stores NaN within the bounds, so that words can hold whatever there is."""
+    MINIMUM = 9
+    MAXIMUM = 10
+    LOWEST = 11
+    """Of the window."""
+    HIGHEST = 12
+
+
+@device
+def quotient(x: Number, parameter: tuple[Number, ...], multiplied: bool, before: bool, away: bool) -> Number:
+    """v, or v + z: what is rounded to the nearest integer. A parameter is s or r, c, a and z; all are vectors."""
+    factor, correction, addend, zero = parameter
+    value = multiply_add(x, factor, multiply_add(x, correction, addend)) if multiplied else x / factor
+    if before:
+        value = value + convert(zero, np.float32)
+    return half_away(value) if away else value
+
+
+@device
+def nearest(
+    source: Array, i: Number, parameter: tuple[Number, ...], multiplied: bool, before: bool, away: bool
+) -> Number:
+    """t of sixteen elements, z not yet added if it is added to integers."""
+    return nearest_integers(quotient(widened(load(source, i)), parameter, multiplied, before, away))
+
+
+@device
+def two_nearest(
+    source: Array, i: Number, parameter: tuple[Number, ...], multiplied: bool, before: bool, away: bool
+) -> Number:
+    """The same of thirty-two, as words."""
+    return words_of(
+        nearest(source, i, parameter, multiplied, before, away),
+        nearest(source, i + LANES, parameter, multiplied, before, away),
+    )
+
+
+@device
+def finished(value: Number, x: Number, factor: Number, multiplied: bool) -> Number:
+    """v where it is infinite too: an infinity times a correction of 0 would be NaN."""
+    if not multiplied:
+        return value
+    product = x * factor
+    return select(magnitude(product) < splat(_INFINITY), value, product)
+
+
+@device
+def two_of_any(
+    source: Array,
+    i: Number,
+    parameter: tuple[Number, ...],
+    nan: Number,
+    multiplied: bool,
+    before: bool,
+    away: bool,
+) -> tuple[Number, Number]:
+    """two_nearest of whatever there is, as far as bytes that saturate tell; and how many are NaN, stored as `nan`."""
+    missing = np.int64(0)
+    x = widened(load(source, i))
+    value = finished(quotient(x, parameter, multiplied, before, away), x, parameter[0], multiplied)
+    number = value == value
+    missing += LANES - count(number)
+    limit = splat(_BEYOND_BYTES)
+    first = select(number, nearest_integers(smaller(larger(value, -limit), limit)), nan)
+    x = widened(load(source, i + LANES))
+    value = finished(quotient(x, parameter, multiplied, before, away), x, parameter[0], multiplied)
+    number = value == value
+    missing += LANES - count(number)
+    second = select(number, nearest_integers(smaller(larger(value, -limit), limit)), nan)
+    return words_of(first, second), missing
+
+
+@device
+def with_zero(integers: Number, zero: Number, before: bool) -> Number:
+    """t of what was rounded."""
+    return integers if before else integers + zero
+
+
+Source = TypeVar("Source", F32, I16, U16)
+Target = TypeVar("Target", I8, I16, I32)
+
 # How far ahead the source is asked for, and how much of it comes at once.
 _AHEAD_BYTES = 4096
 _LINE_BYTES = 64
 
-# Degrees of care: none; to saturate and count; also to look at integers that words do not hold; also at those outside
-# of the window and at NaN.
-_NONE, _COUNTING, _LARGE, _FAR = range(4)
-
+# What a span is checked for: nothing; saturation, which is counted; also integers that words do not hold; also those
+# outside of the window, and NaN.
+_CHECK_NONE, _CHECK_SATURATION, _CHECK_WIDE, _CHECK_WINDOW = range(4)
 
 _PARAMETERS, _FLUSHING, _SATURATING, _WORDS_SUFFICE, _MINIMUM, _MAXIMUM, _LOWEST, _HIGHEST = (
     int(each) for each in Field
@@ -93,7 +208,7 @@ def _quantize(form: Form) -> Kernel:
         length: Number,
         parameter: Number,
         cycle: Number,
-        care: Number,
+        check: Number,
         seen: tuple[Number, ...],
     ) -> tuple[Number, ...]:
         """`seen`: the lowest and the highest t, as integers and as words; and how many saturate low and high and are
@@ -108,7 +223,7 @@ def _quantize(form: Form) -> Kernel:
         low, high, missing = tally
         low_words, high_words, missing_words = word_tally
         done = begin
-        in_one_loop = in_words and rows > 1 and length & (WORDS - 1) == 0 and care == _NONE
+        in_one_loop = in_words and rows > 1 and length & (WORDS - 1) == 0 and check == _CHECK_NONE
         if in_one_loop:
             # Short rows in one loop: a loop for each would cost more than what is in it.
             index, left = parameter, length
@@ -139,7 +254,7 @@ def _quantize(form: Form) -> Kernel:
             addend = load_one(factors, 2 * parameters + index)
             zero = load_one(zeros, index)
             numbers = (factor, correction, addend, zero)
-            if in_words and (care <= _COUNTING or words_suffice) and not cycle:
+            if in_words and (check <= _CHECK_SATURATION or words_suffice) and not cycle:
                 nan = load_one(zeros, parameters + index)
                 if not before:
                     nan = nan - zero
@@ -147,7 +262,7 @@ def _quantize(form: Form) -> Kernel:
                 for i in range(done, end - 4 * LANES + 1, 4 * LANES):
                     for near in range(0, 4 * LANES, line):
                         prefetch(source, i + ahead + near)
-                    if care == _FAR:
+                    if check == _CHECK_WINDOW:
                         a, in_a = two_of_any(source, i, numbers, nan, multiplied, before, away)
                         b, in_b = two_of_any(source, i + WORDS, numbers, nan, multiplied, before, away)
                         missing_words += in_a + in_b
@@ -157,14 +272,14 @@ def _quantize(form: Form) -> Kernel:
                     a, b = add_saturating(a, zero_word), add_saturating(b, zero_word)
                     least_word = smaller_words(least_word, smaller_words(a, b))
                     most_word = larger_words(most_word, larger_words(a, b))
-                    if care != _NONE:
+                    if check != _CHECK_NONE:
                         low_words += count(a < minimum_word) + count(b < minimum_word)
                         high_words += count(a > maximum_word) + count(b > maximum_word)
                         a = smaller_words(larger_words(a, minimum_word), maximum_word)
                         b = smaller_words(larger_words(b, minimum_word), maximum_word)
                     store_low_bytes_of_two(target, i, a, b)
                 done += (end - done) & -(4 * LANES)
-            fast = done + ((end - done) & -LANES) if care == _NONE else done
+            fast = done + ((end - done) & -LANES) if check == _CHECK_NONE else done
             for i in range(done, fast, LANES):
                 prefetch(source, i + ahead)
                 if cycle:
@@ -187,22 +302,22 @@ def _quantize(form: Form) -> Kernel:
                     numbers = (factor, correction, addend, zero)
                 x = widened(load(source, i, valid))
                 value = quotient(x, numbers, multiplied, before, away)
-                if care == _FAR:
+                if check == _CHECK_WINDOW:
                     value = finished(value, x, factor, multiplied)
                 value = convert(value, settled)
                 number = value == value
-                if care == _FAR:
+                if check == _CHECK_WINDOW:
                     value = select(number, clamp(value, -limit, limit), zero_like(value))
                 integers = with_zero(nearest_integers(value), zero, before)
-                # What is not there, and with the far also NaN, is no integer to look at.
-                looked_at = valid & number if care == _FAR else valid
+                # What is not there, and with checks of the window also NaN, is no integer to look at.
+                looked_at = valid & number if check == _CHECK_WINDOW else valid
                 integers = select(looked_at, integers, minimum)
                 least = smaller(least, integers)
                 most = larger(most, integers)
                 low = low - convert(integers < minimum, integer_class)
                 high = high - convert(integers > maximum, integer_class)
                 stored = clamp(integers, minimum, maximum)
-                if care == _FAR:
+                if check == _CHECK_WINDOW:
                     missing = missing - convert(valid & ~number, integer_class)
                     stored = select(number, stored, nan)
                 if end - i >= LANES:
@@ -215,7 +330,7 @@ def _quantize(form: Form) -> Kernel:
         )  # fmt: skip
 
     @inlined
-    def finish(work: tuple[Number, ...], care: Number, seen: tuple[Number, ...], counts: Array) -> Number:
+    def finish(work: tuple[Number, ...], check: Number, seen: tuple[Number, ...], counts: Array) -> Number:
         minimum, maximum = work[6]
         minimum_word, maximum_word = work[7]
         lowest, highest, lowest_small, highest_small, lowest_word, highest_word, saturating = work[8]
@@ -223,17 +338,19 @@ def _quantize(form: Form) -> Kernel:
         least, most = extremes
         least_word, most_word = word_extremes
         missing = total(tally[2]) + word_tally[2]
-        needed = _NONE
-        if some((least < minimum) | (most > maximum)) or some((least_word < minimum_word) | (most_word > maximum_word)):
-            needed = _COUNTING
-        if in_words and (
-            some((least < lowest_small) | (most > highest_small))
-            or some((least_word < lowest_word) | (most_word > highest_word))
+        needed = _CHECK_NONE
+        if any_lane((least < minimum) | (most > maximum)) or any_lane(
+            (least_word < minimum_word) | (most_word > maximum_word)
         ):
-            needed = _FAR if saturating else _LARGE
-        if some((least < lowest) | (most > highest)) or missing > 0:
-            needed = _FAR if saturating else STOP
-        if needed <= care:
+            needed = _CHECK_SATURATION
+        if in_words and (
+            any_lane((least < lowest_small) | (most > highest_small))
+            or any_lane((least_word < lowest_word) | (most_word > highest_word))
+        ):
+            needed = _CHECK_WINDOW if saturating else _CHECK_WIDE
+        if any_lane((least < lowest) | (most > highest)) or missing > 0:
+            needed = _CHECK_WINDOW if saturating else STOP
+        if needed <= check:
             counts[0] += total(tally[0]) + word_tally[0]
             counts[1] += total(tally[1]) + word_tally[1]
             counts[2] += missing
@@ -241,21 +358,16 @@ def _quantize(form: Form) -> Kernel:
 
     convert_spans = span_loop(convert_rows, finish)
 
-    @kernel(
-        (
-            readable(_SOURCES[form.source]),  # source
-            writable(_TARGETS[form.bits]),  # target, signed or not
-            types.int64,  # start: index of source[0] in the whole tensor
-            readable(types.int64),  # numbers, by Field
-            readable(types.float32),  # s or r of each parameter; then c, 0 in a cycle; then a, 0 in a cycle
-            readable(integer),  # z of each parameter, 0 where a is it; then what NaN is stored as
-            writable(types.int64),  # counts, added to: saturated low, saturated high, NaN
-        ),
-        returns=types.int64,
-    )
+    @kernel({Source: _SOURCES[form.source], Target: _TARGETS[form.bits], Integer: integer})
     def quantize(
-        source: Array, target: Array, start: Number, numbers: Array, factors: Array, zeros: Array, counts: Array
-    ) -> Number:
+        source: In[Source],
+        target: Out[Target],  # signed or not
+        start: I64,  # index of source[0] in the whole tensor
+        numbers: In[I64],  # by Field
+        factors: In[F32],  # s or r of each parameter; then c, 0 in a cycle; then a, 0 in a cycle
+        zeros: In[Integer],  # z of each parameter, 0 where a is it; then what NaN is stored as
+        counts: Out[I64],  # added to: saturated low, saturated high, NaN
+    ) -> I64:
         prefer_wide_vectors()
         minimum, maximum = splat(integer(numbers[_MINIMUM])), splat(integer(numbers[_MAXIMUM]))
         lowest, highest = splat(integer(numbers[_LOWEST])), splat(integer(numbers[_HIGHEST]))
@@ -276,7 +388,7 @@ def _quantize(form: Form) -> Kernel:
             (maximum, minimum), (word_bounds[1], word_bounds[0]), (none, none, none), (no_words, no_words, no_words),
         )  # fmt: skip
         mode = begin_flushing(numbers[_FLUSHING] != 0)
-        done = convert_spans(work, start, source.size, numbers, nothing, counts)
+        done: int = convert_spans(work, start, source.size, numbers, nothing, counts)
         end_flushing(mode)
         return done
 

@@ -35,11 +35,12 @@ from enum import IntEnum
 from typing import Any
 
 import numpy as np
-from numba import types
 
-from requant.kernels.jit.jit import Array, Number, device, inlined, kernel, readable, writable
+from requant.kernels.jit.jit import Array, Number, device, inlined, kernel
 from requant.kernels.jit.processor import prefer_wide_vectors
-from requant.kernels.loop.spans import span_loop
+from requant.kernels.jit.signature import I32, I64, U8, In, Out
+from requant.kernels.loops import span_loop
+from requant.kernels.simd.fixed_point import upper_product
 from requant.kernels.simd.integer_lanes import (
     BLOCK,
     load_block,
@@ -47,11 +48,9 @@ from requant.kernels.simd.integer_lanes import (
     store_integers,
 )
 from requant.kernels.simd.memory import elements_of, load, load_one
-from requant.kernels.simd.products import upper_product
-from requant.kernels.simd.saturation import store_sums, store_wide_sums, tallied
 from requant.kernels.simd.vector import LANES
-from requant.kernels.simd.vectors import clamp, convert, first, select, some, splat, total, zero_like
-from requant.kernels.simd.words import splat_words
+from requant.kernels.simd.vectors import any_lane, clamp, convert, first, select, splat, total, zero_like
+from requant.kernels.simd.words import splat_words, store_sums, store_wide_sums, tallied
 
 
 class Parameter(IntEnum):
@@ -134,7 +133,7 @@ def _convert_rows(
     length: Number,
     parameter: Number,
     cycle: Number,
-    care: Number,
+    check: Number,
     seen: tuple[Number, ...],
 ) -> tuple[Number, ...]:
     """`seen`: the tally, as in `store_wide_sums`; of words the extremes, and how many saturate low and high."""
@@ -142,7 +141,7 @@ def _convert_rows(
     storage, target_bytes = numbers
     minimum, maximum = bounds
     tally, extremes, word_counts = seen
-    counting = care > 0
+    counting = check > 0
     none, none_word = zero_like(minimum), splat_words(np.int64(0))
     # Where each row of the parameters begins.
     halves, negatives, lefts, rights = columns, 2 * columns, 3 * columns, 4 * columns
@@ -222,13 +221,13 @@ def _convert_rows(
 
 
 @inlined
-def _finish(work: tuple[Number, ...], care: Number, seen: tuple[Number, ...], counts: Array) -> Number:
+def _finish(work: tuple[Number, ...], check: Number, seen: tuple[Number, ...], counts: Array) -> Number:
     in_words, word_bounds = work[8], work[10]
     tally, extremes, word_counts = seen
-    saturated = some(tally[0] != zero_like(tally[0]))
+    saturated = any_lane(tally[0] != zero_like(tally[0]))
     if in_words:
-        saturated |= some((extremes[0] < word_bounds[0]) | (extremes[1] > word_bounds[1]))
-    if saturated and care > 0:
+        saturated |= any_lane((extremes[0] < word_bounds[0]) | (extremes[1] > word_bounds[1]))
+    if saturated and check > 0:
         counts[0] += total(convert(tally[1], np.int64)) + word_counts[0]
         counts[1] += total(convert(tally[2], np.int64)) + word_counts[1]
     return np.int64(saturated)
@@ -237,25 +236,15 @@ def _finish(work: tuple[Number, ...], care: Number, seen: tuple[Number, ...], co
 _convert_spans = span_loop(_convert_rows, _finish)
 
 
-@kernel(
-    (
-        readable(types.uint8),  # source, as bytes
-        writable(types.uint8),  # target, as bytes
-        types.int64,  # start: index of source[0] in the whole tensor
-        types.int64,  # how many elements there are
-        readable(types.int64),  # requant.kernels.loop.layout.unpacked, and by Choice
-        readable(types.int32),  # the rows of Parameter, one after the other
-        writable(types.int64),  # counts, added to: low, high
-    )
-)
+@kernel()
 def requantize_by_multiplier(
-    source: Array,
-    target: Array,
-    start: Number,
-    size: Number,
-    numbers: Array,
-    parameters: Array,
-    counts: Array,
+    source: In[U8],  # as bytes
+    target: Out[U8],  # as bytes
+    start: I64,  # index of source[0] in the whole tensor
+    size: I64,  # how many elements there are
+    numbers: In[I64],  # requant.kernels.loops.unpacked, and by Choice
+    parameters: In[I32],  # the rows of Parameter, one after the other
+    counts: Out[I64],  # added to: low, high
 ) -> None:
     """The kernel."""
     prefer_wide_vectors()

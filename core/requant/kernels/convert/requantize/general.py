@@ -11,15 +11,16 @@ tensors of which it is proved that none fails.
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import TypeVar
 
 import numpy as np
 from numba import types
 
 from requant.kernels.convert.requantize.rules import FixedPointRule, FloatRule, Requirement
-from requant.kernels.jit.jit import Array, Kernel, Number, device, inlined, kernel, readable, writable
+from requant.kernels.jit.jit import Kernel, Number, device, inlined, kernel
 from requant.kernels.jit.processor import prefer_wide_vectors
-from requant.kernels.loop.layout import locate, unpacked
-from requant.kernels.loop.spans import row_loop
+from requant.kernels.jit.signature import F64, I64, U8, In, Out
+from requant.kernels.loops import locate, row_loop, unpacked
 from requant.kernels.simd.fixed_point import (
     multiply_double_rounding,
     multiply_double_rounding_up,
@@ -32,16 +33,18 @@ from requant.kernels.simd.integer_lanes import load_int64, store_integers
 from requant.kernels.simd.memory import elements_of, load, load_one
 from requant.kernels.simd.vector import LANES
 from requant.kernels.simd.vectors import (
+    any_lane,
     clamp,
     convert,
     first,
     first_of,
     half_away,
     half_even,
-    some,
     splat,
     total,
 )
+
+Multiplier = TypeVar("Multiplier", I64, F64)
 
 
 class Field(IntEnum):
@@ -109,7 +112,7 @@ def _requantize(floating: bool) -> Kernel:
         length: Number,
         parameter: Number,
         cycle: Number,
-        care: Number,
+        check: Number,
         seen: tuple[Number, ...],
     ) -> tuple[Number, ...]:
         """`seen`: how many saturate low and high in each lane; the first undefined element and its Requirement."""
@@ -142,13 +145,13 @@ def _requantize(floating: bool) -> Kernel:
                 scaled_fails = valid & ((scaled < lowest) | (scaled > highest))
                 sum_fails = valid & ((summed < lowest_sum) | (summed > highest_sum))
                 fails = value_fails | scaled_fails | sum_fails
-                if undefined < 0 and some(fails):
+                if undefined < 0 and any_lane(fails):
                     found = first_of(fails)
                     this = first(found + 1) & ~first(found)
                     requirement = np.int64(_SUM)
-                    if some(this & scaled_fails):
+                    if any_lane(this & scaled_fails):
                         requirement = np.int64(_SCALED)
-                    if some(this & value_fails):
+                    if any_lane(this & value_fails):
                         requirement = np.int64(_VALUE)
                     undefined = start + i + found
                 summed = summed if floating else _wrapped(summed, wraps)
@@ -161,38 +164,21 @@ def _requantize(floating: bool) -> Kernel:
 
     convert_between = row_loop(convert_rows)
 
-    @kernel(
-        (
-            readable(types.uint8),  # source, as bytes
-            writable(types.uint8),  # target, as bytes
-            types.int64,  # start: index of source[0] in the whole tensor
-            types.int64,  # how many elements there are
-            readable(types.int64),  # requant.kernels.loop.layout.unpacked
-            readable(types.int64),  # rules, by Field
-            readable(number),  # multipliers, or factors: one for each parameter
-            readable(number),  # right shifts 0..62, or offsets, likewise
-            readable(types.int64),  # widths of v 0..62, likewise
-            readable(types.int64),  # zero points of the source, likewise
-            readable(types.int64),  # zero points of the target, likewise
-            readable(number),  # bounds: minimum, maximum, lowest y, highest y, lowest y + z_out, highest y + z_out
-            writable(types.int64),  # counts, added to: low, high, -; index of the first undefined element, or -1; its
-            # Requirement
-        )
-    )
+    @kernel({Multiplier: number})
     def requantize(
-        source: Array,
-        target: Array,
-        start: Number,
-        size: Number,
-        numbers: Array,
-        rules: Array,
-        multipliers: Array,
-        shifts: Array,
-        widths: Array,
-        zeros_in: Array,
-        zeros_out: Array,
-        bounds: Array,
-        counts: Array,
+        source: In[U8],  # as bytes
+        target: Out[U8],  # as bytes
+        start: I64,  # index of source[0] in the whole tensor
+        size: I64,  # how many elements there are
+        numbers: In[I64],  # requant.kernels.loops.unpacked
+        rules: In[I64],  # by Field
+        multipliers: In[Multiplier],  # or factors: one for each parameter
+        shifts: In[Multiplier],  # right shifts 0..62, or offsets, likewise
+        widths: In[I64],  # of v 0..62, likewise
+        zeros_in: In[I64],  # zero points of the source, likewise
+        zeros_out: In[I64],  # zero points of the target, likewise
+        bounds: In[Multiplier],  # minimum, maximum, lowest y, highest y, lowest y + z_out, highest y + z_out
+        counts: Out[I64],  # added to: low, high, -; index of the first undefined element, or -1; its
     ) -> None:
         prefer_wide_vectors()
         choices = (rules[0], rules[1], rules[2], rules[3] != 0)

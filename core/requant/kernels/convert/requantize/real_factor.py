@@ -6,7 +6,7 @@ scheme demands.
 f is f32 or f64, each operation is rounded once, and v fits int32. The offset is 0 in the rules without one
 (`requant.kernels.convert.requantize.rules`): its addition is exact.
 
-y + z_out is added up in f too, or in words (`requant.kernels.simd.saturation`). In f it is exact where it matters:
+y + z_out is added up in f too, or in words (`requant.kernels.simd.words`). In f it is exact where it matters:
 z_out is at most 2^22 in f32, with bounds of at most 16 bits, and at most 2^31 in f64, so that whatever is not exact is
 far outside of the bounds, and on the right side.
 """
@@ -18,9 +18,10 @@ from enum import IntEnum
 import numpy as np
 from numba import types
 
-from requant.kernels.jit.jit import Array, Kernel, Number, inlined, kernel, readable, writable
+from requant.kernels.jit.jit import Array, Kernel, Number, inlined, kernel
 from requant.kernels.jit.processor import prefer_wide_vectors
-from requant.kernels.loop.spans import span_loop
+from requant.kernels.jit.signature import I64, U8, In, Out, Real
+from requant.kernels.loops import span_loop
 from requant.kernels.simd.integer_lanes import (
     BLOCK,
     load_block,
@@ -29,9 +30,9 @@ from requant.kernels.simd.integer_lanes import (
     store_integers,
 )
 from requant.kernels.simd.memory import elements_of, load, load_one
-from requant.kernels.simd.saturation import store_sums
 from requant.kernels.simd.vector import LANES
 from requant.kernels.simd.vectors import (
+    any_lane,
     clamp,
     convert,
     first,
@@ -40,11 +41,10 @@ from requant.kernels.simd.vectors import (
     larger,
     select,
     smaller,
-    some,
     splat,
     total,
 )
-from requant.kernels.simd.words import splat_words
+from requant.kernels.simd.words import splat_words, store_sums
 
 
 class Parameter(IntEnum):
@@ -86,7 +86,7 @@ def _requantize(wide: bool) -> Kernel:
         length: Number,
         parameter: Number,
         cycle: Number,
-        care: Number,
+        check: Number,
         seen: tuple[Number, ...],
     ) -> tuple[Number, ...]:
         """`seen`: the lowest and the highest sum, and how many are low and high in each lane; the same of words."""
@@ -95,7 +95,7 @@ def _requantize(wide: bool) -> Kernel:
         minimum, maximum = bounds
         sums, extremes, word_counts = seen
         least, most, low, high = sums
-        counting = care > 0
+        counting = check > 0
         # What words hold.
         furthest = splat(number_class(32767))
         # Where each row of the parameters begins.
@@ -179,38 +179,28 @@ def _requantize(wide: bool) -> Kernel:
         return (least, most, low, high), extremes, word_counts
 
     @inlined
-    def finish(work: tuple[Number, ...], care: Number, seen: tuple[Number, ...], counts: Array) -> Number:
+    def finish(work: tuple[Number, ...], check: Number, seen: tuple[Number, ...], counts: Array) -> Number:
         in_words, bounds, word_bounds = work[6], work[7], work[8]
         sums, extremes, word_counts = seen
-        saturated = some((sums[0] < bounds[0]) | (sums[1] > bounds[1]))
+        saturated = any_lane((sums[0] < bounds[0]) | (sums[1] > bounds[1]))
         if in_words:
-            saturated |= some((extremes[0] < word_bounds[0]) | (extremes[1] > word_bounds[1]))
-        if saturated and care > 0:
+            saturated |= any_lane((extremes[0] < word_bounds[0]) | (extremes[1] > word_bounds[1]))
+        if saturated and check > 0:
             counts[0] += total(convert(sums[2], np.int64)) + word_counts[0]
             counts[1] += total(convert(sums[3], np.int64)) + word_counts[1]
         return np.int64(saturated)
 
     convert_spans = span_loop(convert_rows, finish)
 
-    @kernel(
-        (
-            readable(types.uint8),  # source, as bytes
-            writable(types.uint8),  # target, as bytes
-            types.int64,  # start: index of source[0] in the whole tensor
-            types.int64,  # how many elements there are
-            readable(types.int64),  # requant.kernels.loop.layout.unpacked, and by Choice
-            readable(number),  # the rows of Parameter, one after the other
-            writable(types.int64),  # counts, added to: low, high
-        )
-    )
+    @kernel({Real: number})
     def requantize(
-        source: Array,
-        target: Array,
-        start: Number,
-        size: Number,
-        numbers: Array,
-        parameters: Array,
-        counts: Array,
+        source: In[U8],  # as bytes
+        target: Out[U8],  # as bytes
+        start: I64,  # index of source[0] in the whole tensor
+        size: I64,  # how many elements there are
+        numbers: In[I64],  # requant.kernels.loops.unpacked, and by Choice
+        parameters: In[Real],  # the rows of Parameter, one after the other
+        counts: Out[I64],  # added to: low, high
     ) -> None:
         prefer_wide_vectors()
         minimum, maximum = splat(number_class(numbers[_MINIMUM])), splat(number_class(numbers[_MAXIMUM]))

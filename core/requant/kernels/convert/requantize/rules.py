@@ -1,4 +1,4 @@
-"""What the requantization kernels are told to compute, by number."""
+"""Integer codes of requantization rules, by which the kernels know them."""
 
 from __future__ import annotations
 
